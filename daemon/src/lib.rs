@@ -1,0 +1,6 @@
+//! The daemon that owns agent sessions; see `README.md` for its architecture.
+
+pub mod clock;
+pub mod provider;
+pub mod secret;
+pub mod tool;

@@ -1,0 +1,3 @@
+//! The program `lingerd`.
+
+fn main() {}

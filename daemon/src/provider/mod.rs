@@ -1,0 +1,173 @@
+//! Providers: what a model is asked, what it answers, and the one trait that a wire format implements.
+//!
+//! A wire format is a [`Codec`]: two pure parts without I/O.
+//! [`Stream`] drives one attempt at one request: it sends, reads, decodes, and ends in exactly one [`StreamEvent::Done`] or
+//! [`StreamEvent::Failed`]; failures are data.
+//! Deliberately absent: retries (the turn decides, with [`retry`]) and anything about sessions.
+
+use std::time::Duration;
+
+use linger_protocol::message::{ContentBlock, Role, Usage};
+use serde_json::Value;
+
+use crate::secret::Secret;
+
+/// What a model is asked in one step.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The model's name at its provider.
+    pub model: &'a str,
+    /// The system prompt; the same bytes for every step of a session unless an event says otherwise.
+    pub system: &'a str,
+    /// The tools, in a stable order.
+    pub tools: &'a [ToolSpec],
+    /// The context: never empty, the first message is a user's.
+    pub messages: &'a [Message],
+    /// The most tokens that the answer may have.
+    pub max_tokens: u32,
+    /// Names the session to the provider's prompt cache.
+    pub cache_key: &'a str,
+}
+
+/// A message of the context.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Message {
+    /// Who speaks.
+    pub role: Role,
+    /// What is said.
+    pub content: Vec<ContentBlock>,
+    /// The `provider/model` that wrote it; its opaque parts go back to that one only.
+    pub origin: Option<String>,
+}
+
+/// A tool as the model sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolSpec {
+    /// Its name.
+    pub name: String,
+    /// What it is told about it.
+    pub description: String,
+    /// JSON Schema of the arguments.
+    pub input_schema: Value,
+}
+
+/// A request as the wire format wants it; the driver adds host and key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HttpRequest {
+    /// Appended to the provider's base URL; begins with `/`.
+    pub path: String,
+    /// Headers beside `content-type: application/json` and the key's.
+    pub headers: Vec<(&'static str, String)>,
+    /// JSON.
+    pub body: Vec<u8>,
+}
+
+/// How a response body is cut into pieces for the decoder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// Server-sent events: each has a name and data.
+    Sse,
+    /// One JSON value a line.
+    NdJson,
+}
+
+/// A wire format.
+pub trait Codec: Send + Sync {
+    /// The request's body and path.
+    fn encode(&self, request: &Request<'_>) -> HttpRequest;
+    /// The header that carries the key.
+    fn authorize(&self, key: &Secret) -> (&'static str, String);
+    /// How the response is framed.
+    fn framing(&self) -> Framing;
+    /// A decoder for one response.
+    fn decoder(&self) -> Box<dyn Decoder>;
+    /// What a response with a status other than 2xx means.
+    fn failure(&self, status: u16, body: &[u8]) -> Failure;
+}
+
+/// Turns one response into stream events. Pure; gives the same whatever the cuts between the chunks were.
+pub trait Decoder: Send {
+    /// Takes one framed piece: the event's name (empty for NDJSON) and its data.
+    fn feed(&mut self, event: &str, data: &str, out: &mut Vec<StreamEvent>);
+    /// The body has ended; gives `Failed` unless a terminal event was given before.
+    fn finish(&mut self, out: &mut Vec<StreamEvent>);
+}
+
+/// What comes out of a response. After `Done` or `Failed` nothing comes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StreamEvent {
+    /// Text for the block with this index in the final content; never empty.
+    Text {
+        /// Index in [`Response::content`], whose text begins with all that came for it.
+        block: u32,
+        /// The piece.
+        text: String,
+    },
+    /// Thinking, likewise.
+    Thinking {
+        /// Index in [`Response::content`].
+        block: u32,
+        /// The piece.
+        text: String,
+    },
+    /// The model is done.
+    Done(Response),
+    /// The attempt failed.
+    Failed(Failure),
+}
+
+/// A whole answer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Response {
+    /// The blocks, in the provider's order. Tool calls have an empty `call_id`, which the turn fills in.
+    /// The arguments of a call are an object; where the model wrote none, or was cut, they are a string of what it wrote.
+    pub content: Vec<ContentBlock>,
+    /// Why the model stopped, for reporting; whether the turn goes on depends on the content.
+    pub stop: Stop,
+    /// What it cost.
+    pub usage: Usage,
+}
+
+/// Why a model stopped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stop {
+    /// It was done, or wants its tool calls run.
+    #[default]
+    End,
+    /// Its answer was cut at the token limit.
+    MaxTokens,
+    /// It refused.
+    Refusal,
+}
+
+/// Why an attempt failed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failure {
+    /// What kind of failure, which decides whether it is tried again.
+    pub class: FailureClass,
+    /// One line for people: what the provider said, without secrets.
+    pub message: String,
+    /// How long the provider asked to wait.
+    pub retry_after: Option<Duration>,
+}
+
+/// Kinds of failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureClass {
+    /// Nobody answered: refused, unreachable, TLS. Tried again.
+    Connect,
+    /// 408, 409, 425, 429, 5xx, overloaded, also in mid-stream. Tried again.
+    Overloaded,
+    /// Silence for longer than the provider's idle time. Tried again.
+    Timeout,
+    /// The stream was cut or made no sense. Tried again.
+    Stream,
+    /// 401, 403: the key is wrong.
+    Auth,
+    /// 404: no such model or address.
+    NotFound,
+    /// The context is larger than the model's window.
+    TooLong,
+    /// Any other 4xx, no money left, policy.
+    Rejected,
+}

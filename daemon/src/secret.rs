@@ -1,0 +1,55 @@
+//! Secrets: a type that does not show itself, and the one place that takes them out of text.
+
+use std::sync::{Arc, RwLock};
+
+/// A key. It has no `Display`, its `Debug` hides it, and only [`Secret::reveal`] gives it away.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Arc<str>);
+
+impl Secret {
+    /// Wraps a key; surrounding white space is not part of it.
+    pub fn new(key: &str) -> Self {
+        Self(key.trim().into())
+    }
+
+    /// The key itself, for the header that carries it.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("<secret>")
+    }
+}
+
+/// What stands where a secret was.
+const REDACTED: &str = "<redacted>";
+
+/// Secrets shorter than this are not looked for: they would hit ordinary words.
+const SHORTEST: usize = 6;
+
+/// Every secret that the daemon holds, to be taken out of whatever leaves it.
+#[derive(Clone, Debug, Default)]
+pub struct Redactor(Arc<RwLock<Vec<Secret>>>);
+
+impl Redactor {
+    /// Learns a secret.
+    pub fn add(&self, secret: &Secret) {
+        let mut secrets = self.0.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if secret.reveal().len() >= SHORTEST && !secrets.contains(secret) {
+            secrets.push(secret.clone());
+        }
+    }
+
+    /// `text` without any secret in it.
+    pub fn redact(&self, text: &str) -> String {
+        let secrets = self.0.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut text = text.to_owned();
+        for secret in secrets.iter().filter(|secret| text.contains(secret.reveal())).collect::<Vec<_>>() {
+            text = text.replace(secret.reveal(), REDACTED);
+        }
+        text
+    }
+}

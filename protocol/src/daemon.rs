@@ -1,0 +1,125 @@
+//! The daemon itself: parameters and results of `daemon/*`, `model/list` and `tool/list`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// No parameters, or a result that says nothing but that it was done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Empty {}
+
+/// `daemon/hello`: agrees on a protocol version; the first thing a client says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Hello {
+    /// Who is there, as others will see it in `by`: a program and its terminal, such as `linger@pts/3`.
+    pub client: String,
+    /// The oldest and the newest protocol version that the client speaks.
+    pub protocol: [u32; 2],
+}
+
+/// The result of `daemon/hello`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Welcome {
+    /// The protocol version that both speak.
+    pub protocol: u32,
+    /// The daemon's version.
+    pub version: String,
+    /// Names of variables that `session/create` takes in `env`.
+    pub env: Vec<String>,
+    /// Names of variables that hold keys which the daemon could use and does not have; see `daemon/keys`.
+    pub keys: Vec<String>,
+}
+
+/// `daemon/keys`: brings provider keys, which stay in the daemon's memory.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Keys {
+    /// Variable name to key; names that no provider uses are ignored.
+    pub keys: BTreeMap<String, String>,
+}
+
+impl std::fmt::Debug for Keys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.keys.keys()).finish()
+    }
+}
+
+/// The result of `daemon/status`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Status {
+    /// The daemon's version.
+    pub version: String,
+    /// The protocol versions that it speaks.
+    pub protocol: [u32; 2],
+    /// Its process.
+    pub pid: u32,
+    /// When it started, in Unix milliseconds.
+    pub started_at: u64,
+    /// Its socket.
+    pub socket: PathBuf,
+    /// Its database.
+    pub database: PathBuf,
+    /// Its log file.
+    pub log: PathBuf,
+    /// The configuration file that it reads.
+    pub config: PathBuf,
+    /// What is wrong with the configuration: file, line and key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_error: Option<String>,
+    /// What in the configuration has no effect, or another than it seems.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub config_warnings: Vec<String>,
+    /// The model of new sessions, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Sessions in the database.
+    pub sessions: u32,
+    /// Sessions with a turn under way.
+    pub running: u32,
+    /// Permissions that wait.
+    pub permissions: u32,
+    /// Clients that are connected, this one included.
+    pub connections: u32,
+}
+
+/// `daemon/stop`: ends the daemon; turns that are under way go on when it starts again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Stop {
+    /// Also when a turn is under way.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// A row of `model/list`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Model {
+    /// `provider/model`.
+    pub model: String,
+    /// The wire format.
+    pub kind: String,
+    /// Where requests go; absent for `demo`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base_url: Option<String>,
+    /// Whether it can be used now: its key is there, or it needs none.
+    pub ready: bool,
+    /// What is missing, if it cannot be used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing: Option<String>,
+    /// Whether new sessions use it.
+    pub default: bool,
+}
+
+/// A row of `tool/list`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Tool {
+    /// The tool.
+    pub name: String,
+    /// What the model is told about it.
+    pub description: String,
+    /// JSON Schema of its arguments.
+    pub input_schema: Value,
+    /// Whether it changes nothing.
+    pub read_only: bool,
+}

@@ -1,0 +1,116 @@
+//! The errors of the protocol: a code for programs, a message for people, and a hint at what to do next.
+//!
+//! Codes below −32000 are JSON-RPC's own (malformed, unknown method, wrong parameters); those here are linger's.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident = $code:literal,)*) => {
+        /// What went wrong.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(i32)]
+        pub enum Code {
+            $($(#[$doc])* $name = $code,)*
+        }
+
+        impl Code {
+            /// Every code, for documentation.
+            pub const ALL: &[(Self, i32, &str)] = &[$((Self::$name, $code, stringify!($name)),)*];
+
+            /// The code with this number on the wire.
+            pub fn from_number(number: i32) -> Option<Self> {
+                Self::ALL.iter().find(|(_, n, _)| *n == number).map(|(code, _, _)| *code)
+            }
+        }
+    };
+}
+
+codes! {
+    /// The permission has its decision; `data` is an `AlreadyAnswered`.
+    AlreadyAnswered = -31001,
+    /// No session has this id.
+    UnknownSession = -31002,
+    /// No permission has this id.
+    UnknownPermission = -31003,
+    /// The session never gave out this cursor.
+    UnknownCursor = -31004,
+    /// The digest is not that of what waits.
+    WrongDigest = -31005,
+    /// This client may not do this.
+    NotAllowed = -31006,
+    /// No model was named and none is configured.
+    NoModel = -31007,
+    /// No provider has this name.
+    UnknownProvider = -31008,
+    /// The provider needs a key that the daemon does not have.
+    KeyMissing = -31009,
+    /// The configuration cannot be used; the message has file, line and key.
+    BadConfig = -31010,
+    /// The directory does not exist or cannot be entered.
+    NoWorkspace = -31011,
+    /// The name is taken, or no name at all.
+    BadName = -31012,
+    /// Work is under way.
+    Busy = -31013,
+    /// There is nothing to cancel or to continue.
+    Idle = -31014,
+    /// Something is larger or more numerous than its limit.
+    TooMuch = -31015,
+    /// The storage failed; nothing was changed.
+    Storage = -31016,
+    /// The daemon is ending.
+    Ending = -31017,
+    /// No protocol version is spoken by both.
+    Version = -31018,
+    /// The prompt has no content, or a kind of block that prompts do not have.
+    BadPrompt = -31019,
+    /// Not attached to this session.
+    NotAttached = -31020,
+    /// The session met an error of the daemon's own.
+    Internal = -31099,
+}
+
+/// An error of a method, as it stands on the wire.
+#[derive(Clone, Debug, PartialEq, thiserror::Error, Serialize, Deserialize, JsonSchema)]
+#[error("{message}")]
+pub struct RpcError {
+    /// The number of a [`Code`], or one of JSON-RPC's own.
+    pub code: i32,
+    /// What is wrong, in one line; lower case, no full stop.
+    pub message: String,
+    /// More for programs; `hint` has what to do next.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Value>,
+}
+
+impl RpcError {
+    /// An error without a hint.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code: code as i32, message: message.into(), data: None }
+    }
+
+    /// The same error with a hint at what to do next.
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.data = Some(serde_json::json!({ "hint": hint.into() }));
+        self
+    }
+
+    /// The hint, if there is one.
+    pub fn get_hint(&self) -> Option<&str> {
+        self.data.as_ref()?.get("hint")?.as_str()
+    }
+
+    /// The code, if it is one of linger's.
+    pub fn code(&self) -> Option<Code> {
+        Code::from_number(self.code)
+    }
+}
+
+#[cfg(feature = "rpc")]
+impl From<RpcError> for jsonrpsee::types::ErrorObjectOwned {
+    fn from(error: RpcError) -> Self {
+        Self::owned(error.code, error.message, error.data)
+    }
+}

@@ -1,0 +1,317 @@
+//! Events: everything that happens in a session, durable ones with a `seq`, and deltas of what is being streamed.
+//!
+//! A client sees them as notifications `session/event`; see [`Notification`].
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::id::{CallId, Cursor, MessageId, PermissionId, PromptId, SessionId, TurnId};
+use crate::message::{ContentBlock, Role, StopReason, Usage};
+use crate::permission::{Decision, Mode};
+use crate::session::When;
+
+/// The method name of the notification that carries an event.
+pub const SESSION_EVENT: &str = "session/event";
+
+/// The `params` of a `session/event` notification.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Notification {
+    /// The session that the event belongs to.
+    pub session: SessionId,
+    /// Where to read on from after this event.
+    pub cursor: Cursor,
+    /// The event.
+    pub event: Event,
+}
+
+/// One thing that happened in a session.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Event {
+    /// What happened.
+    #[serde(flatten)]
+    pub body: EventBody,
+    /// Its number in the session: 1, 2, 3 … without a gap; absent for deltas and `caught_up`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seq: Option<u64>,
+    /// When it happened, in Unix milliseconds.
+    #[serde(default)]
+    pub at: u64,
+    /// The turn that it is a part of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<TurnId>,
+}
+
+/// The kinds of event and what each carries.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum EventBody {
+    /// The session came to be; always `seq` 1.
+    SessionCreated {
+        /// The working directory, absolute.
+        cwd: PathBuf,
+        /// `provider/model`.
+        model: String,
+        /// The permission mode.
+        mode: Mode,
+        /// A name that a user gave.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+        /// The variables that tools of this session get; never a key.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        env: BTreeMap<String, String>,
+    },
+    /// Something about the session is different from now on; absent fields stay as they were.
+    SessionChanged {
+        /// `provider/model`, from the next step on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
+        /// The permission mode, from the next tool call on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        mode: Option<Mode>,
+        /// The name.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+        /// The instruction files that go into the system prompt from now on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        instructions: Option<Vec<Instruction>>,
+    },
+    /// A prompt is stored and will be taken up.
+    PromptAccepted {
+        /// The prompt.
+        prompt: PromptId,
+        /// What the user sent.
+        content: Vec<ContentBlock>,
+        /// When it is to be taken up.
+        when: When,
+        /// Who sent it, such as `linger@pts/3`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+    },
+    /// A turn began.
+    TurnStarted {
+        /// The prompt that it answers.
+        prompt: PromptId,
+    },
+    /// A message entered the history, whole.
+    Message {
+        /// The message.
+        message: MessageId,
+        /// Who speaks.
+        role: Role,
+        /// What is said.
+        content: Vec<ContentBlock>,
+        /// Whether it was cut off; it then has text and thinking only.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        interrupted: bool,
+        /// The prompt that this message is, for a user's own words.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        prompt: Option<PromptId>,
+        /// The `provider/model` that wrote it, for an assistant's message.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
+        /// What the step cost, for an assistant's message.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        usage: Option<Usage>,
+    },
+    /// An interrupted message is out of the context: its step is being repeated.
+    MessageSuperseded {
+        /// The message.
+        message: MessageId,
+    },
+    /// A tool call is about to run.
+    ToolStarted {
+        /// The call.
+        call_id: CallId,
+        /// The tool.
+        tool: String,
+        /// What it does, in one line.
+        action: String,
+    },
+    /// A tool call has its result; it may never have started.
+    ToolFinished {
+        /// The call.
+        call_id: CallId,
+        /// Whether the result is a failure.
+        #[serde(default)]
+        is_error: bool,
+        /// How it ended.
+        outcome: Outcome,
+        /// What the model reads.
+        content: Vec<ContentBlock>,
+        /// Which blocks of `content` are output that was streamed, and where each begins in the stream.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        output: Vec<OutputSegment>,
+        /// The file that has the whole output, when `content` has not.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        file: Option<PathBuf>,
+        /// A unified diff of what the call changed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        diff: Option<String>,
+        /// How long it ran, in milliseconds.
+        ms: u64,
+    },
+    /// A tool call needs a user's permission.
+    PermissionRequested {
+        /// The permission; `permission/answer` takes it.
+        permission: PermissionId,
+        /// The call that waits.
+        call_id: CallId,
+        /// The tool.
+        tool: String,
+        /// What will run, in one line (a command may have several).
+        action: String,
+        /// The arguments, whole.
+        input: Value,
+        /// Where it will run.
+        cwd: PathBuf,
+        /// `sha256:` and the hash of tool, arguments and directory; what runs has this digest.
+        digest: String,
+        /// The rule that asked, or null when the mode did.
+        rule: Option<String>,
+        /// The rule that `allow_session` and `allow_always` would add.
+        grant: String,
+        /// The decisions that can be given.
+        options: Vec<Decision>,
+    },
+    /// A permission has its decision.
+    PermissionResolved {
+        /// The permission.
+        permission: PermissionId,
+        /// The decision.
+        decision: Decision,
+        /// Who decided, such as `linger@pts/3`, or the rule that did.
+        by: String,
+        /// What the one who decided said to the model.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
+    /// A turn ended; nothing more belongs to it.
+    TurnFinished {
+        /// Why.
+        stop_reason: StopReason,
+        /// What went wrong or what the limit was, in one line.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        detail: Option<String>,
+        /// The sum over the turn's steps.
+        usage: Usage,
+        /// How many steps it took.
+        steps: u32,
+    },
+    /// Something a user should know.
+    Notice {
+        /// How important it is.
+        level: Level,
+        /// What kind of notice it is, for programs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        code: Option<NoticeCode>,
+        /// One line for people.
+        text: String,
+    },
+    /// A piece of a message's text.
+    TextDelta(Delta),
+    /// A piece of a message's thinking.
+    ThinkingDelta(Delta),
+    /// A piece of a tool's output; a jump in `offset` marks what was dropped.
+    ToolOutputDelta {
+        /// The call.
+        call_id: CallId,
+        /// Where the piece begins, in bytes.
+        offset: u64,
+        /// The piece.
+        text: String,
+    },
+    /// Everything that was there when the client attached has been sent.
+    CaughtUp {},
+    /// A kind that this build does not know; to be skipped.
+    #[serde(other)]
+    Unknown,
+}
+
+/// A piece of a message that is being streamed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Delta {
+    /// The message.
+    pub message: MessageId,
+    /// The content block, counted from 0.
+    pub block: u32,
+    /// Where the piece begins in its block, in bytes.
+    pub offset: u64,
+    /// The piece; cut between characters only.
+    pub text: String,
+}
+
+/// An instruction file (`AGENTS.md` and its kin) as it was read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Instruction {
+    /// The file.
+    pub path: PathBuf,
+    /// How many bytes of it go into the system prompt.
+    pub bytes: u64,
+    /// How many bytes were left out.
+    #[serde(default)]
+    pub cut: u64,
+    /// `sha256:` and the hash of what was read.
+    pub digest: String,
+}
+
+/// Where a block of a tool's result stands in the stream of its output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct OutputSegment {
+    /// The block of `content`.
+    pub block: u32,
+    /// Where its text begins in the stream, in bytes.
+    pub offset: u64,
+}
+
+/// How a tool call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// It ran; whether it succeeded is in `is_error`.
+    Ran,
+    /// It did not run: no such tool, or its arguments do not fit.
+    Invalid,
+    /// It did not run: a user, a rule or the mode said no.
+    Denied,
+    /// It ran longer than it may, and was ended.
+    TimedOut,
+    /// It was cancelled, before or while it ran.
+    Cancelled,
+    /// The daemon died while it ran; what it did is not known.
+    Unknown,
+}
+
+/// How important a notice is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// Good to know.
+    Info,
+    /// Something goes on, but not as it should.
+    Warning,
+    /// Something does not go on.
+    Error,
+}
+
+/// What kind of notice it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum NoticeCode {
+    /// The turn goes on after the daemon was restarted.
+    Resumed,
+    /// The turn met the end of the daemon too often; `session/continue` takes it up again.
+    Offered,
+    /// The provider failed and is tried again.
+    Retry,
+    /// The turn waits for a key that the daemon does not have.
+    KeyMissing,
+    /// The key came, and the turn goes on.
+    KeyFound,
+    /// Something that this build does not know.
+    #[serde(other)]
+    Unknown,
+}

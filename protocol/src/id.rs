@@ -1,0 +1,64 @@
+//! Identifiers: opaque strings to everybody but the daemon, each with a type of its own.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+        #[serde(transparent)]
+        pub struct $name(pub String);
+
+        impl $name {
+            /// The identifier as it stands on the wire.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(id: &str) -> Self {
+                Self(id.to_owned())
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(id: String) -> Self {
+                Self(id)
+            }
+        }
+    )*};
+}
+
+ids! {
+    /// A session; unique among all sessions of a daemon.
+    SessionId
+    /// A turn; unique within its session.
+    TurnId
+    /// A prompt; unique within its session.
+    PromptId
+    /// A message; unique within its session.
+    MessageId
+    /// A tool call; unique within its session, given by the daemon and not by the provider.
+    CallId
+    /// A permission; unique among all sessions of a daemon.
+    PermissionId
+}
+
+/// A position in the event stream of a session: opaque, to be kept and given back to `session/attach`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Cursor(pub String);
+
+impl std::fmt::Display for Cursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}

@@ -1,0 +1,28 @@
+//! What linger's daemon and its clients agree on.
+//!
+//! The nouns ([`message`], [`event`], [`session`], [`permission`], [`daemon`], [`error`]), the methods ([`api`], feature
+//! `rpc`), the places where things lie ([`place`]), and JSON lines over a local socket ([`transport`]), which is the only
+//! I/O of this crate.
+//! Deliberately absent: any logic of sessions, providers or rendering.
+
+#[cfg(feature = "rpc")]
+pub mod api;
+pub mod daemon;
+pub mod error;
+pub mod event;
+pub mod id;
+pub mod message;
+pub mod method;
+pub mod permission;
+pub mod place;
+pub mod schema;
+pub mod session;
+pub mod transport;
+
+pub use error::RpcError;
+
+/// The oldest and the newest protocol version that this build speaks, both included.
+pub const PROTOCOL: [u32; 2] = [1, 1];
+
+/// The version of this build, as `daemon/hello` and `--version` say it.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -1,0 +1,134 @@
+//! Where things lie, by the XDG conventions, and whether the socket's directory can be trusted.
+
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use directories::ProjectDirs;
+
+/// The longest path that a local socket can have (`sun_path`, the shortest of the supported systems).
+const MAX_SOCKET_PATH: usize = 104;
+
+/// The directories and files of one user's linger.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Places {
+    /// `config.toml`, `AGENTS.md`.
+    pub config: PathBuf,
+    /// `linger.db`.
+    pub data: PathBuf,
+    /// `lingerd.log`, the socket, whole outputs of tools.
+    pub state: PathBuf,
+    /// The socket: `lingerd.sock` in the state directory, or what `LINGER_SOCKET` says.
+    pub socket: PathBuf,
+}
+
+/// Why a place cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PlaceError {
+    /// The user has no home directory.
+    #[error("no home directory is known")]
+    NoHome,
+    /// The socket's path is longer than the system allows.
+    #[error("the socket's path is {0} bytes long, the system allows {MAX_SOCKET_PATH}: {1}")]
+    TooLong(usize, PathBuf),
+    /// A directory is not as it must be.
+    #[error("{path} {problem}")]
+    Unsafe {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The directory cannot be read or made.
+    #[error("{path}: {error}")]
+    Io {
+        /// The directory.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+}
+
+impl PlaceError {
+    /// What to do about it.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::NoHome => "set HOME".to_owned(),
+            Self::TooLong(..) => "set LINGER_SOCKET to a shorter path in a directory of your own".to_owned(),
+            Self::Unsafe { path, .. } => format!(
+                "make it a directory of your own that others cannot enter (chmod 700 {}), or set LINGER_SOCKET",
+                path.display()
+            ),
+            Self::Io { .. } => "make the directory, or set LINGER_SOCKET to a path in another one".to_owned(),
+        }
+    }
+}
+
+impl Places {
+    /// The places of the user whose environment this is.
+    pub fn of_user() -> Result<Self, PlaceError> {
+        let dirs = ProjectDirs::from("", "", "linger").ok_or(PlaceError::NoHome)?;
+        let state = dirs.state_dir().unwrap_or_else(|| dirs.data_local_dir()).to_path_buf();
+        let socket = match std::env::var_os("LINGER_SOCKET").filter(|path| !path.is_empty()) {
+            Some(path) => std::path::absolute(PathBuf::from(path))
+                .map_err(|error| PlaceError::Io { path: state.clone(), error })?,
+            None => state.join("lingerd.sock"),
+        };
+        Ok(Self { config: dirs.config_dir().to_path_buf(), data: dirs.data_dir().to_path_buf(), state, socket })
+    }
+
+    /// The configuration file.
+    pub fn config_file(&self) -> PathBuf {
+        self.config.join("config.toml")
+    }
+
+    /// The database.
+    pub fn database(&self) -> PathBuf {
+        self.data.join("linger.db")
+    }
+
+    /// The log file.
+    pub fn log(&self) -> PathBuf {
+        self.state.join("lingerd.log")
+    }
+}
+
+/// Makes `dir` with mode 0700 if it is absent, and refuses it unless it is the user's own and closed to others.
+pub fn private_directory(dir: &Path) -> Result<(), PlaceError> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true).mode(0o700).create(dir).map_err(|error| io_error(dir, error))?;
+    check_directory(dir)
+}
+
+/// Refuses a directory that is not the user's own and closed to others; never makes or changes one.
+pub fn check_directory(dir: &Path) -> Result<(), PlaceError> {
+    let problem = |problem: String| PlaceError::Unsafe { path: dir.to_path_buf(), problem };
+    let meta = std::fs::symlink_metadata(dir).map_err(|error| io_error(dir, error))?;
+    if meta.file_type().is_symlink() {
+        return Err(problem("is a symbolic link".to_owned()));
+    }
+    if !meta.is_dir() {
+        return Err(problem("is not a directory".to_owned()));
+    }
+    let me = rustix::process::geteuid().as_raw();
+    if meta.uid() != me {
+        return Err(problem(format!("belongs to user {}, not to you ({me})", meta.uid())));
+    }
+    if meta.mode() & 0o077 != 0 {
+        return Err(problem(format!("can be entered by others (mode {:o})", meta.mode() & 0o777)));
+    }
+    Ok(())
+}
+
+/// Checks the directory of `socket` and the length of its path.
+pub fn check_socket(socket: &Path) -> Result<(), PlaceError> {
+    let length = socket.as_os_str().len();
+    if length > MAX_SOCKET_PATH {
+        return Err(PlaceError::TooLong(length, socket.to_path_buf()));
+    }
+    check_directory(socket.parent().unwrap_or(Path::new("/")))
+}
+
+fn io_error(path: &Path, error: io::Error) -> PlaceError {
+    PlaceError::Io { path: path.to_path_buf(), error }
+}

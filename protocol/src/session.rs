@@ -1,0 +1,221 @@
+//! Sessions: parameters and results of the `session/*` methods.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::id::{Cursor, PermissionId, PromptId, SessionId};
+use crate::message::{ContentBlock, StopReason, Usage};
+use crate::permission::Mode;
+
+/// `session/create`: a new session in a directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Create {
+    /// The working directory, absolute; it must exist.
+    pub cwd: PathBuf,
+    /// `provider/model`, or a provider alone for its default model; the configuration's default when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The permission mode; the configuration's default when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
+    /// A name, unique among sessions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Variables for the session's tools; those that `daemon/hello` does not name are left out.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// Idempotency key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+}
+
+/// The result of `session/create`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Created {
+    /// The new session.
+    pub session: SessionId,
+}
+
+/// `session/list`: sessions, the latest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct List {
+    /// Only sessions with this name, or whose id begins with this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub matching: Option<String>,
+    /// Only sessions with this working directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<PathBuf>,
+    /// At most this many; 1000 when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+}
+
+/// What a session is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// No turn.
+    #[default]
+    Idle,
+    /// A turn is under way.
+    Running,
+    /// A turn is under way and cannot go on without an answer or a key.
+    Waiting,
+    /// A turn was left unfinished and is not taken up by itself; `session/continue` does.
+    Offered,
+}
+
+/// A row of `session/list`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Info {
+    /// The session.
+    pub session: SessionId,
+    /// Its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Its working directory.
+    pub cwd: PathBuf,
+    /// `provider/model`.
+    pub model: String,
+    /// Its permission mode.
+    pub mode: Mode,
+    /// What it is doing.
+    pub state: State,
+    /// How its last turn ended, if it had one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_reason: Option<StopReason>,
+    /// Prompts that wait for their turn.
+    pub queued: u32,
+    /// Permissions that wait for an answer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub permissions: Vec<PermissionId>,
+    /// The beginning of its first prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// Tokens over all its turns.
+    pub usage: Usage,
+    /// When it was created, in Unix milliseconds.
+    pub created_at: u64,
+    /// When it last changed, in Unix milliseconds.
+    pub updated_at: u64,
+    /// The end of its log: attach after this to see only what is new.
+    pub cursor: Cursor,
+    /// The beginning of its latest turn: attach after this to see that turn.
+    pub turn_cursor: Cursor,
+}
+
+/// `session/attach`: send the session's events after a cursor, and go on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Attach {
+    /// The session.
+    pub session: SessionId,
+    /// Where to read on from; from the beginning when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<Cursor>,
+    /// Whether deltas are sent; true when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deltas: Option<bool>,
+}
+
+/// The result of `session/attach`; events follow it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Attached {
+    /// The end of the log at this moment.
+    pub cursor: Cursor,
+}
+
+/// A request that names a session and nothing else: `session/detach`, `session/cancel`, `session/continue`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Named {
+    /// The session.
+    pub session: SessionId,
+}
+
+/// When a prompt is taken up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum When {
+    /// After the turn that is under way, in a turn of its own.
+    #[default]
+    Queue,
+    /// Before the next step of the turn that is under way.
+    Steer,
+    /// Now: the step that is under way is cancelled, the turn goes on with this prompt.
+    Interrupt,
+}
+
+/// What a user sends: a string, or content blocks (text and images).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum PromptContent {
+    /// Text alone.
+    Text(String),
+    /// Blocks.
+    Blocks(Vec<ContentBlock>),
+}
+
+impl PromptContent {
+    /// The content as blocks.
+    pub fn into_blocks(self) -> Vec<ContentBlock> {
+        match self {
+            Self::Text(text) => vec![ContentBlock::Text { text }],
+            Self::Blocks(blocks) => blocks,
+        }
+    }
+}
+
+/// `session/prompt`: gives the session something to do; answers once the prompt is on disk.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Prompt {
+    /// The session.
+    pub session: SessionId,
+    /// What the user says.
+    pub content: PromptContent,
+    /// When it is taken up; `queue` when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when: Option<When>,
+    /// Idempotency key: sent twice, the prompt happens once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+}
+
+/// The result of `session/prompt`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Prompted {
+    /// The prompt.
+    pub prompt: PromptId,
+    /// The `seq` of its `prompt_accepted`.
+    pub seq: u64,
+}
+
+/// `session/set`: changes a session from its next step on; absent fields stay.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Set {
+    /// The session.
+    pub session: SessionId,
+    /// `provider/model`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The permission mode.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
+    /// The name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Idempotency key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+}
+
+/// `session/remove`: deletes a session and everything that was stored for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Remove {
+    /// The session.
+    pub session: SessionId,
+    /// Also when a turn is under way; it is cancelled first.
+    #[serde(default)]
+    pub force: bool,
+}

@@ -1,0 +1,126 @@
+//! The client's end: a socket, a reader and a writer, without a runtime.
+
+use std::io::{self, Read as _, Write as _};
+use std::path::Path;
+use std::sync::Arc;
+
+use interprocess::local_socket::Stream;
+use interprocess::local_socket::traits::{Stream as _, StreamCommon as _};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::line::{Decoder, Frame, Framing, encode};
+use super::{MAX_EVENT, name};
+use crate::RpcError;
+use crate::event::{Notification, SESSION_EVENT};
+use crate::method::Method;
+
+/// How much is read at once.
+const CHUNK: usize = 64 << 10;
+
+/// Something that the daemon sent.
+#[derive(Debug)]
+pub enum Incoming {
+    /// The answer to the request with this number.
+    Response(u64, Result<Box<RawValue>, RpcError>),
+    /// An event of an attached session; the line is `params` as it came.
+    Event(Box<Notification>, Box<RawValue>),
+}
+
+/// Reads what the daemon sends.
+pub struct Reader {
+    stream: Arc<Stream>,
+    decoder: Decoder,
+    chunk: Vec<u8>,
+}
+
+/// Sends requests.
+pub struct Writer {
+    stream: Arc<Stream>,
+    next_id: u64,
+}
+
+/// Connects to the daemon at `socket`; refuses one that is not the user's own.
+pub fn connect(socket: &Path) -> io::Result<(Reader, Writer)> {
+    let stream = Stream::connect(name(socket)?)?;
+    let me = rustix::process::geteuid().as_raw();
+    if let Some(peer) = stream.peer_creds()?.euid()
+        && peer != me
+    {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!("the socket belongs to user {peer}, not to you ({me})"),
+        ));
+    }
+    let stream = Arc::new(stream);
+    let reader = Reader { stream: stream.clone(), decoder: Decoder::new(MAX_EVENT), chunk: vec![0; CHUNK] };
+    Ok((reader, Writer { stream, next_id: 0 }))
+}
+
+impl Writer {
+    /// Sends a request and returns the number that its answer will have.
+    pub fn request<M: Method>(&mut self, params: &M) -> io::Result<u64> {
+        #[derive(Serialize)]
+        struct Request<'a, P> {
+            jsonrpc: &'static str,
+            id: u64,
+            method: &'static str,
+            params: &'a P,
+        }
+        self.next_id += 1;
+        let request = Request { jsonrpc: "2.0", id: self.next_id, method: M::NAME, params };
+        let mut line = Vec::with_capacity(256);
+        encode(Framing::Lines, &serde_json::to_string(&request)?, &mut line);
+        (&*self.stream).write_all(&line)?;
+        Ok(self.next_id)
+    }
+}
+
+impl Reader {
+    /// Waits for the next thing that the daemon sends; nothing when it has hung up.
+    pub fn next_incoming(&mut self) -> io::Result<Option<Incoming>> {
+        loop {
+            while let Some(frame) = self.decoder.next_frame() {
+                let Frame::Message(line) = frame else {
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, "the daemon sent a line that is too long"));
+                };
+                if let Some(incoming) = parse(&line)? {
+                    return Ok(Some(incoming));
+                }
+            }
+            let n = match (&*self.stream).read(&mut self.chunk) {
+                Ok(n) => n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => 0,
+                Err(error) => return Err(error),
+            };
+            if n == 0 {
+                return Ok(None);
+            }
+            self.decoder.feed(self.chunk.get(..n).unwrap_or_default());
+        }
+    }
+}
+
+/// Reads one line; nothing if it is of a kind that this build does not know.
+fn parse(line: &[u8]) -> io::Result<Option<Incoming>> {
+    #[derive(serde::Deserialize)]
+    struct Line {
+        id: Option<u64>,
+        method: Option<String>,
+        params: Option<Box<RawValue>>,
+        result: Option<Box<RawValue>>,
+        error: Option<RpcError>,
+    }
+    let line: Line = serde_json::from_slice(line)?;
+    Ok(match line {
+        Line { method: Some(method), params: Some(params), .. } if method == SESSION_EVENT => {
+            Some(Incoming::Event(serde_json::from_str(params.get())?, params))
+        }
+        Line { method: Some(_), .. } => None,
+        Line { id: Some(id), error: Some(error), .. } => Some(Incoming::Response(id, Err(error))),
+        Line { id: Some(id), result: Some(result), .. } => Some(Incoming::Response(id, Ok(result))),
+        Line { error: Some(error), .. } => return Err(io::Error::other(error.message)),
+        _ => None,
+    })
+}

@@ -1,0 +1,27 @@
+//! JSON lines over a local socket, both ends.
+//!
+//! [`line`] cuts bytes into messages (pure); [`blocking`] is the end of a thin client, without a runtime; [`serve`] is the
+//! daemon's end of one connection; [`typed`] lets the typed client of jsonrpsee speak over the same socket, for tests.
+
+pub mod blocking;
+pub mod line;
+#[cfg(feature = "rpc")]
+pub mod serve;
+#[cfg(feature = "rpc-client")]
+pub mod typed;
+
+use std::io;
+use std::path::Path;
+
+use interprocess::local_socket::{GenericFilePath, Name, ToFsName as _};
+
+/// The name of the socket at `path`, for interprocess.
+pub fn name(path: &Path) -> io::Result<Name<'_>> {
+    path.to_fs_name::<GenericFilePath>()
+}
+
+/// The largest message that the daemon takes, in bytes: a prompt with a few images in base64 fits.
+pub const MAX_REQUEST: usize = 16 << 20;
+
+/// The largest message that a client takes, in bytes: the largest event, which is a message with several large results.
+pub const MAX_EVENT: usize = 64 << 20;

@@ -1,0 +1,325 @@
+//! The daemon's end of one connection: reads requests, runs them in order, writes answers and events.
+//!
+//! Two loops share the socket. The reader polls each handler once where it stands, so that requests take effect in the order
+//! in which they came; a handler that has to wait goes on as a task of its own and answers later. The writer takes what is in
+//! the [`Outbox`], which is bounded: a client that does not read stops its own forwarders and its own reader, and nobody
+//! else. The connection ends when the client closes its writing side and every request is answered, or when writing fails.
+//!
+//! jsonrpsee dispatches (`Methods`), but its own entry point for raw requests does not fit: it knows one connection only and
+//! takes ids that it cannot parse for notifications.
+
+use std::borrow::Cow;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+
+use jsonrpsee::core::server::{MethodCallback, MethodResponse, MethodResponseNotifyTx, Methods};
+use jsonrpsee::types::{ErrorObjectOwned, Id, Params};
+use jsonrpsee::{ConnectionId, Extensions};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+
+use super::MAX_REQUEST;
+use super::line::{Decoder, Frame, Framing, encode};
+
+/// Requests of one connection that wait for their result; reading stops beyond. An editor has a handful at a time.
+const MAX_WAITING: u32 = 64;
+
+/// Entries of one batch; the specification has no use for more.
+const MAX_BATCH: usize = 64;
+
+/// Batches of lines that wait for the socket: one being filled, one waiting, keeps a fast client busy.
+const OUTBOX: usize = 4;
+
+/// How much is written at once, in bytes: half of Linux' default socket buffer.
+const WRITE_CHUNK: usize = 64 << 10;
+
+/// How much is read at once, in bytes: a request is a few hundred.
+const READ_CHUNK: usize = 4 << 10;
+
+/// The largest response, in bytes; jsonrpsee answers with an error beyond.
+const MAX_RESPONSE: usize = super::MAX_EVENT;
+
+const PARSE_ERROR: i32 = -32700;
+const INVALID_REQUEST: i32 = -32600;
+const METHOD_NOT_FOUND: i32 = -32601;
+const OVERSIZED_REQUEST: i32 = -32007;
+
+/// Where lines for one client go in.
+#[derive(Clone, Debug)]
+pub struct Outbox(mpsc::Sender<Vec<String>>);
+
+/// Where the connection takes them out.
+#[derive(Debug)]
+pub struct Outgoing(mpsc::Receiver<Vec<String>>);
+
+/// The client has gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gone;
+
+impl Outbox {
+    /// An outbox and its other end, which [`serve`] takes.
+    pub fn new() -> (Self, Outgoing) {
+        let (sender, receiver) = mpsc::channel(OUTBOX);
+        (Self(sender), Outgoing(receiver))
+    }
+
+    /// Sends messages, each of which becomes a line; waits while the client does not read.
+    pub async fn send(&self, messages: Vec<String>) -> Result<(), Gone> {
+        self.0.send(messages).await.map_err(|_| Gone)
+    }
+
+    /// Waits until the client has gone.
+    pub async fn gone(&self) {
+        self.0.closed().await;
+    }
+}
+
+/// Serves one connection until it ends.
+pub async fn serve<S>(stream: S, methods: Methods, extensions: Extensions, outbox: Outbox, outgoing: Outgoing)
+where
+    S: AsyncRead + AsyncWrite + Send + 'static,
+{
+    let (read, write) = tokio::io::split(stream);
+    let counted = Arc::new(AtomicBool::new(false));
+    let (finish, finished) = oneshot::channel();
+    let connection = Connection {
+        methods,
+        extensions,
+        outbox,
+        waiting: Arc::new(Semaphore::new(MAX_WAITING as usize)),
+        counted: counted.clone(),
+    };
+    let reader = async move {
+        connection.read(read).await;
+        // Everything that was asked is answered before the connection ends.
+        drop(connection.waiting.acquire_many(MAX_WAITING).await);
+        drop(finish);
+    };
+    let writer = write_lines(write, outgoing, counted, finished);
+    tokio::pin!(reader, writer);
+    tokio::select! {
+        () = &mut reader => writer.await,
+        () = &mut writer => {}
+    }
+}
+
+async fn write_lines(
+    mut write: impl AsyncWrite + Unpin,
+    mut outgoing: Outgoing,
+    counted: Arc<AtomicBool>,
+    mut finished: oneshot::Receiver<()>,
+) {
+    let mut bytes = Vec::new();
+    loop {
+        let batch = tokio::select! {
+            biased;
+            batch = outgoing.0.recv() => batch,
+            _ = &mut finished => outgoing.0.try_recv().ok(),
+        };
+        let Some(batch) = batch else { return };
+        let framing = if counted.load(Ordering::Relaxed) { Framing::ContentLength } else { Framing::Lines };
+        let mut next = Some(batch);
+        while let Some(batch) = next {
+            batch.iter().for_each(|message| encode(framing, message, &mut bytes));
+            next = if bytes.len() < WRITE_CHUNK { outgoing.0.try_recv().ok() } else { None };
+        }
+        if write.write_all(&bytes).await.is_err() {
+            return;
+        }
+        bytes.clear();
+        bytes.shrink_to(READ_CHUNK);
+    }
+}
+
+struct Connection {
+    methods: Methods,
+    extensions: Extensions,
+    outbox: Outbox,
+    waiting: Arc<Semaphore>,
+    counted: Arc<AtomicBool>,
+}
+
+/// What a handler left behind: the response, and who wants to know that it is on its way.
+type Answer = (Box<RawValue>, Option<MethodResponseNotifyTx>);
+type Handler = Pin<Box<dyn Future<Output = Option<Answer>> + Send>>;
+
+impl Connection {
+    async fn read(&self, mut read: impl AsyncRead + Unpin) {
+        let mut decoder = Decoder::new(MAX_REQUEST);
+        let mut chunk = [0; READ_CHUNK];
+        loop {
+            while let Some(frame) = decoder.next_frame() {
+                self.counted.store(decoder.framing() == Framing::ContentLength, Ordering::Relaxed);
+                let broken = frame == Frame::Broken;
+                let handler = self.handle_frame(frame);
+                if self.run(handler).await.is_err() || broken {
+                    return;
+                }
+            }
+            match read.read(&mut chunk).await {
+                Ok(n) if n > 0 => decoder.feed(chunk.get(..n).unwrap_or_default()),
+                _ => return,
+            }
+        }
+    }
+
+    /// Polls once; what is ready is answered in place, what is not goes on beside.
+    async fn run(&self, mut handler: Handler) -> Result<(), Gone> {
+        let Ok(permit) = self.waiting.clone().acquire_owned().await else { return Err(Gone) };
+        let first = poll_fn(|context| Poll::Ready(handler.as_mut().poll(context))).await;
+        let outbox = self.outbox.clone();
+        match first {
+            Poll::Ready(answer) => deliver(&outbox, answer).await,
+            Poll::Pending => {
+                tokio::spawn(async move {
+                    // A client that has gone needs no answer.
+                    let _gone = deliver(&outbox, handler.await).await;
+                    drop(permit);
+                });
+                Ok(())
+            }
+        }
+    }
+
+    fn handle_frame(&self, frame: Frame) -> Handler {
+        let line = match frame {
+            Frame::Message(line) => line,
+            Frame::Oversize => {
+                return fault(OVERSIZED_REQUEST, format!("a message may have {MAX_REQUEST} bytes at most"), Id::Null);
+            }
+            Frame::Broken => return fault(PARSE_ERROR, "no Content-Length header".to_owned(), Id::Null),
+        };
+        if line.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
+            return self.handle_batch(&line);
+        }
+        self.handle_one(&line)
+    }
+
+    fn handle_batch(&self, line: &[u8]) -> Handler {
+        let entries: Vec<&RawValue> = match serde_json::from_slice(line) {
+            Ok(entries) => entries,
+            Err(error) => return fault(PARSE_ERROR, error.to_string(), Id::Null),
+        };
+        if entries.is_empty() || entries.len() > MAX_BATCH {
+            return fault(INVALID_REQUEST, format!("a batch has 1 to {MAX_BATCH} requests"), Id::Null);
+        }
+        let handlers: Vec<Handler> = entries.iter().map(|entry| self.handle_one(entry.get().as_bytes())).collect();
+        Box::pin(async move {
+            let mut answers = Vec::new();
+            let mut notify = Vec::new();
+            for handler in handlers {
+                if let Some((answer, then)) = handler.await {
+                    answers.push(answer);
+                    notify.extend(then);
+                }
+            }
+            // Every subscriber that a batch made may start: its response goes out with the batch or not at all.
+            notify.into_iter().for_each(|then| then.notify(true));
+            if answers.is_empty() {
+                return None;
+            }
+            let texts: Vec<&str> = answers.iter().map(|answer| answer.get()).collect();
+            let whole = RawValue::from_string(format!("[{}]", texts.join(","))).ok()?;
+            Some((whole, None))
+        })
+    }
+
+    fn handle_one(&self, line: &[u8]) -> Handler {
+        let request: Envelope<'_> = match serde_json::from_slice(line) {
+            Ok(request) => request,
+            Err(error) if error.is_data() => return fault(INVALID_REQUEST, error.to_string(), Id::Null),
+            Err(error) => return fault(PARSE_ERROR, error.to_string(), Id::Null),
+        };
+        let id = match request.id.map(|id| serde_json::from_str::<Id<'_>>(id.get())) {
+            None => None,
+            Some(Ok(id)) => Some(id.into_owned()),
+            Some(Err(_)) => {
+                return fault(INVALID_REQUEST, "an id is a string, a whole number or null".to_owned(), Id::Null);
+            }
+        };
+        let answer_to = id.clone().unwrap_or(Id::Null);
+        let (Some("2.0"), Some(name)) = (request.jsonrpc.as_deref(), request.method.as_deref()) else {
+            return fault(INVALID_REQUEST, "a request has \"jsonrpc\":\"2.0\" and a \"method\"".to_owned(), answer_to);
+        };
+        let Some(params) = params(request.params) else {
+            return fault(INVALID_REQUEST, "params is an object".to_owned(), answer_to);
+        };
+        let response = self.call(name, params, answer_to);
+        // A request without an id is a notification: it happens, and is not answered.
+        let wanted = id.is_some();
+        Box::pin(async move {
+            let (json, notify, _) = response.await.into_parts();
+            wanted.then_some((json, notify))
+        })
+    }
+
+    fn call(
+        &self,
+        name: &str,
+        params: Params<'static>,
+        id: Id<'static>,
+    ) -> Pin<Box<dyn Future<Output = MethodResponse> + Send>> {
+        match self.methods.method(name) {
+            Some(MethodCallback::Sync(method)) => {
+                let response = method(id, params, MAX_RESPONSE, self.extensions.clone());
+                Box::pin(std::future::ready(response))
+            }
+            Some(MethodCallback::Async(method)) => {
+                Box::pin(method(id, params, ConnectionId(0), MAX_RESPONSE, self.extensions.clone()))
+            }
+            Some(MethodCallback::Subscription(_) | MethodCallback::Unsubscription(_)) | None => {
+                let hint = serde_json::json!({ "hint": "`linger help schema` lists the methods" });
+                let error = ErrorObjectOwned::owned(METHOD_NOT_FOUND, format!("unknown method '{name}'"), Some(hint));
+                Box::pin(std::future::ready(MethodResponse::error(id, error)))
+            }
+        }
+    }
+}
+
+/// A request before it is known to be one.
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow)]
+    jsonrpc: Option<Cow<'a, str>>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    method: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
+}
+
+/// Tells `"id": null`, which wants an answer, from no id, which wants none.
+fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+/// The params as the traits of [`crate::api`] want them: an array with the one struct.
+fn params(raw: Option<&RawValue>) -> Option<Params<'static>> {
+    let text = match raw.map(RawValue::get) {
+        None | Some("null" | "[]") => "[{}]".to_owned(),
+        Some(object) if object.starts_with('{') => format!("[{object}]"),
+        Some(array) if array.starts_with('[') => array.to_owned(),
+        Some(_) => return None,
+    };
+    Some(Params::new(Some(&text)).into_owned())
+}
+
+fn fault(code: i32, message: String, id: Id<'static>) -> Handler {
+    let (json, _, _) = MethodResponse::error(id, ErrorObjectOwned::owned(code, message, None::<()>)).into_parts();
+    Box::pin(std::future::ready(Some((json, None))))
+}
+
+async fn deliver(outbox: &Outbox, answer: Option<Answer>) -> Result<(), Gone> {
+    let Some((json, notify)) = answer else { return Ok(()) };
+    let sent = outbox.send(vec![String::from(Box::<str>::from(json))]).await;
+    if let Some(notify) = notify {
+        notify.notify(sent.is_ok());
+    }
+    sent
+}

@@ -1,3 +1,129 @@
-//! The program `lingerd`.
+//! The program `lingerd`: finds its places, takes the lock, binds the socket, and runs.
+//!
+//! `lingerd` stays in the foreground; `lingerd --background` is what a client starts: it leaves the terminal's session and lets
+//! go of standard output once it has said `ready`. A second daemon says `running` and ends well.
 
-fn main() {}
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use linger_protocol::VERSION;
+use linger_protocol::place::{Places, check_socket, private_directory};
+use lingerd::config::ConfigStore;
+use lingerd::listener::Listener;
+use lingerd::lock::Lock;
+use lingerd::provider::catalogue::Keys;
+use lingerd::secret::Redactor;
+use lingerd::{Options, log};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+const USAGE: &str = "usage: lingerd [--background]
+
+The daemon that owns linger's agent sessions. Clients start it; `linger daemon status` shows it.
+
+  --background   leave the terminal once ready
+  --version      print the version
+  --help         print this
+
+LINGER_SOCKET is the socket's path, LINGER_LOG the level of the log file (error, warn, info, debug, trace).";
+
+fn main() -> ExitCode {
+    let mut background = false;
+    for argument in std::env::args().skip(1) {
+        match argument.as_str() {
+            "--background" => background = true,
+            "--version" | "-V" => {
+                println!("lingerd {VERSION}");
+                return ExitCode::SUCCESS;
+            }
+            "--help" | "-h" => {
+                println!("{USAGE}");
+                return ExitCode::SUCCESS;
+            }
+            other => {
+                eprintln!("error: unknown argument '{other}'\nhint: lingerd --help");
+                return ExitCode::from(2);
+            }
+        }
+    }
+    match start(background) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            if let Some(hint) = error.downcast_ref::<linger_protocol::place::PlaceError>().map(|error| error.hint()) {
+                eprintln!("hint: {hint}");
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start(background: bool) -> anyhow::Result<()> {
+    let places = Places::of_user()?;
+    for dir in [&places.data, &places.state, &places.config] {
+        private_directory(dir)?;
+    }
+    check_socket(&places.socket)?;
+    let redactor = Redactor::default();
+    log::start(&places, &redactor)?;
+    let lock = match Lock::take(&places) {
+        Ok(lock) => lock,
+        Err(held) => {
+            println!("running");
+            tracing::debug!(target: "daemon", %held, "another daemon has the lock");
+            return Ok(());
+        }
+    };
+    if background {
+        // A child of a shell's job cannot be a group leader here, so this cannot fail; if it does, a hangup may reach us.
+        if let Err(error) = rustix::process::setsid() {
+            tracing::warn!(target: "daemon", %error, "could not leave the terminal's session");
+        }
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(serve(places, redactor, lock, background))
+}
+
+async fn serve(places: Places, redactor: Redactor, lock: Lock, background: bool) -> anyhow::Result<()> {
+    let config = ConfigStore::open(&places)?;
+    let keys = Keys::from_environment(redactor);
+    let listener = Listener::bind(&places, &lock).await?;
+    let shutdown = CancellationToken::new();
+    end_on_signals(&shutdown)?;
+    let ready = announce(background);
+    tracing::info!(target: "daemon", version = VERSION, socket = %places.socket.display(), "ready");
+    ready.context("standard output cannot be written")?;
+    let result = lingerd::run(Options { places, config: Arc::clone(&config), keys }, listener, shutdown).await;
+    drop(lock);
+    result
+}
+
+/// Says that the socket accepts; in the background, nothing is ever said again.
+fn announce(background: bool) -> std::io::Result<()> {
+    let mut stdout = std::io::stdout();
+    writeln!(stdout, "ready")?;
+    stdout.flush()?;
+    if background {
+        let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
+        rustix::stdio::dup2_stdin(&null)?;
+        rustix::stdio::dup2_stdout(&null)?;
+        rustix::stdio::dup2_stderr(&null)?;
+    }
+    Ok(())
+}
+
+fn end_on_signals(shutdown: &CancellationToken) -> anyhow::Result<()> {
+    for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
+        let (mut signal, shutdown) = (signal(kind)?, shutdown.clone());
+        tokio::spawn(async move {
+            signal.recv().await;
+            shutdown.cancel();
+        });
+    }
+    // A terminal that goes away is no reason to end.
+    let mut hangup = signal(SignalKind::hangup())?;
+    tokio::spawn(async move { while hangup.recv().await.is_some() {} });
+    Ok(())
+}

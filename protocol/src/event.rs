@@ -303,12 +303,18 @@ pub enum Level {
 pub enum NoticeCode {
     /// The turn goes on after the daemon was restarted.
     Resumed,
+    /// The daemon is ending; the turn goes on when it starts again.
+    Paused,
+    /// A user took an offered turn up again.
+    Continued,
     /// The turn met the end of the daemon too often; `session/continue` takes it up again.
     Offered,
     /// The provider failed and is tried again.
     Retry,
     /// The turn waits for a key that the daemon does not have.
     KeyMissing,
+    /// The session was removed; its last event, without a `seq`.
+    Removed,
     /// The key came, and the turn goes on.
     KeyFound,
     /// Something that this build does not know.

@@ -1,0 +1,267 @@
+//! What all sessions share: the store, the configuration, keys and tools, and the questions that actors ask of them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::time::Duration;
+
+use linger_protocol::RpcError;
+use linger_protocol::error::Code;
+use linger_protocol::event::EventBody;
+use linger_protocol::id::{CallId, PermissionId, SessionId};
+use linger_protocol::place::Places;
+use linger_protocol::session::{Create, Created};
+use tokio::sync::{oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::clock;
+use crate::config::{Config, ConfigStore};
+use crate::permission::{self, CallInfo, Verdict};
+use crate::provider::ToolSpec;
+use crate::provider::catalogue::{self, Keys, ResolveError, Resolved};
+use crate::session::actor::{Actor, already_answered};
+use crate::session::instructions::workspace_root;
+use crate::session::state::State;
+use crate::sessions::Sessions;
+use crate::store::{Fold, Store, StoreError};
+use crate::tool::{self, Tool, Workspace};
+
+/// Characters of a session's id: 50 bits, so that a prefix of three or four tells those of one user apart.
+const ID: usize = 10;
+
+/// The longest name of a session, in characters: it stands in a column of a terminal.
+const MAX_NAME: usize = 40;
+
+/// Variables of one session in total, in bytes: PATH may take a few thousand.
+const MAX_ENV: usize = 64 << 10;
+
+/// What all sessions share.
+pub struct Daemon {
+    /// Where everything lies.
+    pub places: Places,
+    /// The store.
+    pub store: Store,
+    /// The configuration, as it is now.
+    pub config: Arc<ConfigStore>,
+    /// Provider keys.
+    pub keys: Keys,
+    /// The loaded sessions.
+    pub sessions: Sessions,
+    /// The tools, in the order in which models see them.
+    pub tools: Vec<Arc<dyn Tool>>,
+    /// Cancelled when the daemon is to end.
+    pub shutdown: CancellationToken,
+    /// When it started, in Unix milliseconds.
+    pub started_at: u64,
+    /// Clients that are connected.
+    pub connections: AtomicU32,
+}
+
+impl Daemon {
+    /// The configuration, or why there is none.
+    pub fn config(&self) -> Result<Arc<Config>, RpcError> {
+        self.config.current().map_err(|error| {
+            RpcError::new(Code::BadConfig, error.to_string()).hint("correct the file; it is read again when it is saved")
+        })
+    }
+
+    /// The configuration, or the defaults while there is none: for what goes on with a broken one.
+    fn config_or_default(&self) -> Arc<Config> {
+        self.config.current().unwrap_or_default()
+    }
+
+    /// How long an idle session stays loaded.
+    pub fn idle_unload(&self) -> Duration {
+        Duration::from_secs(self.config_or_default().idle_unload_s)
+    }
+
+    /// Steps that a turn may take.
+    pub fn max_steps(&self) -> u32 {
+        self.config_or_default().max_steps
+    }
+
+    /// Where a session in `cwd` works.
+    pub fn workspace(&self, cwd: &Path, env: BTreeMap<String, String>) -> Workspace {
+        let home = env.get("HOME").map(PathBuf::from);
+        let timeout_s = self.config_or_default().tools.bash_timeout_s;
+        Workspace { cwd: cwd.to_path_buf(), root: workspace_root(cwd, home.as_deref()), env: Arc::new(env), timeout_s }
+    }
+
+    /// The full name of a model, or of the default one.
+    pub fn model(&self, spec: Option<&str>) -> Result<String, RpcError> {
+        let config = self.config()?;
+        let spec = spec.or(config.model.as_deref());
+        catalogue::canonical(&config.providers, &self.keys, spec).map_err(rpc_error)
+    }
+
+    /// Whether a turn with this model could start.
+    pub fn usable(&self, model: &str) -> Result<(), RpcError> {
+        let config = self.config()?;
+        catalogue::resolve(&config.providers, &self.keys, Some(model)).map(drop).map_err(rpc_error)
+    }
+
+    /// What a request to this model needs.
+    pub async fn resolve(&self, model: &str) -> Result<Resolved, ResolveError> {
+        let config = self.config.current().map_err(|error| ResolveError::Config(error.to_string()))?;
+        catalogue::resolve(&config.providers, &self.keys, Some(model))
+    }
+
+    /// Wakes when a key came, or the configuration changed.
+    pub fn keys_changed(&self) -> watch::Receiver<()> {
+        self.keys.changed()
+    }
+
+    /// The tools as models see them.
+    pub fn tool_specs(&self) -> Vec<ToolSpec> {
+        let spec = |tool: &Arc<dyn Tool>| ToolSpec {
+            name: tool.name().to_owned(),
+            description: tool.description().to_owned(),
+            input_schema: tool.schema(),
+        };
+        self.tools.iter().map(spec).collect()
+    }
+
+    /// The tool with this name.
+    pub fn tool(&self, name: &str) -> Option<Arc<dyn Tool>> {
+        self.tools.iter().find(|tool| tool.name() == name).cloned()
+    }
+
+    /// What a model is told that calls a tool which does not exist.
+    pub fn no_such_tool(&self, name: &str) -> String {
+        tool::no_such_tool(&self.tools, name)
+    }
+
+    /// Where the whole output of a call goes if it is too long.
+    pub fn spill(&self, session: &SessionId, call: &CallId) -> PathBuf {
+        self.places.state.join("outputs").join(session.as_str()).join(format!("{call}.txt"))
+    }
+
+    /// May this call run?
+    pub fn decide(&self, state: &State, call: &CallInfo, workspace: &Workspace) -> Verdict {
+        match self.config.current() {
+            Ok(config) => {
+                let always = config.workspaces.get(&workspace.root).map(|w| w.allow.as_slice()).unwrap_or_default();
+                let grants = permission::parse_grants(state.grants.iter().chain(always));
+                permission::decide(&config.rules, &grants, state.mode, call, workspace)
+            }
+            // Nobody knows what the rules forbid.
+            Err(_) => Verdict::Ask { rule: Some("the configuration cannot be read".to_owned()) },
+        }
+    }
+
+    /// Writes a rule into the configuration, in the background; the answer that brought it stands for the session anyway.
+    pub fn grant_always(&self, root: &Path, rule: String) {
+        let (config, root) = (self.config.clone(), root.to_path_buf());
+        tokio::task::spawn_blocking(move || {
+            if let Err(error) = config.grant(&root, &rule) {
+                tracing::warn!(target: "permission", rule, %error, "the rule could not be written into the configuration");
+            }
+        });
+    }
+
+    /// The error for an answer to a permission that has its decision, or never was.
+    pub async fn already_answered(&self, id: &PermissionId) -> RpcError {
+        match self.store.permission(id.clone()).await {
+            Ok(Some(answered)) => match answered.decision {
+                Some((decision, by, at)) => already_answered(decision, &by, at),
+                None => RpcError::new(Code::Internal, format!("permission {id} waits, but its session does not know it")),
+            },
+            Ok(None) => RpcError::new(Code::UnknownPermission, format!("there is no permission '{id}'"))
+                .hint("`linger inbox` or permission/list shows those that wait"),
+            Err(error) => error.into(),
+        }
+    }
+
+    /// Refuses a name that is taken or does not look like one.
+    pub async fn check_name(&self, name: &str, own: Option<&SessionId>) -> Result<(), RpcError> {
+        let good = |c: char| c.is_alphanumeric() || "-_.".contains(c);
+        if name.is_empty() || name.chars().count() > MAX_NAME || !name.chars().all(good) {
+            let error = RpcError::new(Code::BadName, format!("'{}' is no name for a session", name.escape_default()));
+            return Err(error.hint(format!("up to {MAX_NAME} letters, digits, '-', '_' and '.'")));
+        }
+        let rows = self.store.sessions(Some(name.to_owned()), None, 2).await?;
+        match rows.into_iter().find(|row| Some(&row.id) != own) {
+            None => Ok(()),
+            Some(row) => Err(RpcError::new(Code::BadName, format!("session {} is called '{name}' or begins so", row.id))
+                .hint("choose another name, or remove that session")),
+        }
+    }
+
+    /// Makes a session; answers when it is on disk.
+    pub async fn create(self: &Arc<Self>, params: Create) -> Result<Created, RpcError> {
+        let key = params.key.as_ref().map(|key| format!("session/create {key}"));
+        if let Some(created) = self.created(key.as_ref()).await? {
+            return Ok(created);
+        }
+        let config = self.config()?;
+        let model = self.model(params.model.as_deref())?;
+        let cwd = self.directory(&params.cwd)?;
+        if let Some(name) = &params.name {
+            self.check_name(name, None).await?;
+        }
+        let env: BTreeMap<String, String> =
+            params.env.into_iter().filter(|(name, _)| config.env.names().any(|known| known == name)).collect();
+        if env.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > MAX_ENV {
+            return Err(RpcError::new(Code::TooMuch, format!("the variables of a session may have {MAX_ENV} bytes")));
+        }
+        let id = SessionId(clock::random_word(ID));
+        let created = Created { session: id.clone() };
+        let outcome = key
+            .clone()
+            .map(|key| Fold::Outcome { key, result: serde_json::to_string(&created).unwrap_or_default() });
+        let (mode, name) = (params.mode.unwrap_or(config.mode), params.name);
+        tracing::info!(target: "session", session = %id, cwd = %cwd.display(), model, %mode, "created");
+        let body = EventBody::SessionCreated { cwd, model, mode, name, env: env.clone() };
+        let (done, committed) = oneshot::channel();
+        let actor = Actor::create(self.clone(), id.clone(), body, env, outcome, done);
+        let commands = self.sessions.add(id.clone());
+        match committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into()))) {
+            Ok(()) => {
+                tokio::spawn(actor.run(commands));
+                Ok(created)
+            }
+            Err(error) => {
+                self.sessions.forget(&id);
+                // Another request with the same key may have been first.
+                self.created(key.as_ref()).await?.ok_or_else(|| error.into())
+            }
+        }
+    }
+
+    async fn created(&self, key: Option<&String>) -> Result<Option<Created>, RpcError> {
+        let Some(key) = key else { return Ok(None) };
+        Ok(self.store.outcome::<Created>(key.clone()).await?.map(|(_, created)| created))
+    }
+
+    fn directory(&self, cwd: &Path) -> Result<PathBuf, RpcError> {
+        let gone = |problem: String| {
+            RpcError::new(Code::NoWorkspace, format!("{}: {problem}", cwd.display())).hint("name a directory that exists")
+        };
+        if !cwd.is_absolute() {
+            return Err(gone("not an absolute path".to_owned()));
+        }
+        let real = cwd.canonicalize().map_err(|error| gone(error.to_string()))?;
+        if real.is_dir() { Ok(real) } else { Err(gone("not a directory".to_owned())) }
+    }
+}
+
+impl From<StoreError> for RpcError {
+    fn from(error: StoreError) -> Self {
+        Self::new(Code::Storage, error.to_string()).hint("see whether the disk is full; `linger doctor` says more")
+    }
+}
+
+fn rpc_error(error: ResolveError) -> RpcError {
+    let code = match &error {
+        ResolveError::NoModel { .. } => Code::NoModel,
+        ResolveError::UnknownProvider { .. } => Code::UnknownProvider,
+        ResolveError::KeyMissing { .. } => Code::KeyMissing,
+        ResolveError::Config(_) => Code::BadConfig,
+    };
+    let rpc = RpcError::new(code, error.to_string());
+    match error.hint() {
+        Some(hint) => rpc.hint(hint),
+        None => rpc,
+    }
+}

@@ -1,0 +1,318 @@
+//! The methods: each turns a request into a command or a query, and returns. No logic lives here.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use jsonrpsee::core::RpcResult;
+use jsonrpsee::server::ResponsePayload;
+use jsonrpsee::types::ErrorObjectOwned;
+use jsonrpsee::{Extensions, Methods};
+use linger_protocol::api::{DaemonApiServer, PermissionApiServer, SessionApiServer};
+use linger_protocol::daemon::{Empty, Hello, Keys, Model, Status, Stop, Tool, Welcome};
+use linger_protocol::error::Code;
+use linger_protocol::id::SessionId;
+use linger_protocol::permission::{self, Answer, Answered, Mode, Pending};
+use linger_protocol::session::{Attach, Attached, Create, Created, Info, List, Named, Prompt, Prompted, Remove, Set};
+use linger_protocol::transport::serve::Outbox;
+use linger_protocol::{PROTOCOL, RpcError, VERSION};
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+
+use crate::daemon::Daemon;
+use crate::listener::Peer;
+use crate::peer;
+use crate::provider::catalogue;
+use crate::session::actor::{Command, Reply};
+use crate::session::state::State;
+use crate::session::subscriber::Subscriber;
+
+/// Rows of `session/list` unless asked for fewer.
+const MAX_ROWS: u32 = 1000;
+
+/// Sessions that one client may be attached to; an editor has a window each.
+const MAX_ATTACHED: usize = 256;
+
+/// The longest name of a client, in characters.
+const MAX_CLIENT: usize = 60;
+
+/// The methods of the daemon.
+#[derive(Clone)]
+pub struct Rpc(Arc<Daemon>);
+
+/// What the daemon knows of one connection; in the extensions of each of its requests.
+pub struct Conn {
+    peer: Peer,
+    outbox: Outbox,
+    /// What it called itself in `daemon/hello`.
+    client: Mutex<Option<String>>,
+    /// The forwarders of the sessions that it is attached to.
+    attached: Mutex<HashMap<SessionId, AbortHandle>>,
+}
+
+impl Conn {
+    /// A connection of this peer.
+    pub fn new(peer: Peer, outbox: Outbox) -> Self {
+        Self { peer, outbox, client: Mutex::default(), attached: Mutex::default() }
+    }
+
+    /// Who is there, as others see it.
+    fn name(&self) -> String {
+        let client = self.client.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        client.unwrap_or_else(|| self.peer.pid.map_or_else(|| "somebody".to_owned(), |pid| format!("pid {pid}")))
+    }
+
+    /// Refuses what only a user may do to a process that the daemon started, or that cannot be told from one.
+    fn must_be_user(&self, what: &str) -> Result<(), RpcError> {
+        let own = self.peer.pid.and_then(|pid| peer::descends_from(pid, std::process::id()));
+        if own == Some(false) {
+            return Ok(());
+        }
+        tracing::warn!(target: "permission", pid = self.peer.pid, what, "refused to a process that the daemon started");
+        Err(RpcError::new(Code::NotAllowed, format!("a process that the daemon started may not {what}"))
+            .hint("do it from a terminal or an editor"))
+    }
+}
+
+impl Drop for Conn {
+    fn drop(&mut self) {
+        let attached = self.attached.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
+        attached.drain().for_each(|(_, forwarder)| forwarder.abort());
+    }
+}
+
+/// All methods of `daemon`.
+pub fn methods(daemon: Arc<Daemon>) -> anyhow::Result<Methods> {
+    let rpc = Rpc(daemon);
+    let mut methods = Methods::new();
+    methods.merge(DaemonApiServer::into_rpc(rpc.clone()))?;
+    methods.merge(SessionApiServer::into_rpc(rpc.clone()))?;
+    methods.merge(PermissionApiServer::into_rpc(rpc))?;
+    Ok(methods)
+}
+
+/// The connection that a request came over. Every connection has one in its extensions.
+fn conn(extensions: &Extensions) -> Result<&Arc<Conn>, RpcError> {
+    extensions.get::<Arc<Conn>>().ok_or_else(|| RpcError::new(Code::Internal, "the connection is not known"))
+}
+
+impl Rpc {
+    /// Sends a command to a session and waits for its answer.
+    async fn ask<T>(&self, session: &SessionId, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, RpcError> {
+        let (reply, answer) = oneshot::channel();
+        self.0.sessions.send(&self.0, session, command(reply));
+        answer.await.unwrap_or_else(|_| Err(RpcError::new(Code::Internal, format!("session {session} did not answer"))))
+    }
+}
+
+#[async_trait]
+impl DaemonApiServer for Rpc {
+    async fn hello(&self, extensions: &Extensions, params: Hello) -> RpcResult<Welcome> {
+        let [oldest, newest] = params.protocol;
+        let protocol = newest.min(PROTOCOL[1]);
+        if protocol < oldest.max(PROTOCOL[0]) {
+            let message = format!(
+                "this daemon ({VERSION}) speaks protocol {} to {}, the client {oldest} to {newest}",
+                PROTOCOL[0], PROTOCOL[1]
+            );
+            let error = RpcError::new(Code::Version, message);
+            return Err(error.hint("restart the daemon with the client's own version: `linger daemon stop`").into());
+        }
+        let name: String = params.client.chars().filter(|c| !c.is_control()).take(MAX_CLIENT).collect();
+        if !name.is_empty() {
+            *conn(extensions)?.client.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(name);
+        }
+        let (mut env, mut keys) = (Vec::new(), Vec::new());
+        if let Ok(config) = self.0.config() {
+            env = config.env.names().map(str::to_owned).collect();
+            keys = catalogue::wanted(&config.providers, &self.0.keys);
+        }
+        Ok(Welcome { protocol, version: VERSION.to_owned(), env, keys })
+    }
+
+    async fn keys(&self, extensions: &Extensions, params: Keys) -> RpcResult<Empty> {
+        conn(extensions)?.must_be_user("bring keys")?;
+        let config = self.0.config()?;
+        let wanted = catalogue::wanted(&config.providers, &self.0.keys);
+        let bring = params.keys.into_iter().filter(|(name, key)| wanted.contains(name) && !key.trim().is_empty());
+        bring.for_each(|(name, key)| self.0.keys.put(&name, &key));
+        Ok(Empty {})
+    }
+
+    async fn status(&self, _: Empty) -> RpcResult<Status> {
+        let daemon = &self.0;
+        let (sessions, running, permissions) = daemon.store.counts().await.map_err(RpcError::from)?;
+        let config = daemon.config.current();
+        Ok(Status {
+            version: VERSION.to_owned(),
+            protocol: PROTOCOL,
+            pid: std::process::id(),
+            started_at: daemon.started_at,
+            socket: daemon.places.socket.clone(),
+            database: daemon.places.database(),
+            log: daemon.places.log(),
+            config: daemon.places.config_file(),
+            config_error: daemon.config.error().map(|error| error.to_string()),
+            config_warnings: config.map(|config| config.warnings.clone()).unwrap_or_default(),
+            model: daemon.model(None).ok(),
+            sessions,
+            running,
+            permissions,
+            connections: daemon.connections.load(Ordering::Relaxed),
+        })
+    }
+
+    async fn stop(&self, extensions: &Extensions, params: Stop) -> RpcResult<Empty> {
+        conn(extensions)?.must_be_user("stop the daemon")?;
+        let (_, running, _) = self.0.store.counts().await.map_err(RpcError::from)?;
+        if running > 0 && !params.force {
+            let error = RpcError::new(Code::Busy, format!("{running} sessions have a turn under way"));
+            return Err(error.hint("stop it by force: the turns go on when the daemon starts again").into());
+        }
+        self.0.shutdown.cancel();
+        Ok(Empty {})
+    }
+
+    async fn models(&self, _: Empty) -> RpcResult<Vec<Model>> {
+        let config = self.0.config()?;
+        let default = self.0.model(None).ok();
+        Ok(catalogue::models(&config.providers, &self.0.keys, default.as_deref()))
+    }
+
+    async fn tools(&self, _: Empty) -> RpcResult<Vec<Tool>> {
+        let row = |tool: &Arc<dyn crate::tool::Tool>| Tool {
+            name: tool.name().to_owned(),
+            description: tool.description().to_owned(),
+            input_schema: tool.schema(),
+            read_only: tool.read_only(),
+        };
+        Ok(self.0.tools.iter().map(row).collect())
+    }
+}
+
+#[async_trait]
+impl SessionApiServer for Rpc {
+    async fn create(&self, extensions: &Extensions, params: Create) -> RpcResult<Created> {
+        if matches!(params.mode, Some(Mode::Edit | Mode::Auto)) {
+            conn(extensions)?.must_be_user("create a session that asks less")?;
+        }
+        Ok(self.0.create(params).await?)
+    }
+
+    async fn list(&self, params: List) -> RpcResult<Vec<Info>> {
+        let cwd = params.cwd.map(|cwd| cwd.canonicalize().unwrap_or(cwd).to_string_lossy().into_owned());
+        let limit = params.limit.unwrap_or(MAX_ROWS).min(MAX_ROWS);
+        let rows = self.0.store.sessions(params.matching, cwd, limit).await.map_err(RpcError::from)?;
+        let info = |row: crate::store::SessionRow| {
+            let state: Result<State, _> = serde_json::from_str(&row.fold);
+            match state {
+                Ok(state) => Some(state.info(row.id)),
+                Err(error) => {
+                    tracing::error!(target: "session", session = %row.id, %error, "cannot be read");
+                    None
+                }
+            }
+        };
+        Ok(rows.into_iter().filter_map(info).collect())
+    }
+
+    async fn attach(&self, extensions: &Extensions, params: Attach) -> ResponsePayload<'static, Attached> {
+        let attached = async {
+            let conn = conn(extensions)?.clone();
+            let (log, position, cursor) =
+                self.ask(&params.session, |reply| Command::Attach(params.after, reply)).await?;
+            let subscriber = Subscriber::new(
+                log,
+                self.0.store.clone(),
+                conn.outbox.clone(),
+                params.deltas.unwrap_or(true),
+                position,
+            );
+            let mut attached = conn.attached.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            attached.retain(|_, forwarder| !forwarder.is_finished());
+            if attached.len() >= MAX_ATTACHED {
+                let error = RpcError::new(Code::TooMuch, format!("attached to {MAX_ATTACHED} sessions already"));
+                return Err(error.hint("detach from some, or open another connection"));
+            }
+            // Events begin when the answer is on its way.
+            let (payload, answered) = ResponsePayload::success(Attached { cursor }).notify_on_completion();
+            let forwarder = tokio::spawn(async move {
+                if answered.await.is_ok() {
+                    subscriber.run().await;
+                }
+            });
+            if let Some(earlier) = attached.insert(params.session.clone(), forwarder.abort_handle()) {
+                earlier.abort();
+            }
+            Ok(payload)
+        };
+        attached.await.unwrap_or_else(|error: RpcError| ResponsePayload::error(ErrorObjectOwned::from(error)))
+    }
+
+    async fn detach(&self, extensions: &Extensions, params: Named) -> RpcResult<Empty> {
+        let mut attached = conn(extensions)?.attached.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        match attached.remove(&params.session) {
+            Some(forwarder) => {
+                forwarder.abort();
+                Ok(Empty {})
+            }
+            None => Err(RpcError::new(Code::NotAttached, format!("not attached to session {}", params.session)).into()),
+        }
+    }
+
+    async fn prompt(&self, extensions: &Extensions, params: Prompt) -> RpcResult<Prompted> {
+        let by = conn(extensions)?.name();
+        let session = params.session.clone();
+        Ok(self.ask(&session, |reply| Command::Prompt(params, by, reply)).await?)
+    }
+
+    async fn cancel(&self, _: &Extensions, params: Named) -> RpcResult<Empty> {
+        Ok(self.ask(&params.session, Command::Cancel).await.map(|()| Empty {})?)
+    }
+
+    async fn resume(&self, _: &Extensions, params: Named) -> RpcResult<Empty> {
+        Ok(self.ask(&params.session, Command::Continue).await.map(|()| Empty {})?)
+    }
+
+    async fn set(&self, extensions: &Extensions, params: Set) -> RpcResult<Empty> {
+        if params.mode.is_some() {
+            conn(extensions)?.must_be_user("change the mode of a session")?;
+        }
+        let session = params.session.clone();
+        Ok(self.ask(&session, |reply| Command::Set(params, reply)).await.map(|()| Empty {})?)
+    }
+
+    async fn remove(&self, _: &Extensions, params: Remove) -> RpcResult<Empty> {
+        self.ask(&params.session, |reply| Command::Remove(params.force, reply)).await?;
+        let outputs = self.0.places.state.join("outputs").join(params.session.as_str());
+        match tokio::fs::remove_dir_all(&outputs).await {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                tracing::warn!(target: "session", path = %outputs.display(), %error, "outputs could not be removed");
+            }
+            _ => {}
+        }
+        Ok(Empty {})
+    }
+}
+
+#[async_trait]
+impl PermissionApiServer for Rpc {
+    async fn pending(&self, params: permission::List) -> RpcResult<Vec<Pending>> {
+        Ok(self.0.store.pending(params.session).await.map_err(RpcError::from)?)
+    }
+
+    async fn answer(&self, extensions: &Extensions, params: Answer) -> RpcResult<Answered> {
+        let conn = conn(extensions)?;
+        conn.must_be_user("answer a permission")?;
+        if params.decision == permission::Decision::Cancelled {
+            return Err(RpcError::new(Code::NotAllowed, "'cancelled' is not an answer").hint("cancel the turn instead").into());
+        }
+        let Some(asked) = self.0.store.permission(params.permission.clone()).await.map_err(RpcError::from)? else {
+            return Err(self.0.already_answered(&params.permission).await.into());
+        };
+        let by = conn.name();
+        self.ask(&asked.session, |reply| Command::Answer(params, by, reply)).await?;
+        Ok(Answered { outcome: "won".to_owned() })
+    }
+}

@@ -1,0 +1,31 @@
+//! Sessions: the actor that owns one, the turn that is its child, the log that both write and clients read.
+
+pub mod actor;
+pub mod calls;
+pub mod context;
+pub mod cursor;
+pub mod instructions;
+pub mod log;
+pub mod recovery;
+pub mod state;
+pub mod subscriber;
+pub mod turn;
+
+use linger_protocol::event::EventBody;
+use linger_protocol::id::TurnId;
+
+/// An event before it has its number and its time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Draft {
+    /// The turn that it is a part of.
+    pub turn: Option<TurnId>,
+    /// What happened.
+    pub body: EventBody,
+}
+
+impl Draft {
+    /// An event outside any turn; the actor puts those of a turn into theirs.
+    pub fn new(body: EventBody) -> Self {
+        Self { turn: None, body }
+    }
+}

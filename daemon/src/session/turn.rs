@@ -1,0 +1,421 @@
+//! The turn: the agent loop. A child of its session's actor, to which it talks only in [`TurnMessage`]s.
+//!
+//! It begins by reading the log, so that a turn that is taken up after a crash or an interrupt runs through the same lines as
+//! one that is new: open calls first, then step after step until an answer has no tool call. Dropping it at any point is how a
+//! turn is stopped. It never touches the store but to read its context, and never waits for a client but in a permission.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use linger_protocol::event::{EventBody, Level, NoticeCode};
+use linger_protocol::id::{CallId, MessageId, SessionId};
+use linger_protocol::message::{ContentBlock, Role, StopReason};
+use tokio::sync::{mpsc, oneshot};
+
+use super::actor::{Next, TurnMessage};
+use super::log::{Piece, PieceKind};
+use super::state::State;
+use super::{Draft, calls, context, instructions, recovery};
+use crate::clock;
+use crate::daemon::Daemon;
+use crate::provider::catalogue::{ResolveError, Resolved};
+use crate::provider::retry::{self, Again};
+use crate::provider::{Failure, Message, Request, Response, Stop, StreamEvent, ToolSpec};
+use crate::store::StoreError;
+use crate::tool::Workspace;
+
+/// Appends of deltas that may wait for their commit before the turn waits too: it keeps the store busy and memory small.
+const AHEAD: usize = 4;
+
+/// The turn is over, for a reason that its actor knows: it ended it, or the store failed.
+pub struct Over;
+
+/// Where a turn talks to its actor.
+#[derive(Clone)]
+pub struct Emitter(mpsc::UnboundedSender<TurnMessage>);
+
+/// One turn.
+pub struct Turn {
+    session: SessionId,
+    daemon: Arc<Daemon>,
+    workspace: Arc<Workspace>,
+    emit: Emitter,
+    /// `provider/model`; may change between steps.
+    model: String,
+    steps: u32,
+    /// How many messages and calls the session has: the source of the next ids.
+    messages: u64,
+    calls: u64,
+    instructions: Vec<linger_protocol::event::Instruction>,
+    created_at: u64,
+}
+
+/// How a step ended.
+enum Step {
+    Answer(Vec<ContentBlock>, Stop),
+    Failed(Failure),
+}
+
+impl Turn {
+    /// The turn of a session in this state.
+    pub fn new(
+        session: SessionId,
+        daemon: Arc<Daemon>,
+        workspace: Arc<Workspace>,
+        state: &State,
+        messages: mpsc::UnboundedSender<TurnMessage>,
+    ) -> Self {
+        Self {
+            session,
+            daemon,
+            workspace,
+            emit: Emitter(messages),
+            model: state.model.clone(),
+            steps: state.turn.as_ref().map_or(0, |turn| turn.steps),
+            messages: state.counts.messages,
+            calls: state.counts.calls,
+            instructions: state.instructions.clone(),
+            created_at: state.created_at,
+        }
+    }
+
+    /// Runs until the turn ends; the actor learns that by message.
+    pub async fn run(mut self) {
+        // Over is not an error: the actor knows.
+        let Err(Over) = self.drive().await else { return };
+    }
+
+    async fn drive(&mut self) -> Result<(), Over> {
+        let stored = self.daemon.store.events_of(self.session.clone(), context::KINDS).await;
+        let built = stored.map_err(|error| error.to_string()).and_then(|stored| context::build(&stored).map_err(|e| e.to_string()));
+        let context::Context { mut messages, results } = match built {
+            Ok(context) => context,
+            Err(error) => return self.end(StopReason::Error, Some(format!("the history cannot be read: {error}"))).await.map(drop),
+        };
+        let system = self.system().await?;
+        let tools = self.daemon.tool_specs();
+        let open = context::open_calls(&messages);
+        if !open.is_empty() {
+            messages.push(self.run_calls(open, results, false).await?);
+        }
+        loop {
+            self.take(self.emit.boundary(None).await?, &mut messages);
+            let limit = self.daemon.max_steps();
+            if self.steps >= limit {
+                let detail = format!("the turn took {} steps, max_steps is {limit}; prompt again to go on", self.steps);
+                return self.end(StopReason::MaxSteps, Some(detail)).await.map(drop);
+            }
+            let (content, stop) = match self.step(&system, &tools, &messages).await? {
+                Step::Answer(content, stop) => (content, stop),
+                Step::Failed(failure) => return self.end(StopReason::Error, Some(failure.message)).await.map(drop),
+            };
+            self.steps += 1;
+            let message = Message { role: Role::Assistant, content, origin: Some(self.model.clone()) };
+            messages.push(message);
+            let calls = context::open_calls(&messages);
+            if calls.is_empty() {
+                let next = match stop {
+                    Stop::End => self.end(StopReason::EndTurn, None).await?,
+                    Stop::MaxTokens => {
+                        let detail = "the answer was cut at the model's token limit; prompt again to go on".to_owned();
+                        self.end(StopReason::MaxTokens, Some(detail)).await?
+                    }
+                    Stop::Refusal => self.end(StopReason::Refusal, Some("the model refused".to_owned())).await?,
+                };
+                if next.prompts.is_empty() {
+                    return Ok(());
+                }
+                self.take(next, &mut messages);
+            } else {
+                messages.push(self.run_calls(calls, HashMap::new(), stop == Stop::MaxTokens).await?);
+            }
+        }
+    }
+
+    /// Prompts that came back from the actor are messages already.
+    fn take(&mut self, next: Next, messages: &mut Vec<Message>) {
+        self.messages += next.prompts.len() as u64;
+        self.model = next.model;
+        let prompts = next.prompts.into_iter().map(|content| Message { role: Role::User, content, origin: None });
+        messages.extend(prompts);
+    }
+
+    async fn end(&self, reason: StopReason, detail: Option<String>) -> Result<Next, Over> {
+        self.emit.boundary(Some((reason, detail))).await
+    }
+
+    /// The system prompt. Instruction files are read at the start of each turn; an event says when they have changed.
+    async fn system(&mut self) -> Result<String, Over> {
+        let (config, workspace) = (self.daemon.places.config.clone(), self.workspace.clone());
+        let loaded = tokio::task::spawn_blocking(move || instructions::load(&config, &workspace)).await.unwrap_or_default();
+        let read: Vec<_> = loaded.iter().map(|(instruction, _)| instruction.clone()).collect();
+        if read != self.instructions {
+            let changed = EventBody::SessionChanged { model: None, mode: None, name: None, instructions: Some(read.clone()) };
+            self.emit.send(vec![changed], false, None)?;
+            self.instructions = read;
+        }
+        let day = self.created_at / 86_400_000;
+        Ok(format!(
+            "{}\nDirectory: {}\nPlatform: {}\nSession started: {}\n{}",
+            include_str!("system.md"),
+            self.workspace.cwd.display(),
+            std::env::consts::OS,
+            clock::date(day),
+            instructions::render(&loaded),
+        ))
+    }
+
+    /// One request until it is answered, or has failed for good.
+    async fn step(&mut self, system: &str, tools: &[ToolSpec], messages: &[Message]) -> Result<Step, Over> {
+        let began = Instant::now();
+        let mut attempt = 1;
+        loop {
+            let resolved = match self.resolve().await? {
+                Ok(resolved) => resolved,
+                Err(failure) => return Ok(Step::Failed(failure)),
+            };
+            let request = Request {
+                model: &resolved.model,
+                origin: &self.model,
+                system,
+                tools,
+                messages,
+                max_tokens: resolved.max_tokens,
+                cache_key: self.session.as_str(),
+            };
+            tracing::info!(target: "request", session = %self.session, model = %self.model, messages = messages.len(), attempt, "sent");
+            let id = MessageId(format!("m{}", self.messages + 1));
+            let mut shown = Shown { id: id.clone(), ..Shown::default() };
+            let failure = match self.attempt(&resolved, &request, &mut shown).await? {
+                Ok(response) => {
+                    tracing::info!(target: "response", session = %self.session, message = %id, ms = began.elapsed().as_millis() as u64,
+                        input = response.usage.input_tokens, output = response.usage.output_tokens, "done");
+                    return self.answered(id, response).map(|(content, stop)| Step::Answer(content, stop));
+                }
+                Err(failure) => failure,
+            };
+            tracing::warn!(target: "response", session = %self.session, class = ?failure.class, message = %failure.message, attempt, "failed");
+            let interrupted = !shown.pieces.is_empty();
+            if interrupted {
+                self.messages += 1;
+                self.emit.send(vec![self.message(id.clone(), shown.blocks(), true, None)], false, None)?;
+            }
+            match retry::decide(&failure, attempt, began.elapsed(), clock::random_fraction()) {
+                Again::Never(message) => return Ok(Step::Failed(Failure { message, ..failure })),
+                Again::After(wait) => {
+                    attempt += 1;
+                    let text = format!("{}; trying again in {} ({attempt} of {})", failure.message, seconds(wait), retry::ATTEMPTS);
+                    self.emit.send(vec![notice(Level::Warning, NoticeCode::Retry, text)], false, None)?;
+                    tokio::time::sleep(wait).await;
+                }
+            }
+            if interrupted {
+                self.emit.send(vec![EventBody::MessageSuperseded { message: id }], false, None)?;
+            }
+        }
+    }
+
+    /// The provider and its key; waits, visibly, for a key that the daemon does not have.
+    async fn resolve(&self) -> Result<Result<Resolved, Failure>, Over> {
+        let mut waiting = false;
+        loop {
+            let mut changed = self.daemon.keys_changed();
+            match self.daemon.resolve(&self.model).await {
+                Ok(resolved) => {
+                    if waiting {
+                        let text = "the key is there; the turn goes on".to_owned();
+                        self.emit.send(vec![notice(Level::Info, NoticeCode::KeyFound, text)], false, None)?;
+                    }
+                    return Ok(Ok(resolved));
+                }
+                Err(ResolveError::KeyMissing { provider, variable }) => {
+                    if !waiting {
+                        waiting = true;
+                        let text = format!("waiting for the key of provider {provider}: connect a client that has {variable} set");
+                        self.emit.send(vec![notice(Level::Warning, NoticeCode::KeyMissing, text)], true, None)?;
+                    }
+                    if changed.changed().await.is_err() {
+                        return Err(Over);
+                    }
+                }
+                Err(error) => return Ok(Err(Failure::rejected(error.to_string()))),
+            }
+        }
+    }
+
+    /// One attempt; what is shown of it goes into `shown`.
+    async fn attempt(
+        &self,
+        resolved: &Resolved,
+        request: &Request<'_>,
+        shown: &mut Shown,
+    ) -> Result<Result<Response, Failure>, Over> {
+        let mut stream = resolved.start(request);
+        let mut commits = Commits::default();
+        loop {
+            let mut pieces = Vec::new();
+            let mut end = None;
+            for event in stream.next().await {
+                match event {
+                    StreamEvent::Text { block, text } => pieces.push(shown.push(block, PieceKind::Text, text)),
+                    StreamEvent::Thinking { block, text } => pieces.push(shown.push(block, PieceKind::Thinking, text)),
+                    StreamEvent::Done(response) => end = Some(Ok(response)),
+                    StreamEvent::Failed(failure) => end = Some(Err(failure)),
+                }
+            }
+            if !pieces.is_empty() {
+                commits.add(self.emit.pieces(pieces)?).await?;
+            }
+            if let Some(end) = end {
+                return Ok(end);
+            }
+        }
+    }
+
+    /// Writes the answer down; its calls get the daemon's ids.
+    fn answered(&mut self, id: MessageId, response: Response) -> Result<(Vec<ContentBlock>, Stop), Over> {
+        let Response { mut content, stop, usage } = response;
+        for block in &mut content {
+            if let ContentBlock::ToolUse { call_id, .. } = block {
+                self.calls += 1;
+                *call_id = CallId(format!("c{}", self.calls));
+            }
+        }
+        self.messages += 1;
+        let message = self.message(id, content.clone(), false, Some(usage));
+        self.emit.send(vec![message], false, None)?;
+        Ok((content, stop))
+    }
+
+    fn message(
+        &self,
+        message: MessageId,
+        content: Vec<ContentBlock>,
+        interrupted: bool,
+        usage: Option<linger_protocol::message::Usage>,
+    ) -> EventBody {
+        let (role, model) = (Role::Assistant, Some(self.model.clone()));
+        EventBody::Message { message, role, content, interrupted, prompt: None, model, usage }
+    }
+
+    /// Runs the calls of a step, and gives the message with all their results, in the order of the calls.
+    async fn run_calls(
+        &mut self,
+        calls: Vec<ContentBlock>,
+        results: HashMap<CallId, ContentBlock>,
+        cut: bool,
+    ) -> Result<Message, Over> {
+        let runner = calls::Runner { daemon: self.daemon.clone(), workspace: self.workspace.clone(), emit: self.emit.clone(), session: self.session.clone() };
+        let content = runner.run(calls, results, cut).await?;
+        self.messages += 1;
+        let message = MessageId(format!("m{}", self.messages));
+        let (done, committed) = oneshot::channel();
+        let body = EventBody::Message {
+            message,
+            role: Role::User,
+            content: content.clone(),
+            interrupted: false,
+            prompt: None,
+            model: None,
+            usage: None,
+        };
+        self.emit.send(vec![body], false, Some(done))?;
+        // The next request is not paid for unless this step is written down.
+        settled(committed).await?;
+        Ok(Message { role: Role::User, content, origin: None })
+    }
+}
+
+impl Emitter {
+    /// Emits events in order.
+    pub fn send(
+        &self,
+        bodies: Vec<EventBody>,
+        sync: bool,
+        done: Option<oneshot::Sender<Result<(), StoreError>>>,
+    ) -> Result<(), Over> {
+        let drafts = bodies.into_iter().map(Draft::new).collect();
+        self.tell(TurnMessage::Emit(drafts, sync, done))
+    }
+
+    /// Emits events and waits until they are on disk.
+    pub async fn synced(&self, bodies: Vec<EventBody>) -> Result<(), Over> {
+        let (done, committed) = oneshot::channel();
+        self.send(bodies, true, Some(done))?;
+        settled(committed).await
+    }
+
+    /// Emits pieces of open streams.
+    pub fn pieces(&self, pieces: Vec<Piece>) -> Result<oneshot::Receiver<Result<(), StoreError>>, Over> {
+        let (done, committed) = oneshot::channel();
+        self.tell(TurnMessage::Pieces(pieces, done))?;
+        Ok(committed)
+    }
+
+    async fn boundary(&self, ending: Option<(StopReason, Option<String>)>) -> Result<Next, Over> {
+        let (reply, answer) = oneshot::channel();
+        self.tell(TurnMessage::Boundary(ending, reply))?;
+        answer.await.map_err(|_| Over)
+    }
+
+    /// Tells the actor; if it has dropped the turn, the turn is over.
+    pub fn tell(&self, message: TurnMessage) -> Result<(), Over> {
+        self.0.send(message).map_err(|_| Over)
+    }
+}
+
+/// Commits that are waited for, a few behind.
+#[derive(Default)]
+pub struct Commits(std::collections::VecDeque<oneshot::Receiver<Result<(), StoreError>>>);
+
+impl Commits {
+    /// Takes one more; waits for the oldest when there are too many.
+    pub async fn add(&mut self, commit: oneshot::Receiver<Result<(), StoreError>>) -> Result<(), Over> {
+        self.0.push_back(commit);
+        while self.0.len() > AHEAD
+            && let Some(oldest) = self.0.pop_front()
+        {
+            settled(oldest).await?;
+        }
+        Ok(())
+    }
+}
+
+async fn settled(commit: oneshot::Receiver<Result<(), StoreError>>) -> Result<(), Over> {
+    match commit.await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(_)) | Err(_) => Err(Over),
+    }
+}
+
+/// What was shown of an attempt.
+#[derive(Default)]
+struct Shown {
+    id: MessageId,
+    /// One piece a block.
+    pieces: BTreeMap<u32, Piece>,
+}
+
+impl Shown {
+    fn push(&mut self, block: u32, kind: PieceKind, text: String) -> Piece {
+        let stream = self.id.0.clone();
+        let whole =
+            self.pieces.entry(block).or_insert_with(|| Piece { stream, block, offset: 0, kind, text: String::new() });
+        let piece = Piece { stream: whole.stream.clone(), block, offset: whole.end(), kind, text };
+        whole.text.push_str(&piece.text);
+        piece
+    }
+
+    fn blocks(&self) -> Vec<ContentBlock> {
+        recovery::blocks(self.pieces.values())
+    }
+}
+
+fn notice(level: Level, code: NoticeCode, text: String) -> EventBody {
+    EventBody::Notice { level, code: Some(code), text }
+}
+
+fn seconds(wait: Duration) -> String {
+    format!("{:.1} s", wait.as_secs_f64())
+}

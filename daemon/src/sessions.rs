@@ -1,0 +1,115 @@
+//! The sessions that are loaded: id to mailbox. A session that is not loaded is loaded by the first command for it.
+//!
+//! A command goes into the mailbox under the lock of the map, and an idle actor leaves the map under the same lock only with an
+//! empty mailbox, so that no command is ever sent to an actor that has gone.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use linger_protocol::RpcError;
+use linger_protocol::error::Code;
+use linger_protocol::id::SessionId;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::daemon::Daemon;
+use crate::session::actor::{Actor, Command};
+use crate::session::log::Log;
+
+/// Sessions that may be loaded at once: about 16 KiB each while idle, a few hundred while they work.
+const MAX_LOADED: usize = 4096;
+
+type Mailboxes = HashMap<SessionId, mpsc::UnboundedSender<Command>>;
+
+/// The loaded sessions.
+#[derive(Default)]
+pub struct Sessions(Mutex<Mailboxes>);
+
+impl Sessions {
+    fn mailboxes(&self) -> MutexGuard<'_, Mailboxes> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Sends a command to a session, loading it if need be. The command is answered in any case.
+    pub fn send(&self, daemon: &Arc<Daemon>, id: &SessionId, command: Command) {
+        let mut mailboxes = self.mailboxes();
+        let command = match mailboxes.get(id) {
+            Some(mailbox) => match mailbox.send(command) {
+                Ok(()) => return,
+                // Its actor panicked; the session is loaded anew from the log.
+                Err(mpsc::error::SendError(command)) => command,
+            },
+            None => command,
+        };
+        if mailboxes.len() >= MAX_LOADED && !mailboxes.contains_key(id) {
+            let error = RpcError::new(Code::TooMuch, format!("{MAX_LOADED} sessions are loaded already"));
+            return command.refuse(error.hint("detach from some, or wait until they are idle"));
+        }
+        let (mailbox, commands) = mpsc::unbounded_channel();
+        if let Err(mpsc::error::SendError(command)) = mailbox.send(command) {
+            return command.refuse(RpcError::new(Code::Internal, "the session cannot be loaded"));
+        }
+        mailboxes.insert(id.clone(), mailbox);
+        tokio::spawn(load(daemon.clone(), id.clone(), commands));
+    }
+
+    /// Loads a session whose turn is unfinished.
+    pub fn wake(&self, daemon: &Arc<Daemon>, id: &SessionId) {
+        let commands = self.add(id.clone());
+        tokio::spawn(load(daemon.clone(), id.clone(), commands));
+    }
+
+    /// Adds a session that was just made, and gives it its mailbox.
+    pub fn add(&self, id: SessionId) -> mpsc::UnboundedReceiver<Command> {
+        let (mailbox, commands) = mpsc::unbounded_channel();
+        self.mailboxes().insert(id, mailbox);
+        commands
+    }
+
+    /// Takes an idle session out if nobody has asked anything of it meanwhile; whether it did.
+    pub fn unload(&self, id: &SessionId, log: &Log, commands: &mpsc::UnboundedReceiver<Command>) -> bool {
+        let mut mailboxes = self.mailboxes();
+        let idle = commands.is_empty() && log.readers() == 0;
+        if idle {
+            mailboxes.remove(id);
+        }
+        idle
+    }
+
+    /// Takes a session out that is no more.
+    pub fn forget(&self, id: &SessionId) {
+        self.mailboxes().remove(id);
+    }
+
+    /// Lets every session write down where it is, and ends it.
+    pub async fn pause(&self) {
+        let mailboxes: Vec<_> = self.mailboxes().drain().collect();
+        let mut paused = Vec::new();
+        for (_, mailbox) in mailboxes {
+            let (done, answer) = oneshot::channel();
+            if mailbox.send(Command::Pause(done)).is_ok() {
+                paused.push(answer);
+            }
+        }
+        for answer in paused {
+            // A session that panicked has nothing to say; its log has.
+            let _gone = answer.await;
+        }
+    }
+}
+
+async fn load(daemon: Arc<Daemon>, id: SessionId, mut commands: mpsc::UnboundedReceiver<Command>) {
+    let error = match daemon.store.session(id.clone()).await {
+        Ok(Some(row)) => match Actor::load(daemon.clone(), row).await {
+            Ok(actor) => return actor.run(commands).await,
+            Err(error) => error.into(),
+        },
+        Ok(None) => RpcError::new(Code::UnknownSession, format!("there is no session '{id}'"))
+            .hint("`linger ls` or session/list shows those there are"),
+        Err(error) => error.into(),
+    };
+    daemon.sessions.forget(&id);
+    commands.close();
+    while let Some(command) = commands.recv().await {
+        command.refuse(error.clone());
+    }
+}

@@ -1,0 +1,164 @@
+//! The writing thread: group commit, then answer, then show.
+
+use std::sync::{Arc, mpsc};
+
+use rusqlite::{Connection, params};
+
+use super::{Append, Done, Fold, StoreError, Write};
+use crate::clock;
+use crate::session::log::Log;
+
+/// Appends in one transaction; more would make the first of them wait.
+const MAX_GROUP: usize = 256;
+
+pub(super) fn run(connection: &Connection, writes: &mpsc::Receiver<Write>) {
+    let mut synced = false;
+    while let Ok(first) = writes.recv() {
+        let mut group = Vec::new();
+        let mut next = Some(first);
+        let mut removal = None;
+        while let Some(write) = next {
+            match write {
+                Write::Append(append) => group.push(*append),
+                Write::Remove(log, done) => {
+                    removal = Some((log, done));
+                    break;
+                }
+            }
+            next = if group.len() < MAX_GROUP { writes.try_recv().ok() } else { None };
+        }
+        if !group.is_empty() {
+            commit_group(connection, group, &mut synced);
+        }
+        if let Some((log, done)) = removal {
+            remove(connection, &log, done);
+        }
+    }
+}
+
+/// Commits all in one transaction; if that fails, each in one of its own, so that one bad append harms only its session.
+fn commit_group(connection: &Connection, group: Vec<Append>, synced: &mut bool) {
+    let sync = group.iter().any(|append| append.sync);
+    if let Err(error) = set_sync(connection, sync, synced).and_then(|()| commit(connection, &group)) {
+        if group.len() == 1 {
+            return finish(group, &Err(error));
+        }
+        for append in group {
+            let result = set_sync(connection, append.sync, synced)
+                .and_then(|()| commit(connection, std::slice::from_ref(&append)));
+            finish(vec![append], &result);
+        }
+        return;
+    }
+    finish(group, &Ok(()));
+}
+
+fn set_sync(connection: &Connection, sync: bool, synced: &mut bool) -> Result<(), StoreError> {
+    if sync != *synced {
+        connection.pragma_update(None, "synchronous", if sync { "FULL" } else { "NORMAL" })?;
+        *synced = sync;
+    }
+    Ok(())
+}
+
+fn commit(connection: &Connection, group: &[Append]) -> Result<(), StoreError> {
+    if let Some(append) = group.iter().find(|append| append.log.failed()) {
+        // Its numbers follow events that were never stored.
+        return Err(StoreError(format!("an earlier write of session {} failed", append.log.session).into()));
+    }
+    let transaction = connection.unchecked_transaction()?;
+    for append in group {
+        write(&transaction, append)?;
+    }
+    Ok(transaction.commit()?)
+}
+
+/// Answers first: whoever asked is told before the event that it caused goes round.
+fn finish(group: Vec<Append>, result: &Result<(), StoreError>) {
+    for append in group {
+        match result {
+            Ok(()) => {}
+            Err(error) => {
+                tracing::error!(target: "store", session = %append.log.session, %error, "write failed");
+                append.log.fail();
+            }
+        }
+        if let Some(done) = append.done {
+            // The turn or client that asked may have gone; the commit stands.
+            let _unheard = done.send(result.clone());
+        }
+        if result.is_ok() {
+            append.log.publish(append.turn.as_ref(), append.pieces, append.events);
+        }
+    }
+}
+
+fn write(connection: &Connection, append: &Append) -> rusqlite::Result<()> {
+    let session = append.log.session.as_str();
+    for piece in &append.pieces {
+        connection
+            .prepare_cached("INSERT INTO scratch (session, stream, block, offset, kind, text) VALUES (?, ?, ?, ?, ?, ?)")?
+            .execute(params![session, piece.stream, piece.block, piece.offset as i64, piece.kind.as_str(), piece.text])?;
+    }
+    for event in &append.events {
+        connection
+            .prepare_cached("INSERT INTO event (session, seq, at, kind, stream, data) VALUES (?, ?, ?, ?, ?, ?)")?
+            .execute(params![session, event.seq as i64, event.at as i64, event.kind, event.stream, event.data])?;
+        if let Some(stream) = &event.stream {
+            connection
+                .prepare_cached("DELETE FROM scratch WHERE session = ? AND stream = ?")?
+                .execute(params![session, stream])?;
+        }
+    }
+    for fold in &append.folds {
+        write_fold(connection, session, fold)?;
+    }
+    Ok(())
+}
+
+fn write_fold(connection: &Connection, session: &str, fold: &Fold) -> rusqlite::Result<()> {
+    match fold {
+        Fold::Session { name, cwd, state, updated_at, fold } => connection
+            .prepare_cached(
+                "INSERT INTO session (id, name, cwd, state, updated_at, env, fold) VALUES (?1, ?2, ?3, ?4, ?5, '{}', ?6)
+                 ON CONFLICT (id) DO UPDATE SET name = ?2, state = ?4, updated_at = ?5, fold = ?6",
+            )?
+            .execute(params![session, name, cwd, state, *updated_at as i64, fold])?,
+        Fold::Environment(env) => {
+            connection.prepare_cached("UPDATE session SET env = ? WHERE id = ?")?.execute(params![env, session])?
+        }
+        Fold::Asked(pending) => connection
+            .prepare_cached("INSERT INTO permission (id, session, pending) VALUES (?, ?, ?)")?
+            .execute(params![pending.permission.as_str(), session, json(pending)])?,
+        Fold::Decided { permission, decision, by, at } => connection
+            .prepare_cached(
+                "UPDATE permission SET decision = ?, decided_by = ?, decided_at = ? WHERE id = ? AND decision IS NULL",
+            )?
+            .execute(params![json(decision), by, *at as i64, permission])?,
+        Fold::Outcome { key, result } => connection
+            .prepare_cached("INSERT INTO outcome (key, session, result, at) VALUES (?, ?, ?, ?)")?
+            .execute(params![key, session, result, clock::now() as i64])?,
+    };
+    Ok(())
+}
+
+fn remove(connection: &Connection, log: &Arc<Log>, done: Done) {
+    let result = (|| {
+        let transaction = connection.unchecked_transaction()?;
+        for table in ["event", "scratch", "permission", "outcome"] {
+            transaction.execute(&format!("DELETE FROM {table} WHERE session = ?"), [log.session.as_str()])?;
+        }
+        transaction.execute("DELETE FROM session WHERE id = ?", [log.session.as_str()])?;
+        Ok(transaction.commit()?)
+    })();
+    if result.is_ok() {
+        log.remove();
+    }
+    // The client that asked may have gone.
+    let _unheard = done.send(result);
+}
+
+/// JSON of a type whose serialisation cannot fail.
+fn json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}

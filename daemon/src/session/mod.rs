@@ -1,0 +1,3 @@
+//! Sessions: what one conversation is made of.
+
+pub mod instructions;

@@ -4,6 +4,20 @@
 //! for permission and then runs it. A call whose future is dropped stops: whatever it had started is ended by its guards.
 //! Deliberately absent: permissions, and anything about the log.
 
+mod args;
+mod bash;
+mod edit;
+pub(crate) mod file;
+mod glob;
+mod grep;
+mod ls;
+mod output;
+mod path;
+mod pattern;
+mod read;
+pub(crate) mod text;
+mod write;
+
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -14,6 +28,10 @@ use linger_protocol::event::{Outcome, OutputSegment};
 use linger_protocol::message::ContentBlock;
 use serde_json::Value;
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+/// How many links `resolve` follows before it gives up on a loop; Linux allows as many.
+const LINKS_MAX: usize = 40;
 
 /// A future on the heap.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -77,20 +95,28 @@ impl Workspace {
         self.resolve(path).starts_with(&self.root)
     }
 
-    /// `path` with every link resolved in the part of it that exists.
+    /// `path` with every link resolved, also where what it leads to does not exist (yet).
     pub fn resolve(&self, path: &Path) -> PathBuf {
         let mut rest = Vec::new();
         let mut existing = path.to_path_buf();
+        let mut links = 0;
         loop {
             if let Ok(real) = existing.canonicalize() {
                 return rest.iter().rev().fold(real, |path, part| path.join(part));
             }
-            match (existing.file_name().map(ToOwned::to_owned), existing.parent()) {
-                (Some(name), Some(parent)) => {
-                    rest.push(name);
-                    existing = parent.to_path_buf();
+            let (Some(name), Some(parent)) = (existing.file_name().map(ToOwned::to_owned), existing.parent()) else {
+                return path.to_path_buf();
+            };
+            match existing.read_link() {
+                // A link to nothing: whoever writes to it makes the file at the other end.
+                Ok(target) if links < LINKS_MAX => {
+                    links += 1;
+                    existing = path::normalise(&self.resolve(parent).join(target));
                 }
-                _ => return path.to_path_buf(),
+                _ => {
+                    existing = parent.to_path_buf();
+                    rest.push(name);
+                }
             }
         }
     }
@@ -146,5 +172,112 @@ impl ToolOutput {
     /// A failure with this text.
     pub fn error(text: impl Into<String>) -> Self {
         Self { is_error: true, ..Self::text(text) }
+    }
+}
+
+/// The tools that come with the daemon, in the order in which a model sees them.
+pub fn builtin() -> Vec<Arc<dyn Tool>> {
+    vec![
+        Arc::new(bash::Bash),
+        Arc::new(read::Read),
+        Arc::new(write::Write),
+        Arc::new(edit::Edit),
+        Arc::new(ls::Ls),
+        Arc::new(glob::Glob),
+        Arc::new(grep::Grep),
+    ]
+}
+
+/// The tool with this name, or what to tell a model that made the name up.
+pub fn find<'a>(tools: &'a [Arc<dyn Tool>], name: &str) -> Result<&'a Arc<dyn Tool>, Invalid> {
+    tools.iter().find(|tool| tool.name() == name).ok_or_else(|| {
+        let names: Vec<&str> = tools.iter().map(|tool| tool.name()).collect();
+        let near = text::did_you_mean(name, &names);
+        Invalid(format!("there is no tool `{}`{near}; the tools are {}", text::one_line(name), names.join(", ")))
+    })
+}
+
+/// Runs `work` on a thread that may block. When the future is dropped, the token tells `work` to stop.
+fn blocking(work: impl FnOnce(&CancellationToken) -> ToolOutput + Send + 'static) -> BoxFuture<'static, ToolOutput> {
+    Box::pin(async move {
+        let token = CancellationToken::new();
+        let _guard = token.clone().drop_guard();
+        let done = tokio::task::spawn_blocking(move || work(&token)).await;
+        done.unwrap_or_else(|error| ToolOutput::error(format!("the tool failed: {error}")))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_specifications_of_all_tools_are_small() {
+        let specs: Vec<Value> = builtin()
+            .iter()
+            .map(|tool| json!({"name": tool.name(), "description": tool.description(), "input_schema": tool.schema()}))
+            .collect();
+        let size = serde_json::to_string(&specs).unwrap().len();
+        assert!(size < 4500, "{size} bytes: the first request of a session must stay under 10 KB");
+    }
+
+    #[test]
+    fn a_schema_has_names_types_and_what_is_required() {
+        insta::assert_snapshot!(bash::Bash.schema(), @"");
+    }
+
+    #[test]
+    fn an_unknown_tool_is_answered_with_the_nearest_name() {
+        let error = find(&builtin(), "raed").err().unwrap().0;
+        assert_eq!(
+            error,
+            "there is no tool `raed`; did you mean `read`? the tools are bash, read, write, edit, ls, glob, grep"
+        );
+        assert_eq!(find(&builtin(), "grep").unwrap().name(), "grep");
+    }
+
+    #[test]
+    fn a_link_out_of_the_workspace_is_not_in_it() {
+        let outside = tempfile::tempdir().unwrap();
+        let (_dir, workspace) = test_workspace();
+        symlink(outside.path(), workspace.cwd.join("dir")).unwrap();
+        symlink(outside.path().join("missing"), workspace.cwd.join("dangling")).unwrap();
+        symlink("inside/missing", workspace.cwd.join("in")).unwrap();
+        symlink("loop", workspace.cwd.join("loop")).unwrap();
+        let check = |path: &str, expect: bool| {
+            assert_eq!(workspace.contains(&workspace.cwd.join(path)), expect, "{path}");
+        };
+        check("new/file", true);
+        check("in", true);
+        check("loop", true);
+        check("dir", false);
+        check("dir/new/file", false);
+        check("dangling", false);
+        check("../x", false);
+    }
+
+    /// A workspace in a new directory.
+    pub(super) fn test_workspace() -> (tempfile::TempDir, Workspace) {
+        let dir = tempfile::tempdir().unwrap();
+        let cwd = dir.path().canonicalize().unwrap();
+        let path = std::env::var("PATH").unwrap();
+        let env = BTreeMap::from([("PATH".to_owned(), path), ("HOME".to_owned(), "/home/nobody".to_owned())]);
+        let workspace = Workspace { root: cwd.clone(), cwd, env: Arc::new(env), timeout_s: 60 };
+        (dir, workspace)
+    }
+
+    /// Runs a call whose output nobody reads, and gives its first texts and whether it failed.
+    pub(super) async fn run(tool: &dyn Tool, workspace: &Workspace, input: Value) -> (String, bool) {
+        let call = match tool.prepare(&input, workspace) {
+            Ok(call) => call,
+            Err(invalid) => return (invalid.0, true),
+        };
+        let (sender, _receiver) = mpsc::channel(1);
+        let output = call.run(Context { output: sender, spill: workspace.cwd.join("spill") }).await;
+        (output.content.iter().filter_map(ContentBlock::as_text).collect::<Vec<_>>().join("|"), output.is_error)
     }
 }

@@ -1,0 +1,345 @@
+//! Children: the one place that spawns a process, and the guard that ends it with all that it started.
+//!
+//! A [`Process`] leads a process group of its own. Whoever holds it owns the group: dropping it kills the group, [`Process::end`]
+//! asks first. A child gets exactly the environment it is given, no input, and one pipe for its output.
+//! Deliberately absent: what leaves the group (`setsid`); the keeper, as the sub-reaper of everything below it, ends that.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, timeout, timeout_at};
+
+/// How long a group may take to end after SIGTERM. Long enough to remove a lock file, short enough that a cancel ends within 2 s.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// How long output is read on after the child itself has ended: its `| tee` may lag behind, but a server that it left in the
+/// background holds the pipe for ever.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
+/// Where programs are looked for when the environment has no PATH.
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin";
+
+/// Output is read in pieces of this size: what a Linux pipe gives at once, halved to keep futures small.
+pub const READ_SIZE: usize = 32 * 1024;
+
+/// What becomes of a child's standard error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stderr {
+    /// It is a part of the output, in the order in which it was written.
+    Merged,
+    /// It is thrown away.
+    Ignored,
+}
+
+/// A running child and its process group.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    /// The group that is still to be killed; none once it was.
+    group: Option<Pid>,
+    output: pipe::Receiver,
+    /// Until when output is read; none while the child runs.
+    until: Option<Instant>,
+}
+
+impl Process {
+    /// Starts `script` in bash, or in sh where there is no bash.
+    pub fn shell(script: &str, cwd: &Path, env: &BTreeMap<String, String>, stderr: Stderr) -> io::Result<Self> {
+        match Self::spawn("bash", &["-c", script], cwd, env, stderr) {
+            // A missing directory is reported as `NotFound` too.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && cwd.is_dir() => {
+                Self::spawn("sh", &["-c", script], cwd, env, stderr)
+            }
+            started => started,
+        }
+    }
+
+    /// Starts `program` in `cwd` with the environment `env` and nothing else. Must be called within a Tokio runtime.
+    #[allow(clippy::disallowed_methods)] // This is the place.
+    pub fn spawn<S: AsRef<OsStr>>(
+        program: &str,
+        args: &[S],
+        cwd: &Path,
+        env: &BTreeMap<String, String>,
+        stderr: Stderr,
+    ) -> io::Result<Self> {
+        let (reader, writer) = io::pipe()?;
+        let mut command = Command::new(program);
+        command
+            .args(args)
+            .current_dir(cwd)
+            .env_clear()
+            .env("PATH", DEFAULT_PATH)
+            .env("TERM", "dumb")
+            .env("NO_COLOR", "1")
+            .envs(env)
+            .stdin(Stdio::null())
+            .stderr(match stderr {
+                Stderr::Merged => writer.try_clone()?.into(),
+                Stderr::Ignored => Stdio::null(),
+            })
+            .stdout(writer)
+            .process_group(0)
+            // For a child that moved itself to another group; Tokio reaps what is dropped.
+            .kill_on_drop(true);
+        let child = command.spawn()?;
+        let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        // From here on the drop of `process` ends the child; `command`, which holds the pipe's other end, goes at the return.
+        let output = pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?;
+        Ok(Self { child, group, output, until: None })
+    }
+
+    /// The next piece of output; 0 once there is no more. Nothing is lost when the future is dropped.
+    pub async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.until {
+                None => tokio::select! {
+                    biased;
+                    read = self.output.read(buffer) => return read,
+                    _ = self.child.wait() => self.until = Some(Instant::now() + LAST_WORDS),
+                },
+                // A background child may flood the pipe: time-outs look at the clock only when there is nothing to read.
+                Some(until) if Instant::now() >= until => return Ok(0),
+                Some(until) => return timeout_at(until, self.output.read(buffer)).await.unwrap_or(Ok(0)),
+            }
+        }
+    }
+
+    /// Waits for the child, then kills what is left of its group.
+    pub async fn wait(&mut self) -> io::Result<ExitStatus> {
+        let status = self.child.wait().await;
+        self.kill();
+        status
+    }
+
+    /// Asks the group to end, gives it a moment in which its output is thrown away, and kills what is left.
+    pub async fn end(mut self) {
+        if let Some(group) = self.group {
+            let _ = kill_process_group(group, Signal::TERM);
+        }
+        let _ = timeout(GRACE, async {
+            let mut buffer = vec![0; READ_SIZE];
+            while self.output.read(&mut buffer).await.is_ok_and(|read| read > 0) {}
+            self.child.wait().await
+        })
+        .await;
+        self.kill();
+        let _ = self.child.wait().await;
+    }
+
+    /// Kills the group, once: later its number may be another's.
+    /// A number is free only when the child was reaped and its group is empty, and the kernel hands out all others first.
+    fn kill(&mut self) {
+        if let Some(group) = self.group.take() {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// What `script` writes to its standard output, such as a key. An error never contains any of it.
+pub async fn run_for_output(
+    script: &str,
+    env: &BTreeMap<String, String>,
+    limit: Duration,
+    max_bytes: usize,
+) -> anyhow::Result<String> {
+    let home = env.get("HOME").map_or("/", String::as_str);
+    let mut process = Process::shell(script, Path::new(home), env, Stderr::Ignored)
+        .with_context(|| format!("cannot start `{script}`"))?;
+    let mut output = Vec::new();
+    let run = async {
+        let mut buffer = vec![0; READ_SIZE];
+        loop {
+            let read = process.read(&mut buffer).await?;
+            output.extend(buffer.iter().take(read));
+            if output.len() > max_bytes {
+                bail!("`{script}` wrote more than {max_bytes} bytes");
+            }
+            if read == 0 {
+                return Ok(process.wait().await?);
+            }
+        }
+    };
+    let ended = timeout(limit, run).await;
+    let status = match ended {
+        Ok(Ok(status)) => status,
+        Ok(Err(error)) => return Err(error),
+        Err(_) => {
+            process.end().await;
+            bail!("`{script}` took longer than {} s", limit.as_secs());
+        }
+    };
+    if !status.success() {
+        bail!("`{script}` failed: {status}");
+    }
+    String::from_utf8(output).ok().with_context(|| format!("`{script}` wrote something that is not UTF-8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// More than any of these takes; a hang fails the test.
+    const SOON: Duration = Duration::from_secs(20);
+
+    fn start(script: &str) -> Process {
+        Process::shell(script, Path::new("/"), &BTreeMap::new(), Stderr::Merged).unwrap()
+    }
+
+    async fn all(process: &mut Process) -> String {
+        let mut output = Vec::new();
+        let mut buffer = vec![0; READ_SIZE];
+        loop {
+            match timeout(SOON, process.read(&mut buffer)).await.unwrap().unwrap() {
+                0 => return String::from_utf8(output).unwrap(),
+                read => output.extend_from_slice(&buffer[..read]),
+            }
+        }
+    }
+
+    async fn line(process: &mut Process) -> String {
+        let mut buffer = vec![0; 1024];
+        let read = timeout(SOON, process.read(&mut buffer)).await.unwrap().unwrap();
+        String::from_utf8_lossy(&buffer[..read]).trim().to_owned()
+    }
+
+    /// Waits until all copies of the write end are closed: then no process that had it lives.
+    async fn gone(mut witness: pipe::Receiver) {
+        let mut rest = Vec::new();
+        timeout(SOON, witness.read_to_end(&mut rest)).await.unwrap().unwrap();
+    }
+
+    /// A FIFO in a new directory, opened for reading; whoever in `script` has it open as a writer is alive.
+    fn witness() -> (tempfile::TempDir, String, pipe::Receiver) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("witness");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+        let reader = pipe::OpenOptions::new().open_receiver(&path).unwrap();
+        (dir, path.display().to_string(), reader)
+    }
+
+    #[tokio::test]
+    async fn output_and_errors_are_in_the_order_of_writing() {
+        let mut process = start("for i in 1 2 3; do echo out $i; echo err $i >&2; done");
+        assert_eq!(all(&mut process).await, "out 1\nerr 1\nout 2\nerr 2\nout 3\nerr 3\n");
+        assert!(process.wait().await.unwrap().success());
+    }
+
+    #[tokio::test]
+    async fn a_child_has_exactly_the_given_environment() {
+        let env = BTreeMap::from([("A".to_owned(), "1 2".to_owned()), ("TERM".to_owned(), "vt100".to_owned())]);
+        let mut process = Process::spawn::<&str>("env", &[], Path::new("/"), &env, Stderr::Merged).unwrap();
+        let mut lines: Vec<_> = all(&mut process).await.lines().map(ToOwned::to_owned).collect();
+        lines.sort();
+        assert_eq!(lines, ["A=1 2", "NO_COLOR=1", &format!("PATH={DEFAULT_PATH}"), "TERM=vt100"]);
+    }
+
+    #[cfg(target_os = "linux")] // `/proc`
+    #[tokio::test]
+    async fn a_child_has_no_input_and_its_pipe_only_where_it_belongs() {
+        let mut process = start(
+            "cat; cd /proc/$$/fd; pipe=$(readlink 1); for fd in *; do [ \"$(readlink $fd)\" = $pipe ] && echo $fd; done",
+        );
+        assert_eq!(all(&mut process).await, "1\n2\n");
+    }
+
+    #[tokio::test]
+    async fn what_was_left_in_the_background_neither_holds_the_output_nor_lives_on() {
+        let (_dir, path, reader) = witness();
+        let mut process = start(&format!("sleep 1000 3>{path} & echo hi"));
+        assert_eq!(all(&mut process).await, "hi\n");
+        process.wait().await.unwrap();
+        gone(reader).await;
+    }
+
+    #[tokio::test]
+    async fn a_background_flood_ends_soon_after_its_parent() {
+        let (_dir, path, reader) = witness();
+        let mut process = start(&format!("yes 3>{path} & exit 7"));
+        all(&mut process).await;
+        assert_eq!(process.wait().await.unwrap().code(), Some(7));
+        gone(reader).await;
+    }
+
+    #[tokio::test]
+    async fn output_that_lags_behind_its_shell_is_kept() {
+        let mut process = start("(sleep 0.05; echo late) & true");
+        assert_eq!(all(&mut process).await, "late\n");
+    }
+
+    #[tokio::test]
+    async fn dropping_kills_the_whole_group_and_reaps_the_child() {
+        let (_dir, path, reader) = witness();
+        let mut process = start(&format!("exec 3>{path}; (sleep 1000 & sleep 1000) & echo ready; sleep 1000"));
+        assert_eq!(line(&mut process).await, "ready");
+        let pid = process.group.unwrap();
+        drop(process);
+        gone(reader).await;
+        let reaped = async {
+            while rustix::process::test_kill_process(pid).is_ok() {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(SOON, reaped).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn ending_lets_a_child_clean_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("bye");
+        let mut process =
+            start(&format!("trap 'echo bye >{}; exit' TERM; echo ready; while :; do sleep 0.01; done", file.display()));
+        assert_eq!(line(&mut process).await, "ready");
+        process.end().await;
+        assert_eq!(std::fs::read_to_string(file).unwrap(), "bye\n");
+    }
+
+    #[tokio::test]
+    async fn ending_kills_what_ignores_the_request() {
+        let (_dir, path, reader) = witness();
+        let mut process = start(&format!(
+            "exec 3>{path}; trap '' TERM; (trap '' TERM; sleep 1000) & echo ready; sleep 1000; sleep 1000"
+        ));
+        assert_eq!(line(&mut process).await, "ready");
+        timeout(SOON, process.end()).await.unwrap();
+        gone(reader).await;
+    }
+
+    #[tokio::test]
+    async fn a_child_that_closes_its_output_is_still_waited_for() {
+        let mut process = start("exec >&- 2>&-; sleep 0.05; exit 3");
+        assert_eq!(all(&mut process).await, "");
+        assert_eq!(process.wait().await.unwrap().code(), Some(3));
+    }
+
+    async fn check_output(script: &str, limit: Duration, expect: Result<&str, &str>) {
+        let got = run_for_output(script, &BTreeMap::new(), limit, 16).await;
+        assert_eq!(got.map_err(|error| format!("{error:#}")), expect.map(Into::into).map_err(Into::into));
+    }
+
+    #[tokio::test]
+    async fn output_of_a_helper_is_bounded_and_its_errors_show_none_of_it() {
+        check_output("echo key; echo noise >&2", SOON, Ok("key\n")).await;
+        check_output("echo key; exit 2", SOON, Err("`echo key; exit 2` failed: exit status: 2")).await;
+        check_output("yes", SOON, Err("`yes` wrote more than 16 bytes")).await;
+        let short = Duration::from_millis(50);
+        check_output("sleep 1000", short, Err("`sleep 1000` took longer than 0 s")).await;
+        check_output(r"printf '\377'", SOON, Err(r"`printf '\377'` wrote something that is not UTF-8")).await;
+    }
+}

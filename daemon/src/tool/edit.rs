@@ -1,0 +1,234 @@
+//! `edit`: replaces a piece of a file.
+
+use std::io;
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Access, BoxFuture, Call, Context, Invalid, Tool, ToolOutput, Workspace, args, blocking, file, path};
+
+/// Places that an error names.
+const PLACES_MAX: usize = 10;
+
+/// The tool.
+pub(super) struct Edit;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "an object")]
+struct Args {
+    path: String,
+    old: String,
+    new: String,
+    /// replace every occurrence
+    all: Option<bool>,
+}
+
+impl Tool for Edit {
+    fn name(&self) -> &'static str {
+        "edit"
+    }
+
+    fn description(&self) -> &'static str {
+        include_str!("edit.md")
+    }
+
+    fn schema(&self) -> Value {
+        args::schema::<Args>()
+    }
+
+    fn read_only(&self) -> bool {
+        false
+    }
+
+    fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid> {
+        let Args { path, old, new, all } = args::parse(input)?;
+        let path = path::absolute(workspace, &path)?;
+        if old.is_empty() {
+            return Err(Invalid("`old` is empty; use write to make a file".to_owned()));
+        }
+        if old == new {
+            return Err(Invalid("`old` and `new` are the same".to_owned()));
+        }
+        Ok(Box::new(Editing { path, old, new, all: all.unwrap_or_default(), workspace: workspace.clone() }))
+    }
+}
+
+struct Editing {
+    path: PathBuf,
+    old: String,
+    new: String,
+    all: bool,
+    workspace: Workspace,
+}
+
+impl Call for Editing {
+    fn action(&self) -> String {
+        format!("edit {}", path::show(&self.workspace.cwd, &self.path))
+    }
+
+    fn access(&self) -> Access {
+        Access::Write(self.path.clone())
+    }
+
+    fn run(self: Box<Self>, _: Context) -> BoxFuture<'static, ToolOutput> {
+        blocking(move |_| match self.edit() {
+            Ok(output) => output,
+            Err(error) => ToolOutput::error(file::explain(&self.workspace, &self.path, &error)),
+        })
+    }
+}
+
+impl Editing {
+    fn edit(&self) -> io::Result<ToolOutput> {
+        let target = self.workspace.resolve(&self.path);
+        let text = file::text(&target)?;
+        let shown = path::show(&self.workspace.cwd, &self.path);
+        let edited = match replace(&text, &self.old, &self.new, self.all) {
+            Ok(edited) => edited,
+            Err(why) => return Ok(ToolOutput::error(format!("{shown} is unchanged: {why}"))),
+        };
+        file::replace(&target, edited.text.as_bytes())?;
+        let said = match edited.count {
+            1 => format!("edited {shown}, {}", edited.place),
+            count => format!("edited {shown}, {count} places, {}", edited.place),
+        };
+        Ok(ToolOutput { diff: file::diff(&shown, &text, &edited.text), ..ToolOutput::text(said) })
+    }
+}
+
+/// A text after an edit.
+#[derive(Debug)]
+struct Edited {
+    text: String,
+    count: usize,
+    /// The new lines: `line 3` or `lines 3-5`.
+    place: String,
+}
+
+/// Replaces `old` in `text`; the error says what to do better.
+fn replace(text: &str, old: &str, new: &str, all: bool) -> Result<Edited, String> {
+    let (old, new) = match windows(text) {
+        true => (with_crlf(old), with_crlf(new)),
+        false => (old.to_owned(), new.to_owned()),
+    };
+    if old == new {
+        return Err("`old` and `new` differ only in line ends".to_owned());
+    }
+    let places: Vec<usize> = text.match_indices(&old).map(|(place, _)| place).collect();
+    let (first, last) = match (places.first(), places.last()) {
+        (Some(first), Some(last)) if all || places.len() == 1 => (*first, *last),
+        (Some(_), Some(_)) => return Err(ambiguous(text, &places)),
+        _ => return Err(missing(text, &old)),
+    };
+    let count = places.len();
+    let edited = text.replace(&old, &new);
+    // Where the last replacement begins in the new text.
+    let last = last + (count - 1) * new.len() - (count - 1) * old.len();
+    let (from, to) = (line_of(&edited, first), line_of(&edited, last + new.trim_end_matches(['\r', '\n']).len()));
+    let place = if from == to { format!("line {from}") } else { format!("lines {from}-{to}") };
+    Ok(Edited { text: edited, count, place })
+}
+
+/// Whether every line ends as in Windows; models write plain line ends whatever they read.
+fn windows(text: &str) -> bool {
+    let (all, crlf) = (text.matches('\n').count(), text.matches("\r\n").count());
+    all > 0 && all == crlf
+}
+
+fn with_crlf(text: &str) -> String {
+    text.replace("\r\n", "\n").replace('\n', "\r\n")
+}
+
+/// The number of the line at a byte of `text`.
+fn line_of(text: &str, place: usize) -> usize {
+    text.as_bytes().iter().take(place).filter(|byte| **byte == b'\n').count() + 1
+}
+
+fn ambiguous(text: &str, places: &[usize]) -> String {
+    let lines: Vec<String> = places.iter().take(PLACES_MAX).map(|place| line_of(text, *place).to_string()).collect();
+    let more = if places.len() > PLACES_MAX { ", …" } else { "" };
+    format!(
+        "`old` occurs {} times, at lines {}{more}; give more lines around it, or set `all`",
+        places.len(),
+        lines.join(", ")
+    )
+}
+
+fn missing(text: &str, old: &str) -> String {
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let wanted: Vec<&str> = old.trim().lines().map(str::trim).collect();
+    let found = |wanted: &[&str]| lines.windows(wanted.len().max(1)).position(|window| window == wanted);
+    if wanted.iter().all(|line| line.is_empty()) {
+        return "`old` was not found".to_owned();
+    }
+    if let Some(place) = found(&wanted) {
+        return format!("`old` was not found; line {} differs only in white space, read it again", place + 1);
+    }
+    match wanted.first().and_then(|first| found(&[first])) {
+        Some(place) => format!("`old` was not found; line {} is like its first, but what follows differs", place + 1),
+        None => "`old` was not found; read the file again".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::tool::tests::{run, test_workspace};
+
+    fn check(text: &str, old: &str, new: &str, all: bool, expect: Result<(&str, &str), &str>) {
+        let got = replace(text, old, new, all);
+        let got = got.as_ref().map(|edited| (edited.text.as_str(), edited.place.as_str())).map_err(String::as_str);
+        assert_eq!(got, expect);
+    }
+
+    #[test]
+    fn one_place_or_all_are_replaced() {
+        check("a\nb\nc\n", "b", "x\ny", false, Ok(("a\nx\ny\nc\n", "lines 2-3")));
+        check("a\nb\nc\n", "b\n", "", false, Ok(("a\nc\n", "line 2")));
+        check("a\nb\na\n", "a", "xx", true, Ok(("xx\nb\nxx\n", "lines 1-3")));
+        check("x a\nx\na\n", "x a", "y", true, Ok(("y\nx\na\n", "line 1")));
+    }
+
+    #[test]
+    fn windows_line_ends_stay() {
+        check("a\r\nb\r\nc\r\n", "a\nb", "x\ny", false, Ok(("x\r\ny\r\nc\r\n", "lines 1-2")));
+        check("a\r\nb\r\n", "a\r\n", "x\n", false, Ok(("x\r\nb\r\n", "line 1")));
+        check("a\r\nb\n", "a", "x\ny", false, Ok(("x\ny\r\nb\n", "lines 1-2")));
+        check("a\r\n", "a\n", "a\r\n", false, Err("`old` and `new` differ only in line ends"));
+    }
+
+    #[test]
+    fn an_error_says_what_to_do_better() {
+        let many = "`old` occurs 3 times, at lines 1, 2, 4; give more lines around it, or set `all`";
+        check("a\na\nb\na\n", "a", "x", false, Err(many));
+        let more =
+            "`old` occurs 12 times, at lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …; give more lines around it, or set `all`";
+        check(&"a\n".repeat(12), "a", "x", false, Err(more));
+        let space = "`old` was not found; line 2 differs only in white space, read it again";
+        check("if x {\n\tfoo();\n\tbar();\n}\n", "    foo();\n    bar();", "x", false, Err(space));
+        let first = "`old` was not found; line 1 is like its first, but what follows differs";
+        check("if x {\n\tfoo();\n", "if x {\n  bar();", "x", false, Err(first));
+        check("abc\n", "d", "x", false, Err("`old` was not found; read the file again"));
+        check("abc\n", "\n\n\n", "x", false, Err("`old` was not found"));
+    }
+
+    #[tokio::test]
+    async fn a_file_is_edited_in_place() {
+        let (_dir, workspace) = test_workspace();
+        let file = workspace.cwd.join("a.rs");
+        fs::write(&file, "one\ntwo\n").unwrap();
+        let edit = |old: &str| json!({"path": "a.rs", "old": old, "new": "2"});
+        assert_eq!(run(&Edit, &workspace, edit("two")).await, ("edited a.rs, line 2".to_owned(), false));
+        assert_eq!(fs::read_to_string(&file).unwrap(), "one\n2\n");
+        let unchanged = "a.rs is unchanged: `old` was not found; read the file again";
+        assert_eq!(run(&Edit, &workspace, edit("two")).await, (unchanged.to_owned(), true));
+        fs::write(&file, b"\xff").unwrap();
+        assert_eq!(run(&Edit, &workspace, edit("two")).await, ("a.rs is not UTF-8 text".to_owned(), true));
+    }
+}

@@ -1,0 +1,160 @@
+//! `glob`: finds files by name.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::pattern::{Pattern, Walk};
+use super::{Access, BoxFuture, Call, Context, Invalid, Tool, ToolOutput, Workspace, args, blocking, file, path};
+
+/// Files that are shown; the rest is counted.
+const RESULTS_MAX: usize = 200;
+
+/// The tool.
+pub(super) struct Glob;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "an object")]
+struct Args {
+    pattern: String,
+    /// directory to search
+    path: Option<String>,
+}
+
+impl Tool for Glob {
+    fn name(&self) -> &'static str {
+        "glob"
+    }
+
+    fn description(&self) -> &'static str {
+        include_str!("glob.md")
+    }
+
+    fn schema(&self) -> Value {
+        args::schema::<Args>()
+    }
+
+    fn read_only(&self) -> bool {
+        true
+    }
+
+    fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid> {
+        let Args { pattern, path } = args::parse(input)?;
+        let root = path::directory(workspace, path.as_deref())?;
+        Ok(Box::new(Finding { glob: Pattern::new(&pattern)?, pattern, root, workspace: workspace.clone() }))
+    }
+}
+
+struct Finding {
+    glob: Pattern,
+    pattern: String,
+    root: PathBuf,
+    workspace: Workspace,
+}
+
+impl Call for Finding {
+    fn action(&self) -> String {
+        format!("glob {} in {}", self.pattern, path::show(&self.workspace.cwd, &self.root))
+    }
+
+    fn access(&self) -> Access {
+        Access::Read(self.root.clone())
+    }
+
+    fn run(self: Box<Self>, _: Context) -> BoxFuture<'static, ToolOutput> {
+        blocking(move |token| match self.find(token) {
+            Ok(output) => output,
+            Err(error) => ToolOutput::error(file::explain(&self.workspace, &self.root, &error)),
+        })
+    }
+}
+
+impl Finding {
+    fn find(&self, token: &CancellationToken) -> io::Result<ToolOutput> {
+        if !self.root.metadata()?.is_dir() {
+            return Err(io::Error::other("is not a directory"));
+        }
+        // The oldest on top, to be thrown out.
+        let mut newest = BinaryHeap::new();
+        let mut total = 0;
+        let mut walk = Walk::new(&self.root, Some(&self.glob), token);
+        for entry in walk.by_ref().filter(|entry| self.glob.matches(&self.root, entry.path())) {
+            let changed = entry.metadata().ok().and_then(|metadata| metadata.modified().ok());
+            total += 1;
+            newest.push((Reverse(changed.unwrap_or(SystemTime::UNIX_EPOCH)), entry.into_path()));
+            if newest.len() > RESULTS_MAX {
+                newest.pop();
+            }
+        }
+        let shown = newest.len();
+        let cwd = &self.workspace.cwd;
+        let mut found: String =
+            newest.into_sorted_vec().iter().map(|(_, file)| format!("{}\n", path::show(cwd, file))).collect();
+        if total > shown {
+            found.push_str(&format!("[{} older files left out]\n", total - shown));
+        }
+        found.push_str(&walk.left_out());
+        if found.is_empty() {
+            found.push_str("[no file matches]");
+        }
+        Ok(ToolOutput::text(found))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::tool::tests::{run, test_workspace};
+
+    #[tokio::test]
+    async fn patterns_find_what_they_mean_and_keep_to_gitignore() {
+        let (_dir, workspace) = test_workspace();
+        let outside = tempfile::tempdir().unwrap();
+        fs::write(outside.path().join("out.rs"), "").unwrap();
+        std::os::unix::fs::symlink(outside.path(), workspace.cwd.join("link")).unwrap();
+        let files = ["src/a.rs", "src/deep/b.rs", "c.rs", "target/d.rs", ".github/e.yml", ".git/f.yml", "src/.g.rs"];
+        for (age, file) in files.iter().enumerate() {
+            let path = workspace.cwd.join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            let file = File::create(path).unwrap();
+            file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1000 - age as u64)).unwrap();
+        }
+        fs::write(workspace.cwd.join(".gitignore"), "/target\n").unwrap();
+        for (input, expect) in [
+            (json!({"pattern": "*.rs"}), "src/a.rs\nsrc/deep/b.rs\nc.rs\n"),
+            (json!({"pattern": "./src/*.rs"}), "src/a.rs\n"),
+            (json!({"pattern": "**/*.rs", "path": "src"}), "src/a.rs\nsrc/deep/b.rs\n"),
+            (json!({"pattern": "*.yml"}), "[no file matches]"),
+            (json!({"pattern": ".github/**"}), ".github/e.yml\n"),
+            (json!({"pattern": ".g.*"}), "src/.g.rs\n"),
+            (json!({"pattern": "*", "path": "c.rs"}), "c.rs is not a directory"),
+            (json!({"pattern": "*", "path": "scr"}), "scr does not exist; did you mean `src`?"),
+        ] {
+            assert_eq!(run(&Glob, &workspace, input.clone()).await.0, expect, "{input}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_newest_of_many_are_shown() {
+        let (_dir, workspace) = test_workspace();
+        for age in 0..210 {
+            let file = File::create(workspace.cwd.join(format!("{age:03}"))).unwrap();
+            file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1000 - age)).unwrap();
+        }
+        let (text, _) = run(&Glob, &workspace, json!({"pattern": "*"})).await;
+        assert!(text.starts_with("000\n001\n"));
+        assert!(text.ends_with("199\n[10 older files left out]\n"), "{text}");
+    }
+}

@@ -1,0 +1,318 @@
+//! `grep`: searches in files.
+
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
+use memchr::memchr;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::pattern::{Pattern, Walk};
+use super::{Access, BoxFuture, Call, Context, Invalid, Tool, ToolOutput, Workspace, args, blocking, file, path, text};
+
+/// Lines that are shown, with their context.
+const LINES_MAX: usize = 200;
+
+/// What one call gives at most: about 6,000 tokens.
+const BYTES_MAX: usize = 24 * 1024;
+
+/// Of a longer line this much is shown, in bytes.
+const LINE_MAX: usize = 250;
+
+/// Lines before and after a match that a model may ask for.
+const CONTEXT_MAX: usize = 20;
+
+/// A file with a longer line than this is skipped: it must be in memory.
+const HEAP_MAX: usize = 8 * 1024 * 1024;
+
+/// The tool.
+pub(super) struct Grep;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "an object")]
+struct Args {
+    pattern: String,
+    path: Option<String>,
+    /// only files like this, such as `*.rs`
+    glob: Option<String>,
+    /// lines around each match
+    context: Option<usize>,
+}
+
+impl Tool for Grep {
+    fn name(&self) -> &'static str {
+        "grep"
+    }
+
+    fn description(&self) -> &'static str {
+        include_str!("grep.md")
+    }
+
+    fn schema(&self) -> Value {
+        args::schema::<Args>()
+    }
+
+    fn read_only(&self) -> bool {
+        true
+    }
+
+    fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid> {
+        let Args { pattern, path, glob, context } = args::parse(input)?;
+        let matcher = RegexMatcherBuilder::new()
+            .line_terminator(Some(b'\n'))
+            .build(&pattern)
+            .map_err(|error| Invalid(format!("`pattern`: {error}")))?;
+        Ok(Box::new(Searching {
+            matcher,
+            pattern,
+            root: path::directory(workspace, path.as_deref())?,
+            glob: glob.as_deref().map(Pattern::new).transpose()?,
+            context: context.unwrap_or_default().min(CONTEXT_MAX),
+            workspace: workspace.clone(),
+        }))
+    }
+}
+
+struct Searching {
+    matcher: RegexMatcher,
+    pattern: String,
+    root: PathBuf,
+    glob: Option<Pattern>,
+    context: usize,
+    workspace: Workspace,
+}
+
+impl Call for Searching {
+    fn action(&self) -> String {
+        format!("grep {} in {}", self.pattern, path::show(&self.workspace.cwd, &self.root))
+    }
+
+    fn access(&self) -> Access {
+        Access::Read(self.root.clone())
+    }
+
+    fn run(self: Box<Self>, _: Context) -> BoxFuture<'static, ToolOutput> {
+        blocking(move |token| match self.search(token) {
+            Ok(output) => output,
+            Err(error) => ToolOutput::error(file::explain(&self.workspace, &self.root, &error)),
+        })
+    }
+}
+
+impl Searching {
+    fn search(&self, token: &CancellationToken) -> io::Result<ToolOutput> {
+        let mut searcher = SearcherBuilder::new()
+            .line_number(true)
+            .before_context(self.context)
+            .after_context(self.context)
+            .binary_detection(BinaryDetection::quit(0))
+            .heap_limit(Some(HEAP_MAX))
+            .build();
+        let mut found = Found::default();
+        if !self.root.metadata()?.is_dir() {
+            self.search_file(&mut searcher, &self.root, &mut found, token)?;
+            return Ok(found.output(""));
+        }
+        let mut walk = Walk::new(&self.root, self.glob.as_ref(), token);
+        let files = walk.by_ref().filter(|entry| entry.file_type().is_some_and(|kind| kind.is_file()));
+        for entry in files.filter(|entry| self.glob.as_ref().is_none_or(|glob| glob.matches(&self.root, entry.path())))
+        {
+            if self.search_file(&mut searcher, entry.path(), &mut found, token).is_err() {
+                found.skipped += 1;
+            }
+            if found.full {
+                break;
+            }
+        }
+        Ok(found.output(&walk.left_out()))
+    }
+
+    fn search_file(
+        &self,
+        searcher: &mut Searcher,
+        path: &Path,
+        found: &mut Found,
+        token: &CancellationToken,
+    ) -> io::Result<()> {
+        let (file, _) = file::open(path)?;
+        let name = path::show(&self.workspace.cwd, path);
+        let lines = Lines { name, matcher: &self.matcher, found };
+        searcher.search_reader(&self.matcher, Cancellable { file, token }, lines)
+    }
+}
+
+/// A file that ends in an error once nobody waits for what is read.
+struct Cancellable<'a> {
+    file: std::fs::File,
+    token: &'a CancellationToken,
+}
+
+impl Read for Cancellable<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.token.is_cancelled() {
+            true => Err(io::Error::other("was left")),
+            false => self.file.read(buffer),
+        }
+    }
+}
+
+/// What was found in all files.
+#[derive(Default)]
+struct Found {
+    text: String,
+    lines: usize,
+    full: bool,
+    /// Files that could not be searched.
+    skipped: usize,
+}
+
+impl Found {
+    /// Adds a line if there is room.
+    fn add(&mut self, line: &str) {
+        self.full = self.lines >= LINES_MAX || self.text.len() + line.len() > BYTES_MAX;
+        if !self.full {
+            self.text.push_str(line);
+            self.lines += 1;
+        }
+    }
+
+    fn output(mut self, left_out: &str) -> ToolOutput {
+        if self.text.is_empty() {
+            self.text.push_str("[no match]\n");
+        }
+        if self.full {
+            let why =
+                format!("[stopped after {} lines, there are more; narrow `pattern`, `path` or `glob`]\n", self.lines);
+            self.text.push_str(&why);
+        }
+        if self.skipped > 0 {
+            self.text.push_str(&format!("[{} files could not be searched]\n", self.skipped));
+        }
+        self.text.push_str(left_out);
+        ToolOutput::text(self.text)
+    }
+}
+
+/// Takes the lines of one file.
+struct Lines<'a> {
+    name: String,
+    matcher: &'a RegexMatcher,
+    found: &'a mut Found,
+}
+
+impl Lines<'_> {
+    fn add(&mut self, mark: char, number: Option<u64>, line: &str) -> bool {
+        let number = number.unwrap_or_default();
+        self.found.add(&format!("{}{mark}{number}{mark}{line}\n", self.name));
+        !self.found.full
+    }
+}
+
+impl Sink for Lines<'_> {
+    type Error = io::Error;
+
+    fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> io::Result<bool> {
+        use grep_matcher::Matcher;
+        let at = self.matcher.find(found.bytes()).ok().flatten().map_or(0, |place| place.start());
+        Ok(self.add(':', found.line_number(), &clip(found.bytes(), at)))
+    }
+
+    fn context(&mut self, _: &Searcher, context: &SinkContext<'_>) -> io::Result<bool> {
+        Ok(self.add('-', context.line_number(), &clip(context.bytes(), 0)))
+    }
+
+    fn context_break(&mut self, _: &Searcher) -> io::Result<bool> {
+        self.found.add("--\n");
+        Ok(!self.found.full)
+    }
+}
+
+/// The line, or of a long one the part that has byte `at` in it.
+fn clip(line: &[u8], at: usize) -> String {
+    let line = line.get(..memchr(b'\n', line).unwrap_or(line.len())).unwrap_or_default();
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    if line.len() <= LINE_MAX {
+        return text::lossy(line);
+    }
+    let from = if at < LINE_MAX * 4 / 5 { 0 } else { at - LINE_MAX / 5 };
+    let part = line.get(from..line.len().min(from + LINE_MAX)).unwrap_or_default();
+    let (before, after) = (if from > 0 { "…" } else { "" }, if from + LINE_MAX < line.len() { "…" } else { "" });
+    format!("{before}{}{after}", text::lossy(part))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::tool::tests::{run, test_workspace};
+
+    #[tokio::test]
+    async fn matches_are_shown_with_file_and_line() {
+        let (_dir, workspace) = test_workspace();
+        let write = |name: &str, content: &[u8]| {
+            let path = workspace.cwd.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        };
+        write("src/a.rs", b"fn one() {\r\n  two\r\n}\nfn two() {}\n");
+        write("b.txt", b"two \xff\n");
+        write("binary", b"two\0two\n");
+        write(".hidden", b"two\n");
+        write("out/c.rs", b"two\n");
+        write(".gitignore", b"out/\n");
+        for (input, expect) in [
+            (json!({"pattern": "two"}), "b.txt:1:two \u{fffd}\nsrc/a.rs:2:  two\nsrc/a.rs:4:fn two() {}\n"),
+            (json!({"pattern": "^FN", "path": "src"}), "[no match]\n"),
+            (json!({"pattern": "(?i)^FN o", "path": "src"}), "src/a.rs:1:fn one() {\n"),
+            (json!({"pattern": "two", "glob": "*.txt"}), "b.txt:1:two \u{fffd}\n"),
+            (json!({"pattern": "two", "glob": ".h*"}), ".hidden:1:two\n"),
+            (json!({"pattern": "two", "path": "out/c.rs"}), "out/c.rs:1:two\n"),
+            (json!({"pattern": "one", "context": 1}), "src/a.rs:1:fn one() {\nsrc/a.rs-2-  two\n"),
+            (json!({"pattern": "one", "path": "/dev/zero"}), "/dev/zero is not a regular file"),
+        ] {
+            assert_eq!(run(&Grep, &workspace, input.clone()).await.0, expect, "{input}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_found_is_bounded() {
+        let (_dir, workspace) = test_workspace();
+        let file = workspace.cwd.join("many");
+        fs::write(&file, "x\n".repeat(300)).unwrap();
+        let (text, _) = run(&Grep, &workspace, json!({"pattern": "x"})).await;
+        let end = "many:200:x\n[stopped after 200 lines, there are more; narrow `pattern`, `path` or `glob`]\n";
+        assert!(text.ends_with(end), "{text}");
+        fs::write(&file, format!("{}x{}\n", "a".repeat(1000), "b".repeat(1000))).unwrap();
+        let (text, _) = run(&Grep, &workspace, json!({"pattern": "x"})).await;
+        assert_eq!(text, format!("many:1:…{}x{}…\n", "a".repeat(50), "b".repeat(199)));
+        fs::write(&file, vec![b'a'; HEAP_MAX * 2]).unwrap();
+        let (text, _) = run(&Grep, &workspace, json!({"pattern": "x"})).await;
+        assert_eq!(text, "[no match]\n[1 files could not be searched]\n");
+    }
+
+    #[tokio::test]
+    async fn a_search_that_nobody_waits_for_ends() {
+        let (_dir, workspace) = test_workspace();
+        // 1 TB without a match, of which nothing is on the disk. One line, so that memory is looked at too.
+        let file = fs::File::create(workspace.cwd.join("huge")).unwrap();
+        file.set_len(1 << 40).unwrap();
+        let token = CancellationToken::new();
+        token.cancel();
+        let call = Searching {
+            matcher: RegexMatcher::new("x").unwrap(),
+            pattern: "x".to_owned(),
+            root: workspace.cwd.clone(),
+            glob: None,
+            context: 0,
+            workspace,
+        };
+        assert_eq!(call.search(&token).unwrap(), ToolOutput::text("[no match]\n"));
+    }
+}

@@ -1,0 +1,283 @@
+//! `read`: a text file with line numbers, or an image.
+
+use std::io::{self, BufRead, BufReader, Read as _};
+use std::path::PathBuf;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use linger_protocol::message::ContentBlock;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::{Access, BoxFuture, Call, Context, Invalid, Tool, ToolOutput, Workspace, args, blocking, file, path, text};
+
+/// What one call gives at most: about 12,000 tokens.
+const BYTES_MAX: usize = 48 * 1024;
+
+/// Lines that one call gives unless the model asks for fewer; named in `read.md`.
+const LINES_MAX: u64 = 2000;
+
+/// Of a longer line the beginning is shown: minified code is seldom what is looked for.
+const LINE_MAX: usize = 2000;
+
+/// The largest image; providers refuse about 5 MB in base64.
+const IMAGE_MAX: u64 = 4 * 1024 * 1024;
+
+/// A NUL in this much of the beginning makes a file binary, as for grep and git.
+const PROBE: usize = 8 * 1024;
+
+/// The tool.
+pub(super) struct Read;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "an object")]
+struct Args {
+    path: String,
+    /// first line, from 1
+    offset: Option<u64>,
+    /// number of lines
+    limit: Option<u64>,
+}
+
+impl Tool for Read {
+    fn name(&self) -> &'static str {
+        "read"
+    }
+
+    fn description(&self) -> &'static str {
+        include_str!("read.md")
+    }
+
+    fn schema(&self) -> Value {
+        args::schema::<Args>()
+    }
+
+    fn read_only(&self) -> bool {
+        true
+    }
+
+    fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid> {
+        let Args { path, offset, limit } = args::parse(input)?;
+        let path = path::absolute(workspace, &path)?;
+        if offset == Some(0) {
+            return Err(Invalid("`offset` counts from 1".to_owned()));
+        }
+        if limit == Some(0) {
+            return Err(Invalid("`limit` must be at least 1".to_owned()));
+        }
+        let (first, limit) = (offset.unwrap_or(1), limit.unwrap_or(LINES_MAX).min(LINES_MAX));
+        Ok(Box::new(Reading { path, first, limit, workspace: workspace.clone() }))
+    }
+}
+
+struct Reading {
+    path: PathBuf,
+    first: u64,
+    limit: u64,
+    workspace: Workspace,
+}
+
+impl Call for Reading {
+    fn action(&self) -> String {
+        format!("read {}", path::show(&self.workspace.cwd, &self.path))
+    }
+
+    fn access(&self) -> Access {
+        Access::Read(self.path.clone())
+    }
+
+    fn run(self: Box<Self>, _: Context) -> BoxFuture<'static, ToolOutput> {
+        blocking(move |token| match self.read(token) {
+            Ok(output) => output,
+            Err(error) => ToolOutput::error(file::explain(&self.workspace, &self.path, &error)),
+        })
+    }
+}
+
+impl Reading {
+    fn read(&self, token: &CancellationToken) -> io::Result<ToolOutput> {
+        let (mut file, metadata) = file::open(&self.path)?;
+        let mut probe = Vec::with_capacity(PROBE);
+        file.by_ref().take(PROBE as u64).read_to_end(&mut probe)?;
+        let rest = io::Cursor::new(probe.clone()).chain(file);
+        if let Some(media_type) = image_type(&probe) {
+            return image(rest, media_type, metadata.len());
+        }
+        if memchr::memchr(0, &probe).is_some() {
+            return Err(io::Error::other(format!("is a binary file of {} bytes", metadata.len())));
+        }
+        if probe.is_empty() {
+            return Ok(ToolOutput::text("[empty file]"));
+        }
+        self.lines(BufReader::new(rest), metadata.len(), token)
+    }
+
+    fn lines(&self, mut input: impl BufRead, size: u64, token: &CancellationToken) -> io::Result<ToolOutput> {
+        let mut shown = String::new();
+        let mut number = 0;
+        while let Some((line, length)) = next_line(&mut input, token)? {
+            number += 1;
+            if number < self.first {
+                continue;
+            }
+            let line = show_line(number, &line, length);
+            if number >= self.first.saturating_add(self.limit) || shown.len() + line.len() > BYTES_MAX {
+                shown.push_str(&format!("[the file of {size} bytes goes on; read on with offset {number}]"));
+                return Ok(ToolOutput::text(shown));
+            }
+            shown.push_str(&line);
+        }
+        match shown.is_empty() {
+            true => Err(io::Error::other(format!("has only {number} lines"))),
+            false => Ok(ToolOutput::text(shown)),
+        }
+    }
+}
+
+/// The beginning of the next line, without its end, and the length of the whole; nothing at the end of the file.
+fn next_line(input: &mut impl BufRead, token: &CancellationToken) -> io::Result<Option<(Vec<u8>, usize)>> {
+    let mut line = Vec::new();
+    let mut length = 0;
+    loop {
+        if token.is_cancelled() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        let buffer = input.fill_buf()?;
+        if buffer.is_empty() {
+            return Ok((length > 0).then_some((line, length)));
+        }
+        let end = memchr::memchr(b'\n', buffer);
+        let part = buffer.get(..end.unwrap_or(buffer.len())).unwrap_or_default();
+        // A little more than is shown, so that a character is never cut here.
+        line.extend(part.iter().take((LINE_MAX + 4).saturating_sub(line.len())));
+        length += part.len();
+        let used = part.len() + usize::from(end.is_some());
+        input.consume(used);
+        if end.is_some() {
+            return Ok(Some((line, length)));
+        }
+    }
+}
+
+fn show_line(number: u64, line: &[u8], length: usize) -> String {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let line = line.strip_prefix("\u{feff}".as_bytes()).filter(|_| number == 1).unwrap_or(line);
+    let line = text::lossy(line);
+    match length > LINE_MAX {
+        true => {
+            let kept = line.get(..text::floor(&line, LINE_MAX)).unwrap_or_default();
+            format!("{number}\t{kept}[… the line has {length} bytes]\n")
+        }
+        false => format!("{number}\t{line}\n"),
+    }
+}
+
+/// The media type of an image that providers take, by its first bytes.
+fn image_type(probe: &[u8]) -> Option<&'static str> {
+    match probe {
+        [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
+        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
+        [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some("image/gif"),
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
+        _ => None,
+    }
+}
+
+fn image(input: impl io::Read, media_type: &str, size: u64) -> io::Result<ToolOutput> {
+    let mut bytes = Vec::new();
+    input.take(IMAGE_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > IMAGE_MAX {
+        return Err(io::Error::other(format!(
+            "is an image of {size} bytes; at most {IMAGE_MAX} can be shown, make a smaller copy"
+        )));
+    }
+    let mut output = ToolOutput::text(format!("[{media_type}, {size} bytes]"));
+    output.content.push(ContentBlock::Image { media_type: media_type.to_owned(), data: BASE64.encode(bytes) });
+    Ok(output)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::tool::tests::{run, test_workspace};
+
+    async fn check(content: &[u8], extra: Value, expect: &str) {
+        let (_dir, workspace) = test_workspace();
+        fs::write(workspace.cwd.join("file"), content).unwrap();
+        let mut input = json!({"path": "file"});
+        input.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        assert_eq!(run(&Read, &workspace, input).await.0, expect);
+    }
+
+    #[tokio::test]
+    async fn lines_are_numbered_and_windows_line_ends_do_not_show() {
+        check(b"one\ntwo", json!({}), "1\tone\n2\ttwo\n").await;
+        check(b"\xef\xbb\xbfone\r\n\r\nthree\r\n", json!({}), "1\tone\n2\t\n3\tthree\n").await;
+        check(b"\xff\n", json!({}), "1\t\u{fffd}\n").await;
+        check(b"", json!({}), "[empty file]").await;
+    }
+
+    #[tokio::test]
+    async fn a_part_says_how_to_read_on() {
+        let part = json!({"offset": 2, "limit": 1});
+        check(b"1\n2\n3\n", part.clone(), "2\t2\n[the file of 6 bytes goes on; read on with offset 3]").await;
+        check(b"1\n2\n", part.clone(), "2\t2\n").await;
+        check(b"1\n", part, "file has only 1 lines").await;
+    }
+
+    #[tokio::test]
+    async fn long_lines_and_long_files_are_cut() {
+        let line = "ö".repeat(2000);
+        check(line.as_bytes(), json!({}), &format!("1\t{}[… the line has 4000 bytes]\n", "ö".repeat(1000))).await;
+        let (_dir, workspace) = test_workspace();
+        fs::write(workspace.cwd.join("long"), format!("{}\n", "x".repeat(1000)).repeat(100)).unwrap();
+        let (text, _) = run(&Read, &workspace, json!({"path": "long"})).await;
+        assert!(text.len() < BYTES_MAX + 100, "{}", text.len());
+        assert!(text.ends_with("\n[the file of 100100 bytes goes on; read on with offset 49]"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn what_is_no_text_is_named() {
+        let (_dir, workspace) = test_workspace();
+        let cwd = &workspace.cwd;
+        fs::write(cwd.join("binary"), b"\x7fELF\0\0").unwrap();
+        fs::create_dir(cwd.join("dir")).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, cwd.join("fifo"), rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+        fs::write(cwd.join("main.rs"), "").unwrap();
+        for (path, expect) in [
+            ("binary", "binary is a binary file of 6 bytes"),
+            ("dir", "dir is a directory; use ls"),
+            ("fifo", "fifo is not a regular file"),
+            ("/dev/zero", "/dev/zero is not a regular file"),
+            ("mian.rs", "mian.rs does not exist; did you mean `main.rs`?"),
+            ("other/x", "other/x does not exist"),
+        ] {
+            assert_eq!(run(&Read, &workspace, json!({"path": path})).await, (expect.to_owned(), true));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_vanished_workspace_is_named() {
+        let (dir, workspace) = test_workspace();
+        drop(dir);
+        let (text, is_error) = run(&Read, &workspace, json!({"path": "x"})).await;
+        assert_eq!((text, is_error), (format!("the working directory {} is gone", workspace.cwd.display()), true));
+    }
+
+    #[tokio::test]
+    async fn an_image_is_shown_as_one() {
+        let (_dir, workspace) = test_workspace();
+        fs::write(workspace.cwd.join("a.png"), b"\x89PNG\r\n\x1a\n\0").unwrap();
+        let call = Read.prepare(&json!({"path": "a.png"}), &workspace).unwrap();
+        let (output, _receiver) = tokio::sync::mpsc::channel(1);
+        let output = call.run(Context { output, spill: PathBuf::new() }).await;
+        let image = ContentBlock::Image { media_type: "image/png".to_owned(), data: "iVBORw0KGgoA".to_owned() };
+        assert_eq!(output.content, [ContentBlock::text("[image/png, 9 bytes]"), image]);
+    }
+}

@@ -1,0 +1,147 @@
+//! `write`: makes or replaces a file.
+
+use std::io;
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Access, BoxFuture, Call, Context, Invalid, Tool, ToolOutput, Workspace, args, blocking, file, path};
+
+/// The tool.
+pub(super) struct Write;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "an object")]
+struct Args {
+    path: String,
+    content: String,
+}
+
+impl Tool for Write {
+    fn name(&self) -> &'static str {
+        "write"
+    }
+
+    fn description(&self) -> &'static str {
+        include_str!("write.md")
+    }
+
+    fn schema(&self) -> Value {
+        args::schema::<Args>()
+    }
+
+    fn read_only(&self) -> bool {
+        false
+    }
+
+    fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid> {
+        let Args { path, content } = args::parse(input)?;
+        Ok(Box::new(Writing { path: path::absolute(workspace, &path)?, content, workspace: workspace.clone() }))
+    }
+}
+
+struct Writing {
+    path: PathBuf,
+    content: String,
+    workspace: Workspace,
+}
+
+impl Call for Writing {
+    fn action(&self) -> String {
+        format!("write {}", path::show(&self.workspace.cwd, &self.path))
+    }
+
+    fn access(&self) -> Access {
+        Access::Write(self.path.clone())
+    }
+
+    fn run(self: Box<Self>, _: Context) -> BoxFuture<'static, ToolOutput> {
+        blocking(move |_| match self.write() {
+            Ok(output) => output,
+            Err(error) => ToolOutput::error(file::explain(&self.workspace, &self.path, &error)),
+        })
+    }
+}
+
+impl Writing {
+    fn write(&self) -> io::Result<ToolOutput> {
+        if !self.workspace.cwd.is_dir() {
+            // Its directories are not to be made again.
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let target = self.workspace.resolve(&self.path);
+        let old = file::text(&target).ok();
+        let verb = if target.exists() { "wrote" } else { "created" };
+        if let Some(parent) = target.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        file::replace(&target, self.content.as_bytes())?;
+        let shown = path::show(&self.workspace.cwd, &self.path);
+        let diff = file::diff(&shown, old.as_deref().unwrap_or_default(), &self.content);
+        Ok(ToolOutput { diff, ..ToolOutput::text(format!("{verb} {shown}, {} bytes", self.content.len())) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::tool::tests::{run, test_workspace};
+
+    #[tokio::test]
+    async fn a_new_file_gets_its_directories_and_the_usual_mode() {
+        let (_dir, workspace) = test_workspace();
+        let (text, _) = run(&Write, &workspace, json!({"path": "a/b/c", "content": "x\n"})).await;
+        assert_eq!(text, "created a/b/c, 2 bytes");
+        let path = workspace.cwd.join("a/b/c");
+        fs::write(workspace.cwd.join("usual"), "").unwrap();
+        let usual = workspace.cwd.join("usual").metadata().unwrap().permissions();
+        assert_eq!(path.metadata().unwrap().permissions(), usual);
+        assert_eq!(fs::read_to_string(path).unwrap(), "x\n");
+    }
+
+    #[tokio::test]
+    async fn an_old_file_keeps_its_mode_its_link_and_shows_what_changed() {
+        let (_dir, workspace) = test_workspace();
+        let file = workspace.cwd.join("script");
+        fs::write(&file, "a\nb\n").unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o750)).unwrap();
+        symlink("script", workspace.cwd.join("link")).unwrap();
+        let call = Write.prepare(&json!({"path": "link", "content": "a\nc\n"}), &workspace).unwrap();
+        let (output, _receiver) = tokio::sync::mpsc::channel(1);
+        let output = call.run(Context { output, spill: PathBuf::new() }).await;
+        assert_eq!(output.content, ToolOutput::text("wrote link, 4 bytes").content);
+        assert_eq!(output.diff.unwrap(), "--- link\n+++ link\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "a\nc\n");
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o750);
+        assert!(workspace.cwd.join("link").is_symlink());
+        assert_eq!(fs::read_dir(&workspace.cwd).unwrap().count(), 2, "a temporary file was left");
+    }
+
+    #[tokio::test]
+    async fn what_is_no_file_is_left_alone() {
+        let (_dir, workspace) = test_workspace();
+        fs::create_dir(workspace.cwd.join("dir")).unwrap();
+        fs::write(workspace.cwd.join("file"), "x").unwrap();
+        for (path, expect) in [
+            ("dir", "dir is a directory; use ls"),
+            ("/dev/null", "/dev/null is not a regular file"),
+            ("file/x", "file/x: Not a directory (os error 20)"),
+        ] {
+            let got = run(&Write, &workspace, json!({"path": path, "content": ""})).await;
+            assert_eq!(got, (expect.to_owned(), true));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_long_diff_is_cut() {
+        let diff = file::diff("x", "", &"line\n".repeat(10_000)).unwrap();
+        assert!(diff.len() < 8300 && diff.ends_with(" bytes left out]\n"), "{}", diff.len());
+    }
+}

@@ -25,3 +25,26 @@ pub fn random_word(length: usize) -> String {
 pub fn random_fraction() -> f64 {
     f64::from(getrandom::u32().unwrap_or_default()) / f64::from(u32::MAX)
 }
+
+/// A day as `2026-11-21`, counted in days since 1970-01-01 (the civil calendar of Howard Hinnant's `days_from_civil`).
+pub fn date(day: u64) -> String {
+    let shifted = day + 719_468;
+    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * of_year + 2) / 153;
+    let (month, of_month) = ((shifted_month + 2) % 12 + 1, of_year - (153 * shifted_month + 2) / 5 + 1);
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{of_month:02}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::date;
+
+    #[test]
+    fn days_have_the_dates_of_the_calendar() {
+        let days = [0, 58, 59, 11_016, 11_017, 20_778].map(date);
+        assert_eq!(days, ["1970-01-01", "1970-02-28", "1970-03-01", "2000-02-29", "2000-03-01", "2026-11-21"]);
+    }
+}

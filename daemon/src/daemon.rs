@@ -129,7 +129,7 @@ impl Daemon {
 
     /// What a model is told that calls a tool which does not exist.
     pub fn no_such_tool(&self, name: &str) -> String {
-        tool::no_such_tool(&self.tools, name)
+        tool::find(&self.tools, name).err().map_or_else(String::new, |invalid| invalid.to_string())
     }
 
     /// Where the whole output of a call goes if it is too long.

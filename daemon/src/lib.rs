@@ -12,7 +12,7 @@ pub mod peer;
 pub mod permission;
 pub mod process;
 pub mod provider;
-mod rpc;
+pub mod rpc;
 pub mod secret;
 pub mod session;
 pub mod sessions;

@@ -6,9 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use jsonrpsee::core::RpcResult;
-use jsonrpsee::server::ResponsePayload;
 use jsonrpsee::types::ErrorObjectOwned;
-use jsonrpsee::{Extensions, Methods};
+use jsonrpsee::{Extensions, Methods, ResponsePayload};
 use linger_protocol::api::{DaemonApiServer, PermissionApiServer, SessionApiServer};
 use linger_protocol::daemon::{Empty, Hello, Keys, Model, Status, Stop, Tool, Welcome};
 use linger_protocol::error::Code;

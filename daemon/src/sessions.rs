@@ -31,6 +31,10 @@ impl Sessions {
 
     /// Sends a command to a session, loading it if need be. The command is answered in any case.
     pub fn send(&self, daemon: &Arc<Daemon>, id: &SessionId, command: Command) {
+        if daemon.shutdown.is_cancelled() {
+            let error = RpcError::new(Code::Ending, "the daemon is ending");
+            return command.refuse(error.hint("connect again: a client starts it anew"));
+        }
         let mut mailboxes = self.mailboxes();
         let command = match mailboxes.get(id) {
             Some(mailbox) => match mailbox.send(command) {

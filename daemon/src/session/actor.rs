@@ -263,14 +263,10 @@ impl Actor {
                 command = commands.recv() => Wake::Command(command),
                 () = tokio::time::sleep(*wait) => Wake::Mend,
             },
-            // A session that is watched is not unloaded, and needs no timer to find that out again and again.
-            Phase::Idle if self.log.readers() > 0 => tokio::select! {
-                command = commands.recv() => Wake::Command(command),
-                () = self.log.unwatched() => Wake::Idle,
-            },
+            // A session that is watched is not unloaded, and has no timer.
             Phase::Idle => tokio::select! {
                 command = commands.recv() => Wake::Command(command),
-                () = tokio::time::sleep(self.daemon.idle_unload()) => Wake::Idle,
+                () = async { self.log.unwatched().await; tokio::time::sleep(self.daemon.idle_unload()).await } => Wake::Idle,
             },
         }
     }
@@ -337,6 +333,7 @@ impl Actor {
         respond_when(reply, committed, prompted);
         match (&self.phase, when) {
             (Phase::Running(_), When::Interrupt) => self.stop(Then::Interrupt),
+            (Phase::Idle, _) if self.state.turn.is_some() => drop(self.take_up_offered()),
             (Phase::Idle, _) => self.start_next(true),
             _ => {}
         }
@@ -385,16 +382,20 @@ impl Actor {
             return respond(reply, Err(error));
         }
         if self.state.turn.is_some() {
-            let notice = notice(Level::Info, NoticeCode::Continued, "the turn goes on");
-            let (done, committed) = oneshot::channel();
-            let drafts = recovery::supersede(&self.state).into_iter().chain([self.in_turn(notice)]).collect();
-            self.append(drafts, Vec::new(), true, Some(done));
-            respond_when(reply, committed, ());
-            self.spawn_turn();
+            respond_when(reply, self.take_up_offered(), ());
         } else {
             self.start_next(true);
             respond(reply, Ok(()));
         }
+    }
+
+    fn take_up_offered(&mut self) -> oneshot::Receiver<Result<(), StoreError>> {
+        let notice = notice(Level::Info, NoticeCode::Continued, "the turn goes on");
+        let (done, committed) = oneshot::channel();
+        let drafts = recovery::supersede(&self.state).into_iter().chain([self.in_turn(notice)]).collect();
+        self.append(drafts, Vec::new(), true, Some(done));
+        self.spawn_turn();
+        committed
     }
 
     async fn set(&mut self, set: session::Set, reply: Reply<()>) {

@@ -177,3 +177,7 @@ fn finished(call: &Call, streams: &[OpenStream], outcome: Outcome, why: &str) ->
 fn notice(code: NoticeCode, level: Level, text: &str) -> EventBody {
     EventBody::Notice { level, code: Some(code), text: text.to_owned() }
 }
+
+#[cfg(test)]
+#[path = "recovery_tests.rs"]
+mod tests;

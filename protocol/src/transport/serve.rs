@@ -115,11 +115,19 @@ async fn write_lines(
     mut finished: oneshot::Receiver<()>,
 ) {
     let mut bytes = Vec::new();
+    let mut finishing = false;
     loop {
-        let batch = tokio::select! {
-            biased;
-            batch = outgoing.0.recv() => batch,
-            _ = &mut finished => outgoing.0.try_recv().ok(),
+        let batch = if finishing {
+            outgoing.0.try_recv().ok()
+        } else {
+            tokio::select! {
+                biased;
+                batch = outgoing.0.recv() => batch,
+                _ = &mut finished => {
+                    finishing = true;
+                    continue;
+                }
+            }
         };
         let Some(batch) = batch else { return };
         let framing = if counted.load(Ordering::Relaxed) { Framing::ContentLength } else { Framing::Lines };

@@ -278,6 +278,15 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn the_last_words_end_although_there_is_more_to_read() {
+        let mut process = start("yes");
+        line(&mut process).await;
+        process.output.readable().await.unwrap();
+        process.until = Some(Instant::now());
+        assert_eq!(all(&mut process).await, "");
+    }
+
+    #[tokio::test]
     async fn output_that_lags_behind_its_shell_is_kept() {
         let mut process = start("(sleep 0.05; echo late) & true");
         assert_eq!(all(&mut process).await, "late\n");

@@ -1,5 +1,210 @@
-//! stub
-use std::path::{Path,PathBuf}; use linger_protocol::event::Instruction; use crate::tool::Workspace;
-pub fn load(_: &Path, _: &Workspace) -> Vec<(Instruction, String)> { vec![] }
-pub fn render(_: &[(Instruction, String)]) -> String { String::new() }
-pub fn workspace_root(cwd: &Path, _: Option<&Path>) -> PathBuf { cwd.to_path_buf() }
+//! Instruction files (`AGENTS.md` and its kin): which ones hold for a session, and how a model sees them.
+//!
+//! The user's own comes first, then one of each directory from the workspace's root down to the session's directory: the nearest
+//! has the last word. The whole is bounded, and it is the farthest that is cut.
+
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use linger_protocol::event::Instruction;
+use sha2::{Digest, Sha256};
+
+use crate::tool::{file, text};
+
+/// The names in the order in which they are looked for; a directory gives one file.
+const NAMES: [&str; 3] = ["AGENTS.md", "AGENT.md", "CLAUDE.md"];
+
+/// What all files may have together: about 8,000 tokens, sent with every request.
+const BYTES_MAX: usize = 32 * 1024;
+
+/// The directory that a session belongs to: the nearest at or above `cwd` with a `.git` in it, links resolved.
+/// Never HOME or anything above it, where a `.git` keeps dot files; then it is `cwd` itself.
+pub fn workspace_root(cwd: &Path, home: Option<&Path>) -> PathBuf {
+    let cwd = cwd.canonicalize().unwrap_or_else(|_| cwd.to_path_buf());
+    let home = home.map(|home| home.canonicalize().unwrap_or_else(|_| home.to_path_buf()));
+    let above_home = |dir: &Path| home.as_ref().is_some_and(|home| home.starts_with(dir));
+    cwd.ancestors()
+        .take_while(|dir| !above_home(dir))
+        .find(|dir| dir.join(".git").symlink_metadata().is_ok())
+        .unwrap_or(&cwd)
+        .to_path_buf()
+}
+
+/// The instruction files of a session that works in `cwd`, the farthest first, each with the text that a model sees.
+/// `config` is the user's configuration directory.
+pub fn load(config: Option<&Path>, root: &Path, cwd: &Path) -> Vec<(Instruction, String)> {
+    let mut below: Vec<&Path> = cwd.ancestors().take_while(|dir| dir.starts_with(root)).collect();
+    if below.is_empty() {
+        below.push(cwd);
+    }
+    let mut room = BYTES_MAX;
+    let mut seen = Vec::new();
+    let mut loaded = Vec::new();
+    // The nearest first: it gets the room it needs, and of two names of one file the nearer counts.
+    for directory in below.into_iter().chain(config) {
+        let found = NAMES.iter().find_map(|name| {
+            let path = directory.join(name);
+            let (file, metadata) = file::open(&path).ok()?;
+            (Some(directory) == config || harmless(&path, root)).then_some((path, file, metadata))
+        });
+        let Some((path, file, metadata)) = found else { continue };
+        let identity = (metadata.dev(), metadata.ino());
+        if seen.contains(&identity) {
+            continue;
+        }
+        seen.push(identity);
+        if let Some((instruction, text)) = take(path, file, metadata.len(), room) {
+            room -= text.len();
+            loaded.push((instruction, text));
+        }
+    }
+    loaded.reverse();
+    loaded
+}
+
+/// A repository's link must not bring any file of the user's into a prompt, but one out of it may lead to instructions.
+fn harmless(path: &Path, root: &Path) -> bool {
+    path.canonicalize().is_ok_and(|real| {
+        real.starts_with(root) || real.file_name().is_some_and(|name| NAMES.iter().any(|known| name == *known))
+    })
+}
+
+/// Reads as much as there is room for; nothing if the file cannot be read or says nothing.
+fn take(path: PathBuf, file: std::fs::File, size: u64, room: usize) -> Option<(Instruction, String)> {
+    let mut bytes = Vec::new();
+    file.take(BYTES_MAX as u64).read_to_end(&mut bytes).ok()?;
+    let whole = String::from_utf8_lossy(&bytes).replace('\0', "");
+    if whole.trim().is_empty() {
+        return None;
+    }
+    let text = text::head(&whole, room);
+    let cut = (whole.len() - text.len()) as u64 + size.saturating_sub(bytes.len() as u64);
+    let digest = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let instruction = Instruction { path, bytes: text.len() as u64, cut, digest: format!("sha256:{digest}") };
+    Some((instruction, text.to_owned()))
+}
+
+/// The part of the system prompt that has the files in it; empty without any.
+pub fn render(loaded: &[(Instruction, String)]) -> String {
+    if loaded.is_empty() {
+        return String::new();
+    }
+    let mut prompt = "Instructions from files; where they differ, the later one counts.\n".to_owned();
+    for (Instruction { path, cut, .. }, text) in loaded {
+        let path = text::one_line(&path.to_string_lossy());
+        let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+        let left_out = if *cut > 0 {
+            format!("[… {cut} bytes left out; read the file if you need them]\n")
+        } else {
+            String::new()
+        };
+        prompt.push_str(&format!("\n<instructions path=\"{path}\">\n{text}{end}{left_out}</instructions>\n"));
+    }
+    prompt
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// A directory with these files in it; its real path.
+    fn tree(files: &[(&str, &str)]) -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        for (path, content) in files {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        }
+        (dir, root)
+    }
+
+    /// What is loaded for `w/a/b`, by path below `root`, with its text.
+    fn loaded(root: &Path) -> Vec<(String, String)> {
+        load(Some(&root.join("config")), &root.join("w"), &root.join("w/a/b"))
+            .into_iter()
+            .map(|(file, text)| (file.path.strip_prefix(root).unwrap().display().to_string(), text))
+            .collect()
+    }
+
+    fn check(files: &[(&str, &str)], expect: &[(&str, &str)]) {
+        let (_dir, root) = tree(files);
+        fs::create_dir_all(root.join("w/a/b")).unwrap();
+        let expect: Vec<_> = expect.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect();
+        assert_eq!(loaded(&root), expect);
+    }
+
+    #[test]
+    fn each_directory_gives_one_file_and_the_nearest_comes_last() {
+        check(&[], &[]);
+        check(
+            &[
+                ("AGENTS.md", "above the root"),
+                ("config/AGENTS.md", "user"),
+                ("w/CLAUDE.md", "other"),
+                ("w/AGENTS.md", "root"),
+                ("w/a/AGENT.md", " \n"),
+                ("w/a/b/CLAUDE.md", "ne\0ar"),
+                ("w/a/b/c/AGENTS.md", "below"),
+            ],
+            &[("config/AGENTS.md", "user"), ("w/AGENTS.md", "root"), ("w/a/b/CLAUDE.md", "near")],
+        );
+    }
+
+    #[test]
+    fn the_nearest_file_survives_and_what_is_cut_shows() {
+        let line = "123456789\n";
+        let (_dir, root) = tree(&[
+            ("config/AGENTS.md", "user"),
+            ("w/AGENTS.md", &line.repeat(3000)),
+            ("w/a/b/AGENTS.md", &line.repeat(1000)),
+        ]);
+        let loaded = load(Some(&root.join("config")), &root.join("w"), &root.join("w/a/b"));
+        let sizes: Vec<_> = loaded.iter().map(|(file, text)| (file.bytes, file.cut, text.len())).collect();
+        assert_eq!(sizes, [(4, 0, 4), (22_760, 7_240, 22_760), (10_000, 0, 10_000)]);
+        assert!(
+            render(&loaded)
+                .contains("123456789\n[… 7240 bytes left out; read the file if you need them]\n</instructions>")
+        );
+        let digest = "sha256:04f8996da763b7a969b1028ee3007569eaf3a635486ddab211d512c85b9df8fb";
+        assert_eq!(loaded[0].0.digest, digest);
+    }
+
+    #[test]
+    fn one_file_with_two_names_counts_once_and_a_link_brings_no_secret() {
+        let (_dir, root) =
+            tree(&[("secret", "key"), ("mine/AGENTS.md", "dot files"), ("w/CLAUDE.md", "same"), ("w/a/b/x", "")]);
+        symlink("CLAUDE.md", root.join("w/AGENTS.md")).unwrap();
+        symlink("../AGENTS.md", root.join("w/a/AGENTS.md")).unwrap();
+        symlink("../../../secret", root.join("w/a/b/AGENTS.md")).unwrap();
+        assert_eq!(loaded(&root), [("w/a/AGENTS.md".to_owned(), "same".to_owned())]);
+        symlink("../../../mine/AGENTS.md", root.join("w/a/b/AGENT.md")).unwrap();
+        assert_eq!(loaded(&root).last().unwrap().1, "dot files");
+    }
+
+    #[test]
+    fn a_fifo_is_no_instruction() {
+        let (_dir, root) = tree(&[("w/a/b/CLAUDE.md", "near")]);
+        let fifo = root.join("w/a/b/AGENTS.md");
+        rustix::fs::mkfifoat(rustix::fs::CWD, fifo, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+        assert_eq!(loaded(&root), [("w/a/b/CLAUDE.md".to_owned(), "near".to_owned())]);
+    }
+
+    #[test]
+    fn the_root_is_a_repository_below_home() {
+        let (_dir, root) =
+            tree(&[("home/.git/x", ""), ("home/w/.git", "gitdir: x"), ("home/w/a/x", ""), ("home/v/x", "")]);
+        let check = |cwd: &str, expect: &str| {
+            assert_eq!(workspace_root(&root.join(cwd), Some(&root.join("home"))), root.join(expect));
+        };
+        check("home/w/a", "home/w");
+        check("home/w", "home/w");
+        check("home/v", "home/v");
+        check("home", "home");
+        assert_eq!(workspace_root(&root.join("home/v"), None), root.join("home"));
+    }
+}

@@ -79,7 +79,7 @@ mod tests {
         check(
             "grep",
             json!({"pattern": "a(b"}),
-            "`pattern`: regex parse error:\n    a(b\n     ^\nerror: unclosed group",
+            "`pattern`: regex parse error:\n    (?:a(b)\n    ^\nerror: unclosed group",
         );
     }
 }

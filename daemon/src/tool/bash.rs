@@ -146,3 +146,194 @@ fn describe(status: std::io::Result<std::process::ExitStatus>) -> String {
         Err(error) => format!("[how it ended is not known: {error}]"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::time::Instant;
+
+    use serde_json::json;
+    use tokio::net::unix::pipe;
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::tool::OutputDelta;
+    use crate::tool::tests::test_workspace;
+
+    /// More than any of these takes; a hang fails the test.
+    const SOON: Duration = Duration::from_secs(60);
+
+    /// Runs a call and gives its output and all that was streamed.
+    async fn run(workspace: &Workspace, input: Value) -> (ToolOutput, Vec<OutputDelta>) {
+        let (output, mut receiver) = mpsc::channel(4);
+        let context = Context { output, spill: workspace.cwd.join("spill") };
+        let call = Bash.prepare(&input, workspace).unwrap();
+        let collect = async {
+            let mut deltas = Vec::new();
+            while let Some(delta) = receiver.recv().await {
+                deltas.push(delta);
+            }
+            deltas
+        };
+        tokio::time::timeout(SOON, async { tokio::join!(call.run(context), collect) }).await.unwrap()
+    }
+
+    fn texts(output: &ToolOutput) -> Vec<&str> {
+        output.content.iter().filter_map(ContentBlock::as_text).collect()
+    }
+
+    async fn check(command: &str, expect: &[&str], is_error: bool) {
+        let (_dir, workspace) = test_workspace();
+        let (output, _) = run(&workspace, json!({"command": command})).await;
+        assert_eq!((texts(&output), output.is_error, output.outcome), (expect.to_vec(), is_error, Outcome::Ran));
+    }
+
+    #[tokio::test]
+    async fn output_and_how_it_ended_are_told() {
+        check("echo hi; echo oops >&2", &["hi\noops\n"], false).await;
+        check("true", &["[no output]"], false).await;
+        check("echo", &["[nothing but white space]"], false).await;
+        check("echo hi; exit 3", &["hi\n", "[exit code 3]"], true).await;
+        check("kill -9 $$", &["[no output]", "[killed by signal 9]"], true).await;
+        check("no-such-program 2>/dev/null", &["[no output]", "[exit code 127]"], true).await;
+        check(r"printf 'a\000b\377c\342\202'", &["a\u{fffd}b\u{fffd}c\u{fffd}"], false).await;
+        check("sleep 1000 & echo hi", &["hi\n"], false).await;
+        check("[ -t 0 ] || [ -t 1 ] || cat", &["[no output]"], false).await;
+    }
+
+    #[tokio::test]
+    async fn a_character_that_comes_in_two_pieces_is_whole() {
+        check(r"printf '\342\202'; sleep 0.05; printf '\254'", &["€"], false).await;
+    }
+
+    #[tokio::test]
+    async fn it_runs_in_the_directory_and_environment_of_the_session() {
+        let (_dir, mut workspace) = test_workspace();
+        workspace.env = [("PATH", "/usr/bin:/bin"), ("X", "1")]
+            .map(|(k, v)| (k.to_owned(), v.to_owned()))
+            .into_iter()
+            .collect::<std::collections::BTreeMap<_, _>>()
+            .into();
+        let (output, _) = run(&workspace, json!({"command": "exec env"})).await;
+        // The shell itself adds the last three.
+        let cwd = workspace.cwd.display();
+        let mut lines: Vec<&str> = texts(&output)[0].lines().filter(|line| !line.starts_with("_=")).collect();
+        lines.sort_unstable();
+        assert_eq!(lines, ["NO_COLOR=1", "PATH=/usr/bin:/bin", &format!("PWD={cwd}"), "SHLVL=0", "TERM=dumb", "X=1"]);
+    }
+
+    #[tokio::test]
+    async fn a_vanished_workspace_is_named() {
+        let (dir, workspace) = test_workspace();
+        drop(dir);
+        let (output, _) = run(&workspace, json!({"command": "true"})).await;
+        let expect = format!("the working directory {} is gone", workspace.cwd.display());
+        assert_eq!((texts(&output), output.is_error), (vec![expect.as_str()], true));
+    }
+
+    /// A FIFO that ends when nobody has it open for writing.
+    fn witness(workspace: &Workspace) -> pipe::Receiver {
+        let path = workspace.cwd.join("witness");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+        pipe::OpenOptions::new().open_receiver(path).unwrap()
+    }
+
+    async fn gone(mut witness: pipe::Receiver) {
+        use tokio::io::AsyncReadExt;
+        tokio::time::timeout(SOON, witness.read_to_end(&mut Vec::new())).await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_takes_too_long_is_ended_with_all_it_started() {
+        let (_dir, workspace) = test_workspace();
+        let witness = witness(&workspace);
+        let command = "exec 3>witness; echo begun; (trap '' TERM; sleep 1000) & trap '' TERM; while :; do yes; done";
+        let (output, deltas) = run(&workspace, json!({"command": command, "timeout_s": 1})).await;
+        assert_eq!((output.is_error, output.outcome), (true, Outcome::TimedOut));
+        assert!(texts(&output)[0].starts_with("begun\ny\n"));
+        assert!(texts(&output).last().unwrap().starts_with("[timed out after 1 s; "));
+        assert!(deltas[0].text.starts_with("begun\n"));
+        gone(witness).await;
+    }
+
+    #[tokio::test]
+    async fn dropping_a_call_ends_all_it_started() {
+        let (_dir, workspace) = test_workspace();
+        let witness = witness(&workspace);
+        let (output, mut receiver) = mpsc::channel(1);
+        let call = Bash.prepare(&json!({"command": "exec 3>witness; sleep 1000 & echo ready; sleep 1000"}), &workspace);
+        let running = tokio::spawn(call.unwrap().run(Context { output, spill: workspace.cwd.join("spill") }));
+        assert_eq!(receiver.recv().await.unwrap().text, "ready\n");
+        running.abort();
+        assert!(running.await.unwrap_err().is_cancelled());
+        gone(witness).await;
+    }
+
+    /// That what was streamed and what was kept are pieces of `whole` at their offsets.
+    fn check_pieces(whole: &str, output: &ToolOutput, deltas: &[OutputDelta]) {
+        let at = |offset: u64, text: &str| assert!(whole[offset as usize..].starts_with(text), "at {offset}");
+        let mut end = 0;
+        for delta in deltas {
+            assert!(delta.offset >= end, "deltas overlap");
+            end = delta.offset + delta.text.len() as u64;
+            at(delta.offset, &delta.text);
+        }
+        for segment in &output.output {
+            at(segment.offset, output.content[segment.block as usize].as_text().unwrap());
+        }
+    }
+
+    #[tokio::test]
+    async fn output_that_fits_is_streamed_and_kept_whole() {
+        let (_dir, workspace) = test_workspace();
+        let (output, deltas) = run(&workspace, json!({"command": "seq 1 5000"})).await;
+        let whole: String = (1..=5000).map(|i| format!("{i}\n")).collect();
+        assert_eq!(texts(&output), [whole.as_str()]);
+        assert_eq!(deltas.iter().map(|delta| delta.text.as_str()).collect::<String>(), whole);
+        check_pieces(&whole, &output, &deltas);
+        assert_eq!(output.file, None);
+        assert!(!workspace.cwd.join("spill").exists());
+    }
+
+    #[tokio::test]
+    async fn long_output_keeps_its_ends_and_is_whole_in_a_file() {
+        let (_dir, workspace) = test_workspace();
+        let (output, deltas) = run(&workspace, json!({"command": "seq 1 100000; exit 1"})).await;
+        let whole: String = (1..=100_000).map(|i| format!("{i}\n")).collect();
+        check_pieces(&whole, &output, &deltas);
+        let spill = workspace.cwd.join("spill");
+        assert_eq!(fs::read_to_string(&spill).unwrap(), whole);
+        assert_eq!(std::os::unix::fs::PermissionsExt::mode(&spill.metadata().unwrap().permissions()) & 0o777, 0o600);
+        let [head, marker, tail, status] = texts(&output)[..] else { panic!("{output:?}") };
+        assert!(head.len() > 10_000 && head.ends_with('\n') && tail.ends_with("\n100000\n") && tail.len() > 10_000);
+        let left_out = whole.len() - head.len() - tail.len();
+        assert_eq!(marker, format!("[… {left_out} bytes left out; the whole output is in {}]", spill.display()));
+        assert_eq!((status, output.output.len()), ("[exit code 1]", 2));
+        assert_eq!(output.file, Some(spill));
+    }
+
+    #[tokio::test]
+    async fn a_flood_is_bounded() {
+        let (_dir, workspace) = test_workspace();
+        let begun = Instant::now();
+        let (output, deltas) = run(&workspace, json!({"command": "yes | head -c 200000000"})).await;
+        let seconds = begun.elapsed().as_secs() + 1;
+        assert_eq!(workspace.cwd.join("spill").metadata().unwrap().len(), 200_000_000);
+        let streamed: usize = deltas.iter().map(|delta| delta.text.len()).sum();
+        assert!(streamed as u64 <= 64 * 1024 + seconds * 32 * 1024, "{streamed} bytes streamed in {seconds} s");
+        let kept: usize = texts(&output).iter().map(|text| text.len()).sum();
+        assert!(kept < 25_000, "{kept} bytes kept");
+        let last = output.output[1];
+        assert_eq!(last.offset + texts(&output)[2].len() as u64, 200_000_000);
+    }
+
+    #[tokio::test]
+    async fn output_that_cannot_be_stored_is_still_told() {
+        let (_dir, workspace) = test_workspace();
+        fs::write(workspace.cwd.join("spill"), "mine").unwrap();
+        let (output, _) = run(&workspace, json!({"command": "seq 1 100000"})).await;
+        assert!(texts(&output)[1].ends_with("bytes left out; they could not be stored: File exists (os error 17)]"));
+        assert_eq!((output.file, output.is_error), (None, false));
+        assert_eq!(fs::read_to_string(workspace.cwd.join("spill")).unwrap(), "mine");
+    }
+}

@@ -193,7 +193,7 @@ pub fn find<'a>(tools: &'a [Arc<dyn Tool>], name: &str) -> Result<&'a Arc<dyn To
     tools.iter().find(|tool| tool.name() == name).ok_or_else(|| {
         let names: Vec<&str> = tools.iter().map(|tool| tool.name()).collect();
         let near = text::did_you_mean(name, &names);
-        Invalid(format!("there is no tool `{}`{near}; the tools are {}", text::one_line(name), names.join(", ")))
+        Invalid(format!("there is no tool `{}`{near} (the tools are {})", text::one_line(name), names.join(", ")))
     })
 }
 
@@ -227,7 +227,14 @@ mod tests {
 
     #[test]
     fn a_schema_has_names_types_and_what_is_required() {
-        insta::assert_snapshot!(bash::Bash.schema(), @"");
+        let timeout = json!({"type": "integer", "description": "seconds until it is ended; at most 3600"});
+        let expect = json!({
+            "type": "object",
+            "additionalProperties": false,
+            "properties": {"command": {"type": "string"}, "timeout_s": timeout},
+            "required": ["command"],
+        });
+        assert_eq!(bash::Bash.schema(), expect);
     }
 
     #[test]
@@ -235,7 +242,7 @@ mod tests {
         let error = find(&builtin(), "raed").err().unwrap().0;
         assert_eq!(
             error,
-            "there is no tool `raed`; did you mean `read`? the tools are bash, read, write, edit, ls, glob, grep"
+            "there is no tool `raed`; did you mean `read`? (the tools are bash, read, write, edit, ls, glob, grep)"
         );
         assert_eq!(find(&builtin(), "grep").unwrap().name(), "grep");
     }

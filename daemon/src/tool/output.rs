@@ -212,3 +212,54 @@ impl Spill {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn output(dir: &tempfile::TempDir) -> (Output, mpsc::Receiver<OutputDelta>) {
+        let (output, receiver) = mpsc::channel(1024);
+        (Output::new(Context { output, spill: dir.path().join("spill") }), receiver)
+    }
+
+    #[tokio::test]
+    async fn memory_does_not_grow_with_the_output() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut output, _receiver) = output(&dir);
+        for _ in 0..1000 {
+            output.push(&[b'x'; 32 * 1024]).await;
+        }
+        let memory = output.head.capacity() + output.tail.capacity() + output.decoder.finish().capacity();
+        assert!(memory < 256 * 1024, "{memory}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_build_stays_visible_and_a_flood_does_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut output, mut receiver) = output(&dir);
+        let piece = [b'x'; 16 * 1024];
+        let mut seen = Vec::new();
+        for pause in [0, 0, 0, 0, 0, 0, 100, 500, 500] {
+            tokio::time::advance(Duration::from_millis(pause)).await;
+            output.push(&piece).await;
+            seen.push(receiver.try_recv().map_or(0, |delta| delta.text.len()));
+        }
+        // The burst, nothing, a part of 100 ms too small to be worth a row, then what half a second allows.
+        assert_eq!(seen, [16384, 16384, 16384, 16384, 0, 0, 0, 16384, 16384]);
+    }
+
+    #[tokio::test]
+    async fn the_file_is_capped_and_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("spill");
+        let file = File::create(&path).await.unwrap();
+        let mut spill = Spill::File { path: path.clone(), file, written: FILE_MAX - 3, full: false };
+        spill.add(b"abcdef").await;
+        spill.add(b"g").await;
+        let (said, file) = spill.finish().await;
+        assert_eq!(said, format!("the first 1024 MiB of the output are in {}", path.display()));
+        assert_eq!(std::fs::read_to_string(file.unwrap()).unwrap(), "abc");
+    }
+}

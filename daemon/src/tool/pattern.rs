@@ -55,7 +55,7 @@ impl<'a> Walk<'a> {
             // That file is found by the daemon's own environment.
             .git_global(false)
             .filter_entry(|entry| entry.depth() == 0 || entry.file_name() != ".git")
-            .sort_by_file_name(|a, b| a.cmp(b))
+            .sort_by_file_name(Ord::cmp)
             .build();
         Self { inner, token, seen: 0, unreadable: 0 }
     }

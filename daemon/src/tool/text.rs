@@ -97,7 +97,7 @@ mod tests {
         check("abc", 5, ("abc", "abc"));
         check("", 5, ("", ""));
         check("one\ntwo\nsix\n", 9, ("one\ntwo\n", "two\nsix\n"));
-        check("ab\ncdefghijk\nlm", 6, ("ab\ncde", "lm"));
+        check("ab\ncdefghijk\nlm", 6, ("ab\n", "ijk\nlm"));
         check("öööö", 3, ("ö", "ö"));
     }
 

@@ -132,7 +132,7 @@ mod tests {
         for (path, expect) in [
             ("dir", "dir is a directory; use ls"),
             ("/dev/null", "/dev/null is not a regular file"),
-            ("file/x", "file/x: Not a directory (os error 20)"),
+            ("file/x", "file/x: File exists (os error 17)"),
         ] {
             let got = run(&Write, &workspace, json!({"path": path, "content": ""})).await;
             assert_eq!(got, (expect.to_owned(), true));

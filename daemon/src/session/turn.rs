@@ -148,7 +148,7 @@ impl Turn {
     /// The system prompt. Instruction files are read at the start of each turn; an event says when they have changed.
     async fn system(&mut self) -> Result<String, Over> {
         let (config, workspace) = (self.daemon.places.config.clone(), self.workspace.clone());
-        let loaded = tokio::task::spawn_blocking(move || instructions::load(&config, &workspace)).await.unwrap_or_default();
+        let loaded = tokio::task::spawn_blocking(move || instructions::load(Some(&config), &workspace.root, &workspace.cwd)).await.unwrap_or_default();
         let read: Vec<_> = loaded.iter().map(|(instruction, _)| instruction.clone()).collect();
         if read != self.instructions {
             let changed = EventBody::SessionChanged { model: None, mode: None, name: None, instructions: Some(read.clone()) };

@@ -2,6 +2,9 @@
 
 pub mod clock;
 pub mod config;
+pub mod lock;
+pub mod log;
+pub mod peer;
 pub mod permission;
 pub mod provider;
 pub mod secret;

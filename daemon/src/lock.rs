@@ -1,3 +1,175 @@
-//! stub
-use linger_protocol::place::Places; pub struct Lock; #[derive(Debug)] pub struct Held; impl std::fmt::Display for Held { fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result { Ok(()) } }
-impl Lock { pub fn take(_: &Places) -> Result<Self, Held> { Ok(Self) } }
+//! One daemon a user: a lock beside the database, held for the daemon's life.
+//!
+//! The system gives the lock back however the daemon ends. The file stays; while a daemon lives it says, as one line of JSON,
+//! which process holds the lock and where its socket is. Whoever holds the lock, and nobody else, may clear away a socket.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use linger_protocol::place::{PlaceError, Places, private_directory};
+use rustix::fs::OFlags;
+use serde_json::json;
+
+/// The most that is read of the file, in bytes: a process and a path are far less.
+const MAX_CONTENT: u64 = 16 << 10;
+
+/// The lock; held until it is dropped.
+#[derive(Debug)]
+pub struct Lock(File);
+
+/// Another daemon holds the lock.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Its process, once it has said so.
+    pub pid: Option<u32>,
+    /// Its socket, once it has said so.
+    pub socket: Option<PathBuf>,
+}
+
+/// Why the lock was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Another daemon holds it.
+    #[error("already running{}", .0.pid.map_or_else(String::new, |pid| format!(" (process {pid})")))]
+    Held(Held),
+    /// The data directory cannot be used.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// The file cannot be used.
+    #[error("{path}: {error}", path = .0.display(), error = .1)]
+    Io(PathBuf, io::Error),
+}
+
+impl Lock {
+    /// Takes the lock, or says who has it; never waits.
+    pub fn take(places: &Places) -> Result<Self, LockError> {
+        private_directory(&places.data)?;
+        let path = path(places);
+        let io = |error| LockError::Io(path.clone(), error);
+        let mut file = open(&path).map_err(io)?;
+        match file.try_lock() {
+            Ok(()) => {
+                // What a dead daemon said.
+                file.set_len(0).map_err(io)?;
+                Ok(Self(file))
+            }
+            Err(TryLockError::WouldBlock) => Err(LockError::Held(read(&mut file))),
+            Err(TryLockError::Error(error)) => Err(io(error)),
+        }
+    }
+
+    /// Says where the socket is, once it is bound.
+    pub fn announce(&self, socket: &Path) -> io::Result<()> {
+        let line = json!({ "pid": std::process::id(), "socket": socket.to_string_lossy() });
+        self.0.set_len(0)?;
+        let mut file = &self.0;
+        file.rewind()?;
+        file.write_all(format!("{line}\n").as_bytes())
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // A reader that finds something then knows that somebody lives, or was killed.
+        let _ = self.0.set_len(0);
+    }
+}
+
+fn path(places: &Places) -> PathBuf {
+    places.data.join("lingerd.lock")
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    // Non-blocking, or a pipe of that name would hold us up.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).mode(0o600).custom_flags(flags.bits() as i32);
+    let file = options.open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("is not a file"));
+    }
+    Ok(file)
+}
+
+fn read(file: &mut File) -> Held {
+    let mut text = String::new();
+    let read = file.take(MAX_CONTENT).read_to_string(&mut text);
+    let value: serde_json::Value = read.ok().and_then(|_| serde_json::from_str(&text).ok()).unwrap_or_default();
+    Held {
+        pid: value.get("pid").and_then(serde_json::Value::as_u64).and_then(|pid| u32::try_from(pid).ok()),
+        socket: value.get("socket").and_then(serde_json::Value::as_str).map(PathBuf::from),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn places(dir: &Path) -> Places {
+        let at = |name: &str| dir.join(name);
+        Places { config: at("config"), data: at("data"), state: at("state"), socket: at("state/lingerd.sock") }
+    }
+
+    #[test]
+    fn the_second_is_told_who_has_the_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let places = places(dir.path());
+        let lock = Lock::take(&places).unwrap();
+        let held = || match Lock::take(&places) {
+            Err(LockError::Held(held)) => held,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(held(), Held::default(), "before it is announced");
+        lock.announce(&places.socket).unwrap();
+        lock.announce(&places.socket).unwrap();
+        assert_eq!(held(), Held { pid: Some(std::process::id()), socket: Some(places.socket.clone()) });
+        assert_eq!(std::fs::metadata(path(&places)).unwrap().permissions().mode() & 0o777, 0o600);
+        drop(lock);
+        Lock::take(&places).unwrap();
+    }
+
+    #[test]
+    fn what_a_dead_daemon_said_is_forgotten() {
+        let dir = tempfile::tempdir().unwrap();
+        let places = places(dir.path());
+        private_directory(&places.data).unwrap();
+        std::fs::write(path(&places), "{\"pid\":1,\"socket\":\"/old\"}").unwrap();
+        let _lock = Lock::take(&places).unwrap();
+        assert!(matches!(Lock::take(&places), Err(LockError::Held(held)) if held == Held::default()));
+    }
+
+    #[test]
+    fn of_a_hundred_at_once_exactly_one_has_the_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let places = places(dir.path());
+        let all: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..100).map(|_| scope.spawn(|| Lock::take(&places))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(all.iter().filter(|lock| lock.is_ok()).count(), 1);
+    }
+
+    #[test]
+    fn a_link_a_pipe_or_an_open_directory_in_its_place_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let places = places(dir.path());
+        private_directory(&places.data).unwrap();
+        let victim = dir.path().join("victim");
+        std::fs::write(&victim, "precious").unwrap();
+        std::os::unix::fs::symlink(&victim, path(&places)).unwrap();
+        assert!(matches!(Lock::take(&places), Err(LockError::Io(..))));
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
+
+        std::fs::remove_file(path(&places)).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, path(&places), rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        assert!(matches!(Lock::take(&places), Err(LockError::Io(..))));
+
+        std::fs::remove_file(path(&places)).unwrap();
+        std::fs::set_permissions(&places.data, std::fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(matches!(Lock::take(&places), Err(LockError::Place(_))));
+    }
+}

@@ -1,2 +1,268 @@
-//! stub
-pub fn start(_: &linger_protocol::place::Places, _: &crate::secret::Redactor) -> anyhow::Result<()> { Ok(()) }
+//! The log file: one line for each thing that happened, for people with `grep`.
+//!
+//! `2026-11-21T10:00:00.123Z INFO  [turn] started session=…`: the tag is the last part of the event's target, its module. Control
+//! characters are escaped, so that a line is a line and a terminal stays whole; secrets are taken out. Each line is one blocking
+//! write to a local file, a few microseconds, which is cheaper than handing it to a thread. Other crates are heard from `warn` up
+//! only: what they say below is much, and written without our care for secrets.
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use rustix::fs::OFlags;
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::filter::{FilterExt, LevelFilter, filter_fn};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
+
+use crate::secret::Redactor;
+
+/// Where the file is put aside, as `.1`: some 60,000 lines, weeks of work at `info`, and the disk never holds more than two.
+const MAX_FILE: u64 = 8 << 20;
+
+/// The longest line, in bytes: room for any command worth reading, none for a file's content.
+const MAX_LINE: usize = 8 << 10;
+
+/// Why there is no log.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// `LINGER_LOG` is none of the levels.
+    #[error("LINGER_LOG is '{0}': one of error, warn, info, debug, trace")]
+    Level(String),
+    /// The file cannot be written.
+    #[error("{path}: {error}", path = .0.display(), error = .1)]
+    File(PathBuf, io::Error),
+    /// The process has a log already.
+    #[error("the log was set up twice")]
+    Twice,
+}
+
+/// Sets up the log of this process; `level` is what `LINGER_LOG` says, or none for `info`.
+pub fn start(path: &Path, level: Option<&str>, redactor: Redactor) -> Result<(), LogError> {
+    let subscriber = subscriber(path, level, redactor)?;
+    tracing::subscriber::set_global_default(subscriber).map_err(|_| LogError::Twice)
+}
+
+fn subscriber(path: &Path, level: Option<&str>, redactor: Redactor) -> Result<impl Subscriber + use<>, LogError> {
+    let level = parse_level(level)?;
+    let file = LogFile::open(path).map_err(|error| LogError::File(path.to_path_buf(), error))?;
+    let others = filter_fn(|metadata| is_ours(metadata) || *metadata.level() <= Level::WARN);
+    let layer = tracing_subscriber::fmt::layer()
+        .with_ansi(false)
+        .event_format(Line(redactor))
+        .with_writer(Mutex::new(file))
+        .with_filter(level.and(others));
+    Ok(tracing_subscriber::registry().with(layer))
+}
+
+fn parse_level(level: Option<&str>) -> Result<LevelFilter, LogError> {
+    match level.filter(|level| !level.is_empty()).unwrap_or("info") {
+        "error" => Ok(LevelFilter::ERROR),
+        "warn" => Ok(LevelFilter::WARN),
+        "info" => Ok(LevelFilter::INFO),
+        "debug" => Ok(LevelFilter::DEBUG),
+        "trace" => Ok(LevelFilter::TRACE),
+        other => Err(LogError::Level(other.escape_debug().to_string())),
+    }
+}
+
+fn is_ours(metadata: &Metadata<'_>) -> bool {
+    let first = metadata.target().split("::").next().unwrap_or_default();
+    matches!(first, "lingerd" | "linger_protocol")
+}
+
+/// How an event becomes a line.
+struct Line(Redactor);
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>, N: for<'a> FormatFields<'a> + 'static> FormatEvent<S, N> for Line {
+    fn format_event(&self, context: &FmtContext<'_, S, N>, mut out: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        let mut text = String::new();
+        context.format_fields(Writer::new(&mut text), event)?;
+        let metadata = event.metadata();
+        let flow = metadata.target().rsplit("::").next().unwrap_or_default();
+        write!(out, "{} {:<5} [{flow}] ", timestamp(crate::clock::now()), metadata.level())?;
+        write_escaped(&mut out, &self.0.redact(&text))?;
+        writeln!(out)
+    }
+}
+
+/// Writes `text` in one line: no control characters, none that turn the direction of writing, and an end.
+fn write_escaped(out: &mut impl fmt::Write, text: &str) -> fmt::Result {
+    for (at, c) in text.char_indices() {
+        if at >= MAX_LINE {
+            return write!(out, "… ({} bytes more)", text.len() - at);
+        }
+        match c {
+            '\n' | '\r' | '\t' => write!(out, "{}", c.escape_default())?,
+            _ if c.is_control() || is_invisible(c) => write!(out, "{}", c.escape_unicode())?,
+            _ => out.write_char(c)?,
+        }
+    }
+    Ok(())
+}
+
+/// Characters that change how a line looks and are not seen themselves: directions, joiners, tags.
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// Unix milliseconds as RFC 3339; civil-from-days after H. Hinnant, "chrono-compatible low-level date algorithms".
+fn timestamp(ms: u64) -> String {
+    let (days, rest) = (ms / 86_400_000, ms % 86_400_000);
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let (hour, minute, second, ms) = (rest / 3_600_000, rest / 60_000 % 60, rest / 1000 % 60, rest % 1000);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
+}
+
+/// The file, put aside when it is full.
+struct LogFile {
+    path: PathBuf,
+    file: File,
+    length: u64,
+}
+
+impl LogFile {
+    fn open(path: &Path) -> io::Result<Self> {
+        if std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() > MAX_FILE) {
+            std::fs::rename(path, aside(path))?;
+        }
+        let mut options = OpenOptions::new();
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        options.append(true).create(true).mode(0o600).custom_flags(flags.bits() as i32);
+        let file = options.open(path)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other("is not a file"));
+        }
+        let length = file.metadata()?.len();
+        Ok(Self { path: path.to_path_buf(), file, length })
+    }
+}
+
+impl Write for LogFile {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if self.length > MAX_FILE {
+            // If it cannot be put aside, the old one goes on: a long log is better than none.
+            match Self::open(&self.path) {
+                Ok(new) => *self = new,
+                Err(_) => self.length = 0,
+            }
+        }
+        let written = self.file.write(line)?;
+        self.length += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn aside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".1");
+    PathBuf::from(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::secret::Secret;
+
+    /// What is in the log after `act`, without the time.
+    fn logged(level: Option<&str>, act: impl FnOnce()) -> String {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lingerd.log");
+        let redactor = Redactor::default();
+        redactor.add(&Secret::new("sk-hunter2"));
+        tracing::subscriber::with_default(subscriber(&path, level, redactor).unwrap(), act);
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let text = std::fs::read_to_string(&path).unwrap();
+        text.lines().map(|line| line.get(25..).unwrap().to_owned() + "\n").collect()
+    }
+
+    #[test]
+    fn a_line_has_level_flow_text_and_fields() {
+        let text = logged(None, || {
+            tracing::info!(target: "lingerd::session::turn", session = "s1", steps = 3, "started");
+            tracing::error!(target: "lingerd::rpc", method = "a b");
+        });
+        assert_eq!(text, "INFO  [turn] started session=\"s1\" steps=3\nERROR [rpc] method=\"a b\"\n");
+    }
+
+    #[test]
+    fn neither_secrets_nor_control_characters_reach_the_file() {
+        let text = logged(None, || {
+            tracing::info!(key = %"Bearer sk-hunter2", "sk-hunter2\n\x1b[31mred\r\u{202e}\u{9b}é");
+        });
+        assert_eq!(text, "INFO  [tests] <redacted>\\n\\x1b[31mred\\r\\u{202e}\\u{9b}é key=Bearer <redacted>\n");
+    }
+
+    #[test]
+    fn the_level_and_the_crate_decide_what_is_heard() {
+        let all = || {
+            tracing::debug!("ours");
+            tracing::info!(target: "hyper::client", "theirs");
+            tracing::warn!(target: "hyper::client", "their trouble");
+        };
+        assert_eq!(logged(Some("debug"), all), "DEBUG [tests] ours\nWARN  [client] their trouble\n");
+        assert_eq!(logged(Some("error"), all), "");
+        let error = parse_level(Some("loud")).unwrap_err().to_string();
+        assert_eq!(error, "LINGER_LOG is 'loud': one of error, warn, info, debug, trace");
+    }
+
+    #[test]
+    fn a_long_line_is_cut_and_says_so() {
+        let text = logged(None, || tracing::info!("{}", "x".repeat(MAX_LINE + 5)));
+        assert!(text.ends_with("x… (5 bytes more)\n"));
+    }
+
+    #[test]
+    fn a_full_file_is_put_aside_at_the_start_and_while_running() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let full = |byte: u8| vec![byte; MAX_FILE as usize + 1];
+        std::fs::write(&path, full(b'a')).unwrap();
+        let mut file = LogFile::open(&path).unwrap();
+        file.write_all(&full(b'b')).unwrap();
+        assert_eq!(std::fs::read(aside(&path)).unwrap(), full(b'a'));
+        file.write_all(b"c").unwrap();
+        assert_eq!(std::fs::read(aside(&path)).unwrap(), full(b'b'));
+        assert_eq!(std::fs::read(&path).unwrap(), b"c");
+        LogFile::open(&path).unwrap().write_all(b"d").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"cd", "a restart goes on in the same file");
+    }
+
+    #[test]
+    fn a_link_in_its_place_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(dir.path().join("victim"), dir.path().join("log")).unwrap();
+        assert!(LogFile::open(&dir.path().join("log")).is_err());
+        assert!(!dir.path().join("victim").exists());
+    }
+
+    #[test]
+    fn times_are_written_as_rfc_3339() {
+        for (ms, expected) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (951_782_400_000, "2000-02-29T00:00:00.000Z"),
+            (1_795_255_200_123, "2026-11-21T10:00:00.123Z"),
+            (4_107_542_399_999, "2100-02-28T23:59:59.999Z"),
+        ] {
+            assert_eq!(timestamp(ms), expected);
+        }
+    }
+}

@@ -1,2 +1,85 @@
-//! stub
-pub fn descends_from(_: u32, _: u32) -> Option<bool> { None }
+//! Family of processes: whether the one at the other end of a connection is something that the daemon started.
+//!
+//! A tool's child must not answer the question whether that tool may run. The keeper is the sub-reaper of all below it, so that
+//! a child that forked away still has it as an ancestor. What cannot be told is `None`, and is to be refused.
+
+/// The deepest family that is looked at; real ones have a few dozen generations, and a walk must end.
+const MAX_GENERATIONS: usize = 1024;
+
+/// How often the walk begins anew when a parent dies under it.
+const ATTEMPTS: usize = 3;
+
+/// Whether `pid` is `ancestor` or has it among its parents; `None` when it cannot be told.
+pub fn descends_from(pid: u32, ancestor: u32) -> Option<bool> {
+    (0..ATTEMPTS).find_map(|_| walk(pid, ancestor, parent))
+}
+
+fn walk(pid: u32, ancestor: u32, parent: impl Fn(u32) -> Option<u32>) -> Option<bool> {
+    let mut pid = pid;
+    for _ in 0..MAX_GENERATIONS {
+        if pid == ancestor {
+            return Some(true);
+        }
+        match parent(pid)? {
+            0 => return Some(false),
+            next => pid = next,
+        }
+    }
+    None
+}
+
+/// The parent of a process; 0 for the first one.
+#[cfg(target_os = "linux")]
+fn parent(pid: u32) -> Option<u32> {
+    // proc(5): `pid (name) state ppid …`, where the name may hold anything, parentheses included.
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let end = stat.iter().rposition(|byte| *byte == b')')?;
+    let rest = std::str::from_utf8(stat.get(end + 1..)?).ok()?;
+    rest.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+/// The parent of a process; nobody knows it here.
+#[cfg(not(target_os = "linux"))]
+fn parent(_pid: u32) -> Option<u32> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_family_is_walked_to_its_first_member() {
+        let parents = |pid| match pid {
+            9 => Some(5),
+            5 => Some(3),
+            3 => Some(1),
+            1 => Some(0),
+            7 => Some(7),
+            _ => None,
+        };
+        assert_eq!(walk(9, 3, parents), Some(true));
+        assert_eq!(walk(3, 3, parents), Some(true));
+        assert_eq!(walk(3, 9, parents), Some(false));
+        assert_eq!(walk(8, 3, parents), None, "an unknown process");
+        assert_eq!(walk(7, 3, parents), None, "a circle");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    #[allow(clippy::disallowed_methods)] // A real child, with a name that could fool a parser.
+    fn a_real_child_descends_from_this_process_and_not_the_other_way_round() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("x) S 1 (");
+        std::os::unix::fs::symlink("/bin/sleep", &program).unwrap();
+        let mut child = std::process::Command::new(&program).arg("30").spawn().unwrap();
+        let me = std::process::id();
+        assert_eq!(descends_from(child.id(), me), Some(true));
+        assert_eq!(descends_from(me, child.id()), Some(false));
+        assert_eq!(descends_from(me, std::os::unix::process::parent_id()), Some(true));
+        let gone = child.id();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(descends_from(gone, me), None);
+    }
+}

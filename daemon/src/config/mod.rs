@@ -1,13 +1,313 @@
-//! stub
-use std::sync::Arc; use std::collections::BTreeMap; use std::path::{Path,PathBuf};
-use linger_protocol::place::Places;
+//! The configuration: what was written in `config.toml` and what it means.
+//!
+//! [`Config::parse`] is pure: text in, meaning or the first error out, with file, line and key. [`ConfigStore`] holds the last
+//! good one; [`watch`](watch::Changes) says when to look again; [`grant`] is the only thing that writes the file.
+//! A key itself has no place in the file; what looks like one is refused and not repeated.
+
+mod grant;
+mod provider;
+mod source;
+mod store;
+mod watch;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
 use linger_protocol::permission::Mode;
-use crate::provider::catalogue::ProviderConfig;
-#[derive(Default,Debug,Clone)] pub struct Tools { pub bash_timeout_s: u64 }
-#[derive(Default,Debug,Clone)] pub struct EnvC { }
-impl EnvC { pub fn names(&self) -> impl Iterator<Item=&str> { ["PATH"].into_iter() } }
-#[derive(Default,Debug,Clone)] pub struct Ws { pub allow: Vec<String> }
-#[derive(Default,Debug)] pub struct Config { pub model: Option<String>, pub mode: Mode, pub max_steps: u32, pub idle_unload_s: u64, pub tools: Tools, pub env: EnvC, pub workspaces: BTreeMap<PathBuf, Ws>, pub rules: crate::permission::Rules, pub providers: BTreeMap<String, ProviderConfig>, pub warnings: Vec<String> }
-#[derive(Debug,Clone,thiserror::Error)] #[error("x")] pub struct ConfigError;
-pub struct ConfigStore;
-impl ConfigStore { pub fn open(_: &Places) -> anyhow::Result<Arc<Self>> { Ok(Arc::new(Self)) } pub fn current(&self) -> Result<Arc<Config>, ConfigError> { Err(ConfigError) } pub fn error(&self) -> Option<ConfigError> { None } pub fn grant(&self, _: &Path, _: &str) -> Result<(), ConfigError> { Ok(()) } }
+use linger_protocol::place::Places;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use toml::de::DeTable;
+
+pub use grant::GrantError;
+pub use provider::ProviderConfig;
+pub use source::ConfigError;
+pub use store::{ConfigStore, Reload};
+pub use watch::Changes;
+
+use crate::permission::{Rule, Rules};
+use source::Source;
+
+/// The variables that a client passes to the sessions it creates: what programs need to find their things, and no keys.
+const PASSED: [&str; 22] = [
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "TZ",
+    "TMPDIR",
+    "SSH_AUTH_SOCK",
+    "XDG_RUNTIME_DIR",
+    "EDITOR",
+    "CARGO_HOME",
+    "RUSTUP_HOME",
+    "GOPATH",
+    "JAVA_HOME",
+    "VIRTUAL_ENV",
+    "NVM_DIR",
+    "DISPLAY",
+    "WAYLAND_DISPLAY",
+    "DBUS_SESSION_BUS_ADDRESS",
+];
+
+/// The longest a `bash` call or an idle session may be told to wait, in seconds: a week; more is a slip of the finger.
+const MAX_SECONDS: u64 = 7 * 24 * 3600;
+
+/// Keys under which people put a secret.
+const SECRET_KEYS: [&str; 6] = ["api_key", "apikey", "key", "token", "secret", "password"];
+
+/// How the keys of well-known services begin.
+const SECRET_PREFIXES: [&str; 7] = ["sk-", "sk_", "gsk_", "xai-", "AIza", "ghp_", "github_pat_"];
+
+/// The shortest value that is taken for a key by its beginning.
+const SHORTEST_SECRET: usize = 16;
+
+/// What the configuration means.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The model of new sessions, `provider/model` or a provider alone.
+    pub model: Option<String>,
+    /// The mode of new sessions.
+    pub mode: Mode,
+    /// The most steps of one turn.
+    pub max_steps: u32,
+    /// How long an idle session that nobody watches stays loaded, in seconds.
+    pub idle_unload_s: u64,
+    /// How long a `bash` call may run unless the model asks for another time, in seconds.
+    pub bash_timeout_s: u64,
+    /// The variables that a client passes to the sessions it creates.
+    pub env: BTreeSet<String>,
+    /// The rules for every session.
+    pub rules: Rules,
+    /// What `allow_always` answers have added, by the workspace's root.
+    pub workspaces: BTreeMap<PathBuf, Vec<Rule>>,
+    /// The providers, by name.
+    pub providers: BTreeMap<String, ProviderConfig>,
+    /// What is accepted and has no effect, one line each.
+    pub warnings: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default, expecting = "a table")]
+struct Written {
+    model: Option<String>,
+    mode: Mode,
+    max_steps: u32,
+    idle_unload_s: u64,
+    tools: ToolsWritten,
+    env: EnvWritten,
+    permissions: PermissionsWritten,
+    workspaces: BTreeMap<String, WorkspaceWritten>,
+    providers: BTreeMap<String, ProviderConfig>,
+    mcp: BTreeMap<String, IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default, expecting = "a table")]
+struct ToolsWritten {
+    bash_timeout_s: u64,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default, expecting = "a table")]
+struct EnvWritten {
+    allow: Option<Vec<String>>,
+    extra: Vec<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default, expecting = "a table")]
+struct PermissionsWritten {
+    allow: Vec<String>,
+    ask: Vec<String>,
+    deny: Vec<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default, expecting = "a table")]
+struct WorkspaceWritten {
+    allow: Vec<String>,
+}
+
+impl Default for Written {
+    fn default() -> Self {
+        Self {
+            model: None,
+            mode: Mode::default(),
+            max_steps: 200,
+            idle_unload_s: 60,
+            tools: ToolsWritten::default(),
+            env: EnvWritten::default(),
+            permissions: PermissionsWritten::default(),
+            workspaces: BTreeMap::new(),
+            providers: BTreeMap::new(),
+            mcp: BTreeMap::new(),
+        }
+    }
+}
+
+impl Default for ToolsWritten {
+    fn default() -> Self {
+        Self { bash_timeout_s: 120 }
+    }
+}
+
+impl Config {
+    /// Reads the text of `places.config_file()`; the empty text gives the defaults. `home` is what `~/` in a rule stands for.
+    pub fn parse(text: &str, places: &Places, home: Option<&Path>) -> Result<Self, ConfigError> {
+        let file = places.config_file();
+        let (tree, errors) = DeTable::parse_recoverable(text);
+        let source = Source::new(&file, text, tree.get_ref());
+        if let Some(error) = errors.first() {
+            return Err(source.explain(error));
+        }
+        // Before anything that would put a value into its message.
+        refuse_secrets(&source)?;
+        let written: Written = toml::from_str(text).map_err(|error| source.explain(&error))?;
+        written.mean(&source, places, home)
+    }
+
+    /// What `allow_always` answers have added for the workspace with this root.
+    pub fn grants(&self, root: &Path) -> &[Rule] {
+        self.workspaces.get(root).map_or(&[], Vec::as_slice)
+    }
+}
+
+impl Written {
+    fn mean(self, source: &Source<'_>, places: &Places, home: Option<&Path>) -> Result<Config, ConfigError> {
+        self.check(source)?;
+        let rules = |path: &[&str], list: &[String]| -> Result<Vec<Rule>, ConfigError> {
+            let parse = |(i, text): (usize, &String)| {
+                Rule::parse(text).map_err(|error| source.error(&[path, &[&format!("[{i}]")]].concat(), error))
+            };
+            list.iter().enumerate().map(parse).collect()
+        };
+        let rules_of = |name: &str, list: &[String]| rules(&["permissions", name], list);
+        let rules_everywhere = Rules {
+            deny: rules_of("deny", &self.permissions.deny)?,
+            ask: rules_of("ask", &self.permissions.ask)?,
+            allow: rules_of("allow", &self.permissions.allow)?,
+            home: home.map(Path::to_path_buf),
+            own: vec![places.config.clone(), places.data.clone(), places.state.clone()],
+        };
+        let mut workspaces = BTreeMap::new();
+        for (root, workspace) in &self.workspaces {
+            if !Path::new(root).is_absolute() {
+                return Err(source.error(&["workspaces", root], "a workspace is named by its absolute path"));
+            }
+            workspaces.insert(PathBuf::from(root), rules(&["workspaces", root, "allow"], &workspace.allow)?);
+        }
+        let warnings = self.warnings(source, &rules_everywhere);
+        let env = self.env.allow.unwrap_or_else(|| PASSED.map(str::to_owned).to_vec());
+        Ok(Config {
+            model: self.model,
+            mode: self.mode,
+            max_steps: self.max_steps,
+            idle_unload_s: self.idle_unload_s,
+            bash_timeout_s: self.tools.bash_timeout_s,
+            env: env.into_iter().chain(self.env.extra).collect(),
+            rules: rules_everywhere,
+            workspaces,
+            providers: self.providers,
+            warnings,
+        })
+    }
+
+    fn check(&self, source: &Source<'_>) -> Result<(), ConfigError> {
+        if self.max_steps == 0 {
+            return Err(source.error(&["max_steps"], "must be at least 1"));
+        }
+        if self.idle_unload_s > MAX_SECONDS {
+            return Err(source.error(&["idle_unload_s"], format!("must be at most {MAX_SECONDS}")));
+        }
+        if !(1..=MAX_SECONDS).contains(&self.tools.bash_timeout_s) {
+            return Err(source.error(&["tools", "bash_timeout_s"], format!("must be from 1 to {MAX_SECONDS}")));
+        }
+        if self.model.as_deref().is_some_and(|model| model.split('/').any(|part| part.trim().is_empty())) {
+            return Err(source.error(&["model"], "write `provider/model`, or a provider alone"));
+        }
+        for node in source.nodes() {
+            let path: Vec<&str> = node.path.iter().map(String::as_str).collect();
+            let Some(text) = node.text else { continue };
+            let problem = match path.as_slice() {
+                ["providers", _, "base_url"] => url_problem(text),
+                // The text is not repeated: it may be a key in the wrong place.
+                ["providers", _, "api_key_env"] if !is_variable(text) => {
+                    Some("is not the name of a variable; a key itself belongs in the environment".to_owned())
+                }
+                ["env", _, _] if !is_variable(text) => Some("is not the name of a variable".to_owned()),
+                ["env", _, _] if text.starts_with("LINGER_") => {
+                    Some("linger's own variables are never passed to a session".to_owned())
+                }
+                _ => None,
+            };
+            if let Some(problem) = problem {
+                return Err(source.error(&path, problem));
+            }
+        }
+        Ok(())
+    }
+
+    fn warnings(&self, source: &Source<'_>, rules: &Rules) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for (name, list, allows) in
+            [("allow", &rules.allow, true), ("ask", &rules.ask, false), ("deny", &rules.deny, false)]
+        {
+            for (i, rule) in list.iter().enumerate() {
+                let line = source.line(&["permissions", name, &format!("[{i}]")]);
+                let warning = rule.warning(allows);
+                warnings.extend(warning.map(|text| format!("config.toml:{line}: permissions.{name}: {text}")));
+            }
+        }
+        for name in self.mcp.keys() {
+            let line = source.line(&["mcp", name]);
+            warnings.push(format!("config.toml:{line}: mcp.{name}: MCP servers are not supported yet"));
+        }
+        warnings
+    }
+}
+
+/// Refuses a key that is written down, without repeating it.
+fn refuse_secrets(source: &Source<'_>) -> Result<(), ConfigError> {
+    for node in source.nodes() {
+        let Some(text) = node.text else { continue };
+        let path: Vec<&str> = node.path.iter().map(String::as_str).collect();
+        let [section, .., key] = path.as_slice() else { continue };
+        let named = *section == "providers" && SECRET_KEYS.contains(&key.to_lowercase().replace('-', "_").as_str());
+        let looks = text.len() >= SHORTEST_SECRET
+            && !text.contains(char::is_whitespace)
+            && SECRET_PREFIXES.iter().any(|prefix| text.starts_with(prefix));
+        if named || looks {
+            return Err(source.error(
+                &path,
+                "a key is never written here: name the variable that holds it (`api_key_env = \"WORK_KEY\"`) or the \
+                 command that prints it (`api_key_command = \"pass show work\"`)",
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn url_problem(text: &str) -> Option<String> {
+    match reqwest::Url::parse(text) {
+        Ok(url) if !matches!(url.scheme(), "http" | "https") => Some("must begin with http:// or https://".to_owned()),
+        Ok(url) if !url.username().is_empty() || url.password().is_some() => {
+            Some("a key is never written here: use `api_key_env` or `api_key_command`".to_owned())
+        }
+        Ok(_) => None,
+        Err(error) => Some(format!("is not a URL: {error}")),
+    }
+}
+
+fn is_variable(name: &str) -> bool {
+    name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && !name.is_empty()
+}
+
+#[cfg(test)]
+mod tests;

@@ -18,7 +18,7 @@ use super::actor::{Permit, Permitted, TurnMessage};
 use super::log::{Piece, PieceKind};
 use super::turn::{Commits, Emitter, Over};
 use crate::daemon::Daemon;
-use crate::permission::{CallInfo, digest};
+use crate::permission::digest;
 use crate::tool::{Call, Context, OutputDelta, ToolOutput, Workspace};
 
 /// Pieces of output that wait for the log; the tool waits beyond.
@@ -131,9 +131,16 @@ impl Runner {
         };
         let digest = digest(&name, &input, &self.workspace.cwd);
         let (reply, permitted) = oneshot::channel();
-        let info = CallInfo { tool: name.clone(), read_only: tool.read_only(), access: call.access() };
-        let action = call.action();
-        let permit = Permit { call_id: id.clone(), info, action, input, digest: digest.clone(), reply };
+        let permit = Permit {
+            call_id: id.clone(),
+            tool: name.clone(),
+            read_only: tool.read_only(),
+            access: call.access(),
+            action: call.action(),
+            input,
+            digest: digest.clone(),
+            reply,
+        };
         self.emit.tell(TurnMessage::Permit(Box::new(permit)))?;
         Ok(Slot::Ready(Box::new(Ready { id, tool: name, digest, read_only: tool.read_only(), call, permitted })))
     }

@@ -1,0 +1,80 @@
+//! Writing an `allow_always` answer into the file: the text is edited, not written anew, and replaced in one step.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use toml_edit::{Array, DocumentMut, Item, Table, TableLike, Value};
+
+use super::ConfigError;
+
+/// Why a rule was not added; the file is as it was.
+#[derive(Debug, thiserror::Error)]
+pub enum GrantError {
+    /// The file cannot be used, so it is not touched.
+    #[error("the rule is not stored, because the configuration is broken: {0}")]
+    Broken(#[source] ConfigError),
+    /// With the rule the file could not be used.
+    #[error("the rule cannot be stored: {0}")]
+    Refused(#[source] ConfigError),
+    /// The file cannot be read or replaced.
+    #[error("the rule is not stored: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// `text` with `rule` among what is allowed in the workspace; none when it is there already.
+pub(super) fn append(text: &str, root: &Path, rule: &str) -> io::Result<Option<String>> {
+    let root = root.to_str().ok_or_else(|| io::Error::other("the workspace's path is not UTF-8"))?;
+    let mut document: DocumentMut = text.parse().map_err(io::Error::other)?;
+    let mut implicit = Table::new();
+    // No bare `[workspaces]` line above the first workspace.
+    implicit.set_implicit(true);
+    let workspaces = table(document.as_table_mut(), "workspaces", implicit)?;
+    let workspace = table(workspaces, root, Table::new())?;
+    let allow = workspace
+        .entry("allow")
+        .or_insert_with(|| Item::Value(Value::Array(Array::new())))
+        .as_array_mut()
+        .ok_or_else(|| io::Error::other("`allow` is not a list"))?;
+    if allow.iter().any(|entry| entry.as_str() == Some(rule)) {
+        return Ok(None);
+    }
+    // In a list that is written one entry a line the new entry gets a line, below the comment on the last one.
+    let indent = allow.iter().last().and_then(|entry| entry.decor().prefix()?.as_str()?.rsplit_once('\n'));
+    let indent = indent.map(|(_, indent)| indent.to_owned());
+    let trailing = allow.trailing().as_str().unwrap_or_default().trim_end().to_owned();
+    allow.push(rule);
+    if let (Some(indent), Some(entry)) = (indent, allow.iter_mut().last()) {
+        entry.decor_mut().set_prefix(format!("{trailing}\n{indent}"));
+        allow.set_trailing("\n");
+    }
+    Ok(Some(document.to_string()))
+}
+
+/// Puts `text` in the place of `file` in one step, with the mode it had, or 0600; a link is followed and stays.
+pub(super) fn replace(file: &Path, text: &str) -> io::Result<()> {
+    let file: PathBuf = if file.is_symlink() { file.canonicalize()? } else { file.to_path_buf() };
+    let dir = file.parent().ok_or_else(|| io::Error::other("the file has no directory"))?;
+    make_directory(dir)?;
+    let mut new = tempfile::Builder::new().prefix(".config.toml.").tempfile_in(dir)?;
+    new.write_all(text.as_bytes())?;
+    if let Ok(old) = std::fs::metadata(&file) {
+        new.as_file().set_permissions(old.permissions())?;
+    }
+    new.as_file().sync_all()?;
+    new.persist(&file)?;
+    std::fs::File::open(dir)?.sync_all()
+}
+
+/// Makes the directory, closed to others; one that is there stays as it is.
+pub(super) fn make_directory(dir: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
+}
+
+fn table<'a>(parent: &'a mut dyn TableLike, key: &str, new: Table) -> io::Result<&'a mut dyn TableLike> {
+    parent
+        .entry(key)
+        .or_insert_with(|| Item::Table(new))
+        .as_table_like_mut()
+        .ok_or_else(|| io::Error::other(format!("`{key}` is not a table")))
+}

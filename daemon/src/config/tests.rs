@@ -1,0 +1,338 @@
+//! What is written and what it means; what is wrong and where; the file changing under the daemon.
+
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use super::*;
+
+struct House {
+    _dir: tempfile::TempDir,
+    places: Places,
+}
+
+fn house() -> House {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let places = Places { config: at("config"), data: at("data"), state: at("state"), socket: at("state/s") };
+    std::fs::create_dir(&places.config).unwrap();
+    House { _dir: dir, places }
+}
+
+impl House {
+    fn write(&self, text: &str) {
+        std::fs::write(self.places.config_file(), text).unwrap();
+    }
+
+    fn text(&self) -> String {
+        std::fs::read_to_string(self.places.config_file()).unwrap()
+    }
+
+    fn open(&self) -> ConfigStore {
+        ConfigStore::open(self.places.clone(), None)
+    }
+}
+
+fn parse(text: &str) -> Result<Config, ConfigError> {
+    let places = Places { config: "/c".into(), data: "/d".into(), state: "/s".into(), socket: "/s/s".into() };
+    Config::parse(text, &places, Some(Path::new("/home/x")))
+}
+
+fn error(text: &str) -> String {
+    parse(text).unwrap_err().to_string()
+}
+
+#[test]
+fn an_empty_file_means_the_defaults() {
+    let config = parse("").unwrap();
+    assert_eq!((config.mode, config.max_steps, config.idle_unload_s, config.bash_timeout_s), (Mode::Ask, 200, 60, 120));
+    assert_eq!(config.env, PASSED.map(str::to_owned).into_iter().collect());
+    assert_eq!(config.rules.own, ["/c", "/d", "/s"].map(PathBuf::from));
+    assert!(config.model.is_none() && config.providers.is_empty() && config.warnings.is_empty());
+}
+
+#[test]
+fn everything_that_is_written_is_meant() {
+    let config = parse(
+        r#"
+model = "work"
+mode = "plan"
+max_steps = 3
+idle_unload_s = 0
+[tools]
+bash_timeout_s = 5
+[env]
+allow = ["PATH"]
+extra = ["FOO"]
+[providers.work]
+kind = "openai"
+base_url = "http://127.0.0.1:4000/v1"
+api_key_env = "WORK_KEY"
+[permissions]
+allow = ["read(**)", "bash(git status)"]
+ask = ["bash(git push:*)"]
+deny = ["read(**/.env)"]
+[workspaces."/home/x/proj"]
+allow = ["bash(make)"]
+"#,
+    )
+    .unwrap();
+    assert_eq!(config.model.as_deref(), Some("work"));
+    assert_eq!((config.mode, config.max_steps, config.idle_unload_s, config.bash_timeout_s), (Mode::Plan, 3, 0, 5));
+    assert_eq!(config.env, ["FOO", "PATH"].map(str::to_owned).into_iter().collect());
+    assert_eq!(config.providers["work"].base_url.as_deref(), Some("http://127.0.0.1:4000/v1"));
+    let texts = |rules: &[Rule]| rules.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(texts(&config.rules.allow), ["read(**)", "bash(git status)"]);
+    assert_eq!(texts(&config.rules.ask), ["bash(git push:*)"]);
+    assert_eq!(texts(&config.rules.deny), ["read(**/.env)"]);
+    assert_eq!(texts(config.grants(Path::new("/home/x/proj"))), ["bash(make)"]);
+    assert!(config.grants(Path::new("/home/x")).is_empty());
+    assert_eq!(config.warnings, [""; 0]);
+}
+
+#[test]
+fn an_error_names_file_line_and_key() {
+    let table = [
+        (
+            "\nmode = \"foo\"",
+            "/c/config.toml:2:1: mode: unknown variant `foo`, expected one of `ask`, `edit`, `auto`, `plan`",
+        ),
+        ("mode = \"plam\"", "/c/config.toml:1:1: mode: unknown variant `plam`; did you mean `plan`?"),
+        ("modle = \"x\"", "/c/config.toml:1:1: modle: unknown field `modle`; did you mean `model`?"),
+        (
+            "[providers.work]\n  base_ulr = \"x\"",
+            "/c/config.toml:2:3: providers.work.base_ulr: unknown field `base_ulr`; did you mean `base_url`?",
+        ),
+        (
+            "[tools]\nbash_timeout_s = \"x\"",
+            "/c/config.toml:2:1: tools.bash_timeout_s: invalid type: string \"x\", expected u64",
+        ),
+        ("max_steps = 0", "/c/config.toml:1:1: max_steps: must be at least 1"),
+        ("max_steps = -1", "/c/config.toml:1:1: max_steps: invalid value: integer `-1`, expected u32"),
+        ("tools.bash_timeout_s = 0", "/c/config.toml:1:7: tools.bash_timeout_s: must be from 1 to 604800"),
+        ("idle_unload_s = 604801", "/c/config.toml:1:1: idle_unload_s: must be at most 604800"),
+        ("model = \"a/\"", "/c/config.toml:1:1: model: write `provider/model`, or a provider alone"),
+        (
+            "providers.w.base_url = \"ftp://x\"",
+            "/c/config.toml:1:13: providers.w.base_url: must begin with http:// or https://",
+        ),
+        (
+            "providers.w.base_url = \"x\"",
+            "/c/config.toml:1:13: providers.w.base_url: is not a URL: relative URL without a base",
+        ),
+        (
+            "[permissions]\nallow = [\"ls\",\n \"bash(x\"]",
+            "/c/config.toml:3:2: permissions.allow[1]: `bash(x` is not a rule: write `tool` or `tool(pattern)`, such as `bash(git status)`",
+        ),
+        ("[workspaces.\"a b\"]", "/c/config.toml:1:13: workspaces.\"a b\": a workspace is named by its absolute path"),
+        ("[env]\nextra = [\"A-B\"]", "/c/config.toml:2:10: env.extra[0]: is not the name of a variable"),
+        (
+            "[env]\nextra = [\"LINGER_SOCKET\"]",
+            "/c/config.toml:2:10: env.extra[0]: linger's own variables are never passed to a session",
+        ),
+        ("permissions = 3", "/c/config.toml:1:1: permissions: invalid type: integer `3`, expected a table"),
+    ];
+    for (text, expected) in table {
+        assert_eq!(error(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_syntax_error_names_its_line() {
+    for (text, start) in [
+        ("mode = \"ask\"\nmax_steps =\n", "/c/config.toml:2:"),
+        ("[providers.work\nkind = 1", "/c/config.toml:1:"),
+        ("x", "/c/config.toml:1:"),
+        ("mode = \"ask\"\nmode = \"edit\"", "/c/config.toml:2:1: mode: "),
+    ] {
+        let error = error(text);
+        assert!(error.starts_with(start), "{text}: {error}");
+    }
+}
+
+#[test]
+fn a_key_in_the_file_is_refused_and_not_repeated() {
+    for text in [
+        "[providers.work]\napi_key = \"hunter2hunter2\"",
+        "[providers.work]\nAPI-Key = \"hunter2hunter2\"",
+        "[providers.work]\napi_key_env = \"sk-ant-hunter2hunter2\"",
+        "[providers.work]\napi_key_env = \"hunter2-hunter2\"",
+        "[providers.work]\nmax_tokens = \"sk-hunter2hunter2\"",
+        "[providers.work]\nbase_url = \"https://x:hunter2@host/\"",
+        "[mcp.x.env]\nA = \"ghp_hunter2hunter2\"",
+    ] {
+        let error = error(text);
+        assert!(!error.contains("hunter2"), "{error}");
+        assert!(error.contains("key"), "{error}");
+    }
+    let error = error("[providers.work]\napi_key = \"x\"");
+    assert!(error.starts_with("/c/config.toml:2:1: providers.work.api_key: a key is never written here"), "{error}");
+    assert!(error.contains("api_key_env") && error.contains("api_key_command"), "{error}");
+}
+
+#[test]
+fn what_has_no_effect_is_named() {
+    let config = parse(
+        "[permissions]\nallow = [\n  \"bash(npm run *)\",\n]\ndeny = [\"Read(x)\"]\n[mcp.files]\ncommand = \"npx\"",
+    )
+    .unwrap();
+    assert_eq!(
+        config.warnings,
+        [
+            "config.toml:3: permissions.allow: `bash(npm run *)` allows only the command that reads exactly so; `*` has no meaning when a command is allowed",
+            "config.toml:5: permissions.deny: `Read(x)` never matches: no tool is called `Read`; did you mean `read`?",
+            "config.toml:6: mcp.files: MCP servers are not supported yet",
+        ]
+    );
+}
+
+#[test]
+fn a_broken_file_at_the_start_refuses_and_a_broken_reload_keeps_the_last_good_one() {
+    let house = house();
+    house.write("max_steps = 0");
+    let store = house.open();
+    assert_eq!(store.current().unwrap_err().key, "max_steps");
+
+    house.write("max_steps = 7");
+    assert_eq!(store.reload(), Reload::Changed);
+    assert_eq!(store.reload(), Reload::Unchanged);
+    assert_eq!((store.current().unwrap().max_steps, store.error()), (7, None));
+
+    house.write("max_steps = oops");
+    assert!(matches!(store.reload(), Reload::Broken(_)));
+    assert!(matches!(store.reload(), Reload::Broken(_)));
+    assert_eq!(store.current().unwrap().max_steps, 7);
+    assert_eq!(store.error().unwrap().line, 1);
+
+    std::fs::remove_file(house.places.config_file()).unwrap();
+    assert_eq!(store.reload(), Reload::Changed);
+    assert_eq!((store.current().unwrap().max_steps, store.error()), (200, None));
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_an_error_with_its_name() {
+    let house = house();
+    std::fs::create_dir(house.places.config_file()).unwrap();
+    let error = house.open().current().unwrap_err().to_string();
+    assert_eq!(error, format!("{}: is not a file", house.places.config_file().display()));
+    std::fs::remove_dir(house.places.config_file()).unwrap();
+    house.write(&"#".repeat((1 << 20) + 1));
+    assert!(house.open().current().unwrap_err().message.contains("larger"));
+}
+
+#[test]
+fn a_grant_keeps_comments_and_form() {
+    let house = house();
+    house.write("# mine\nmode = \"ask\" # for now\n\n[workspaces.\"/w\"] # work\nallow = [\n    \"bash(a)\", # first\n]\n\n[env]\nextra = []\n");
+    let store = house.open();
+    store.grant(Path::new("/w"), "bash(echo \"x\" (y)\nz)").unwrap();
+    store.grant(Path::new("/w"), "bash(a)").unwrap();
+    store.grant(Path::new("/v"), "edit(src/a.rs)").unwrap();
+    let config = store.current().unwrap();
+    let texts = |root: &str| config.grants(Path::new(root)).iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(texts("/w"), ["bash(a)", "bash(echo \"x\" (y)\nz)"]);
+    assert_eq!(texts("/v"), ["edit(src/a.rs)"]);
+    let expected = [
+        "# mine\nmode = \"ask\" # for now\n\n[workspaces.\"/w\"] # work\nallow = [\n    \"bash(a)\", # first\n",
+        "    \"\"\"\nbash(echo \"x\" (y)\nz)\"\"\",\n]\n\n[workspaces.\"/v\"]\nallow = [\"edit(src/a.rs)\"]\n",
+        "\n[env]\nextra = []\n",
+    ];
+    assert_eq!(house.text(), expected.concat());
+}
+
+#[test]
+fn the_first_grant_makes_a_file_that_others_cannot_read() {
+    let house = house();
+    std::fs::remove_dir(&house.places.config).unwrap();
+    let store = house.open();
+    store.grant(Path::new("/w"), "bash(a)").unwrap();
+    assert_eq!(house.text(), "[workspaces.\"/w\"]\nallow = [\"bash(a)\"]\n");
+    assert_eq!(std::fs::metadata(house.places.config_file()).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(std::fs::metadata(&house.places.config).unwrap().permissions().mode() & 0o777, 0o700);
+    assert_eq!(std::fs::read_dir(&house.places.config).unwrap().count(), 1, "no temporary file is left");
+}
+
+#[test]
+fn a_grant_does_not_touch_a_broken_file_and_adds_no_broken_rule() {
+    let house = house();
+    house.write("max_steps = 0\n");
+    let store = house.open();
+    let error = store.grant(Path::new("/w"), "bash(a)").unwrap_err();
+    assert!(matches!(&error, GrantError::Broken(_)) && error.to_string().contains("max_steps"), "{error}");
+    assert_eq!(house.text(), "max_steps = 0\n");
+    house.write("max_steps = 1\n");
+    assert!(matches!(store.grant(Path::new("/w"), "bash(a"), Err(GrantError::Refused(_))));
+    assert!(matches!(store.grant(Path::new("w"), "bash(a)"), Err(GrantError::Refused(_))));
+    assert_eq!(house.text(), "max_steps = 1\n");
+}
+
+#[test]
+fn a_grant_follows_a_link_and_keeps_the_mode() {
+    let house = house();
+    let target = house.places.config.join("dotfile");
+    std::fs::write(&target, "").unwrap();
+    std::fs::set_permissions(&target, std::fs::Permissions::from_mode(0o640)).unwrap();
+    std::os::unix::fs::symlink(&target, house.places.config_file()).unwrap();
+    house.open().grant(Path::new("/w"), "bash(a)").unwrap();
+    assert!(house.places.config_file().is_symlink());
+    assert!(std::fs::read_to_string(&target).unwrap().contains("bash(a)"));
+    assert_eq!(std::fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o640);
+}
+
+#[test]
+fn grants_from_many_sides_are_all_kept() {
+    let house = house();
+    let store = house.open();
+    std::thread::scope(|scope| {
+        for i in 0..8 {
+            let store = &store;
+            scope.spawn(move || store.grant(Path::new("/w"), &format!("bash({i})")).unwrap());
+        }
+    });
+    assert_eq!(store.current().unwrap().grants(Path::new("/w")).len(), 8);
+}
+
+async fn woken(changes: &mut Changes) -> bool {
+    tokio::time::timeout(Duration::from_secs(5), changes.next()).await == Ok(Some(()))
+}
+
+/// Longer than a change takes to arrive.
+const QUIET: Duration = Duration::from_millis(400);
+
+#[tokio::test]
+async fn a_file_that_appears_changes_or_is_put_in_place_of_another_wakes() {
+    let house = house();
+    std::fs::remove_dir(&house.places.config).unwrap();
+    let mut changes = Changes::of(&house.places.config_file()).unwrap();
+    house.write("max_steps = 1");
+    assert!(woken(&mut changes).await, "appears");
+    house.write("max_steps = 2");
+    assert!(woken(&mut changes).await, "changes");
+    let new = house.places.config.join("config.toml~");
+    std::fs::write(&new, "max_steps = 3").unwrap();
+    std::fs::rename(&new, house.places.config_file()).unwrap();
+    assert!(woken(&mut changes).await, "is replaced");
+    std::fs::remove_file(house.places.config_file()).unwrap();
+    assert!(woken(&mut changes).await, "vanishes");
+}
+
+#[tokio::test]
+async fn nothing_wakes_while_nothing_happens_to_the_file() {
+    let house = house();
+    house.write("");
+    let mut changes = Changes::of(&house.places.config_file()).unwrap();
+    house.open().reload();
+    std::fs::write(house.places.config.join("other"), "x").unwrap();
+    assert!(tokio::time::timeout(QUIET, changes.next()).await.is_err());
+}
+
+#[tokio::test]
+async fn the_file_that_a_link_leads_to_is_watched_too() {
+    let house = house();
+    let dotfiles = house.places.config.with_file_name("dotfiles");
+    std::fs::create_dir(&dotfiles).unwrap();
+    std::fs::write(dotfiles.join("linger.toml"), "").unwrap();
+    std::os::unix::fs::symlink(dotfiles.join("linger.toml"), house.places.config_file()).unwrap();
+    let mut changes = Changes::of(&house.places.config_file()).unwrap();
+    std::fs::write(dotfiles.join("linger.toml"), "max_steps = 1").unwrap();
+    assert!(woken(&mut changes).await);
+}

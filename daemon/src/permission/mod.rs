@@ -1,0 +1,175 @@
+//! May this call run? Rules first (deny, then ask, then allow; first match), then the mode.
+//!
+//! Pure but for one thing: links on the disk are resolved, because a rule is about the file that a call reaches and not about
+//! the name that it uses. Deliberately absent: pending questions, answers, and where rules are stored.
+//!
+//! Invariants: what cannot be told asks. An allow rule for a command matches that command and no other. A path whose end is
+//! uncertain (`..`, a link that leads nowhere) is allowed by no rule and by no mode but `auto`.
+
+mod rule;
+
+use std::path::{Path, PathBuf};
+
+use linger_protocol::permission::Mode;
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+pub use rule::{Rule, RuleError};
+
+use crate::tool::{Access, Workspace};
+use rule::{Effect, Ground, Target};
+
+/// The rules of the configuration, and what their patterns lean on.
+#[derive(Clone, Debug, Default)]
+pub struct Rules {
+    /// What never runs.
+    pub deny: Vec<Rule>,
+    /// What is always asked about.
+    pub ask: Vec<Rule>,
+    /// What runs without being asked for.
+    pub allow: Vec<Rule>,
+    /// What `~/` stands for; without it such patterns match nothing.
+    pub home: Option<PathBuf>,
+    /// linger's own directories, where mode `edit` asks.
+    pub own: Vec<PathBuf>,
+}
+
+/// A call, as far as permissions care.
+#[derive(Clone, Debug)]
+pub struct CallInfo<'a> {
+    /// The tool.
+    pub tool: &'a str,
+    /// Whether the tool says that it changes nothing.
+    pub read_only: bool,
+    /// What the call touches.
+    pub access: Access,
+}
+
+/// What is to be done with a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It runs.
+    Allow {
+        /// The rule or the mode that allows it: `rule read(**)`, `mode ask`.
+        by: String,
+    },
+    /// It waits for an answer.
+    Ask {
+        /// The rule that asks, or none when the mode does.
+        rule: Option<String>,
+    },
+    /// It does not run.
+    Deny {
+        /// Why, for the model and for people.
+        reason: String,
+    },
+}
+
+/// Decides one call; `grants` are those of the session and of the workspace.
+pub fn decide(rules: &Rules, grants: &[Rule], mode: Mode, call: &CallInfo<'_>, workspace: &Workspace) -> Verdict {
+    let ground = Ground::of(workspace, rules.home.as_deref());
+    let target = Target::of(&call.access, workspace);
+    let first = |list: &[Rule], effect| {
+        list.iter().find(|rule| rule.matches(call, target.as_ref(), &ground, effect)).map(ToString::to_string)
+    };
+    let read_only = call.read_only && !matches!(call.access, Access::Write(_));
+
+    if let Some(rule) = first(&rules.deny, Effect::Narrow) {
+        return Verdict::Deny { reason: format!("the rule {rule} forbids it") };
+    }
+    if mode == Mode::Plan && !read_only {
+        return Verdict::Deny { reason: "mode plan allows only what changes nothing".to_owned() };
+    }
+    if let Some(rule) = first(&rules.ask, Effect::Narrow) {
+        return Verdict::Ask { rule: Some(rule) };
+    }
+    if let Some(rule) = first(&rules.allow, Effect::Widen).or_else(|| first(grants, Effect::Widen)) {
+        return Verdict::Allow { by: format!("rule {rule}") };
+    }
+    let inside = target.as_ref().is_some_and(|target| target.certain && target.resolved.starts_with(&ground.root));
+    let allowed = match mode {
+        Mode::Auto => true,
+        Mode::Ask | Mode::Plan => read_only && inside,
+        Mode::Edit if matches!(call.access, Access::Write(_)) => {
+            inside && !target.is_some_and(|target| is_guarded(&target, rules, workspace))
+        }
+        Mode::Edit => read_only && inside,
+    };
+    if allowed { Verdict::Allow { by: format!("mode {mode}") } } else { Verdict::Ask { rule: None } }
+}
+
+/// Whether a deny rule keeps `path` from being read; for tools that read more than the path they were called with.
+pub fn hides(rules: &Rules, path: &Path, workspace: &Workspace) -> bool {
+    let call = CallInfo { tool: "read", read_only: true, access: Access::Read(path.to_path_buf()) };
+    let ground = Ground::of(workspace, rules.home.as_deref());
+    let target = Target::of(&call.access, workspace);
+    rules.deny.iter().any(|rule| rule.matches(&call, target.as_ref(), &ground, Effect::Narrow))
+}
+
+/// The rule that `allow_session` and `allow_always` add: this command, or this file, and nothing else.
+pub fn grant_for(call: &CallInfo<'_>, workspace: &Workspace) -> String {
+    let tool = if matches!(call.access, Access::Write(_)) { "edit" } else { call.tool };
+    let Some(target) = Target::of(&call.access, workspace) else {
+        let Access::Command(command) = &call.access else { return tool.to_owned() };
+        return format!("{tool}({command})");
+    };
+    let ground = Ground::of(workspace, None);
+    let path = match ground.relative(&target.resolved) {
+        Some(path) if path.as_os_str().is_empty() => ".".to_owned(),
+        // Without the `./` a file called `~` would be taken for the home directory.
+        Some(path) if path.starts_with("~") => format!("./{}", globset::escape(&path.to_string_lossy())),
+        Some(path) => globset::escape(&path.to_string_lossy()),
+        None => globset::escape(&target.resolved.to_string_lossy()),
+    };
+    format!("{tool}({path})")
+}
+
+/// `sha256:<hex>` of tool, arguments and directory: what was shown is what runs.
+pub fn digest(tool: &str, input: &Value, cwd: &Path) -> String {
+    let mut action = String::new();
+    canonical(&serde_json::json!({ "cwd": cwd.to_string_lossy(), "input": input, "tool": tool }), &mut action);
+    let hash = Sha256::digest(action.as_bytes());
+    hash.iter().fold("sha256:".to_owned(), |hex, byte| format!("{hex}{byte:02x}"))
+}
+
+/// Whether mode `edit` asks before this file is changed: it steers git or linger itself.
+fn is_guarded(target: &Target, rules: &Rules, workspace: &Workspace) -> bool {
+    [&target.literal, &target.resolved].into_iter().any(|path| {
+        path.components().any(|part| part.as_os_str().eq_ignore_ascii_case(".git"))
+            || rules.own.iter().any(|own| path.starts_with(own) || path.starts_with(workspace.resolve(own)))
+    })
+}
+
+/// JSON with sorted keys and no blanks.
+fn canonical(value: &Value, out: &mut String) {
+    match value {
+        Value::Object(fields) => {
+            let mut fields: Vec<_> = fields.iter().collect();
+            fields.sort_unstable_by_key(|(key, _)| *key);
+            out.push('{');
+            for (i, (key, value)) in fields.into_iter().enumerate() {
+                if i > 0 {
+                    out.push(',');
+                }
+                out.push_str(&Value::from(key.as_str()).to_string());
+                out.push(':');
+                canonical(value, out);
+            }
+            out.push('}');
+        }
+        Value::Array(items) => {
+            out.push('[');
+            for (i, item) in items.iter().enumerate() {
+                if i > 0 {
+                    out.push(',');
+                }
+                canonical(item, out);
+            }
+            out.push(']');
+        }
+        leaf => out.push_str(&leaf.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

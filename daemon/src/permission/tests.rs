@@ -1,0 +1,355 @@
+//! Rules and modes as tables, and the laws that hold for any rule.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+struct House {
+    dir: tempfile::TempDir,
+    workspace: Workspace,
+}
+
+/// `proj` is a repository with a session in `proj/app`; `out` lies outside; links lead from one to the other.
+fn house() -> House {
+    let dir = tempfile::tempdir().unwrap();
+    let base = dir.path().canonicalize().unwrap();
+    for path in ["proj/.git/hooks", "proj/app/src", "proj/app/secrets", "out/sub", "home/.ssh", "proj/own"] {
+        std::fs::create_dir_all(base.join(path)).unwrap();
+    }
+    for path in ["proj/app/src/a.rs", "proj/app/.env", "out/x", "out/.env", "proj/README", "home/.ssh/id"] {
+        std::fs::write(base.join(path), "").unwrap();
+    }
+    let link = |to: &str, at: &str| std::os::unix::fs::symlink(base.join(to), base.join(at)).unwrap();
+    link("out", "proj/app/link");
+    link("out/absent", "proj/app/dangling");
+    link("proj/app/.env", "proj/app/innocent");
+    link("proj", "alias");
+    let workspace =
+        Workspace { cwd: base.join("proj/app"), root: base.join("proj"), env: Arc::new(BTreeMap::new()), timeout_s: 1 };
+    House { dir, workspace }
+}
+
+impl House {
+    fn path(&self, path: &str) -> PathBuf {
+        self.dir.path().canonicalize().unwrap().join(path)
+    }
+
+    fn rules(&self, [deny, ask, allow]: [&[&str]; 3]) -> Rules {
+        Rules {
+            deny: parse(self, deny),
+            ask: parse(self, ask),
+            allow: parse(self, allow),
+            home: Some(self.path("home")),
+            own: vec![self.path("proj/own")],
+        }
+    }
+
+    /// `read a/b`, `edit a/b`, `grep dir` with paths below the house; anything else is a command.
+    fn call(&self, call: &str) -> CallInfo<'static> {
+        let (word, rest) = call.split_once(' ').unwrap_or((call, ""));
+        let (tool, read_only, access) = match word {
+            "read" => ("read", true, Access::Read(self.path(rest))),
+            "grep" => ("grep", true, Access::Read(self.path(rest))),
+            "edit" => ("edit", false, Access::Write(self.path(rest))),
+            "write" => ("write", false, Access::Write(self.path(rest))),
+            "lookup" => ("lookup", true, Access::Command(rest.to_owned())),
+            _ => ("bash", false, Access::Command(call.to_owned())),
+        };
+        CallInfo { tool, read_only, access }
+    }
+
+    fn verdict(&self, rules: [&[&str]; 3], mode: Mode, call: &str) -> String {
+        match decide(&self.rules(rules), &[], mode, &self.call(call), &self.workspace) {
+            Verdict::Allow { by } => format!("allow: {by}"),
+            Verdict::Ask { rule } => format!("ask: {}", rule.unwrap_or_default()),
+            Verdict::Deny { reason } => format!("deny: {reason}"),
+        }
+    }
+}
+
+fn parse(house: &House, rules: &[&str]) -> Vec<Rule> {
+    let base = house.path("");
+    rules.iter().map(|rule| Rule::parse(&rule.replace("$BASE/", &base.to_string_lossy())).unwrap()).collect()
+}
+
+#[test]
+fn the_mode_decides_what_no_rule_names() {
+    let house = house();
+    let table = [
+        ("read proj/app/src/a.rs", ["allow", "allow", "allow", "allow"]),
+        ("read proj/README", ["allow", "allow", "allow", "allow"]),
+        ("grep proj/app", ["allow", "allow", "allow", "allow"]),
+        ("read out/x", ["ask", "ask", "allow", "ask"]),
+        ("read proj/app/link/x", ["ask", "ask", "allow", "ask"]),
+        ("read proj/app/src/../a", ["ask", "ask", "allow", "ask"]),
+        ("read proj/app/none/../../../../etc/passwd", ["ask", "ask", "allow", "ask"]),
+        ("read alias/README", ["allow", "allow", "allow", "allow"]),
+        ("edit proj/app/src/a.rs", ["ask", "allow", "allow", "deny"]),
+        ("write proj/app/new/deep/file", ["ask", "allow", "allow", "deny"]),
+        ("edit out/x", ["ask", "ask", "allow", "deny"]),
+        ("write proj/app/link/new", ["ask", "ask", "allow", "deny"]),
+        ("write proj/app/dangling", ["ask", "ask", "allow", "deny"]),
+        ("edit proj/.git/hooks/pre-commit", ["ask", "ask", "allow", "deny"]),
+        ("edit proj/.GIT/config", ["ask", "ask", "allow", "deny"]),
+        ("write proj/own/config.toml", ["ask", "ask", "allow", "deny"]),
+        ("write alias/own/config.toml", ["ask", "ask", "allow", "deny"]),
+        ("ls -l", ["ask", "ask", "allow", "deny"]),
+        ("lookup weather", ["ask", "ask", "allow", "ask"]),
+    ];
+    for (call, expected) in table {
+        for (mode, expected) in [Mode::Ask, Mode::Edit, Mode::Auto, Mode::Plan].into_iter().zip(expected) {
+            let verdict = house.verdict([&[], &[], &[]], mode, call);
+            assert_eq!(verdict.split(':').next(), Some(expected), "{call} in mode {mode}");
+        }
+    }
+}
+
+#[test]
+fn deny_comes_before_ask_and_ask_before_allow() {
+    let house = house();
+    let all: &[&str] = &["bash(ls)"];
+    assert_eq!(house.verdict([all, all, all], Mode::Auto, "ls"), "deny: the rule bash(ls) forbids it");
+    assert_eq!(house.verdict([&[], all, all], Mode::Auto, "ls"), "ask: bash(ls)");
+    assert_eq!(house.verdict([&[], &[], all], Mode::Ask, "ls"), "allow: rule bash(ls)");
+    assert_eq!(house.verdict([&[], &[], all], Mode::Plan, "ls"), "deny: mode plan allows only what changes nothing");
+    assert_eq!(house.verdict([&[], &["bash"], &[]], Mode::Plan, "ls").split(':').next(), Some("deny"));
+    assert_eq!(house.verdict([&[], &["read(**)"], &[]], Mode::Plan, "read proj/README"), "ask: read(**)");
+}
+
+#[test]
+fn narrowing_path_rules_match_generously() {
+    let house = house();
+    let hits = [
+        ("read(**/.env)", "read proj/app/.env"),
+        ("read(**/.env)", "read out/.env"),
+        ("read(**/.env)", "read proj/app/link/.env"),
+        ("read(**/.env)", "read proj/app/innocent"),
+        ("read(**/.env)", "grep proj/app/.env"),
+        ("read(innocent)", "read proj/app/innocent"),
+        ("read(.env)", "read proj/app/src/../.env"),
+        ("read(./.env)", "read alias/app/.env"),
+        ("read(secrets)", "read proj/app/secrets/key"),
+        ("read(secrets/)", "read proj/app/secrets/key"),
+        ("read(~/.ssh)", "read home/.ssh/id"),
+        ("read(~)", "read home/.ssh/id"),
+        ("read($BASE/out/**)", "read proj/app/link/x"),
+        ("write(src/*.rs)", "edit proj/app/src/a.rs"),
+        ("edit(**)", "write out/x"),
+        ("edit", "write out/x"),
+        ("grep", "grep out"),
+    ];
+    for (rule, call) in hits {
+        let verdict = house.verdict([&[rule], &[], &[]], Mode::Auto, call);
+        assert!(verdict.starts_with("deny"), "{rule} against {call}: {verdict}");
+    }
+    let misses = [
+        ("read(.env)", "read out/.env"),
+        ("read(*.rs)", "read proj/app/src/a.rs"),
+        ("read(**/.env)", "edit proj/app/.env"),
+        ("grep(**)", "read proj/README"),
+        ("edit(**)", "touch x"),
+    ];
+    for (rule, call) in misses {
+        assert_eq!(house.verdict([&[rule], &[], &[]], Mode::Auto, call), "allow: mode auto", "{rule} against {call}");
+    }
+}
+
+#[test]
+fn widening_path_rules_match_the_file_that_is_reached() {
+    let house = house();
+    let hits = [
+        ("edit(**)", "write proj/app/src/a.rs"),
+        ("write(src/*.rs)", "edit proj/app/src/a.rs"),
+        ("edit($BASE/out/**)", "edit out/sub/new"),
+        ("edit($BASE/out/**)", "edit proj/app/link/new"),
+        ("read($BASE/out/**)", "grep out/sub"),
+        ("read(~/.ssh/*)", "read home/.ssh/id"),
+        ("edit", "edit out/x"),
+    ];
+    for (rule, call) in hits {
+        let verdict = house.verdict([&[], &[], &[rule]], Mode::Ask, call);
+        assert!(verdict.starts_with("allow: rule"), "{rule} against {call}: {verdict}");
+    }
+    let misses = [
+        ("edit(**)", "edit out/x"),
+        ("edit(**)", "edit proj/README"),
+        ("edit(**/x)", "edit out/x"),
+        ("edit(link/*)", "edit proj/app/link/x"),
+        ("edit(dangling)", "edit proj/app/dangling"),
+        ("edit(src)", "edit proj/app/src/a.rs"),
+        ("edit(**)", "edit proj/app/src/../../x"),
+        ("edit($BASE/out/*)", "edit out/sub/../../proj/x"),
+        ("read($BASE/out/*)", "grep out/sub"),
+        ("read(**)", "edit proj/app/src/a.rs"),
+    ];
+    for (rule, call) in misses {
+        assert_eq!(house.verdict([&[], &[], &[rule]], Mode::Ask, call), "ask: ", "{rule} against {call}");
+    }
+}
+
+#[test]
+fn commands_are_allowed_whole_and_denied_by_prefix() {
+    let house = house();
+    let allow = |rule: &str, call: &str| house.verdict([&[], &[], &[rule]], Mode::Ask, call).starts_with("allow");
+    assert!(allow("bash(git status)", "git status"));
+    assert!(allow("bash(git status)", "  git status\n"));
+    assert!(allow("bash", "anything at all"));
+    for (rule, call) in [
+        ("bash(git status)", "git status; rm -rf /"),
+        ("bash(git status)", "git status\\ "),
+        ("bash(git status)", "git  status"),
+        ("bash(git status)", "git status\u{a0}"),
+        ("bash(git:*)", "git status"),
+        ("bash(git *)", "git status"),
+        ("bash(*)", "git status"),
+        ("read(**)", "cat x"),
+        ("bash(rm x\\)", "rm x\\ "),
+    ] {
+        assert!(!allow(rule, call), "{rule} against {call}");
+    }
+    let deny = |rule: &str, call: &str| house.verdict([&[rule], &[], &[]], Mode::Auto, call).starts_with("deny");
+    for call in
+        ["git push", "git push -f", "cd x && git push", "(git push)", "a=$(git push)", "true;git push", "git pushy"]
+    {
+        assert!(deny("bash(git push:*)", call), "{call}");
+        assert!(deny("bash(git push *)", call), "{call}");
+    }
+    assert!(deny("bash(*)", "x"));
+    assert!(deny("bash(git push)", "true; git push"));
+    assert!(!deny("bash(git push)", "git push -f"));
+    assert!(!deny("bash(git push:*)", "git pull"));
+}
+
+#[test]
+fn what_is_no_rule_is_refused_with_the_right_form() {
+    for text in ["", "(x)", "bash(x", "ba sh(x)", "read()", "read( )", "tool)"] {
+        assert!(matches!(Rule::parse(text), Err(RuleError::Shape(_))), "{text}");
+    }
+    assert_eq!(
+        Rule::parse("read(../x)").unwrap_err().to_string(),
+        "`read(../x)`: a pattern has no `..`; write the absolute path"
+    );
+    assert!(matches!(Rule::parse("read([)"), Err(RuleError::Glob(..))));
+    assert_eq!(Rule::parse(" bash(f (x) ) ").unwrap().to_string(), "bash(f (x) )");
+}
+
+#[test]
+fn a_rule_that_can_never_match_is_named() {
+    let warning = |rule: &str, allows| Rule::parse(rule).unwrap().warning(allows);
+    assert!(warning("bash(npm run *)", true).unwrap().contains("exactly so"));
+    assert_eq!(warning("bash(npm run *)", false), None);
+    assert_eq!(
+        warning("Bash(x)", true).unwrap(),
+        "`Bash(x)` never matches: no tool is called `Bash`; did you mean `bash`?"
+    );
+    assert_eq!(warning("mcp__x__y", true).unwrap(), "`mcp__x__y` never matches: no tool is called `mcp__x__y`");
+    assert_eq!(warning("edit(src/**)", true), None);
+}
+
+#[test]
+fn a_denied_file_is_hidden_from_tools_that_walk() {
+    let house = house();
+    let rules = house.rules([&["read(**/.env)"], &[], &[]]);
+    assert!(hides(&rules, &house.path("proj/app/.env"), &house.workspace));
+    assert!(hides(&rules, &house.path("proj/app/innocent"), &house.workspace));
+    assert!(!hides(&rules, &house.path("proj/app/src/a.rs"), &house.workspace));
+}
+
+#[test]
+fn the_digest_depends_on_meaning_and_not_on_the_order_of_keys() {
+    let cwd = Path::new("/w");
+    let one = digest("bash", &json!({"a": 1, "b": {"c": [1, 2], "d": "é\n"}}), cwd);
+    assert_eq!(one, digest("bash", &json!({"b": {"d": "é\n", "c": [1, 2]}, "a": 1}), cwd));
+    assert_eq!(one.len(), "sha256:".len() + 64);
+    for other in [
+        digest("read", &json!({"a": 1, "b": {"c": [1, 2], "d": "é\n"}}), cwd),
+        digest("bash", &json!({"a": 1, "b": {"c": [2, 1], "d": "é\n"}}), cwd),
+        digest("bash", &json!({"a": 1, "b": {"c": [1, 2], "d": "é\n"}}), Path::new("/v")),
+        digest("bash", &json!({"a": "1", "b": {"c": [1, 2], "d": "é\n"}}), cwd),
+    ] {
+        assert_ne!(one, other);
+    }
+    // Fixed for ever: permissions that wait carry it over restarts. `printf '%s' '{"cwd":"/w","input":{},"tool":"ls"}' | sha256sum`
+    assert_eq!(
+        digest("ls", &json!({}), cwd),
+        concat!("sha256:", "d39827f6bb34d0126a7d4ce911dfe8ce92ec4543becf8488c72a01eef8ab5633")
+    );
+}
+
+fn granted(house: &House, grant: &str, call: &CallInfo<'_>) -> bool {
+    let grants = [Rule::parse(grant).unwrap()];
+    let verdict = decide(&house.rules([&[], &[], &[]]), &grants, Mode::Ask, call, &house.workspace);
+    matches!(verdict, Verdict::Allow { by } if by.starts_with("rule"))
+}
+
+#[test]
+fn grants_name_one_file_or_one_command() {
+    let house = house();
+    for (call, grant) in [
+        ("edit proj/app/src/a.rs", "edit(src/a.rs)"),
+        ("write proj/app/src/a.rs", "edit(src/a.rs)"),
+        ("grep proj/app", "grep(.)"),
+        ("write proj/app/~/x", "edit(./~/x)"),
+        ("write proj/app/a*[b]", "edit(a[*][[]b[]])"),
+        ("write proj/app/a\\b", "edit(a\\b)"),
+        ("echo (x) \"y\"\n ls", "bash(echo (x) \"y\"\n ls)"),
+        ("npm run *", "bash(npm run *)"),
+    ] {
+        let call = house.call(call);
+        assert_eq!(grant_for(&call, &house.workspace), grant);
+        assert!(granted(&house, grant, &call), "{grant}");
+    }
+    let outside = house.call("edit out/x");
+    assert_eq!(grant_for(&outside, &house.workspace), format!("edit({})", house.path("out/x").display()));
+    let linked = house.call("edit proj/app/link/x");
+    assert!(
+        granted(&house, &grant_for(&linked, &house.workspace), &outside),
+        "a link is granted as the file it leads to"
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_command_is_allowed_only_by_a_rule_that_equals_it(rule in r"[a-c*:; ()\\\n]{1,8}", command in r"[a-c*:; ()\\\n]{1,8}") {
+        let house = house();
+        if let Ok(parsed) = Rule::parse(&format!("bash({rule})")) {
+            let call = CallInfo { tool: "bash", read_only: false, access: Access::Command(command.clone()) };
+            let allowed = granted(&house, &parsed.to_string(), &call);
+            let blank = [' ', '\n'];
+            prop_assert!(!allowed || rule.trim_matches(blank) == command.trim_matches(blank));
+        }
+    }
+
+    #[test]
+    fn a_grant_matches_the_call_it_came_from_and_no_other(one in "[^\0/]{1,12}", other in "[^\0/]{1,12}", command: bool) {
+        prop_assume!(!one.trim().is_empty() && !["..", "."].contains(&one.as_str()) && !["..", "."].contains(&other.as_str()));
+        let house = house();
+        let call = |text: &str| CallInfo {
+            tool: if command { "bash" } else { "write" },
+            read_only: false,
+            access: if command { Access::Command(text.to_owned()) } else { Access::Write(house.workspace.cwd.join(text)) },
+        };
+        let grant = grant_for(&call(&one), &house.workspace);
+        prop_assert!(granted(&house, &grant, &call(&one)), "{grant:?}");
+        prop_assert_eq!(Rule::parse(&grant).unwrap().to_string(), grant.clone());
+        let blank = [' ', '\t', '\n'];
+        let same = if command { one.trim_matches(blank) == other.trim_matches(blank) } else { one == other };
+        prop_assert!(same || !granted(&house, &grant, &call(&other)), "{grant:?} allows {other:?}");
+    }
+
+    #[test]
+    fn no_spelling_of_a_path_leaves_the_workspace(parts in proptest::collection::vec("(\\.\\.|\\.|link|src|x|sub|app|proj|dangling)", 1..8)) {
+        let house = house();
+        let path = house.workspace.cwd.join(parts.join("/"));
+        let call = CallInfo { tool: "write", read_only: false, access: Access::Write(path.clone()) };
+        let reached = path.canonicalize().or_else(|_| path.parent().unwrap().canonicalize());
+        let outside = reached.is_ok_and(|reached| !reached.starts_with(&house.workspace.cwd)) || path.is_symlink();
+        prop_assert!(!outside || !granted(&house, "edit(**)", &call), "{}", path.display());
+    }
+}

@@ -1,0 +1,344 @@
+//! The actor: one task that owns all state of a session. Everybody else sends it a [`Command`].
+//!
+//! [`Wake`] lists everything that can wake it. The turn runs as its child and talks back only with [`TurnMessage`]s, so that
+//! the mailbox answers while a model streams. Cancel, interrupt and a crash are one thing: the child is gone, and what it left
+//! open is closed from the state ([`super::recovery`]); a turn can be started again at any point of its log.
+//! The actor never waits for the disk: it numbers an event, folds it, queues it at the store, and whoever asked is answered by
+//! the commit. If a write fails it starts anew from what is stored.
+
+mod permits;
+mod record;
+mod repair;
+mod requests;
+mod turns;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use linger_protocol::RpcError;
+use linger_protocol::error::Code;
+use linger_protocol::event::{Event, EventBody, Level, NoticeCode};
+use linger_protocol::id::{CallId, Cursor, MessageId, PermissionId, PromptId, SessionId, TurnId};
+use linger_protocol::message::{ContentBlock, Role, StopReason};
+use linger_protocol::permission::{self, Decision, Pending};
+use linger_protocol::session::{self, Prompted, When};
+use serde::Serialize;
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use super::cursor::Position;
+use super::log::{Log, OpenStream, Piece, Stored, push_piece};
+use super::state::{Queued, State, state_name};
+use super::{Draft, recovery, subscriber, turn};
+use crate::clock;
+use crate::daemon::Daemon;
+use crate::permission::{CallInfo, Verdict};
+use crate::store::{Append, Fold, SessionRow, StoreError};
+use crate::tool::{Access, Workspace};
+
+pub use permits::already_answered;
+use permits::permitted;
+use record::{notice, stored};
+use repair::parse_state;
+use turns::user_message;
+
+/// How long a turn that is being stopped may take to let go before it is left behind. Its processes are killed at once.
+const STOP_GRACE: Duration = Duration::from_secs(1);
+
+/// After a failed write: the first wait before the next try, and the longest.
+const MEND: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
+
+/// Results of keyed requests that are remembered here, for those whose commit is still queued; the rest is in the store.
+const REMEMBERED: usize = 64;
+
+/// Prompts that may wait in one session; a person types a handful, a script should look at the answers.
+const MAX_QUEUED: usize = 256;
+
+/// Where a command is answered.
+pub type Reply<T> = oneshot::Sender<Result<T, RpcError>>;
+
+/// What can be asked of a session.
+pub enum Command {
+    /// Where a reader begins.
+    Attach(Option<Cursor>, Reply<(Arc<Log>, Position, Cursor)>),
+    /// Something to do, and who asks.
+    Prompt(session::Prompt, String, Reply<Prompted>),
+    /// Stop the turn.
+    Cancel(Reply<()>),
+    /// Take up what was offered or held.
+    Continue(Reply<()>),
+    /// Change model, mode or name.
+    Set(session::Set, Reply<()>),
+    /// Decide a permission, and who decides.
+    Answer(permission::Answer, String, Reply<()>),
+    /// Delete the session; also while it works.
+    Remove(bool, Reply<()>),
+    /// The daemon ends.
+    Pause(oneshot::Sender<()>),
+}
+
+impl Command {
+    /// Answers with an error.
+    pub fn refuse(self, error: RpcError) {
+        match self {
+            Self::Attach(_, reply) => respond(reply, Err(error)),
+            Self::Prompt(_, _, reply) => respond(reply, Err(error)),
+            Self::Cancel(reply) | Self::Continue(reply) | Self::Set(_, reply) | Self::Answer(_, _, reply) | Self::Remove(_, reply) => {
+                respond(reply, Err(error));
+            }
+            Self::Pause(done) => drop(done),
+        }
+    }
+}
+
+/// What a turn tells its session.
+pub enum TurnMessage {
+    /// Events, whether they must be on disk, and who waits for them.
+    Emit(Vec<Draft>, bool, Option<oneshot::Sender<Result<(), StoreError>>>),
+    /// Pieces of open streams.
+    Pieces(Vec<Piece>, oneshot::Sender<Result<(), StoreError>>),
+    /// May this call run?
+    Permit(Box<Permit>),
+    /// Between two steps. With the reason if the turn would end here: it has ended if no prompts come back.
+    Boundary(Option<(StopReason, Option<String>)>, oneshot::Sender<Next>),
+}
+
+/// What the next step begins with.
+#[derive(Clone, Debug, Default)]
+pub struct Next {
+    /// Prompts that steer; their messages are in the log.
+    pub prompts: Vec<Vec<ContentBlock>>,
+    /// `provider/model` from now on.
+    pub model: String,
+}
+
+/// A call that asks whether it may run.
+pub struct Permit {
+    /// The call.
+    pub call_id: CallId,
+    /// The tool.
+    pub tool: String,
+    /// Whether no call of the tool changes anything.
+    pub read_only: bool,
+    /// What the call touches.
+    pub access: Access,
+    /// What it does, for people.
+    pub action: String,
+    /// Its arguments.
+    pub input: Value,
+    /// Its hash.
+    pub digest: String,
+    /// Where the verdict goes; a call that needs a user waits for it.
+    pub reply: oneshot::Sender<Permitted>,
+}
+
+impl Permit {
+    /// What the rules look at.
+    fn info(&self) -> CallInfo<'_> {
+        CallInfo { tool: &self.tool, read_only: self.read_only, access: self.access.clone() }
+    }
+}
+
+/// Whether a call may run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Permitted {
+    /// It may, if it has this digest.
+    Yes(String),
+    /// It may not; what the model is told.
+    No(String),
+}
+
+enum Wake {
+    Command(Option<Command>),
+    Turn(Option<TurnMessage>),
+    Stopped,
+    Idle,
+    Mend,
+}
+
+enum Phase {
+    Idle,
+    Running(Running),
+    /// The child was told to stop; what comes then.
+    Stopping(JoinHandle<()>, Then),
+    /// A write failed; the next try comes after this.
+    Failed(Duration),
+}
+
+struct Running {
+    task: JoinHandle<()>,
+    messages: mpsc::UnboundedReceiver<TurnMessage>,
+    /// Calls that wait for a permission.
+    waiting: HashMap<PermissionId, Permit>,
+}
+
+enum Then {
+    /// The turn ends as cancelled.
+    Cancel(Vec<Reply<()>>),
+    /// The turn goes on with the prompts that interrupt it.
+    Interrupt,
+    Remove(Reply<()>),
+    Pause(oneshot::Sender<()>),
+}
+
+/// The actor of one session.
+pub struct Actor {
+    id: SessionId,
+    daemon: Arc<Daemon>,
+    log: Arc<Log>,
+    state: State,
+    /// Text that was queued for streams which are open: what readers have or will have.
+    streams: Vec<OpenStream>,
+    /// Results of the open calls that have one, until all have and become a message.
+    results: HashMap<CallId, ContentBlock>,
+    workspace: Arc<Workspace>,
+    phase: Phase,
+    /// Keys of requests whose commit may still be queued, and what they came to.
+    remembered: VecDeque<(String, String)>,
+}
+
+impl Actor {
+    /// An actor for a session that is stored.
+    pub async fn load(daemon: Arc<Daemon>, row: SessionRow) -> Result<Self, StoreError> {
+        let SessionRow { id, fold, env } = row;
+        let state: State = parse_state(&id, &fold)?;
+        let workspace = Arc::new(daemon.workspace(&state.cwd, env));
+        let log = Log::new(id.clone(), state.head, Vec::new());
+        let mut actor = Self::new(id, daemon, log, state, workspace);
+        actor.take_up().await?;
+        Ok(actor)
+    }
+
+    /// An actor for a new session, whose first event is queued; `done` is answered when it is on disk.
+    pub fn create(
+        daemon: Arc<Daemon>,
+        id: SessionId,
+        created: EventBody,
+        env: BTreeMap<String, String>,
+        outcome: Option<Fold>,
+        done: oneshot::Sender<Result<(), StoreError>>,
+    ) -> Self {
+        let log = Log::new(id.clone(), 0, Vec::new());
+        let environment = Fold::Environment(serde_json::to_string(&env).unwrap_or_default());
+        let cwd = match &created {
+            EventBody::SessionCreated { cwd, .. } => cwd.clone(),
+            _ => std::path::PathBuf::default(),
+        };
+        let workspace = Arc::new(daemon.workspace(&cwd, env));
+        let mut actor = Self::new(id, daemon, log, State::default(), workspace);
+        let folds = std::iter::once(environment).chain(outcome).collect();
+        actor.append(vec![Draft::new(created)], folds, true, Some(done));
+        actor
+    }
+
+    fn new(
+        id: SessionId,
+        daemon: Arc<Daemon>,
+        log: Arc<Log>,
+        state: State,
+        workspace: Arc<Workspace>,
+    ) -> Self {
+        let (streams, results, remembered) = (Vec::new(), HashMap::new(), VecDeque::new());
+        Self { id, daemon, log, state, streams, results, workspace, phase: Phase::Idle, remembered }
+    }
+
+    /// Runs until the session is removed, unloaded or the daemon ends.
+    pub async fn run(mut self, mut commands: mpsc::UnboundedReceiver<Command>) {
+        loop {
+            let wake = self.next_wake(&mut commands).await;
+            if self.log.failed() && !matches!(self.phase, Phase::Failed(_)) {
+                self.fail();
+            }
+            match wake {
+                Wake::Command(Some(command)) => self.command(command).await,
+                Wake::Command(None) => return,
+                Wake::Turn(Some(message)) => self.turn_message(message),
+                Wake::Turn(None) => self.turn_vanished(),
+                Wake::Stopped => {
+                    if self.stopped().await {
+                        return;
+                    }
+                }
+                Wake::Idle => {
+                    if self.daemon.sessions.unload(&self.id, &self.log, &commands) {
+                        tracing::debug!(target: "session", session = %self.id, "unloaded");
+                        return;
+                    }
+                }
+                Wake::Mend => self.mend().await,
+            }
+        }
+    }
+
+    async fn next_wake(&mut self, commands: &mut mpsc::UnboundedReceiver<Command>) -> Wake {
+        match &mut self.phase {
+            Phase::Running(running) => tokio::select! {
+                command = commands.recv() => Wake::Command(command),
+                message = running.messages.recv() => Wake::Turn(message),
+            },
+            Phase::Stopping(task, _) => tokio::select! {
+                command = commands.recv() => Wake::Command(command),
+                _ = tokio::time::timeout(STOP_GRACE, task) => Wake::Stopped,
+            },
+            Phase::Failed(wait) => tokio::select! {
+                command = commands.recv() => Wake::Command(command),
+                () = tokio::time::sleep(*wait) => Wake::Mend,
+            },
+            // A session that is watched is not unloaded, and has no timer.
+            Phase::Idle => tokio::select! {
+                command = commands.recv() => Wake::Command(command),
+                () = async { self.log.unwatched().await; tokio::time::sleep(self.daemon.idle_unload()).await } => Wake::Idle,
+            },
+        }
+    }
+
+    async fn command(&mut self, command: Command) {
+        match command {
+            Command::Attach(after, reply) => respond(reply, self.attach(after).await),
+            Command::Prompt(prompt, by, reply) => self.prompt(prompt, by, reply).await,
+            Command::Cancel(reply) => self.cancel(reply),
+            Command::Continue(reply) => self.resume(reply),
+            Command::Set(set, reply) => self.set(set, reply).await,
+            Command::Answer(answer, by, reply) => self.answer(answer, by, reply).await,
+            Command::Remove(force, reply) => self.remove(force, reply),
+            Command::Pause(done) => self.stop(Then::Pause(done)),
+        }
+    }
+
+    fn turn_message(&mut self, message: TurnMessage) {
+        match message {
+            TurnMessage::Emit(drafts, sync, done) => {
+                let drafts = drafts.into_iter().map(|draft| self.in_turn(draft.body)).collect();
+                self.append(drafts, Vec::new(), sync, done);
+            }
+            TurnMessage::Pieces(pieces, done) => self.pieces(pieces, done),
+            TurnMessage::Permit(permit) => self.permit(*permit),
+            TurnMessage::Boundary(ending, reply) => self.boundary(ending, reply),
+        }
+    }
+}
+
+/// Answers a command; whoever asked may have gone.
+fn respond<T>(reply: Reply<T>, result: Result<T, RpcError>) {
+    let _gone = reply.send(result);
+}
+
+/// Answers a command when what it did is committed.
+fn respond_when<T: Send + 'static>(reply: Reply<T>, committed: oneshot::Receiver<Result<(), StoreError>>, value: T) {
+    tokio::spawn(async move {
+        let result = committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())));
+        respond(reply, result.map(|()| value).map_err(RpcError::from));
+    });
+}
+
+fn respond_all(replies: Vec<Reply<()>>, committed: oneshot::Receiver<Result<(), StoreError>>) {
+    if replies.is_empty() {
+        return;
+    }
+    tokio::spawn(async move {
+        let result = committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())));
+        replies.into_iter().for_each(|reply| respond(reply, result.clone().map_err(RpcError::from)));
+    });
+}

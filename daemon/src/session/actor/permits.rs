@@ -1,0 +1,154 @@
+//! Permissions: what a call asks, who waits, and the one answer that wins.
+
+use super::*;
+
+impl Actor {
+    pub(super) async fn answer(&mut self, answer: permission::Answer, by: String, reply: Reply<()>) {
+        let key = answer.key.as_ref().map(|key| format!("permission/answer {} {key}", answer.permission));
+        match self.outcome::<()>(key.as_ref()).await {
+            Ok(None) => {}
+            Ok(Some(())) => return respond(reply, Ok(())),
+            Err(error) => return respond(reply, Err(error)),
+        }
+        let asked = self.state.turn.iter().flat_map(|turn| &turn.calls).filter_map(|call| call.permission.as_ref());
+        let Some(asked) = asked.into_iter().find(|asked| asked.id == answer.permission) else {
+            // Its turn is over; what was decided then is in the store.
+            let error = self.daemon.already_answered(&answer.permission).await;
+            return respond(reply, Err(error));
+        };
+        if let Some(given) = &asked.answer {
+            return respond(reply, Err(already_answered(given.decision, &given.by, given.at)));
+        }
+        if answer.digest.as_ref().is_some_and(|digest| *digest != asked.digest) {
+            let error = RpcError::new(Code::WrongDigest, format!("permission {} is for {}", asked.id, asked.digest))
+                .hint("look at it again with permission/list");
+            return respond(reply, Err(error));
+        }
+        let grant = asked.grant.clone();
+        let outcome = self.remember(key, &());
+        let committed = self.decide(&answer.permission, answer.decision, by, answer.reason, outcome);
+        respond_when(reply, committed, ());
+        if answer.decision == Decision::AllowAlways {
+            self.daemon.grant_always(&self.workspace.root, grant);
+        }
+        self.review();
+    }
+
+    /// Writes a decision down and wakes the call that waits for it.
+    pub(super) fn decide(
+        &mut self,
+        permission: &PermissionId,
+        decision: Decision,
+        by: String,
+        reason: Option<String>,
+        outcome: Option<Fold>,
+    ) -> oneshot::Receiver<Result<(), StoreError>> {
+        let decided = Fold::Decided { permission: permission.0.clone(), decision, by: by.clone(), at: clock::now() };
+        let resolved =
+            EventBody::PermissionResolved { permission: permission.clone(), decision, by: by.clone(), reason: reason.clone() };
+        let (done, committed) = oneshot::channel();
+        let draft = self.in_turn(resolved);
+        self.append(vec![draft], std::iter::once(decided).chain(outcome).collect(), true, Some(done));
+        if let Phase::Running(running) = &mut self.phase
+            && let Some(permit) = running.waiting.remove(permission)
+        {
+            let verdict = permitted(decision, &permit.digest, &by, reason.as_deref());
+            // The call may have been cancelled meanwhile.
+            let _gone = permit.reply.send(verdict);
+        }
+        committed
+    }
+
+    /// Looks at the permissions that wait again: mode or rules have changed.
+    pub(super) fn review(&mut self) {
+        let Phase::Running(running) = &self.phase else { return };
+        let again: Vec<(PermissionId, Verdict)> = running
+            .waiting
+            .iter()
+            .map(|(id, permit)| (id.clone(), self.daemon.decide(&self.state, &permit.info(), &self.workspace)))
+            .collect();
+        for (id, verdict) in again {
+            match verdict {
+                Verdict::Allow { by } => drop(self.decide(&id, Decision::AllowOnce, by, None, None)),
+                Verdict::Deny { reason } => {
+                    drop(self.decide(&id, Decision::RejectOnce, "the rules".to_owned(), Some(reason), None));
+                }
+                Verdict::Ask { .. } => {}
+            }
+        }
+    }
+
+    pub(super) fn permit(&mut self, permit: Permit) {
+        let asked = self.state.turn.iter().flat_map(|turn| &turn.calls).find(|call| call.id == permit.call_id);
+        let earlier = asked.and_then(|call| call.permission.clone());
+        let verdict = match earlier {
+            // Asked before the daemon was restarted; the digest is the one that was shown.
+            Some(asked) => match asked.answer {
+                Some(given) => permitted(given.decision, &asked.digest, &given.by, given.reason.as_deref()),
+                None => return self.wait_for(asked.id, permit),
+            },
+            None => match self.daemon.decide(&self.state, &permit.info(), &self.workspace) {
+                Verdict::Allow { .. } => Permitted::Yes(permit.digest.clone()),
+                Verdict::Deny { reason } => Permitted::No(reason),
+                Verdict::Ask { rule } => return self.ask(permit, rule),
+            },
+        };
+        // The call may have been cancelled meanwhile.
+        let _gone = permit.reply.send(verdict);
+    }
+
+    pub(super) fn ask(&mut self, permit: Permit, rule: Option<String>) {
+        let id = PermissionId(format!("q{}", clock::random_word(7)));
+        let grant = crate::permission::grant_for(&permit.info(), &self.workspace);
+        let pending = Pending {
+            permission: id.clone(),
+            session: self.id.clone(),
+            call: permit.call_id.clone(),
+            tool: permit.tool.clone(),
+            action: permit.action.clone(),
+            input: permit.input.clone(),
+            cwd: self.state.cwd.clone(),
+            digest: permit.digest.clone(),
+            grant: grant.clone(),
+            at: clock::now(),
+        };
+        let requested = EventBody::PermissionRequested {
+            permission: id.clone(),
+            call_id: permit.call_id.clone(),
+            tool: permit.tool.clone(),
+            action: permit.action.clone(),
+            input: permit.input.clone(),
+            cwd: self.state.cwd.clone(),
+            digest: permit.digest.clone(),
+            rule,
+            grant,
+            options: vec![Decision::AllowOnce, Decision::AllowSession, Decision::AllowAlways, Decision::RejectOnce],
+        };
+        tracing::info!(target: "permission", session = %self.id, permission = %id, action = %permit.action, "asked");
+        let draft = self.in_turn(requested);
+        self.append(vec![draft], vec![Fold::Asked(pending)], true, None);
+        self.wait_for(id, permit);
+    }
+
+    pub(super) fn wait_for(&mut self, id: PermissionId, permit: Permit) {
+        if let Phase::Running(running) = &mut self.phase {
+            running.waiting.insert(id, permit);
+        }
+    }
+}
+
+pub(super) fn permitted(decision: Decision, digest: &str, by: &str, reason: Option<&str>) -> Permitted {
+    if decision.allows() {
+        return Permitted::Yes(digest.to_owned());
+    }
+    Permitted::No(match reason {
+        Some(reason) => format!("denied by {by}: {reason}"),
+        None => format!("denied by {by}"),
+    })
+}
+
+/// The error for whoever comes second.
+pub fn already_answered(decision: Decision, by: &str, at: u64) -> RpcError {
+    let given = permission::AlreadyAnswered { decision, by: by.to_owned(), at };
+    RpcError { data: serde_json::to_value(given).ok(), ..RpcError::new(Code::AlreadyAnswered, "already answered") }
+}

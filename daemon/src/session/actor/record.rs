@@ -1,0 +1,116 @@
+//! Writing down: events get their numbers, the state is folded, and both are queued at the store.
+
+use super::*;
+
+impl Actor {
+    pub(super) fn pieces(&mut self, pieces: Vec<Piece>, done: oneshot::Sender<Result<(), StoreError>>) {
+        let turn = self.state.turn.as_ref().map(|turn| turn.id.clone());
+        for piece in &pieces {
+            push_piece(&mut self.streams, turn.as_ref(), piece.clone());
+        }
+        self.daemon.store.append(Append {
+            log: self.log.clone(),
+            events: Vec::new(),
+            turn,
+            pieces,
+            folds: Vec::new(),
+            sync: false,
+            done: Some(done),
+        });
+    }
+
+    /// Numbers events, folds them, and queues them with what is folded from them.
+    pub(super) fn append(
+        &mut self,
+        drafts: Vec<Draft>,
+        mut folds: Vec<Fold>,
+        sync: bool,
+        done: Option<oneshot::Sender<Result<(), StoreError>>>,
+    ) {
+        let mut events = Vec::with_capacity(drafts.len());
+        for draft in drafts {
+            let event = Event { body: draft.body, seq: Some(self.state.head + 1), at: clock::now(), turn: draft.turn };
+            self.state.apply(&event);
+            folds.extend(decided(&event));
+            match &event.body {
+                EventBody::Message { role: Role::User, .. } => self.results.clear(),
+                body => self.results.extend(recovery::result_of(body)),
+            }
+            let stored = stored(&event);
+            if let Some(stream) = &stored.stream {
+                self.streams.retain(|open| open.id != *stream);
+            }
+            events.push(Arc::new(stored));
+        }
+        folds.insert(0, Fold::Session {
+            name: self.state.name.clone(),
+            cwd: self.state.cwd.to_string_lossy().into_owned(),
+            state: state_name(self.state.doing()),
+            updated_at: self.state.updated_at,
+            fold: serde_json::to_string(&self.state).unwrap_or_default(),
+        });
+        self.daemon.store.append(Append {
+            log: self.log.clone(),
+            events,
+            turn: self.state.turn.as_ref().map(|turn| turn.id.clone()),
+            pieces: Vec::new(),
+            folds,
+            sync,
+            done,
+        });
+    }
+
+    pub(super) fn in_turn(&self, body: EventBody) -> Draft {
+        Draft { turn: self.state.turn.as_ref().map(|turn| turn.id.clone()), body }
+    }
+}
+
+/// A decision that nobody gave, such as of a turn that was cancelled, belongs in the table of permissions too.
+pub(super) fn decided(event: &Event) -> Option<Fold> {
+    match &event.body {
+        EventBody::PermissionResolved { permission, decision: Decision::Cancelled, by, .. } => Some(Fold::Decided {
+            permission: permission.0.clone(),
+            decision: Decision::Cancelled,
+            by: by.clone(),
+            at: event.at,
+        }),
+        _ => None,
+    }
+}
+
+pub(super) fn stored(event: &Event) -> Stored {
+    let stream = match &event.body {
+        EventBody::Message { message, role: Role::Assistant, .. } => Some(message.0.clone()),
+        EventBody::ToolFinished { call_id, .. } => Some(call_id.0.clone()),
+        _ => None,
+    };
+    let value = serde_json::to_string(event).unwrap_or_default();
+    Stored { seq: event.seq.unwrap_or_default(), at: event.at, kind: kind_name(&event.body).to_owned(), stream, data: value }
+}
+
+/// The kind as it stands in the event.
+pub(super) fn kind_name(body: &EventBody) -> &'static str {
+    match body {
+        EventBody::SessionCreated { .. } => "session_created",
+        EventBody::SessionChanged { .. } => "session_changed",
+        EventBody::PromptAccepted { .. } => "prompt_accepted",
+        EventBody::TurnStarted { .. } => "turn_started",
+        EventBody::Message { .. } => "message",
+        EventBody::MessageSuperseded { .. } => "message_superseded",
+        EventBody::ToolStarted { .. } => "tool_started",
+        EventBody::ToolFinished { .. } => "tool_finished",
+        EventBody::PermissionRequested { .. } => "permission_requested",
+        EventBody::PermissionResolved { .. } => "permission_resolved",
+        EventBody::TurnFinished { .. } => "turn_finished",
+        EventBody::Notice { .. } => "notice",
+        EventBody::TextDelta(_) => "text_delta",
+        EventBody::ThinkingDelta(_) => "thinking_delta",
+        EventBody::ToolOutputDelta { .. } => "tool_output_delta",
+        EventBody::CaughtUp {} => "caught_up",
+        EventBody::Unknown => "unknown",
+    }
+}
+
+pub(super) fn notice(level: Level, code: NoticeCode, text: &str) -> EventBody {
+    EventBody::Notice { level, code: Some(code), text: text.to_owned() }
+}

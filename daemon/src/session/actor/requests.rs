@@ -1,0 +1,165 @@
+//! What clients ask of a session: attach, prompt, cancel, continue, set, remove; each checked, written down, answered by the commit.
+
+use super::*;
+
+impl Actor {
+    pub(super) async fn attach(&mut self, after: Option<Cursor>) -> Result<(Arc<Log>, Position, Cursor), RpcError> {
+        let head = Position::after(self.log.tail().head).cursor();
+        let position = match &after {
+            None => Position::default(),
+            Some(cursor) => {
+                let unknown = || {
+                    RpcError::new(Code::UnknownCursor, format!("session {} never gave out the cursor '{cursor}'", self.id))
+                        .hint("attach without a cursor to read from the beginning")
+                };
+                let position = Position::parse(cursor).ok_or_else(unknown)?;
+                if !subscriber::known(&self.log, &self.daemon.store, &position).await? {
+                    return Err(unknown());
+                }
+                position
+            }
+        };
+        Ok((self.log.clone(), position, head))
+    }
+
+    pub(super) async fn prompt(&mut self, prompt: session::Prompt, by: String, reply: Reply<Prompted>) {
+        let key = prompt.key.map(|key| format!("session/prompt {} {key}", self.id));
+        match self.outcome::<Prompted>(key.as_ref()).await {
+            Ok(None) => {}
+            Ok(Some(outcome)) => return respond(reply, Ok(outcome)),
+            Err(error) => return respond(reply, Err(error)),
+        }
+        let content = prompt.content.into_blocks();
+        if let Err(error) = self.may_prompt(&content) {
+            return respond(reply, Err(error));
+        }
+        let id = PromptId(format!("p{}", self.state.counts.prompts + 1));
+        let when = prompt.when.unwrap_or_default();
+        let accepted = EventBody::PromptAccepted { prompt: id.clone(), content, when, by: Some(by) };
+        let prompted = Prompted { prompt: id, seq: self.state.head + 1 };
+        let outcome = self.remember(key, &prompted);
+        let (done, committed) = oneshot::channel();
+        self.append(vec![Draft::new(accepted)], outcome.into_iter().collect(), true, Some(done));
+        respond_when(reply, committed, prompted);
+        match (&self.phase, when) {
+            (Phase::Running(_), When::Interrupt) => self.stop(Then::Interrupt),
+            (Phase::Idle, _) if self.state.turn.is_some() => drop(self.take_up_offered()),
+            (Phase::Idle, _) => self.start_next(true),
+            _ => {}
+        }
+    }
+
+    pub(super) fn may_prompt(&self, content: &[ContentBlock]) -> Result<(), RpcError> {
+        let good = |block: &ContentBlock| match block {
+            ContentBlock::Text { text } => !text.trim().is_empty(),
+            ContentBlock::Image { data, .. } => !data.is_empty(),
+            _ => false,
+        };
+        if content.is_empty() || !content.iter().all(good) {
+            return Err(RpcError::new(Code::BadPrompt, "a prompt is text or images, and not empty"));
+        }
+        if self.state.queue.len() >= MAX_QUEUED {
+            return Err(RpcError::new(Code::TooMuch, format!("{MAX_QUEUED} prompts wait in session {} already", self.id))
+                .hint("wait for its turns to end, or cancel"));
+        }
+        if !self.state.cwd.is_dir() {
+            return Err(RpcError::new(Code::NoWorkspace, format!("the directory {} is gone", self.state.cwd.display()))
+                .hint("make it again, or start a session in another directory"));
+        }
+        self.daemon.usable(&self.state.model)
+    }
+
+    pub(super) fn cancel(&mut self, reply: Reply<()>) {
+        match &mut self.phase {
+            Phase::Stopping(_, Then::Cancel(replies)) => replies.push(reply),
+            Phase::Stopping(_, then @ Then::Interrupt) => *then = Then::Cancel(vec![reply]),
+            Phase::Running(_) => self.stop(Then::Cancel(vec![reply])),
+            Phase::Idle if self.state.turn.is_some() => self.close_turn(vec![reply]),
+            _ => {
+                let idle = RpcError::new(Code::Idle, format!("session {} has no turn under way", self.id));
+                respond(reply, Err(idle));
+            }
+        }
+    }
+
+    /// Takes up a turn that was offered, or prompts that were held.
+    pub(super) fn resume(&mut self, reply: Reply<()>) {
+        if !matches!(self.phase, Phase::Idle) || (self.state.turn.is_none() && self.state.queue.is_empty()) {
+            let idle = RpcError::new(Code::Idle, format!("session {} has nothing to continue", self.id));
+            return respond(reply, Err(idle));
+        }
+        if let Err(error) = self.daemon.usable(&self.state.model) {
+            return respond(reply, Err(error));
+        }
+        if self.state.turn.is_some() {
+            respond_when(reply, self.take_up_offered(), ());
+        } else {
+            self.start_next(true);
+            respond(reply, Ok(()));
+        }
+    }
+
+    pub(super) fn take_up_offered(&mut self) -> oneshot::Receiver<Result<(), StoreError>> {
+        let notice = notice(Level::Info, NoticeCode::Continued, "the turn goes on");
+        let (done, committed) = oneshot::channel();
+        let drafts = recovery::supersede(&self.state).into_iter().chain([self.in_turn(notice)]).collect();
+        self.append(drafts, Vec::new(), true, Some(done));
+        self.spawn_turn();
+        committed
+    }
+
+    pub(super) async fn set(&mut self, set: session::Set, reply: Reply<()>) {
+        let key = set.key.map(|key| format!("session/set {} {key}", self.id));
+        match self.outcome::<()>(key.as_ref()).await {
+            Ok(None) => {}
+            Ok(Some(())) => return respond(reply, Ok(())),
+            Err(error) => return respond(reply, Err(error)),
+        }
+        let model = match set.model.as_deref().map(|model| self.daemon.model(Some(model))).transpose() {
+            Ok(model) => model,
+            Err(error) => return respond(reply, Err(error)),
+        };
+        if let Some(name) = &set.name
+            && let Err(error) = self.daemon.check_name(name, Some(&self.id)).await
+        {
+            return respond(reply, Err(error));
+        }
+        let outcome = self.remember(key, &());
+        let changed = EventBody::SessionChanged { model, mode: set.mode, name: set.name, instructions: None };
+        let (done, committed) = oneshot::channel();
+        self.append(vec![Draft::new(changed)], outcome.into_iter().collect(), true, Some(done));
+        respond_when(reply, committed, ());
+        self.review();
+    }
+
+    pub(super) fn remove(&mut self, force: bool, reply: Reply<()>) {
+        if self.state.turn.is_some() && !force {
+            let busy = RpcError::new(Code::Busy, format!("session {} has a turn under way", self.id))
+                .hint("cancel it first, or remove it by force");
+            return respond(reply, Err(busy));
+        }
+        self.stop(Then::Remove(reply));
+    }
+
+    /// What a request with this key came to, if it was made before.
+    pub(super) async fn outcome<T: serde::de::DeserializeOwned + Send + 'static>(
+        &self,
+        key: Option<&String>,
+    ) -> Result<Option<T>, RpcError> {
+        let Some(key) = key else { return Ok(None) };
+        if let Some((_, result)) = self.remembered.iter().find(|(known, _)| known == key) {
+            return Ok(serde_json::from_str(result).ok());
+        }
+        Ok(self.daemon.store.outcome(key.clone()).await?.map(|(_, outcome)| outcome))
+    }
+
+    pub(super) fn remember(&mut self, key: Option<String>, outcome: &impl Serialize) -> Option<Fold> {
+        let key = key?;
+        let result = serde_json::to_string(outcome).unwrap_or_default();
+        self.remembered.push_back((key.clone(), result.clone()));
+        if self.remembered.len() > REMEMBERED {
+            self.remembered.pop_front();
+        }
+        Some(Fold::Outcome { key, result })
+    }
+}

@@ -1,0 +1,154 @@
+//! The life of turns: started, steered, stopped, closed.
+
+use super::*;
+
+impl Actor {
+    /// Between two steps: prompts that steer become messages of the turn; without any, a turn that wants to end does.
+    pub(super) fn boundary(&mut self, ending: Option<(StopReason, Option<String>)>, reply: oneshot::Sender<Next>) {
+        let steers = |queued: &&Queued| queued.when != When::Queue;
+        let may_go_on = ending.as_ref().is_none_or(|(reason, _)| *reason == StopReason::EndTurn);
+        let prompts: Vec<Queued> =
+            if may_go_on { self.state.queue.iter().filter(steers).cloned().collect() } else { Vec::new() };
+        if prompts.is_empty()
+            && let Some((reason, detail)) = ending
+        {
+            self.finish_turn(reason, detail, Vec::new());
+        }
+        let prompts = prompts.into_iter().map(|prompt| self.prompt_message(prompt)).collect();
+        // A turn that was stopped does not wait for the answer.
+        let _gone = reply.send(Next { prompts, model: self.state.model.clone() });
+    }
+
+    /// Puts a prompt into the history, and gives its content.
+    pub(super) fn prompt_message(&mut self, queued: Queued) -> Vec<ContentBlock> {
+        let message = self.next_message();
+        let body = user_message(message, queued.content.clone(), Some(queued.prompt));
+        let draft = self.in_turn(body);
+        self.append(vec![draft], Vec::new(), false, None);
+        queued.content
+    }
+
+    pub(super) fn next_message(&self) -> MessageId {
+        MessageId(format!("m{}", self.state.counts.messages + 1))
+    }
+
+    pub(super) fn finish_turn(&mut self, stop_reason: StopReason, detail: Option<String>, replies: Vec<Reply<()>>) {
+        let Some(turn) = &self.state.turn else { return };
+        tracing::info!(target: "turn", session = %self.id, turn = %turn.id, ?stop_reason, steps = turn.steps, detail, "finished");
+        let finished = EventBody::TurnFinished { stop_reason, detail, usage: turn.usage, steps: turn.steps };
+        let draft = self.in_turn(finished);
+        let (done, committed) = oneshot::channel();
+        self.append(vec![draft], Vec::new(), true, Some(done));
+        respond_all(replies, committed);
+        self.phase = Phase::Idle;
+        self.start_next(false);
+    }
+
+    /// Starts a turn for the next prompt, if there is one and it need not wait for the user's `word`.
+    pub(super) fn start_next(&mut self, word: bool) {
+        if self.state.turn.is_some() || (self.state.held && !word) {
+            return;
+        }
+        let Some(queued) = self.state.queue.front().cloned() else { return };
+        let turn = TurnId(format!("t{}", self.state.counts.turns + 1));
+        tracing::info!(target: "turn", session = %self.id, %turn, prompt = %queued.prompt, model = %self.state.model, "started");
+        let started = EventBody::TurnStarted { prompt: queued.prompt.clone() };
+        let message = user_message(self.next_message(), queued.content, Some(queued.prompt));
+        let drafts = [started, message].map(|body| Draft { turn: Some(turn.clone()), body });
+        self.append(drafts.into(), Vec::new(), false, None);
+        self.spawn_turn();
+    }
+
+    pub(super) fn spawn_turn(&mut self) {
+        let (sender, messages) = mpsc::unbounded_channel();
+        let turn = turn::Turn::new(self.id.clone(), self.daemon.clone(), self.workspace.clone(), &self.state, sender);
+        let task = tokio::spawn(turn.run());
+        self.phase = Phase::Running(Running { task, messages, waiting: HashMap::new() });
+    }
+
+    /// The turn's task has ended without a word: it panicked. That ends the turn, and nothing else.
+    pub(super) fn turn_vanished(&mut self) {
+        let Phase::Running(_) = std::mem::replace(&mut self.phase, Phase::Idle) else { return };
+        if self.log.failed() {
+            return self.fail();
+        }
+        tracing::error!(target: "turn", session = %self.id, "the turn met an error of the daemon's own");
+        let drafts = recovery::close(&self.state, &self.streams, &self.results, "the turn failed");
+        self.append(drafts, Vec::new(), false, None);
+        self.finish_turn(StopReason::Error, Some("the turn met an error of the daemon's own".to_owned()), Vec::new());
+    }
+
+    /// Ends the turn's task; what comes then happens in [`Self::stopped`].
+    pub(super) fn stop(&mut self, then: Then) {
+        match std::mem::replace(&mut self.phase, Phase::Idle) {
+            Phase::Running(running) => {
+                running.task.abort();
+                self.phase = Phase::Stopping(running.task, then);
+            }
+            Phase::Stopping(task, earlier) => {
+                let then = match (earlier, then) {
+                    (Then::Cancel(replies), then @ (Then::Remove(_) | Then::Pause(_))) => {
+                        replies.into_iter().for_each(|reply| respond(reply, Ok(())));
+                        then
+                    }
+                    (_, then) => then,
+                };
+                self.phase = Phase::Stopping(task, then);
+            }
+            Phase::Idle | Phase::Failed(_) => {
+                // Nothing runs: a task that has ended already stands in for it.
+                self.phase = Phase::Stopping(tokio::spawn(std::future::ready(())), then);
+            }
+        }
+    }
+
+    /// The turn's task is gone; whether the actor is done.
+    pub(super) async fn stopped(&mut self) -> bool {
+        let Phase::Stopping(_, then) = std::mem::replace(&mut self.phase, Phase::Idle) else { return false };
+        match then {
+            Then::Cancel(replies) => self.close_turn(replies),
+            Then::Interrupt => self.interrupt(),
+            Then::Remove(reply) => {
+                let removed = self.daemon.store.remove(self.log.clone()).await;
+                let gone = removed.is_ok();
+                if gone {
+                    self.daemon.sessions.forget(&self.id);
+                }
+                respond(reply, removed.map_err(RpcError::from));
+                return gone;
+            }
+            Then::Pause(done) => {
+                if self.state.turn.as_ref().is_some_and(|turn| !turn.offered) {
+                    let notice = notice(Level::Info, NoticeCode::Paused, "the daemon ends; the turn goes on when it starts again");
+                    let draft = self.in_turn(notice);
+                    let (written, committed) = oneshot::channel();
+                    self.append(vec![draft], Vec::new(), true, Some(written));
+                    // A write that failed is in the log file.
+                    let _logged = committed.await;
+                }
+                let _gone = done.send(());
+                return true;
+            }
+        }
+        false
+    }
+
+    pub(super) fn close_turn(&mut self, replies: Vec<Reply<()>>) {
+        let drafts = recovery::close(&self.state, &self.streams, &self.results, "cancelled by the user");
+        self.append(drafts, Vec::new(), false, None);
+        self.finish_turn(StopReason::Cancelled, None, replies);
+    }
+
+    /// The step is over; the turn goes on with the prompts that interrupted it.
+    pub(super) fn interrupt(&mut self) {
+        let drafts = recovery::close(&self.state, &self.streams, &self.results, "interrupted by the user");
+        self.append(drafts, Vec::new(), false, None);
+        let prompts: Vec<Queued> = self.state.queue.iter().filter(|queued| queued.when != When::Queue).cloned().collect();
+        prompts.into_iter().for_each(|prompt| drop(self.prompt_message(prompt)));
+        self.spawn_turn();
+    }
+}
+
+pub(super) fn user_message(message: MessageId, content: Vec<ContentBlock>, prompt: Option<PromptId>) -> EventBody {
+    EventBody::Message { message, role: Role::User, content, interrupted: false, prompt, model: None, usage: None }
+}

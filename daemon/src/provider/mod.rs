@@ -5,9 +5,6 @@
 //! [`StreamEvent::Failed`]; failures are data.
 //! Deliberately absent: retries (the turn decides, with [`retry`]) and anything about sessions.
 
-pub mod catalogue;
-pub mod retry;
-
 use std::time::Duration;
 
 use linger_protocol::message::{ContentBlock, Role, Usage};
@@ -20,8 +17,6 @@ use crate::secret::Secret;
 pub struct Request<'a> {
     /// The model's name at its provider.
     pub model: &'a str,
-    /// `provider/model`.
-    pub origin: &'a str,
     /// The system prompt; the same bytes for every step of a session unless an event says otherwise.
     pub system: &'a str,
     /// The tools, in a stable order.
@@ -156,8 +151,6 @@ pub struct Failure {
     pub retry_after: Option<Duration>,
 }
 
-impl Failure { /// x
- pub fn rejected(message: String) -> Self { Self { class: FailureClass::Rejected, message, retry_after: None } } }
 /// Kinds of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureClass {

@@ -5,6 +5,16 @@
 //! [`StreamEvent::Failed`]; failures are data.
 //! Deliberately absent: retries (the turn decides, with [`retry`]) and anything about sessions.
 
+pub mod anthropic;
+pub mod catalogue;
+pub mod demo;
+pub mod driver;
+pub mod openai;
+pub mod retry;
+pub mod sse;
+pub mod wellformed;
+mod wire;
+
 use std::time::Duration;
 
 use linger_protocol::message::{ContentBlock, Role, Usage};
@@ -17,16 +27,57 @@ use crate::secret::Secret;
 pub struct Request<'a> {
     /// The model's name at its provider.
     pub model: &'a str,
+    /// The same as `provider/model`: what a [`Message::origin`] must be for its opaque parts to go back.
+    pub origin: &'a str,
     /// The system prompt; the same bytes for every step of a session unless an event says otherwise.
     pub system: &'a str,
     /// The tools, in a stable order.
     pub tools: &'a [ToolSpec],
     /// The context: never empty, the first message is a user's.
     pub messages: &'a [Message],
-    /// The most tokens that the answer may have.
+    /// The most tokens that the answer may have; 0 leaves it to the provider.
     pub max_tokens: u32,
     /// Names the session to the provider's prompt cache.
     pub cache_key: &'a str,
+}
+
+/// Something that answers requests.
+#[derive(Clone, Debug)]
+pub enum Provider {
+    /// A model behind HTTP.
+    Http(driver::Endpoint),
+    /// The scripted model that needs no network.
+    Demo,
+}
+
+impl Provider {
+    /// Begins one attempt at `request`; nothing happens before [`Stream::next`] is called.
+    pub fn start(&self, request: &Request<'_>) -> Stream {
+        match self {
+            Self::Http(endpoint) => Stream::Http(driver::HttpStream::start(endpoint, request)),
+            Self::Demo => Stream::Demo(demo::DemoStream::start(request)),
+        }
+    }
+}
+
+/// One attempt at one request; dropping it aborts the attempt.
+#[derive(Debug)]
+pub enum Stream {
+    /// Over HTTP.
+    Http(driver::HttpStream),
+    /// From the script.
+    Demo(demo::DemoStream),
+}
+
+impl Stream {
+    /// What came next: never empty until `Done` or `Failed` came, which is the last of all; then always empty.
+    /// A call that is dropped before it answers loses nothing.
+    pub async fn next(&mut self) -> Vec<StreamEvent> {
+        match self {
+            Self::Http(stream) => stream.next().await,
+            Self::Demo(stream) => stream.next().await,
+        }
+    }
 }
 
 /// A message of the context.

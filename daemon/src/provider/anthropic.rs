@@ -1,0 +1,355 @@
+//! The codec for Anthropic's Messages format (`POST /v1/messages`, streaming).
+//!
+//! Where the cache markers stand changes from request to request; everything else of a request is a prefix of the next one's.
+//! Source: the types of Anthropic's own SDK 2.11.
+//! Deliberately absent: citations, and a request for thinking (what comes is kept and given back).
+
+use std::borrow::Cow;
+
+use linger_protocol::message::{ContentBlock, Role};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::wire::{self, Answer, CallNames, Draft, Text};
+use super::{Codec, Decoder, Failure, FailureClass, Framing, HttpRequest, Message, Request, Stop, StreamEvent};
+use crate::secret::Secret;
+
+/// What is asked for when the request leaves it open, as the format demands a number.
+const MAX_TOKENS: u32 = 32_000;
+
+/// The wire format.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Anthropic;
+
+impl Codec for Anthropic {
+    fn encode(&self, request: &Request<'_>) -> HttpRequest {
+        let body = body(request);
+        debug_assert_eq!(super::wellformed::validate(super::catalogue::Kind::Anthropic, &body), Ok(()));
+        HttpRequest {
+            path: "/v1/messages".to_owned(),
+            headers: vec![("anthropic-version", "2023-06-01".to_owned())],
+            body: body.to_string().into_bytes(),
+        }
+    }
+
+    fn authorize(&self, key: &Secret) -> (&'static str, String) {
+        ("x-api-key", key.reveal().to_owned())
+    }
+
+    fn framing(&self) -> Framing {
+        Framing::Sse
+    }
+
+    fn decoder(&self) -> Box<dyn Decoder> {
+        Box::<MessagesDecoder>::default()
+    }
+
+    fn failure(&self, status: u16, body: &[u8]) -> Failure {
+        wire::failure(status, body)
+    }
+}
+
+fn body(request: &Request<'_>) -> Value {
+    let mut body = json!({
+        "model": request.model,
+        "max_tokens": if request.max_tokens == 0 { MAX_TOKENS } else { request.max_tokens },
+        "stream": true,
+    });
+    let mut tools: Vec<Value> = request
+        .tools
+        .iter()
+        .map(|tool| json!({"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}))
+        .collect();
+    let mut messages = messages(request);
+    // The tools come before the system prompt in the provider's cache, so one marker covers both.
+    if let Some(system) = wire::visible(request.system) {
+        body["system"] = json!([{"type": "text", "text": system, "cache_control": {"type": "ephemeral"}}]);
+    } else {
+        mark(tools.last_mut());
+    }
+    // The provider looks for a cached prefix at each marker and 20 blocks before it; many parallel calls are more than that, so
+    // the place where the previous request ended is marked too.
+    let users = messages.iter_mut().rev().filter(|message| message["role"] == "user").take(2);
+    for message in users {
+        mark(message["content"].as_array_mut().and_then(|blocks| blocks.last_mut()));
+    }
+    if !tools.is_empty() {
+        body["tools"] = tools.into();
+    }
+    body["messages"] = messages.into();
+    body
+}
+
+fn mark(block: Option<&mut Value>) {
+    if let Some(block) = block {
+        block["cache_control"] = json!({"type": "ephemeral"});
+    }
+}
+
+/// The messages; neighbours of the same role are one, in which results come first.
+fn messages(request: &Request<'_>) -> Vec<Value> {
+    let names = CallNames::of(request);
+    let mut merged: Vec<(Role, Vec<Value>)> = Vec::new();
+    for message in request.messages {
+        let blocks = match message.role {
+            Role::User => user_blocks(message, &names),
+            Role::Assistant => assistant_blocks(message, request, &names),
+        };
+        match merged.last_mut() {
+            _ if blocks.is_empty() => {}
+            Some((role, before)) if *role == message.role => before.extend(blocks),
+            _ => merged.push((message.role, blocks)),
+        }
+    }
+    let message = |(role, mut content): (Role, Vec<Value>)| {
+        content.sort_by_key(|block| role == Role::User && block["type"] != "tool_result");
+        json!({"role": if role == Role::User { "user" } else { "assistant" }, "content": content})
+    };
+    merged.into_iter().map(message).collect()
+}
+
+fn user_blocks(message: &Message, names: &CallNames<'_>) -> Vec<Value> {
+    let blocks = message.content.iter().filter_map(|block| match block {
+        ContentBlock::ToolResult { call_id, is_error, content } => {
+            let content: Vec<Value> = wire::result_blocks(content).iter().filter_map(plain_block).collect();
+            let mut result = json!({"type": "tool_result", "tool_use_id": names.get(call_id), "content": content});
+            if *is_error {
+                result["is_error"] = true.into();
+            }
+            Some(result)
+        }
+        block => plain_block(block),
+    });
+    blocks.collect()
+}
+
+fn plain_block(block: &ContentBlock) -> Option<Value> {
+    match block {
+        ContentBlock::Text { text } => Some(json!({"type": "text", "text": wire::visible(text)?})),
+        ContentBlock::Image { media_type, data } => {
+            Some(json!({"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}))
+        }
+        _ => None,
+    }
+}
+
+fn assistant_blocks(message: &Message, request: &Request<'_>, names: &CallNames<'_>) -> Vec<Value> {
+    let own = wire::is_own(message, request);
+    let mut blocks: Vec<Value> = message
+        .content
+        .iter()
+        .filter_map(|block| match block {
+            ContentBlock::Text { .. } => plain_block(block),
+            ContentBlock::Thinking { text, native } if own => {
+                let signature = wire::native_str(native, "signature")?;
+                Some(json!({"type": "thinking", "thinking": text, "signature": signature}))
+            }
+            ContentBlock::ToolUse { call_id, name, input, .. } => Some(json!({
+                "type": "tool_use",
+                "id": names.get(call_id),
+                "name": wire::tool_name(name),
+                "input": wire::arguments(input),
+            })),
+            ContentBlock::Opaque { native } if own => Some(native.clone()),
+            _ => None,
+        })
+        .collect();
+    // An answer that was cut may end in thinking, which the provider refuses.
+    while blocks.pop_if(|last| matches!(last["type"].as_str(), Some("thinking" | "redacted_thinking"))).is_some() {}
+    blocks
+}
+
+/// One response.
+#[derive(Debug, Default)]
+struct MessagesDecoder {
+    answer: Answer,
+    /// The blocks that were started.
+    open: Vec<Open>,
+    stop_seen: bool,
+    window_exceeded: bool,
+    counts: Counts,
+}
+
+/// A block that the provider has started.
+#[derive(Debug)]
+struct Open {
+    /// The provider's index.
+    index: u64,
+    /// Where it is in the answer; text and thinking get a place with their first piece.
+    place: Option<usize>,
+}
+
+/// Tokens as this provider counts them: what was cached is not part of `input`.
+#[derive(Debug, Default)]
+struct Counts {
+    input: u64,
+    cache_read: u64,
+    cache_write: u64,
+    output: u64,
+    thinking: u64,
+}
+
+/// Every event: `type` says which of the other fields are there.
+#[derive(Deserialize)]
+struct Event<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    #[serde(default)]
+    index: u64,
+    #[serde(borrow)]
+    delta: Option<Delta<'a>>,
+    content_block: Option<Value>,
+    message: Option<Value>,
+    usage: Option<Value>,
+    error: Option<Value>,
+}
+
+#[derive(Default, Deserialize)]
+struct Delta<'a> {
+    #[serde(borrow)]
+    text: Option<Text<'a>>,
+    #[serde(borrow)]
+    thinking: Option<Text<'a>>,
+    #[serde(borrow)]
+    signature: Option<Text<'a>>,
+    #[serde(borrow)]
+    partial_json: Option<Text<'a>>,
+    #[serde(borrow)]
+    stop_reason: Option<Text<'a>>,
+}
+
+impl Decoder for MessagesDecoder {
+    fn feed(&mut self, _event: &str, data: &str, out: &mut Vec<StreamEvent>) {
+        if self.answer.ended {
+            return;
+        }
+        let data = wire::mended(data);
+        let event: Event<'_> = match serde_json::from_str(&data) {
+            Ok(event) => event,
+            Err(error) => {
+                return self.answer.broken(format!("the provider sent an event that makes no sense: {error}"), out);
+            }
+        };
+        match event.kind.as_ref() {
+            "message_start" => self.count(event.message.as_ref().and_then(|message| message.get("usage"))),
+            "content_block_start" => self.start(event.index, event.content_block.unwrap_or_default(), out),
+            "content_block_delta" => self.delta(event.index, &event.delta.unwrap_or_default(), out),
+            "message_delta" => {
+                self.count(event.usage.as_ref());
+                if let Some(reason) = event.delta.and_then(|delta| delta.stop_reason) {
+                    self.stop(&reason.0);
+                }
+            }
+            "message_stop" => self.end(out),
+            "error" => self.answer.fail(wire::stream_failure(&event.error.unwrap_or_default()), out),
+            // `ping`, `content_block_stop`, and what may be added.
+            _ => {}
+        }
+    }
+
+    fn finish(&mut self, out: &mut Vec<StreamEvent>) {
+        if self.stop_seen {
+            self.end(out);
+        } else {
+            self.answer.broken("the answer broke off", out);
+        }
+    }
+}
+
+impl MessagesDecoder {
+    fn start(&mut self, index: u64, block: Value, out: &mut Vec<StreamEvent>) {
+        let text = |name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let kind = text("type");
+        let (text_start, thinking_start, signature) = (text("text"), text("thinking"), text("signature"));
+        let place = match kind.as_str() {
+            "text" | "thinking" => None,
+            "tool_use" => {
+                let input = block.get("input").filter(|input| input.as_object().is_some_and(|input| !input.is_empty()));
+                let (id, name, input) = (text("id"), text("name"), input.map(Value::to_string));
+                let place = self.answer.open(Draft::Call { id, name, arguments: String::new(), keep_raw: false });
+                if let Some(input) = input {
+                    self.answer.append_arguments(place, &input, out);
+                }
+                Some(place)
+            }
+            _ => Some(self.answer.open(Draft::Opaque { native: block, arguments: String::new() })),
+        };
+        self.open.retain(|open| open.index != index);
+        self.open.push(Open { index, place });
+        let start = |text: String| (!text.is_empty()).then_some(Text(text.into()));
+        if place.is_none() {
+            let (text, thinking, signature) = (start(text_start), start(thinking_start), start(signature));
+            self.delta(index, &Delta { text, thinking, signature, ..Delta::default() }, out);
+        }
+    }
+
+    fn delta(&mut self, index: u64, delta: &Delta<'_>, out: &mut Vec<StreamEvent>) {
+        if let Some(Text(piece)) = &delta.text
+            && let Some(place) = self.place(index, piece, || Draft::Text(String::new()))
+        {
+            self.answer.append(place, piece, out);
+        }
+        let thinking = || Draft::Thinking { text: String::new(), native: None };
+        if let Some(Text(piece)) = &delta.thinking
+            && let Some(place) = self.place(index, piece, thinking)
+        {
+            self.answer.append(place, piece, out);
+        }
+        if let Some(Text(piece)) = &delta.signature
+            && let Some(place) = self.place(index, piece, thinking)
+            && let Some(Draft::Thinking { native, .. }) = self.answer.blocks.get_mut(place)
+        {
+            let before = wire::native_str(native, "signature").unwrap_or_default();
+            *native = Some(json!({"signature": format!("{before}{piece}")}));
+        }
+        if let Some(Text(piece)) = &delta.partial_json
+            && let Some(Open { place: Some(place), .. }) = self.open.iter().rev().find(|open| open.index == index)
+        {
+            self.answer.append_arguments(*place, piece, out);
+        }
+    }
+
+    /// Where the pieces of the block go; makes it if `piece` is its first. `None` if there is nothing to add or nowhere.
+    fn place(&mut self, index: u64, piece: &str, make: impl Fn() -> Draft) -> Option<usize> {
+        if piece.is_empty() {
+            return None;
+        }
+        let open = self.open.iter_mut().rev().find(|open| open.index == index)?;
+        Some(*open.place.get_or_insert_with(|| self.answer.open(make())))
+    }
+
+    fn count(&mut self, usage: Option<&Value>) {
+        let Some(usage) = usage else { return };
+        wire::count(&mut self.counts.input, usage, "/input_tokens");
+        wire::count(&mut self.counts.cache_read, usage, "/cache_read_input_tokens");
+        wire::count(&mut self.counts.cache_write, usage, "/cache_creation_input_tokens");
+        wire::count(&mut self.counts.output, usage, "/output_tokens");
+        wire::count(&mut self.counts.thinking, usage, "/output_tokens_details/thinking_tokens");
+        let total = &mut self.answer.usage;
+        total.input_tokens =
+            self.counts.input.saturating_add(self.counts.cache_read).saturating_add(self.counts.cache_write);
+        total.cached_tokens = self.counts.cache_read;
+        total.cache_write_tokens = self.counts.cache_write;
+        total.output_tokens = self.counts.output;
+        total.reasoning_tokens = self.counts.thinking;
+    }
+
+    fn stop(&mut self, reason: &str) {
+        self.stop_seen = true;
+        self.window_exceeded = reason == "model_context_window_exceeded";
+        self.answer.stop = match reason {
+            "max_tokens" | "model_context_window_exceeded" => Stop::MaxTokens,
+            "refusal" => Stop::Refusal,
+            // `end_turn`, `tool_use`, `stop_sequence`, `pause_turn`.
+            _ => Stop::End,
+        };
+    }
+
+    fn end(&mut self, out: &mut Vec<StreamEvent>) {
+        if self.window_exceeded && self.answer.blocks.is_empty() {
+            let message = "the context fills the model's window".to_owned();
+            return self.answer.fail(Failure { class: FailureClass::TooLong, message, retry_after: None }, out);
+        }
+        self.answer.done(out);
+    }
+}

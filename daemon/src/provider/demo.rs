@@ -1,0 +1,215 @@
+//! The built-in provider `demo`: a scripted model, no AI, no key and no network.
+//!
+//! It imitates streaming, word by word, and makes real tool calls, so that everything around a model can be seen at work.
+//! A prompt without a directive gets a look around: `ls`, then `read` of a file found there, then what was seen.
+//! Lines of a prompt that are directives are carried out in their order:
+//!
+//! | line | what it does |
+//! |---|---|
+//! | `run: CMD` | calls `bash` with `CMD` and reports the result |
+//! | `write: PATH TEXT` | calls `write` with the two and reports the result |
+//! | `say: TEXT` | says `TEXT` and nothing else |
+//! | `slow: N` | says N words, ten a second (at most [`MAX_SLOW`]) |
+//!
+//! Deliberately absent: anything that would make it seem to understand.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use linger_protocol::id::CallId;
+use linger_protocol::message::{ContentBlock, Role, text_of};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{Message, Request, Response, StreamEvent};
+
+/// Between two words.
+const PACE: Duration = Duration::from_millis(15);
+/// Between two words of `slow:`.
+const SLOW_PACE: Duration = Duration::from_millis(100);
+/// The most words of one `slow:`.
+pub const MAX_SLOW: usize = 100_000;
+/// The most of a tool's output that a report quotes, in characters.
+const QUOTE: usize = 400;
+
+const INTRODUCTION: &str =
+    "I am linger's demo, a scripted model and no AI: I follow a fixed script, but my tool calls are real.";
+
+/// One answer of the script.
+#[derive(Debug)]
+pub struct DemoStream {
+    /// Words, each after a wait.
+    words: VecDeque<(Duration, String)>,
+    /// When the next word is due.
+    due: Option<Instant>,
+    /// What it all comes to; taken when it is given.
+    response: Option<Response>,
+}
+
+/// One thing that the script does.
+#[derive(Debug)]
+enum Action {
+    Say(String),
+    Slow(usize),
+    Call(&'static str, Value),
+}
+
+/// A call since the prompt, and its result.
+struct Done<'a> {
+    name: &'a str,
+    input: &'a Value,
+    text: String,
+    is_error: bool,
+}
+
+impl DemoStream {
+    /// Decides what to say and do.
+    pub fn start(request: &Request<'_>) -> Self {
+        let (prompt, done) = since_prompt(request.messages);
+        let mut words = VecDeque::new();
+        let mut call = None;
+        for action in script(&prompt, &done) {
+            match action {
+                Action::Say(text) => words.extend(split(&text).map(|word| (PACE, word))),
+                Action::Slow(n) => words.extend((1..=n).map(|n| (SLOW_PACE, format!("word {n} ")))),
+                Action::Call(name, input) => call = Some((name, input)),
+            }
+        }
+        let text: String = words.iter().map(|(_, word)| word.as_str()).collect();
+        let mut content = Vec::new();
+        if !text.is_empty() {
+            content.push(ContentBlock::text(text));
+        }
+        content.extend(call.map(|(name, input)| {
+            let name = name.to_owned();
+            ContentBlock::ToolUse { call_id: CallId::default(), name, input, native: None }
+        }));
+        Self { words, due: None, response: Some(Response { content, ..Response::default() }) }
+    }
+
+    /// The next word, or the end; see [`super::Stream::next`].
+    pub async fn next(&mut self) -> Vec<StreamEvent> {
+        if let Some((pace, _)) = self.words.front() {
+            tokio::time::sleep_until(*self.due.get_or_insert_with(|| Instant::now() + *pace)).await;
+            self.due = None;
+        }
+        match self.words.pop_front() {
+            Some((_, text)) => vec![StreamEvent::Text { block: 0, text }],
+            None => self.response.take().map(StreamEvent::Done).into_iter().collect(),
+        }
+    }
+}
+
+/// The text of the last prompt, and the calls since then that have a result.
+fn since_prompt(messages: &[Message]) -> (String, Vec<Done<'_>>) {
+    let is_prompt = |message: &&Message| {
+        let result = |block: &ContentBlock| matches!(block, ContentBlock::ToolResult { .. });
+        message.role == Role::User && !message.content.iter().any(result)
+    };
+    let mut since = messages.rsplitn(2, |message| is_prompt(&message)).next().unwrap_or_default().iter();
+    let prompt = messages.iter().rev().find(is_prompt).map(|message| text_of(&message.content)).unwrap_or_default();
+    let mut calls = Vec::new();
+    let mut done = Vec::new();
+    for block in since.by_ref().flat_map(|message| &message.content) {
+        match block {
+            ContentBlock::ToolUse { call_id, name, input, .. } => calls.push((call_id, name, input)),
+            ContentBlock::ToolResult { call_id, is_error, content } => {
+                if let Some((_, name, input)) = calls.iter().find(|(id, ..)| *id == call_id) {
+                    done.push(Done { name, input, text: text_of(content), is_error: *is_error });
+                }
+            }
+            _ => {}
+        }
+    }
+    (prompt, done)
+}
+
+/// What this step says, and the call that ends it if there is one.
+fn script(prompt: &str, done: &[Done<'_>]) -> Vec<Action> {
+    let directives: Vec<Action> = prompt.lines().filter_map(directive).collect();
+    if directives.is_empty() {
+        return look_around(done);
+    }
+    let mut step = Vec::new();
+    let mut calls = 0;
+    for action in directives {
+        let is_call = matches!(action, Action::Call(..));
+        if calls == done.len() {
+            if is_call && done.is_empty() {
+                step.push(Action::Say(format!("{INTRODUCTION}\n\n")));
+            }
+            step.push(action);
+            if is_call {
+                return step;
+            }
+        } else if is_call {
+            calls += 1;
+            if let (true, Some(last)) = (calls == done.len(), done.last()) {
+                step.push(Action::Say(format!("{}\n", report(last))));
+            }
+        }
+    }
+    step
+}
+
+fn directive(line: &str) -> Option<Action> {
+    let (word, rest) = line.trim().split_once(": ")?;
+    match word {
+        "run" => Some(Action::Call("bash", json!({"command": rest}))),
+        "write" => {
+            let (path, content) = rest.split_once(' ').unwrap_or((rest, ""));
+            Some(Action::Call("write", json!({"path": path, "content": content})))
+        }
+        "say" => Some(Action::Say(rest.to_owned())),
+        "slow" => rest.trim().parse().ok().map(|n: usize| Action::Slow(n.min(MAX_SLOW))),
+        _ => None,
+    }
+}
+
+fn look_around(done: &[Done<'_>]) -> Vec<Action> {
+    let file = done.first().filter(|ls| !ls.is_error).and_then(|ls| interesting(&ls.text));
+    match (done, file) {
+        ([], _) => vec![
+            Action::Say(format!("{INTRODUCTION} Let me look at this directory.")),
+            Action::Call("ls", json!({"path": "."})),
+        ],
+        ([_], Some(file)) => {
+            vec![Action::Say(format!("I see {file}; let me read it.")), Action::Call("read", json!({"path": file}))]
+        }
+        (done, _) => {
+            let reports: Vec<String> = done.iter().map(report).collect();
+            let end = "That is the end of my script. Try `run: CMD`, `write: PATH TEXT`, `say: TEXT` or `slow: N`.";
+            vec![Action::Say(format!("{}\n{end}", reports.concat()))]
+        }
+    }
+}
+
+/// A file of a listing that is worth a look: the read-me, or the first.
+fn interesting(listing: &str) -> Option<String> {
+    let names = || listing.lines().map(str::trim).filter(|name| !name.is_empty() && !name.ends_with('/'));
+    let readme = names().find(|name| name.to_ascii_lowercase().starts_with("readme"));
+    let first = || names().find(|name| name.contains('.') && !name.contains(' '));
+    readme.or_else(first).map(str::to_owned)
+}
+
+/// What a call came to, in facts.
+fn report(done: &Done<'_>) -> String {
+    let argument = |name: &str| done.input.get(name).and_then(Value::as_str).unwrap_or_default();
+    let lines = done.text.lines().filter(|line| !line.trim().is_empty()).count();
+    let quote: String = done.text.chars().take(QUOTE).collect();
+    match (done.name, done.is_error) {
+        ("ls", false) => format!("`ls` listed {lines} entries.\n"),
+        ("read", false) => {
+            let words = done.text.split_whitespace().count();
+            format!("{} has {lines} lines that are not empty, and {words} words.\n", argument("path"))
+        }
+        ("bash", false) => format!("`{}` ran and gave {lines} lines:\n\n{quote}\n", argument("command")),
+        (name, false) => format!("`{name}` succeeded: {quote}\n"),
+        (name, true) => format!("`{name}` did not succeed: {quote}\n"),
+    }
+}
+
+/// The words of `text`, each with the white space after it.
+fn split(text: &str) -> impl Iterator<Item = String> {
+    text.split_inclusive([' ', '\n']).map(str::to_owned)
+}

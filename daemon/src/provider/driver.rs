@@ -1,0 +1,315 @@
+//! Drives one attempt over HTTP: sends what a codec encoded, reads what comes, and ends in exactly one terminal event.
+//!
+//! A [`HttpStream`] does nothing unless it is polled, and its connection ends when it is dropped.
+//! Clients of the HTTP library are made when first needed and shared; the key goes to the host of the endpoint's base URL alone, as
+//! redirects are not followed.
+//! Deliberately absent: retries, and a limit on the total time, which nobody can know for an answer.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, UNIX_EPOCH};
+
+use reqwest::header::{HeaderMap, HeaderValue};
+use reqwest::{Client, Url};
+use tokio::time::Instant;
+
+use super::sse::Framer;
+use super::wire::one_line;
+use super::{Codec, Decoder, Failure, FailureClass, Framing, Request, StreamEvent};
+use crate::clock;
+use crate::secret::{Redactor, Secret};
+
+/// How long a connection may take.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a provider may be silent, also before its first byte.
+pub const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
+/// The most bytes of one response: a few hundred for each token of the longest answers.
+const MAX_BODY: usize = 128 << 20;
+/// The most bytes of an error's body that are read.
+const MAX_ERROR_BODY: usize = 64 << 10;
+/// The longest wait that is understood; whoever asks for more is not waited for anyway.
+const MAX_RETRY_AFTER: f64 = 30.0 * 86_400.0;
+
+/// Where a provider is and how it is spoken to.
+#[derive(Clone)]
+pub struct Endpoint {
+    /// The provider's name, for messages.
+    pub name: String,
+    /// Paths are appended to it.
+    pub base_url: String,
+    /// The wire format.
+    pub codec: Arc<dyn Codec>,
+    /// The key, if it needs one.
+    pub key: Option<Secret>,
+    /// How long a connection may take.
+    pub connect_timeout: Duration,
+    /// How long it may be silent.
+    pub idle_timeout: Duration,
+    /// Takes secrets out of what a failure says.
+    pub redactor: Redactor,
+}
+
+impl std::fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Endpoint").field("name", &self.name).field("base_url", &self.base_url).finish_non_exhaustive()
+    }
+}
+
+/// One attempt at one request.
+pub struct HttpStream {
+    state: State,
+    redactor: Redactor,
+    idle_timeout: Duration,
+    /// When the silence is too long. Kept here, so that a dropped call of `next` does not extend it.
+    deadline: Option<Instant>,
+}
+
+enum State {
+    Sending(Pin<Box<dyn Future<Output = Result<reqwest::Response, Failure>> + Send>>, Framing, Box<dyn Decoder>),
+    Reading(Box<Reading>),
+    Ended,
+}
+
+struct Reading {
+    response: reqwest::Response,
+    framer: Framer,
+    decoder: Box<dyn Decoder>,
+    /// Bytes so far.
+    received: usize,
+}
+
+impl std::fmt::Debug for HttpStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let state = match self.state {
+            State::Sending(..) => "sending",
+            State::Reading(_) => "reading",
+            State::Ended => "ended",
+        };
+        f.debug_tuple("HttpStream").field(&state).finish()
+    }
+}
+
+impl HttpStream {
+    /// Encodes `request`; nothing is sent before [`HttpStream::next`] is called.
+    pub fn start(endpoint: &Endpoint, request: &Request<'_>) -> Self {
+        let encoded = endpoint.codec.encode(request);
+        let (framing, decoder) = (endpoint.codec.framing(), endpoint.codec.decoder());
+        Self {
+            state: State::Sending(Box::pin(send(endpoint.clone(), encoded)), framing, decoder),
+            redactor: endpoint.redactor.clone(),
+            idle_timeout: endpoint.idle_timeout,
+            deadline: None,
+        }
+    }
+
+    /// What came next; see [`super::Stream::next`].
+    pub async fn next(&mut self) -> Vec<StreamEvent> {
+        let mut out = Vec::new();
+        while out.is_empty() {
+            let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + self.idle_timeout);
+            match &mut self.state {
+                State::Ended => break,
+                State::Sending(sending, ..) => match tokio::time::timeout_at(deadline, sending).await {
+                    Ok(Ok(response)) => self.receive(response),
+                    Ok(Err(failure)) => out.push(StreamEvent::Failed(failure)),
+                    Err(_) => out.push(StreamEvent::Failed(silence(self.idle_timeout))),
+                },
+                State::Reading(reading) => match tokio::time::timeout_at(deadline, reading.response.chunk()).await {
+                    Ok(Ok(Some(chunk))) => {
+                        self.deadline = None;
+                        reading.take(&chunk, &mut out);
+                    }
+                    Ok(Ok(None)) => reading.end(None, &mut out),
+                    Ok(Err(error)) => reading.end(Some(failure_of(FailureClass::Stream, &error)), &mut out),
+                    Err(_) => reading.end(Some(silence(self.idle_timeout)), &mut out),
+                },
+            }
+        }
+        if let Some(end) = out.iter().position(|event| matches!(event, StreamEvent::Done(_) | StreamEvent::Failed(_))) {
+            out.truncate(end + 1);
+            self.state = State::Ended;
+        }
+        if let Some(StreamEvent::Failed(failure)) = out.last_mut() {
+            failure.message = one_line(&self.redactor.redact(&failure.message));
+        }
+        out
+    }
+
+    fn receive(&mut self, response: reqwest::Response) {
+        self.deadline = None;
+        if let State::Sending(_, framing, decoder) = std::mem::replace(&mut self.state, State::Ended) {
+            let framer = Framer::new(framing);
+            self.state = State::Reading(Box::new(Reading { response, framer, decoder, received: 0 }));
+        }
+    }
+}
+
+impl Reading {
+    fn take(&mut self, chunk: &[u8], out: &mut Vec<StreamEvent>) {
+        self.received += chunk.len();
+        let decoder = &mut self.decoder;
+        let fed = self.framer.push(chunk, &mut |event, data| decoder.feed(event, data, out));
+        if let Err(oversize) = fed {
+            out.push(StreamEvent::Failed(failed(FailureClass::Stream, oversize)));
+        } else if self.received > MAX_BODY {
+            let message = format!("the answer is larger than {} MiB", MAX_BODY >> 20);
+            out.push(StreamEvent::Failed(failed(FailureClass::Rejected, message)));
+        }
+    }
+
+    /// No more comes. An answer that was complete counts however its connection ended.
+    fn end(&mut self, reason: Option<Failure>, out: &mut Vec<StreamEvent>) {
+        let decoder = &mut self.decoder;
+        self.framer.finish(&mut |event, data| decoder.feed(event, data, out));
+        self.decoder.finish(out);
+        if let (Some(StreamEvent::Failed(failure)), Some(reason)) = (out.last_mut(), reason) {
+            *failure = reason;
+        }
+    }
+}
+
+/// Sends the request and gives the response, if it is the beginning of an answer.
+async fn send(endpoint: Endpoint, encoded: super::HttpRequest) -> Result<reqwest::Response, Failure> {
+    let url = address(&endpoint.base_url, &encoded.path)?;
+    let mut request = client(&url, endpoint.connect_timeout)?.post(url).header("content-type", "application/json");
+    for (name, value) in encoded.headers {
+        request = request.header(name, value);
+    }
+    if let Some(key) = &endpoint.key {
+        let (name, value) = endpoint.codec.authorize(key);
+        let mut value = HeaderValue::try_from(value).map_err(|_| {
+            failed(FailureClass::Auth, format!("the key of {} has characters that no header can carry", endpoint.name))
+        })?;
+        value.set_sensitive(true);
+        request = request.header(name, value);
+    }
+    let response =
+        request.body(encoded.body).send().await.map_err(|error| failure_of(FailureClass::Connect, &error))?;
+    let status = response.status().as_u16();
+    if !response.status().is_success() {
+        let headers = response.headers().clone();
+        let body = beginning(response, endpoint.idle_timeout).await;
+        return Err(advised(endpoint.codec.failure(status, &body), &headers));
+    }
+    let kind =
+        response.headers().get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default().to_owned();
+    if kind.starts_with("text/html") {
+        let message = format!("{} answered with a web page: is its base_url right?", endpoint.name);
+        return Err(failed(FailureClass::Stream, message));
+    }
+    if kind.starts_with("application/json") && endpoint.codec.framing() == Framing::Sse {
+        let body = beginning(response, endpoint.idle_timeout).await;
+        let said = endpoint.codec.failure(status, &body);
+        let message = format!("{} answered without streaming: {}", endpoint.name, said.message);
+        return Err(failed(FailureClass::Stream, message));
+    }
+    Ok(response)
+}
+
+/// `path` at `base_url`, which may end in the version that the path begins with.
+fn address(base_url: &str, path: &str) -> Result<Url, Failure> {
+    let base = base_url.trim_end_matches('/');
+    let path = if base.ends_with("/v1") { path.strip_prefix("/v1").unwrap_or(path) } else { path };
+    Url::parse(&format!("{base}{path}"))
+        .map_err(|error| failed(FailureClass::NotFound, format!("base_url {base_url}: {error}")))
+}
+
+/// Whether `url` leads to this very machine.
+fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+/// What clients differ in: the time to connect, whether certificates are needed, whether a proxy may be.
+type Traits = (Duration, bool, bool);
+
+/// The shared client for `url`. Its root certificates take milliseconds to load, so it is only made when it is needed.
+fn client(url: &Url, connect_timeout: Duration) -> Result<Client, Failure> {
+    static CLIENTS: Mutex<BTreeMap<Traits, Client>> = Mutex::new(BTreeMap::new());
+    let (secure, local) = (url.scheme() == "https", is_loopback(url));
+    let mut clients = CLIENTS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(client) = clients.get(&(connect_timeout, secure, local)) {
+        return Ok(client.clone());
+    }
+    // An error means that somebody was first, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut builder = Client::builder()
+        .user_agent(concat!("linger/", env!("CARGO_PKG_VERSION")))
+        .redirect(reqwest::redirect::Policy::none())
+        .connect_timeout(connect_timeout);
+    if !secure {
+        builder = builder.tls_certs_only([]);
+    }
+    if local {
+        builder = builder.no_proxy();
+    }
+    let client = builder.build().map_err(|error| failure_of(FailureClass::Connect, &error))?;
+    clients.insert((connect_timeout, secure, local), client.clone());
+    Ok(client)
+}
+
+/// The first bytes of a body; as much as came before it fell silent.
+async fn beginning(mut response: reqwest::Response, idle: Duration) -> Vec<u8> {
+    let mut body = Vec::new();
+    while let Ok(Ok(Some(chunk))) = tokio::time::timeout(idle, response.chunk()).await {
+        body.extend_from_slice(&chunk);
+        if body.len() > MAX_ERROR_BODY {
+            break;
+        }
+    }
+    body.truncate(MAX_ERROR_BODY);
+    body
+}
+
+/// `failure` with what the headers say about trying again.
+fn advised(mut failure: Failure, headers: &HeaderMap) -> Failure {
+    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    failure.retry_after = retry_after(header("retry-after-ms"), header("retry-after"), clock::now());
+    match (header("x-should-retry"), failure.class) {
+        (Some("false"), FailureClass::Overloaded) => failure.class = FailureClass::Rejected,
+        (Some("true"), FailureClass::Rejected) => failure.class = FailureClass::Overloaded,
+        _ => {}
+    }
+    failure
+}
+
+/// How long to wait; `now` in Unix milliseconds. A date that has passed is no wait.
+fn retry_after(millis: Option<&str>, seconds_or_date: Option<&str>, now: u64) -> Option<Duration> {
+    let duration = |seconds: f64| Duration::try_from_secs_f64(seconds.clamp(0.0, MAX_RETRY_AFTER)).ok();
+    if let Some(millis) = millis.and_then(|millis| millis.parse::<f64>().ok()) {
+        return duration(millis / 1000.0);
+    }
+    let text = seconds_or_date?;
+    if let Ok(seconds) = text.parse::<f64>() {
+        return duration(seconds);
+    }
+    let at = httpdate::parse_http_date(text).ok()?;
+    let since_epoch = at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    duration(since_epoch.saturating_sub(Duration::from_millis(now)).as_secs_f64())
+}
+
+fn failed(class: FailureClass, message: impl ToString) -> Failure {
+    Failure { class, message: message.to_string(), retry_after: None }
+}
+
+fn silence(idle: Duration) -> Failure {
+    failed(FailureClass::Timeout, format!("the provider was silent for {} seconds", idle.as_secs_f64()))
+}
+
+/// An error of the HTTP library with its innermost reason, which is what helps.
+fn failure_of(class: FailureClass, error: &reqwest::Error) -> Failure {
+    let mut reason: &dyn std::error::Error = error;
+    while let Some(source) = reason.source() {
+        reason = source;
+    }
+    let host = error.url().and_then(Url::host_str).map(|host| format!(" {host}")).unwrap_or_default();
+    let what = match class {
+        FailureClass::Connect if error.is_connect() => format!("cannot connect to{host}"),
+        FailureClass::Connect => format!("no answer from{host}"),
+        _ => "the answer broke off".to_owned(),
+    };
+    failed(class, format!("{what}: {reason}"))
+}

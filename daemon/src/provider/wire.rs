@@ -1,0 +1,465 @@
+//! What the codecs share: mending bad JSON, gathering an answer, naming tool calls, and reading errors.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
+use linger_protocol::id::CallId;
+use linger_protocol::message::{ContentBlock, Role, Usage};
+use memchr::memmem;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::{Failure, FailureClass, Message, Request, Response, Stop, StreamEvent};
+
+/// The most bytes of arguments in one answer: far above any file that a model writes, and a bound on what it can make us hold.
+pub(super) const MAX_ARGUMENTS: usize = 8 << 20;
+
+/// The longest error text that is passed on.
+const MAX_MESSAGE: usize = 600;
+
+/// What a tool result says that would otherwise be empty.
+const NO_OUTPUT: &str = "(no output)";
+
+/// A string of JSON, borrowed where it has no escapes.
+#[derive(Debug, Default, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
+
+/// `data` without the two escapes that break what reads it next, each replaced by U+FFFD: halves of surrogate pairs, which no Rust
+/// string can hold, and NUL, which no provider takes back. `None` if there are none.
+pub(super) fn mend(data: &str) -> Option<String> {
+    let mut out = String::new();
+    let mut copied = 0;
+    let mut at = 0;
+    while let Some(found) = memchr::memchr(b'\\', data.as_bytes().get(at..)?) {
+        let start = at + found;
+        at = start + 2;
+        let Some(unit) = escaped(data, start) else { continue };
+        at = start + 6;
+        match unit {
+            0xd800..=0xdbff if matches!(escaped(data, at), Some(0xdc00..=0xdfff)) => at += 6,
+            0 | 0xd800..=0xdfff => {
+                out.push_str(data.get(copied..start)?);
+                out.push('\u{fffd}');
+                copied = at;
+            }
+            _ => {}
+        }
+    }
+    if copied == 0 {
+        return None;
+    }
+    out.push_str(data.get(copied..)?);
+    Some(out)
+}
+
+/// The code unit of the escape `\uXXXX` that begins at `at`, if one does.
+fn escaped(data: &str, at: usize) -> Option<u16> {
+    let digits = data.get(at..at + 6)?.strip_prefix("\\u")?;
+    u16::from_str_radix(digits, 16).ok()
+}
+
+/// `data`, mended where it must be; cheap where it must not.
+pub(super) fn mended(data: &str) -> Cow<'_, str> {
+    let suspect = memmem::find(data.as_bytes(), b"\\u0000").is_some()
+        || memmem::find(data.as_bytes(), b"\\ud").is_some()
+        || memmem::find(data.as_bytes(), b"\\uD").is_some();
+    match suspect.then(|| mend(data)).flatten() {
+        Some(mended) => mended.into(),
+        None => data.into(),
+    }
+}
+
+/// `text` without NUL.
+pub(super) fn clean(text: &str) -> Cow<'_, str> {
+    if memchr::memchr(0, text.as_bytes()).is_some() { text.replace('\0', "\u{fffd}").into() } else { text.into() }
+}
+
+/// `value` without NUL in any string.
+pub(super) fn clean_value(value: &Value) -> Value {
+    match value {
+        Value::String(text) => clean(text).into(),
+        Value::Array(items) => items.iter().map(clean_value).collect(),
+        Value::Object(fields) => {
+            Value::Object(fields.iter().map(|(name, value)| (clean(name).into_owned(), clean_value(value))).collect())
+        }
+        other => other.clone(),
+    }
+}
+
+/// The text of a block that a provider may be sent: cleaned, and `None` if there is nothing to see in it.
+pub(super) fn visible(text: &str) -> Option<Cow<'_, str>> {
+    (!text.trim().is_empty()).then(|| clean(text))
+}
+
+/// A tool's name as every provider takes it: a model may have made one up.
+pub(super) fn tool_name(name: &str) -> String {
+    let fits = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
+    let name: String = name.chars().map(fits).take(64).collect();
+    if name.is_empty() { "unknown".to_owned() } else { name }
+}
+
+/// The arguments of a call as an object; what is none is wrapped, never guessed at.
+pub(super) fn arguments(input: &Value) -> Value {
+    match input {
+        Value::Object(_) => clean_value(input),
+        Value::String(raw) => json!({ "invalid_arguments": clean(raw) }),
+        other => json!({ "invalid_arguments": other.to_string() }),
+    }
+}
+
+/// Whether the opaque parts of `message` may go back.
+pub(super) fn is_own(message: &Message, request: &Request<'_>) -> bool {
+    message.origin.as_deref() == Some(request.origin)
+}
+
+/// A string in `native`, such as a signature or the provider's id.
+pub(super) fn native_str<'a>(native: &'a Option<Value>, name: &str) -> Option<&'a str> {
+    native.as_ref()?.get(name)?.as_str()
+}
+
+/// What a tool result says, as texts and images; never empty.
+pub(super) fn result_blocks(content: &[ContentBlock]) -> Vec<ContentBlock> {
+    let mut blocks: Vec<ContentBlock> = content
+        .iter()
+        .filter_map(|block| match block {
+            ContentBlock::Text { text } => visible(text).map(ContentBlock::text),
+            ContentBlock::Image { .. } => Some(block.clone()),
+            _ => None,
+        })
+        .collect();
+    if blocks.is_empty() {
+        blocks.push(ContentBlock::text(NO_OUTPUT));
+    }
+    blocks
+}
+
+/// The names of tool calls on the wire: the provider's own where they go back to it and are unique, ours otherwise.
+#[derive(Debug, Default)]
+pub(super) struct CallNames<'a>(HashMap<&'a CallId, String>);
+
+impl<'a> CallNames<'a> {
+    /// Names every call of `request`. First come, first served, so that what is appended renames nothing.
+    pub(super) fn of(request: &Request<'a>) -> Self {
+        let mut names = HashMap::new();
+        let mut taken: HashSet<String> = HashSet::new();
+        for message in request.messages.iter().filter(|message| message.role == Role::Assistant) {
+            for block in &message.content {
+                let ContentBlock::ToolUse { call_id, native, .. } = block else { continue };
+                let own = native_str(native, "id").filter(|id| is_own(message, request) && !id.is_empty());
+                let mut name = own.filter(|id| !taken.contains(*id)).unwrap_or(call_id.as_str()).to_owned();
+                while !taken.insert(name.clone()) {
+                    name.push('_');
+                }
+                names.insert(call_id, name);
+            }
+        }
+        Self(names)
+    }
+
+    /// The name of `call`.
+    pub(super) fn get<'b>(&'b self, call: &'b CallId) -> &'b str {
+        self.0.get(call).map_or(call.as_str(), String::as_str)
+    }
+}
+
+/// An answer that is being received.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    /// Becomes [`Response::content`], one to one: a block is only made when there is something in it.
+    pub(super) blocks: Vec<Draft>,
+    pub(super) stop: Stop,
+    pub(super) usage: Usage,
+    /// A terminal event was given.
+    pub(super) ended: bool,
+    /// Bytes of arguments so far.
+    arguments: usize,
+}
+
+/// A block that is being received.
+#[derive(Debug)]
+pub(super) enum Draft {
+    Text(String),
+    Thinking { text: String, native: Option<Value> },
+    Call { id: String, name: String, arguments: String, keep_raw: bool },
+    Opaque { native: Value, arguments: String },
+}
+
+impl Answer {
+    /// Adds a block and gives its index.
+    pub(super) fn open(&mut self, draft: Draft) -> usize {
+        self.blocks.push(draft);
+        self.blocks.len() - 1
+    }
+
+    /// Adds `piece` to a text or thinking block.
+    pub(super) fn append(&mut self, index: usize, piece: &str, out: &mut Vec<StreamEvent>) {
+        let block = index as u32;
+        match self.blocks.get_mut(index) {
+            Some(Draft::Text(text)) if !piece.is_empty() => {
+                text.push_str(piece);
+                match out.last_mut() {
+                    Some(StreamEvent::Text { block: last, text }) if *last == block => text.push_str(piece),
+                    _ => out.push(StreamEvent::Text { block, text: piece.to_owned() }),
+                }
+            }
+            Some(Draft::Thinking { text, .. }) if !piece.is_empty() => {
+                text.push_str(piece);
+                match out.last_mut() {
+                    Some(StreamEvent::Thinking { block: last, text }) if *last == block => text.push_str(piece),
+                    _ => out.push(StreamEvent::Thinking { block, text: piece.to_owned() }),
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Adds `piece` to the arguments of a call.
+    pub(super) fn append_arguments(&mut self, index: usize, piece: &str, out: &mut Vec<StreamEvent>) {
+        self.arguments += piece.len();
+        if self.arguments > MAX_ARGUMENTS {
+            let message = format!("the model wrote more than {} MiB of tool arguments", MAX_ARGUMENTS >> 20);
+            return self.fail(Failure { class: FailureClass::Rejected, message, retry_after: None }, out);
+        }
+        if let Some(Draft::Call { arguments, .. } | Draft::Opaque { arguments, .. }) = self.blocks.get_mut(index) {
+            arguments.push_str(piece);
+        }
+    }
+
+    /// Ends well.
+    pub(super) fn done(&mut self, out: &mut Vec<StreamEvent>) {
+        if !std::mem::replace(&mut self.ended, true) {
+            let content = std::mem::take(&mut self.blocks).into_iter().map(Draft::close).collect();
+            out.push(StreamEvent::Done(Response { content, stop: self.stop, usage: self.usage }));
+        }
+    }
+
+    /// Ends badly.
+    pub(super) fn fail(&mut self, failure: Failure, out: &mut Vec<StreamEvent>) {
+        if !std::mem::replace(&mut self.ended, true) {
+            out.push(StreamEvent::Failed(failure));
+        }
+    }
+
+    /// Ends because the stream made no sense.
+    pub(super) fn broken(&mut self, message: impl Into<String>, out: &mut Vec<StreamEvent>) {
+        self.fail(Failure { class: FailureClass::Stream, message: message.into(), retry_after: None }, out);
+    }
+}
+
+impl Draft {
+    fn close(self) -> ContentBlock {
+        match self {
+            Self::Text(text) => ContentBlock::Text { text },
+            Self::Thinking { text, native } => ContentBlock::Thinking { text, native },
+            Self::Call { id, name, arguments, keep_raw } => {
+                let input = parse_arguments(&arguments);
+                let mut native = Map::new();
+                if !id.is_empty() {
+                    native.insert("id".to_owned(), id.into());
+                }
+                if keep_raw && input.is_object() && input.to_string() != arguments {
+                    native.insert("arguments".to_owned(), mended(&arguments).into());
+                }
+                let native = (!native.is_empty()).then_some(Value::Object(native));
+                ContentBlock::ToolUse { call_id: CallId::default(), name, input, native }
+            }
+            Self::Opaque { mut native, arguments } => {
+                if let (Ok(input), Some(fields)) = (serde_json::from_str(&arguments), native.as_object_mut()) {
+                    let _: Option<Value> = fields.insert("input".to_owned(), input);
+                }
+                ContentBlock::Opaque { native }
+            }
+        }
+    }
+}
+
+/// The arguments that a model wrote: an object, or a string of what it wrote instead.
+pub(super) fn parse_arguments(raw: &str) -> Value {
+    if raw.trim().is_empty() {
+        return json!({});
+    }
+    match serde_json::from_str(&mended(raw)) {
+        Ok(object @ Value::Object(_)) => object,
+        _ => raw.into(),
+    }
+}
+
+/// Takes the larger of what is there and what `fields` says under `pointer`: counts only grow within a response.
+pub(super) fn count(total: &mut u64, fields: &Value, pointer: &str) {
+    let said = fields.pointer(pointer).and_then(|n| n.as_u64().or_else(|| n.as_f64().map(|n| n as u64)));
+    *total = (*total).max(said.unwrap_or_default());
+}
+
+/// What a response with `status` means. `body` is JSON with an error in one of the usual places, or anything.
+pub(super) fn failure(status: u16, body: &[u8]) -> Failure {
+    let text = String::from_utf8_lossy(body);
+    let parsed: Value = serde_json::from_str(&mended(&text)).unwrap_or_default();
+    // Google's compatible endpoint wraps its error in a list.
+    let parsed = parsed.get(0).unwrap_or(&parsed);
+    let (kind, said) = error_of(parsed.get("error").unwrap_or(parsed));
+    let class = classify(Some(status), &kind, if said.is_empty() { &text } else { &said });
+    let said = if said.is_empty() && !text.trim_start().starts_with('<') { text.trim() } else { &said };
+    let message = match (kind.is_empty(), said.is_empty()) {
+        (_, true) => format!("the provider answered {status} without a reason"),
+        (true, false) => format!("{status}: {said}"),
+        (false, false) => format!("{status} {kind}: {said}"),
+    };
+    Failure { class, message: one_line(&message), retry_after: None }
+}
+
+/// What an error inside a stream means.
+pub(super) fn stream_failure(error: &Value) -> Failure {
+    let (kind, said) = error_of(error);
+    let status = error.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
+    let message = match (kind.is_empty(), said.is_empty()) {
+        (true, true) => "the provider reported an error without a reason".to_owned(),
+        (true, false) => said.clone(),
+        (false, true) => kind.clone(),
+        (false, false) => format!("{kind}: {said}"),
+    };
+    Failure { class: classify(status, &kind, &said), message: one_line(&message), retry_after: None }
+}
+
+/// Kind and text of an error object, or of an error that is only a string.
+fn error_of(error: &Value) -> (String, String) {
+    let text = |name: &str| error.get(name).and_then(Value::as_str).unwrap_or_default();
+    let kind = if text("code").is_empty() { text("type") } else { text("code") };
+    let said = error.as_str().unwrap_or_else(|| {
+        let said = text("message");
+        if said.is_empty() { text("detail") } else { said }
+    });
+    (kind.to_owned(), said.to_owned())
+}
+
+/// How providers say that the context does not fit.
+const TOO_LONG: [&str; 11] = [
+    "prompt is too long",
+    "input is too long",
+    "maximum context length",
+    "context length exceeded",
+    "context_length_exceeded",
+    "exceed_context_size",
+    "exceeds the available context",
+    "exceeds the context window",
+    "context window exceeds",
+    "input length and `max_tokens` exceed",
+    "input token count exceeds",
+];
+
+fn classify(status: Option<u16>, kind: &str, said: &str) -> FailureClass {
+    let said = said.to_ascii_lowercase();
+    let has = |text: &&str| said.contains(*text) || kind.contains(*text);
+    if matches!(kind, "insufficient_quota" | "billing_error" | "content_policy_violation") {
+        return FailureClass::Rejected;
+    }
+    if !matches!(status, Some(401 | 403 | 404 | 429))
+        && (TOO_LONG.iter().any(|text| has(text)) || kind == "request_too_large")
+    {
+        return FailureClass::TooLong;
+    }
+    match status {
+        Some(401 | 403) => return FailureClass::Auth,
+        Some(404) => return FailureClass::NotFound,
+        Some(413) => return FailureClass::TooLong,
+        Some(408 | 409 | 425 | 429 | 500..) => return FailureClass::Overloaded,
+        Some(300..) => return FailureClass::Rejected,
+        _ => {}
+    }
+    match kind {
+        "authentication_error" | "permission_error" | "invalid_api_key" => FailureClass::Auth,
+        "not_found_error" | "model_not_found" => FailureClass::NotFound,
+        "invalid_request_error" => FailureClass::Rejected,
+        "overloaded_error"
+        | "rate_limit_error"
+        | "rate_limit_exceeded"
+        | "api_error"
+        | "timeout_error"
+        | "server_error"
+        | "internal_error"
+        | "internal_server_error" => FailureClass::Overloaded,
+        _ => FailureClass::Stream,
+    }
+}
+
+/// `text` on one line, without control characters, and not too long.
+pub(super) fn one_line(text: &str) -> String {
+    let words: Vec<&str> = text.split(|c: char| c.is_control() || c == ' ').filter(|word| !word.is_empty()).collect();
+    let line = words.join(" ");
+    match line.char_indices().nth(MAX_MESSAGE) {
+        Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default()),
+        None => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_escapes_are_mended_and_good_ones_left() {
+        fn check(input: &str, expect: Option<&str>) {
+            assert_eq!(mend(input).as_deref(), expect, "{input}");
+        }
+        check(r#""\ud800""#, Some("\"\u{fffd}\""));
+        check(r#""a\udc00b\ud83d\ude00c""#, Some("\"a\u{fffd}b\\ud83d\\ude00c\""));
+        check(r#""\ud83d\ud83d\ude00""#, Some("\"\u{fffd}\\ud83d\\ude00\""));
+        check(r#""\u0000""#, Some("\"\u{fffd}\""));
+        check(r#""\\ud800 \\u0000""#, None);
+        check(r#""\ud83d\ude00\n\u00e4""#, None);
+        check(r#""\"#, None);
+        check(r#""\ud8"#, None);
+        check("\"\\uä\"", None);
+    }
+
+    #[test]
+    fn failures_have_the_class_that_decides_about_them() {
+        fn check(status: u16, body: &str, class: FailureClass, message: &str) {
+            let failure = failure(status, body.as_bytes());
+            assert_eq!((failure.class, failure.message.as_str()), (class, message));
+        }
+        use FailureClass::*;
+        check(
+            529,
+            r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
+            Overloaded,
+            "529 overloaded_error: Overloaded",
+        );
+        check(
+            400,
+            r#"{"error":{"type":"invalid_request_error","message":"prompt is too long: 9 tokens > 8 maximum"}}"#,
+            TooLong,
+            "400 invalid_request_error: prompt is too long: 9 tokens > 8 maximum",
+        );
+        check(
+            400,
+            r#"{"error":{"code":"context_length_exceeded","message":"x"}}"#,
+            TooLong,
+            "400 context_length_exceeded: x",
+        );
+        check(
+            429,
+            r#"{"error":{"code":"insufficient_quota","message":"pay"}}"#,
+            Rejected,
+            "429 insufficient_quota: pay",
+        );
+        check(401, r#"{"error":"no"}"#, Auth, "401: no");
+        check(404, r#"[{"error":{"message":"gone"}}]"#, NotFound, "404: gone");
+        check(502, "<html>bad gateway</html>", Overloaded, "the provider answered 502 without a reason");
+        check(422, r#"{"detail":"extra\nfields"}"#, Rejected, "422: extra fields");
+        check(500, "boom\u{7}\x1b[31m", Overloaded, "500: boom [31m");
+        check(302, "", Rejected, "the provider answered 302 without a reason");
+    }
+
+    #[test]
+    fn errors_in_a_stream_are_tried_again_unless_they_say_what_is_wrong() {
+        fn check(error: Value, class: FailureClass) {
+            assert_eq!(stream_failure(&error).class, class, "{error}");
+        }
+        check(json!({"type": "overloaded_error", "message": "Overloaded"}), FailureClass::Overloaded);
+        check(json!({"code": 502, "message": "upstream"}), FailureClass::Overloaded);
+        check(json!({"code": 401, "message": "key"}), FailureClass::Auth);
+        check(json!({"message": "the request exceeds the available context size"}), FailureClass::TooLong);
+        check(json!("something"), FailureClass::Stream);
+    }
+}

@@ -1,10 +1,10 @@
 //! What all sessions share: the store, the configuration, keys and tools, and the questions that actors ask of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use linger_protocol::RpcError;
 use linger_protocol::error::Code;
@@ -16,10 +16,11 @@ use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
-use crate::config::{Config, ConfigStore};
-use crate::permission::{self, CallInfo, Verdict};
+use crate::config::{Config, ConfigError, ConfigStore};
+use crate::permission::{self, CallInfo, Rule, Verdict};
 use crate::provider::ToolSpec;
-use crate::provider::catalogue::{self, Keys, ResolveError, Resolved};
+use crate::process;
+use crate::provider::catalogue::{Catalogue, Keys, ResolveError};
 use crate::session::actor::{Actor, already_answered};
 use crate::session::instructions::workspace_root;
 use crate::session::state::State;
@@ -36,6 +37,21 @@ const MAX_NAME: usize = 40;
 /// Variables of one session in total, in bytes: PATH may take a few thousand.
 const MAX_ENV: usize = 64 << 10;
 
+/// While no configuration can be read, an idle session stays loaded this long, in seconds.
+const IDLE_UNLOAD_S: u64 = 60;
+
+/// While no configuration can be read, a shell may run this long, in seconds.
+const BASH_TIMEOUT_S: u64 = 120;
+
+/// How long a key that a command printed is used before the command is run again: some print keys that expire.
+const KEY_KEPT: Duration = Duration::from_secs(300);
+
+/// How long such a command may take: it may ask its user for a finger or a password.
+const KEY_TIME: Duration = Duration::from_secs(60);
+
+/// The longest key, in bytes; those of cloud services are tokens of a few thousand.
+const KEY_BYTES: usize = 64 << 10;
+
 /// What all sessions share.
 pub struct Daemon {
     /// Where everything lies.
@@ -45,7 +61,11 @@ pub struct Daemon {
     /// The configuration, as it is now.
     pub config: Arc<ConfigStore>,
     /// Provider keys.
-    pub keys: Keys,
+    pub keys: Arc<Keys>,
+    /// Wakes turns that wait for a key, or for a configuration.
+    pub changed: watch::Sender<()>,
+    /// Keys that commands printed lately.
+    pub printed: Mutex<HashMap<String, (Instant, String)>>,
     /// The loaded sessions.
     pub sessions: Sessions,
     /// The tools, in the order in which models see them.
@@ -61,55 +81,67 @@ pub struct Daemon {
 impl Daemon {
     /// The configuration, or why there is none.
     pub fn config(&self) -> Result<Arc<Config>, RpcError> {
-        self.config.current().map_err(|error| {
-            RpcError::new(Code::BadConfig, error.to_string()).hint("correct the file; it is read again when it is saved")
-        })
-    }
-
-    /// The configuration, or the defaults while there is none: for what goes on with a broken one.
-    fn config_or_default(&self) -> Arc<Config> {
-        self.config.current().unwrap_or_default()
+        self.config.current().map_err(bad_config)
     }
 
     /// How long an idle session stays loaded.
     pub fn idle_unload(&self) -> Duration {
-        Duration::from_secs(self.config_or_default().idle_unload_s)
+        Duration::from_secs(self.config.current().map_or(IDLE_UNLOAD_S, |config| config.idle_unload_s))
     }
 
     /// Steps that a turn may take.
     pub fn max_steps(&self) -> u32 {
-        self.config_or_default().max_steps
+        self.config.current().map_or(1, |config| config.max_steps)
+    }
+
+    /// The providers, as the configuration has them now.
+    pub fn catalogue(&self) -> Result<Catalogue, ConfigError> {
+        let config = self.config.current()?;
+        Ok(Catalogue::new(&config.providers, config.model.clone(), self.keys.clone()))
+    }
+
+    /// Looks for keys in the daemon's own environment.
+    pub fn own_keys(&self) {
+        let Ok(catalogue) = self.catalogue() else { return };
+        for variable in catalogue.wanted() {
+            if let Ok(key) = std::env::var(&variable) {
+                self.keys.insert(&variable, &key);
+            }
+        }
     }
 
     /// Where a session in `cwd` works.
     pub fn workspace(&self, cwd: &Path, env: BTreeMap<String, String>) -> Workspace {
         let home = env.get("HOME").map(PathBuf::from);
-        let timeout_s = self.config_or_default().tools.bash_timeout_s;
+        let timeout_s = self.config.current().map_or(BASH_TIMEOUT_S, |config| config.bash_timeout_s);
         Workspace { cwd: cwd.to_path_buf(), root: workspace_root(cwd, home.as_deref()), env: Arc::new(env), timeout_s }
     }
 
     /// The full name of a model, or of the default one.
     pub fn model(&self, spec: Option<&str>) -> Result<String, RpcError> {
-        let config = self.config()?;
-        let spec = spec.or(config.model.as_deref());
-        catalogue::canonical(&config.providers, &self.keys, spec).map_err(rpc_error)
+        self.config()?;
+        let resolved = self.catalogue().map_err(bad_config)?.resolve(spec.unwrap_or_default());
+        Ok(resolved.map_err(|error| rpc_error(&error))?.origin)
     }
 
     /// Whether a turn with this model could start.
     pub fn usable(&self, model: &str) -> Result<(), RpcError> {
-        let config = self.config()?;
-        catalogue::resolve(&config.providers, &self.keys, Some(model)).map(drop).map_err(rpc_error)
+        self.config()?;
+        self.catalogue().map_err(bad_config)?.resolve(model).map(drop).map_err(|error| rpc_error(&error))
     }
 
-    /// What a request to this model needs.
-    pub async fn resolve(&self, model: &str) -> Result<Resolved, ResolveError> {
-        let config = self.config.current().map_err(|error| ResolveError::Config(error.to_string()))?;
-        catalogue::resolve(&config.providers, &self.keys, Some(model))
-    }
-
-    /// Wakes when a key came, or the configuration changed.
-    pub fn keys_changed(&self) -> watch::Receiver<()> {
-        self.keys.changed()
+    /// What the command of a provider printed lately, or prints now.
+    pub async fn key_printed(&self, command: &str) -> anyhow::Result<String> {
+        let known = self.printed.lock().unwrap_or_else(PoisonError::into_inner).get(command).cloned();
+        if let Some((at, key)) = known.filter(|(at, _)| at.elapsed() < KEY_KEPT) {
+            tracing::trace!(target: "key", age_s = at.elapsed().as_secs(), "printed earlier");
+            return Ok(key);
+        }
+        // The user's own command, as in the user's own shell: it gets the environment that the daemon was started with.
+        let env = std::env::vars().collect();
+        let key = process::run_for_output(command, &env, KEY_TIME, KEY_BYTES).await?;
+        self.printed.lock().unwrap_or_else(PoisonError::into_inner).insert(command.to_owned(), (Instant::now(), key.clone()));
+        Ok(key)
     }
 
     /// The tools as models see them.
@@ -138,11 +170,11 @@ impl Daemon {
     }
 
     /// May this call run?
-    pub fn decide(&self, state: &State, call: &CallInfo, workspace: &Workspace) -> Verdict {
+    pub fn decide(&self, state: &State, call: &CallInfo<'_>, workspace: &Workspace) -> Verdict {
         match self.config.current() {
             Ok(config) => {
-                let always = config.workspaces.get(&workspace.root).map(|w| w.allow.as_slice()).unwrap_or_default();
-                let grants = permission::parse_grants(state.grants.iter().chain(always));
+                let granted = state.grants.iter().filter_map(|rule| Rule::parse(rule).ok());
+                let grants: Vec<Rule> = granted.chain(config.grants(&workspace.root).iter().cloned()).collect();
                 permission::decide(&config.rules, &grants, state.mode, call, workspace)
             }
             // Nobody knows what the rules forbid.
@@ -201,7 +233,7 @@ impl Daemon {
             self.check_name(name, None).await?;
         }
         let env: BTreeMap<String, String> =
-            params.env.into_iter().filter(|(name, _)| config.env.names().any(|known| known == name)).collect();
+            params.env.into_iter().filter(|(name, _)| config.env.contains(name)).collect();
         if env.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > MAX_ENV {
             return Err(RpcError::new(Code::TooMuch, format!("the variables of a session may have {MAX_ENV} bytes")));
         }
@@ -252,16 +284,20 @@ impl From<StoreError> for RpcError {
     }
 }
 
-fn rpc_error(error: ResolveError) -> RpcError {
-    let code = match &error {
-        ResolveError::NoModel { .. } => Code::NoModel,
-        ResolveError::UnknownProvider { .. } => Code::UnknownProvider,
-        ResolveError::KeyMissing { .. } => Code::KeyMissing,
-        ResolveError::Config(_) => Code::BadConfig,
+fn bad_config(error: ConfigError) -> RpcError {
+    RpcError::new(Code::BadConfig, error.to_string()).hint("correct the file; it is read again when it is saved")
+}
+
+fn rpc_error(error: &ResolveError) -> RpcError {
+    let (code, hint) = match error {
+        ResolveError::NoModel { .. } => (Code::NoModel, "`--model demo` shows linger without a key".to_owned()),
+        ResolveError::NoDefault { .. } => (Code::NoModel, "`linger models` lists what can be used".to_owned()),
+        ResolveError::UnknownProvider { .. } => {
+            (Code::UnknownProvider, "`linger models` lists those there are; config.toml may name more".to_owned())
+        }
+        ResolveError::KeyMissing { variable, .. } => {
+            (Code::KeyMissing, format!("export {variable}=… and run this again, or use `--model demo`"))
+        }
     };
-    let rpc = RpcError::new(code, error.to_string());
-    match error.hint() {
-        Some(hint) => rpc.hint(hint),
-        None => rpc,
-    }
+    RpcError::new(code, error.to_string()).hint(hint)
 }

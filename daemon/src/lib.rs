@@ -30,10 +30,11 @@ use linger_protocol::transport::serve::{self, Outbox};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::ConfigStore;
+use crate::config::{Changes, ConfigStore, Reload};
 use crate::daemon::Daemon;
 use crate::listener::{Listener, Peer};
 use crate::provider::catalogue::Keys;
+use crate::secret::Redactor;
 use crate::sessions::Sessions;
 use crate::store::Store;
 
@@ -49,33 +50,39 @@ pub struct Options {
     pub places: Places,
     /// The configuration, read already.
     pub config: Arc<ConfigStore>,
-    /// The keys that the daemon's own environment has.
-    pub keys: Keys,
+    /// Wakes when the configuration file has changed.
+    pub changes: Changes,
+    /// What keeps keys out of text.
+    pub redactor: Redactor,
 }
 
 /// Serves clients on `listener` until `shutdown`; then every session writes down where it is, and turns that are under way go
 /// on when the daemon starts again.
 pub async fn run(options: Options, mut listener: Listener, shutdown: CancellationToken) -> anyhow::Result<()> {
-    let Options { places, config, keys } = options;
+    let Options { places, config, changes, redactor } = options;
     let store = Store::open(&places.database())?;
     let daemon = Arc::new(Daemon {
         places,
         store,
         config,
-        keys,
+        keys: Arc::new(Keys::new(redactor)),
+        changed: tokio::sync::watch::channel(()).0,
+        printed: std::sync::Mutex::default(),
         sessions: Sessions::default(),
         tools: tool::builtin(),
         shutdown,
         started_at: clock::now(),
         connections: AtomicU32::new(0),
     });
+    daemon.own_keys();
     let unfinished = daemon.store.unfinished().await.context("the database cannot be read")?;
     unfinished.iter().for_each(|session| daemon.sessions.wake(&daemon, session));
+    let watching = tokio::spawn(watch_config(daemon.clone(), changes));
     let mut connections = JoinSet::new();
     let methods = rpc::methods(daemon.clone())?;
     loop {
         let (stream, peer) = tokio::select! {
-            accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => accepted?,
+            accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => accepted,
             Some(_) = connections.join_next() => continue,
             () = daemon.shutdown.cancelled() => break,
         };
@@ -87,6 +94,9 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
         tracing::warn!(target: "daemon", "a session did not end in time; its turn goes on from its log");
     }
     connections.shutdown().await;
+    watching.abort();
+    // Its handle on the daemon goes with it.
+    let _aborted = watching.await;
     drop(methods);
     match Arc::try_unwrap(daemon) {
         Ok(daemon) => tokio::task::spawn_blocking(move || daemon.store.close()).await.context("the store did not end")?,
@@ -95,7 +105,20 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
     Ok(())
 }
 
-async fn connection(daemon: Arc<Daemon>, methods: jsonrpsee::Methods, stream: listener::Stream, peer: Peer) {
+/// Reads the configuration again when its file has changed.
+async fn watch_config(daemon: Arc<Daemon>, mut changes: Changes) {
+    while changes.next().await.is_some() {
+        match daemon.config.reload() {
+            Reload::Unchanged => {}
+            Reload::Changed => tracing::info!(target: "config", "read again"),
+            Reload::Broken(error) => tracing::error!(target: "config", %error, "cannot be used; the last good one stays"),
+        }
+        daemon.own_keys();
+        daemon.changed.send_replace(());
+    }
+}
+
+async fn connection(daemon: Arc<Daemon>, methods: jsonrpsee::Methods, stream: interprocess::local_socket::tokio::Stream, peer: Peer) {
     daemon.connections.fetch_add(1, Ordering::Relaxed);
     let (outbox, outgoing) = Outbox::new();
     let mut extensions = Extensions::new();

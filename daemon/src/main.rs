@@ -10,10 +10,9 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use linger_protocol::VERSION;
 use linger_protocol::place::{Places, check_socket, private_directory};
-use lingerd::config::ConfigStore;
+use lingerd::config::{Changes, ConfigStore};
 use lingerd::listener::Listener;
-use lingerd::lock::Lock;
-use lingerd::provider::catalogue::Keys;
+use lingerd::lock::{Lock, LockError};
 use lingerd::secret::Redactor;
 use lingerd::{Options, log};
 use tokio::signal::unix::{SignalKind, signal};
@@ -67,14 +66,15 @@ fn start(background: bool) -> anyhow::Result<()> {
     }
     check_socket(&places.socket)?;
     let redactor = Redactor::default();
-    log::start(&places, &redactor)?;
+    log::start(&places.log(), std::env::var("LINGER_LOG").ok().as_deref(), redactor.clone())?;
     let lock = match Lock::take(&places) {
         Ok(lock) => lock,
-        Err(held) => {
+        Err(LockError::Held(held)) => {
             println!("running");
-            tracing::debug!(target: "daemon", %held, "another daemon has the lock");
+            tracing::debug!(target: "daemon", ?held, "another daemon has the lock");
             return Ok(());
         }
+        Err(error) => return Err(error.into()),
     };
     if background {
         // A child of a shell's job cannot be a group leader here, so this cannot fail; if it does, a hangup may reach us.
@@ -87,15 +87,16 @@ fn start(background: bool) -> anyhow::Result<()> {
 }
 
 async fn serve(places: Places, redactor: Redactor, lock: Lock, background: bool) -> anyhow::Result<()> {
-    let config = ConfigStore::open(&places)?;
-    let keys = Keys::from_environment(redactor);
-    let listener = Listener::bind(&places, &lock).await?;
+    let changes = Changes::of(&places.config_file()).context("the configuration cannot be watched")?;
+    let home = std::env::var_os("HOME").map(std::path::PathBuf::from);
+    let config = Arc::new(ConfigStore::open(places.clone(), home));
+    let listener = Listener::open(&places, &lock, &mut listenfd::ListenFd::from_env())?;
     let shutdown = CancellationToken::new();
     end_on_signals(&shutdown)?;
     let ready = announce(background);
     tracing::info!(target: "daemon", version = VERSION, socket = %places.socket.display(), "ready");
     ready.context("standard output cannot be written")?;
-    let result = lingerd::run(Options { places, config: Arc::clone(&config), keys }, listener, shutdown).await;
+    let result = lingerd::run(Options { places, config, changes, redactor }, listener, shutdown).await;
     drop(lock);
     result
 }

@@ -22,7 +22,6 @@ use tokio::task::AbortHandle;
 use crate::daemon::Daemon;
 use crate::listener::Peer;
 use crate::peer;
-use crate::provider::catalogue;
 use crate::session::actor::{Command, Reply};
 use crate::session::state::State;
 use crate::session::subscriber::Subscriber;
@@ -124,18 +123,17 @@ impl DaemonApiServer for Rpc {
         }
         let (mut env, mut keys) = (Vec::new(), Vec::new());
         if let Ok(config) = self.0.config() {
-            env = config.env.names().map(str::to_owned).collect();
-            keys = catalogue::wanted(&config.providers, &self.0.keys);
+            env = config.env.iter().cloned().collect();
+            keys = self.0.catalogue().map(|catalogue| catalogue.wanted()).unwrap_or_default();
         }
         Ok(Welcome { protocol, version: VERSION.to_owned(), env, keys })
     }
 
     async fn keys(&self, extensions: &Extensions, params: Keys) -> RpcResult<Empty> {
         conn(extensions)?.must_be_user("bring keys")?;
-        let config = self.0.config()?;
-        let wanted = catalogue::wanted(&config.providers, &self.0.keys);
-        let bring = params.keys.into_iter().filter(|(name, key)| wanted.contains(name) && !key.trim().is_empty());
-        bring.for_each(|(name, key)| self.0.keys.put(&name, &key));
+        let Ok(catalogue) = self.0.catalogue() else { return Ok(Empty {}) };
+        catalogue.add_keys(params.keys.iter().map(|(name, key)| (name.as_str(), key.as_str())));
+        self.0.changed.send_replace(());
         Ok(Empty {})
     }
 
@@ -174,9 +172,8 @@ impl DaemonApiServer for Rpc {
     }
 
     async fn models(&self, _: Empty) -> RpcResult<Vec<Model>> {
-        let config = self.0.config()?;
-        let default = self.0.model(None).ok();
-        Ok(catalogue::models(&config.providers, &self.0.keys, default.as_deref()))
+        self.0.config()?;
+        Ok(self.0.catalogue().map(|catalogue| catalogue.list()).unwrap_or_default())
     }
 
     async fn tools(&self, _: Empty) -> RpcResult<Vec<Tool>> {

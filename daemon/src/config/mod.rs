@@ -5,7 +5,6 @@
 //! A key itself has no place in the file; what looks like one is refused and not repeated.
 
 mod grant;
-mod provider;
 mod source;
 mod store;
 mod watch;
@@ -20,7 +19,7 @@ use serde::de::IgnoredAny;
 use toml::de::DeTable;
 
 pub use grant::GrantError;
-pub use provider::ProviderConfig;
+use crate::provider::catalogue::ProviderConfig;
 pub use source::ConfigError;
 pub use store::{ConfigStore, Reload};
 pub use watch::Changes;
@@ -229,6 +228,11 @@ impl Written {
         }
         if self.model.as_deref().is_some_and(|model| model.split('/').any(|part| part.trim().is_empty())) {
             return Err(source.error(&["model"], "write `provider/model`, or a provider alone"));
+        }
+        for (name, provider) in &self.providers {
+            if let Err((key, problem)) = provider.check(name) {
+                return Err(source.error(&["providers", name, key], problem));
+            }
         }
         for node in source.nodes() {
             let path: Vec<&str> = node.path.iter().map(String::as_str).collect();

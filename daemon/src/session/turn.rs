@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use linger_protocol::event::{EventBody, Level, NoticeCode};
 use linger_protocol::id::{CallId, MessageId, SessionId};
@@ -19,9 +19,11 @@ use super::state::State;
 use super::{Draft, calls, context, instructions, recovery};
 use crate::clock;
 use crate::daemon::Daemon;
-use crate::provider::catalogue::{ResolveError, Resolved};
-use crate::provider::retry::{self, Again};
-use crate::provider::{Failure, Message, Request, Response, Stop, StreamEvent, ToolSpec};
+use crate::provider::catalogue::{KeySource, ResolveError, Resolved};
+use crate::provider::retry::{self, Decision};
+use crate::provider::{
+    Failure, FailureClass, Message, Provider, Request, Response, Stop, StreamEvent, ToolSpec,
+};
 use crate::store::StoreError;
 use crate::tool::Workspace;
 
@@ -171,13 +173,13 @@ impl Turn {
         let began = Instant::now();
         let mut attempt = 1;
         loop {
-            let resolved = match self.resolve().await? {
+            let (resolved, provider) = match self.resolve().await? {
                 Ok(resolved) => resolved,
                 Err(failure) => return Ok(Step::Failed(failure)),
             };
             let request = Request {
                 model: &resolved.model,
-                origin: &self.model,
+                origin: &resolved.origin,
                 system,
                 tools,
                 messages,
@@ -187,7 +189,7 @@ impl Turn {
             tracing::info!(target: "request", session = %self.session, model = %self.model, messages = messages.len(), attempt, "sent");
             let id = MessageId(format!("m{}", self.messages + 1));
             let mut shown = Shown { id: id.clone(), ..Shown::default() };
-            let failure = match self.attempt(&resolved, &request, &mut shown).await? {
+            let failure = match self.attempt(&provider, &request, &mut shown).await? {
                 Ok(response) => {
                     tracing::info!(target: "response", session = %self.session, message = %id, ms = began.elapsed().as_millis() as u64,
                         input = response.usage.input_tokens, output = response.usage.output_tokens, "done");
@@ -202,12 +204,16 @@ impl Turn {
                 self.emit.send(vec![self.message(id.clone(), shown.blocks(), true, None)], false, None)?;
             }
             match retry::decide(&failure, attempt, began.elapsed(), clock::random_fraction()) {
-                Again::Never(message) => return Ok(Step::Failed(Failure { message, ..failure })),
-                Again::After(wait) => {
+                Decision::GiveUp { note } => {
+                    let message = note.map_or_else(|| failure.message.clone(), |note| format!("{}; {note}", failure.message));
+                    return Ok(Step::Failed(Failure { message, ..failure }));
+                }
+                Decision::Again { after } => {
                     attempt += 1;
-                    let text = format!("{}; trying again in {} ({attempt} of {})", failure.message, seconds(wait), retry::ATTEMPTS);
+                    let (message, of) = (&failure.message, retry::MAX_ATTEMPTS);
+                    let text = format!("{message}; trying again in {:.1} s ({attempt} of {of})", after.as_secs_f64());
                     self.emit.send(vec![notice(Level::Warning, NoticeCode::Retry, text)], false, None)?;
-                    tokio::time::sleep(wait).await;
+                    tokio::time::sleep(after).await;
                 }
             }
             if interrupted {
@@ -217,17 +223,29 @@ impl Turn {
     }
 
     /// The provider and its key; waits, visibly, for a key that the daemon does not have.
-    async fn resolve(&self) -> Result<Result<Resolved, Failure>, Over> {
+    async fn resolve(&self) -> Result<Result<(Resolved, Provider), Failure>, Over> {
         let mut waiting = false;
         loop {
-            let mut changed = self.daemon.keys_changed();
-            match self.daemon.resolve(&self.model).await {
+            let mut changed = self.daemon.changed.subscribe();
+            let catalogue = match self.daemon.catalogue() {
+                Ok(catalogue) => catalogue,
+                Err(error) => return Ok(Err(rejected(error.to_string()))),
+            };
+            match catalogue.resolve(&self.model) {
                 Ok(resolved) => {
                     if waiting {
                         let text = "the key is there; the turn goes on".to_owned();
                         self.emit.send(vec![notice(Level::Info, NoticeCode::KeyFound, text)], false, None)?;
                     }
-                    return Ok(Ok(resolved));
+                    let printed = match &resolved.key {
+                        KeySource::Command(command) => match self.daemon.key_printed(command).await {
+                            Ok(key) => Some(key),
+                            Err(error) => return Ok(Err(rejected(format!("{error:#}")))),
+                        },
+                        KeySource::None | KeySource::Known(_) => None,
+                    };
+                    let provider = resolved.open(printed.as_deref());
+                    return Ok(Ok((resolved, provider)));
                 }
                 Err(ResolveError::KeyMissing { provider, variable }) => {
                     if !waiting {
@@ -239,7 +257,7 @@ impl Turn {
                         return Err(Over);
                     }
                 }
-                Err(error) => return Ok(Err(Failure::rejected(error.to_string()))),
+                Err(error) => return Ok(Err(rejected(error.to_string()))),
             }
         }
     }
@@ -247,11 +265,11 @@ impl Turn {
     /// One attempt; what is shown of it goes into `shown`.
     async fn attempt(
         &self,
-        resolved: &Resolved,
+        provider: &Provider,
         request: &Request<'_>,
         shown: &mut Shown,
     ) -> Result<Result<Response, Failure>, Over> {
-        let mut stream = resolved.start(request);
+        let mut stream = provider.start(request);
         let mut commits = Commits::default();
         loop {
             let mut pieces = Vec::new();
@@ -416,6 +434,7 @@ fn notice(level: Level, code: NoticeCode, text: String) -> EventBody {
     EventBody::Notice { level, code: Some(code), text }
 }
 
-fn seconds(wait: Duration) -> String {
-    format!("{:.1} s", wait.as_secs_f64())
+/// A failure before anything was sent.
+fn rejected(message: String) -> Failure {
+    Failure { class: FailureClass::Rejected, message, retry_after: None }
 }

@@ -39,10 +39,8 @@ use crate::store::{Append, Fold, SessionRow, StoreError};
 use crate::tool::{Access, Workspace};
 
 pub use permits::already_answered;
-use permits::permitted;
-use record::{notice, stored};
+use record::notice;
 use repair::parse_state;
-use turns::user_message;
 
 /// How long a turn that is being stopped may take to let go before it is left behind. Its processes are killed at once.
 const STOP_GRACE: Duration = Duration::from_secs(1);

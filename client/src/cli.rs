@@ -51,7 +51,7 @@ pub(crate) enum Command {
 }
 
 /// What a new session can be told.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct Choice {
     /// PROVIDER/MODEL, or a provider alone
     #[arg(short, long)]

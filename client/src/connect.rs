@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use linger_protocol::daemon::{Hello, Keys, Welcome};
 use linger_protocol::error::Code;
-use linger_protocol::method::{DaemonHello, DaemonKeys, Method};
+use linger_protocol::method::{DaemonHello, DaemonKeys, DaemonStop, Method};
 use linger_protocol::place::{PlaceError, Places, check_socket};
 use linger_protocol::transport::blocking::{self, Incoming, Reader, Writer};
 use linger_protocol::{PROTOCOL, RpcError, VERSION};
@@ -114,10 +114,7 @@ impl Client {
     }
 
     /// Sends a request and waits for its answer as it came; sends it again if the connection is lost meanwhile.
-    pub(crate) fn call_raw<M: Method>(
-        &mut self,
-        request: &M,
-    ) -> Result<Result<Box<RawValue>, RpcError>, Failure> {
+    pub(crate) fn call_raw<M: Method>(&mut self, request: &M) -> Result<Result<Box<RawValue>, RpcError>, Failure> {
         for _ in 0..RESENDS {
             if let Ok(id) = self.send(request)
                 && let Some(answer) = self.answer(id, ANSWER)?
@@ -127,6 +124,15 @@ impl Client {
             self.reopen()?;
         }
         Err(lost())
+    }
+
+    /// Ends the daemon; a connection that ends is as good as an answer.
+    pub(crate) fn stop(&mut self, stop: &DaemonStop) -> Result<(), Failure> {
+        let Ok(id) = self.send(stop) else { return Ok(()) };
+        match self.answer(id, ANSWER)? {
+            Some(Err(error)) => Err(error.into()),
+            Some(Ok(_)) | None => Ok(()),
+        }
     }
 
     /// The next thing that happens, or nothing if `deadline` passes first.
@@ -297,6 +303,9 @@ fn lost() -> Failure {
 
 fn version_mismatch(error: RpcError) -> Failure {
     let [oldest, newest] = PROTOCOL;
-    Failure::unreachable(format!("{}; this is linger {VERSION}, which speaks protocol {oldest} to {newest}", error.message))
-        .hint("when no work is under way: `linger daemon stop`, then the same command again")
+    Failure::unreachable(format!(
+        "{}; this is linger {VERSION}, which speaks protocol {oldest} to {newest}",
+        error.message
+    ))
+    .hint("when no work is under way: `linger daemon stop`, then the same command again")
 }

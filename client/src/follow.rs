@@ -77,8 +77,7 @@ impl Attachment {
     /// Attaches after `cursor`; does not wait for the answer.
     pub(crate) fn start(client: Client, session: SessionId, cursor: Option<Cursor>, deltas: bool) -> Self {
         let epoch = client.epoch;
-        let mut attachment =
-            Self { client, session, deltas, cursor, seq: 0, epoch, attach: None, open: Vec::new() };
+        let mut attachment = Self { client, session, deltas, cursor, seq: 0, epoch, attach: None, open: Vec::new() };
         attachment.attach();
         attachment
     }

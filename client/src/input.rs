@@ -99,7 +99,8 @@ enum Ask {
 impl Input {
     /// Starts the thread; `history` is where the editor keeps what was typed, if there is to be an editor.
     pub(crate) fn start(sender: Sender<Event>, history: Option<PathBuf>) -> Result<Self, Failure> {
-        let failed = |error: &dyn std::fmt::Display| Failure::new(Exit::FAILED, format!("cannot read the terminal: {error}"));
+        let failed =
+            |error: &dyn std::fmt::Display| Failure::new(Exit::FAILED, format!("cannot read the terminal: {error}"));
         let (woken, wake) = rustix::pipe::pipe().map_err(|error| failed(&error))?;
         let (asks, wanted) = mpsc::channel();
         let (printer, lines) = mpsc::channel();

@@ -80,13 +80,7 @@ impl Question {
     pub(crate) fn keys(&self, style: &Style) -> String {
         let key = |key: &str| style.bold(key);
         let grant = if self.grant.is_empty() { String::new() } else { format!(" {}", clean_line(&self.grant)) };
-        format!(
-            "  {} once  {} in this session  {} always{grant}  {} no\n",
-            key("y"),
-            key("s"),
-            key("a"),
-            key("n")
-        )
+        format!("  {} once  {} in this session  {} always{grant}  {} no\n", key("y"), key("s"), key("a"), key("n"))
     }
 
     /// How to answer it from elsewhere.

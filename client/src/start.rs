@@ -78,12 +78,14 @@ fn told(words: &str, places: &Places) -> Failure {
 
 /// The daemon's program: beside this one, or on PATH.
 fn find() -> Result<PathBuf, Failure> {
-    let beside = std::env::current_exe().ok().and_then(|exe| Some(exe.canonicalize().unwrap_or(exe).parent()?.to_path_buf()));
+    let beside =
+        std::env::current_exe().ok().and_then(|exe| Some(exe.canonicalize().unwrap_or(exe).parent()?.to_path_buf()));
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = beside.iter().cloned().chain(std::env::split_paths(&path)).map(|dir| dir.join("lingerd"));
     found.into_iter().find(|program| program.is_file()).ok_or_else(|| {
         let beside = beside.as_deref().unwrap_or(Path::new("?")).display();
-        Failure::unreachable("no daemon runs, and its program `lingerd` was not found")
-            .hint(format!("install it in {beside} (the directory of linger) or in a directory of PATH: both were searched"))
+        Failure::unreachable("no daemon runs, and its program `lingerd` was not found").hint(format!(
+            "install it in {beside} (the directory of linger) or in a directory of PATH: both were searched"
+        ))
     })
 }

@@ -60,7 +60,9 @@ fn gone(client: &mut Client, args: &Answer, decision: Decision) -> Result<Exit, 
         key: None,
     };
     match client.call_raw(&PermissionAnswer(answer))? {
-        Err(error) if error.code() == Some(Code::AlreadyAnswered) => Err(Failure::new(Exit::FAILED, too_late(error.data))),
+        Err(error) if error.code() == Some(Code::AlreadyAnswered) => {
+            Err(Failure::new(Exit::FAILED, too_late(error.data)))
+        }
         Err(error) => {
             let failure = Failure::from(error);
             Err(if failure.hint.is_none() { failure.hint("`linger inbox` lists what waits") } else { failure })

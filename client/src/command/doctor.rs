@@ -60,7 +60,8 @@ fn daemon(report: &mut Report, status: &Status) -> Result<(), Failure> {
         report.good(&format!("daemon {} runs as process {}", status.version, status.pid))?;
     } else {
         let text = format!("daemon {} runs as process {}, this is linger {VERSION}", status.version, status.pid);
-        report.bad(&text, Some("`linger daemon stop` when no work is under way; the next command starts the new one"))?;
+        report
+            .bad(&text, Some("`linger daemon stop` when no work is under way; the next command starts the new one"))?;
     }
     report.good(&format!("database {}", status.database.display()))?;
     report.good(&format!("log {}", status.log.display()))?;
@@ -85,7 +86,10 @@ fn models(report: &mut Report, rows: &[Model]) -> Result<(), Failure> {
         let missing = model.missing.as_deref().unwrap_or("it is not ready");
         report.bad(&format!("model {}, for new sessions: {missing}", model.model), None)?;
     } else if !rows.iter().any(|model| model.default) {
-        report.bad("new sessions have no model", Some("set `model` in the configuration, or use -m; `-m demo` needs no key"))?;
+        report.bad(
+            "new sessions have no model",
+            Some("set `model` in the configuration, or use -m; `-m demo` needs no key"),
+        )?;
     }
     Ok(())
 }

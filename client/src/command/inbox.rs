@@ -27,7 +27,11 @@ pub(super) fn run(args: &Json) -> Result<Exit, Failure> {
     for line in columns(&rows.iter().map(row).collect::<Vec<_>>()) {
         terminal.line(&line)?;
     }
-    let last = if rows.is_empty() { "nothing waits" } else { "answer with `linger answer PERMISSION allow|session|always|deny`" };
+    let last = if rows.is_empty() {
+        "nothing waits"
+    } else {
+        "answer with `linger answer PERMISSION allow|session|always|deny`"
+    };
     terminal.say(last)?;
     Ok(Exit::GOOD)
 }

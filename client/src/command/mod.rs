@@ -115,8 +115,9 @@ pub(crate) fn listing(rows: &[Info], now: u64) -> Vec<String> {
 /// Prints each element of a result as it came, one a line.
 fn print_rows<M: Method>(client: &mut Client, request: &M) -> Result<(), Failure> {
     let raw = client.call_raw(request)??;
-    let rows: Vec<Box<RawValue>> = serde_json::from_str(raw.get())
-        .map_err(|error| Failure::new(Exit::FAILED, format!("the daemon's answer to {} is no list: {error}", M::NAME)))?;
+    let rows: Vec<Box<RawValue>> = serde_json::from_str(raw.get()).map_err(|error| {
+        Failure::new(Exit::FAILED, format!("the daemon's answer to {} is no list: {error}", M::NAME))
+    })?;
     let mut terminal = Terminal::new();
     for row in rows {
         terminal.line(row.get())?;

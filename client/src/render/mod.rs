@@ -94,7 +94,9 @@ impl Renderer {
             EventBody::TextDelta(delta) => self.text_delta(delta, &mut out),
             EventBody::ThinkingDelta(delta) => self.thinking_delta(delta, &mut out),
             EventBody::PromptAccepted { prompt, by, .. } => self.accepted(prompt, by.as_deref()),
-            EventBody::Message { role: Role::User, content, prompt, .. } => self.prompt(content, prompt.as_ref(), &mut out),
+            EventBody::Message { role: Role::User, content, prompt, .. } => {
+                self.prompt(content, prompt.as_ref(), &mut out)
+            }
             EventBody::Message { content, interrupted, .. } => self.message(content, *interrupted, &mut out),
             EventBody::ToolStarted { call_id, tool, action } => self.tool_started(call_id, tool, action, &mut out),
             EventBody::ToolFinished { call_id, .. } => self.tool_finished(call_id, &event.body, &mut out),
@@ -285,7 +287,8 @@ fn cost(usage: &Usage, steps: u32) -> String {
         0..=9999 => n.to_string(),
         _ => format!("{}k", n / 1000),
     };
-    let cached = if usage.cached_tokens > 0 { format!(" ({} cached)", count(usage.cached_tokens)) } else { String::new() };
+    let cached =
+        if usage.cached_tokens > 0 { format!(" ({} cached)", count(usage.cached_tokens)) } else { String::new() };
     let steps = if steps == 1 { "1 step".to_owned() } else { format!("{steps} steps") };
     format!("{} tokens in{cached}, {} out, {steps}", count(usage.input_tokens), count(usage.output_tokens))
 }

@@ -56,7 +56,10 @@ impl Renderer {
             Outcome::Unknown => "outcome unknown: the daemon ended while it ran".to_owned(),
         };
         let sign = if good { style.good() } else { style.bad() };
-        let file = file.as_ref().map(|file| format!(", all of it in {}", clean_line(&file.to_string_lossy()))).unwrap_or_default();
+        let file = file
+            .as_ref()
+            .map(|file| format!(", all of it in {}", clean_line(&file.to_string_lossy())))
+            .unwrap_or_default();
         self.say(&format!("  {sign} {result}{file}"), out);
         if let Some(diff) = diff {
             self.diff(diff, out);

@@ -55,7 +55,8 @@ pub(crate) fn parse(line: &str) -> Option<Result<Slash, String>> {
 
 /// The list that `/help` shows.
 pub(crate) fn help() -> String {
-    let rows: Vec<_> = COMMANDS.iter().map(|(name, argument, what)| vec![format!("{name} {argument}"), (*what).to_owned()]).collect();
+    let rows: Vec<_> =
+        COMMANDS.iter().map(|(name, argument, what)| vec![format!("{name} {argument}"), (*what).to_owned()]).collect();
     let mut lines = crate::render::table::columns(&rows);
     lines.push("a line that ends in \\ goes on in the next; Ctrl-C cancels a turn, Ctrl-D leaves".to_owned());
     lines.join("\n")

@@ -1,2 +1,46 @@
-//! x
-fn main() {}
+//! linger, the thin client: commands that talk to the daemon over its socket, and a readline front end.
+//!
+//! Reads the command line, runs one command, and says how it ended. Deliberately absent: everything that has to outlive
+//! this process. There is no runtime here: a few threads put what happens into one channel of [`input::Event`], and each
+//! command is one loop over it.
+
+mod cli;
+mod command;
+mod connect;
+mod error;
+mod follow;
+mod input;
+mod question;
+mod render;
+mod repl;
+mod start;
+mod terminal;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::error::Failure;
+
+fn main() -> ExitCode {
+    let cli = cli::Cli::parse();
+    let default = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        terminal::restore();
+        default(info);
+    }));
+    let exit = command::dispatch(cli).unwrap_or_else(|failure| {
+        let Failure { exit, message, hint } = failure;
+        let mut terminal = terminal::Terminal::new();
+        for (word, text) in [("error", message), ("hint", hint)] {
+            if let Some(text) = text {
+                // Nobody is left to tell that stderr cannot be written.
+                let _ = terminal.say(&format!("{word}: {text}"));
+            }
+        }
+        exit
+    });
+    terminal::restore();
+    // Threads that still read stdin or the socket end with the process.
+    ExitCode::from(exit.0)
+}

@@ -1,0 +1,216 @@
+//! The command line, as clap reads it: one declaration makes parser, usage and help.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use linger_protocol::permission::{Decision, Mode};
+
+/// Coding agents that outlive your terminal.
+///
+/// Without a command: attaches to the latest session of this directory, or starts one.
+#[derive(Debug, Parser)]
+#[command(name = "linger", version, disable_help_subcommand = true, arg_required_else_help = false)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Give a session a prompt and wait for the turn to end
+    Run(Run),
+    /// Create a session and print its id
+    New(New),
+    /// List sessions, the latest first
+    Ls(Ls),
+    /// Attach to a session
+    Attach(Named),
+    /// Give a session a prompt and leave
+    Send(Send),
+    /// Wait until a session has nothing more to do
+    Wait(Wait),
+    /// Print what happened in a session
+    Log(Log),
+    /// List the permissions that wait
+    Inbox(Json),
+    /// Answer a permission
+    Answer(Answer),
+    /// Stop a session's turn and keep the session
+    Cancel(Named),
+    /// Delete a session
+    Rm(Rm),
+    /// List the models that can be used
+    Models(Json),
+    /// List the tools that models are given
+    Tools(Json),
+    /// The daemon itself
+    #[command(subcommand)]
+    Daemon(Daemon),
+    /// Look for what is wrong, and say what to do
+    Doctor,
+    /// Explain a command; `help schema` prints the protocol as JSON Schema
+    Help(Help),
+}
+
+/// What a new session can be told.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Choice {
+    /// PROVIDER/MODEL, or a provider alone
+    #[arg(short, long)]
+    pub(crate) model: Option<String>,
+    /// What runs without being asked for: ask, edit, auto or plan
+    #[arg(long)]
+    pub(crate) mode: Option<Mode>,
+    /// A name for the session
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    pub(crate) choice: Choice,
+    /// Use this session: an id, a unique prefix of one, or a name
+    #[arg(short, long)]
+    pub(crate) session: Option<String>,
+    /// Print the session's id and leave it running
+    #[arg(short, long, conflicts_with_all = ["stream", "timeout"])]
+    pub(crate) detach: bool,
+    /// Print the events, one JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print text as it comes, also to a pipe
+    #[arg(long)]
+    pub(crate) stream: bool,
+    /// Leave after this many seconds; the work goes on
+    #[arg(long, value_name = "SECS")]
+    pub(crate) timeout: Option<f64>,
+    /// What to do; `-`, or nothing, reads stdin
+    pub(crate) prompt: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct New {
+    #[command(flatten)]
+    pub(crate) choice: Choice,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Ls {
+    /// One JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// All of them, however many
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Named {
+    /// An id, a unique prefix of one, or a name
+    pub(crate) session: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Send {
+    /// Before the next step of the turn that is under way
+    #[arg(long, conflicts_with = "interrupt")]
+    pub(crate) steer: bool,
+    /// Now: the step that is under way is cancelled
+    #[arg(long)]
+    pub(crate) interrupt: bool,
+    /// An id, a unique prefix of one, or a name
+    pub(crate) session: String,
+    /// What to do; `-`, or nothing, reads stdin
+    pub(crate) prompt: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Wait {
+    /// An id, a unique prefix of one, or a name
+    pub(crate) session: String,
+    /// Leave after this many seconds; the work goes on
+    #[arg(long, value_name = "SECS")]
+    pub(crate) timeout: Option<f64>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Log {
+    /// An id, a unique prefix of one, or a name
+    pub(crate) session: String,
+    /// Go on with what happens from now on
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// Print the events, one JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Json {
+    /// One JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Answer {
+    /// The permission's id, or a unique prefix of it
+    pub(crate) permission: String,
+    /// What you decide
+    pub(crate) decision: Verdict,
+    /// A word to the model
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+}
+
+/// A decision as it is typed.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Verdict {
+    /// This call may run
+    Allow,
+    /// This call and those alike in this session
+    Session,
+    /// This call and those alike in this workspace from now on
+    Always,
+    /// This call does not run
+    Deny,
+}
+
+impl From<Verdict> for Decision {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Allow => Self::AllowOnce,
+            Verdict::Session => Self::AllowSession,
+            Verdict::Always => Self::AllowAlways,
+            Verdict::Deny => Self::RejectOnce,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Rm {
+    /// An id, a unique prefix of one, or a name
+    pub(crate) session: String,
+    /// Also when a turn is under way
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Daemon {
+    /// Where everything is and how much goes on
+    Status(Json),
+    /// Start the daemon if it does not run
+    Start,
+    /// End the daemon; turns go on when it starts again
+    Stop {
+        /// Also when a turn is under way
+        #[arg(long)]
+        force: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Help {
+    /// A command, or `schema`
+    pub(crate) command: Vec<String>,
+}

@@ -1,0 +1,40 @@
+//! `linger attach`, and `linger` alone: an interactive session.
+
+use linger_protocol::id::SessionId;
+use linger_protocol::method::SessionList;
+use linger_protocol::session::{Info, List};
+
+use super::{create, here, resolve};
+use crate::cli::{Choice, Named};
+use crate::connect::Client;
+use crate::error::{Exit, Failure};
+use crate::repl::{needs_terminal, repl};
+use crate::terminal::Look;
+
+pub(super) fn run(args: &Named) -> Result<Exit, Failure> {
+    let look = Look::of_process();
+    needs_terminal(&look, &format!("`linger log -f {}` follows a session without one", args.session))?;
+    let mut client = Client::open()?;
+    let info = resolve(&mut client, &args.session)?;
+    repl(client, &look, info)
+}
+
+/// The latest session of this directory, or a new one.
+pub(super) fn latest() -> Result<Exit, Failure> {
+    let look = Look::of_process();
+    needs_terminal(&look, "`linger run PROMPT` works without one, `linger help` lists the commands")?;
+    let mut client = Client::open()?;
+    let list = List { cwd: Some(here()?), limit: Some(1), ..List::default() };
+    let info = match client.call(&SessionList(list))?.into_iter().next() {
+        Some(info) => info,
+        None => {
+            let session = create(&mut client, Choice { model: None, mode: None, name: None })?;
+            find(&mut client, &session)?
+        }
+    };
+    repl(client, &look, info)
+}
+
+fn find(client: &mut Client, session: &SessionId) -> Result<Info, Failure> {
+    resolve(client, session.as_str())
+}

@@ -1,0 +1,118 @@
+//! `linger doctor`: looks at everything that has to be right, and says what to do about the rest.
+
+use linger_protocol::VERSION;
+use linger_protocol::daemon::{Empty, Model, Status};
+use linger_protocol::method::{DaemonStatus, ModelList};
+use linger_protocol::place::{PlaceError, Places, check_socket};
+
+use crate::connect::Client;
+use crate::error::{Exit, Failure};
+use crate::render::style::Style;
+use crate::terminal::{Look, Terminal};
+
+/// What has been looked at so far.
+struct Report {
+    terminal: Terminal,
+    style: Style,
+    healthy: bool,
+}
+
+pub(super) fn run() -> Result<Exit, Failure> {
+    let look = Look::of_process();
+    let style = Style { color: look.color && look.stdout, unicode: look.unicode };
+    let mut report = Report { terminal: Terminal::new(), style, healthy: true };
+    examine(&mut report)?;
+    Ok(if report.healthy { Exit::GOOD } else { Exit::FAILED })
+}
+
+fn examine(report: &mut Report) -> Result<(), Failure> {
+    report.good(&format!("linger {VERSION}"))?;
+    let places = match Places::of_user() {
+        Ok(places) => places,
+        Err(error) => return report.bad(&error.to_string(), Some(&error.hint())),
+    };
+    let config = places.config_file();
+    let state = if config.exists() { "" } else { " (not written yet: the defaults hold)" };
+    report.good(&format!("configuration {}{state}", config.display()))?;
+    match check_socket(&places.socket) {
+        Ok(()) => report.good(&format!("socket {}", places.socket.display()))?,
+        Err(PlaceError::Io { error, .. }) if error.kind() == std::io::ErrorKind::NotFound => {
+            report.good(&format!("socket {} (its directory is made at the first start)", places.socket.display()))?;
+        }
+        Err(error) => return report.bad(&error.to_string(), Some(&error.hint())),
+    }
+    let mut client = match Client::open() {
+        Ok(client) => client,
+        Err(failure) => return report.failure(&failure),
+    };
+    match client.call(&DaemonStatus(Empty {})) {
+        Ok(status) => daemon(report, &status)?,
+        Err(failure) => report.failure(&failure)?,
+    }
+    match client.call(&ModelList(Empty {})) {
+        Ok(rows) => models(report, &rows),
+        Err(failure) => report.failure(&failure),
+    }
+}
+
+fn daemon(report: &mut Report, status: &Status) -> Result<(), Failure> {
+    if status.version == VERSION {
+        report.good(&format!("daemon {} runs as process {}", status.version, status.pid))?;
+    } else {
+        let text = format!("daemon {} runs as process {}, this is linger {VERSION}", status.version, status.pid);
+        report
+            .bad(&text, Some("`linger daemon stop` when no work is under way; the next command starts the new one"))?;
+    }
+    report.good(&format!("database {}", status.database.display()))?;
+    report.good(&format!("log {}", status.log.display()))?;
+    if let Some(error) = &status.config_error {
+        report.bad(error, Some(&format!("correct {}; it is read again at once", status.config.display())))?;
+    }
+    for warning in &status.config_warnings {
+        report.bad(warning, Some(&format!("see {}", status.config.display())))?;
+    }
+    if status.permissions > 0 {
+        report.good(&format!("{} permissions wait: `linger inbox`", status.permissions))?;
+    }
+    Ok(())
+}
+
+fn models(report: &mut Report, rows: &[Model]) -> Result<(), Failure> {
+    for model in rows.iter().filter(|model| model.ready) {
+        let default = if model.default { ", for new sessions" } else { "" };
+        report.good(&format!("model {}{default}", model.model))?;
+    }
+    if let Some(model) = rows.iter().find(|model| model.default && !model.ready) {
+        let missing = model.missing.as_deref().unwrap_or("it is not ready");
+        report.bad(&format!("model {}, for new sessions: {missing}", model.model), None)?;
+    } else if !rows.iter().any(|model| model.default) {
+        report.bad(
+            "new sessions have no model",
+            Some("set `model` in the configuration, or use -m; `-m demo` needs no key"),
+        )?;
+    }
+    Ok(())
+}
+
+impl Report {
+    fn good(&mut self, text: &str) -> Result<(), Failure> {
+        let sign = self.style.good();
+        self.row(&sign, text)
+    }
+
+    fn bad(&mut self, text: &str, hint: Option<&str>) -> Result<(), Failure> {
+        self.healthy = false;
+        let sign = self.style.bad();
+        self.row(&sign, text)?;
+        hint.map_or(Ok(()), |hint| self.row(" ", &format!("hint: {hint}")))
+    }
+
+    fn failure(&mut self, failure: &Failure) -> Result<(), Failure> {
+        self.bad(failure.message.as_deref().unwrap_or("failed"), failure.hint.as_deref())
+    }
+
+    fn row(&mut self, sign: &str, text: &str) -> Result<(), Failure> {
+        let text = crate::terminal::clean_line(text).into_owned();
+        Ok(self.terminal.text(&format!("{sign} {text}\n"))?)
+    }
+}

@@ -1,0 +1,53 @@
+//! `linger log`: prints what happened in a session, and with `-f` what happens.
+
+use linger_protocol::event::EventBody;
+
+use super::resolve;
+use crate::cli::Log;
+use crate::connect::Client;
+use crate::error::{Exit, Failure};
+use crate::follow::{Attachment, Happened};
+use crate::input::signals;
+use crate::render::style::Style;
+use crate::render::{Renderer, Settings};
+use crate::terminal::{Look, Terminal};
+
+pub(super) fn run(args: &Log) -> Result<Exit, Failure> {
+    let look = Look::of_process();
+    let mut client = Client::open()?;
+    let session = resolve(&mut client, &args.session)?.session;
+    signals(client.sender(), false)?;
+    let mut terminal = Terminal::new();
+    // Here the talk is the data.
+    terminal.one_stream = true;
+    let mut renderer = Renderer::new(Settings {
+        style: Style { color: look.color && look.stdout, unicode: look.unicode },
+        width: look.width,
+        raw: !look.stdout,
+        deltas: false,
+        thinking: false,
+        usage: true,
+        permissions: true,
+        prompts: true,
+        me: String::new(),
+    });
+    let mut attachment = Attachment::start(client, session, None, false);
+    loop {
+        match attachment.next(None)? {
+            Happened::Event(notification, raw) => {
+                let caught_up = matches!(notification.event.body, EventBody::CaughtUp {});
+                match args.json {
+                    true if caught_up => {}
+                    true => terminal.line(raw.get())?,
+                    false => terminal.print(renderer.event(&notification.event))?,
+                }
+                if caught_up && !args.follow {
+                    return Ok(Exit::GOOD);
+                }
+            }
+            Happened::Lost => attachment.reattach()?,
+            Happened::Signal(_) => return Ok(Exit::GOOD),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! The subcommands, one file each, and what several of them need.
+
+mod answer;
+mod attach;
+mod cancel;
+mod daemon;
+mod doctor;
+mod help;
+mod inbox;
+mod log;
+mod ls;
+mod models;
+mod new;
+mod rm;
+mod run;
+mod send;
+mod tools;
+mod wait;
+
+use std::io::{IsTerminal as _, Read as _};
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime};
+
+use linger_protocol::id::SessionId;
+use linger_protocol::method::{Method, SessionCreate, SessionList};
+use linger_protocol::session::{Create, Info, List};
+use linger_protocol::transport::MAX_REQUEST;
+use serde_json::value::RawValue;
+
+use crate::cli::{Choice, Cli, Command};
+use crate::connect::{Client, key, parse};
+use crate::error::{Exit, Failure};
+use crate::question::short_path;
+use crate::render::table::{age, columns, state};
+use crate::terminal::Terminal;
+
+/// Candidates of an ambiguous name that are listed.
+const MAX_CANDIDATES: usize = 10;
+
+/// Runs the command that was given.
+pub(crate) fn dispatch(cli: Cli) -> Result<Exit, Failure> {
+    match cli.command {
+        None => attach::latest(),
+        Some(Command::Run(args)) => run::run(args),
+        Some(Command::New(args)) => new::run(args),
+        Some(Command::Ls(args)) => ls::run(&args),
+        Some(Command::Attach(args)) => attach::run(&args),
+        Some(Command::Send(args)) => send::run(args),
+        Some(Command::Wait(args)) => wait::run(&args),
+        Some(Command::Log(args)) => log::run(&args),
+        Some(Command::Inbox(args)) => inbox::run(&args),
+        Some(Command::Answer(args)) => answer::run(args),
+        Some(Command::Cancel(args)) => cancel::run(&args),
+        Some(Command::Rm(args)) => rm::run(&args),
+        Some(Command::Models(args)) => models::run(&args),
+        Some(Command::Tools(args)) => tools::run(&args),
+        Some(Command::Daemon(command)) => daemon::run(&command),
+        Some(Command::Doctor) => doctor::run(),
+        Some(Command::Help(args)) => help::run(&args),
+    }
+}
+
+/// Wall time in Unix milliseconds, to say how old things are.
+#[allow(clippy::disallowed_methods, reason = "the one place where the client looks at the clock on the wall")]
+pub(crate) fn now() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The directory that the user is in.
+#[allow(clippy::disallowed_methods, reason = "the client stands in one directory: the user's")]
+fn here() -> Result<PathBuf, Failure> {
+    std::env::current_dir().map_err(|error| Failure::usage(format!("the current directory cannot be used: {error}")))
+}
+
+/// The one session that `text` means: by id, name, or the beginning of an id.
+fn resolve(client: &mut Client, text: &str) -> Result<Info, Failure> {
+    if text.is_empty() {
+        return Err(Failure::usage("a session has a name or an id, not nothing").hint("`linger ls` lists the sessions"));
+    }
+    let rows = client.call(&SessionList(List { matching: Some(text.to_owned()), ..List::default() }))?;
+    if let Some(row) = rows.iter().find(|row| row.session.as_str() == text || row.name.as_deref() == Some(text)) {
+        return Ok(row.clone());
+    }
+    match <[Info; 1]>::try_from(rows) {
+        Ok([row]) => Ok(row),
+        Err(rows) if rows.is_empty() => {
+            Err(Failure::usage(format!("no session is called '{text}'")).hint("`linger ls` lists the sessions"))
+        }
+        Err(rows) => {
+            let mut lines = vec![format!("'{text}' could be one of {} sessions", rows.len())];
+            lines.extend(listing(rows.get(..MAX_CANDIDATES).unwrap_or(&rows), now()));
+            Err(Failure::usage(lines.join("\n")).hint("write more of the id"))
+        }
+    }
+}
+
+/// Creates a session in the user's directory.
+fn create(client: &mut Client, choice: Choice) -> Result<SessionId, Failure> {
+    let Choice { model, mode, name } = choice;
+    let create = Create { cwd: here()?, model, mode, name, env: client.session_env(), key: Some(key()?) };
+    Ok(client.call(&SessionCreate(create))?.session)
+}
+
+/// Sessions as lines for people.
+pub(crate) fn listing(rows: &[Info], now: u64) -> Vec<String> {
+    let row = |info: &Info| {
+        let title = info.name.clone().or_else(|| info.title.clone()).unwrap_or_default();
+        let title: String = title.chars().map(|c| if c.is_whitespace() { ' ' } else { c }).take(40).collect();
+        vec![info.session.to_string(), state(info), age(info.updated_at, now), title, short_path(&info.cwd)]
+    };
+    columns(&rows.iter().map(row).collect::<Vec<_>>())
+}
+
+/// Prints each element of a result as it came, one a line.
+fn print_rows<M: Method>(client: &mut Client, request: &M) -> Result<(), Failure> {
+    let raw = client.call_raw(request)??;
+    let rows: Vec<Box<RawValue>> = serde_json::from_str(raw.get()).map_err(|error| {
+        Failure::new(Exit::FAILED, format!("the daemon's answer to {} is no list: {error}", M::NAME))
+    })?;
+    let mut terminal = Terminal::new();
+    for row in rows {
+        terminal.line(row.get())?;
+    }
+    Ok(())
+}
+
+/// Sends a request and gives its result as it came and as it is read.
+fn call_both<M: Method>(client: &mut Client, request: &M) -> Result<(Box<RawValue>, M::Result), Failure> {
+    let raw = client.call_raw(request)??;
+    let result = parse::<M>(&raw)?;
+    Ok((raw, result))
+}
+
+/// The words of a prompt, or what stdin has.
+fn prompt_text(words: &[String]) -> Result<String, Failure> {
+    let words = words.join(" ");
+    if !words.is_empty() && words != "-" {
+        return Ok(words);
+    }
+    let stdin = std::io::stdin();
+    if words.is_empty() && stdin.is_terminal() {
+        return Err(Failure::usage("there is no prompt").hint("write it after the command, or pipe it in"));
+    }
+    let mut bytes = Vec::new();
+    stdin.lock().take(MAX_REQUEST as u64).read_to_end(&mut bytes)?;
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        Failure::usage(format!("stdin is not UTF-8 text: byte {at} cannot be read"))
+            .hint("convert it first, for example with iconv")
+    })?;
+    if text.trim().is_empty() {
+        return Err(Failure::usage("the prompt on stdin is empty"));
+    }
+    Ok(text)
+}
+
+/// The moment after which to wait no longer.
+fn deadline(timeout: Option<f64>) -> Result<Option<Instant>, Failure> {
+    let Some(seconds) = timeout else { return Ok(None) };
+    let wait = Duration::try_from_secs_f64(seconds)
+        .map_err(|error| Failure::usage(format!("--timeout {seconds}: {error}")))?;
+    Ok(Instant::now().checked_add(wait))
+}

@@ -1,0 +1,13 @@
+//! `linger new`: creates a session and prints its id.
+
+use crate::cli::New;
+use crate::connect::Client;
+use crate::error::{Exit, Failure};
+use crate::terminal::Terminal;
+
+pub(super) fn run(args: New) -> Result<Exit, Failure> {
+    let mut client = Client::open()?;
+    let session = super::create(&mut client, args.choice)?;
+    Terminal::new().line(session.as_str())?;
+    Ok(Exit::GOOD)
+}

@@ -1,0 +1,360 @@
+//! `linger run`: gives a session a prompt and follows it until the turn that answers it ends.
+//!
+//! To a terminal the answer streams; to a pipe goes the final message alone. What arrives before the prompt's own answer is
+//! held back, because only that says which turn is ours.
+
+use std::time::Instant;
+
+use linger_protocol::RpcError;
+use linger_protocol::error::Code;
+use linger_protocol::event::{Event, EventBody, Notification};
+use linger_protocol::id::{MessageId, PromptId, TurnId};
+use linger_protocol::message::{Role, StopReason, text_of};
+use linger_protocol::method::{SessionPrompt, SessionSet};
+use linger_protocol::session::{Info, Prompt, PromptContent, Set, State};
+use serde_json::value::RawValue;
+
+use super::wait::{AGAIN, Stuck, current, timed_out};
+use super::{create, deadline, prompt_text, resolve};
+use crate::cli::{Choice, Run};
+use crate::connect::{Client, key, parse};
+use crate::error::{Exit, Failure};
+use crate::follow::{Attachment, Happened, Request};
+use crate::input::{Input, Signal, signals};
+use crate::question::{Questions, decision, too_late};
+use crate::render::style::Style;
+use crate::render::{Renderer, Settings, reason};
+use crate::terminal::{Keyboard, Look, Output, Terminal, keyboard};
+
+/// How stdout is used.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Data {
+    /// Text as it comes.
+    Stream,
+    /// The final message.
+    Final,
+    /// Events as they come.
+    Json,
+}
+
+/// A prompt that is followed.
+struct Running {
+    attachment: Attachment,
+    terminal: Terminal,
+    renderer: Renderer,
+    look: Look,
+    data: Data,
+    /// Made when the first question is asked.
+    input: Option<Input>,
+    questions: Questions,
+    stuck: Stuck,
+    /// When to look whether the session can go on.
+    check: Option<Instant>,
+    /// Our prompt, once it is accepted.
+    prompt: Option<PromptId>,
+    /// What came before we knew our prompt.
+    held: Vec<Notification>,
+    /// The turn that answers our prompt, while it is under way.
+    turn: Option<TurnId>,
+    /// Whether there is no other work in the session that a cancel could hit.
+    alone: bool,
+    /// The messages of our turn so far.
+    messages: Vec<(MessageId, String)>,
+    /// Whether a cancel was asked for.
+    cancelling: bool,
+}
+
+pub(super) fn run(args: Run) -> Result<Exit, Failure> {
+    let deadline = deadline(args.timeout)?;
+    let text = prompt_text(&args.prompt)?;
+    let mut client = Client::open()?;
+    let info = match &args.session {
+        Some(session) => Some(adopt(&mut client, session, args.choice.clone())?),
+        None => None,
+    };
+    let session = match &info {
+        Some(info) => info.session.clone(),
+        None => create(&mut client, args.choice)?,
+    };
+    let prompt = Prompt { session: session.clone(), content: PromptContent::Text(text), when: None, key: Some(key()?) };
+    if args.detach {
+        client.call(&SessionPrompt(prompt))?;
+        Terminal::new().line(session.as_str())?;
+        return Ok(Exit::GOOD);
+    }
+    let look = Look::of_process();
+    let data = match (args.json, args.stream || look.stdout) {
+        (true, _) => Data::Json,
+        (false, true) => Data::Stream,
+        (false, false) => Data::Final,
+    };
+    let deltas = args.stream || data == Data::Stream;
+    signals(client.sender(), false)?;
+    let busy = info.as_ref().is_some_and(|info| info.state != State::Idle);
+    let renderer = Renderer::new(settings(&look, deltas));
+    let mut attachment = Attachment::start(client, session, info.map(|info| info.cursor), deltas);
+    attachment.request(Request::Prompt(prompt));
+    let mut running = Running {
+        attachment,
+        terminal: Terminal::new(),
+        renderer,
+        look,
+        data,
+        input: None,
+        questions: Questions::default(),
+        stuck: Stuck::default(),
+        check: busy.then(Instant::now),
+        prompt: None,
+        held: Vec::new(),
+        turn: None,
+        alone: !busy,
+        messages: Vec::new(),
+        cancelling: false,
+    };
+    running.follow(deadline)
+}
+
+/// The session that `-s` names, changed as the other options say.
+fn adopt(client: &mut Client, session: &str, choice: Choice) -> Result<Info, Failure> {
+    let info = resolve(client, session)?;
+    let Choice { model, mode, name } = choice;
+    if model.is_some() || mode.is_some() || name.is_some() {
+        let set = Set { session: info.session.clone(), model, mode, name, key: Some(key()?) };
+        client.call(&SessionSet(set))?;
+    }
+    Ok(info)
+}
+
+fn settings(look: &Look, deltas: bool) -> Settings {
+    Settings {
+        style: Style { color: look.color, unicode: look.unicode },
+        width: look.width,
+        raw: !look.stdout,
+        deltas,
+        thinking: look.stderr,
+        usage: false,
+        permissions: !look.can_ask(),
+        prompts: false,
+        me: String::new(),
+    }
+}
+
+impl Running {
+    fn follow(&mut self, deadline: Option<Instant>) -> Result<Exit, Failure> {
+        loop {
+            let wake = [deadline, self.check].into_iter().flatten().min();
+            let exit = match self.attachment.next(wake)? {
+                Happened::Event(notification, raw) => self.arrived(*notification, &raw)?,
+                Happened::Answer(request, answer) => self.answered(request, answer)?,
+                Happened::Lost => self.attachment.reattach().map(|()| None)?,
+                Happened::Key(key) => self.key(key).map(|()| None)?,
+                Happened::Signal(signal) => self.signal(signal)?,
+                Happened::Line(_) | Happened::TimedOut => None,
+            };
+            if let Some(exit) = exit {
+                return Ok(exit);
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                self.fresh_line()?;
+                return timed_out(&self.attachment.session);
+            }
+            if let Some(exit) = self.check()? {
+                return Ok(exit);
+            }
+        }
+    }
+
+    fn arrived(&mut self, notification: Notification, raw: &RawValue) -> Result<Option<Exit>, Failure> {
+        if self.data == Data::Json {
+            self.terminal.line(raw.get())?;
+        }
+        if self.prompt.is_none() {
+            self.held.push(notification);
+            return Ok(None);
+        }
+        self.event(&notification.event)
+    }
+
+    fn answered(&mut self, request: Request, answer: Result<Box<RawValue>, RpcError>) -> Result<Option<Exit>, Failure> {
+        match (request, answer) {
+            (Request::Prompt(_), answer) => {
+                self.prompt = Some(parse::<SessionPrompt>(&*answer?)?.prompt);
+                for notification in std::mem::take(&mut self.held) {
+                    if let Some(exit) = self.event(&notification.event)? {
+                        return Ok(Some(exit));
+                    }
+                }
+            }
+            (Request::Answer(_), Err(error)) if error.code() == Some(Code::AlreadyAnswered) => {
+                self.terminal.say(&too_late(error.data))?;
+            }
+            (Request::Cancel(_), Err(error)) if error.code() == Some(Code::Idle) => {}
+            (_, Err(error)) => return Err(error.into()),
+            (_, Ok(_)) => {}
+        }
+        Ok(None)
+    }
+
+    /// Takes an event, once our prompt is known.
+    fn event(&mut self, event: &Event) -> Result<Option<Exit>, Failure> {
+        if let EventBody::TurnStarted { prompt } = &event.body
+            && self.prompt.as_ref() == Some(prompt)
+        {
+            self.turn = event.turn.clone();
+            if self.cancelling {
+                self.attachment.cancel();
+            }
+        }
+        if self.turn.is_none() {
+            return self.before_our_turn(event);
+        }
+        let changed = self.questions.event(&event.body);
+        self.show(event)?;
+        match &event.body {
+            EventBody::Message { message, role: Role::Assistant, content, .. } => {
+                self.messages.push((message.clone(), text_of(content)));
+            }
+            EventBody::MessageSuperseded { message } => self.messages.retain(|(kept, _)| kept != message),
+            EventBody::TurnFinished { stop_reason, .. } => return self.finished(*stop_reason).map(Some),
+            _ => {}
+        }
+        if self.look.can_ask() {
+            if changed {
+                self.ask()?;
+            }
+        } else if self.questions.first().is_some() {
+            self.check = Some(Instant::now());
+        }
+        if let EventBody::Notice { .. } = &event.body {
+            self.check.get_or_insert_with(Instant::now);
+        }
+        Ok(None)
+    }
+
+    /// Another turn is under way, and ours waits for its end.
+    fn before_our_turn(&mut self, event: &Event) -> Result<Option<Exit>, Failure> {
+        match &event.body {
+            EventBody::TurnFinished {
+                stop_reason: stop_reason @ (StopReason::Cancelled | StopReason::Error), ..
+            } => {
+                let session = &self.attachment.session;
+                Err(Failure::new(
+                    Exit::of(*stop_reason),
+                    format!("the turn before this prompt: {}", reason(*stop_reason)),
+                )
+                .hint(format!("the prompt stays queued: `linger attach {session}`, then /continue")))
+            }
+            EventBody::TurnFinished { .. } => {
+                self.alone = true;
+                Ok(None)
+            }
+            EventBody::PermissionRequested { .. } => {
+                self.check = Some(Instant::now());
+                Ok(None)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn show(&mut self, event: &Event) -> Result<(), Failure> {
+        let ends = matches!(event.body, EventBody::TurnFinished { .. });
+        let output = self.renderer.event(event).into_iter().filter(|output| match output {
+            Output::Text(_) => self.data == Data::Stream,
+            // A script hears how it ended, and nothing before.
+            Output::Talk(_) => self.look.stderr || ends,
+        });
+        let output = output.collect();
+        Ok(self.terminal.print(output)?)
+    }
+
+    fn finished(&mut self, stop_reason: StopReason) -> Result<Exit, Failure> {
+        if let (Data::Final, Some((_, text))) = (self.data, self.messages.last())
+            && !text.is_empty()
+        {
+            let end = if text.ends_with('\n') { "" } else { "\n" };
+            self.terminal.text(&format!("{text}{end}"))?;
+        }
+        Ok(Exit::of(stop_reason))
+    }
+
+    /// Shows the first open question, or stops asking.
+    fn ask(&mut self) -> Result<(), Failure> {
+        let Some(question) = self.questions.first() else {
+            if let Some(input) = &mut self.input {
+                input.stop_keys();
+                keyboard(Keyboard::Shell);
+            }
+            return Ok(());
+        };
+        let style = self.renderer.style();
+        let text = question.text(&style) + &question.keys(&style);
+        self.fresh_line()?;
+        let input = match &mut self.input {
+            Some(input) => input,
+            None => self.input.insert(Input::start(self.attachment.client.sender(), None)?),
+        };
+        input.ask_keys();
+        Ok(self.terminal.talk(&text)?)
+    }
+
+    fn key(&mut self, key: char) -> Result<(), Failure> {
+        let Some(question) = self.questions.first() else { return Ok(()) };
+        let Some(decision) = decision(key) else { return Ok(()) };
+        let answer = question.answer(decision, None)?;
+        let permission = answer.permission.clone();
+        self.attachment.request(Request::Answer(answer));
+        self.questions.remove(&permission);
+        self.ask()
+    }
+
+    fn signal(&mut self, signal: Signal) -> Result<Option<Exit>, Failure> {
+        let session = self.attachment.session.clone();
+        match signal {
+            // As a shell would have it: 128 and the signal's number. The work goes on.
+            Signal::HangUp => return Ok(Some(Exit(129))),
+            Signal::Terminate | Signal::Quit => {
+                self.terminal.say(&format!("detached; the work goes on: `linger attach {session}`"))?;
+                return Ok(Some(Exit(143)));
+            }
+            Signal::Interrupt => {}
+        }
+        self.fresh_line()?;
+        if self.cancelling {
+            return Ok(Some(Exit::CANCELLED));
+        }
+        if self.turn.is_none() && !self.alone {
+            self.terminal
+                .say(&format!("left; the prompt stays queued behind another turn: `linger attach {session}`"))?;
+            return Ok(Some(Exit::CANCELLED));
+        }
+        self.cancelling = true;
+        self.attachment.cancel();
+        Ok(None)
+    }
+
+    /// Looks whether the session can go on, when it is time to.
+    fn check(&mut self) -> Result<Option<Exit>, Failure> {
+        if self.prompt.is_none() || self.check.is_none_or(|at| Instant::now() < at) {
+            return Ok(None);
+        }
+        if self.look.can_ask() && self.questions.first().is_some() {
+            self.check = None;
+            return Ok(None);
+        }
+        let info = current(&mut self.attachment.client, &self.attachment.session)?;
+        if info.state == State::Waiting {
+            self.fresh_line()?;
+        }
+        let exit = self.stuck.look(&mut self.attachment.client, &info)?;
+        let again = info.state == State::Waiting || self.questions.first().is_some();
+        self.check = again.then(|| Instant::now() + AGAIN);
+        Ok(exit)
+    }
+
+    fn fresh_line(&mut self) -> Result<(), Failure> {
+        let mut output = Vec::new();
+        self.renderer.fresh_line(&mut output);
+        output.retain(|output| self.data == Data::Stream || matches!(output, Output::Talk(_)));
+        Ok(self.terminal.print(output)?)
+    }
+}

@@ -1,0 +1,143 @@
+//! `linger wait`: waits until a session has nothing more to do, or cannot go on.
+
+use std::time::{Duration, Instant};
+
+use linger_protocol::event::EventBody;
+use linger_protocol::id::SessionId;
+use linger_protocol::message::StopReason;
+use linger_protocol::method::{PermissionList, SessionList};
+use linger_protocol::permission;
+use linger_protocol::session::{Info, List, State};
+
+use super::{deadline, resolve};
+use crate::cli::Wait;
+use crate::connect::Client;
+use crate::error::{Exit, Failure};
+use crate::follow::{Attachment, Happened};
+use crate::question::Question;
+use crate::render::reason;
+use crate::render::style::Style;
+use crate::terminal::{Look, Terminal};
+
+/// How often to look again where no event may come: a question that blocks only part of the work.
+pub(super) const AGAIN: Duration = Duration::from_millis(500);
+
+/// How long a key may be missing: a client that comes back after a crash brings it within this.
+const KEY: Duration = Duration::from_secs(2);
+
+pub(super) fn run(args: &Wait) -> Result<Exit, Failure> {
+    let deadline = deadline(args.timeout)?;
+    let mut client = Client::open()?;
+    let info = resolve(&mut client, &args.session)?;
+    let session = info.session.clone();
+    let mut attachment = Attachment::start(client, session.clone(), Some(info.cursor.clone()), false);
+    let mut stuck = Stuck::default();
+    let mut info = info;
+    loop {
+        if let Some(exit) = stuck.look(&mut attachment.client, &info)? {
+            return Ok(exit);
+        }
+        if let Some(exit) = settled(&info)? {
+            return Ok(exit);
+        }
+        if !news(&mut attachment, &info, deadline)? {
+            return timed_out(&session);
+        }
+        info = current(&mut attachment.client, &session)?;
+    }
+}
+
+/// Waits until the session's state may be another; false if the deadline passed.
+fn news(attachment: &mut Attachment, info: &Info, deadline: Option<Instant>) -> Result<bool, Failure> {
+    let again = (info.state != State::Running).then(|| Instant::now() + AGAIN);
+    let wake = [again, deadline].into_iter().flatten().min();
+    loop {
+        match attachment.next(wake)? {
+            Happened::Event(notification, _) => match notification.event.body {
+                EventBody::TurnStarted { .. }
+                | EventBody::TurnFinished { .. }
+                | EventBody::PermissionRequested { .. }
+                | EventBody::PermissionResolved { .. }
+                | EventBody::ToolFinished { .. }
+                | EventBody::Notice { .. }
+                | EventBody::CaughtUp {} => return Ok(true),
+                _ => {}
+            },
+            Happened::Lost => attachment.reattach()?,
+            Happened::TimedOut => return Ok(deadline.is_none_or(|deadline| Instant::now() < deadline)),
+            _ => {}
+        }
+    }
+}
+
+/// How the session stands, once it does nothing more by itself.
+fn settled(info: &Info) -> Result<Option<Exit>, Failure> {
+    if info.state == State::Offered {
+        return Err(Failure::new(Exit::FAILED, format!("the turn of session {} was left unfinished", info.session))
+            .hint(format!("`linger attach {}`, then /continue", info.session)));
+    }
+    // After these, what is queued waits for a user's word.
+    let stopped = matches!(info.stop_reason, Some(StopReason::Cancelled | StopReason::Error));
+    if info.state != State::Idle || (info.queued > 0 && !stopped) {
+        return Ok(None);
+    }
+    let stop_reason = info.stop_reason.unwrap_or(StopReason::EndTurn);
+    if stop_reason != StopReason::EndTurn {
+        Terminal::new().say(reason(stop_reason))?;
+    }
+    Ok(Some(Exit::of(stop_reason)))
+}
+
+/// The session's row as it is now.
+pub(super) fn current(client: &mut Client, session: &SessionId) -> Result<Info, Failure> {
+    let list = List { matching: Some(session.to_string()), ..List::default() };
+    let rows = client.call(&SessionList(list))?;
+    rows.into_iter()
+        .find(|row| row.session == *session)
+        .ok_or_else(|| Failure::new(Exit::FAILED, format!("session {session} was removed")))
+}
+
+/// Watches for a session that cannot go on.
+#[derive(Default)]
+pub(super) struct Stuck {
+    /// Since when a key is missing.
+    key: Option<Instant>,
+}
+
+impl Stuck {
+    /// If the session waits for what cannot be given here, says for what, and how to give it.
+    pub(super) fn look(&mut self, client: &mut Client, info: &Info) -> Result<Option<Exit>, Failure> {
+        if info.state != State::Waiting {
+            self.key = None;
+            return Ok(None);
+        }
+        if info.permissions.is_empty() {
+            return if self.key.get_or_insert_with(Instant::now).elapsed() < KEY {
+                Ok(None)
+            } else {
+                Err(Failure::usage(format!("session {} waits for a key that the daemon does not have", info.session))
+                    .hint(format!("`linger log {}` says which; set it and attach: the turn goes on", info.session)))
+            };
+        }
+        let list = permission::List { session: Some(info.session.clone()) };
+        let rows = client.call(&PermissionList(list))?;
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        let look = Look::of_process();
+        let style = Style { color: look.color, unicode: look.unicode };
+        let mut terminal = Terminal::new();
+        for row in &rows {
+            let question = Question::of_pending(row);
+            terminal.talk(&question.text(&style))?;
+            terminal.say(&format!("  {}", question.elsewhere()))?;
+        }
+        Ok(Some(Exit::PERMISSION))
+    }
+}
+
+/// Says that the work goes on.
+pub(super) fn timed_out(session: &SessionId) -> Result<Exit, Failure> {
+    Terminal::new().say(&format!("the time is up; the work goes on: `linger attach {session}`"))?;
+    Ok(Exit::TIMED_OUT)
+}

@@ -1,0 +1,167 @@
+//! An attached session: its events from a cursor on, over as many connections as it takes.
+//!
+//! What was asked for and not yet answered when a connection is lost is sent again over the next, with its idempotency key,
+//! and reading goes on at the last cursor: nothing is missed, and nothing comes twice.
+
+use std::time::Instant;
+
+use linger_protocol::RpcError;
+use linger_protocol::event::Notification;
+use linger_protocol::id::{Cursor, SessionId};
+use linger_protocol::method::{
+    PermissionAnswer, SessionAttach, SessionCancel, SessionContinue, SessionPrompt, SessionSet,
+};
+use linger_protocol::permission::Answer;
+use linger_protocol::session::{Attach, Named, Prompt, Set};
+use linger_protocol::transport::blocking::Incoming;
+use serde_json::value::RawValue;
+
+use crate::connect::Client;
+use crate::error::Failure;
+use crate::input::{Event, Line, Signal};
+
+/// Something to ask for while events come in; its answer is one of the things that happen.
+#[derive(Clone, Debug)]
+pub(crate) enum Request {
+    /// `session/prompt`, with a key.
+    Prompt(Prompt),
+    /// `permission/answer`, with a key.
+    Answer(Answer),
+    /// `session/cancel`.
+    Cancel(Named),
+    /// `session/continue`.
+    Continue(Named),
+    /// `session/set`, with a key.
+    Set(Set),
+}
+
+/// What a command that follows a session is woken by.
+#[derive(Debug)]
+pub(crate) enum Happened {
+    /// An event of the session, and `params` as it came.
+    Event(Box<Notification>, Box<RawValue>),
+    /// The answer to a request.
+    Answer(Request, Result<Box<RawValue>, RpcError>),
+    /// The connection was lost; [`Attachment::reattach`] is the thing to do.
+    Lost,
+    /// A line was typed.
+    Line(Line),
+    /// A key was pressed.
+    Key(char),
+    /// A signal came.
+    Signal(Signal),
+    /// The deadline passed.
+    TimedOut,
+}
+
+/// A session that is followed.
+pub(crate) struct Attachment {
+    /// The connection; calls over it keep events for later.
+    pub(crate) client: Client,
+    /// The session.
+    pub(crate) session: SessionId,
+    deltas: bool,
+    /// Where to read on from.
+    cursor: Option<Cursor>,
+    /// The last durable event that was handed on.
+    seq: u64,
+    /// The connection over which it is attached.
+    epoch: u32,
+    /// The number of the attach that is not answered yet.
+    attach: Option<u64>,
+    /// What was asked for and is not answered yet.
+    open: Vec<(u64, Request)>,
+}
+
+impl Attachment {
+    /// Attaches after `cursor`; does not wait for the answer.
+    pub(crate) fn start(client: Client, session: SessionId, cursor: Option<Cursor>, deltas: bool) -> Self {
+        let epoch = client.epoch;
+        let mut attachment = Self { client, session, deltas, cursor, seq: 0, epoch, attach: None, open: Vec::new() };
+        attachment.attach();
+        attachment
+    }
+
+    fn attach(&mut self) {
+        let deltas = (!self.deltas).then_some(false);
+        let attach = Attach { session: self.session.clone(), after: self.cursor.clone(), deltas };
+        // If it cannot be sent, the reader will notice that the connection is lost.
+        self.attach = self.client.send(&SessionAttach(attach)).ok();
+    }
+
+    /// Asks for something.
+    pub(crate) fn request(&mut self, request: Request) {
+        let sent = match &request {
+            Request::Prompt(prompt) => self.client.send(&SessionPrompt(prompt.clone())),
+            Request::Answer(answer) => self.client.send(&PermissionAnswer(answer.clone())),
+            Request::Cancel(named) => self.client.send(&SessionCancel(named.clone())),
+            Request::Continue(named) => self.client.send(&SessionContinue(named.clone())),
+            Request::Set(set) => self.client.send(&SessionSet(set.clone())),
+        };
+        self.open.push((sent.unwrap_or_default(), request));
+    }
+
+    /// Asks for the session's turn to be cancelled.
+    pub(crate) fn cancel(&mut self) {
+        self.request(Request::Cancel(Named { session: self.session.clone() }));
+    }
+
+    /// Comes back after a loss, and sends again what was not answered.
+    pub(crate) fn reattach(&mut self) -> Result<(), Failure> {
+        if self.client.epoch == self.epoch {
+            self.client.reopen()?;
+        }
+        self.epoch = self.client.epoch;
+        self.attach();
+        for (_, request) in std::mem::take(&mut self.open) {
+            self.request(request);
+        }
+        Ok(())
+    }
+
+    /// The next thing that happens.
+    pub(crate) fn next(&mut self, deadline: Option<Instant>) -> Result<Happened, Failure> {
+        loop {
+            if self.client.epoch != self.epoch {
+                // A call in between has made a new connection.
+                self.reattach()?;
+            }
+            let Some(event) = self.client.next_event(deadline) else { return Ok(Happened::TimedOut) };
+            match event {
+                Event::Incoming(_, Incoming::Event(notification, raw)) => {
+                    if let Some(happened) = self.event(notification, raw) {
+                        return Ok(happened);
+                    }
+                }
+                Event::Incoming(_, Incoming::Response(id, answer)) if self.attach == Some(id) => {
+                    self.attach = None;
+                    answer?;
+                }
+                Event::Incoming(_, Incoming::Response(id, answer)) => {
+                    if let Some(at) = self.open.iter().position(|(open, _)| *open == id) {
+                        return Ok(Happened::Answer(self.open.remove(at).1, answer));
+                    }
+                }
+                Event::Lost(_) => return Ok(Happened::Lost),
+                Event::Line(line) => return Ok(Happened::Line(line)),
+                Event::Key(key) => return Ok(Happened::Key(key)),
+                Event::Signal(signal) => return Ok(Happened::Signal(signal)),
+            }
+        }
+    }
+
+    /// Moves the cursor; drops what was seen already.
+    fn event(&mut self, notification: Box<Notification>, raw: Box<RawValue>) -> Option<Happened> {
+        if notification.session != self.session {
+            return None;
+        }
+        if let Some(seq) = notification.event.seq {
+            if seq <= self.seq {
+                return None;
+            }
+            self.seq = seq;
+        }
+        self.cursor = Some(notification.cursor.clone());
+        Some(Happened::Event(notification, raw))
+    }
+}

@@ -1,0 +1,297 @@
+//! Events as text for people. Pure: takes events, gives what to print and where.
+//!
+//! Text streams as it comes, unless the session was attached without deltas: then messages are printed whole. Nothing is
+//! taken back on the screen: what is superseded stays, with a line under it.
+
+pub(crate) mod style;
+pub(crate) mod table;
+mod tool;
+
+use std::collections::{HashMap, HashSet};
+
+use linger_protocol::event::{Delta, Event, EventBody, Level};
+use linger_protocol::id::{CallId, MessageId, PromptId};
+use linger_protocol::message::{ContentBlock, Role, StopReason, Usage, text_of};
+
+use crate::question::said;
+use crate::terminal::{Output, clean, clean_line};
+use style::Style;
+
+/// How events are shown.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// Colours and signs.
+    pub(crate) style: Style,
+    /// Columns.
+    pub(crate) width: usize,
+    /// Whether text is printed as it came, for a stdout that is no terminal.
+    pub(crate) raw: bool,
+    /// Whether deltas come.
+    pub(crate) deltas: bool,
+    /// Whether thinking is shown.
+    pub(crate) thinking: bool,
+    /// Whether a turn that ended well gets a line with its cost.
+    pub(crate) usage: bool,
+    /// Whether permissions are shown here; otherwise whoever asks them shows them.
+    pub(crate) permissions: bool,
+    /// Whether prompts are shown.
+    pub(crate) prompts: bool,
+    /// Whose prompts are on the screen already, once the replay is over.
+    pub(crate) me: String,
+}
+
+/// What was printed last, when its line is not ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Midline {
+    Text,
+    Thinking,
+}
+
+/// A tool call that has not ended.
+struct Call {
+    tool: String,
+    /// What it does; known once it starts.
+    action: Option<String>,
+}
+
+/// Turns events into text.
+pub(crate) struct Renderer {
+    settings: Settings,
+    midline: Option<Midline>,
+    /// The block that is being streamed.
+    block: Option<(MessageId, u32)>,
+    calls: HashMap<CallId, Call>,
+    /// The call whose line was printed last.
+    last_call: Option<CallId>,
+    /// Prompts that were typed here.
+    mine: HashSet<PromptId>,
+    replaying: bool,
+}
+
+impl Renderer {
+    /// A renderer that has printed nothing yet.
+    pub(crate) fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            midline: None,
+            block: None,
+            calls: HashMap::new(),
+            last_call: None,
+            mine: HashSet::new(),
+            replaying: true,
+        }
+    }
+
+    /// How talk looks.
+    pub(crate) fn style(&self) -> Style {
+        self.settings.style
+    }
+
+    /// What to print for an event.
+    pub(crate) fn event(&mut self, event: &Event) -> Vec<Output> {
+        let mut out = Vec::new();
+        match &event.body {
+            EventBody::TextDelta(delta) => self.text_delta(delta, &mut out),
+            EventBody::ThinkingDelta(delta) => self.thinking_delta(delta, &mut out),
+            EventBody::PromptAccepted { prompt, by, .. } => self.accepted(prompt, by.as_deref()),
+            EventBody::Message { role: Role::User, content, prompt, .. } => {
+                self.prompt(content, prompt.as_ref(), &mut out)
+            }
+            EventBody::Message { content, interrupted, .. } => self.message(content, *interrupted, &mut out),
+            EventBody::ToolStarted { call_id, tool, action } => self.tool_started(call_id, tool, action, &mut out),
+            EventBody::ToolFinished { call_id, .. } => self.tool_finished(call_id, &event.body, &mut out),
+            EventBody::PermissionRequested { permission, tool, action, .. } if self.settings.permissions => {
+                let line = format!("? {permission}: {} {}", clean_line(tool), clean_line(action));
+                self.say(&self.settings.style.yellow(&line), &mut out);
+            }
+            EventBody::PermissionResolved { decision, by, reason, .. } => {
+                let by = if *by == self.settings.me { String::new() } else { format!(" by {}", clean_line(by)) };
+                let reason = reason.as_deref().map(|reason| format!(": {}", clean_line(reason))).unwrap_or_default();
+                self.say(&self.settings.style.dim(&format!("  {}{by}{reason}", said(*decision))), &mut out);
+            }
+            EventBody::SessionChanged { model, mode, name, .. } => {
+                self.changed("model", model.as_deref(), &mut out);
+                self.changed("mode", mode.map(|mode| mode.to_string()).as_deref(), &mut out);
+                self.changed("name", name.as_deref(), &mut out);
+            }
+            EventBody::Notice { level, text, .. } => self.notice(*level, text, &mut out),
+            EventBody::TurnFinished { stop_reason, detail, usage, steps } => {
+                self.finished(*stop_reason, detail.as_deref(), usage, *steps, &mut out);
+            }
+            EventBody::CaughtUp {} => self.replaying = false,
+            EventBody::SessionCreated { .. }
+            | EventBody::TurnStarted { .. }
+            | EventBody::MessageSuperseded { .. }
+            | EventBody::PermissionRequested { .. }
+            | EventBody::ToolOutputDelta { .. }
+            | EventBody::Unknown => {}
+        }
+        out
+    }
+
+    /// Ends a line that is not ended, before somebody else prints.
+    pub(crate) fn fresh_line(&mut self, out: &mut Vec<Output>) {
+        match self.midline.take() {
+            // In a pipe only the message's end ends its line.
+            Some(Midline::Text) if self.settings.raw => self.midline = Some(Midline::Text),
+            Some(Midline::Text) => out.push(Output::Text("\n".to_owned())),
+            Some(Midline::Thinking) => out.push(Output::Talk("\n".to_owned())),
+            None => {}
+        }
+    }
+
+    fn say(&mut self, line: &str, out: &mut Vec<Output>) {
+        self.fresh_line(out);
+        self.last_call = None;
+        out.push(Output::Talk(format!("{line}\n")));
+    }
+
+    fn text_delta(&mut self, delta: &Delta, out: &mut Vec<Output>) {
+        let block = (delta.message.clone(), delta.block);
+        if self.block.as_ref() != Some(&block) {
+            self.block_begins(Midline::Text, out);
+            self.block = Some(block);
+        }
+        self.text(&delta.text, out);
+    }
+
+    fn text(&mut self, text: &str, out: &mut Vec<Output>) {
+        if text.is_empty() {
+            return;
+        }
+        let text = if self.settings.raw { text.to_owned() } else { clean(text).into_owned() };
+        self.midline = (!text.ends_with('\n')).then_some(Midline::Text);
+        self.last_call = None;
+        out.push(Output::Text(text));
+    }
+
+    fn thinking_delta(&mut self, delta: &Delta, out: &mut Vec<Output>) {
+        if !self.settings.thinking || delta.text.is_empty() {
+            return;
+        }
+        let block = (delta.message.clone(), delta.block);
+        if self.block.as_ref() != Some(&block) {
+            self.block_begins(Midline::Thinking, out);
+            self.block = Some(block);
+        }
+        let text = clean(&delta.text);
+        self.midline = (!text.ends_with('\n')).then_some(Midline::Thinking);
+        self.last_call = None;
+        out.push(Output::Talk(self.settings.style.dim(&text)));
+    }
+
+    /// A new block begins on a line of its own; blocks of text in one message have an empty line between.
+    fn block_begins(&mut self, kind: Midline, out: &mut Vec<Output>) {
+        match (kind, self.midline) {
+            (Midline::Text, Some(Midline::Text)) => out.push(Output::Text("\n\n".to_owned())),
+            (_, Some(_)) => self.fresh_line(out),
+            (_, None) => {}
+        }
+    }
+
+    fn accepted(&mut self, prompt: &PromptId, by: Option<&str>) {
+        if !self.replaying && by == Some(self.settings.me.as_str()) {
+            self.mine.insert(prompt.clone());
+        }
+    }
+
+    fn prompt(&mut self, content: &[ContentBlock], prompt: Option<&PromptId>, out: &mut Vec<Output>) {
+        let Some(prompt) = prompt else { return };
+        if self.mine.remove(prompt) || !self.settings.prompts {
+            return;
+        }
+        let text = text_of(content);
+        for (n, line) in clean(&text).lines().enumerate() {
+            let sign = if n == 0 { "> " } else { "  " };
+            self.say(&self.settings.style.cyan(&format!("{sign}{line}")), out);
+        }
+    }
+
+    fn message(&mut self, content: &[ContentBlock], interrupted: bool, out: &mut Vec<Output>) {
+        if !self.settings.deltas {
+            self.text(&text_of(content), out);
+        }
+        if self.midline == Some(Midline::Text) {
+            self.midline = None;
+            out.push(Output::Text("\n".to_owned()));
+        }
+        self.fresh_line(out);
+        self.block = None;
+        for block in content {
+            if let ContentBlock::ToolUse { call_id, name, .. } = block {
+                self.calls.insert(call_id.clone(), Call { tool: name.clone(), action: None });
+            }
+        }
+        if interrupted {
+            let rule = self.settings.style.rule();
+            self.say(&self.settings.style.dim(&format!("{rule} interrupted {rule}")), out);
+        }
+    }
+
+    fn changed(&mut self, what: &str, to: Option<&str>, out: &mut Vec<Output>) {
+        if let Some(to) = to {
+            self.say(&self.settings.style.dim(&format!("{what}: {}", clean_line(to))), out);
+        }
+    }
+
+    fn notice(&mut self, level: Level, text: &str, out: &mut Vec<Output>) {
+        let style = self.settings.style;
+        let text = clean_line(text);
+        let line = match level {
+            Level::Info => style.dim(&text),
+            Level::Warning => style.yellow(&format!("warning: {text}")),
+            Level::Error => style.red(&format!("error: {text}")),
+        };
+        self.say(&line, out);
+    }
+
+    fn finished(
+        &mut self,
+        stop_reason: StopReason,
+        detail: Option<&str>,
+        usage: &Usage,
+        steps: u32,
+        out: &mut Vec<Output>,
+    ) {
+        self.fresh_line(out);
+        self.block = None;
+        self.calls.clear();
+        let style = self.settings.style;
+        if stop_reason != StopReason::EndTurn {
+            let detail = detail.map(|detail| format!(": {}", clean_line(detail))).unwrap_or_default();
+            let line = format!("{}{detail}", reason(stop_reason));
+            self.say(&if stop_reason == StopReason::Cancelled { style.dim(&line) } else { style.red(&line) }, out);
+        }
+        if self.settings.usage {
+            self.say(&style.dim(&cost(usage, steps)), out);
+        }
+    }
+}
+
+/// The end of a turn as people say it.
+pub(crate) fn reason(stop_reason: StopReason) -> &'static str {
+    match stop_reason {
+        StopReason::EndTurn => "done",
+        StopReason::MaxTokens => "stopped: the answer reached its token limit",
+        StopReason::MaxSteps => "stopped: the turn reached its step limit",
+        StopReason::Refusal => "stopped: the model refused",
+        StopReason::Cancelled => "cancelled",
+        StopReason::Error => "failed",
+        StopReason::Unknown => "stopped",
+    }
+}
+
+/// What a turn cost, in tokens.
+fn cost(usage: &Usage, steps: u32) -> String {
+    let count = |n: u64| match n {
+        0..=9999 => n.to_string(),
+        _ => format!("{}k", n / 1000),
+    };
+    let cached =
+        if usage.cached_tokens > 0 { format!(" ({} cached)", count(usage.cached_tokens)) } else { String::new() };
+    let steps = if steps == 1 { "1 step".to_owned() } else { format!("{steps} steps") };
+    format!("{} tokens in{cached}, {} out, {steps}", count(usage.input_tokens), count(usage.output_tokens))
+}
+
+#[cfg(test)]
+mod tests;

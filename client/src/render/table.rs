@@ -1,0 +1,66 @@
+//! Sessions and permissions as rows for people.
+
+use linger_protocol::message::StopReason;
+use linger_protocol::session::{Info, State};
+
+/// Aligns columns by their widest cell; the last one is left ragged.
+pub(crate) fn columns(rows: &[Vec<String>]) -> Vec<String> {
+    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |n: usize| rows.iter().filter_map(|row| row.get(n)).map(|cell| cell.chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..count).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    rows.iter().map(line).collect()
+}
+
+/// What a session does, in a word or two.
+pub(crate) fn state(info: &Info) -> String {
+    match (info.state, info.stop_reason) {
+        (State::Running, _) => "running".to_owned(),
+        (State::Waiting, _) if info.permissions.is_empty() => "waiting: key".to_owned(),
+        (State::Waiting, _) => format!("waiting: {}", info.permissions.len()),
+        (State::Offered, _) => "offered".to_owned(),
+        (State::Idle, None) => "idle".to_owned(),
+        (State::Idle, Some(StopReason::Cancelled)) => "cancelled".to_owned(),
+        (State::Idle, Some(StopReason::EndTurn)) => "done".to_owned(),
+        (State::Idle, Some(reason)) => {
+            let word = match reason {
+                StopReason::MaxTokens => "max_tokens",
+                StopReason::MaxSteps => "max_steps",
+                StopReason::Refusal => "refusal",
+                _ => "error",
+            };
+            format!("failed({word})")
+        }
+    }
+}
+
+/// How long ago something was: the largest unit alone.
+pub(crate) fn age(then: u64, now: u64) -> String {
+    let seconds = now.saturating_sub(then) / 1000;
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min", seconds / 60),
+        3600..86_400 => format!("{} h", seconds / 3600),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let rows = [["a", "bb", "c"], ["äää", "b", ""]].map(|row| row.map(str::to_owned).to_vec());
+        assert_eq!(columns(&rows), ["a    bb  c", "äää  b"]);
+    }
+
+    #[test]
+    fn an_age_has_one_unit() {
+        let ages = [0, 59, 60, 3600, 90_000].map(|s| age(1000, 1000 + s * 1000));
+        assert_eq!(ages, ["0 s", "59 s", "1 min", "1 h", "1 d"]);
+    }
+}

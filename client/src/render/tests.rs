@@ -1,0 +1,171 @@
+//! The renderer, by example: events in, the screen out.
+
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn settings() -> Settings {
+    Settings {
+        style: Style { color: false, unicode: true },
+        width: 60,
+        raw: false,
+        deltas: true,
+        thinking: true,
+        usage: false,
+        permissions: false,
+        prompts: true,
+        me: "linger@pts/3".to_owned(),
+    }
+}
+
+/// What the events look like, stdout and stderr on one screen.
+fn screen(settings: Settings, events: Value) -> String {
+    let mut renderer = Renderer::new(settings);
+    let mut screen = String::new();
+    for event in events.as_array().unwrap() {
+        for output in renderer.event(&serde_json::from_value(event.clone()).unwrap()) {
+            let (Output::Text(text) | Output::Talk(text)) = output;
+            screen.push_str(&text);
+        }
+    }
+    screen
+}
+
+fn delta(message: &str, block: u32, text: &str) -> Value {
+    json!({"kind": "text_delta", "message": message, "block": block, "offset": 0, "text": text})
+}
+
+fn said(message: &str, content: Value) -> Value {
+    json!({"kind": "message", "seq": 1, "message": message, "role": "assistant", "content": content})
+}
+
+fn end(reason: &str) -> Value {
+    json!({"kind": "turn_finished", "stop_reason": reason, "detail": "HTTP 500", "steps": 2,
+           "usage": {"input_tokens": 12345, "output_tokens": 60, "cached_tokens": 800}})
+}
+
+#[test]
+fn a_message_that_streamed_is_not_printed_again() {
+    let events = json!([
+        delta("m1", 0, "Good d"),
+        delta("m1", 0, "ay"),
+        said("m1", json!([{"type": "text", "text": "Good day"}])),
+        end("end_turn")
+    ]);
+    assert_snapshot!(screen(Settings { usage: true, ..settings() }, events), @r"
+    Good day
+    12k tokens in (800 cached), 60 out, 2 steps
+    ");
+}
+
+#[test]
+fn without_deltas_the_message_is_printed_whole() {
+    let events = json!([said("m1", json!([{"type": "text", "text": "Good day"}])), end("end_turn")]);
+    assert_snapshot!(screen(Settings { deltas: false, ..settings() }, events), @"Good day");
+}
+
+#[test]
+fn what_was_interrupted_gets_a_line_under_it_and_stays() {
+    let mut cut = said("m1", json!([{"type": "text", "text": "Good d"}]));
+    cut["interrupted"] = json!(true);
+    let events = json!([
+        delta("m1", 0, "Good d"),
+        cut,
+        {"kind": "notice", "level": "warning", "text": "provider overloaded; trying again in 1.2 s"},
+        {"kind": "message_superseded", "message": "m1"},
+        delta("m2", 0, "Good day"),
+        said("m2", json!([])),
+        end("error"),
+    ]);
+    assert_snapshot!(screen(settings(), events), @r"
+    Good d
+    ╌╌╌ interrupted ╌╌╌
+    warning: provider overloaded; trying again in 1.2 s
+    Good day
+    failed: HTTP 500
+    ");
+}
+
+#[test]
+fn tool_calls_are_short_lines() {
+    let finished = |call: &str, outcome: &str, is_error: bool, text: &str| {
+        json!({"kind": "tool_finished", "call_id": call, "is_error": is_error, "outcome": outcome,
+               "content": [{"type": "text", "text": text}], "ms": 5321})
+    };
+    let mut edit = finished("c3", "ran", false, "");
+    edit["diff"] = json!("--- a\n+++ b\n@@ -1 +1 @@\n-old\n+new\n");
+    let uses = json!([
+        {"type": "text", "text": "Let me see."},
+        {"type": "tool_use", "call_id": "c4", "name": "bash", "input": {}},
+    ]);
+    let events = json!([
+        delta("m1", 0, "Let me see."),
+        said("m1", uses),
+        {"kind": "tool_started", "call_id": "c1", "tool": "bash", "action": "cargo test --workspace --all-targets --no-fail-fast --locked"},
+        finished("c1", "ran", false, "a\nb\nc\n"),
+        {"kind": "tool_started", "call_id": "c2", "tool": "bash", "action": "false\ntrue"},
+        {"kind": "tool_started", "call_id": "c3", "tool": "edit", "action": "a \u{1b}[2J"},
+        finished("c2", "ran", true, "exit code 1\nmore"),
+        edit,
+        finished("c4", "denied", true, "denied"),
+    ]);
+    assert_snapshot!(screen(settings(), events), @r"
+    Let me see.
+    • bash cargo test --workspace --all-targets --no-fail-fast …
+      ✓ 5.3 s, 3 lines
+    • bash false…
+    • edit a ␛[2J
+    • bash false…
+      ✗ exit code 1…
+    • edit a ␛[2J
+      ✓ 5.3 s
+        --- a
+        +++ b
+        @@ -1 +1 @@
+        -old
+        +new
+    • bash
+      ✗ denied
+    ");
+}
+
+#[test]
+fn prompts_of_others_are_shown_and_mine_are_on_the_screen_already() {
+    let accepted = |prompt: &str, by: &str| json!({"kind": "prompt_accepted", "prompt": prompt, "content": [], "when": "queue", "by": by});
+    let taken = |prompt: &str, text: &str| json!({"kind": "message", "message": "m", "role": "user", "prompt": prompt, "content": [{"type": "text", "text": text}]});
+    let events = json!([
+        accepted("p1", "linger@pts/3"),
+        taken("p1", "from before"),
+        {"kind": "caught_up"},
+        accepted("p2", "linger@pts/3"),
+        taken("p2", "just typed"),
+        accepted("p3", "nvim"),
+        taken("p3", "two\nlines"),
+        {"kind": "permission_resolved", "permission": "q1", "decision": "reject_once", "by": "nvim", "reason": "no"},
+    ]);
+    assert_snapshot!(screen(settings(), events), @r"
+    > from before
+    > two
+      lines
+      denied by nvim: no
+    ");
+}
+
+#[test]
+fn thinking_and_text_have_lines_of_their_own() {
+    let events = json!([
+        {"kind": "thinking_delta", "message": "m1", "block": 0, "offset": 0, "text": "hm"},
+        delta("m1", 1, "one"),
+        delta("m1", 2, "two"),
+        said("m1", json!([])),
+    ]);
+    assert_snapshot!(screen(Settings { style: Style { color: true, unicode: false }, ..settings() }, events), @"\u{1b}[2mhm\u{1b}[0m\none\n\ntwo");
+}
+
+#[test]
+fn a_pipe_gets_the_bytes_as_they_are_and_a_terminal_does_not() {
+    let events = json!([delta("m1", 0, "a\u{1b}[2Jb"), said("m1", json!([]))]);
+    assert_eq!(screen(Settings { raw: true, ..settings() }, events.clone()), "a\u{1b}[2Jb\n");
+    assert_eq!(screen(settings(), events), "a␛[2Jb\n");
+}

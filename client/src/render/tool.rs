@@ -1,0 +1,104 @@
+//! Tool calls as lines: what runs, how it went, and what it changed.
+
+use linger_protocol::event::{EventBody, Outcome};
+use linger_protocol::id::CallId;
+use linger_protocol::message::text_of;
+
+use super::style::Style;
+use super::{Call, Renderer};
+use crate::terminal::{Output, clean_line};
+
+/// Lines of a diff that are shown; the whole is in the session.
+const MAX_DIFF: usize = 40;
+
+impl Renderer {
+    pub(super) fn tool_started(&mut self, call: &CallId, tool: &str, action: &str, out: &mut Vec<Output>) {
+        self.call_line(tool, action, out);
+        self.calls.insert(call.clone(), Call { tool: tool.to_owned(), action: Some(action.to_owned()) });
+        self.last_call = Some(call.clone());
+    }
+
+    fn call_line(&mut self, tool: &str, action: &str, out: &mut Vec<Output>) {
+        let style = self.settings.style;
+        let tool = clean_line(tool).into_owned();
+        let room = self.settings.width.saturating_sub(tool.chars().count() + 4);
+        let action = one_line(action, room, &style);
+        self.say(&format!("{} {} {action}", style.bullet(), style.bold(&tool)), out);
+    }
+
+    pub(super) fn tool_finished(&mut self, id: &CallId, body: &EventBody, out: &mut Vec<Output>) {
+        let EventBody::ToolFinished { is_error, outcome, content, file, diff, ms, .. } = body else { return };
+        let style = self.settings.style;
+        let call = self.calls.remove(id);
+        let started = call.as_ref().is_some_and(|call| call.action.is_some());
+        if let Some(call) = call.as_ref().filter(|_| !started) {
+            self.call_line(&call.tool, "", out);
+        } else if self.last_call.as_ref() != Some(id)
+            && let Some(Call { tool, action: Some(action) }) = &call
+        {
+            // Something was printed in between: say again whose result this is.
+            self.call_line(tool, action, out);
+        }
+        let text = text_of(content);
+        let first = one_line(text.trim_start(), self.settings.width.saturating_sub(20), &style);
+        let took = duration(*ms);
+        let good = *outcome == Outcome::Ran && !is_error;
+        let result = match outcome {
+            Outcome::Ran if good => match text.lines().count() {
+                0 => took,
+                1 => format!("{took}, 1 line"),
+                n => format!("{took}, {n} lines"),
+            },
+            Outcome::Ran | Outcome::Invalid => first,
+            Outcome::Denied => "denied".to_owned(),
+            Outcome::TimedOut => format!("timed out after {took}"),
+            Outcome::Cancelled => "cancelled".to_owned(),
+            Outcome::Unknown => "outcome unknown: the daemon ended while it ran".to_owned(),
+        };
+        let sign = if good { style.good() } else { style.bad() };
+        let file = file
+            .as_ref()
+            .map(|file| format!(", all of it in {}", clean_line(&file.to_string_lossy())))
+            .unwrap_or_default();
+        self.say(&format!("  {sign} {result}{file}"), out);
+        if let Some(diff) = diff {
+            self.diff(diff, out);
+        }
+    }
+
+    fn diff(&mut self, diff: &str, out: &mut Vec<Output>) {
+        let style = self.settings.style;
+        let total = diff.lines().count();
+        for line in diff.lines().take(MAX_DIFF) {
+            let line = clean_line(line);
+            let line = match line.as_bytes().first() {
+                Some(b'+') if !line.starts_with("+++") => style.green(&line),
+                Some(b'-') if !line.starts_with("---") => style.red(&line),
+                Some(b'@') => style.cyan(&line),
+                _ => line.into_owned(),
+            };
+            self.say(&format!("    {line}"), out);
+        }
+        if total > MAX_DIFF {
+            self.say(&format!("    ({} more lines)", total - MAX_DIFF), out);
+        }
+    }
+}
+
+/// The first line of `text`, cut to `room` characters.
+fn one_line(text: &str, room: usize, style: &Style) -> String {
+    let mut lines = text.lines();
+    let first = clean_line(lines.next().unwrap_or_default()).into_owned();
+    let cut: String = first.chars().take(room.max(10)).collect();
+    let more = cut.len() < first.len() || lines.next().is_some();
+    if more { format!("{cut}{}", style.ellipsis()) } else { cut }
+}
+
+/// How long something took.
+fn duration(ms: u64) -> String {
+    match ms {
+        0..1000 => format!("{ms} ms"),
+        1000..60_000 => format!("{}.{} s", ms / 1000, ms % 1000 / 100),
+        _ => format!("{} min {} s", ms / 60_000, ms % 60_000 / 1000),
+    }
+}

@@ -1,0 +1,126 @@
+//! The line editor: rustyline, its history file, multi-line input, and keys that answer a question at an empty prompt.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender};
+
+use rustyline::completion::Completer;
+use rustyline::error::ReadlineError;
+use rustyline::highlight::Highlighter;
+use rustyline::hint::Hinter;
+use rustyline::history::DefaultHistory;
+use rustyline::validate::{ValidationContext, ValidationResult, Validator};
+use rustyline::{
+    Cmd, ConditionalEventHandler, Config, Context, Editor, EventContext, EventHandler, ExternalPrinter as _, Helper,
+    KeyEvent, RepeatCount,
+};
+
+use super::slash;
+use crate::input::{Event, Line};
+
+/// What stands before a line.
+const PROMPT: &str = "> ";
+
+/// Lines of history that are kept.
+const MAX_HISTORY: usize = 1000;
+
+/// The editor and its history.
+pub(crate) struct LineEditor {
+    editor: Editor<Lines, DefaultHistory>,
+    history: PathBuf,
+}
+
+/// Opens the editor; lines that come from `lines` are printed above its prompt.
+pub(crate) fn open(
+    history: PathBuf,
+    events: Sender<Event>,
+    asking: Arc<AtomicBool>,
+    lines: Receiver<String>,
+) -> rustyline::Result<LineEditor> {
+    let config = Config::builder()
+        .max_history_size(MAX_HISTORY)?
+        .history_ignore_space(true)
+        .history_ignore_dups(true)?
+        .auto_add_history(true)
+        .build();
+    let mut editor = Editor::with_config(config)?;
+    editor.set_helper(Some(Lines));
+    // Made here so that it is nobody else's to read from the start.
+    let _ = OpenOptions::new().append(true).create(true).mode(0o600).open(&history);
+    let _ = editor.load_history(&history);
+    for key in ['y', 's', 'a', 'n', 'Y', 'S', 'A', 'N'] {
+        let answer = AnswerKey { key, asking: asking.clone(), events: events.clone() };
+        editor.bind_sequence(KeyEvent::from(key), EventHandler::Conditional(Box::new(answer)));
+    }
+    let mut printer = editor.create_external_printer()?;
+    // A thread of its own: the printer can wait for the next prompt, and nobody else should.
+    std::thread::spawn(move || {
+        for line in lines {
+            if printer.print(line).is_err() {
+                return;
+            }
+        }
+    });
+    Ok(LineEditor { editor, history })
+}
+
+impl LineEditor {
+    /// Shows the prompt and waits for a line.
+    pub(crate) fn read_line(&mut self) -> Line {
+        match self.editor.readline(PROMPT) {
+            Ok(line) => {
+                let _ = self.editor.append_history(&self.history);
+                Line::Text(line.replace("\\\n", "\n"))
+            }
+            Err(ReadlineError::Interrupted) => Line::Interrupted,
+            Err(_) => Line::End,
+        }
+    }
+}
+
+/// Answers a question with one key, where a line would begin with it.
+struct AnswerKey {
+    key: char,
+    asking: Arc<AtomicBool>,
+    events: Sender<Event>,
+}
+
+impl ConditionalEventHandler for AnswerKey {
+    fn handle(&self, _: &rustyline::Event, _: RepeatCount, _: bool, context: &EventContext<'_>) -> Option<Cmd> {
+        // Taken at the first key: the one after it may begin a line.
+        if !context.line().is_empty() || !self.asking.swap(false, Ordering::SeqCst) {
+            return None;
+        }
+        let _ = self.events.send(Event::Key(self.key));
+        Some(Cmd::Noop)
+    }
+}
+
+/// What the editor knows about lines.
+struct Lines;
+
+impl Validator for Lines {
+    fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
+        Ok(if context.input().ends_with('\\') { ValidationResult::Incomplete } else { ValidationResult::Valid(None) })
+    }
+}
+
+impl Completer for Lines {
+    type Candidate = String;
+
+    fn complete(&self, line: &str, at: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<String>)> {
+        let typed = line.get(..at).unwrap_or_default();
+        Ok((0, slash::completions(typed)))
+    }
+}
+
+impl Hinter for Lines {
+    type Hint = String;
+}
+
+impl Highlighter for Lines {}
+
+impl Helper for Lines {}

@@ -1,0 +1,358 @@
+//! The interactive session: one loop, woken by the daemon, the keyboard and signals.
+//!
+//! While a turn streams there is no prompt; Ctrl-C cancels, Ctrl-D leaves, what is typed waits for the next prompt. When
+//! another client's turn begins while a prompt is open, it stays open and text appears above it in whole lines.
+//! The state is: what runs (`running`), what of ours is still to come (`mine`), and whether a prompt is open (`open`).
+
+pub(crate) mod editor;
+mod slash;
+
+use linger_protocol::event::{Event, EventBody};
+use linger_protocol::id::{Cursor, PromptId, TurnId};
+use linger_protocol::message::StopReason;
+use linger_protocol::method::{SessionList, SessionPrompt};
+use linger_protocol::permission::Mode;
+use linger_protocol::session::{Info, List, Named, Prompt, PromptContent, Set};
+use linger_protocol::{RpcError, error::Code};
+use serde_json::value::RawValue;
+
+use crate::command::{listing, now};
+use crate::connect::{Client, key, parse};
+use crate::error::{Exit, Failure};
+use crate::follow::{Attachment, Happened, Request};
+use crate::input::{Input, Line, Signal, signals};
+use crate::question::{Questions, decision, too_late};
+use crate::render::style::Style;
+use crate::render::{Renderer, Settings};
+use crate::terminal::{Keyboard, Look, Terminal, keyboard};
+use slash::Slash;
+
+/// Everything that an interactive session knows.
+struct Repl {
+    attachment: Attachment,
+    terminal: Terminal,
+    renderer: Renderer,
+    input: Input,
+    questions: Questions,
+    /// What a person calls the session.
+    label: String,
+    model: String,
+    mode: Mode,
+    /// The turn that is under way.
+    running: Option<TurnId>,
+    /// Prompts sent from here: not accepted yet.
+    sent: usize,
+    /// Prompts sent from here: accepted, their turn has not begun.
+    mine: Vec<PromptId>,
+    /// Turns that began before their prompt's answer came.
+    begun: Vec<PromptId>,
+    /// Whether a prompt is open.
+    open: bool,
+    /// Whether all that was there has been shown.
+    caught_up: bool,
+    /// Whether a cancel is under way; the next Ctrl-C leaves.
+    cancelling: bool,
+}
+
+/// Fails unless this is a terminal with a person at it.
+pub(crate) fn needs_terminal(look: &Look, instead: &str) -> Result<(), Failure> {
+    if look.stdin && look.stdout {
+        return Ok(());
+    }
+    Err(Failure::usage("an interactive session needs a terminal on stdin and stdout").hint(instead))
+}
+
+/// Attaches to a session and talks until the user leaves.
+pub(crate) fn repl(client: Client, look: &Look, info: Info) -> Result<Exit, Failure> {
+    let style = Style { color: look.color, unicode: look.unicode };
+    let settings = Settings {
+        style,
+        width: look.width,
+        raw: false,
+        deltas: true,
+        thinking: true,
+        usage: true,
+        permissions: false,
+        prompts: true,
+        me: client.name.clone(),
+    };
+    let label = info.name.clone().unwrap_or_else(|| info.session.to_string());
+    signals(client.sender(), true)?;
+    let input = Input::start(client.sender(), Some(client.places.state.join("history")))?;
+    let mut terminal = Terminal::new();
+    let at = crate::question::short_path(&info.cwd);
+    terminal.say(&format!("session {label} in {at}, {} ({}); /help for help", info.model, info.mode))?;
+    let cursor = Some(info.turn_cursor).filter(|cursor| *cursor != Cursor::default());
+    let mut repl = Repl {
+        attachment: Attachment::start(client, info.session, cursor, true),
+        terminal,
+        renderer: Renderer::new(settings),
+        input,
+        questions: Questions::default(),
+        label,
+        model: info.model,
+        mode: info.mode,
+        running: None,
+        sent: 0,
+        mine: Vec::new(),
+        begun: Vec::new(),
+        open: false,
+        caught_up: false,
+        cancelling: false,
+    };
+    keyboard(Keyboard::Quiet);
+    repl.run()
+}
+
+impl Repl {
+    fn run(&mut self) -> Result<Exit, Failure> {
+        loop {
+            let leave = match self.attachment.next(None)? {
+                Happened::Event(notification, _) => self.event(&notification.event).map(|()| None)?,
+                Happened::Answer(request, answer) => self.answer(request, answer).map(|()| None)?,
+                Happened::Lost => self.lost().map(|()| None)?,
+                Happened::Line(line) => self.line(line)?,
+                Happened::Key(key) => self.key(key).map(|()| None)?,
+                Happened::Signal(signal) => self.signal(signal)?,
+                Happened::TimedOut => None,
+            };
+            if let Some(exit) = leave {
+                return Ok(exit);
+            }
+        }
+    }
+
+    fn event(&mut self, event: &Event) -> Result<(), Failure> {
+        let output = self.renderer.event(event);
+        self.terminal.print(output)?;
+        match &event.body {
+            EventBody::TurnStarted { prompt } => {
+                self.running = event.turn.clone();
+                match self.mine.iter().position(|mine| mine == prompt) {
+                    Some(at) => drop(self.mine.remove(at)),
+                    None if self.sent > 0 => self.begun.push(prompt.clone()),
+                    None => {}
+                }
+            }
+            EventBody::TurnFinished { stop_reason, .. } => self.finished(*stop_reason)?,
+            EventBody::SessionChanged { model, mode, name, .. } => {
+                self.model = model.clone().unwrap_or_else(|| std::mem::take(&mut self.model));
+                self.mode = mode.unwrap_or(self.mode);
+                self.label = name.clone().unwrap_or_else(|| std::mem::take(&mut self.label));
+            }
+            _ => {}
+        }
+        let changed = self.questions.event(&event.body);
+        if matches!(event.body, EventBody::CaughtUp {}) && !self.caught_up {
+            self.caught_up = true;
+            self.show_question()?;
+        } else if changed && self.caught_up {
+            self.show_question()?;
+        }
+        self.prompt_if_idle()
+    }
+
+    fn finished(&mut self, stop_reason: StopReason) -> Result<(), Failure> {
+        self.running = None;
+        self.cancelling = false;
+        let blocked = matches!(stop_reason, StopReason::Cancelled | StopReason::Error);
+        if blocked && !self.mine.is_empty() && self.caught_up {
+            self.terminal.say("prompts that wait stay queued: /continue takes them up")?;
+            self.mine.clear();
+        }
+        Ok(())
+    }
+
+    /// Shows the first open question, or ends the asking.
+    fn show_question(&mut self) -> Result<(), Failure> {
+        let Some(question) = self.questions.first() else {
+            self.input.set_asking(false);
+            if !self.open {
+                self.input.stop_keys();
+                keyboard(Keyboard::Quiet);
+            }
+            return Ok(());
+        };
+        let style = self.renderer.style();
+        let mut lines = Vec::new();
+        self.renderer.fresh_line(&mut lines);
+        let text = question.text(&style) + &question.keys(&style);
+        if !self.open {
+            // Before it is shown: what was typed until now was not meant for it.
+            self.input.ask_keys();
+        }
+        self.terminal.print(lines)?;
+        self.terminal.talk(&text)?;
+        if self.open {
+            self.input.set_asking(true);
+        }
+        Ok(())
+    }
+
+    /// Opens the prompt when there is nothing to wait for.
+    fn prompt_if_idle(&mut self) -> Result<(), Failure> {
+        let idle = self.running.is_none() && self.mine.is_empty() && self.sent == 0;
+        if self.open || !self.caught_up || !idle {
+            return Ok(());
+        }
+        self.open_prompt()
+    }
+
+    fn open_prompt(&mut self) -> Result<(), Failure> {
+        let mut lines = Vec::new();
+        self.renderer.fresh_line(&mut lines);
+        self.terminal.print(lines)?;
+        self.open = true;
+        self.input.ask_line();
+        self.terminal.prompt_opened(self.input.printer());
+        self.input.set_asking(self.questions.first().is_some());
+        Ok(())
+    }
+
+    fn answer(&mut self, request: Request, answer: Result<Box<RawValue>, RpcError>) -> Result<(), Failure> {
+        if let Request::Prompt(_) = request {
+            self.sent = self.sent.saturating_sub(1);
+        }
+        match (request, answer) {
+            (Request::Prompt(_), Ok(raw)) => {
+                let prompt = parse::<SessionPrompt>(&raw)?.prompt;
+                match self.begun.iter().position(|begun| *begun == prompt) {
+                    Some(at) => drop(self.begun.remove(at)),
+                    None => self.mine.push(prompt),
+                }
+            }
+            (_, Ok(_)) => {}
+            (Request::Answer(_), Err(error)) if error.code() == Some(Code::AlreadyAnswered) => {
+                self.terminal.say(&too_late(error.data))?;
+            }
+            (request, Err(error)) => {
+                self.complain(&error)?;
+                if let Request::Answer(_) = request {
+                    self.show_question()?;
+                }
+                if let Request::Cancel(_) = request {
+                    self.cancelling = false;
+                }
+            }
+        }
+        self.prompt_if_idle()
+    }
+
+    fn complain(&mut self, error: &RpcError) -> Result<(), Failure> {
+        self.terminal.say(&format!("error: {}", error.message))?;
+        if let Some(hint) = error.get_hint() {
+            self.terminal.say(&format!("hint: {hint}"))?;
+        }
+        Ok(())
+    }
+
+    fn lost(&mut self) -> Result<(), Failure> {
+        let mut lines = Vec::new();
+        self.renderer.fresh_line(&mut lines);
+        self.terminal.print(lines)?;
+        self.terminal.say("the connection to the daemon was lost; coming back")?;
+        self.attachment.reattach()
+    }
+
+    fn line(&mut self, line: Line) -> Result<Option<Exit>, Failure> {
+        self.open = false;
+        self.terminal.prompt_closed()?;
+        self.input.set_asking(false);
+        keyboard(Keyboard::Quiet);
+        match line {
+            Line::End => return self.leave().map(Some),
+            Line::Interrupted => {
+                self.terminal.say("Ctrl-D leaves; /help for help")?;
+                self.open_prompt()?;
+            }
+            Line::Text(text) if text.trim().is_empty() => self.open_prompt()?,
+            Line::Text(text) => match slash::parse(&text) {
+                None => self.prompt(text)?,
+                Some(Ok(Slash::Detach)) => return self.leave().map(Some),
+                Some(Ok(slash)) => {
+                    self.slash(slash)?;
+                    self.open_prompt()?;
+                }
+                Some(Err(error)) => {
+                    self.terminal.say(&error)?;
+                    self.open_prompt()?;
+                }
+            },
+        }
+        if !self.open && self.questions.first().is_some() {
+            self.show_question()?;
+        }
+        Ok(None)
+    }
+
+    fn prompt(&mut self, text: String) -> Result<(), Failure> {
+        self.sent += 1;
+        let session = self.attachment.session.clone();
+        let content = PromptContent::Text(text);
+        self.attachment.request(Request::Prompt(Prompt { session, content, when: None, key: Some(key()?) }));
+        Ok(())
+    }
+
+    fn slash(&mut self, slash: Slash) -> Result<(), Failure> {
+        let session = self.attachment.session.clone();
+        match slash {
+            Slash::Help => self.terminal.say(&slash::help())?,
+            Slash::Mode(None) => self.terminal.say(&format!("mode: {}", self.mode))?,
+            Slash::Model(None) => self.terminal.say(&format!("model: {}", self.model))?,
+            Slash::Mode(mode) => {
+                self.attachment.request(Request::Set(Set { session, mode, key: Some(key()?), ..Set::default() }));
+            }
+            Slash::Model(model) => {
+                self.attachment.request(Request::Set(Set { session, model, key: Some(key()?), ..Set::default() }));
+            }
+            Slash::Cancel => self.attachment.cancel(),
+            Slash::Continue => self.attachment.request(Request::Continue(Named { session })),
+            Slash::Sessions => {
+                let rows = self.attachment.client.call(&SessionList(List::default()))?;
+                for line in listing(&rows, now()) {
+                    self.terminal.say(&line)?;
+                }
+            }
+            Slash::Detach => {}
+        }
+        Ok(())
+    }
+
+    fn key(&mut self, key: char) -> Result<(), Failure> {
+        let Some(question) = self.questions.first() else { return Ok(()) };
+        let Some(decision) = decision(key) else { return Ok(()) };
+        let answer = question.answer(decision, None)?;
+        let permission = answer.permission.clone();
+        self.attachment.request(Request::Answer(answer));
+        self.questions.remove(&permission);
+        self.show_question()
+    }
+
+    fn signal(&mut self, signal: Signal) -> Result<Option<Exit>, Failure> {
+        match signal {
+            Signal::HangUp | Signal::Terminate => Ok(Some(Exit::GOOD)),
+            Signal::Quit => self.leave().map(Some),
+            Signal::Interrupt if self.cancelling => self.leave().map(Some),
+            Signal::Interrupt if self.running.is_some() && !self.open => {
+                self.cancelling = true;
+                self.attachment.cancel();
+                Ok(None)
+            }
+            Signal::Interrupt => Ok(None),
+        }
+    }
+
+    /// Says what goes on and how to come back.
+    fn leave(&mut self) -> Result<Exit, Failure> {
+        let mut lines = Vec::new();
+        self.renderer.fresh_line(&mut lines);
+        self.terminal.print(lines)?;
+        let work = if self.running.is_some() || self.sent > 0 || !self.mine.is_empty() {
+            "detached; the work goes on"
+        } else {
+            "detached"
+        };
+        self.terminal.say(&format!("{work}. come back with `linger attach {}`", self.label))?;
+        Ok(Exit::GOOD)
+    }
+}

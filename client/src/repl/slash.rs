@@ -1,0 +1,111 @@
+//! The commands that begin with a slash. Pure: reads a line, says what it means.
+
+use linger_protocol::permission::Mode;
+
+/// What a line at the prompt means.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Slash {
+    /// Shows the commands.
+    Help,
+    /// Shows or sets the mode.
+    Mode(Option<Mode>),
+    /// Shows or sets the model.
+    Model(Option<String>),
+    /// Stops the turn that is under way.
+    Cancel,
+    /// Takes up what waits.
+    Continue,
+    /// Leaves; the work goes on.
+    Detach,
+    /// Lists the sessions.
+    Sessions,
+}
+
+/// Every command, its argument and what it does.
+const COMMANDS: &[(&str, &str, &str)] = &[
+    ("/help", "", "this list"),
+    ("/mode", "[ask|edit|auto|plan]", "what runs without being asked for"),
+    ("/model", "[PROVIDER/MODEL]", "who answers, from the next step on"),
+    ("/cancel", "", "stop the turn that is under way"),
+    ("/continue", "", "take up prompts or a turn that wait"),
+    ("/sessions", "", "the sessions of this daemon"),
+    ("/detach", "", "leave; the work goes on (also Ctrl-D)"),
+];
+
+/// The command in `line`; nothing if it is a prompt, an error text if it is neither.
+pub(crate) fn parse(line: &str) -> Option<Result<Slash, String>> {
+    let mut words = line.split_whitespace();
+    let name = words.next()?;
+    // A path is no command.
+    if !name.starts_with('/') || name.get(1..)?.contains('/') {
+        return None;
+    }
+    let argument = words.next().map(str::to_owned);
+    Some(match name {
+        "/help" | "/?" => Ok(Slash::Help),
+        "/mode" => argument.map(|mode| mode.parse()).transpose().map(Slash::Mode),
+        "/model" => Ok(Slash::Model(argument)),
+        "/cancel" => Ok(Slash::Cancel),
+        "/continue" => Ok(Slash::Continue),
+        "/detach" | "/quit" | "/exit" => Ok(Slash::Detach),
+        "/sessions" => Ok(Slash::Sessions),
+        _ => Err(unknown(name)),
+    })
+}
+
+/// The list that `/help` shows.
+pub(crate) fn help() -> String {
+    let rows: Vec<_> =
+        COMMANDS.iter().map(|(name, argument, what)| vec![format!("{name} {argument}"), (*what).to_owned()]).collect();
+    let mut lines = crate::render::table::columns(&rows);
+    lines.push("a line that ends in \\ goes on in the next; Ctrl-C cancels a turn, Ctrl-D leaves".to_owned());
+    lines.join("\n")
+}
+
+/// The commands that `typed` may become.
+pub(crate) fn completions(typed: &str) -> Vec<String> {
+    let names = COMMANDS.iter().map(|(name, ..)| *name);
+    names.filter(|name| typed.starts_with('/') && name.starts_with(typed)).map(str::to_owned).collect()
+}
+
+fn unknown(name: &str) -> String {
+    let near = COMMANDS.iter().map(|(known, ..)| (distance(name, known), *known)).min();
+    match near {
+        Some((0..=3, known)) => format!("unknown command {name}; did you mean {known}?"),
+        _ => format!("unknown command {name}; /help lists them"),
+    }
+}
+
+/// How many letters have to be changed, added or left out to make `b` of `a`.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut next = vec![i + 1];
+        for ((y, above), diagonal) in b.chars().zip(row.iter().skip(1)).zip(&row) {
+            let left = next.last().copied().unwrap_or_default();
+            next.push((diagonal + usize::from(x != y)).min(above + 1).min(left + 1));
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_told_from_a_prompt_and_a_path() {
+        assert_eq!(parse("/mode plan"), Some(Ok(Slash::Mode(Some(Mode::Plan)))));
+        assert_eq!(parse("/model"), Some(Ok(Slash::Model(None))));
+        assert_eq!(parse("/etc/passwd is odd"), None);
+        assert_eq!(parse("hello /help"), None);
+        assert!(parse("/mode x").unwrap().is_err());
+    }
+
+    #[test]
+    fn an_unknown_command_names_the_nearest() {
+        assert_eq!(parse("/cancle"), Some(Err("unknown command /cancle; did you mean /cancel?".to_owned())));
+        assert_eq!(parse("/frobnicate"), Some(Err("unknown command /frobnicate; /help lists them".to_owned())));
+    }
+}

@@ -1,0 +1,294 @@
+//! The one place that writes to the terminal, and what keeps other people's bytes from steering it.
+//!
+//! Data goes to stdout, talk to stderr. While a prompt is open (see [`crate::input`]) both go through the line editor, in
+//! whole lines. Whatever a model, tool, file or server named passes [`clean`] or [`clean_line`] before it is shown on a
+//! terminal; data for a pipe passes unchanged.
+//! The terminal's own settings are changed here too, so that [`restore`] can put them back however the process ends.
+
+use std::borrow::Cow;
+use std::io::{self, IsTerminal as _};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+
+use rustix::termios::{LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios};
+
+/// Ctrl-D, as the terminal sends it.
+const CTRL_D: u8 = 4;
+
+/// Columns of a terminal that does not say.
+const WIDTH: usize = 80;
+
+/// What is printed, and where it belongs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Output {
+    /// Data: to stdout.
+    Text(String),
+    /// Talk about it: to stderr.
+    Talk(String),
+}
+
+/// What this process knows of its terminal.
+#[derive(Clone, Debug)]
+pub(crate) struct Look {
+    /// Whether stdin is a terminal.
+    pub(crate) stdin: bool,
+    /// Whether stdout is a terminal.
+    pub(crate) stdout: bool,
+    /// Whether stderr is a terminal.
+    pub(crate) stderr: bool,
+    /// Whether talk may be coloured.
+    pub(crate) color: bool,
+    /// Whether signs beyond ASCII can be shown.
+    pub(crate) unicode: bool,
+    /// Columns.
+    pub(crate) width: usize,
+}
+
+impl Look {
+    /// Reads the environment once.
+    pub(crate) fn of_process() -> Self {
+        let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let forced = std::env::var_os("CLICOLOR_FORCE").is_some_and(|value| !value.is_empty() && value != "0");
+        let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+        let stderr = io::stderr().is_terminal();
+        let locale =
+            ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(|name| std::env::var(name).ok().filter(|v| !v.is_empty()));
+        let utf8 = locale.is_some_and(|locale| {
+            let locale = locale.to_ascii_lowercase();
+            locale.contains("utf-8") || locale.contains("utf8")
+        });
+        Self {
+            stdin: io::stdin().is_terminal(),
+            stdout: io::stdout().is_terminal(),
+            stderr,
+            color: !set("NO_COLOR") && (forced || (stderr && !dumb)),
+            unicode: utf8 && !dumb,
+            width: rustix::termios::tcgetwinsize(rustix::stdio::stderr())
+                .map(|size| usize::from(size.ws_col))
+                .ok()
+                .filter(|columns| *columns >= 20)
+                .unwrap_or(WIDTH),
+        }
+    }
+
+    /// Whether a question can be asked: keys come in and the question is seen.
+    pub(crate) fn can_ask(&self) -> bool {
+        self.stdin && self.stderr
+    }
+}
+
+/// Writes to the terminal, or to whatever stdout and stderr are.
+pub(crate) struct Terminal {
+    /// Talk goes to stdout as well: for a command whose data it is.
+    pub(crate) one_stream: bool,
+    /// While a prompt is open: where whole lines go, and the line that is not whole yet.
+    printer: Option<(Sender<String>, String)>,
+}
+
+impl Terminal {
+    /// Writes straight through.
+    pub(crate) fn new() -> Self {
+        Self { one_stream: false, printer: None }
+    }
+
+    /// From now on a prompt is open: lines go to `printer`, which draws the prompt again below them.
+    pub(crate) fn prompt_opened(&mut self, printer: Sender<String>) {
+        self.printer.get_or_insert((printer, String::new()));
+    }
+
+    /// The prompt is closed: what was held back is written, and then everything straight through.
+    pub(crate) fn prompt_closed(&mut self) -> io::Result<()> {
+        match self.printer.take() {
+            Some((_, rest)) if !rest.is_empty() => write(&mut io::stdout(), &rest),
+            _ => Ok(()),
+        }
+    }
+
+    /// Prints in order.
+    pub(crate) fn print(&mut self, outputs: Vec<Output>) -> io::Result<()> {
+        for output in outputs {
+            match output {
+                Output::Text(text) => self.text(&text)?,
+                Output::Talk(text) => self.talk(&text)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Prints data as it is.
+    pub(crate) fn text(&mut self, text: &str) -> io::Result<()> {
+        match &mut self.printer {
+            Some((printer, rest)) => {
+                rest.push_str(text);
+                if let Some(end) = rest.rfind('\n') {
+                    let lines = rest.drain(..=end).collect();
+                    // The editor's thread has ended: so will this process.
+                    let _ = printer.send(lines);
+                }
+                Ok(())
+            }
+            None => write(&mut io::stdout().lock(), text),
+        }
+    }
+
+    /// Prints talk; a terminal that has gone is nobody to tell about it.
+    pub(crate) fn talk(&mut self, text: &str) -> io::Result<()> {
+        if self.one_stream || self.printer.is_some() {
+            return self.text(text);
+        }
+        let _ = write(&mut io::stderr().lock(), text);
+        Ok(())
+    }
+
+    /// Prints a line of data; names in it are cleaned if it is read on a terminal.
+    pub(crate) fn line(&mut self, line: &str) -> io::Result<()> {
+        let line = if io::stdout().is_terminal() { clean_line(line) } else { Cow::Borrowed(line) };
+        self.text(&format!("{line}\n"))
+    }
+
+    /// Prints lines of talk; names in them are cleaned.
+    pub(crate) fn say(&mut self, lines: &str) -> io::Result<()> {
+        self.talk(&format!("{}\n", clean(lines)))
+    }
+}
+
+fn write(to: &mut impl io::Write, text: &str) -> io::Result<()> {
+    to.write_all(text.as_bytes())?;
+    to.flush()
+}
+
+/// Makes text safe to show: nothing is left but what prints, ends of line and tabs.
+///
+/// Works character by character, so that it does not matter how a text was cut into pieces. Control characters become
+/// visible signs; marks that reorder text become their numbers; invisible tags are left out, and so is CR, which would
+/// let a line overwrite itself.
+pub(crate) fn clean(text: &str) -> Cow<'_, str> {
+    clean_with(text, false)
+}
+
+/// As [`clean`], for what has to stay on one line.
+pub(crate) fn clean_line(text: &str) -> Cow<'_, str> {
+    clean_with(text, true)
+}
+
+fn clean_with(text: &str, one_line: bool) -> Cow<'_, str> {
+    let safe = |c: char| match c {
+        '\n' => !one_line,
+        '\t' => true,
+        ' '..='~' => true,
+        c => c >= '\u{a0}' && !reorders(c) && !tag(c),
+    };
+    if text.chars().all(safe) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match c {
+            c if safe(c) => out.push(c),
+            '\r' => {}
+            c if tag(c) => {}
+            '\n' => out.push('⏎'),
+            '\u{7f}' => out.push('␡'),
+            '\0'..='\u{1f}' => out.push(char::from_u32(0x2400 + u32::from(c)).unwrap_or('\u{fffd}')),
+            c => out.push_str(&format!("<{:04x}>", u32::from(c))),
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Whether `c` changes the order in which its neighbours are shown, or hides them.
+fn reorders(c: char) -> bool {
+    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fff9}'..='\u{fffb}' | '\u{2028}' | '\u{2029}')
+}
+
+/// Whether `c` is one of the invisible tags.
+fn tag(c: char) -> bool {
+    matches!(c, '\u{e0000}'..='\u{e0fff}')
+}
+
+/// The settings that the terminal had when the process began.
+static ORIGINAL: OnceLock<Termios> = OnceLock::new();
+/// Whether they were changed since.
+static CHANGED: AtomicBool = AtomicBool::new(false);
+
+/// What the keyboard is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keyboard {
+    /// As the shell left it; also what the line editor starts from.
+    Shell,
+    /// A turn streams: what is typed is kept for the next prompt and not shown; Ctrl-D is a signal (`SIGQUIT`).
+    Quiet,
+    /// A question is open: each key counts at once; what was typed before it was seen is dropped.
+    Keys,
+}
+
+/// Sets the keyboard; without a terminal it does nothing.
+pub(crate) fn keyboard(keyboard: Keyboard) {
+    let stdin = rustix::stdio::stdin();
+    let Ok(now) = rustix::termios::tcgetattr(stdin) else { return };
+    let mut mode = ORIGINAL.get_or_init(|| now).clone();
+    match keyboard {
+        Keyboard::Shell => {}
+        Keyboard::Quiet => mode.local_modes.remove(LocalModes::ECHO),
+        Keyboard::Keys => {
+            mode.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON);
+            mode.special_codes[SpecialCodeIndex::VMIN] = 1;
+            mode.special_codes[SpecialCodeIndex::VTIME] = 0;
+            let _ = rustix::termios::tcflush(stdin, QueueSelector::IFlush);
+        }
+    }
+    if keyboard != Keyboard::Shell {
+        mode.special_codes[SpecialCodeIndex::VQUIT] = CTRL_D;
+    }
+    CHANGED.store(true, Ordering::SeqCst);
+    let _ = rustix::termios::tcsetattr(stdin, OptionalActions::Now, &mode);
+}
+
+/// Puts the terminal back as it was, also from under an open prompt; safe to call at any time.
+pub(crate) fn restore() {
+    if !CHANGED.swap(false, Ordering::SeqCst) {
+        return;
+    }
+    if let Some(original) = ORIGINAL.get() {
+        let _ = rustix::termios::tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, original);
+    }
+    if io::stdout().is_terminal() {
+        // The line editor asks for bracketed paste; the shell asks again if it wants it.
+        let _ = write(&mut io::stdout(), "\x1b[?2004l");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn nothing_that_steers_a_terminal_is_left() {
+        let evil = "a\x1b[2Jb\u{9b}31mc\x07\x7f\r\nd\te\u{202e}f\u{e0041}é漢";
+        assert_eq!(clean(evil), "a␛[2Jb<009b>31mc␇␡\nd\te<202e>fé漢");
+        assert_eq!(clean_line("rm\n-rf\r"), "rm⏎-rf");
+        assert!(matches!(clean("plain\n"), Cow::Borrowed(_)));
+    }
+
+    proptest! {
+        #[test]
+        fn only_what_prints_is_left(text in any::<String>()) {
+            for c in clean(&text).chars() {
+                prop_assert!(c == '\n' || c == '\t' || !c.is_control(), "{c:?}");
+                prop_assert!(!reorders(c) && !tag(c), "{c:?}");
+            }
+            prop_assert!(!clean_line(&text).contains('\n'));
+        }
+
+        #[test]
+        fn it_does_not_matter_how_a_text_is_cut(text in "[\\x00-\\x9f\u{2020}-\u{2070}é\r\n]{0,40}", cut in 0usize..80) {
+            let at = (0..=cut.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+            let (left, right) = text.split_at(at);
+            prop_assert_eq!(format!("{}{}", clean(left), clean(right)), clean(&text));
+            let once = clean(&text);
+            prop_assert_eq!(clean(&once), once.as_ref());
+        }
+    }
+}

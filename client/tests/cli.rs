@@ -1,0 +1,386 @@
+//! The client as a process against a scripted daemon: what goes to stdout, what to stderr, and how it ends.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    missing_docs,
+    unreachable_pub
+)]
+
+mod fake;
+
+use std::io::Write as _;
+use std::process::Stdio;
+
+use fake::{Fake, Ran, pending, row};
+use serde_json::{Value, json};
+
+#[test]
+fn run_prints_the_final_message_alone_to_a_pipe() {
+    let fake = Fake::one(|daemon| {
+        let prompt = daemon.new_run();
+        assert_eq!(prompt["content"], "say it");
+        assert!(prompt["key"].as_str().unwrap().len() >= 16);
+        daemon.message(4, "m1", "first I look");
+        daemon.message(5, "m2", "superseded later");
+        daemon.message(6, "m3", "It is\ndone");
+        daemon.event("7", json!({"kind": "message_superseded", "seq": 7, "turn": "t1", "message": "m2"}));
+        daemon.end(8, "end_turn", None);
+        daemon.expect_end();
+    });
+    let ran = fake.run(&["run", "say", "it"]);
+    assert_eq!(ran, Ran { code: Some(0), out: "It is\ndone\n".to_owned(), err: String::new() });
+}
+
+#[test]
+fn run_with_stream_prints_the_deltas_as_they_are() {
+    let fake = Fake::one(|daemon| {
+        daemon.new_run();
+        daemon.delta("3+m1.0.6", "m1", 0, "Good\u{1b}[");
+        daemon.delta("3+m1.0.8", "m1", 6, "day");
+        daemon.message(4, "m1", "Good\u{1b}[day");
+        daemon.end(5, "end_turn", None);
+    });
+    let ran = fake.run(&["run", "--stream", "x"]);
+    assert_eq!((ran.code, ran.out.as_str()), (Some(0), "Good\u{1b}[day\n"));
+}
+
+#[test]
+fn run_with_json_prints_params_as_they_came() {
+    let fake = Fake::one(|daemon| {
+        daemon.new_run();
+        daemon.event("4", json!({"kind": "from_the_future", "seq": 4, "x": 1.50}));
+        daemon.end(5, "end_turn", None);
+    });
+    let ran = fake.run(&["run", "--json", "x"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let kinds: Vec<Value> =
+        ran.out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["event"]["kind"].clone()).collect();
+    assert_eq!(
+        kinds,
+        ["session_created", "caught_up", "prompt_accepted", "turn_started", "from_the_future", "turn_finished"]
+    );
+    assert!(ran.out.contains(r#"{"session":"s1","cursor":"4","event":{"kind":"from_the_future","seq":4,"x":1.5}}"#));
+}
+
+#[test]
+fn how_the_turn_ended_is_the_exit_code() {
+    for (reason, code) in [
+        ("end_turn", 0),
+        ("max_tokens", 1),
+        ("max_steps", 1),
+        ("refusal", 1),
+        ("error", 1),
+        ("cancelled", 4),
+        ("new_one", 1),
+    ] {
+        let fake = Fake::one(move |daemon| {
+            daemon.new_run();
+            daemon.end(4, reason, Some("HTTP 500"));
+        });
+        let ran = fake.run(&["run", "x"]);
+        assert_eq!(ran.code, Some(code), "{reason}: {ran:?}");
+        assert_eq!(ran.err.contains("HTTP 500"), code != 0, "{reason}: {ran:?}");
+    }
+}
+
+#[test]
+fn what_does_not_exist_is_wrong_usage() {
+    let ran = Fake::one(|daemon| {
+        daemon.hello();
+        daemon.answer("session/list", json!([]));
+    })
+    .run(&["cancel", "nope"]);
+    assert_eq!(ran.code, Some(2));
+    assert_eq!(ran.err, "error: no session is called 'nope'\nhint: `linger ls` lists the sessions\n");
+
+    let ran = Fake::one(|daemon| {
+        daemon.hello();
+        daemon.answer("session/list", json!([row("s1", "idle", None), row("s2", "running", None)]));
+    })
+    .run(&["wait", "s"]);
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.err.starts_with("error: 's' could be one of 2 sessions\ns1  idle"), "{}", ran.err);
+
+    let ran = Fake::one(|daemon| {
+        daemon.hello();
+        daemon.refuse("session/create", -31007, "no model is configured", json!({"hint": "set model"}));
+    })
+    .run(&["run", "x"]);
+    assert_eq!(
+        ran,
+        Ran { code: Some(2), out: String::new(), err: "error: no model is configured\nhint: set model\n".to_owned() }
+    );
+    assert_eq!(Fake::start(vec![]).run(&["frobnicate"]).code, Some(2));
+    assert_eq!(Fake::start(vec![]).run(&["answer", "q1", "perhaps"]).code, Some(2));
+}
+
+#[test]
+fn a_prompt_on_stdin_must_be_text() {
+    let run = |input: &'static [u8], fake: &Fake| {
+        let mut child = fake
+            .linger(&["run", "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(input).unwrap();
+        Ran::from(child.wait_with_output().unwrap())
+    };
+    let ran = run(b"ok \xff no", &Fake::start(vec![]));
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.err.starts_with("error: stdin is not UTF-8 text: byte 3 cannot be read\nhint: "), "{}", ran.err);
+    let ran = run(b" \n", &Fake::start(vec![]));
+    assert_eq!((ran.code, ran.err.as_str()), (Some(2), "error: the prompt on stdin is empty\n"));
+    let mut fake = Fake::one(|daemon| {
+        assert_eq!(daemon.new_run()["content"], "from stdin\n");
+        daemon.end(4, "end_turn", None);
+    });
+    assert_eq!(run(b"from stdin\n", &fake).code, Some(0));
+    fake.finish();
+}
+
+#[test]
+fn a_permission_that_cannot_be_answered_here_ends_run_and_wait_with_3() {
+    let fake = Fake::one(|daemon| {
+        daemon.new_run();
+        daemon.question(4);
+        daemon.answer("session/list", json!([row("s1", "running", None)]));
+        daemon.answer("session/list", json!([row("s1", "waiting", None)]));
+        daemon.answer("permission/list", json!([pending("q1")]));
+    });
+    let ran = fake.run(&["run", "x"]);
+    assert_eq!((ran.code, ran.out.as_str()), (Some(3), ""));
+    assert!(ran.err.contains("bash wants to run in /w\n    cargo test\n"), "{}", ran.err);
+    assert!(ran.err.contains("`linger answer q1 allow|session|always|deny`"), "{}", ran.err);
+
+    let fake = Fake::one(|daemon| {
+        daemon.hello();
+        daemon.answer("session/list", json!([row("s1", "running", None)]));
+        assert_eq!(daemon.answer("session/attach", json!({"cursor": "7"}))["deltas"], false);
+        daemon.event("7", json!({"kind": "caught_up"}));
+        daemon.answer("session/list", json!([row("s1", "waiting", None)]));
+        daemon.answer("permission/list", json!([pending("q1")]));
+    });
+    assert_eq!(fake.run(&["wait", "s1"]).code, Some(3));
+}
+
+#[test]
+fn wait_says_how_the_last_turn_ended() {
+    for (reason, code) in [("end_turn", 0), ("error", 1), ("cancelled", 4)] {
+        let fake = Fake::one(move |daemon| {
+            daemon.hello();
+            daemon.answer("session/list", json!([row("s1", "running", None)]));
+            daemon.answer("session/attach", json!({"cursor": "7"}));
+            daemon.end(8, reason, None);
+            daemon.answer("session/list", json!([row("s1", "idle", Some(reason))]));
+        });
+        assert_eq!(fake.run(&["wait", "s1"]).code, Some(code), "{reason}");
+    }
+}
+
+#[test]
+fn a_time_out_leaves_the_work_alone() {
+    let fake = Fake::one(|daemon| {
+        daemon.new_run();
+        daemon.expect_end();
+    });
+    let ran = fake.run(&["run", "--timeout", "0.2", "x"]);
+    assert_eq!((ran.code, ran.out.as_str()), (Some(124), ""));
+    assert!(ran.err.contains("the work goes on: `linger attach s1`"), "{}", ran.err);
+}
+
+#[test]
+fn ctrl_c_cancels_the_turn() {
+    let mut fake = Fake::one(|daemon| {
+        daemon.new_run();
+        daemon.delta("3+m1.0.2", "m1", 0, "go");
+        assert_eq!(daemon.answer("session/cancel", json!({}))["session"], "s1");
+        daemon.end(4, "cancelled", None);
+    });
+    let child = fake.linger(&["run", "--stream", "x"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = child;
+    let mut two = [0; 2];
+    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut two).unwrap();
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(4));
+    fake.finish();
+}
+
+#[test]
+fn a_lost_connection_is_made_again_and_nothing_is_printed_twice() {
+    let fake = Fake::start(vec![
+        Box::new(|daemon| {
+            daemon.new_run();
+            daemon.delta("3+m1.0.6", "m1", 0, "Good d");
+        }),
+        Box::new(|daemon| {
+            daemon.hello();
+            assert_eq!(daemon.answer("session/attach", json!({"cursor": "5"}))["after"], "3+m1.0.6");
+            daemon.delta("3+m1.0.8", "m1", 6, "ay");
+            daemon.message(4, "m1", "Good day");
+            daemon.message(4, "m1", "Good day");
+            daemon.end(5, "end_turn", None);
+            daemon.expect_end();
+        }),
+    ]);
+    let ran = fake.run(&["run", "--stream", "x"]);
+    assert_eq!(ran, Ran { code: Some(0), out: "Good day\n".to_owned(), err: String::new() });
+}
+
+#[test]
+fn a_prompt_that_a_dying_daemon_took_is_sent_again_with_the_same_key() {
+    let (tell, told) = std::sync::mpsc::channel();
+    let fake = Fake::start(vec![
+        Box::new(move |daemon| {
+            daemon.hello();
+            daemon.answer("session/create", json!({"session": "s1"}));
+            daemon.answer("session/attach", json!({"cursor": "1"}));
+            tell.send(daemon.expect("session/prompt").1).unwrap();
+        }),
+        Box::new(move |daemon| {
+            daemon.hello();
+            daemon.answer("session/attach", json!({"cursor": "3"}));
+            daemon.event(
+                "2",
+                json!({"kind": "prompt_accepted", "seq": 2, "prompt": "p1", "content": [], "when": "queue"}),
+            );
+            daemon.event("3", json!({"kind": "turn_started", "seq": 3, "turn": "t1", "prompt": "p1"}));
+            daemon.message(4, "m1", "once");
+            daemon.end(5, "end_turn", None);
+            assert_eq!(daemon.answer("session/prompt", json!({"prompt": "p1", "seq": 2})), told.recv().unwrap());
+        }),
+    ]);
+    let ran = fake.run(&["run", "x"]);
+    assert_eq!(ran, Ran { code: Some(0), out: "once\n".to_owned(), err: String::new() });
+}
+
+#[test]
+fn without_a_daemon_and_its_program_the_exit_code_is_5_and_says_where_it_looked() {
+    let home = tempfile::tempdir().unwrap();
+    let fake = Fake::start(vec![]);
+    let ran = Ran::from(fake.linger(&["ls"]).env("LINGER_SOCKET", home.path().join("none")).output().unwrap());
+    // A `lingerd` that was built beside this client would be started, which is another test's concern.
+    if ran.err.contains("was not found") {
+        assert_eq!(ran.code, Some(5));
+        assert!(ran.err.contains("(the directory of linger) or in a directory of PATH"), "{}", ran.err);
+    }
+}
+
+#[test]
+fn a_daemon_of_another_protocol_is_left_alone() {
+    let fake = Fake::one(|daemon| {
+        daemon.refuse("daemon/hello", -31018, "this is lingerd 9, which speaks protocol 7 to 8", json!(null));
+        daemon.expect_end();
+    });
+    let ran = fake.run(&["ls"]);
+    assert_eq!(ran.code, Some(5));
+    assert!(
+        ran.err.contains("protocol 7 to 8; this is linger") && ran.err.contains("linger daemon stop"),
+        "{}",
+        ran.err
+    );
+}
+
+#[test]
+fn a_socket_in_a_directory_that_others_can_enter_is_refused() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let fake = Fake::start(vec![]);
+    std::fs::set_permissions(fake.home(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let ran = fake.run(&["ls"]);
+    assert_eq!(ran.code, Some(5));
+    assert!(ran.err.contains("can be entered by others (mode 755)"), "{}", ran.err);
+}
+
+#[test]
+fn an_answer_carries_the_digest_of_what_was_listed() {
+    let fake = Fake::one(|daemon| {
+        daemon.hello();
+        daemon.answer("permission/list", json!([pending("q1abc"), pending("q2")]));
+        let answer = daemon.answer("permission/answer", json!({"outcome": "won"}));
+        assert_eq!(
+            (&answer["permission"], &answer["decision"], &answer["digest"], &answer["reason"]),
+            (&json!("q1abc"), &json!("reject_once"), &json!("sha256:9f"), &json!("not now"))
+        );
+    });
+    let ran = fake.run(&["answer", "q1", "deny", "--reason", "not now"]);
+    assert_eq!((ran.code, ran.out.as_str()), (Some(0), ""));
+    assert!(ran.err.contains("cargo test\n  denied"), "{}", ran.err);
+}
+
+#[test]
+fn a_lost_race_says_who_won() {
+    let won = json!({"decision": "allow_once", "by": "linger@pts/3", "at": 1});
+    let data = won.clone();
+    let ran = Fake::one(move |daemon| {
+        daemon.hello();
+        daemon.answer("permission/list", json!([pending("q1")]));
+        daemon.refuse("permission/answer", -31001, "already answered", data);
+    })
+    .run(&["answer", "q1", "deny"]);
+    assert_eq!(
+        ran,
+        Ran { code: Some(1), out: String::new(), err: "error: already answered: allowed by linger@pts/3\n".to_owned() }
+    );
+    let ran = Fake::one(move |daemon| {
+        daemon.hello();
+        daemon.answer("permission/list", json!([]));
+        daemon.refuse("permission/answer", -31001, "already answered", won);
+    })
+    .run(&["answer", "q1", "deny"]);
+    assert_eq!(ran.err, "error: already answered: allowed by linger@pts/3\n");
+}
+
+#[test]
+fn keys_that_the_daemon_wants_are_brought() {
+    let fake = Fake::one(|daemon| {
+        daemon.answer(
+            "daemon/hello",
+            json!({"protocol": 1, "version": "9", "env": [], "keys": ["SOME_KEY", "OTHER_KEY"]}),
+        );
+        assert_eq!(daemon.answer("daemon/keys", json!({}))["keys"], json!({"SOME_KEY": "secret"}));
+        daemon.answer("session/list", json!([row("s1", "waiting", None)]));
+    });
+    let ran = fake.run(&["ls", "--json"]);
+    assert_eq!((ran.code, ran.out), (Some(0), format!("{}\n", row("s1", "waiting", None))));
+}
+
+#[test]
+fn log_prints_the_whole_story_on_stdout() {
+    let fake = Fake::one(|daemon| {
+        daemon.hello();
+        daemon.answer("session/list", json!([row("s1", "idle", None)]));
+        daemon.answer("session/attach", json!({"cursor": "9"}));
+        daemon.event(
+            "4",
+            json!({"kind": "message", "seq": 4, "message": "m1", "role": "user", "prompt": "p1",
+                                 "content": [{"type": "text", "text": "hello"}]}),
+        );
+        daemon.message(5, "m2", "Good day");
+        daemon.end(6, "cancelled", None);
+        daemon.event("6", json!({"kind": "caught_up"}));
+    });
+    let ran = fake.run(&["log", "s1"]);
+    let out = "> hello\nGood day\ncancelled\n0 tokens in, 0 out, 1 step\n".to_owned();
+    assert_eq!(ran, Ran { code: Some(0), out, err: String::new() });
+}
+
+#[test]
+fn an_interactive_session_needs_a_terminal() {
+    let ran = Fake::start(vec![]).run(&[]);
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.err.contains("needs a terminal") && ran.err.contains("linger run PROMPT"), "{}", ran.err);
+}
+
+#[test]
+fn help_needs_no_daemon() {
+    let ran = Fake::start(vec![]).run(&["help", "schema"]);
+    let schema: Value = serde_json::from_str(&ran.out).unwrap();
+    assert!(schema["methods"]["session/prompt"].is_object());
+    let ran = Fake::start(vec![]).run(&["help", "run"]);
+    assert!(ran.code == Some(0) && ran.out.contains("--timeout"), "{ran:?}");
+    assert!(Fake::start(vec![]).run(&["--version"]).out.starts_with("linger "));
+}

@@ -1,0 +1,205 @@
+//! A daemon from a script: a socket, and for each connection in turn a function that reads requests and answers them.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::thread::JoinHandle;
+
+use serde_json::{Value, json};
+
+/// What one connection does.
+pub type Script = Box<dyn FnOnce(&mut Connection) + Send>;
+
+/// A daemon that follows its scripts and then accepts no more.
+pub struct Fake {
+    home: tempfile::TempDir,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// The daemon's end of one connection.
+pub struct Connection {
+    reader: BufReader<UnixStream>,
+    writer: UnixStream,
+}
+
+impl Fake {
+    /// Listens; the first connection gets the first script.
+    pub fn start(scripts: Vec<Script>) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(home.path().join("s")).unwrap();
+        let thread = std::thread::spawn(move || {
+            for script in scripts {
+                let (stream, _) = listener.accept().unwrap();
+                let mut connection = Connection { reader: BufReader::new(stream.try_clone().unwrap()), writer: stream };
+                script(&mut connection);
+            }
+        });
+        Self { home, thread: Some(thread) }
+    }
+
+    /// The one connection that most tests need.
+    pub fn one(script: impl FnOnce(&mut Connection) + Send + 'static) -> Self {
+        Self::start(vec![Box::new(script)])
+    }
+
+    /// The socket.
+    pub fn socket(&self) -> PathBuf {
+        self.home.path().join("s")
+    }
+
+    /// The home directory of the client.
+    pub fn home(&self) -> PathBuf {
+        self.home.path().to_path_buf()
+    }
+
+    /// The client with `arguments`, in an environment of its own.
+    #[allow(clippy::disallowed_methods)]
+    pub fn linger(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_linger"));
+        command.args(arguments).env_clear().env("HOME", self.home()).env("LINGER_SOCKET", self.socket());
+        command.env("LANG", "C.UTF-8").env("PATH_WE_WANT", "/bin").env("SOME_KEY", "secret");
+        command.current_dir(self.home()).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs the client to its end, and the script to its own.
+    pub fn run(mut self, arguments: &[&str]) -> Ran {
+        let output = self.linger(arguments).output().unwrap();
+        self.finish();
+        Ran::from(output)
+    }
+
+    /// Waits for the script; its failures are the test's.
+    pub fn finish(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+/// How a client ended.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Ran {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code(),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+impl Connection {
+    /// The next request, which must be of this method: its number and its parameters.
+    pub fn expect(&mut self, method: &str) -> (u64, Value) {
+        let mut line = String::new();
+        self.reader.read_line(&mut line).unwrap();
+        let request: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("wanted {method}, got {line:?}"));
+        assert_eq!(request["method"], method, "{request}");
+        (request["id"].as_u64().unwrap(), request["params"].clone())
+    }
+
+    /// Waits until the client hangs up.
+    pub fn expect_end(&mut self) {
+        let mut line = String::new();
+        let n = self.reader.read_line(&mut line).unwrap_or(0);
+        assert_eq!(n, 0, "wanted the end, got {line:?}");
+    }
+
+    /// Sends one message.
+    pub fn send(&mut self, message: &Value) {
+        // The client may have gone, which is its right.
+        let _ = self.writer.write_all(format!("{message}\n").as_bytes());
+    }
+
+    /// Expects a request and answers it; its parameters.
+    pub fn answer(&mut self, method: &str, result: Value) -> Value {
+        let (id, params) = self.expect(method);
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "result": result}));
+        params
+    }
+
+    /// Expects a request and refuses it; its parameters.
+    pub fn refuse(&mut self, method: &str, code: i32, message: &str, data: Value) -> Value {
+        let (id, params) = self.expect(method);
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message, "data": data}}));
+        params
+    }
+
+    /// Sends an event of session `s1`.
+    pub fn event(&mut self, cursor: &str, event: Value) {
+        let params = json!({"session": "s1", "cursor": cursor, "event": event});
+        self.send(&json!({"jsonrpc": "2.0", "method": "session/event", "params": params}));
+    }
+
+    /// Says hello.
+    pub fn hello(&mut self) {
+        let params =
+            self.answer("daemon/hello", json!({"protocol": 1, "version": "9", "env": ["PATH_WE_WANT"], "keys": []}));
+        assert!(params["client"].as_str().unwrap().starts_with("linger@"), "{params}");
+    }
+
+    /// Hello, create, attach and prompt, as `run` does them; the prompt's parameters.
+    pub fn new_run(&mut self) -> Value {
+        self.hello();
+        let created = self.answer("session/create", json!({"session": "s1"}));
+        assert_eq!(created["env"], json!({"PATH_WE_WANT": "/bin"}));
+        self.answer("session/attach", json!({"cursor": "1"}));
+        self.event("1", json!({"kind": "session_created", "seq": 1, "cwd": "/", "model": "m", "mode": "ask"}));
+        self.event("1", json!({"kind": "caught_up"}));
+        let prompt = self.answer("session/prompt", json!({"prompt": "p1", "seq": 2}));
+        self.event("2", json!({"kind": "prompt_accepted", "seq": 2, "prompt": "p1", "content": [], "when": "queue"}));
+        self.event("3", json!({"kind": "turn_started", "seq": 3, "turn": "t1", "prompt": "p1"}));
+        prompt
+    }
+
+    /// A whole message of the model.
+    pub fn message(&mut self, seq: u64, id: &str, text: &str) {
+        let content = json!([{"type": "text", "text": text}]);
+        let event = json!({"kind": "message", "seq": seq, "turn": "t1", "message": id, "role": "assistant", "content": content});
+        self.event(&seq.to_string(), event);
+    }
+
+    /// A piece of a message.
+    pub fn delta(&mut self, cursor: &str, id: &str, offset: u64, text: &str) {
+        let event =
+            json!({"kind": "text_delta", "turn": "t1", "message": id, "block": 0, "offset": offset, "text": text});
+        self.event(cursor, event);
+    }
+
+    /// The end of the turn.
+    pub fn end(&mut self, seq: u64, stop_reason: &str, detail: Option<&str>) {
+        let event = json!({"kind": "turn_finished", "seq": seq, "turn": "t1", "stop_reason": stop_reason,
+                           "detail": detail, "usage": {}, "steps": 1});
+        self.event(&seq.to_string(), event);
+    }
+
+    /// A question.
+    pub fn question(&mut self, seq: u64) {
+        let event = json!({"kind": "permission_requested", "seq": seq, "turn": "t1", "permission": "q1", "call_id": "c1",
+            "tool": "bash", "action": "cargo test", "input": {"command": "cargo test"}, "cwd": "/w", "digest": "sha256:9f",
+            "rule": null, "grant": "bash(cargo test)", "options": ["allow_once"]});
+        self.event(&seq.to_string(), event);
+    }
+}
+
+/// A row of `session/list`.
+pub fn row(id: &str, state: &str, stop_reason: Option<&str>) -> Value {
+    let permissions = if state == "waiting" { json!(["q1"]) } else { json!([]) };
+    json!({"session": id, "cwd": "/w", "model": "m", "mode": "ask", "state": state, "stop_reason": stop_reason,
+           "queued": 0, "permissions": permissions, "usage": {}, "created_at": 1, "updated_at": 1,
+           "cursor": "7", "turn_cursor": "3"})
+}
+
+/// A row of `permission/list`.
+pub fn pending(id: &str) -> Value {
+    json!({"permission": id, "session": "s1", "call": "c1", "tool": "bash", "action": "cargo test",
+           "input": {"command": "cargo test"}, "cwd": "/w", "digest": "sha256:9f", "grant": "bash(cargo test)", "at": 1})
+}

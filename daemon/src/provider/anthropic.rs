@@ -58,7 +58,11 @@ fn body(request: &Request<'_>) -> Value {
     let mut tools: Vec<Value> = request
         .tools
         .iter()
-        .map(|tool| json!({"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}))
+        .map(|tool| {
+            wire::clean_value(
+                &json!({"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}),
+            )
+        })
         .collect();
     let mut messages = messages(request);
     // The tools come before the system prompt in the provider's cache, so one marker covers both.
@@ -124,7 +128,11 @@ fn user_blocks(message: &Message, names: &CallNames<'_>) -> Vec<Value> {
         }
         block => plain_block(block),
     });
-    blocks.collect()
+    let mut blocks: Vec<Value> = blocks.collect();
+    if blocks.is_empty() {
+        blocks.push(json!({"type": "text", "text": wire::NOTHING_SAID}));
+    }
+    blocks
 }
 
 fn plain_block(block: &ContentBlock) -> Option<Value> {

@@ -29,6 +29,8 @@ pub const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 const MAX_BODY: usize = 128 << 20;
 /// The most bytes of an error's body that are read.
 const MAX_ERROR_BODY: usize = 64 << 10;
+/// How long the end of a body may take that follows a complete answer, so that its connection can be used again.
+const DRAIN: Duration = Duration::from_secs(1);
 /// The longest wait that is understood; whoever asks for more is not waited for anyway.
 const MAX_RETRY_AFTER: f64 = 30.0 * 86_400.0;
 
@@ -129,7 +131,10 @@ impl HttpStream {
         }
         if let Some(end) = out.iter().position(|event| matches!(event, StreamEvent::Done(_) | StreamEvent::Failed(_))) {
             out.truncate(end + 1);
-            self.state = State::Ended;
+            let ended = std::mem::replace(&mut self.state, State::Ended);
+            if let (State::Reading(reading), Some(StreamEvent::Done(_))) = (ended, out.last()) {
+                tokio::spawn(drain(reading.response));
+            }
         }
         if let Some(StreamEvent::Failed(failure)) = out.last_mut() {
             failure.message = one_line(&self.redactor.redact(&failure.message));
@@ -249,6 +254,11 @@ fn client(url: &Url, connect_timeout: Duration) -> Result<Client, Failure> {
     let client = builder.build().map_err(|error| failure_of(FailureClass::Connect, &error))?;
     clients.insert((connect_timeout, secure, local), client.clone());
     Ok(client)
+}
+
+/// Reads what follows a complete answer; otherwise every step would pay for a new connection.
+async fn drain(mut response: reqwest::Response) {
+    let _ = tokio::time::timeout(DRAIN, async { while let Ok(Some(_)) = response.chunk().await {} }).await;
 }
 
 /// The first bytes of a body; as much as came before it fell silent.
@@ -404,6 +414,31 @@ mod tests {
         assert_eq!(events, [text(0, "hi"), StreamEvent::Done(response)]);
         assert!(request.starts_with("POST /v1/chat/completions HTTP/1.1\r\n"), "{request}");
         assert!(request.contains(&format!("authorization: Bearer {KEY}\r\n")), "{request}");
+    }
+
+    #[tokio::test]
+    async fn the_next_step_uses_the_same_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = endpoint(format!("http://{}", listener.local_addr().unwrap()));
+        let server = async {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            for _ in 0..2 {
+                assert_ne!(socket.read(&mut [0; 64 << 10]).await.unwrap(), 0, "the connection was closed");
+                let body = format!("{HI}{STOP}data: [DONE]\n\n");
+                let chunk =
+                    format!("HTTP/1.1 {STREAM}\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n", body.len());
+                socket.write_all(chunk.as_bytes()).await.unwrap();
+                tokio::time::sleep(Duration::from_millis(20)).await; // The end comes when the client is done.
+                socket.write_all(b"0\r\n\r\n").await.unwrap();
+            }
+        };
+        let client = async {
+            for _ in 0..2 {
+                assert!(matches!(all(&mut start(&endpoint)).await.last(), Some(StreamEvent::Done(_))));
+                tokio::time::sleep(Duration::from_millis(60)).await; // A tool runs.
+            }
+        };
+        tokio::join!(client, server);
     }
 
     #[tokio::test]

@@ -68,7 +68,7 @@ impl OpenAi {
             let tools = request.tools.iter().map(|tool| {
                 let function =
                     json!({"name": tool.name, "description": tool.description, "parameters": tool.input_schema});
-                json!({"type": "function", "function": function})
+                wire::clean_value(&json!({"type": "function", "function": function}))
             });
             wire::set(&mut body, "tools", tools.collect::<Value>());
         }
@@ -145,6 +145,10 @@ fn user_messages(message: &Message, names: &CallNames<'_>, messages: &mut Vec<Va
         messages.push(json!({"role": "tool", "tool_call_id": names.get(call_id), "content": texts.join("\n\n")}));
     }
     parts.extend(message.content.iter().filter_map(part));
+    let answers = |block: &ContentBlock| matches!(block, ContentBlock::ToolResult { .. });
+    if parts.is_empty() && !message.content.iter().any(answers) {
+        parts.push(json!({"type": "text", "text": wire::NOTHING_SAID}));
+    }
     // Servers without images often know only strings.
     let only_text = match parts.as_slice() {
         [only] if only["type"] == "text" => Some(only["text"].clone()),

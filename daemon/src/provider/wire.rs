@@ -20,6 +20,9 @@ const MAX_MESSAGE: usize = 600;
 /// What a tool result says that would otherwise be empty.
 const NO_OUTPUT: &str = "(no output)";
 
+/// What a user's message says that would otherwise be empty.
+pub(super) const NOTHING_SAID: &str = "(an empty message)";
+
 /// A string of JSON, borrowed where it has no escapes.
 #[derive(Debug, Default, Deserialize)]
 #[serde(transparent)]

@@ -58,12 +58,20 @@ fn body(request: &Request<'_>) -> Value {
     let mut tools: Vec<Value> = request
         .tools
         .iter()
-        .map(|tool| json!({"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}))
+        .map(|tool| {
+            wire::clean_value(
+                &json!({"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}),
+            )
+        })
         .collect();
     let mut messages = messages(request);
     // The tools come before the system prompt in the provider's cache, so one marker covers both.
     if let Some(system) = wire::visible(request.system) {
-        body["system"] = json!([{"type": "text", "text": system, "cache_control": {"type": "ephemeral"}}]);
+        wire::set(
+            &mut body,
+            "system",
+            json!([{"type": "text", "text": system, "cache_control": {"type": "ephemeral"}}]),
+        );
     } else {
         mark(tools.last_mut());
     }
@@ -74,15 +82,15 @@ fn body(request: &Request<'_>) -> Value {
         mark(message["content"].as_array_mut().and_then(|blocks| blocks.last_mut()));
     }
     if !tools.is_empty() {
-        body["tools"] = tools.into();
+        wire::set(&mut body, "tools", tools);
     }
-    body["messages"] = messages.into();
+    wire::set(&mut body, "messages", messages);
     body
 }
 
 fn mark(block: Option<&mut Value>) {
     if let Some(block) = block {
-        block["cache_control"] = json!({"type": "ephemeral"});
+        wire::set(block, "cache_control", json!({"type": "ephemeral"}));
     }
 }
 
@@ -114,13 +122,17 @@ fn user_blocks(message: &Message, names: &CallNames<'_>) -> Vec<Value> {
             let content: Vec<Value> = wire::result_blocks(content).iter().filter_map(plain_block).collect();
             let mut result = json!({"type": "tool_result", "tool_use_id": names.get(call_id), "content": content});
             if *is_error {
-                result["is_error"] = true.into();
+                wire::set(&mut result, "is_error", true);
             }
             Some(result)
         }
         block => plain_block(block),
     });
-    blocks.collect()
+    let mut blocks: Vec<Value> = blocks.collect();
+    if blocks.is_empty() {
+        blocks.push(json!({"type": "text", "text": wire::NOTHING_SAID}));
+    }
+    blocks
 }
 
 fn plain_block(block: &ContentBlock) -> Option<Value> {
@@ -351,5 +363,215 @@ impl MessagesDecoder {
             return self.answer.fail(Failure { class: FailureClass::TooLong, message, retry_after: None }, out);
         }
         self.answer.done(out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use linger_protocol::message::Usage;
+    use proptest::prelude::*;
+
+    use super::super::catalogue::Kind;
+    use super::super::support::{
+        assistant, body, call, check_history, check_stream, history, result, text, thinking, thought, user,
+    };
+    use super::super::{FailureClass, Response};
+    use super::*;
+
+    fn check(events: &[Value], expect: &[StreamEvent]) {
+        let stream: String = events
+            .iter()
+            .map(|event| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or_default()))
+            .collect();
+        check_stream(&Anthropic, &stream, expect);
+    }
+
+    fn start() -> Value {
+        json!({"type": "message_start", "message": {"id": "msg_1", "type": "message", "role": "assistant", "content": [], "usage":
+            {"input_tokens": 10, "cache_read_input_tokens": 100, "cache_creation_input_tokens": 5, "output_tokens": 1}}})
+    }
+
+    fn end(reason: &str) -> [Value; 2] {
+        let delta = json!({"type": "message_delta", "delta": {"stop_reason": reason, "stop_sequence": null}, "usage": {"output_tokens": 42}});
+        [delta, json!({"type": "message_stop"})]
+    }
+
+    fn block(index: u32, block: Value, deltas: &[Value]) -> Vec<Value> {
+        let mut events = vec![json!({"type": "content_block_start", "index": index, "content_block": block})];
+        events
+            .extend(deltas.iter().map(|delta| json!({"type": "content_block_delta", "index": index, "delta": delta})));
+        events.push(json!({"type": "content_block_stop", "index": index}));
+        events
+    }
+
+    const USAGE: Usage =
+        Usage { input_tokens: 115, output_tokens: 42, cached_tokens: 100, cache_write_tokens: 5, reasoning_tokens: 0 };
+
+    fn done(content: Vec<ContentBlock>, stop: Stop) -> StreamEvent {
+        StreamEvent::Done(Response { content, stop, usage: USAGE })
+    }
+
+    fn failed(class: FailureClass, message: &str) -> StreamEvent {
+        StreamEvent::Failed(Failure { class, message: message.to_owned(), retry_after: None })
+    }
+
+    #[test]
+    fn signed_thinking_text_and_two_calls() {
+        let partial = |json: &str| json!({"type": "input_json_delta", "partial_json": json});
+        let events = [
+            vec![start(), json!({"type": "ping"})],
+            block(
+                0,
+                json!({"type": "thinking", "thinking": "", "signature": ""}),
+                &[
+                    json!({"type": "thinking_delta", "thinking": "Let me "}),
+                    json!({"type": "thinking_delta", "thinking": "see."}),
+                    json!({"type": "signature_delta", "signature": "EqQB"}),
+                    json!({"type": "signature_delta", "signature": "CgIY"}),
+                ],
+            ),
+            block(1, json!({"type": "redacted_thinking", "data": "EmwK"}), &[]),
+            block(2, json!({"type": "text", "text": ""}), &[]),
+            block(3, json!({"type": "text", "text": ""}), &[json!({"type": "text_delta", "text": "Zwei: ä€😀"})]),
+            block(
+                4,
+                json!({"type": "tool_use", "id": "toolu_1", "name": "read", "input": {}}),
+                &[partial(""), partial("{\"path\": \"ä"), partial("€😀.md\"}")],
+            ),
+            block(5, json!({"type": "tool_use", "id": "toolu_2", "name": "ls", "input": {}}), &[]),
+            end("tool_use").to_vec(),
+        ]
+        .concat();
+        let content = vec![
+            thought("Let me see.", json!({"signature": "EqQBCgIY"})),
+            ContentBlock::Opaque { native: json!({"type": "redacted_thinking", "data": "EmwK"}) },
+            ContentBlock::text("Zwei: ä€😀"),
+            call("", "read", json!({"path": "ä€😀.md"}), Some(json!({"id": "toolu_1"}))),
+            call("", "ls", json!({}), Some(json!({"id": "toolu_2"}))),
+        ];
+        check(&events, &[thinking(0, "Let me see."), text(2, "Zwei: ä€😀"), done(content, Stop::End)]);
+    }
+
+    #[test]
+    fn a_cut_call_keeps_what_the_model_wrote() {
+        let delta = json!({"type": "input_json_delta", "partial_json": "{\"path\": \"a"});
+        let events = [
+            vec![start()],
+            block(0, json!({"type": "tool_use", "id": "toolu_1", "name": "read", "input": {}}), &[delta]),
+            end("max_tokens").to_vec(),
+        ];
+        let content = vec![call("", "read", json!("{\"path\": \"a"), Some(json!({"id": "toolu_1"})))];
+        check(&events.concat(), &[done(content, Stop::MaxTokens)]);
+    }
+
+    #[test]
+    fn stop_reasons() {
+        let said = || block(0, json!({"type": "text", "text": "hi"}), &[]);
+        for (reason, stop) in [
+            ("end_turn", Stop::End),
+            ("pause_turn", Stop::End),
+            ("refusal", Stop::Refusal),
+            ("max_tokens", Stop::MaxTokens),
+            ("model_context_window_exceeded", Stop::MaxTokens),
+        ] {
+            let events = [vec![start()], said(), end(reason).to_vec()].concat();
+            check(&events, &[text(0, "hi"), done(vec![ContentBlock::text("hi")], stop)]);
+        }
+        let events = [vec![start()], end("model_context_window_exceeded").to_vec()].concat();
+        check(&events, &[failed(FailureClass::TooLong, "the context fills the model's window")]);
+    }
+
+    #[test]
+    fn errors_and_cuts_in_mid_stream_are_failures() {
+        let said = || [vec![start()], block(0, json!({"type": "text", "text": "hi"}), &[])].concat();
+        let error = json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
+        let events = [said(), vec![error], end("end_turn").to_vec()].concat();
+        check(&events, &[text(0, "hi"), failed(FailureClass::Overloaded, "overloaded_error: Overloaded")]);
+        check(&said(), &[text(0, "hi"), failed(FailureClass::Stream, "the answer broke off")]);
+        check_stream(&Anthropic, "", &[failed(FailureClass::Stream, "the answer broke off")]);
+    }
+
+    #[test]
+    fn bad_escapes_do_not_end_a_stream() {
+        let mut stream = format!("data: {}\n\n", start());
+        stream += "data: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n";
+        stream += "data: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"a\\ud800b\\u0000c\"}}\n\n";
+        end("end_turn").iter().for_each(|event| stream += &format!("data: {event}\n\n"));
+        let mended = "a\u{fffd}b\u{fffd}c";
+        check_stream(&Anthropic, &stream, &[text(0, mended), done(vec![ContentBlock::text(mended)], Stop::End)]);
+    }
+
+    #[test]
+    fn a_whole_request() {
+        let messages = [
+            user(vec![ContentBlock::text("first"), ContentBlock::text(" ")]),
+            user(vec![ContentBlock::Image { media_type: "image/png".to_owned(), data: "AAAA".to_owned() }]),
+            assistant(
+                "p/m",
+                vec![
+                    thought("hm", json!({"signature": "sig"})),
+                    ContentBlock::Thinking { text: "unsigned".to_owned(), native: None },
+                    ContentBlock::text("I look."),
+                    call("c1", "ls", json!({}), Some(json!({"id": "toolu_1"}))),
+                    call("c2", "ls", json!("{bad"), Some(json!({"id": "toolu_1"}))),
+                ],
+            ),
+            user(vec![result("c1", "a\0b"), result("c2", "")]),
+            user(vec![ContentBlock::text("and this")]),
+        ];
+        let expect = json!({
+            "model": "m",
+            "max_tokens": 100,
+            "stream": true,
+            "system": [{"type": "text", "text": "be brief", "cache_control": {"type": "ephemeral"}}],
+            "tools": [{"name": "ls", "description": "lists", "input_schema": {"type": "object"}}],
+            "messages": [
+                {"role": "user", "content": [
+                    {"type": "text", "text": "first"},
+                    {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"},
+                     "cache_control": {"type": "ephemeral"}}]},
+                {"role": "assistant", "content": [
+                    {"type": "thinking", "thinking": "hm", "signature": "sig"},
+                    {"type": "text", "text": "I look."},
+                    {"type": "tool_use", "id": "toolu_1", "name": "ls", "input": {}},
+                    {"type": "tool_use", "id": "c2", "name": "ls", "input": {"invalid_arguments": "{bad"}}]},
+                {"role": "user", "content": [
+                    {"type": "tool_result", "tool_use_id": "toolu_1", "content": [{"type": "text", "text": "a\u{fffd}b"}]},
+                    {"type": "tool_result", "tool_use_id": "c2", "content": [{"type": "text", "text": "(no output)"}]},
+                    {"type": "text", "text": "and this", "cache_control": {"type": "ephemeral"}}]},
+            ],
+        });
+        assert_eq!(body(&Anthropic, &messages), expect);
+    }
+
+    #[test]
+    fn another_models_secrets_stay_with_it() {
+        let opaque = ContentBlock::Opaque { native: json!({"type": "redacted_thinking", "data": "x"}) };
+        let content = vec![
+            thought("hm", json!({"signature": "sig"})),
+            opaque,
+            call("c1", "ls", json!({}), Some(json!({"id": "theirs"}))),
+        ];
+        let messages =
+            [user(vec![ContentBlock::text("hi")]), assistant("p/other", content), user(vec![result("c1", "ok")])];
+        let expect =
+            json!({"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "ls", "input": {}}]});
+        assert_eq!(body(&Anthropic, &messages)["messages"][1], expect);
+    }
+
+    #[test]
+    fn an_answer_that_ends_in_thinking_goes_back_without_it() {
+        let content = vec![ContentBlock::text("so"), thought("hm", json!({"signature": "sig"}))];
+        let messages =
+            [user(vec![ContentBlock::text("hi")]), assistant("p/m", content), user(vec![ContentBlock::text("on")])];
+        let expect = json!({"role": "assistant", "content": [{"type": "text", "text": "so"}]});
+        assert_eq!(body(&Anthropic, &messages)["messages"][1], expect);
+    }
+
+    proptest! {
+        #[test]
+        fn histories_are_well_formed_and_extend_each_other(messages in history()) {
+            check_history(Kind::Anthropic, &Anthropic, &messages);
+        }
     }
 }

@@ -394,3 +394,129 @@ impl Catalogue {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn catalogue(config: &str, default: &str, keys: &[(&str, &str)]) -> Catalogue {
+        let providers: BTreeMap<String, ProviderConfig> = toml::from_str(config).unwrap();
+        assert!(providers.iter().all(|(name, config)| config.check(name).is_ok()));
+        let catalogue = Catalogue::new(&providers, Some(default.to_owned()), Arc::new(Keys::new(Redactor::default())));
+        catalogue.add_keys(keys.iter().copied());
+        catalogue
+    }
+
+    const WORK: &str = "
+        [work]
+        kind = 'openai'
+        base_url = 'http://127.0.0.1:4000/v1'
+        api_key_env = 'WORK_KEY'
+        max_tokens = 9
+        [local]
+        kind = 'openai'
+        base_url = 'http://127.0.0.1:8080/v1'
+        model = 'qwen/3'
+        compat = { developer_role = true }
+        [pass]
+        kind = 'anthropic'
+        api_key_command = 'pass show work'
+        model = 'm'";
+
+    fn check(catalogue: &Catalogue, spec: &str, expect: Result<(&str, KeySource), &str>) {
+        let got =
+            catalogue.resolve(spec).map(|resolved| (resolved.origin, resolved.key)).map_err(|error| error.to_string());
+        let expect = expect.map(|(origin, key)| (origin.to_owned(), key)).map_err(str::to_owned);
+        assert_eq!(got, expect, "{spec}");
+    }
+
+    fn known(key: &str) -> KeySource {
+        KeySource::Known(Secret::new(key))
+    }
+
+    #[test]
+    fn a_spec_names_a_provider_and_perhaps_a_model() {
+        let catalogue = catalogue(WORK, "", &[("WORK_KEY", "w-secret"), ("HOME", "not a key")]);
+        check(&catalogue, "work/a/b", Ok(("work/a/b", known("w-secret"))));
+        check(&catalogue, "local", Ok(("local/qwen/3", KeySource::None)));
+        check(&catalogue, "pass", Ok(("pass/m", KeySource::Command("pass show work".to_owned()))));
+        check(&catalogue, "demo", Ok(("demo/demo", KeySource::None)));
+        check(&catalogue, "anthropic", Err("the provider `anthropic` needs a key: set ANTHROPIC_API_KEY"));
+        check(
+            &catalogue,
+            "work",
+            Err("the provider `work` has no default model: write `work/MODEL`, or set `model` in [providers.work]"),
+        );
+        check(&catalogue, "antropic/x", Err("there is no provider `antropic`; did you mean `anthropic`?"));
+        check(&catalogue, "zzz", Err("there is no provider `zzz`"));
+        assert_eq!(catalogue.wanted(), ["ANTHROPIC_API_KEY", "OPENAI_API_KEY"]);
+        assert_eq!(catalogue.keys.get("HOME"), None);
+    }
+
+    #[test]
+    fn the_default_is_what_is_configured_or_what_has_a_key() {
+        check(
+            &catalogue("", "", &[]),
+            "",
+            Err(
+                "no model: set ANTHROPIC_API_KEY or OPENAI_API_KEY, or name one in config.toml, or use the scripted model `demo`",
+            ),
+        );
+        check(&catalogue("", "", &[("OPENAI_API_KEY", "o")]), "", Ok(("openai/gpt-5", known("o"))));
+        let both = [("OPENAI_API_KEY", "o"), ("ANTHROPIC_API_KEY", "a")];
+        check(&catalogue("", "", &both), "", Ok(("anthropic/claude-sonnet-5", known("a"))));
+        check(&catalogue("", "openai/x", &both), "", Ok(("openai/x", known("o"))));
+        check(&catalogue(WORK, "", &[]), "", Ok(("local/qwen/3", KeySource::None)));
+    }
+
+    #[test]
+    fn a_vendors_key_goes_to_the_vendor_unless_somebody_says_otherwise() {
+        let keys = [("OPENAI_API_KEY", "o")];
+        let elsewhere = catalogue("[openai]\nbase_url = 'http://proxy.example/v1'", "", &keys);
+        check(&elsewhere, "openai", Ok(("openai/gpt-5", KeySource::None)));
+        let said = "[openai]\nbase_url = 'http://proxy.example/v1'\napi_key_env = 'OPENAI_API_KEY'";
+        check(&catalogue(said, "", &keys), "openai", Ok(("openai/gpt-5", known("o"))));
+        let plain = catalogue("[openai]\nbase_url = 'http://api.openai.com/v1'", "", &keys);
+        check(&plain, "openai", Ok(("openai/gpt-5", KeySource::None)));
+    }
+
+    #[test]
+    fn a_command_prints_a_key_that_is_then_redacted() {
+        let catalogue = catalogue(WORK, "", &[]);
+        let Provider::Http(endpoint) = catalogue.resolve("pass").unwrap().open(Some("s3cr3t-key\n")) else { panic!() };
+        assert_eq!(endpoint.key, Some(Secret::new("s3cr3t-key")));
+        assert_eq!(endpoint.redactor.redact("bad key s3cr3t-key"), "bad key <redacted>");
+        assert!(!format!("{endpoint:?}").contains("s3cr3t"));
+    }
+
+    #[test]
+    fn the_list_says_what_is_ready() {
+        let rows = catalogue(WORK, "local", &[]).list();
+        let rows: Vec<_> = rows
+            .iter()
+            .map(|row| (row.model.as_str(), row.kind.as_str(), row.missing.as_deref(), row.default))
+            .collect();
+        let expect = [
+            ("anthropic/claude-sonnet-5", "anthropic", Some("ANTHROPIC_API_KEY"), false),
+            ("demo/demo", "demo", None, false),
+            ("local/qwen/3", "openai", None, true),
+            ("openai/gpt-5", "openai", Some("OPENAI_API_KEY"), false),
+            ("pass/m", "anthropic", None, false),
+            ("work/MODEL", "openai", Some("WORK_KEY"), false),
+        ];
+        assert_eq!(rows, expect);
+    }
+
+    #[test]
+    fn mistakes_in_the_configuration_are_named() {
+        fn check(config: &str, key: &str) {
+            let config: ProviderConfig = toml::from_str(config).unwrap();
+            assert_eq!(config.check("work").unwrap_err().0, key);
+        }
+        check("", "kind");
+        check("kind = 'openai'\nbase_url = 'localhost:4000'", "base_url");
+        check("kind = 'openai'\nbase_url = '/v1'", "base_url");
+        check("kind = 'openai'\napi_key_env = 'A'\napi_key_command = 'b'", "api_key_command");
+        assert!(toml::from_str::<ProviderConfig>("api_key = 'oops'").is_err());
+    }
+}

@@ -213,3 +213,89 @@ fn report(done: &Done<'_>) -> String {
 fn split(text: &str) -> impl Iterator<Item = String> {
     text.split_inclusive([' ', '\n']).map(str::to_owned)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Provider;
+    use super::super::support::{assistant, call, result, shown_is_kept, user};
+    use super::*;
+
+    /// What the model answers, and how long it takes.
+    async fn answer(messages: &[Message]) -> (String, Option<(String, Value)>, Duration) {
+        let request = Request {
+            model: "demo",
+            origin: "demo/demo",
+            system: "",
+            tools: &[],
+            messages,
+            max_tokens: 0,
+            cache_key: "",
+        };
+        let began = Instant::now();
+        let mut stream = Provider::Demo.start(&request);
+        let mut events = Vec::new();
+        loop {
+            let next = stream.next().await;
+            if next.is_empty() {
+                break;
+            }
+            events.extend(next);
+        }
+        shown_is_kept(&events);
+        let Some(StreamEvent::Done(response)) = events.pop() else { panic!("{events:?}") };
+        let call = response.content.iter().find_map(|block| match block {
+            ContentBlock::ToolUse { name, input, .. } => Some((name.clone(), input.clone())),
+            _ => None,
+        });
+        (text_of(&response.content), call, began.elapsed())
+    }
+
+    fn prompt(text: &str) -> Message {
+        user(vec![ContentBlock::text(text)])
+    }
+
+    fn called(n: u32, name: &str, input: Value, output: &str) -> [Message; 2] {
+        let id = format!("c{n}");
+        [assistant("demo/demo", vec![call(&id, name, input, None)]), user(vec![result(&id, output)])]
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_plain_prompt_is_answered_with_a_look_around() {
+        let mut messages =
+            vec![prompt("old"), assistant("demo/demo", vec![ContentBlock::text("x")]), prompt("what is here?")];
+        let (text, next, _) = answer(&messages).await;
+        assert!(text.contains("scripted model and no AI"), "{text}");
+        assert_eq!(next, Some(("ls".to_owned(), json!({"path": "."}))));
+        messages.extend(called(1, "ls", json!({"path": "."}), "src/\nCargo.toml\nREADME.md\n"));
+        let (_, next, _) = answer(&messages).await;
+        assert_eq!(next, Some(("read".to_owned(), json!({"path": "README.md"}))));
+        messages.extend(called(2, "read", json!({"path": "README.md"}), "# linger\n\nthree more words"));
+        let (text, next, _) = answer(&messages).await;
+        assert_eq!(next, None);
+        assert!(
+            text.starts_with("`ls` listed 3 entries.\nREADME.md has 2 lines that are not empty, and 5 words."),
+            "{text}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn directives_are_carried_out_in_order() {
+        let mut messages = vec![prompt("please\nrun: echo hi\nwrite: a.txt one two\nsay: over")];
+        let (_, next, _) = answer(&messages).await;
+        assert_eq!(next, Some(("bash".to_owned(), json!({"command": "echo hi"}))));
+        messages.extend(called(1, "bash", json!({"command": "echo hi"}), "hi"));
+        let (text, next, _) = answer(&messages).await;
+        assert!(text.contains("`echo hi` ran and gave 1 lines:\n\nhi"), "{text}");
+        assert_eq!(next, Some(("write".to_owned(), json!({"path": "a.txt", "content": "one two"}))));
+        messages.extend(called(2, "write", json!({"path": "a.txt", "content": "one two"}), "wrote"));
+        let (text, next, _) = answer(&messages).await;
+        assert_eq!((text.as_str(), next), ("`write` succeeded: wrote\n\nover", None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_takes_a_tenth_of_a_second_a_word() {
+        let (text, _, took) = answer(&[prompt("slow: 30")]).await;
+        assert_eq!((text.split_whitespace().count(), took.as_secs()), (60, 3));
+        assert_eq!(answer(&[prompt("say: exactly this")]).await.0, "exactly this");
+    }
+}

@@ -12,6 +12,8 @@ pub mod driver;
 pub mod openai;
 pub mod retry;
 pub mod sse;
+#[cfg(test)]
+mod support;
 pub mod wellformed;
 mod wire;
 

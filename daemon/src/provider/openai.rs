@@ -56,21 +56,21 @@ impl OpenAi {
         let mut body = json!({"model": request.model, "stream": true});
         if request.max_tokens > 0 {
             let name = if self.max_completion_tokens { "max_completion_tokens" } else { "max_tokens" };
-            body[name] = request.max_tokens.into();
+            wire::set(&mut body, name, request.max_tokens);
         }
         if self.stream_usage {
-            body["stream_options"] = json!({"include_usage": true});
+            wire::set(&mut body, "stream_options", json!({"include_usage": true}));
         }
         if self.prompt_cache_key && !request.cache_key.is_empty() {
-            body["prompt_cache_key"] = request.cache_key.into();
+            wire::set(&mut body, "prompt_cache_key", request.cache_key);
         }
         if !request.tools.is_empty() {
             let tools = request.tools.iter().map(|tool| {
                 let function =
                     json!({"name": tool.name, "description": tool.description, "parameters": tool.input_schema});
-                json!({"type": "function", "function": function})
+                wire::clean_value(&json!({"type": "function", "function": function}))
             });
-            body["tools"] = tools.collect();
+            wire::set(&mut body, "tools", tools.collect::<Value>());
         }
         let mut messages = Vec::new();
         if let Some(system) = wire::visible(request.system) {
@@ -83,7 +83,7 @@ impl OpenAi {
                 Role::Assistant => messages.extend(self.assistant_message(message, request, &names)),
             }
         }
-        body["messages"] = messages.into();
+        wire::set(&mut body, "messages", messages);
         body
     }
 
@@ -120,10 +120,10 @@ impl OpenAi {
             reasoning.get_or_insert(("reasoning_content", String::new()));
         }
         if let Some((field, text)) = reasoning {
-            encoded[field] = text.into();
+            wire::set(&mut encoded, field, text);
         }
         if !calls.is_empty() {
-            encoded["tool_calls"] = calls.into();
+            wire::set(&mut encoded, "tool_calls", calls);
         }
         Some(encoded)
     }
@@ -145,6 +145,10 @@ fn user_messages(message: &Message, names: &CallNames<'_>, messages: &mut Vec<Va
         messages.push(json!({"role": "tool", "tool_call_id": names.get(call_id), "content": texts.join("\n\n")}));
     }
     parts.extend(message.content.iter().filter_map(part));
+    let answers = |block: &ContentBlock| matches!(block, ContentBlock::ToolResult { .. });
+    if parts.is_empty() && !message.content.iter().any(answers) {
+        parts.push(json!({"type": "text", "text": wire::NOTHING_SAID}));
+    }
     // Servers without images often know only strings.
     let only_text = match parts.as_slice() {
         [only] if only["type"] == "text" => Some(only["text"].clone()),
@@ -493,5 +497,264 @@ impl ChatDecoder {
             _ => {}
         }
         self.answer.done(out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use linger_protocol::message::Usage;
+    use proptest::prelude::*;
+
+    use super::super::catalogue::Kind;
+    use super::super::support::{
+        assistant, body, call, check_history, check_stream, history, result, text, thinking, thought, user,
+    };
+    use super::super::{FailureClass, Response};
+    use super::*;
+
+    fn codec() -> OpenAi {
+        OpenAi::new("127.0.0.1", Compat::default())
+    }
+
+    fn check(chunks: &[Value], tail: &str, expect: &[StreamEvent]) {
+        let stream: String = chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
+        check_stream(&codec(), &(stream + tail), expect);
+    }
+
+    const DONE: &str = "data: [DONE]\n\n";
+
+    fn delta(delta: Value) -> Value {
+        json!({"id": "x", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": delta, "finish_reason": null}]})
+    }
+
+    fn content(text: &str) -> Value {
+        delta(json!({"content": text}))
+    }
+
+    fn end(reason: &str) -> Value {
+        json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
+    }
+
+    fn done(content: Vec<ContentBlock>) -> StreamEvent {
+        StreamEvent::Done(Response { content, ..Response::default() })
+    }
+
+    fn failed(class: FailureClass, message: &str) -> StreamEvent {
+        StreamEvent::Failed(Failure { class, message: message.to_owned(), retry_after: None })
+    }
+
+    #[test]
+    fn text_and_usage() {
+        let usage = json!({"choices": [], "usage": {"prompt_tokens": 90, "completion_tokens": 7, "total_tokens": 97,
+            "prompt_tokens_details": {"cached_tokens": 64}, "completion_tokens_details": {"reasoning_tokens": 3}}});
+        let chunks =
+            [delta(json!({"role": "assistant", "content": ""})), content("Guten "), content("Täg"), end("stop"), usage];
+        let usage =
+            Usage { input_tokens: 90, output_tokens: 7, cached_tokens: 64, cache_write_tokens: 0, reasoning_tokens: 3 };
+        let response = Response { content: vec![ContentBlock::text("Guten Täg")], stop: Stop::End, usage };
+        check(&chunks, DONE, &[text(0, "Guten Täg"), StreamEvent::Done(response.clone())]);
+        check(&chunks, ": keep-alive\n\n", &[text(0, "Guten Täg"), StreamEvent::Done(response)]);
+    }
+
+    fn piece(index: Option<u32>, id: Option<&str>, name: Option<&str>, arguments: &str) -> Value {
+        let mut piece = json!({"function": {"arguments": arguments}});
+        index.into_iter().for_each(|index| piece["index"] = index.into());
+        id.into_iter().for_each(|id| piece["id"] = id.into());
+        name.into_iter().for_each(|name| piece["function"]["name"] = name.into());
+        delta(json!({"content": null, "tool_calls": [piece]}))
+    }
+
+    fn read(id: Option<&str>) -> ContentBlock {
+        call("", "read", json!({"path": "ä€😀"}), id.map(|id| json!({"id": id})))
+    }
+
+    fn ls(id: Option<&str>) -> ContentBlock {
+        call("", "ls", json!({}), id.map(|id| json!({"id": id})))
+    }
+
+    #[test]
+    fn parallel_calls_however_servers_number_them() {
+        let one = |index, again: Option<&str>| {
+            [
+                piece(index, Some("a"), Some("read"), ""),
+                piece(index, again, None, "{\"path\":\"ä"),
+                piece(index, again, None, "€😀\"}"),
+            ]
+        };
+        let both = [done(vec![read(Some("a")), ls(Some("b"))])];
+        for (first, second) in [(Some(0), Some(1)), (Some(0), Some(0)), (None, None)] {
+            for again in [None, Some("a")] {
+                let rest = [piece(second, Some("b"), Some("ls"), "{}"), end("tool_calls")];
+                check(&[one(first, again).as_slice(), &rest].concat(), DONE, &both);
+            }
+        }
+        // Whole calls in one piece, without ids.
+        for index in [None, Some(0)] {
+            let whole = piece(index, None, Some("read"), "{\"path\":\"ä€😀\"}");
+            check(
+                &[whole.clone(), piece(index, None, Some("ls"), ""), end("stop")],
+                DONE,
+                &[done(vec![read(None), ls(None)])],
+            );
+            check(&[whole.clone(), whole, end("stop")], DONE, &[done(vec![read(None), read(None)])]);
+        }
+        // The name in every piece.
+        let named = |arguments| piece(Some(0), None, Some("read"), arguments);
+        check(&[named(""), named("{\"path\":\""), named("ä€😀\"}"), end("stop")], DONE, &[done(vec![read(None)])]);
+        // Arguments that are an object.
+        let object =
+            delta(json!({"tool_calls": [{"index": 0, "function": {"name": "read", "arguments": {"path": "ä€😀"}}}]}));
+        check(&[object, end("stop")], DONE, &[done(vec![read(None)])]);
+    }
+
+    #[test]
+    fn arguments_are_kept_as_written_where_they_are_not_canonical() {
+        let native = json!({"id": "a", "arguments": "{ \"a\": 1 }"});
+        let chunks =
+            [piece(Some(0), Some("a"), Some("ls"), "{ \"a\""), piece(Some(0), None, None, ": 1 }"), end("tool_calls")];
+        check(&chunks, DONE, &[done(vec![call("", "ls", json!({"a": 1}), Some(native))])]);
+        let chunks = [piece(Some(0), Some("a"), Some("ls"), "{\"a\":"), end("length")];
+        let response = Response {
+            content: vec![call("", "ls", json!("{\"a\":"), Some(json!({"id": "a"})))],
+            stop: Stop::MaxTokens,
+            ..Response::default()
+        };
+        check(&chunks, DONE, &[StreamEvent::Done(response)]);
+    }
+
+    #[test]
+    fn thinking_wherever_servers_put_it() {
+        for field in ["reasoning_content", "reasoning"] {
+            let chunks =
+                [delta(json!({field: "h"})), delta(json!({field: "m", "content": null})), content("so"), end("stop")];
+            let blocks = vec![thought("hm", json!({"field": field})), ContentBlock::text("so")];
+            check(&chunks, DONE, &[thinking(0, "hm"), text(1, "so"), done(blocks)]);
+        }
+        let both = [thinking(0, "h<m</"), text(1, "so <think>")];
+        let blocks = vec![thought("h<m</", json!({"field": "think"})), ContentBlock::text("so <think>")];
+        let expect = [both.as_slice(), &[done(blocks)]].concat();
+        let whole = "\n<think>h<m</</think>\n\nso <think>";
+        check(&[content(whole), end("stop")], DONE, &expect);
+        let letters: Vec<Value> = whole.chars().map(|c| content(&c.to_string())).chain([end("stop")]).collect();
+        check(&letters, DONE, &expect);
+        let blocks = vec![thought("cut</thi", json!({"field": "think"}))];
+        check(
+            &[content("<think>cut</thi"), end("length")],
+            DONE,
+            &[
+                thinking(0, "cut</thi"),
+                StreamEvent::Done(Response { content: blocks, stop: Stop::MaxTokens, ..Response::default() }),
+            ],
+        );
+        let parts =
+            json!([{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "so"}]);
+        let blocks = vec![thought("hm", json!({"field": "parts"})), ContentBlock::text("so")];
+        check(
+            &[delta(json!({"content": parts})), end("stop")],
+            DONE,
+            &[thinking(0, "hm"), text(1, "so"), done(blocks)],
+        );
+    }
+
+    #[test]
+    fn what_only_looks_like_a_tag_is_text() {
+        for said in ["<thin", "<b>bold</b>", "  <think", "a <think>b</think>"] {
+            check(&[content(said), end("stop")], DONE, &[text(0, said), done(vec![ContentBlock::text(said)])]);
+        }
+    }
+
+    #[test]
+    fn ends_good_and_bad() {
+        let hi = || vec![text(0, "hi")];
+        let good = [hi(), vec![done(vec![ContentBlock::text("hi")])]].concat();
+        check(&[content("hi")], DONE, &good);
+        check(&[content("hi"), end("stop")], "", &good);
+        let cut = failed(FailureClass::Stream, "the answer broke off");
+        check(&[content("hi")], "", &[hi(), vec![cut.clone()]].concat());
+        check(&[], "", &[cut]);
+        check(&[], DONE, &[failed(FailureClass::Stream, "the provider ended the stream without an answer")]);
+        let error = json!({"error": {"code": 502, "message": "upstream"}, "choices": []});
+        check(&[content("hi"), error], DONE, &[hi(), vec![failed(FailureClass::Overloaded, "upstream")]].concat());
+        let refused = Response { content: vec![ContentBlock::text("no")], stop: Stop::Refusal, ..Response::default() };
+        check(&[delta(json!({"refusal": "no"})), end("stop")], DONE, &[text(0, "no"), StreamEvent::Done(refused)]);
+    }
+
+    #[test]
+    fn a_chunk_that_is_no_json_is_a_failure_but_a_bad_escape_is_not() {
+        let bad = "data: {\"choices\":[{\"delta\":{\"content\":\"a\\udc00\"},\"finish_reason\":\"stop\"}]}\n\n";
+        check(&[], bad, &[text(0, "a\u{fffd}"), done(vec![ContentBlock::text("a\u{fffd}")])]);
+        let events = super::super::support::decode(&codec(), "data: oops\n\n", 100);
+        assert!(
+            matches!(&events[..], [StreamEvent::Failed(Failure { class: FailureClass::Stream, .. })]),
+            "{events:?}"
+        );
+    }
+
+    #[test]
+    fn a_whole_request() {
+        let image = || ContentBlock::Image { media_type: "image/png".to_owned(), data: "AAAA".to_owned() };
+        let pictured = ContentBlock::ToolResult { call_id: "c2".into(), is_error: false, content: vec![image()] };
+        let messages = [
+            user(vec![ContentBlock::text("look"), image()]),
+            assistant(
+                "p/m",
+                vec![
+                    thought("hm", json!({"field": "reasoning"})),
+                    thought("ah", json!({"field": "think"})),
+                    ContentBlock::text("I look."),
+                    call("c1", "ls", json!({"a": 1}), Some(json!({"id": "x", "arguments": "{\"a\": 1}"}))),
+                    call("c2", "ls", json!({"a": 1}), Some(json!({"id": "x"}))),
+                ],
+            ),
+            user(vec![result("c1", "one"), pictured]),
+        ];
+        let data = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}});
+        let expect = json!({
+            "model": "m",
+            "stream": true,
+            "max_tokens": 100,
+            "stream_options": {"include_usage": true},
+            "tools": [{"type": "function", "function": {"name": "ls", "description": "lists", "parameters": {"type": "object"}}}],
+            "messages": [
+                {"role": "system", "content": "be brief"},
+                {"role": "user", "content": [{"type": "text", "text": "look"}, data]},
+                {"role": "assistant", "content": "<think>ah</think>\n\nI look.", "reasoning": "hm", "tool_calls": [
+                    {"id": "x", "type": "function", "function": {"name": "ls", "arguments": "{\"a\": 1}"}},
+                    {"id": "c2", "type": "function", "function": {"name": "ls", "arguments": "{\"a\":1}"}}]},
+                {"role": "tool", "tool_call_id": "x", "content": "one"},
+                {"role": "tool", "tool_call_id": "c2", "content": "(the images of this result follow)"},
+                {"role": "user", "content": [data]},
+            ],
+        });
+        assert_eq!(body(&codec(), &messages), expect);
+    }
+
+    #[test]
+    fn servers_get_what_they_understand() {
+        fn check(host: &str, compat: Compat, fields: &[&str], role: &str) {
+            let messages = [
+                user(vec![ContentBlock::text("hi")]),
+                assistant("p/m", vec![call("c1", "ls", json!({}), None)]),
+                user(vec![result("c1", "x")]),
+            ];
+            let body = body(&OpenAi::new(host, compat), &messages);
+            let mut names: Vec<&str> = body.as_object().unwrap().keys().map(String::as_str).collect();
+            names.extend(body["messages"][2].get("reasoning_content").map(|_| "reasoning_content"));
+            names.retain(|name| !matches!(*name, "model" | "stream" | "tools" | "messages"));
+            assert_eq!((names.as_slice(), body["messages"][0]["role"].as_str()), (fields, Some(role)), "{host}");
+        }
+        let none = Compat::default();
+        check("api.openai.com", none, &["max_completion_tokens", "stream_options", "prompt_cache_key"], "developer");
+        check("10.0.0.1", none, &["max_tokens", "stream_options"], "system");
+        check("api.deepseek.com", none, &["max_tokens", "stream_options", "reasoning_content"], "system");
+        let set = Compat { stream_usage: Some(false), developer_role: Some(true), ..none };
+        check("10.0.0.1", set, &["max_tokens"], "developer");
+    }
+
+    proptest! {
+        #[test]
+        fn histories_are_well_formed_and_extend_each_other(messages in history()) {
+            check_history(Kind::Openai, &codec(), &messages);
+        }
     }
 }

@@ -3,6 +3,8 @@
 //! The codecs assert it, and the tests' scripted models check with it everything that they are sent.
 //! Deliberately absent: whether the model exists and whether the schemas of the tools make sense.
 
+#![allow(clippy::indexing_slicing)] // A field that a JSON value lacks reads as null.
+
 use std::collections::HashSet;
 
 use serde_json::{Map, Value};
@@ -284,4 +286,90 @@ fn list(value: &Value) -> &[Value] {
 fn results_of(content: &[Value]) -> Vec<&str> {
     let results = content.iter().filter(|block| block["type"] == "tool_result");
     results.map(|block| block["tool_use_id"].as_str().unwrap_or_default()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// `change` on a good body gives a problem that has `problem` in it.
+    fn check(kind: Kind, change: impl FnOnce(&mut Value), problem: &str) {
+        let good = match kind {
+            Kind::Anthropic => json!({"model": "m", "max_tokens": 1, "messages": [
+                {"role": "user", "content": [{"type": "text", "text": "hi"}]},
+                {"role": "assistant", "content": [
+                    {"type": "tool_use", "id": "a", "name": "ls", "input": {}},
+                    {"type": "tool_use", "id": "b", "name": "ls", "input": {}}]},
+                {"role": "user", "content": [
+                    {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "text", "text": "x"}]},
+                    {"type": "tool_result", "tool_use_id": "b", "content": [{"type": "text", "text": "y"}]},
+                    {"type": "text", "text": "go on"}]}]}),
+            _ => json!({"model": "m", "messages": [
+                {"role": "system", "content": "s"},
+                {"role": "user", "content": "hi"},
+                {"role": "assistant", "content": null, "tool_calls": [
+                    {"id": "a", "type": "function", "function": {"name": "ls", "arguments": "{}"}},
+                    {"id": "b", "type": "function", "function": {"name": "ls", "arguments": "{}"}}]},
+                {"role": "tool", "tool_call_id": "a", "content": "x"},
+                {"role": "tool", "tool_call_id": "b", "content": "y"}]}),
+        };
+        assert_eq!(validate(kind, &good), Ok(()));
+        let mut bad = good;
+        change(&mut bad);
+        let problems = validate(kind, &bad).expect_err(problem);
+        assert!(problems.iter().any(|line| line.contains(problem)), "{problem}: {problems:?}");
+    }
+
+    #[test]
+    fn planted_faults_are_found_in_messages() {
+        let check = |change: fn(&mut Value), problem| check(Kind::Anthropic, change, problem);
+        check(|body| body["max_token"] = json!(1), "unknown field max_token");
+        check(|body| drop(body["messages"][2]["content"].as_array_mut().unwrap().remove(1)), "call b has no result");
+        check(|body| body["messages"][2]["content"][1]["tool_use_id"] = json!("a"), "which no call waits for");
+        check(
+            |body| body["messages"][2]["content"].as_array_mut().unwrap().swap(1, 2),
+            "a result after something else",
+        );
+        check(|body| body["messages"][1]["content"][1]["id"] = json!("a"), "not unique");
+        check(|body| body["messages"][0]["content"][0]["text"] = json!(" "), "no text");
+        check(|body| body["messages"][0]["content"] = json!([]), "no content");
+        check(|body| body["messages"][0]["content"][0]["text"] = json!("a\0"), "NUL");
+        check(|body| drop(body["messages"].as_array_mut().unwrap().remove(0)), "not a user's");
+        check(|body| body["messages"][1]["content"][0]["name"] = json!("a b"), "no name for a tool");
+        check(|body| body["messages"][1]["content"][0]["input"] = json!("{}"), "no object");
+        check(|body| drop(body["messages"].as_array_mut().unwrap().pop()), "has no result");
+        let ending = |body: &mut Value| {
+            body["messages"][2] =
+                json!({"role": "assistant", "content": [{"type": "thinking", "thinking": "", "signature": "s"}]});
+        };
+        check(ending, "ends in thinking");
+    }
+
+    #[test]
+    fn planted_faults_are_found_in_chat_completions() {
+        let check = |change: fn(&mut Value), problem| check(Kind::Openai, change, problem);
+        check(|body| body["max_token"] = json!(1), "unknown field max_token");
+        check(|body| drop(body["messages"].as_array_mut().unwrap().pop()), "call b has no result");
+        check(|body| body["messages"][4]["tool_call_id"] = json!("a"), "which no call waits for");
+        check(|body| body["messages"][2]["tool_calls"][1]["id"] = json!("a"), "not unique");
+        check(|body| body["messages"][2]["tool_calls"][1]["function"]["arguments"] = json!({}), "no object");
+        check(|body| body["messages"][4]["content"] = json!(""), "no text");
+        check(|body| body["messages"][2]["role"] = json!("robot"), "unknown role");
+        check(|body| body["messages"].as_array_mut().unwrap().swap(3, 2), "which no call waits for");
+    }
+
+    #[test]
+    fn a_changed_beginning_is_no_beginning() {
+        let body = |texts: &[&str]| {
+            let block = |text: &&str| json!({"type": "text", "text": text, "cache_control": {"type": text}});
+            json!({"messages": [{"role": "user", "content": texts.iter().map(block).collect::<Vec<_>>()}]})
+        };
+        assert!(extends(&body(&["a"]), &body(&["a", "b"])));
+        assert!(!extends(&body(&["a", "b"]), &body(&["a"])));
+        assert!(!extends(&body(&["a"]), &body(&["b", "a"])));
+        let with_tools = json!({"tools": [1], "messages": body(&["a", "b"])["messages"]});
+        assert!(!extends(&body(&["a"]), &with_tools));
+    }
 }

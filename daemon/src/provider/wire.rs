@@ -20,6 +20,9 @@ const MAX_MESSAGE: usize = 600;
 /// What a tool result says that would otherwise be empty.
 const NO_OUTPUT: &str = "(no output)";
 
+/// What a user's message says that would otherwise be empty.
+pub(super) const NOTHING_SAID: &str = "(an empty message)";
+
 /// A string of JSON, borrowed where it has no escapes.
 #[derive(Debug, Default, Deserialize)]
 #[serde(transparent)]
@@ -116,6 +119,13 @@ pub(super) fn is_own(message: &Message, request: &Request<'_>) -> bool {
 /// A string in `native`, such as a signature or the provider's id.
 pub(super) fn native_str<'a>(native: &'a Option<Value>, name: &str) -> Option<&'a str> {
     native.as_ref()?.get(name)?.as_str()
+}
+
+/// Sets a field of an object.
+pub(super) fn set(object: &mut Value, name: &str, value: impl Into<Value>) {
+    if let Some(fields) = object.as_object_mut() {
+        fields.insert(name.to_owned(), value.into());
+    }
 }
 
 /// What a tool result says, as texts and images; never empty.
@@ -258,15 +268,16 @@ impl Draft {
                 if !id.is_empty() {
                     native.insert("id".to_owned(), id.into());
                 }
-                if keep_raw && input.is_object() && input.to_string() != arguments {
+                let canonical = input.to_string();
+                if keep_raw && input.is_object() && !arguments.trim().is_empty() && canonical != arguments {
                     native.insert("arguments".to_owned(), mended(&arguments).into());
                 }
                 let native = (!native.is_empty()).then_some(Value::Object(native));
                 ContentBlock::ToolUse { call_id: CallId::default(), name, input, native }
             }
             Self::Opaque { mut native, arguments } => {
-                if let (Ok(input), Some(fields)) = (serde_json::from_str(&arguments), native.as_object_mut()) {
-                    let _: Option<Value> = fields.insert("input".to_owned(), input);
+                if let Ok(input) = serde_json::from_str::<Value>(&arguments) {
+                    set(&mut native, "input", input);
                 }
                 ContentBlock::Opaque { native }
             }
@@ -353,9 +364,7 @@ fn classify(status: Option<u16>, kind: &str, said: &str) -> FailureClass {
     if matches!(kind, "insufficient_quota" | "billing_error" | "content_policy_violation") {
         return FailureClass::Rejected;
     }
-    if !matches!(status, Some(401 | 403 | 404 | 429))
-        && (TOO_LONG.iter().any(|text| has(text)) || kind == "request_too_large")
-    {
+    if !matches!(status, Some(401 | 403 | 404 | 429)) && (TOO_LONG.iter().any(has) || kind == "request_too_large") {
         return FailureClass::TooLong;
     }
     match status {

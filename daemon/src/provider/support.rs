@@ -1,0 +1,191 @@
+//! What the tests of the codecs share: feeding recorded streams, and making up histories.
+
+use linger_protocol::message::{ContentBlock, Role};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::catalogue::Kind;
+use super::sse::Framer;
+use super::wellformed::{extends, validate};
+use super::{Codec, Message, Request, Response, StreamEvent, ToolSpec};
+
+/// The events of `body`, received in pieces of at most `size` bytes; adjacent pieces of one block are joined.
+pub(super) fn decode(codec: &dyn Codec, body: &str, size: usize) -> Vec<StreamEvent> {
+    let mut framer = Framer::new(codec.framing());
+    let mut decoder = codec.decoder();
+    let mut out = Vec::new();
+    for chunk in body.as_bytes().chunks(size) {
+        framer.push(chunk, &mut |event, data| decoder.feed(event, data, &mut out)).unwrap();
+    }
+    framer.finish(&mut |event, data| decoder.feed(event, data, &mut out));
+    decoder.finish(&mut out);
+    out
+}
+
+/// `body` gives `expect`, wherever it is cut.
+pub(super) fn check_stream(codec: &dyn Codec, body: &str, expect: &[StreamEvent]) {
+    let size = body.len().max(1);
+    assert_eq!(decode(codec, body, size), expect);
+    for size in 1..size.min(200) {
+        assert_eq!(decode(codec, body, size), expect, "in pieces of {size} bytes");
+    }
+    shown_is_kept(expect);
+}
+
+/// What was shown of a block is what the response begins it with, and the end comes once.
+pub(super) fn shown_is_kept(events: &[StreamEvent]) {
+    let (last, before) = events.split_last().expect("a terminal event");
+    let StreamEvent::Done(Response { content, .. }) = last else {
+        assert!(matches!(last, StreamEvent::Failed(_)));
+        return;
+    };
+    for event in before {
+        match event {
+            StreamEvent::Text { block, text } => {
+                assert!(content[*block as usize].as_text().is_some_and(|kept| kept.contains(text.as_str())));
+            }
+            StreamEvent::Thinking { block, text } => {
+                let ContentBlock::Thinking { text: kept, .. } = &content[*block as usize] else {
+                    panic!("{content:?}")
+                };
+                assert!(kept.contains(text.as_str()));
+            }
+            other => panic!("{other:?} is not the last"),
+        }
+    }
+}
+
+pub(super) fn text(block: u32, text: &str) -> StreamEvent {
+    StreamEvent::Text { block, text: text.to_owned() }
+}
+
+pub(super) fn thinking(block: u32, text: &str) -> StreamEvent {
+    StreamEvent::Thinking { block, text: text.to_owned() }
+}
+
+pub(super) fn thought(text: &str, native: Value) -> ContentBlock {
+    ContentBlock::Thinking { text: text.to_owned(), native: Some(native) }
+}
+
+pub(super) fn call(call_id: &str, name: &str, input: Value, native: Option<Value>) -> ContentBlock {
+    ContentBlock::ToolUse { call_id: call_id.into(), name: name.to_owned(), input, native }
+}
+
+pub(super) fn result(call_id: &str, text: &str) -> ContentBlock {
+    ContentBlock::ToolResult { call_id: call_id.into(), is_error: false, content: vec![ContentBlock::text(text)] }
+}
+
+pub(super) fn user(content: Vec<ContentBlock>) -> Message {
+    Message { role: Role::User, content, origin: None }
+}
+
+pub(super) fn assistant(origin: &str, content: Vec<ContentBlock>) -> Message {
+    Message { role: Role::Assistant, content, origin: Some(origin.to_owned()) }
+}
+
+/// The body that `messages` are sent in, by the model `p/m`.
+pub(super) fn body(codec: &dyn Codec, messages: &[Message]) -> Value {
+    let tools =
+        [ToolSpec { name: "ls".to_owned(), description: "lists".to_owned(), input_schema: json!({"type": "object"}) }];
+    let request = Request {
+        model: "m",
+        origin: "p/m",
+        system: "be brief",
+        tools: &tools,
+        messages,
+        max_tokens: 100,
+        cache_key: "s1",
+    };
+    serde_json::from_slice(&codec.encode(&request).body).unwrap()
+}
+
+/// What happens in a step of a made-up history.
+fn step() -> impl Strategy<Value = Vec<Message>> {
+    let words = prop::sample::select(vec!["hello", " ", "", "a\0b", "ä€😀", "</think>", "x\ny"]);
+    let texts = prop::collection::vec(words.prop_map(ContentBlock::text), 0..3);
+    let origin = prop::sample::select(vec!["p/m", "q/n"]);
+    let native = prop::sample::select(vec![
+        None,
+        Some(json!({"signature": "sig"})),
+        Some(json!({"field": "reasoning"})),
+        Some(json!({"field": "think"})),
+    ]);
+    let thought = native.prop_map(|native| ContentBlock::Thinking { text: "hm".to_owned(), native });
+    let opaque = ContentBlock::Opaque { native: json!({"type": "redacted_thinking", "data": "xyz"}) };
+    let thoughts = prop::collection::vec(prop_oneof![thought, Just(opaque)], 0..3);
+    let input = prop::sample::select(vec![json!({}), json!({"a": "x\0"}), json!("{\"cut"), json!([1])]);
+    let call_native =
+        prop::sample::select(vec![None, Some(json!({"id": "same"})), Some(json!({"id": "other", "arguments": "{ }"}))]);
+    let name = prop::sample::select(vec!["ls", "no such\ntool", ""]);
+    let calls = prop::collection::vec((name, input, call_native, texts.clone(), any::<bool>()), 0..3);
+    let image = ContentBlock::Image { media_type: "image/png".to_owned(), data: "AAAA".to_owned() };
+    let prompt = (texts.clone(), any::<bool>()).prop_map(move |(mut content, with_image)| {
+        content.extend(with_image.then(|| image.clone()));
+        content
+    });
+    (prompt, origin, thoughts.clone(), texts, calls, thoughts, any::<bool>()).prop_map(
+        |(prompt, origin, before, texts, calls, after, answered)| {
+            let mut step = vec![user(prompt)];
+            let mut content = before;
+            content.extend(texts);
+            let mut results = Vec::new();
+            for (name, input, native, said, is_error) in calls {
+                let call_id = linger_protocol::id::CallId::default(); // Named by `numbered`.
+                content.push(ContentBlock::ToolUse { call_id: call_id.clone(), name: name.to_owned(), input, native });
+                results.push(ContentBlock::ToolResult { call_id, is_error, content: said });
+            }
+            content.extend(after);
+            if answered || !results.is_empty() {
+                step.push(assistant(origin, content));
+            }
+            if !results.is_empty() {
+                step.push(user(results));
+            }
+            step
+        },
+    )
+}
+
+/// A history of a few steps, with its calls numbered.
+pub(super) fn history() -> impl Strategy<Value = Vec<Message>> {
+    prop::collection::vec(step(), 0..6).prop_map(|steps| {
+        let mut messages = vec![user(vec![ContentBlock::text("begin")])];
+        messages.extend(steps.into_iter().flatten());
+        for (n, message) in messages.iter_mut().enumerate() {
+            for (k, block) in message.content.iter_mut().enumerate() {
+                if let ContentBlock::ToolUse { call_id, .. } = block {
+                    *call_id = format!("c{n}-{k}").into();
+                }
+            }
+        }
+        for n in 1..messages.len() {
+            let calls = |block: &ContentBlock| match block {
+                ContentBlock::ToolUse { call_id, .. } => Some(call_id.clone()),
+                _ => None,
+            };
+            let mut ids: Vec<_> = messages[n - 1].content.iter().filter_map(calls).collect();
+            ids.reverse();
+            for block in &mut messages[n].content {
+                if let ContentBlock::ToolResult { call_id, .. } = block {
+                    *call_id = ids.pop().unwrap();
+                }
+            }
+        }
+        messages
+    })
+}
+
+/// Every beginning of `messages` gives a good body, which the next one extends.
+pub(super) fn check_history(kind: Kind, codec: &dyn Codec, messages: &[Message]) {
+    let complete = |n: &usize| {
+        let is_call = |block: &ContentBlock| matches!(block, ContentBlock::ToolUse { .. });
+        !messages[n - 1].content.iter().any(is_call)
+    };
+    let bodies: Vec<Value> = (1..=messages.len()).filter(complete).map(|n| body(codec, &messages[..n])).collect();
+    for body in &bodies {
+        assert_eq!(validate(kind, body), Ok(()), "{body:#}");
+    }
+    for pair in bodies.windows(2) {
+        assert!(extends(&pair[0], &pair[1]), "{:#}\n is no prefix of\n{:#}", pair[0], pair[1]);
+    }
+}

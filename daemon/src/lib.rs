@@ -2,6 +2,7 @@
 
 pub mod clock;
 pub mod config;
+pub mod listener;
 pub mod lock;
 pub mod log;
 pub mod peer;

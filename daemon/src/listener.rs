@@ -1,0 +1,421 @@
+//! The socket: bound under the lock, bound again when its file vanishes, and open to one user.
+//!
+//! The lock says that no other daemon lives, so a dead one's socket file may go; anything else in its place is left alone and
+//! refused. The file is watched (not its directory, which holds the log), and bound again if it is deleted, moved or replaced;
+//! connections that exist go on. A socket that the service manager opened is taken as it is and never touched.
+//! Ends by removing the file, if it is still ours: drop the [`Listener`] before the [`Lock`].
+
+use std::fs::Metadata;
+use std::future::pending;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use interprocess::local_socket::tokio::{Listener as Socket, Stream};
+use interprocess::local_socket::traits::StreamCommon;
+use interprocess::local_socket::traits::tokio::Listener as _;
+use interprocess::local_socket::{ListenerOptions, PeerCreds};
+use interprocess::os::unix::local_socket::ListenerOptionsExt;
+use interprocess::os::unix::uds_local_socket;
+use linger_protocol::place::{PlaceError, Places, check_socket, private_directory};
+use linger_protocol::transport;
+use listenfd::ListenFd;
+use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+use rustix::io::Errno;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until};
+use tracing::{info, warn};
+
+use crate::lock::Lock;
+
+/// How long nothing is accepted after an error: out of file descriptors, trying again at once fails again.
+const BACKOFF: Duration = Duration::from_millis(100);
+
+/// How long until a lost socket is tried again when it could not be bound; only then does a timer run.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The socket of one daemon.
+#[derive(Debug)]
+pub struct Listener {
+    socket: Socket,
+    /// None for a socket that the service manager owns.
+    binding: Option<Binding>,
+}
+
+/// Who is at the other end; the same user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// The process, when the system tells.
+    pub pid: Option<u32>,
+    /// The user.
+    pub uid: u32,
+}
+
+/// Why there is no socket; nothing was removed.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// The socket's directory or path cannot be used.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// Something that is not a dead daemon's socket has the name.
+    #[error("{path} {what}; it is left alone", path = .0.display(), what = .1)]
+    Occupied(PathBuf, &'static str),
+    /// The socket cannot be made.
+    #[error("{path}: {error}", path = .0.display(), error = .1)]
+    Io(PathBuf, io::Error),
+}
+
+/// The file of a socket that is ours.
+#[derive(Debug)]
+struct Binding {
+    path: PathBuf,
+    id: FileId,
+    watcher: RecommendedWatcher,
+    /// Set when something happened to the file.
+    touched: watch::Receiver<()>,
+    /// When to try again, if binding again failed.
+    retry: Option<Instant>,
+}
+
+/// Device and inode.
+type FileId = (u64, u64);
+
+impl Listener {
+    /// Takes the socket that the service manager passed, or else binds `places.socket`, and announces it in the lock's file.
+    pub fn open(places: &Places, lock: &Lock, passed: &mut ListenFd) -> Result<Self, ListenError> {
+        let io = |error| ListenError::Io(places.socket.clone(), error);
+        match passed.take_unix_listener(0).map_err(io)? {
+            Some(socket) => {
+                let address = socket.local_addr().map_err(io)?;
+                lock.announce(address.as_pathname().unwrap_or(&places.socket)).map_err(io)?;
+                Self::passed(socket).map_err(io)
+            }
+            None => {
+                let (socket, id) = bind(&places.socket)?;
+                let binding = Binding::watch(&places.socket, id).map_err(|error| io(io::Error::other(error)))?;
+                lock.announce(&places.socket).map_err(io)?;
+                Ok(Self { socket, binding: Some(binding) })
+            }
+        }
+    }
+
+    fn passed(socket: UnixListener) -> io::Result<Self> {
+        let socket = uds_local_socket::tokio::Listener::try_from(std::os::fd::OwnedFd::from(socket))?;
+        Ok(Self { socket: socket.into(), binding: None })
+    }
+
+    /// The next connection of the daemon's own user; others are dropped unread. Safe to cancel.
+    pub async fn accept(&mut self) -> (Stream, Peer) {
+        loop {
+            let accepted = tokio::select! {
+                accepted = self.socket.accept() => accepted,
+                () = lost(&mut self.binding) => {
+                    self.bind_again();
+                    continue;
+                }
+            };
+            let identified = accepted.and_then(|stream| Ok((stream.peer_creds()?, stream)));
+            match identified {
+                Ok((creds, stream)) => match admit(&creds) {
+                    Some(peer) => return (stream, peer),
+                    None => warn!(uid = creds.euid(), "a connection of another user was refused"),
+                },
+                Err(error) => {
+                    warn!(%error, "a connection was not accepted");
+                    sleep(BACKOFF).await;
+                }
+            }
+        }
+    }
+
+    fn bind_again(&mut self) {
+        let Some(binding) = &mut self.binding else { return };
+        let again = bind(&binding.path).and_then(|(socket, id)| {
+            let new = Binding::watch(&binding.path, id);
+            Ok((socket, new.map_err(|error| ListenError::Io(binding.path.clone(), io::Error::other(error)))?))
+        });
+        match again {
+            Ok((socket, new)) => {
+                info!(socket = %new.path.display(), "the socket's file had vanished and is there again");
+                self.socket = socket;
+                *binding = new;
+            }
+            Err(error) => {
+                if binding.retry.is_none() {
+                    warn!(%error, "the socket's file has vanished and cannot be made again yet");
+                }
+                binding.retry = Some(Instant::now() + RETRY);
+            }
+        }
+    }
+}
+
+impl Binding {
+    fn watch(path: &Path, id: FileId) -> notify::Result<Self> {
+        // Touched from the start: what happened before the watching began is looked at, too.
+        let (sender, mut touched) = watch::channel(());
+        touched.mark_changed();
+        let mut watcher = notify::recommended_watcher(move |_| {
+            sender.send_replace(());
+        })?;
+        watcher.watch(path, RecursiveMode::NonRecursive)?;
+        Ok(Self { path: path.to_path_buf(), id, watcher, touched, retry: None })
+    }
+
+    fn is_intact(&self) -> bool {
+        std::fs::symlink_metadata(&self.path).is_ok_and(|meta| id(&meta) == self.id)
+    }
+}
+
+impl Drop for Binding {
+    fn drop(&mut self) {
+        // A watch that is gone already, with the file, is no loss.
+        let _ = self.watcher.unwatch(&self.path);
+        if self.is_intact() {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Waits until the file of the socket is no longer ours, or until it is time to try again.
+async fn lost(binding: &mut Option<Binding>) {
+    let Some(binding) = binding else { return pending().await };
+    if let Some(retry) = binding.retry {
+        return sleep_until(retry).await;
+    }
+    while binding.touched.changed().await.is_ok() {
+        if !binding.is_intact() {
+            return;
+        }
+    }
+    pending().await
+}
+
+/// Binds `path`, after the socket of a dead daemon is out of the way.
+fn bind(path: &Path) -> Result<(Socket, FileId), ListenError> {
+    let io = |error| ListenError::Io(path.to_path_buf(), error);
+    private_directory(path.parent().unwrap_or(Path::new("/")))?;
+    check_socket(path)?;
+    clear(path)?;
+    let options = || Ok(ListenerOptions::new().name(transport::name(path)?).reclaim_name(false));
+    let socket = match options().and_then(|options: ListenerOptions<'_>| options.mode(0o600).create_tokio()) {
+        // Not every system can make the file with its mode; there the directory alone keeps others out.
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => options().and_then(ListenerOptions::create_tokio),
+        result => result,
+    };
+    let socket = socket.map_err(io)?;
+    let meta = std::fs::symlink_metadata(path).map_err(io)?;
+    Ok((socket, id(&meta)))
+}
+
+/// Removes a socket of ours that nobody listens on; refuses whatever else is there.
+fn clear(path: &Path) -> Result<(), ListenError> {
+    let io = |error| ListenError::Io(path.to_path_buf(), error);
+    let occupied = |what| Err(ListenError::Occupied(path.to_path_buf(), what));
+    let meta = match std::fs::symlink_metadata(path) {
+        Ok(meta) => meta,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(io(error)),
+    };
+    if !meta.file_type().is_socket() {
+        return occupied("is not a socket");
+    }
+    if meta.uid() != rustix::process::geteuid().as_raw() {
+        return occupied("belongs to another user");
+    }
+    if is_alive(path).map_err(io)? {
+        return occupied("is in use by another program");
+    }
+    std::fs::remove_file(path).map_err(io)
+}
+
+/// Whether somebody listens on the socket; does not wait for them.
+fn is_alive(path: &Path) -> io::Result<bool> {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect, socket};
+    let probe = socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
+    rustix::io::fcntl_setfd(&probe, rustix::io::FdFlags::CLOEXEC)?;
+    // One that does not accept has a full queue, and connecting would wait for ever.
+    rustix::io::ioctl_fionbio(&probe, true)?;
+    match connect(&probe, &SocketAddrUnix::new(path)?) {
+        Err(Errno::CONNREFUSED | Errno::NOENT) => Ok(false),
+        _ => Ok(true),
+    }
+}
+
+/// The peer, if it is this user; one that the system does not name is nobody.
+fn admit(creds: &PeerCreds) -> Option<Peer> {
+    let me = rustix::process::geteuid().as_raw();
+    let uid = creds.euid().filter(|uid| *uid == me)?;
+    let pid = creds.pid().and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid != 0);
+    Some(Peer { pid, uid })
+}
+
+fn id(meta: &Metadata) -> FileId {
+    (meta.dev(), meta.ino())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    struct House {
+        dir: tempfile::TempDir,
+        places: Places,
+        lock: Lock,
+    }
+
+    fn house() -> House {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let places =
+            Places { config: at("config"), data: at("data"), state: at("state"), socket: at("state/lingerd.sock") };
+        private_directory(&places.state).unwrap();
+        let lock = Lock::take(&places).unwrap();
+        House { dir, places, lock }
+    }
+
+    impl House {
+        fn open(&self) -> Result<Listener, ListenError> {
+            Listener::open(&self.places, &self.lock, &mut ListenFd::empty())
+        }
+
+        fn path(&self) -> &Path {
+            &self.places.socket
+        }
+    }
+
+    /// Connects as soon as somebody listens, and is accepted.
+    async fn reach(listener: &mut Listener, path: &Path) -> Peer {
+        let connect = async {
+            loop {
+                match UnixStream::connect(path) {
+                    Ok(stream) => return stream,
+                    Err(_) => sleep(Duration::from_millis(5)).await,
+                }
+            }
+        };
+        let both = async { tokio::join!(connect, listener.accept()) };
+        let (_stream, (_, peer)) = tokio::time::timeout(Duration::from_secs(10), both).await.expect("is reached");
+        peer
+    }
+
+    #[tokio::test]
+    async fn the_socket_is_closed_to_others_names_its_peer_and_goes_with_the_daemon() {
+        let house = house();
+        let mut listener = house.open().unwrap();
+        assert_eq!(std::fs::metadata(house.path()).unwrap().permissions().mode() & 0o777, 0o600);
+        let me = Peer { pid: Some(std::process::id()), uid: rustix::process::geteuid().as_raw() };
+        assert_eq!(reach(&mut listener, house.path()).await, me);
+        let announced = std::fs::read_to_string(house.places.data.join("lingerd.lock")).unwrap();
+        assert!(announced.contains("lingerd.sock"));
+        drop(listener);
+        assert!(!house.path().exists());
+    }
+
+    #[tokio::test]
+    async fn the_socket_of_a_dead_daemon_is_replaced() {
+        let house = house();
+        drop(UnixListener::bind(house.path()).unwrap());
+        assert!(house.path().exists());
+        let mut listener = house.open().unwrap();
+        reach(&mut listener, house.path()).await;
+    }
+
+    #[tokio::test]
+    async fn whatever_else_is_in_its_place_is_refused_and_left_alone() {
+        let house = house();
+        let path = house.path();
+        let refused = |why: &str| {
+            let before = id(&std::fs::symlink_metadata(path).unwrap());
+            let error = house.open().unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+            assert_eq!(id(&std::fs::symlink_metadata(path).unwrap()), before);
+        };
+        std::fs::write(path, "precious").unwrap();
+        refused("is not a socket");
+        std::fs::remove_file(path).unwrap();
+
+        let elsewhere = house.dir.path().join("elsewhere");
+        drop(UnixListener::bind(&elsewhere).unwrap());
+        symlink(&elsewhere, path).unwrap();
+        refused("is not a socket");
+        assert!(elsewhere.exists());
+        std::fs::remove_file(path).unwrap();
+
+        std::fs::create_dir(path).unwrap();
+        refused("is not a socket");
+        std::fs::remove_dir(path).unwrap();
+
+        let alive = UnixListener::bind(path).unwrap();
+        refused("is in use");
+        drop(alive);
+        std::fs::set_permissions(&house.places.state, std::fs::Permissions::from_mode(0o777)).unwrap();
+        refused("can be entered by others");
+    }
+
+    #[tokio::test]
+    async fn a_vanished_socket_is_bound_again_and_the_old_one_takes_nothing_with_it() {
+        let house = house();
+        let mut listener = house.open().unwrap();
+        reach(&mut listener, house.path()).await;
+        std::fs::remove_file(house.path()).unwrap();
+        reach(&mut listener, house.path()).await;
+        std::fs::rename(house.path(), house.dir.path().join("moved")).unwrap();
+        reach(&mut listener, house.path()).await;
+        std::fs::remove_dir_all(&house.places.state).unwrap();
+        reach(&mut listener, house.path()).await;
+        drop(listener);
+        assert!(!house.path().exists());
+    }
+
+    #[tokio::test]
+    async fn what_took_the_place_of_the_socket_is_not_removed_and_the_socket_comes_back_after_it() {
+        let house = house();
+        let mut listener = house.open().unwrap();
+        reach(&mut listener, house.path()).await;
+        std::fs::remove_file(house.path()).unwrap();
+        std::fs::write(house.path(), "precious").unwrap();
+        let waited = tokio::time::timeout(Duration::from_millis(300), listener.accept()).await;
+        assert!(waited.is_err());
+        assert_eq!(std::fs::read_to_string(house.path()).unwrap(), "precious");
+        std::fs::remove_file(house.path()).unwrap();
+        reach(&mut listener, house.path()).await;
+        std::fs::remove_file(house.path()).unwrap();
+        std::fs::write(house.path(), "precious").unwrap();
+        drop(listener);
+        assert_eq!(std::fs::read_to_string(house.path()).unwrap(), "precious");
+    }
+
+    #[tokio::test]
+    async fn a_passed_socket_is_served_and_never_removed() {
+        let house = house();
+        let mut listener = Listener::passed(UnixListener::bind(house.path()).unwrap()).unwrap();
+        reach(&mut listener, house.path()).await;
+        drop(listener);
+        assert!(house.path().exists());
+    }
+
+    #[test]
+    fn a_socket_that_fails_does_not_spin() {
+        use rustix::net::{AddressFamily, SocketType, socket};
+        // It does not listen, so accepting fails at once, as it does without free file descriptors.
+        let socket = UnixListener::from(socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap());
+        let (sender, receiver) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+            let waited = runtime.block_on(async {
+                let mut listener = Listener::passed(socket).unwrap();
+                // On the paused clock this ends only if accepting waits for a timer.
+                tokio::time::timeout(BACKOFF * 10, listener.accept()).await.is_err()
+            });
+            let _ = sender.send(waited);
+        });
+        assert_eq!(receiver.recv_timeout(Duration::from_secs(10)), Ok(true));
+    }
+}

@@ -4,7 +4,7 @@
 //! Deliberately absent: anything of the daemon's own code. What is tested here is what a user, a script or an editor can see.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)] // A panic is how a test speaks.
 
-// CHECK
+pub mod check;
 // HARNESS
 pub mod model;
 

@@ -95,7 +95,12 @@ pub fn check(trace: &Trace) -> Vec<Violation> {
 pub fn assert_holds(trace: &Trace) {
     let violations: Vec<String> = check(trace).iter().map(ToString::to_string).collect();
     let seen: String = trace.clients.first().map(Transcript::outline).unwrap_or_default();
-    assert!(violations.is_empty(), "{} violations:\n  {}\nthe first client saw:\n{seen}", violations.len(), violations.join("\n  "));
+    assert!(
+        violations.is_empty(),
+        "{} violations:\n  {}\nthe first client saw:\n{seen}",
+        violations.len(),
+        violations.join("\n  ")
+    );
 }
 
 #[cfg(test)]

@@ -24,8 +24,8 @@ use tokio::sync::watch;
 use crate::TIMEOUT;
 use body::{Continuity, well_formed};
 pub use gate::Gate;
-pub use reply::{Reply, ReplyUsage};
 use reply::Head;
+pub use reply::{Reply, ReplyUsage};
 pub use wire::{Format, Issued};
 use wire::{Piece, render};
 
@@ -202,7 +202,11 @@ impl ModelServer {
     pub fn verify(&self) {
         self.verified.set(true);
         let violations = self.violations();
-        assert!(violations.is_empty(), "the model server was sent what a provider would refuse:\n  {}", violations.join("\n  "));
+        assert!(
+            violations.is_empty(),
+            "the model server was sent what a provider would refuse:\n  {}",
+            violations.join("\n  ")
+        );
     }
 
     /// Forgets what was wrong: for tests of the server itself.

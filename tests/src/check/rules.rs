@@ -16,7 +16,8 @@ pub(super) fn sequence(session: &str, rows: &[Row], found: &mut Found) {
         let inner = row.event["seq"].as_u64();
         found.unless(inner == Some(row.seq), "I2", || format!("{session}: row {} holds event {inner:?}", row.seq));
         let kind = row.str("kind");
-        found.unless(kind == row.kind, "I2", || format!("{session}: row {} of kind {} holds {kind}", row.seq, row.kind));
+        found
+            .unless(kind == row.kind, "I2", || format!("{session}: row {} of kind {} holds {kind}", row.seq, row.kind));
     }
     let first = rows.first().is_none_or(|row| row.kind == "session_created");
     found.unless(first, "I2", || format!("{session}: the first event is no session_created"));
@@ -43,7 +44,9 @@ pub(super) fn seen_is_stored(session: &str, client: &Transcript, rows: &[Row], s
             format!("{session}: block {block} of {message} was shown as {wanted}, stored is {stored}")
         });
         let text = stored["text"].as_str().unwrap_or_default();
-        overlaps(stream, 0, text, true).into_iter().for_each(|what| found.add("I1", format!("{session}: {message}: {what}")));
+        overlaps(stream, 0, text, true)
+            .into_iter()
+            .for_each(|what| found.add("I1", format!("{session}: {message}: {what}")));
     }
     for row in rows.iter().filter(|row| row.kind == "tool_finished") {
         let Some(stream) = all.output.get(row.str("call_id")) else { continue };
@@ -95,7 +98,8 @@ pub(super) fn acknowledged(clients: &[Transcript], stored: &Stored, found: &mut 
     for entry in clients.iter().flat_map(|client| &client.0) {
         let Entry::Accepted { session, prompt, seq, key } = entry else { continue };
         let rows = stored.0.get(session).map(Vec::as_slice).unwrap_or_default();
-        let there = rows.iter().any(|row| row.seq == *seq && row.kind == "prompt_accepted" && row.str("prompt") == prompt);
+        let there =
+            rows.iter().any(|row| row.seq == *seq && row.kind == "prompt_accepted" && row.str("prompt") == prompt);
         found.unless(there, "I5", || format!("{session}: prompt {prompt} was acknowledged at {seq} and is not there"));
         let Some(key) = key else { continue };
         let known = keys.entry((session, key)).or_insert(prompt);
@@ -113,7 +117,8 @@ pub(super) fn turns(session: &str, rows: &[Row], settled: bool, found: &mut Foun
             found.unless(!row.kind.starts_with("turn_"), "I6", || format!("{session}: {} names no turn", row.raw));
             continue;
         }
-        found.unless(!done.contains(turn), "I6", || format!("{session}: turn {turn} has ended, then comes {}", row.raw));
+        found
+            .unless(!done.contains(turn), "I6", || format!("{session}: turn {turn} has ended, then comes {}", row.raw));
         match row.kind.as_str() {
             "turn_started" => {
                 found.unless(open.is_none(), "I6", || format!("{session}: turn {turn} starts while {open:?} runs"));
@@ -128,12 +133,15 @@ pub(super) fn turns(session: &str, rows: &[Row], settled: bool, found: &mut Foun
             open = None;
         }
     }
-    found.unless(!settled || open.is_none(), "I6", || format!("{session}: turn {} never finished", open.unwrap_or_default()));
+    found.unless(!settled || open.is_none(), "I6", || {
+        format!("{session}: turn {} never finished", open.unwrap_or_default())
+    });
 }
 
 /// I7: a call starts at most once, and what was asked has one result.
 pub(super) fn calls(session: &str, rows: &[Row], settled: bool, found: &mut Found) {
-    let count = |kind: &str, call: &str| rows.iter().filter(|row| row.kind == kind && row.str("call_id") == call).count();
+    let count =
+        |kind: &str, call: &str| rows.iter().filter(|row| row.kind == kind && row.str("call_id") == call).count();
     let of_kind = |kind: &'static str| rows.iter().filter(move |row| row.kind == kind);
     let started: BTreeSet<&str> = of_kind("tool_started").map(|row| row.str("call_id")).collect();
     for call in started {
@@ -142,7 +150,8 @@ pub(super) fn calls(session: &str, rows: &[Row], settled: bool, found: &mut Foun
     }
     let asked = of_kind("message").filter(|row| row.event["interrupted"] != true);
     let asked = asked.flat_map(|row| row.event["content"].as_array().into_iter().flatten());
-    for call in asked.clone().filter(|block| block["type"] == "tool_use").filter_map(|block| block["call_id"].as_str()) {
+    for call in asked.clone().filter(|block| block["type"] == "tool_use").filter_map(|block| block["call_id"].as_str())
+    {
         let finished = count("tool_finished", call);
         found.unless(finished <= 1, "I7", || format!("{session}: call {call} has {finished} tool_finished"));
         let results = asked.clone().filter(|block| block["type"] == "tool_result" && block["call_id"] == call).count();
@@ -161,15 +170,23 @@ pub(super) fn permissions(session: &str, rows: &[Row], found: &mut Found) {
     let mut digests: BTreeMap<&str, String> = BTreeMap::new();
     for asked in rows.iter().filter(|row| row.kind == "permission_requested") {
         let (permission, call) = (asked.str("permission"), asked.str("call_id"));
-        let decisions: Vec<&Row> =
-            rows.iter().filter(|row| row.kind == "permission_resolved" && row.str("permission") == permission).collect();
-        found.unless(decisions.len() <= 1, "I9", || format!("{session}: {permission} has {} decisions", decisions.len()));
+        let decisions: Vec<&Row> = rows
+            .iter()
+            .filter(|row| row.kind == "permission_resolved" && row.str("permission") == permission)
+            .collect();
+        found.unless(decisions.len() <= 1, "I9", || {
+            format!("{session}: {permission} has {} decisions", decisions.len())
+        });
         let input = &asked.event["input"];
-        found.unless(input_of(call) == Some(input), "I9", || format!("{session}: {permission} shows {input}, the call has another"));
+        found.unless(input_of(call) == Some(input), "I9", || {
+            format!("{session}: {permission} shows {input}, the call has another")
+        });
         let shown = format!("{} {input} {}", asked.str("tool"), asked.str("cwd"));
         let known = digests.entry(asked.str("digest")).or_insert_with(|| shown.clone());
         found.unless(*known == shown, "I9", || format!("{session}: one digest for {known} and {shown}"));
-        let Some(started) = rows.iter().find(|row| row.kind == "tool_started" && row.str("call_id") == call) else { continue };
+        let Some(started) = rows.iter().find(|row| row.kind == "tool_started" && row.str("call_id") == call) else {
+            continue;
+        };
         let allowed = decisions.iter().any(|row| row.seq < started.seq && row.str("decision").starts_with("allow"));
         found.unless(allowed, "I9", || format!("{session}: call {call} ran without a decision on {permission}"));
     }

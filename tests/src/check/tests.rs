@@ -32,7 +32,8 @@ fn seen(cursor: &str, raw: &str) -> Entry {
 }
 
 fn text(cursor: &str, message: &str, offset: usize, text: &str) -> Entry {
-    let raw = format!(r#"{{"kind":"text_delta","message":"{message}","block":0,"offset":{offset},"text":"{text}","at":1}}"#);
+    let raw =
+        format!(r#"{{"kind":"text_delta","message":"{message}","block":0,"offset":{offset},"text":"{text}","at":1}}"#);
     seen(cursor, &raw)
 }
 
@@ -54,7 +55,11 @@ fn client(log: &[String]) -> Transcript {
         }
         entries.push(seen(&seq.to_string(), raw));
     }
-    entries.push(Entry::Won { permission: "q1".into(), decision: "allow_once".into(), digest: Some("sha256:1".into()) });
+    entries.push(Entry::Won {
+        permission: "q1".into(),
+        decision: "allow_once".into(),
+        digest: Some("sha256:1".into()),
+    });
     Transcript(entries)
 }
 
@@ -159,7 +164,8 @@ fn what_a_client_missed_or_saw_twice_is_found() {
 #[test]
 fn a_client_that_reattached_with_its_cursor_equals_one_that_stayed() {
     let stayed = client(&log());
-    let cut = stayed.0.iter().position(|entry| matches!(entry, Entry::Event(seen) if seen.str("text") == "ay")).unwrap();
+    let cut =
+        stayed.0.iter().position(|entry| matches!(entry, Entry::Event(seen) if seen.str("text") == "ay")).unwrap();
     let cursor = stayed.0[..cut].iter().rev().find_map(|entry| match entry {
         Entry::Event(seen) => Some(seen.cursor.clone()),
         _ => None,
@@ -185,7 +191,12 @@ fn a_prompt_that_is_there_twice_or_never_is_found() {
     trace.clients[0].0.push(Entry::Accepted { session: SESSION.into(), prompt: "p2".into(), seq: 9, key: None });
     finds("I5", "is not there", &trace);
     let mut trace = good();
-    trace.clients[0].0.push(Entry::Accepted { session: SESSION.into(), prompt: "p3".into(), seq: 2, key: Some("k".into()) });
+    trace.clients[0].0.push(Entry::Accepted {
+        session: SESSION.into(),
+        prompt: "p3".into(),
+        seq: 2,
+        key: Some("k".into()),
+    });
     finds("I5", "key k made", &trace);
 }
 

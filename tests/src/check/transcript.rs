@@ -215,7 +215,9 @@ pub fn assemble(transcript: &Transcript, session: &str) -> (Assembled, Vec<Strin
                 wrong.push(format!("{}: {what}", seen.raw));
             }
             let from_elsewhere = holes == 0 && offset > 0 && next.is_none();
-            if !output && stream.0.len() > 1 || (!output && holes == 0 && offset > 0 && !from_elsewhere && next.is_some()) {
+            if !output && stream.0.len() > 1
+                || (!output && holes == 0 && offset > 0 && !from_elsewhere && next.is_some())
+            {
                 wrong.push(format!("text is missing before {}", seen.raw));
             }
         }

@@ -193,7 +193,11 @@ impl Client {
     pub async fn wait<T>(&self, what: &str, mut look: impl FnMut(&Transcript) -> Option<T>) -> T {
         self.until(what, |state| {
             let found = look(&state.transcript);
-            assert!(found.is_some() || !state.closed, "{what}: the daemon hung up; seen so far:\n{}", state.transcript.outline());
+            assert!(
+                found.is_some() || !state.closed,
+                "{what}: the daemon hung up; seen so far:\n{}",
+                state.transcript.outline()
+            );
             found
         })
         .await
@@ -258,6 +262,9 @@ impl Drop for Client {
     }
 }
 
+#[cfg(test)]
+mod tests;
+
 fn meaning(method: &str, params: &Value) -> Option<Meaning> {
     let text = |name: &str| params[name].as_str().map(str::to_owned);
     let session = text("session").unwrap_or_default();
@@ -316,9 +323,11 @@ async fn read_lines(read: OwnedReadHalf, shared: Shared) {
 }
 
 fn take(line: &str, state: &mut State) {
-    let read: Line<'_> = serde_json::from_str(line).unwrap_or_else(|error| panic!("not a line of the protocol: {error}: {line}"));
+    let read: Line<'_> =
+        serde_json::from_str(line).unwrap_or_else(|error| panic!("not a line of the protocol: {error}: {line}"));
     if let (Some("session/event"), Some(params)) = (read.method.as_deref(), read.params) {
-        let params: Params<'_> = serde_json::from_str(params.get()).unwrap_or_else(|error| panic!("bad event: {error}: {line}"));
+        let params: Params<'_> =
+            serde_json::from_str(params.get()).unwrap_or_else(|error| panic!("bad event: {error}: {line}"));
         state.transcript.0.push(Entry::Event(Seen::new(&params.session, &params.cursor, params.event.get())));
         return;
     }

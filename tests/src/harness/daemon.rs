@@ -31,17 +31,29 @@ pub struct Setup {
     pub model: Option<String>,
     /// The default mode.
     pub mode: &'static str,
+    /// More TOML, before the first table.
+    pub top: &'static str,
     /// More TOML, after the providers.
     pub config: String,
     /// Whether the keys are in the daemon's environment.
     pub keys: bool,
+    /// `LINGER_LOG` of the daemon.
+    pub log: &'static str,
     /// More variables for whatever is started.
     pub env: Vec<(String, String)>,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { model: Some("work/m".to_owned()), mode: "ask", config: String::new(), keys: true, env: Vec::new() }
+        Self {
+            model: Some("work/m".to_owned()),
+            mode: "ask",
+            top: "",
+            config: String::new(),
+            keys: true,
+            log: "debug",
+            env: Vec::new(),
+        }
     }
 }
 
@@ -78,9 +90,10 @@ impl Daemon {
         let url = model.url();
         let default = setup.model.as_ref().map(|model| format!("model = \"{model}\"\n")).unwrap_or_default();
         let config = format!(
-            "{default}mode = \"{mode}\"\n\n[providers.work]\nkind = \"openai\"\nbase_url = \"{url}/v1\"\napi_key_env = \"WORK_KEY\"\n\n\
+            "{default}mode = \"{mode}\"\n{top}\n\n[providers.work]\nkind = \"openai\"\nbase_url = \"{url}/v1\"\napi_key_env = \"WORK_KEY\"\n\n\
              [providers.claude]\nkind = \"anthropic\"\nbase_url = \"{url}\"\napi_key_env = \"CLAUDE_KEY\"\n\n{more}\n",
             mode = setup.mode,
+            top = setup.top,
             more = setup.config,
         );
         std::fs::write(dirs.config(), config).expect("the configuration can be written");
@@ -113,7 +126,7 @@ impl Daemon {
     #[allow(clippy::disallowed_methods)] // Tests own the processes that they start.
     pub async fn launch(&self) {
         let mut command = Command::new(&programs().daemon);
-        command.env_clear().envs(self.env(self.setup.keys)).env("LINGER_LOG", "debug").current_dir("/");
+        command.env_clear().envs(self.env(self.setup.keys)).env("LINGER_LOG", self.setup.log).current_dir("/");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("lingerd can be run");
         let (send, ready) = mpsc::channel();
@@ -128,12 +141,10 @@ impl Daemon {
             BufReader::new(stderr).lines().map_while(Result::ok).for_each(|line| eprintln!("lingerd: {line}"));
         });
         *self.lock() = Some(child);
-        until("lingerd says ready", async || {
-            match ready.try_recv() {
-                Ok(line) => (line.trim() == "ready").then_some(()),
-                Err(mpsc::TryRecvError::Empty) => None,
-                Err(mpsc::TryRecvError::Disconnected) => panic!("lingerd ended before it was ready\n{}", self.log_tail()),
-            }
+        until("lingerd says ready", async || match ready.try_recv() {
+            Ok(line) => (line.trim() == "ready").then_some(()),
+            Err(mpsc::TryRecvError::Empty) => None,
+            Err(mpsc::TryRecvError::Disconnected) => panic!("lingerd ended before it was ready\n{}", self.log_tail()),
         })
         .await;
     }
@@ -160,7 +171,9 @@ impl Daemon {
 
     /// A client with a name, which others see.
     pub async fn named(&self, name: &str) -> Client {
-        Client::connect(&self.dirs, name).await.unwrap_or_else(|error| panic!("cannot connect: {error}\n{}", self.log_tail()))
+        Client::connect(&self.dirs, name)
+            .await
+            .unwrap_or_else(|error| panic!("cannot connect: {error}\n{}", self.log_tail()))
     }
 
     /// The typed client of jsonrpsee.

@@ -13,7 +13,8 @@ pub struct Dirs {
 impl Default for Dirs {
     fn default() -> Self {
         // Not the system's own temporary directory: its path may be too long for a socket (104 bytes).
-        let root = tempfile::Builder::new().prefix("lg").rand_bytes(8).tempdir_in("/tmp").expect("a directory for the test");
+        let root =
+            tempfile::Builder::new().prefix("lg").rand_bytes(8).tempdir_in("/tmp").expect("a directory for the test");
         let dirs = Self { root };
         for dir in ["h", "c/linger", "d/linger", "s/linger", "r", "k", "w"] {
             let mut builder = DirBuilder::new();

@@ -43,8 +43,11 @@ pub fn descendants(pid: u32) -> Vec<Process> {
         all().into_iter().filter_map(|pid| Some((pid, stat(pid)?[1].parse().ok()?))).collect();
     let mut family = BTreeSet::from([pid]);
     loop {
-        let more: Vec<u32> =
-            parents.iter().filter(|(p, parent)| family.contains(parent) && !family.contains(p)).map(|(p, _)| *p).collect();
+        let more: Vec<u32> = parents
+            .iter()
+            .filter(|(p, parent)| family.contains(parent) && !family.contains(p))
+            .map(|(p, _)| *p)
+            .collect();
         if more.is_empty() {
             break;
         }

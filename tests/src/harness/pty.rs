@@ -34,8 +34,13 @@ pub struct Pty {
 
 impl Pty {
     pub(super) fn spawn(env: &[(String, String)], cwd: &Path, args: &[&str]) -> Self {
+        Self::open(&programs().client, env, cwd, args)
+    }
+
+    /// A terminal with any program in it.
+    pub fn open(program: &Path, env: &[(String, String)], cwd: &Path, args: &[&str]) -> Self {
         let pair = native_pty_system().openpty(SIZE).expect("a pseudo-terminal");
-        let mut command = CommandBuilder::new(&programs().client);
+        let mut command = CommandBuilder::new(program);
         command.args(args);
         command.env_clear();
         env.iter().for_each(|(name, value)| command.env(name, value));
@@ -64,6 +69,11 @@ impl Pty {
 
     fn shown(&self) -> MutexGuard<'_, Shown> {
         self.shown.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.process_id().expect("the program runs")
     }
 
     /// Types.
@@ -165,5 +175,16 @@ mod tests {
     #[test]
     fn plain_text_has_no_escape_sequences() {
         assert_eq!(plain("a\u{1b}[1;31mb\u{1b}[0m\r\nc\u{1b}]0;title\u{7}d"), "ab\ncd");
+    }
+
+    #[tokio::test]
+    async fn a_terminal_takes_keys_and_shows_what_the_program_writes() {
+        let dirs = crate::harness::Dirs::default();
+        let mut terminal = Pty::open(Path::new("/bin/sh"), &dirs.env(), &dirs.workspace(), &[]);
+        terminal.line("test -t 0 && echo on-$((40+2))");
+        terminal.shows("on-42").await;
+        terminal.keys("\u{4}");
+        assert_eq!(terminal.exits().await, 0);
+        assert!(terminal.screen().contains("on-42"));
     }
 }

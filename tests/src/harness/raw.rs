@@ -49,6 +49,13 @@ impl Raw {
         }
     }
 
+    /// The next line, whatever it is; nothing when the daemon has hung up.
+    pub async fn any_line(&mut self) -> Option<Value> {
+        let mut line = String::new();
+        let n = self.0.read_line(&mut line).await.ok()?;
+        (n > 0).then(|| serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}")))
+    }
+
     /// Sends a line and gives the next answer.
     pub async fn ask(&mut self, line: &str) -> Value {
         self.send(format!("{line}\n")).await;

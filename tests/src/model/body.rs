@@ -60,14 +60,19 @@ fn anthropic(json: &Value, messages: &[Value], wrong: &mut Wrong) {
     wrong.unless(json["max_tokens"].as_u64().is_some_and(|n| n > 0), || "no max_tokens".to_owned());
     let breakpoints = json.to_string().matches("\"cache_control\":{").count();
     wrong.unless(breakpoints <= MAX_BREAKPOINTS, || format!("{breakpoints} cache breakpoints"));
-    wrong.unless(messages.first().is_some_and(|m| m["role"] == "user"), || "the first message is not a user's".to_owned());
-    wrong.unless(messages.last().is_some_and(|m| m["role"] == "user"), || "the last message is not a user's".to_owned());
+    wrong.unless(messages.first().is_some_and(|m| m["role"] == "user"), || {
+        "the first message is not a user's".to_owned()
+    });
+    wrong
+        .unless(messages.last().is_some_and(|m| m["role"] == "user"), || "the last message is not a user's".to_owned());
     let mut seen = BTreeSet::new();
     let mut open: Vec<String> = Vec::new();
     for (n, message) in messages.iter().enumerate() {
         let blocks = blocks(&message["content"]);
         wrong.unless(!blocks.is_empty(), || format!("message {n} has no content"));
-        wrong.unless(matches!(message["role"].as_str(), Some("user" | "assistant")), || format!("message {n} has no role"));
+        wrong.unless(matches!(message["role"].as_str(), Some("user" | "assistant")), || {
+            format!("message {n} has no role")
+        });
         let results: Vec<&Value> = blocks.iter().filter(|block| block["type"] == "tool_result").collect();
         if message["role"] == "user" {
             let answered: Vec<String> = results.iter().map(|result| text(&result["tool_use_id"])).collect();
@@ -76,7 +81,8 @@ fn anthropic(json: &Value, messages: &[Value], wrong: &mut Wrong) {
             wrong.unless(leading == results.len(), || format!("message {n}: results are not first"));
             open.clear();
         } else {
-            wrong.unless(open.is_empty(), || format!("message {n}: calls {open:?} have no results in the next message"));
+            wrong
+                .unless(open.is_empty(), || format!("message {n}: calls {open:?} have no results in the next message"));
             wrong.unless(results.is_empty(), || format!("message {n}: an assistant's message has results"));
         }
         for block in &blocks {
@@ -249,7 +255,10 @@ impl Continuity {
         for message in json["messages"].as_array().into_iter().flatten().filter(|m| m["role"] == "assistant") {
             let (thinking, calls) = said(format, message);
             let known = |(text, signature): &(String, String)| {
-                self.issued.iter().flat_map(|issued| &issued.thinking).any(|(t, s)| t == text && (s == signature || format == Format::OpenAi))
+                self.issued
+                    .iter()
+                    .flat_map(|issued| &issued.thinking)
+                    .any(|(t, s)| t == text && (s == signature || format == Format::OpenAi))
             };
             for pair in thinking.iter().filter(|pair| !known(pair)) {
                 wrong.0.push(format!("thinking came back changed: {pair:?}"));
@@ -282,14 +291,16 @@ fn said(format: Format, message: &Value) -> Said {
             let blocks = blocks(&message["content"]);
             let of = |kind: &str| blocks.iter().filter(move |b| b["type"] == kind).cloned().collect::<Vec<_>>();
             let thinking = of("thinking").iter().map(|b| (text(&b["thinking"]), text(&b["signature"]))).collect();
-            let calls = of("tool_use").iter().map(|b| (text(&b["id"]), text(&b["name"]), b["input"].to_string())).collect();
+            let calls =
+                of("tool_use").iter().map(|b| (text(&b["id"]), text(&b["name"]), b["input"].to_string())).collect();
             (thinking, calls)
         }
         Format::OpenAi => {
             let thinking = text(&message["reasoning_content"]);
             let thinking = if thinking.is_empty() { Vec::new() } else { vec![(thinking, String::new())] };
             let calls = message["tool_calls"].as_array().into_iter().flatten();
-            let calls = calls.map(|c| (text(&c["id"]), text(&c["function"]["name"]), text(&c["function"]["arguments"])));
+            let calls =
+                calls.map(|c| (text(&c["id"]), text(&c["function"]["name"]), text(&c["function"]["arguments"])));
             (thinking, calls.collect())
         }
     }
@@ -307,7 +318,11 @@ fn flatten(format: Format, json: &Value) -> (String, Vec<String>) {
             preamble.push_str(&message.to_string());
             continue;
         }
-        items.extend(blocks(&message["content"]).iter().map(|block| format!("{role} {} {block}", text(&message["tool_call_id"]))));
+        items.extend(
+            blocks(&message["content"])
+                .iter()
+                .map(|block| format!("{role} {} {block}", text(&message["tool_call_id"]))),
+        );
         for key in ["tool_calls", "reasoning_content"] {
             if !message[key].is_null() {
                 items.push(format!("{role} {key} {}", message[key]));
@@ -387,14 +402,23 @@ mod tests {
             ("has 0 results", json!([user, asked, { "role": "user", "content": "no" }])),
             ("has 2 results", json!([user, asked, { "role": "user", "content": [result("a"), result("a")] }])),
             ("has no call", json!([user, asked, { "role": "user", "content": [result("a"), result("b")] }])),
-            ("not first", json!([user, asked, { "role": "user", "content": [{ "type": "text", "text": "x" }, result("a")] }])),
+            (
+                "not first",
+                json!([user, asked, { "role": "user", "content": [{ "type": "text", "text": "x" }, result("a")] }]),
+            ),
             ("first message", json!([asked, { "role": "user", "content": [result("a")] }])),
             ("no content", json!([{ "role": "user", "content": [] }])),
             ("empty text", json!([{ "role": "user", "content": " " }])),
             ("NUL", json!([{ "role": "user", "content": "a\u{0}" }])),
-            ("used twice", json!([user, asked, { "role": "user", "content": [result("a")] }, asked, { "role": "user", "content": [result("a")] }])),
+            (
+                "used twice",
+                json!([user, asked, { "role": "user", "content": [result("a")] }, asked, { "role": "user", "content": [result("a")] }]),
+            ),
             ("last message", json!([user, { "role": "assistant", "content": "x" }])),
-            ("signature", json!([user, { "role": "assistant", "content": [{ "type": "thinking", "thinking": "x" }] }, user])),
+            (
+                "signature",
+                json!([user, { "role": "assistant", "content": [{ "type": "thinking", "thinking": "x" }] }, user]),
+            ),
         ];
         for (what, messages) in planted {
             let found = well_formed(Format::Anthropic, &claude(&messages));

@@ -54,7 +54,11 @@ fn gpt() -> Value {
 
 #[tokio::test]
 async fn an_anthropic_stream_has_these_bytes() {
-    let server = ModelServer::with([Reply::new().thinking("hm", "c2ln").and_text("Good d").and_text("ay").and_tool("bash", json!({"command": "ls"}))]);
+    let server = ModelServer::with([Reply::new()
+        .thinking("hm", "c2ln")
+        .and_text("Good d")
+        .and_text("ay")
+        .and_tool("bash", json!({"command": "ls"}))]);
     let (head, body, _) = response(&mut ask(&server, "/v1/messages", &claude()).await).await;
     assert!(head.starts_with("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream"), "{head}");
     let want = r#"event: message_start
@@ -190,7 +194,10 @@ async fn faults_look_as_they_do_in_life() {
     stream.shutdown().await.unwrap();
     stream.read_to_end(&mut all).await.unwrap();
     let text = String::from_utf8_lossy(&all).into_owned();
-    assert!(text.starts_with("HTTP/1.1 429 Too Many Requests\r\n") && text.contains("\r\nretry-after: 1\r\n"), "{text}");
+    assert!(
+        text.starts_with("HTTP/1.1 429 Too Many Requests\r\n") && text.contains("\r\nretry-after: 1\r\n"),
+        "{text}"
+    );
     let mut stream = ask(&server, "/v1/messages", &claude()).await;
     let reset = stream.read(&mut [0; 8]).await.unwrap_err();
     assert_eq!(reset.kind(), io::ErrorKind::ConnectionReset);

@@ -134,7 +134,10 @@ impl Out<'_> {
 
     fn start_block(&mut self, block: Value) {
         let index = self.blocks;
-        self.event("content_block_start", &json!({ "type": "content_block_start", "index": index, "content_block": block }));
+        self.event(
+            "content_block_start",
+            &json!({ "type": "content_block_start", "index": index, "content_block": block }),
+        );
     }
 
     fn block_delta(&mut self, delta: Value) {

@@ -168,8 +168,10 @@ impl Client {
 
     /// Waits for the `n`th event of a kind, counted from 1.
     pub async fn nth(&self, session: &str, kind: &str, n: usize) -> Seen {
-        self.wait(&format!("{kind} number {n}"), |transcript| {
-            transcript.of(kind).filter(|seen| seen.session == session).nth(n.max(1) - 1).cloned()
+        let mut left = n.max(1);
+        self.scan(&format!("{kind} number {n}"), |seen| {
+            left -= usize::from(seen.session == session && seen.kind() == kind);
+            (left == 0).then(|| seen.clone())
         })
         .await
     }
@@ -181,12 +183,26 @@ impl Client {
 
     /// Waits until the text of assistants' messages that was streamed contains `text`.
     pub async fn sees_text(&self, session: &str, text: &str) {
-        self.wait(&format!("the text '{text}'"), |transcript| {
-            let deltas = transcript.of("text_delta").filter(|seen| seen.session == session);
-            let all: String = deltas.map(|seen| seen.str("text")).collect();
+        let mut all = String::new();
+        self.scan(&format!("the text '{text}'"), |seen| {
+            if seen.session != session || seen.kind() != "text_delta" {
+                return None;
+            }
+            all.push_str(seen.str("text"));
             all.contains(text).then_some(())
         })
         .await;
+    }
+
+    /// Shows every event once to `look`, in order, until it finds something; for streams that are long.
+    async fn scan<T>(&self, what: &str, mut look: impl FnMut(&Seen) -> Option<T>) -> T {
+        let mut next = 0;
+        self.wait(what, |transcript| {
+            let new = transcript.0[next..].iter();
+            next = transcript.0.len();
+            new.filter_map(|entry| if let Entry::Event(seen) = entry { Some(seen) } else { None }).find_map(&mut look)
+        })
+        .await
     }
 
     /// Waits until `look` finds something in what was seen so far.

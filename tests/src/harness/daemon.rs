@@ -86,6 +86,8 @@ impl Daemon {
 
     /// Directories and a configuration, and no daemon yet.
     pub fn prepare(model: &ModelServer, setup: Setup) -> Self {
+        // Built now, so that no time-out counts it.
+        programs();
         let dirs = Dirs::default();
         let url = model.url();
         let default = setup.model.as_ref().map(|model| format!("model = \"{model}\"\n")).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! What a person meets: the loop in a terminal, its keys, and two terminals on one session.
 
-use linger_tests::harness::Daemon;
+use linger_tests::harness::{Daemon, Pty};
 use linger_tests::model::{Gate, ModelServer, Reply};
 use serde_json::json;
 
@@ -9,12 +9,22 @@ use crate::bash;
 const CTRL_C: &str = "\x03";
 const CTRL_D: &str = "\x04";
 
+/// What the line under a permission's question says: from then on keys are answers.
+const QUESTION: &str = "in this session";
+
+/// `linger` in a terminal, ready for a line.
+async fn open(daemon: &Daemon) -> Pty {
+    let mut terminal = daemon.pty(&[]);
+    terminal.shows("/help").await;
+    terminal
+}
+
 #[tokio::test]
 async fn the_loop_takes_a_line_and_streams_the_answer() {
     let gate = Gate::new();
     let model = ModelServer::with([Reply::text("Good d").gate(&gate).and_text("ay to you"), Reply::text("and again")]);
     let daemon = Daemon::start(&model).await;
-    let mut terminal = daemon.pty(&[]);
+    let mut terminal = open(&daemon).await;
     terminal.line("hello");
     terminal.shows("Good d").await;
     assert!(!terminal.text().contains("ay to you"));
@@ -32,13 +42,14 @@ async fn y_answers_a_permission() {
     let model = ModelServer::start();
     let daemon = Daemon::start(&model).await;
     model.push([bash(&daemon.effect("once")), Reply::text("all done")]);
-    let mut terminal = daemon.pty(&[]);
+    let mut terminal = open(&daemon).await;
     terminal.line("go");
     terminal.shows(&daemon.effect("once")).await;
     let client = daemon.client().await;
     let session = client.call("session/list", json!({})).await[0]["session"].as_str().unwrap().to_owned();
     client.attach(&session).await;
     client.first(&session, "permission_requested").await;
+    terminal.shows(QUESTION).await;
     terminal.keys("y");
     terminal.shows("all done").await;
     assert_eq!(std::fs::read_to_string(daemon.side_effects()).unwrap(), "once\n");
@@ -51,7 +62,7 @@ async fn control_c_cancels_the_turn_and_keeps_the_session() {
     let gate = Gate::new();
     let model = ModelServer::with([Reply::text("on and on").gate(&gate), Reply::text("still here")]);
     let daemon = Daemon::start(&model).await;
-    let mut terminal = daemon.pty(&[]);
+    let mut terminal = open(&daemon).await;
     terminal.line("go");
     terminal.shows("on and on").await;
     terminal.keys(CTRL_C);
@@ -68,7 +79,7 @@ async fn control_d_detaches_and_the_turn_goes_on() {
     let gate = Gate::new();
     let model = ModelServer::with([Reply::text("Good d").gate(&gate).and_text("ay")]);
     let daemon = Daemon::start(&model).await;
-    let mut terminal = daemon.pty(&[]);
+    let mut terminal = open(&daemon).await;
     terminal.line("hello");
     terminal.shows("Good d").await;
     terminal.keys(CTRL_D);
@@ -90,7 +101,7 @@ async fn a_window_that_is_closed_detaches_and_the_turn_goes_on() {
     let gate = Gate::new();
     let model = ModelServer::with([Reply::text("Good d").gate(&gate).and_text("ay")]);
     let daemon = Daemon::start(&model).await;
-    let mut terminal = daemon.pty(&[]);
+    let mut terminal = open(&daemon).await;
     terminal.line("hello");
     terminal.shows("Good d").await;
     terminal.hang_up();
@@ -119,6 +130,7 @@ async fn two_terminals_on_one_session_show_the_same_and_the_other_is_told_who_an
     client.prompt(&session, "go").await;
     left.shows(&daemon.effect("once")).await;
     right.shows(&daemon.effect("once")).await;
+    left.shows(QUESTION).await;
     left.keys("y");
     client.first(&session, "turn_finished").await;
     left.shows("all done").await;
@@ -138,7 +150,7 @@ async fn nothing_that_a_model_or_a_tool_says_controls_the_terminal() {
         Reply::text("after"),
     ]);
     let daemon = Daemon::auto(&model).await;
-    let mut terminal = daemon.pty(&[]);
+    let mut terminal = open(&daemon).await;
     terminal.line("go");
     terminal.shows("after").await;
     let bytes = terminal.bytes();
@@ -156,7 +168,7 @@ async fn a_daemon_that_dies_under_a_terminal_is_found_again_and_the_text_goes_on
     let gate = Gate::new();
     let model = ModelServer::with([Reply::text("Good d").gate(&gate), Reply::text("Good day after all")]);
     let daemon = Daemon::start(&model).await;
-    let mut terminal = daemon.pty(&[]);
+    let mut terminal = open(&daemon).await;
     terminal.line("hello");
     terminal.shows("Good d").await;
     daemon.kill_daemon().await;

@@ -108,3 +108,34 @@ pub fn wakeups(pid: u32) -> u64 {
     };
     threads.filter_map(|thread| of(fs::read_to_string(thread.path().join("status")).ok()?)).sum()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::harness::{Dirs, comes_true};
+
+    #[test]
+    #[allow(clippy::disallowed_methods)] // Tests own the processes that they start.
+    fn a_family_is_found_also_when_a_child_has_left_it() {
+        let dirs = Dirs::default();
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", "(setsid sleep 631 &); sleep 632 & sleep 633"]).current_dir(dirs.workspace());
+        let mut child = command.stdin(Stdio::null()).spawn().unwrap();
+        let sleeps = |processes: &[Process]| processes.iter().filter(|p| p.command.starts_with("sleep 63")).count();
+        let limit = Duration::from_secs(5);
+        assert!(comes_true(limit, || sleeps(&descendants(child.id())) == 2), "{:?}", descendants(child.id()));
+        assert!(comes_true(limit, || sleeps(&of_directory(dirs.root())) == 3), "{:?}", of_directory(dirs.root()));
+        let all = of_directory(dirs.root());
+        let (rss, pss) = memory(child.id());
+        assert!(rss >= pss && pss > 0, "{rss} {pss}");
+        assert!(wakeups(child.id()) > 0);
+        assert!(cpu(child.id()) < 1.0);
+        all.iter().for_each(|process| signal(process.pid, Signal::KILL));
+        child.wait().unwrap();
+        assert!(comes_true(limit, || !all.iter().any(is_alive)));
+        assert_eq!(of_directory(dirs.root()), []);
+    }
+}

@@ -87,3 +87,24 @@ pub(super) async fn asked(raw: &mut Raw, request: &str, times: usize) -> (f64, f
 pub(super) fn ms(start: Instant) -> f64 {
     start.elapsed().as_secs_f64() * 1000.0
 }
+
+#[cfg(test)]
+mod tests {
+    use linger_tests::model::{ModelServer, Reply};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_floors_can_be_measured() {
+        let dir = tempfile::tempdir().unwrap();
+        let model = ModelServer::scripted(|_| Reply::new().text_in_deltas(&"word ".repeat(20_000), 5));
+        let body = br#"{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}"#;
+        let took = curl(&format!("{}/v1/chat/completions", model.url()), body, dir.path());
+        assert!(took > 0.0 && took < 10_000.0, "{took}");
+        assert!(commit_and_spawn(dir.path()) > 0.0);
+        let request = r#"{"jsonrpc":"2.0","id":1,"method":"daemon/hello"}"#;
+        let (p50, p99) = echo(dir.path(), request, 100).await;
+        assert!(p50 > 0.0 && p99 >= p50, "{p50} {p99}");
+        eprintln!("curl {took:.1} ms, round trip {p50:.0} us");
+    }
+}

@@ -1,0 +1,349 @@
+//! The command line as a script meets it: exit codes, data on stdout, talk on stderr, every wrong input with a hint.
+
+use std::os::unix::fs::PermissionsExt;
+
+use linger_tests::harness::{Daemon, Setup};
+use linger_tests::model::{Gate, ModelServer, Reply};
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::bash;
+
+#[tokio::test]
+async fn run_prints_the_final_message_alone_and_exits_0() {
+    let model = ModelServer::with([
+        Reply::text("Looking.").and_tool("bash", json!({ "command": "true" })),
+        Reply::text("Good day"),
+    ]);
+    let daemon = Daemon::auto(&model).await;
+    let output = daemon.cli(&["run", "hello"]).run().await.exits(0);
+    assert_eq!(output.stdout, "Good day\n");
+    model.push([Reply::text("again")]);
+    let output = daemon.cli(&["run", "-m", "claude/x", "hello"]).run().await.exits(0);
+    assert_eq!(output.stdout, "again\n");
+    assert_eq!(model.requests()[2].model(), "x");
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn run_reads_its_prompt_from_standard_input_too() {
+    let model = ModelServer::with([Reply::text("ok"), Reply::text("ok")]);
+    let daemon = Daemon::start(&model).await;
+    daemon.cli(&["run"]).stdin("explain this\nline of a log\n").run().await.exits(0);
+    assert!(model.requests()[0].messages().contains("line of a log"));
+    daemon.cli(&["run", "-"]).stdin("the whole prompt").run().await.exits(0);
+    assert!(model.requests()[1].messages().contains("the whole prompt"));
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn run_json_prints_one_value_a_line() {
+    let model = ModelServer::with([Reply::text("Good day")]);
+    let daemon = Daemon::start(&model).await;
+    let output = daemon.cli(&["run", "--json", "hello"]).run().await.exits(0);
+    let last = output.json().pop().unwrap();
+    assert!(last.to_string().contains("turn_finished") || last.to_string().contains("end_turn"), "{last}");
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn run_stream_prints_the_text_as_it_comes() {
+    let gate = Gate::new();
+    let model = ModelServer::with([Reply::text("first line\n").gate(&gate).and_text("second line")]);
+    let daemon = Daemon::start(&model).await;
+    let mut running = daemon.cli(&["run", "--stream", "hello"]).spawn().await;
+    assert_eq!(running.line().await.as_deref(), Some("first line"));
+    gate.open();
+    assert_eq!(running.line().await.as_deref(), Some("second line"));
+    assert_eq!(running.end().await.code, 0);
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn run_in_the_background_prints_the_session_and_wait_gives_its_exit_code() {
+    let gate = Gate::new();
+    let model = ModelServer::with([Reply::text("Good d").gate(&gate).and_text("ay")]);
+    let daemon = Daemon::start(&model).await;
+    let output = daemon.cli(&["run", "-d", "hello"]).run().await.exits(0);
+    let session = output.word().to_owned();
+    assert_eq!(output.stdout, format!("{session}\n"));
+    gate.reached().await;
+    daemon.cli(&["wait", "--timeout", "1", &session]).run().await.exits(124);
+    let waiting = daemon.cli(&["wait", &session]).spawn().await;
+    gate.open();
+    waiting.end().await.exits(0);
+    let log = daemon.cli(&["log", &session]).run().await.exits(0);
+    assert!(log.stdout.contains("hello") && log.stdout.contains("Good day"), "{}", log.stdout);
+    let list = daemon.cli(&["ls"]).run().await.exits(0);
+    assert!(list.stdout.contains(&session[..6.min(session.len())]), "{}", list.stdout);
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn a_prefix_and_a_name_are_as_good_as_an_id() {
+    let model = ModelServer::with([Reply::text("one"), Reply::text("two")]);
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let session = client.create_with(json!({ "name": "docs" })).await;
+    daemon.cli(&["send", "docs", "hello"]).run().await.exits(0);
+    daemon.cli(&["wait", &session[..session.len() - 1]]).run().await.exits(0);
+    daemon.cli(&["run", "-s", "docs", "again"]).run().await.exits(0);
+    assert_eq!(model.requests().len(), 2);
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn run_exits_3_as_soon_as_a_permission_waits_and_answer_lets_it_go_on() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    model.push([bash(&daemon.effect("once")), Reply::text("done")]);
+    let output = daemon.cli(&["run", "go"]).run().await.exits(3).says("linger answer ");
+    assert!(!daemon.side_effects().exists());
+    let inbox = daemon.cli(&["inbox", "--json"]).run().await.exits(0).json();
+    let permission = inbox[0]["permission"].as_str().unwrap().to_owned();
+    let session = inbox[0]["session"].as_str().unwrap().to_owned();
+    assert!(output.stderr.contains(&permission), "{}", output.stderr);
+    daemon.cli(&["wait", &session]).run().await.exits(3);
+    daemon.cli(&["answer", &permission, "perhaps"]).run().await.exits(2);
+    daemon.cli(&["answer", &permission, "allow"]).run().await.exits(0);
+    daemon.cli(&["wait", &session]).run().await.exits(0);
+    daemon.cli(&["answer", &permission, "deny"]).run().await.exits(1).says("already answered");
+    assert_eq!(std::fs::read_to_string(daemon.side_effects()).unwrap(), "once\n");
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn deny_takes_a_reason_which_the_model_reads() {
+    let model = ModelServer::with([bash("true"), Reply::text("done")]);
+    let daemon = Daemon::start(&model).await;
+    daemon.cli(&["run", "go"]).run().await.exits(3);
+    let row = daemon.cli(&["inbox", "--json"]).run().await.exits(0).json().remove(0);
+    let (permission, session) = (row["permission"].as_str().unwrap(), row["session"].as_str().unwrap());
+    daemon.cli(&["answer", permission, "deny", "--reason", "not on a friday"]).run().await.exits(0);
+    daemon.cli(&["wait", session]).run().await.exits(0);
+    assert!(model.requests()[1].messages().contains("not on a friday"));
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn cancel_ends_the_turn_and_whoever_waits_exits_4() {
+    let gate = Gate::new();
+    let model = ModelServer::with([Reply::text("so far").gate(&gate)]);
+    let daemon = Daemon::start(&model).await;
+    let session = daemon.cli(&["run", "-d", "go"]).run().await.exits(0).word().to_owned();
+    gate.reached().await;
+    let waiting = daemon.cli(&["wait", &session]).spawn().await;
+    daemon.cli(&["cancel", &session]).run().await.exits(0);
+    let output = waiting.end().await;
+    assert_eq!(output.code, 4, "{}", output.stderr);
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn sigint_cancels_a_run_and_sighup_leaves_it_running() {
+    let gate = Gate::new();
+    let model =
+        ModelServer::with([Reply::text("first\n").gate(&gate), Reply::text("second\n").gate(&gate).and_text("done")]);
+    let daemon = Daemon::start(&model).await;
+    let mut running = daemon.cli(&["run", "--stream", "go"]).spawn().await;
+    running.line().await.unwrap();
+    running.signal(Signal::INT);
+    assert_eq!(running.end().await.code, 4);
+    let mut running = daemon.cli(&["run", "--stream", "go"]).spawn().await;
+    assert_eq!(running.line().await.as_deref(), Some("second"));
+    running.signal(Signal::HUP);
+    running.end().await;
+    gate.open();
+    let client = daemon.client().await;
+    let latest = client.call("session/list", json!({})).await[0]["session"].as_str().unwrap().to_owned();
+    client.attach(&latest).await;
+    assert_eq!(client.first(&latest, "turn_finished").await.str("stop_reason"), "end_turn");
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn run_exits_1_when_the_turn_fails_and_124_when_it_takes_too_long() {
+    let model = ModelServer::with([Reply::text("half").stop("max_tokens"), Reply::status(401), Reply::new().stall()]);
+    let daemon = Daemon::start(&model).await;
+    daemon.cli(&["run", "one"]).run().await.exits(1);
+    let refused = daemon.cli(&["run", "two"]).run().await.exits(1);
+    assert!(refused.stderr.contains("scripted status 401") || refused.stderr.contains("key"), "{}", refused.stderr);
+    daemon.cli(&["run", "--timeout", "1", "three"]).run().await.exits(124);
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn rm_deletes_a_session_and_refuses_one_that_works() {
+    let gate = Gate::new();
+    let model = ModelServer::with([Reply::text("x").gate(&gate)]);
+    let daemon = Daemon::start(&model).await;
+    let session = daemon.cli(&["run", "-d", "go"]).run().await.exits(0).word().to_owned();
+    gate.reached().await;
+    daemon.cli(&["rm", &session]).run().await.exits(1);
+    daemon.cli(&["rm", "--force", &session]).run().await.exits(0);
+    daemon.cli(&["log", &session]).run().await.fails_with_hint(2);
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn without_a_model_the_user_is_told_how_to_name_one() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start_with(&model, Setup { model: None, ..Setup::default() }).await;
+    daemon.cli(&["run", "hello"]).run().await.fails_with_hint(2).says("model");
+}
+
+#[tokio::test]
+async fn a_provider_that_nobody_configured_is_named() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    daemon.cli(&["run", "-m", "nobody/m", "hello"]).run().await.fails_with_hint(2).says("nobody");
+}
+
+#[tokio::test]
+async fn a_missing_key_is_named_by_its_variable() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start_with(&model, Setup { keys: false, ..Setup::default() }).await;
+    let output = daemon.cli(&["run", "hello"]).without("WORK_KEY").run().await;
+    assert_ne!(output.code, 0);
+    assert!(output.stderr.contains("WORK_KEY"), "{}", output.stderr);
+    assert_eq!(model.requests().len(), 0);
+}
+
+#[tokio::test]
+async fn the_key_of_the_clients_environment_is_brought_to_the_daemon() {
+    let model = ModelServer::with([Reply::text("Good day")]);
+    let daemon = Daemon::start_with(&model, Setup { keys: false, ..Setup::default() }).await;
+    let output = daemon.cli(&["run", "hello"]).run().await.exits(0);
+    assert_eq!(output.stdout, "Good day\n");
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn a_provider_that_is_down_is_named_with_its_address() {
+    let model = ModelServer::start();
+    let down =
+        "[providers.down]\nkind = \"openai\"\nbase_url = \"http://127.0.0.1:1/v1\"\napi_key_env = \"WORK_KEY\"\n";
+    let daemon = Daemon::start_with(&model, Setup { config: down.to_owned(), ..Setup::default() }).await;
+    let output = daemon.cli(&["run", "-m", "down/m", "--timeout", "3", "hello"]).run().await;
+    assert!([1, 124].contains(&output.code), "{output:?}");
+    assert!(output.stderr.contains("127.0.0.1:1"), "{}", output.stderr);
+}
+
+#[tokio::test]
+async fn an_unknown_session_and_an_ambiguous_prefix_are_told_apart() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    daemon.cli(&["log", "nope"]).run().await.fails_with_hint(2).says("nope");
+    // Enough sessions that two begin with the same character.
+    let mut sessions = Vec::new();
+    for _ in 0..40 {
+        sessions.push(client.create().await);
+    }
+    let first = |id: &String| id.chars().next().unwrap();
+    let mut counted = sessions.iter().map(first).filter(|c| sessions.iter().filter(|id| first(id) == *c).count() > 1);
+    let prefix = counted.next().unwrap().to_string();
+    daemon.cli(&["log", &prefix]).run().await.exits(2).says("ambiguous");
+}
+
+#[tokio::test]
+async fn a_socket_directory_that_others_can_enter_is_refused() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    std::fs::set_permissions(daemon.dirs.state(), std::fs::Permissions::from_mode(0o777)).unwrap();
+    daemon.cli(&["ls"]).run().await.fails_with_hint(5).says("chmod 700");
+    std::fs::set_permissions(daemon.dirs.state(), std::fs::Permissions::from_mode(0o700)).unwrap();
+    daemon.cli(&["ls"]).run().await.exits(0);
+}
+
+#[tokio::test]
+async fn a_typing_error_in_the_configuration_is_shown_with_file_line_and_key() {
+    let model = ModelServer::start();
+    let daemon = Daemon::prepare(&model, Setup::default());
+    let config = std::fs::read_to_string(daemon.dirs.config()).unwrap();
+    std::fs::write(daemon.dirs.config(), config.replace("base_url", "base_ulr")).unwrap();
+    daemon.launch().await;
+    let output = daemon.cli(&["run", "hello"]).run().await;
+    assert_ne!(output.code, 0);
+    assert!(output.stderr.contains("config.toml:") && output.stderr.contains("base_ulr"), "{}", output.stderr);
+    daemon.cli(&["ls"]).run().await.exits(0);
+    std::fs::write(daemon.dirs.config(), config).unwrap();
+    model.push([Reply::text("Good day")]);
+    let client = daemon.client().await;
+    linger_tests::harness::until("the configuration is read again", async || {
+        client.call("daemon/status", json!({})).await.get("config_error").is_none().then_some(())
+    })
+    .await;
+    assert_eq!(daemon.cli(&["run", "hello"]).run().await.exits(0).stdout, "Good day\n");
+}
+
+#[tokio::test]
+async fn standard_input_that_is_no_text_is_refused() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let output = daemon.cli(&["run", "-"]).stdin(b"\xff\xfe\x00".to_vec()).run().await.exits(2);
+    assert!(output.stderr.contains("UTF-8"), "{}", output.stderr);
+    assert_eq!(model.requests().len(), 0);
+}
+
+#[tokio::test]
+async fn a_workspace_that_has_vanished_fails_the_call_and_not_the_daemon() {
+    let model = ModelServer::with([bash("pwd"), Reply::text("gone")]);
+    let daemon = Daemon::auto(&model).await;
+    let workspace = daemon.workspace().join("sub");
+    std::fs::create_dir(&workspace).unwrap();
+    let client = daemon.client().await;
+    let session = client.create_with(json!({ "cwd": workspace })).await;
+    client.attach(&session).await;
+    std::fs::remove_dir(&workspace).unwrap();
+    client.prompt(&session, "go").await;
+    client.first(&session, "turn_finished").await;
+    let finished = client.transcript().of("tool_finished").next().cloned();
+    assert!(finished.is_none_or(|seen| seen.event["is_error"] == true));
+    daemon.cli(&["run", "hello"]).cwd(daemon.workspace()).run().await;
+    client.call("daemon/status", json!({})).await;
+    model.forgive(); // Whether the turn reached the model is the daemon's choice.
+}
+
+#[tokio::test]
+async fn wrong_usage_exits_2_and_help_exits_0() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    for args in [&["nonsense"][..], &["run"], &["run", "--mode", "wild", "x"], &["answer"], &["wait"], &["--nope"]] {
+        let output = daemon.cli(args).run().await.exits(2);
+        assert!(!output.stderr.is_empty() && output.stdout.is_empty(), "{args:?}: {output:?}");
+    }
+    for args in [&["--help"][..], &["--version"], &["run", "--help"]] {
+        assert!(!daemon.cli(args).run().await.exits(0).stdout.is_empty());
+    }
+    daemon.cli(&["run", "--", "--help"]).run().await;
+    model.forgive(); // The last one is a prompt, and nothing was scripted for it.
+}
+
+#[tokio::test]
+async fn a_daemon_that_is_not_there_is_started_and_daemon_stop_ends_it() {
+    let model = ModelServer::with([Reply::text("Good day")]);
+    let daemon = Daemon::prepare(&model, Setup::default());
+    assert_eq!(daemon.cli(&["run", "hello"]).run().await.exits(0).stdout, "Good day\n");
+    let status = daemon.cli(&["daemon", "status", "--json"]).run().await.exits(0).json();
+    assert_eq!(status[0]["socket"], json!(daemon.dirs.socket()));
+    daemon.cli(&["daemon", "stop"]).run().await.exits(0);
+    assert!(
+        linger_tests::harness::comes_true(linger_tests::TIMEOUT, || !daemon.dirs.socket().exists()),
+        "it still serves"
+    );
+}
+
+#[tokio::test]
+async fn the_demo_provider_needs_no_key_and_makes_real_tool_calls() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start_with(&model, Setup { model: None, keys: false, ..Setup::default() }).await;
+    let output = daemon.cli(&["run", "-m", "demo", "--mode", "auto", "hello"]).run().await.exits(0);
+    assert!(!output.stdout.is_empty());
+    let client = daemon.client().await;
+    let session = client.call("session/list", json!({})).await[0]["session"].as_str().unwrap().to_owned();
+    client.attach(&session).await;
+    client.first(&session, "turn_finished").await;
+    assert!(client.transcript().of("tool_finished").count() > 0);
+    daemon.check(&[&client], &model);
+}

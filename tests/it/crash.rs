@@ -1,0 +1,224 @@
+//! `kill -9` at the worst moments: what was shown is kept, what ran does not run again, and the turn goes on by itself.
+
+use linger_tests::Rng;
+use linger_tests::harness::{Daemon, comes_true, process};
+use linger_tests::model::{Gate, ModelServer, Reply};
+use serde_json::json;
+
+use crate::{after_tool, bash, story};
+
+/// How many turns are killed at a random moment.
+const KILLS: usize = 12;
+
+#[tokio::test]
+async fn killed_in_mid_stream_the_text_is_kept_as_interrupted_and_the_step_repeated() {
+    let gate = Gate::new();
+    let model = ModelServer::with([Reply::text("Good d").gate(&gate), Reply::text("Good day")]);
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.prompt(&session, "hello").await;
+    client.sees_text(&session, "Good d").await;
+    daemon.kill_daemon().await;
+    client.closed().await;
+    let cursor = client.cursor(&session);
+    let before = client.hang_up();
+    let back = daemon.client().await;
+    back.continues(before);
+    back.attach_after(&session, &cursor).await;
+    back.first(&session, "turn_finished").await;
+    let seen = back.transcript();
+    let kinds: Vec<String> = story(&seen, &session).into_iter().filter(|kind| kind != "notice").collect();
+    let want =
+        ["prompt_accepted", "turn_started", "message", "message", "message_superseded", "message", "turn_finished"];
+    assert_eq!(kinds, want);
+    let messages: Vec<_> = seen.of("message").collect();
+    assert_eq!(messages[1].event["interrupted"], true);
+    assert!(messages[1].event["content"][0]["text"].as_str().unwrap().starts_with("Good d"));
+    assert_eq!(messages[2].event["content"][0]["text"], "Good day");
+    assert!(
+        model.requests().iter().all(|request| !request.messages().contains("Good d")),
+        "superseded is not sent again"
+    );
+    daemon.check(&[&back], &model);
+}
+
+#[tokio::test]
+async fn killed_together_with_its_keeper_the_turn_goes_on_at_the_next_start() {
+    let gate = Gate::new();
+    let model = ModelServer::with([Reply::text("Good d").gate(&gate), Reply::text("Good day")]);
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.prompt(&session, "hello").await;
+    client.sees_text(&session, "Good d").await;
+    daemon.kill_and_restart().await;
+    // Nobody attaches: the turn goes on nevertheless.
+    model.wait_requests(2).await;
+    let late = daemon.client().await;
+    late.attach(&session).await;
+    assert_eq!(late.first(&session, "turn_finished").await.str("stop_reason"), "end_turn");
+    daemon.check(&[&client, &late], &model);
+}
+
+#[tokio::test]
+async fn a_tool_that_ran_when_the_daemon_died_is_not_run_again_and_its_outcome_is_unknown() {
+    let model = ModelServer::start();
+    let daemon = Daemon::auto(&model).await;
+    let effects = daemon.side_effects();
+    model.push([bash(&format!("{}; sleep 617", daemon.effect("once"))), Reply::text("so be it")]);
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.prompt(&session, "go").await;
+    client.first(&session, "tool_started").await;
+    assert!(comes_true(linger_tests::TIMEOUT, || effects.exists()), "the tool runs");
+    daemon.kill_daemon().await;
+    let left =
+        || process::of_directory(daemon.dirs.root()).into_iter().filter(|p| p.command.contains("sleep 617")).count();
+    assert_eq!(left(), 0, "what the dead daemon left behind is ended before the next one serves");
+    let back = daemon.client().await;
+    back.attach(&session).await;
+    back.first(&session, "turn_finished").await;
+    let finished = back.first(&session, "tool_finished").await;
+    assert_eq!((finished.str("outcome"), &finished.event["is_error"]), ("unknown", &json!(true)));
+    assert_eq!(std::fs::read_to_string(&effects).unwrap(), "once\n");
+    daemon.check(&[&client, &back], &model);
+}
+
+#[tokio::test]
+async fn kill_9_of_both_leaves_no_process_after_the_next_start() {
+    let model = ModelServer::with([bash("(setsid sleep 618 &); sleep 619"), Reply::text("done")]);
+    let daemon = Daemon::auto(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.prompt(&session, "go").await;
+    client.first(&session, "tool_started").await;
+    let running =
+        || process::of_directory(daemon.dirs.root()).into_iter().filter(|p| p.command.contains("sleep 61")).count();
+    assert!(comes_true(linger_tests::TIMEOUT, || running() >= 2), "the tool runs");
+    daemon.kill_and_restart().await;
+    assert_eq!(running(), 0, "the next start ends what is left before it serves");
+    let back = daemon.client().await;
+    back.attach(&session).await;
+    back.first(&session, "turn_finished").await;
+    daemon.check(&[&client, &back], &model);
+}
+
+#[tokio::test]
+async fn a_turn_that_met_three_crashes_is_offered_and_not_resumed() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let model = ModelServer::scripted(move |_| Reply::text("Good d").gate(&held));
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.prompt(&session, "hello").await;
+    for n in 1..=3 {
+        model.wait_requests(n).await;
+        daemon.kill_and_restart().await;
+    }
+    let back = daemon.client().await;
+    back.attach(&session).await;
+    back.wait("the offer", |seen| seen.of("notice").find(|seen| seen.str("code") == "offered").cloned()).await;
+    assert_eq!(back.call("session/list", json!({})).await[0]["state"], "offered");
+    assert_eq!(model.requests().len(), 3);
+    gate.open();
+    back.call("session/continue", json!({ "session": session })).await;
+    assert_eq!(back.first(&session, "turn_finished").await.str("stop_reason"), "end_turn");
+    daemon.check(&[&client, &back], &model);
+}
+
+#[tokio::test]
+async fn kill_9_at_random_moments_loses_nothing_that_was_seen() {
+    let model = ModelServer::start();
+    let daemon = Daemon::auto(&model).await;
+    let effects = daemon.side_effects().display().to_string();
+    model.otherwise(move |request| {
+        let text = "a few words, then a tool; ".repeat(20);
+        if after_tool(request) {
+            return Reply::new().text_in_deltas(&text, 5);
+        }
+        Reply::new()
+            .text_in_deltas(&text, 3)
+            .and_tool("bash", json!({ "command": format!("echo {} >> {effects}", request.number) }))
+    });
+    let mut rng = Rng(0x11f6e2);
+    let mut client = daemon.client().await;
+    let session = client.session().await;
+    for turn in 1..=KILLS {
+        client.prompt(&session, &format!("turn {turn}")).await;
+        // A moment that is counted in events and not in milliseconds, so that a seed means something.
+        let events = client.transcript().events().count() + 1 + rng.below(150);
+        client
+            .wait("some events", |seen| {
+                let enough = seen.events().count() >= events || seen.of("turn_finished").count() >= turn;
+                enough.then_some(())
+            })
+            .await;
+        daemon.kill_and_restart().await;
+        let before = client.hang_up();
+        let cursor = before.cursor(&session).unwrap().to_owned();
+        client = daemon.client().await;
+        client.continues(before);
+        client.attach_after(&session, &cursor).await;
+        client.nth(&session, "turn_finished", turn).await;
+    }
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn after_sigterm_nothing_is_left_and_the_exit_code_is_0() {
+    let gate = Gate::new();
+    let model = ModelServer::with([Reply::text("Good d").gate(&gate), Reply::text("Good day")]);
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.prompt(&session, "hello").await;
+    client.sees_text(&session, "Good d").await;
+    assert_eq!(daemon.terminate(), Some(0));
+    assert_eq!(process::of_directory(daemon.dirs.root()), []);
+    daemon.launch().await;
+    let back = daemon.client().await;
+    back.attach(&session).await;
+    back.first(&session, "turn_finished").await;
+    daemon.check(&[&client, &back], &model);
+}
+
+#[tokio::test]
+async fn a_second_daemon_does_not_start_beside_the_first() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let pid = daemon.pid().await;
+    let status = daemon.cli(&["daemon", "start"]).run().await.exits(0);
+    assert_eq!(daemon.pid().await, pid, "{status:?}");
+}
+
+#[tokio::test]
+async fn a_socket_file_that_vanishes_is_bound_again() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    std::fs::remove_file(daemon.dirs.socket()).unwrap();
+    assert!(comes_true(linger_tests::TIMEOUT, || daemon.dirs.socket().exists()), "no new socket");
+    daemon.client().await.call("daemon/status", json!({})).await;
+}
+
+#[tokio::test]
+async fn a_database_that_is_damaged_is_set_aside_and_not_deleted() {
+    let model = ModelServer::with([Reply::text("x")]);
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.turn(&session, "hello").await;
+    assert_eq!(daemon.terminate(), Some(0));
+    let damaged = vec![b'?'; 4096];
+    std::fs::write(daemon.dirs.database(), &damaged).unwrap();
+    daemon.launch().await;
+    let again = daemon.client().await;
+    assert_eq!(again.call("session/list", json!({})).await, json!([]));
+    let dir = daemon.dirs.database().parent().unwrap().to_path_buf();
+    let files = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let aside = files
+        .filter(|path| *path != daemon.dirs.database())
+        .any(|path| std::fs::read(path).is_ok_and(|bytes| bytes == damaged));
+    assert!(aside, "the damaged file is kept");
+}

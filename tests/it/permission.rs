@@ -1,0 +1,317 @@
+//! Permissions: durable, answered once, by whoever is first; and the modes that decide what is asked.
+
+use linger_tests::harness::{Client, Daemon, Setup};
+use linger_tests::model::{ModelServer, Reply};
+use serde_json::{Value, json};
+
+use crate::{after_tool, answer, bash, story};
+
+/// How often two clients race for an answer.
+const RACES: usize = 1000;
+
+/// How many of them are in one session: its context must not grow without bound.
+const ROUNDS: usize = 50;
+
+/// Waits for the `n`th permission of a session.
+async fn asked(client: &Client, session: &str, n: usize) -> (String, Value) {
+    let seen = client.nth(session, "permission_requested", n).await;
+    (seen.str("permission").to_owned(), seen.event)
+}
+
+/// Both answer the `n`th permission of a session at once; gives who won: 0 or 1.
+async fn race(clients: [&Client; 2], session: &str, n: usize) -> usize {
+    let ((permission, event), _) = tokio::join!(asked(clients[0], session, n), asked(clients[1], session, n));
+    let allow = json!({ "permission": permission, "decision": "allow_once", "digest": event["digest"] });
+    let reject = json!({ "permission": permission, "decision": "reject_once" });
+    let (a, b) =
+        tokio::join!(clients[0].request("permission/answer", allow), clients[1].request("permission/answer", reject));
+    let (winner, decision, by, lost) = match (a.unwrap(), b.unwrap()) {
+        (Ok(_), Err(lost)) => (0, "allow_once", "one", lost),
+        (Err(lost), Ok(_)) => (1, "reject_once", "two", lost),
+        other => panic!("one wins and one does not: {other:?}"),
+    };
+    assert_eq!(lost.code, -31001);
+    let data = lost.data.unwrap();
+    assert_eq!((data["decision"].as_str(), data["by"].as_str()), (Some(decision), Some(by)));
+    winner
+}
+
+#[tokio::test]
+async fn two_clients_answer_at_once_a_thousand_times_and_one_wins() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start_with(&model, Setup { top: "max_steps = 1000", ..Setup::default() }).await;
+    let effects = daemon.side_effects().display().to_string();
+    model.otherwise(move |request| {
+        let rounds = request.messages().matches("\"tool_call_id\"").count();
+        let command = format!("echo effect-{} >> {effects}", request.number);
+        if rounds < ROUNDS { bash(&command) } else { Reply::text("enough") }
+    });
+    let (one, two) = (daemon.named("one").await, daemon.named("two").await);
+    let mut won = [0, 0];
+    for _ in 0..RACES / ROUNDS {
+        let session = one.session().await;
+        two.attach(&session).await;
+        one.prompt(&session, "go").await;
+        for n in 1..=ROUNDS {
+            won[race([&one, &two], &session, n).await] += 1;
+        }
+        one.first(&session, "turn_finished").await;
+        two.first(&session, "turn_finished").await;
+    }
+    let ran = std::fs::read_to_string(daemon.side_effects()).unwrap_or_default().lines().count();
+    assert_eq!(ran, won[0], "as many commands ran as were allowed");
+    daemon.check(&[&one, &two], &model);
+}
+
+#[tokio::test]
+async fn a_permission_raised_while_nobody_is_attached_survives_kill_9_and_its_answer_continues_the_turn() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    model.push([bash(&daemon.effect("once")), Reply::text("done")]);
+    let client = daemon.client().await;
+    let session = client.create().await;
+    client.prompt(&session, "go").await;
+    client.hang_up();
+    model.wait_requests(1).await;
+    let watcher = daemon.client().await;
+    watcher.attach(&session).await;
+    watcher.first(&session, "permission_requested").await;
+    let before = watcher.hang_up();
+    daemon.kill_and_restart().await;
+    let client = daemon.client().await;
+    let rows = client.call("permission/list", json!({})).await;
+    let row = &rows.as_array().unwrap()[0];
+    assert_eq!(rows.as_array().unwrap().len(), 1);
+    assert_eq!(row["session"], json!(session));
+    assert_eq!(row["tool"], "bash");
+    assert!(row["call"].is_string() && row["digest"].as_str().unwrap().starts_with("sha256:"), "{row}");
+    let list = client.call("session/list", json!({})).await;
+    assert_eq!(list[0]["state"], "waiting");
+    client.continues(before);
+    let cursor = client.cursor(&session);
+    client.attach_after(&session, &cursor).await;
+    client
+        .call(
+            "permission/answer",
+            json!({ "permission": row["permission"], "decision": "allow_once", "digest": row["digest"] }),
+        )
+        .await;
+    assert_eq!(client.first(&session, "turn_finished").await.str("stop_reason"), "end_turn");
+    assert_eq!(std::fs::read_to_string(daemon.side_effects()).unwrap(), "once\n");
+    assert_eq!(client.call("permission/list", json!({})).await, json!([]));
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn an_answer_to_something_else_than_what_was_shown_is_refused() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    model.push([bash(&daemon.effect("once")), Reply::text("done")]);
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.prompt(&session, "go").await;
+    let (permission, event) = asked(&client, &session, 1).await;
+    let wrong = json!({ "permission": permission, "decision": "allow_once", "digest": "sha256:0000" });
+    assert_eq!(client.refused("permission/answer", wrong).await.code, -31005);
+    let unknown = json!({ "permission": "q-nope", "decision": "allow_once" });
+    assert_eq!(client.refused("permission/answer", unknown).await.code, -31003);
+    let cancelled = json!({ "permission": permission, "decision": "cancelled" });
+    client.refused("permission/answer", cancelled).await;
+    assert!(!daemon.side_effects().exists(), "nothing has run");
+    assert_eq!(event["input"]["command"], daemon.effect("once"));
+    let won = answer(&client, &permission, "allow_once").await;
+    assert_eq!(won, json!({ "outcome": "won" }));
+    client.first(&session, "turn_finished").await;
+    let resolved = client.first(&session, "permission_resolved").await;
+    assert_eq!((resolved.str("decision"), resolved.str("by")), ("allow_once", "test"));
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn a_call_that_is_refused_has_a_result_that_the_model_can_read() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    model.push([bash(&daemon.effect("never")), Reply::text("understood")]);
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.prompt(&session, "go").await;
+    let (permission, _) = asked(&client, &session, 1).await;
+    let no = json!({ "permission": permission, "decision": "reject_once", "reason": "use the staging host" });
+    client.call("permission/answer", no).await;
+    assert_eq!(client.first(&session, "turn_finished").await.str("stop_reason"), "end_turn");
+    let finished = client.first(&session, "tool_finished").await;
+    assert_eq!((finished.str("outcome"), &finished.event["is_error"]), ("denied", &json!(true)));
+    assert_eq!(client.transcript().of("tool_started").count(), 0);
+    assert!(model.requests()[1].messages().contains("use the staging host"));
+    assert!(!daemon.side_effects().exists());
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn what_is_allowed_for_the_session_is_not_asked_again_there_and_is_elsewhere() {
+    let model = ModelServer::scripted(|request| if after_tool(request) { Reply::text("ok") } else { bash("uname -s") });
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.prompt(&session, "one").await;
+    let (permission, _) = asked(&client, &session, 1).await;
+    answer(&client, &permission, "allow_session").await;
+    client.first(&session, "turn_finished").await;
+    client.turn(&session, "two").await;
+    assert_eq!(client.transcript().of("permission_requested").count(), 1);
+    assert_eq!(client.transcript().of("tool_started").count(), 2);
+    daemon.kill_and_restart().await;
+    let again = daemon.client().await;
+    again.attach(&session).await;
+    again.nth(&session, "turn_finished", 2).await;
+    again.turn(&session, "three, after a restart").await;
+    assert_eq!(again.transcript().of("permission_requested").count(), 1);
+    let other = again.session().await;
+    again.prompt(&other, "one").await;
+    let (permission, _) = asked(&again, &other, 1).await;
+    answer(&again, &permission, "reject_once").await;
+    again.first(&other, "turn_finished").await;
+    daemon.check(&[&client, &again], &model);
+}
+
+#[tokio::test]
+async fn what_is_allowed_always_is_not_asked_in_the_next_session_of_the_workspace() {
+    let model = ModelServer::scripted(|request| if after_tool(request) { Reply::text("ok") } else { bash("uname -s") });
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.prompt(&session, "one").await;
+    let (permission, _) = asked(&client, &session, 1).await;
+    answer(&client, &permission, "allow_always").await;
+    client.first(&session, "turn_finished").await;
+    let other = client.session().await;
+    client.turn(&other, "one").await;
+    let asked = client.transcript().of("permission_requested").filter(|seen| seen.session == other).count();
+    assert_eq!(asked, 0);
+    daemon.check(&[&client], &model);
+}
+
+/// A turn that reads, writes and runs, in `mode`: what was asked, and what came of it.
+async fn in_mode(mode: &str) -> (Vec<String>, Vec<String>) {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    std::fs::write(daemon.workspace().join("there"), "text\n").unwrap();
+    let path = |name: &str| daemon.workspace().join(name).display().to_string();
+    model.push([
+        Reply::tool("read", json!({ "path": path("there") })),
+        Reply::tool("write", json!({ "path": path("new"), "content": "x\n" })),
+        bash("true"),
+        Reply::text("done"),
+    ]);
+    let client = daemon.client().await;
+    let session = client.create_with(json!({ "mode": mode })).await;
+    client.attach(&session).await;
+    client.prompt(&session, "go").await;
+    let mut answered = 0;
+    loop {
+        let next = client
+            .wait("a permission or the end", |seen| {
+                let asked = seen.of("permission_requested").nth(answered).map(|seen| seen.str("permission").to_owned());
+                asked.map(Some).or_else(|| seen.of("turn_finished").next().map(|_| None))
+            })
+            .await;
+        let Some(permission) = next else { break };
+        answer(&client, &permission, "reject_once").await;
+        answered += 1;
+    }
+    let seen = client.transcript();
+    let asked = seen.of("permission_requested").map(|seen| seen.str("tool").to_owned()).collect();
+    let outcomes = seen.of("tool_finished").map(|seen| seen.str("outcome").to_owned()).collect();
+    daemon.check(&[&client], &model);
+    (asked, outcomes)
+}
+
+#[tokio::test]
+async fn each_mode_asks_for_what_it_should() {
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    assert_eq!(in_mode("ask").await, (words(&["write", "bash"]), words(&["ran", "denied", "denied"])));
+    assert_eq!(in_mode("edit").await, (words(&["bash"]), words(&["ran", "ran", "denied"])));
+    assert_eq!(in_mode("auto").await, (words(&[]), words(&["ran", "ran", "ran"])));
+    assert_eq!(in_mode("plan").await, (words(&[]), words(&["ran", "denied", "denied"])));
+}
+
+#[tokio::test]
+async fn rules_come_before_the_mode_and_deny_before_allow() {
+    let rules = "[permissions]\nallow = [\"bash(echo:*)\", \"bash(true)\"]\nask = [\"bash(echo ask:*)\"]\ndeny = [\"bash(echo deny:*)\"]\n";
+    let model = ModelServer::with([bash("echo fine"), bash("echo deny me"), bash("echo ask me"), Reply::text("done")]);
+    let daemon = Daemon::start_with(&model, Setup { config: rules.to_owned(), ..Setup::default() }).await;
+    let client = daemon.client().await;
+    let session = client.create_with(json!({ "mode": "ask" })).await;
+    client.attach(&session).await;
+    client.prompt(&session, "go").await;
+    let (permission, event) = asked(&client, &session, 1).await;
+    assert_eq!((event["action"].as_str(), event["rule"].is_string()), (Some("echo ask me"), true));
+    answer(&client, &permission, "allow_once").await;
+    client.first(&session, "turn_finished").await;
+    let outcomes: Vec<String> =
+        client.transcript().of("tool_finished").map(|seen| seen.str("outcome").to_owned()).collect();
+    assert_eq!(outcomes, ["ran", "denied", "ran"]);
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn a_command_that_chains_is_not_covered_by_a_rule_for_its_first_word() {
+    let rules = "[permissions]\nallow = [\"bash(echo:*)\"]\n";
+    let commands = [
+        "echo a; id",
+        "echo a && id",
+        "echo $(id)",
+        "echo `id`",
+        "echo a | sh",
+        "echo a > x",
+        "A=1 echo a",
+        "echo a\nid",
+    ];
+    let model = ModelServer::with(commands.map(bash).into_iter().chain([Reply::text("done")]));
+    let daemon = Daemon::start_with(&model, Setup { config: rules.to_owned(), ..Setup::default() }).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.prompt(&session, "go").await;
+    for n in 1..=commands.len() {
+        let (permission, event) = asked(&client, &session, n).await;
+        assert_eq!(event["input"]["command"], commands[n - 1]);
+        answer(&client, &permission, "reject_once").await;
+    }
+    client.first(&session, "turn_finished").await;
+    assert_eq!(client.transcript().of("tool_started").count(), 0);
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn a_tool_cannot_answer_its_own_permission() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let socket = daemon.dirs.socket().display().to_string();
+    // The first call is allowed; it looks for the permission of the second one, which it cannot give.
+    let script = format!(
+        "import socket,json,time\ns=socket.socket(socket.AF_UNIX);s.connect('{socket}');f=s.makefile('rw')\n\
+         def call(m,p):\n f.write(json.dumps(dict(jsonrpc='2.0',id=1,method=m,params=p))+'\\n');f.flush();return json.loads(f.readline())\n\
+         call('daemon/hello',dict(client='thief',protocol=[1,1]))\n\
+         print(call('permission/answer',dict(permission='PERMISSION',decision='allow_once')))\n"
+    );
+    let other = daemon.client().await;
+    let waiting = other.session().await;
+    model.push([bash(&daemon.effect("stolen"))]);
+    other.prompt(&waiting, "go").await;
+    let (permission, _) = asked(&other, &waiting, 1).await;
+    let path = daemon.workspace().join("steal.py");
+    std::fs::write(&path, script.replace("PERMISSION", &permission)).unwrap();
+    let client = daemon.client().await;
+    let session = client.create_with(json!({ "mode": "auto", "model": "work/thief" })).await;
+    client.attach(&session).await;
+    model.push_for("thief", [bash("setsid -w python3 steal.py"), Reply::text("done")]);
+    client.turn(&session, "go").await;
+    let output = client.first(&session, "tool_finished").await.raw;
+    assert!(output.contains("-31006"), "{output}");
+    assert_eq!(story(&other.transcript(), &waiting).last().unwrap(), "permission_requested");
+    model.push([Reply::text("done")]);
+    answer(&other, &permission, "reject_once").await;
+    other.first(&waiting, "turn_finished").await;
+    assert!(!daemon.side_effects().exists());
+    daemon.check(&[&client, &other], &model);
+}

@@ -1,0 +1,220 @@
+//! What providers do to their clients, and that a turn survives it or says clearly why not.
+
+use std::time::Duration;
+
+use linger_tests::check::Transcript;
+use linger_tests::harness::{Client, Daemon, Setup};
+use linger_tests::model::{ModelServer, Reply};
+use serde_json::json;
+
+use crate::story;
+
+/// A turn against these replies: the daemon, the client, the session, and why the turn ended.
+async fn turn(model: &ModelServer, name: &str) -> (Daemon, Client, String, String) {
+    let daemon = Daemon::start(model).await;
+    let client = daemon.client().await;
+    let session = client.create_with(json!({ "model": name })).await;
+    client.attach(&session).await;
+    let stop = client.turn(&session, "go").await.str("stop_reason").to_owned();
+    (daemon, client, session, stop)
+}
+
+fn notices(transcript: &Transcript) -> Vec<(String, String)> {
+    transcript.of("notice").map(|seen| (seen.str("level").to_owned(), seen.str("code").to_owned())).collect()
+}
+
+/// A fault before anything was shown: a warning, and then the answer.
+async fn recovers(fault: Reply) {
+    for name in ["work/m", "claude/m"] {
+        let model = ModelServer::with([fault.clone(), Reply::text("Good day")]);
+        let (daemon, client, session, stop) = turn(&model, name).await;
+        let seen = client.transcript();
+        assert_eq!(stop, "end_turn", "{name}: {}", seen.outline());
+        assert_eq!(notices(&seen), [("warning".to_owned(), "retry".to_owned())]);
+        let want = ["prompt_accepted", "turn_started", "message", "notice", "message", "turn_finished"];
+        assert_eq!(story(&seen, &session), want);
+        assert_eq!(model.requests().len(), 2);
+        daemon.check(&[&client], &model);
+    }
+}
+
+#[tokio::test]
+async fn too_many_requests_are_tried_again_after_the_time_that_the_provider_says() {
+    recovers(Reply::status(429).header("retry-after", "1")).await;
+    let model = ModelServer::with([Reply::status(429).header("retry-after", "1"), Reply::text("x")]);
+    let (daemon, client, ..) = turn(&model, "work/m").await;
+    let requests = model.requests();
+    assert!(requests[1].at - requests[0].at >= Duration::from_secs(1), "it came back too early");
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn a_server_error_is_tried_again() {
+    recovers(Reply::status(500)).await;
+}
+
+#[tokio::test]
+async fn an_overloaded_provider_is_tried_again() {
+    recovers(Reply::status(529)).await;
+}
+
+#[tokio::test]
+async fn a_connection_that_is_reset_is_tried_again() {
+    recovers(Reply::reset()).await;
+}
+
+#[tokio::test]
+async fn a_stream_that_begins_with_an_error_is_tried_again() {
+    recovers(Reply::new().error_event("overloaded_error", "Overloaded")).await;
+}
+
+#[tokio::test]
+async fn a_web_page_in_place_of_a_stream_is_no_answer() {
+    recovers(Reply::html()).await;
+}
+
+/// A fault after text was shown: the text is kept as interrupted, and superseded when the step is repeated.
+async fn repeats(fault: impl Fn(Reply) -> Reply) {
+    for name in ["work/m", "claude/m"] {
+        let model = ModelServer::with([fault(Reply::text("Good d")), Reply::text("Good day")]);
+        let (daemon, client, session, stop) = turn(&model, name).await;
+        let seen = client.transcript();
+        assert_eq!(stop, "end_turn", "{name}: {}", seen.outline());
+        let kinds = story(&seen, &session);
+        let want = [
+            "prompt_accepted",
+            "turn_started",
+            "message",
+            "message",
+            "notice",
+            "message_superseded",
+            "message",
+            "turn_finished",
+        ];
+        assert_eq!(kinds, want, "{name}");
+        let messages: Vec<_> = seen.of("message").collect();
+        assert_eq!(messages[1].event["interrupted"], true);
+        assert_eq!(messages[1].event["content"], json!([{ "type": "text", "text": "Good d" }]));
+        assert_eq!(seen.of("message_superseded").next().unwrap().str("message"), messages[1].str("message"));
+        assert_eq!(messages[2].event["content"], json!([{ "type": "text", "text": "Good day" }]));
+        assert_ne!(messages[1].str("message"), messages[2].str("message"));
+        let requests = model.requests();
+        assert_eq!(requests[0].messages(), requests[1].messages(), "what was superseded is not sent again");
+        daemon.check(&[&client], &model);
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_is_cut_in_the_middle_is_repeated() {
+    repeats(Reply::cut).await;
+}
+
+#[tokio::test]
+async fn an_error_in_the_middle_of_a_stream_is_repeated() {
+    repeats(|reply| reply.error_event("overloaded_error", "Overloaded")).await;
+}
+
+#[tokio::test]
+async fn garbage_in_the_middle_of_a_stream_is_repeated() {
+    repeats(|reply| reply.garbage().cut()).await;
+}
+
+#[tokio::test]
+async fn a_line_without_an_end_does_not_fill_the_memory() {
+    let model = ModelServer::with([Reply::text("Good d").huge_line(48 << 20), Reply::text("Good day")]);
+    let (daemon, client, _, stop) = turn(&model, "work/m").await;
+    assert_eq!(stop, "end_turn");
+    let (rss, _) = linger_tests::harness::process::memory(daemon.pid().await);
+    assert!(rss < 64 << 10, "{rss} KiB");
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn a_cut_tool_call_is_not_run() {
+    let model = ModelServer::start();
+    let daemon = Daemon::auto(&model).await;
+    let call = json!({ "command": daemon.effect("never") });
+    model.push([Reply::text("I will").and_tool("bash", call).cut(), Reply::text("done")]);
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.turn(&session, "go").await;
+    assert_eq!(client.transcript().of("tool_started").count(), 0);
+    assert!(!daemon.side_effects().exists());
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn a_stream_of_a_wrong_content_type_is_read_nevertheless() {
+    let model = ModelServer::with([Reply::text("Good day").wrong_content_type()]);
+    let (daemon, client, _, stop) = turn(&model, "work/m").await;
+    assert_eq!(stop, "end_turn");
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn a_stream_in_single_bytes_is_the_same_stream() {
+    for name in ["work/m", "claude/m"] {
+        let model = ModelServer::with([Reply::text("Grüße, 🦀").chunks_of(1)]);
+        let (daemon, client, _, stop) = turn(&model, name).await;
+        assert_eq!(stop, "end_turn");
+        assert_eq!(client.transcript().of("message").last().unwrap().event["content"][0]["text"], "Grüße, 🦀");
+        daemon.check(&[&client], &model);
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_key_fails_the_turn_clearly_and_the_next_prompt_works() {
+    for name in ["work/m", "claude/m"] {
+        let model = ModelServer::with([Reply::status(401), Reply::text("Good day")]);
+        let (daemon, client, session, stop) = turn(&model, name).await;
+        assert_eq!(stop, "error");
+        let finished = client.first(&session, "turn_finished").await;
+        let detail = finished.str("detail").to_owned();
+        assert!(detail.contains("401") || detail.contains("key"), "{detail}");
+        assert_eq!(model.requests().len(), 1, "a wrong key is not tried again");
+        assert_eq!(client.turn(&session, "again").await.str("stop_reason"), "end_turn");
+        daemon.check(&[&client], &model);
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_does_not_exist_fails_the_turn_and_another_one_can_be_set() {
+    let model = ModelServer::with([Reply::status(404), Reply::text("Good day")]);
+    let (daemon, client, session, stop) = turn(&model, "work/nope").await;
+    assert_eq!(stop, "error");
+    client.call("session/set", json!({ "session": session, "model": "claude/m" })).await;
+    assert_eq!(client.turn(&session, "again").await.str("stop_reason"), "end_turn");
+    assert_eq!(client.first(&session, "session_changed").await.str("model"), "claude/m");
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn a_provider_that_fails_for_good_ends_the_turn_and_is_not_asked_for_ever() {
+    let model = ModelServer::scripted(|_| Reply::status(500).header("retry-after", "0"));
+    let (daemon, client, session, stop) = turn(&model, "work/m").await;
+    assert_eq!(stop, "error");
+    assert!(model.requests().len() <= 6, "{} attempts", model.requests().len());
+    assert!(!client.first(&session, "turn_finished").await.str("detail").is_empty());
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn a_missing_key_is_waited_for_and_the_turn_goes_on_when_a_client_brings_it() {
+    let model = ModelServer::with([Reply::text("Good day")]);
+    let daemon = Daemon::start_with(&model, Setup { keys: false, ..Setup::default() }).await;
+    let client = daemon.client().await;
+    let hello = client.call("daemon/hello", json!({ "client": "test", "protocol": [1, 1] })).await;
+    assert!(hello["keys"].as_array().unwrap().contains(&json!("WORK_KEY")), "{hello}");
+    let key = daemon.canaries()[0].clone();
+    let created = client.request("session/create", json!({ "cwd": daemon.workspace() })).await.unwrap();
+    let Ok(created) = created else {
+        panic!("a session can be created before its key is there: {created:?}");
+    };
+    let session = created["session"].as_str().unwrap().to_owned();
+    client.attach(&session).await;
+    client.prompt(&session, "go").await;
+    assert_eq!(client.first(&session, "notice").await.str("code"), "key_missing");
+    client.call("daemon/keys", json!({ "keys": { "WORK_KEY": key } })).await;
+    assert_eq!(client.first(&session, "turn_finished").await.str("stop_reason"), "end_turn");
+    daemon.check(&[&client], &model);
+}

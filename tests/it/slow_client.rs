@@ -1,0 +1,91 @@
+//! A client that does not read holds a position, not a buffer, and slows nobody (I10).
+
+use std::time::Instant;
+
+use linger_tests::harness::{Daemon, Raw, process};
+use linger_tests::model::{ModelServer, Reply};
+use serde_json::json;
+
+/// How many deltas are streamed past the client that does not read.
+const DELTAS: usize = 60_000;
+
+/// How much the daemon may grow meanwhile, in KiB: far less than one copy of the stream as JSON (10 MB) for each client.
+const GROWTH: u64 = 8 << 10;
+
+/// How many clients do not read.
+const STUCK: usize = 8;
+
+fn long() -> Reply {
+    Reply::new().text_in_deltas(&"word ".repeat(DELTAS), 5)
+}
+
+/// Attaches and never reads again.
+async fn stuck(daemon: &Daemon, session: &str) -> Raw {
+    let mut raw = Raw::connect(&daemon.dirs.socket()).await;
+    raw.ask(r#"{"jsonrpc":"2.0","id":1,"method":"daemon/hello","params":{"client":"stuck","protocol":[1,1]}}"#).await;
+    let attach = json!({ "jsonrpc": "2.0", "id": 2, "method": "session/attach", "params": { "session": session } });
+    raw.send(format!("{attach}\n")).await;
+    raw
+}
+
+#[tokio::test]
+async fn clients_that_stop_reading_neither_slow_another_nor_fill_the_memory() {
+    let model = ModelServer::with([long(), long()]);
+    let daemon = Daemon::start(&model).await;
+    let fast = daemon.client().await;
+    let session = fast.session().await;
+    let start = Instant::now();
+    fast.turn(&session, "without").await;
+    let without = start.elapsed();
+    let pid = daemon.pid().await;
+    let before = process::memory(pid).0;
+    let mut clients = Vec::new();
+    for _ in 0..STUCK {
+        clients.push(stuck(&daemon, &session).await);
+    }
+    let start = Instant::now();
+    fast.turn(&session, "with").await;
+    let with = start.elapsed();
+    let after = process::memory(pid).0;
+    assert!(after < before + GROWTH, "{before} KiB before, {after} after {DELTAS} deltas and {STUCK} stuck clients");
+    assert!(with < without * 2 + without / 2, "{without:?} without stuck clients, {with:?} with");
+    // Whoever reads again gets everything.
+    let mut back = clients.remove(0);
+    let mut turns = 0;
+    back.drain(|line| {
+        turns += usize::from(line.contains("\"kind\":\"turn_finished\""));
+        turns == 2
+    })
+    .await;
+    daemon.check(&[&fast], &model);
+}
+
+#[tokio::test]
+async fn the_others_are_answered_while_one_sends_and_does_not_read() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let mut flood = Raw::connect(&daemon.dirs.socket()).await;
+    let line = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tool/list\"}\n".repeat(64);
+    // The daemon stops reading from it sooner or later; then the socket is full, and this waits.
+    let flooding = async {
+        for _ in 0..2000 {
+            if flood.try_send(&line).await.is_err() {
+                break;
+            }
+        }
+        std::future::pending::<()>().await;
+    };
+    let answered = async {
+        for _ in 0..200 {
+            client.call("daemon/status", json!({})).await;
+        }
+    };
+    tokio::select! {
+        () = flooding => {}
+        () = answered => {}
+    }
+    let rss = process::memory(daemon.pid().await).0;
+    assert!(rss < 64 << 10, "{rss} KiB");
+    daemon.check(&[&client], &model);
+}

@@ -1,0 +1,179 @@
+//! What a person meets: the loop in a terminal, its keys, and two terminals on one session.
+
+use linger_tests::harness::{Daemon, Pty};
+use linger_tests::model::{Gate, ModelServer, Reply};
+use serde_json::json;
+
+use crate::bash;
+
+const CTRL_C: &str = "\x03";
+const CTRL_D: &str = "\x04";
+
+/// What the line under a permission's question says: from then on keys are answers.
+const QUESTION: &str = "in this session";
+
+/// `linger` in a terminal, ready for a line.
+async fn open(daemon: &Daemon) -> Pty {
+    let mut terminal = daemon.pty(&[]);
+    terminal.shows("/help").await;
+    terminal
+}
+
+#[tokio::test]
+async fn the_loop_takes_a_line_and_streams_the_answer() {
+    let gate = Gate::new();
+    let model = ModelServer::with([Reply::text("Good d").gate(&gate).and_text("ay to you"), Reply::text("and again")]);
+    let daemon = Daemon::start(&model).await;
+    let mut terminal = open(&daemon).await;
+    terminal.line("hello");
+    terminal.shows("Good d").await;
+    assert!(!terminal.text().contains("ay to you"));
+    gate.open();
+    terminal.shows("Good day to you").await;
+    terminal.line("more");
+    terminal.shows("and again").await;
+    terminal.keys(CTRL_D);
+    assert_eq!(terminal.exits().await, 0);
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn y_answers_a_permission() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    model.push([bash(&daemon.effect("once")), Reply::text("all done")]);
+    let mut terminal = open(&daemon).await;
+    terminal.line("go");
+    terminal.shows(&daemon.effect("once")).await;
+    let client = daemon.client().await;
+    let session = client.call("session/list", json!({})).await[0]["session"].as_str().unwrap().to_owned();
+    client.attach(&session).await;
+    client.first(&session, "permission_requested").await;
+    terminal.shows(QUESTION).await;
+    terminal.keys("y");
+    terminal.shows("all done").await;
+    assert_eq!(std::fs::read_to_string(daemon.side_effects()).unwrap(), "once\n");
+    client.first(&session, "turn_finished").await;
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn control_c_cancels_the_turn_and_keeps_the_session() {
+    let gate = Gate::new();
+    let model = ModelServer::with([Reply::text("on and on").gate(&gate), Reply::text("still here")]);
+    let daemon = Daemon::start(&model).await;
+    let mut terminal = open(&daemon).await;
+    terminal.line("go");
+    terminal.shows("on and on").await;
+    terminal.keys(CTRL_C);
+    terminal.shows("cancelled").await;
+    terminal.line("and now");
+    terminal.shows("still here").await;
+    terminal.keys(CTRL_D);
+    assert_eq!(terminal.exits().await, 0);
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn control_d_detaches_and_the_turn_goes_on() {
+    let gate = Gate::new();
+    let model = ModelServer::with([Reply::text("Good d").gate(&gate).and_text("ay")]);
+    let daemon = Daemon::start(&model).await;
+    let mut terminal = open(&daemon).await;
+    terminal.line("hello");
+    terminal.shows("Good d").await;
+    terminal.keys(CTRL_D);
+    assert_eq!(terminal.exits().await, 0);
+    gate.open();
+    let client = daemon.client().await;
+    let session = client.call("session/list", json!({})).await[0]["session"].as_str().unwrap().to_owned();
+    client.attach(&session).await;
+    assert_eq!(client.first(&session, "turn_finished").await.str("stop_reason"), "end_turn");
+    let mut back = daemon.pty(&["attach", &session]);
+    back.shows("Good day").await;
+    back.keys(CTRL_D);
+    assert_eq!(back.exits().await, 0);
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn a_window_that_is_closed_detaches_and_the_turn_goes_on() {
+    let gate = Gate::new();
+    let model = ModelServer::with([Reply::text("Good d").gate(&gate).and_text("ay")]);
+    let daemon = Daemon::start(&model).await;
+    let mut terminal = open(&daemon).await;
+    terminal.line("hello");
+    terminal.shows("Good d").await;
+    terminal.hang_up();
+    terminal.exits().await;
+    gate.open();
+    let client = daemon.client().await;
+    let session = client.call("session/list", json!({})).await[0]["session"].as_str().unwrap().to_owned();
+    client.attach(&session).await;
+    assert_eq!(client.first(&session, "turn_finished").await.str("stop_reason"), "end_turn");
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn two_terminals_on_one_session_show_the_same_and_the_other_is_told_who_answered() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    model.push([bash(&daemon.effect("once")), Reply::text("all done")]);
+    let client = daemon.client().await;
+    let session = client.session().await;
+    let (mut left, mut right) = (daemon.pty(&["attach", &session]), daemon.pty(&["attach", &session]));
+    // Both are attached once the daemon counts them; the third is this test.
+    linger_tests::harness::until("both terminals are attached", async || {
+        (client.call("daemon/status", json!({})).await["connections"].as_u64() >= Some(3)).then_some(())
+    })
+    .await;
+    client.prompt(&session, "go").await;
+    left.shows(&daemon.effect("once")).await;
+    right.shows(&daemon.effect("once")).await;
+    left.shows(QUESTION).await;
+    left.keys("y");
+    client.first(&session, "turn_finished").await;
+    left.shows("all done").await;
+    right.shows("all done").await;
+    let by = client.first(&session, "permission_resolved").await.str("by").to_owned();
+    assert!(by.starts_with("linger@"), "{by}");
+    right.shows(&by).await;
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn nothing_that_a_model_or_a_tool_says_controls_the_terminal() {
+    let evil = "\u{1b}]0;owned\u{7}\u{1b}[2J\u{1b}]52;c;aGk=\u{7}\u{9b}31m\u{202e}";
+    let model = ModelServer::with([
+        Reply::text(format!("before {evil}"))
+            .and_tool("bash", json!({ "command": "printf '\\033]0;tool\\007 \\233' " })),
+        Reply::text("after"),
+    ]);
+    let daemon = Daemon::auto(&model).await;
+    let mut terminal = open(&daemon).await;
+    terminal.line("go");
+    terminal.shows("after").await;
+    let bytes = terminal.bytes();
+    for sequence in ["\u{1b}]0;", "\u{1b}]52", "\u{1b}[2J", "\u{9b}", "\u{202e}"] {
+        let found = bytes.windows(sequence.len()).any(|window| window == sequence.as_bytes());
+        assert!(!found, "{sequence:?} reached the terminal");
+    }
+    terminal.keys(CTRL_D);
+    terminal.exits().await;
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn a_daemon_that_dies_under_a_terminal_is_found_again_and_the_text_goes_on() {
+    let gate = Gate::new();
+    let model = ModelServer::with([Reply::text("Good d").gate(&gate), Reply::text("Good day after all")]);
+    let daemon = Daemon::start(&model).await;
+    let mut terminal = open(&daemon).await;
+    terminal.line("hello");
+    terminal.shows("Good d").await;
+    daemon.kill_daemon().await;
+    terminal.shows("Good day after all").await;
+    terminal.keys(CTRL_D);
+    assert_eq!(terminal.exits().await, 0);
+    daemon.check(&[], &model);
+}

@@ -1,0 +1,218 @@
+//! The figures, one function a scene: a daemon and a model server of its own each.
+
+use std::time::{Duration, Instant};
+
+use linger_tests::harness::{Client, Daemon, Raw, Setup, process};
+use linger_tests::model::{Gate, ModelServer, Reply};
+use serde_json::json;
+
+use super::floors::{asked, commit_and_spawn, curl, echo, ms};
+use super::{Figure, median};
+
+/// Runs whose median is taken.
+const RUNS: usize = 50;
+
+/// Cold starts whose median is taken.
+const COLD: usize = 7;
+
+/// Tokens of the long stream.
+const TOKENS: usize = 20_000;
+
+/// Rounds of the turn with tools.
+const ROUNDS: usize = 200;
+
+/// Round trips over the socket.
+const TRIPS: usize = 2000;
+
+/// How long nothing happens when idle wake-ups are counted.
+const IDLE: Duration = Duration::from_secs(3);
+
+fn setup() -> Setup {
+    Setup { mode: "auto", top: "max_steps = 1000", log: "info", ..Setup::default() }
+}
+
+/// The address of the chat completions and the body of the first request that the daemon made.
+fn request(model: &ModelServer) -> (String, Vec<u8>) {
+    let first = model.requests().first().cloned().expect("a request was made");
+    (format!("{}{}", model.url(), first.path), first.body)
+}
+
+pub(super) async fn warm_run() -> Vec<Figure> {
+    let model = ModelServer::scripted(|_| Reply::text("ok"));
+    let daemon = Daemon::start_with(&model, setup()).await;
+    let mut took = Vec::new();
+    for _ in 0..=RUNS {
+        let start = Instant::now();
+        let output = daemon.cli(&["run", "say ok"]).run().await;
+        took.push(ms(start));
+        assert_eq!(output.stdout, "ok\n", "{output:?}");
+    }
+    took.remove(0);
+    let (url, body) = request(&model);
+    let floor = median((0..RUNS).map(|_| curl(&url, &body, daemon.dirs.root())).collect());
+    let size = body.len() as f64 / 1024.0;
+    vec![
+        Figure::new("warm `linger run` answering ok (median)", median(took), "ms", floor + 5.0).over(floor),
+        Figure::new("body of the first request", size, "KiB", 16.0),
+    ]
+}
+
+pub(super) async fn cold_start() -> Vec<Figure> {
+    let mut took = Vec::new();
+    let mut floors = Vec::new();
+    for _ in 0..COLD {
+        let model = ModelServer::scripted(|_| Reply::text("ok"));
+        let daemon = Daemon::prepare(&model, setup());
+        let start = Instant::now();
+        daemon.cli(&["run", "say ok"]).run().await.exits(0);
+        took.push(model.requests()[0].at.duration_since(start).as_secs_f64() * 1000.0);
+        let (url, body) = request(&model);
+        let start = Instant::now();
+        curl(&url, &body, daemon.dirs.root());
+        floors.push(model.requests()[1].at.duration_since(start).as_secs_f64() * 1000.0);
+        daemon.cli(&["daemon", "stop"]).run().await.exits(0);
+    }
+    let floor = median(floors);
+    vec![Figure::new("cold start to the first request (median)", median(took), "ms", floor + 40.0).over(floor)]
+}
+
+pub(super) async fn stream() -> Vec<Figure> {
+    let long = || Reply::new().text_in_deltas(&"word ".repeat(TOKENS), 5);
+    let model = ModelServer::scripted(move |_| long());
+    let daemon = Daemon::start_with(&model, setup()).await;
+    let pid = daemon.pid().await;
+    let before = process::cpu(pid);
+    let start = Instant::now();
+    let output = daemon.cli(&["run", "--stream", "go"]).run().await.exits(0);
+    let took = ms(start);
+    let cpu = (process::cpu(pid) - before) * 1e6 / TOKENS as f64;
+    assert_eq!(output.stdout.matches("word").count(), TOKENS);
+    let (url, body) = request(&model);
+    let floor = median((0..5).map(|_| curl(&url, &body, daemon.dirs.root())).collect());
+    vec![
+        Figure::new("20,000 streamed tokens, wall", took, "ms", floor * 2.0 + 50.0).over(floor),
+        Figure::new("the same, CPU of the daemon a token", cpu, "us", 10.0),
+    ]
+}
+
+pub(super) async fn tool_rounds() -> Vec<Figure> {
+    let model = ModelServer::scripted(|request| {
+        let rounds = request.messages().matches("\"tool_call_id\"").count();
+        if rounds < ROUNDS { Reply::tool("bash", json!({ "command": "true" })) } else { Reply::text("done") }
+    });
+    let daemon = Daemon::start_with(&model, setup()).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.turn(&session, "go").await;
+    let requests = model.requests();
+    let gaps: Vec<f64> = requests
+        .windows(2)
+        .map(|pair| {
+            let answered = pair[0].answered_at.expect("it was answered");
+            pair[1].at.saturating_duration_since(answered).as_secs_f64() * 1000.0
+        })
+        .collect();
+    assert_eq!(gaps.len(), ROUNDS);
+    let floor = commit_and_spawn(daemon.dirs.root());
+    let (first, last) = (median(gaps[..10].to_vec()), median(gaps[ROUNDS - 10..].to_vec()));
+    vec![
+        Figure::new("tool round: last byte to next request, first ten", first, "ms", floor * 2.0 + 1.0).over(floor),
+        Figure::new("tool round: the same, last ten of 200", last, "ms", first * 1.25 + 0.5).over(floor),
+    ]
+}
+
+/// Waits until the memory of the daemon does not change any more: it gives back what it can.
+async fn settled(pid: u32) -> (f64, f64) {
+    let mut last = process::memory(pid);
+    for _ in 0..20 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let now = process::memory(pid);
+        if now == last {
+            break;
+        }
+        last = now;
+    }
+    (last.0 as f64 / 1024.0, last.1 as f64 / 1024.0)
+}
+
+async fn idle_sessions(client: &Client, count: usize) {
+    for _ in 0..count {
+        let session = client.session().await;
+        client.turn(&session, "say ok").await;
+        client.call("session/detach", json!({ "session": session })).await;
+    }
+}
+
+pub(super) async fn memory() -> Vec<Figure> {
+    let model = ModelServer::scripted(|_| Reply::text("ok"));
+    let daemon = Daemon::start_with(&model, setup()).await;
+    let pid = daemon.pid().await;
+    let idle = settled(pid).await;
+    let keeper = process::memory(daemon.keeper()).1 as f64 / 1024.0;
+    let client = daemon.client().await;
+    idle_sessions(&client, 1).await;
+    let one = settled(pid).await;
+    idle_sessions(&client, 99).await;
+    let hundred = settled(pid).await;
+    let session = client.create().await;
+    let mut terminal = daemon.pty(&["attach", &session]);
+    client.attach(&session).await;
+    client.turn(&session, "say ok").await;
+    terminal.shows("ok").await;
+    let attached = process::memory(terminal.pid());
+    terminal.keys("\u{4}");
+    terminal.exits().await;
+    let gate = Gate::new();
+    let held = gate.clone();
+    model.otherwise(move |_| Reply::new().text_in_deltas(&"word ".repeat(200), 5).gate(&held));
+    let mut working = Vec::new();
+    for _ in 0..10 {
+        let session = client.session().await;
+        client.prompt(&session, "go").await;
+        client.sees_text(&session, &"word ".repeat(10)).await;
+        working.push(session);
+    }
+    let ten = settled(pid).await;
+    gate.open();
+    for session in &working {
+        client.first(session, "turn_finished").await;
+    }
+    vec![
+        Figure::new("daemon idle, RSS", idle.0, "MiB", 12.0),
+        Figure::new("daemon idle, PSS", idle.1, "MiB", 8.0),
+        Figure::new("keeper, PSS", keeper, "MiB", 1.0),
+        Figure::new("daemon with 1 idle session, PSS", one.1, "MiB", 10.0),
+        Figure::new("daemon with 100 idle sessions, PSS", hundred.1, "MiB", 12.0),
+        Figure::new("daemon with 10 working sessions, PSS", ten.1, "MiB", 17.0),
+        Figure::new("a client attached, RSS", attached.0 as f64 / 1024.0, "MiB", 4.0),
+        Figure::new("a client attached, PSS", attached.1 as f64 / 1024.0, "MiB", 3.0),
+    ]
+}
+
+pub(super) async fn round_trip() -> Vec<Figure> {
+    let model = ModelServer::start();
+    let daemon = Daemon::start_with(&model, setup()).await;
+    let request = r#"{"jsonrpc":"2.0","id":1,"method":"daemon/hello","params":{"client":"bench","protocol":[1,1]}}"#;
+    let mut raw = Raw::connect(&daemon.dirs.socket()).await;
+    asked(&mut raw, request, TRIPS / 10).await;
+    let (p50, p99) = asked(&mut raw, request, TRIPS).await;
+    let (floor50, floor99) = echo(daemon.dirs.root(), request, TRIPS).await;
+    vec![
+        Figure::new("round trip over the socket, p50", p50, "us", floor50 * 3.0 + 30.0).over(floor50),
+        Figure::new("round trip over the socket, p99", p99, "us", floor99 * 3.0 + 100.0).over(floor99),
+    ]
+}
+
+pub(super) async fn idle() -> Vec<Figure> {
+    let model = ModelServer::scripted(|_| Reply::text("ok"));
+    let daemon = Daemon::start_with(&model, setup()).await;
+    let client = daemon.client().await;
+    idle_sessions(&client, 3).await;
+    let pid = daemon.pid().await;
+    settled(pid).await;
+    let both = || process::wakeups(pid) + process::wakeups(daemon.keeper());
+    let before = both();
+    tokio::time::sleep(IDLE).await;
+    let count = (both() - before) as f64;
+    vec![Figure::new("wake-ups in 3 s of idleness, daemon and keeper", count, "", 0.0)]
+}

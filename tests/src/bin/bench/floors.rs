@@ -1,0 +1,110 @@
+//! The least that each task can cost here and now.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use linger_tests::harness::Raw;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixListener;
+
+use super::{median, percentile};
+
+/// How often a floor is measured.
+const TIMES: usize = 50;
+
+/// `curl` making this request: the whole time, in milliseconds.
+#[allow(clippy::disallowed_methods)] // Benches own the processes that they start.
+pub(super) fn curl(url: &str, body: &[u8], dir: &Path) -> f64 {
+    let file = dir.join("request.json");
+    std::fs::write(&file, body).expect("the body can be written");
+    let mut command = Command::new("curl");
+    command.args(["-sS", "-N", "-o", "/dev/null", "-H", "content-type: application/json", "--data-binary"]);
+    command.arg(format!("@{}", file.display())).arg(url).stdin(Stdio::null());
+    let start = Instant::now();
+    let status = command.status().expect("curl can be run");
+    let took = ms(start);
+    assert!(status.success(), "curl {url}: {status}");
+    took
+}
+
+/// One synced commit of SQLite in `dir` and one spawned `true`, in milliseconds.
+pub(super) fn commit_and_spawn(dir: &Path) -> f64 {
+    let connection = rusqlite::Connection::open(dir.join("floor.db")).expect("a database");
+    connection.pragma_update(None, "journal_mode", "wal").expect("WAL");
+    connection.pragma_update(None, "synchronous", "full").expect("synced");
+    connection.execute("CREATE TABLE t(x)", ()).expect("a table");
+    median((0..TIMES).map(|n| one_commit_and_spawn(&connection, n)).collect())
+}
+
+#[allow(clippy::disallowed_methods)] // Benches own the processes that they start.
+fn one_commit_and_spawn(connection: &rusqlite::Connection, n: usize) -> f64 {
+    let start = Instant::now();
+    connection.execute("INSERT INTO t VALUES (?1)", [format!("{n:0300}")]).expect("a commit");
+    let status = Command::new("true").status().expect("true can be run");
+    assert!(status.success());
+    ms(start)
+}
+
+/// A round trip over a bare socket: median and 99th percentile, in microseconds.
+pub(super) async fn echo(dir: &Path, request: &str, times: usize) -> (f64, f64) {
+    let path = dir.join("echo.sock");
+    let listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            listener.set_nonblocking(true).expect("a socket that does not block");
+            let listener = UnixListener::from_std(listener).expect("a socket");
+            let (stream, _) = listener.accept().await.expect("a connection");
+            let mut stream = BufReader::new(stream);
+            let mut line = String::new();
+            while stream.read_line(&mut line).await.is_ok_and(|n| n > 0) {
+                // It answers with a result of the same size, so that reading it costs the same.
+                let answer = line.replace("\"method\"", "\"result\"");
+                if stream.write_all(answer.as_bytes()).await.is_err() {
+                    return;
+                }
+                line.clear();
+            }
+        });
+    });
+    let mut raw = Raw::connect(&path).await;
+    asked(&mut raw, request, times).await
+}
+
+/// Asks the same thing `times` times: median and 99th percentile, in microseconds.
+pub(super) async fn asked(raw: &mut Raw, request: &str, times: usize) -> (f64, f64) {
+    let mut took = Vec::with_capacity(times);
+    for _ in 0..times {
+        let start = Instant::now();
+        raw.ask(request).await;
+        took.push(ms(start) * 1000.0);
+    }
+    (percentile(&mut took, 0.5), percentile(&mut took, 0.99))
+}
+
+/// Milliseconds since.
+pub(super) fn ms(start: Instant) -> f64 {
+    start.elapsed().as_secs_f64() * 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use linger_tests::model::{ModelServer, Reply};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_floors_can_be_measured() {
+        let dir = tempfile::tempdir().unwrap();
+        let model = ModelServer::scripted(|_| Reply::new().text_in_deltas(&"word ".repeat(20_000), 5));
+        let body = br#"{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}"#;
+        let took = curl(&format!("{}/v1/chat/completions", model.url()), body, dir.path());
+        assert!(took > 0.0 && took < 10_000.0, "{took}");
+        assert!(commit_and_spawn(dir.path()) > 0.0);
+        let request = r#"{"jsonrpc":"2.0","id":1,"method":"daemon/hello"}"#;
+        let (p50, p99) = echo(dir.path(), request, 100).await;
+        assert!(p50 > 0.0 && p99 >= p50, "{p50} {p99}");
+        eprintln!("curl {took:.1} ms, round trip {p50:.0} us");
+    }
+}

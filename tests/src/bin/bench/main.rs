@@ -1,0 +1,86 @@
+//! What linger costs, each figure beside its floor from the same run: `cargo run --release -p linger-tests --bin bench`.
+//!
+//! A floor is the least that the task can cost on this machine at this moment (`curl` making the same request, a bare echo
+//! over a socket, one synced commit and one spawned process), so that figures of two machines can be compared. `--json` prints
+//! one value a line. The exit code is 1 when a figure misses its target.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)] // A bench has nobody to tell.
+
+mod figures;
+mod floors;
+
+use std::process::ExitCode;
+
+/// One row of the table.
+struct Figure {
+    name: &'static str,
+    value: f64,
+    unit: &'static str,
+    floor: Option<f64>,
+    /// The most that it should be.
+    target: f64,
+}
+
+impl Figure {
+    fn new(name: &'static str, value: f64, unit: &'static str, target: f64) -> Self {
+        Self { name, value, unit, floor: None, target }
+    }
+
+    fn over(self, floor: f64) -> Self {
+        Self { floor: Some(floor), ..self }
+    }
+
+    fn ok(&self) -> bool {
+        self.value <= self.target
+    }
+
+    fn row(&self) -> String {
+        let floor = self.floor.map_or_else(|| "-".to_owned(), |floor| format!("{floor:.2}"));
+        let verdict = if self.ok() { "ok" } else { "MISS" };
+        format!("{:<56} {:>10.2} {:>10} {:>10.2} {:<6} {verdict}", self.name, self.value, floor, self.target, self.unit)
+    }
+
+    fn json(&self) -> String {
+        let row = serde_json::json!({
+            "name": self.name, "value": self.value, "unit": self.unit, "floor": self.floor, "target": self.target, "ok": self.ok(),
+        });
+        row.to_string()
+    }
+}
+
+/// The value in the middle.
+fn median(mut values: Vec<f64>) -> f64 {
+    percentile(&mut values, 0.5)
+}
+
+/// The value below which this part of the values lies.
+fn percentile(values: &mut [f64], part: f64) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let at = ((values.len() as f64 - 1.0) * part).round() as usize;
+    values.get(at).copied().unwrap_or(f64::NAN)
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let json = std::env::args().any(|arg| arg == "--json");
+    if cfg!(debug_assertions) {
+        eprintln!("these figures mean nothing: run with --release");
+    }
+    if !json {
+        println!("{:<56} {:>10} {:>10} {:>10} {:<6}", "", "measured", "floor", "target", "unit");
+    }
+    let mut good = true;
+    let mut show = |figures: Vec<Figure>| {
+        for figure in figures {
+            good &= figure.ok();
+            println!("{}", if json { figure.json() } else { figure.row() });
+        }
+    };
+    show(figures::warm_run().await);
+    show(figures::cold_start().await);
+    show(figures::stream().await);
+    show(figures::tool_rounds().await);
+    show(figures::memory().await);
+    show(figures::round_trip().await);
+    show(figures::idle().await);
+    ExitCode::from(u8::from(!good))
+}

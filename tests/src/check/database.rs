@@ -1,0 +1,58 @@
+//! Reads what the daemon stored, from outside: read-only, with a connection of its own.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use rusqlite::{Connection, OpenFlags};
+use serde_json::Value;
+
+/// One row of the table `event`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The column `seq`.
+    pub seq: u64,
+    /// The column `kind`.
+    pub kind: String,
+    /// The event, byte for byte as it is sent.
+    pub raw: String,
+    /// The same, read.
+    pub event: Value,
+}
+
+impl Row {
+    /// A row of this event, as the daemon would store it.
+    pub fn new(raw: &str) -> Self {
+        let event: Value = serde_json::from_str(raw).unwrap_or_default();
+        let kind = event["kind"].as_str().unwrap_or_default().to_owned();
+        Self { seq: event["seq"].as_u64().unwrap_or_default(), kind, raw: raw.to_owned(), event }
+    }
+
+    /// A field that is a string; empty when it is absent.
+    pub fn str(&self, field: &str) -> &str {
+        self.event[field].as_str().unwrap_or_default()
+    }
+}
+
+/// The logs of all sessions.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stored(pub BTreeMap<String, Vec<Row>>);
+
+/// Reads the database at `path`.
+pub fn read(path: &Path) -> anyhow::Result<Stored> {
+    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    connection.busy_timeout(crate::TIMEOUT)?;
+    let mut stored = Stored::default();
+    let mut sessions = connection.prepare("SELECT id FROM session")?;
+    for id in sessions.query_map([], |row| row.get::<_, String>(0))? {
+        stored.0.insert(id?, Vec::new());
+    }
+    let mut events = connection.prepare("SELECT session, seq, kind, data FROM event ORDER BY session, seq")?;
+    let mut rows = events.query([])?;
+    while let Some(row) = rows.next()? {
+        let raw: String = row.get(3)?;
+        let event = serde_json::from_str(&raw)?;
+        let row_of = Row { seq: row.get::<_, i64>(1)?.try_into()?, kind: row.get(2)?, raw, event };
+        stored.0.entry(row.get(0)?).or_default().push(row_of);
+    }
+    Ok(stored)
+}

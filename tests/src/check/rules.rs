@@ -1,0 +1,235 @@
+//! The invariants, one function each (or one for two that look at the same things).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::database::{Row, Stored};
+use super::transcript::{Entry, Stream, Transcript, assemble};
+use super::{Found, Trace};
+
+/// I2: `seq` is 1, 2, 3 …, in the column and in the event.
+pub(super) fn sequence(session: &str, rows: &[Row], found: &mut Found) {
+    for (n, row) in rows.iter().enumerate() {
+        let due = n as u64 + 1;
+        found.unless(row.seq == due, "I2", || format!("{session}: event {} stands where {due} is due", row.seq));
+        let inner = row.event["seq"].as_u64();
+        found.unless(inner == Some(row.seq), "I2", || format!("{session}: row {} holds event {inner:?}", row.seq));
+        let kind = row.str("kind");
+        found
+            .unless(kind == row.kind, "I2", || format!("{session}: row {} of kind {} holds {kind}", row.seq, row.kind));
+    }
+    let first = rows.first().is_none_or(|row| row.kind == "session_created");
+    found.unless(first, "I2", || format!("{session}: the first event is no session_created"));
+}
+
+/// I1 and I3 of one client: what it saw is stored, and does not contradict itself.
+pub(super) fn seen_is_stored(session: &str, client: &Transcript, rows: &[Row], settled: bool, found: &mut Found) {
+    let (all, wrong) = assemble(client, session);
+    wrong.into_iter().for_each(|what| found.add("I3", format!("{session}: {what}")));
+    for (seq, raw) in &all.events {
+        let stored = rows.iter().find(|row| row.seq == *seq).map(|row| row.raw.as_str());
+        found.unless(stored == Some(raw), "I1", || format!("{session}: a client saw {raw}, stored is {stored:?}"));
+    }
+    let messages: BTreeMap<&str, &Value> =
+        rows.iter().filter(|row| row.kind == "message").map(|row| (row.str("message"), &row.event)).collect();
+    for ((message, block, kind), stream) in &all.text {
+        let Some(stored) = messages.get(message.as_str()) else {
+            found.unless(!settled, "I1", || format!("{session}: text of message {message} was shown, none is stored"));
+            continue;
+        };
+        let stored = &stored["content"][*block as usize];
+        let wanted = if kind == "text_delta" { "text" } else { "thinking" };
+        found.unless(stored["type"] == wanted, "I1", || {
+            format!("{session}: block {block} of {message} was shown as {wanted}, stored is {stored}")
+        });
+        let text = stored["text"].as_str().unwrap_or_default();
+        overlaps(stream, 0, text, true)
+            .into_iter()
+            .for_each(|what| found.add("I1", format!("{session}: {message}: {what}")));
+    }
+    for row in rows.iter().filter(|row| row.kind == "tool_finished") {
+        let Some(stream) = all.output.get(row.str("call_id")) else { continue };
+        for segment in row.event["output"].as_array().into_iter().flatten() {
+            let block = segment["block"].as_u64().unwrap_or_default() as usize;
+            let text = row.event["content"][block]["text"].as_str().unwrap_or_default();
+            let wrong = overlaps(stream, segment["offset"].as_u64().unwrap_or_default(), text, false);
+            wrong.into_iter().for_each(|what| found.add("I1", format!("{session}: {}: {what}", row.str("call_id"))));
+        }
+    }
+}
+
+/// Where a stream differs from the stored text that begins at `start`; `all` of it must be stored, or what overlaps.
+fn overlaps(stream: &Stream, start: u64, stored: &str, all: bool) -> Vec<String> {
+    let end = start + stored.len() as u64;
+    let mut wrong = Vec::new();
+    for (offset, text) in &stream.0 {
+        let (from, to) = ((*offset).max(start), (offset + text.len() as u64).min(end));
+        if all && offset + text.len() as u64 > end {
+            wrong.push(format!("{} bytes were shown, {} are stored", offset + text.len() as u64, end));
+        }
+        if from >= to {
+            continue;
+        }
+        let seen = &text.as_bytes()[(from - offset) as usize..(to - offset) as usize];
+        let kept = &stored.as_bytes()[(from - start) as usize..(to - start) as usize];
+        if seen != kept {
+            let (seen, kept) = (String::from_utf8_lossy(seen), String::from_utf8_lossy(kept));
+            wrong.push(format!("shown from byte {from} was {seen:?}, stored is {kept:?}"));
+        }
+    }
+    wrong
+}
+
+/// I5: a prompt is accepted once, said once, answered by one turn.
+pub(super) fn prompts(session: &str, rows: &[Row], found: &mut Found) {
+    for kind in ["prompt_accepted", "message", "turn_started"] {
+        let mut known = BTreeSet::new();
+        for row in rows.iter().filter(|row| row.kind == kind && !row.str("prompt").is_empty()) {
+            let prompt = row.str("prompt");
+            found.unless(known.insert(prompt), "I5", || format!("{session}: prompt {prompt} has two {kind}"));
+        }
+    }
+}
+
+/// I5: what was acknowledged to a client is in the log; one key is one prompt.
+pub(super) fn acknowledged(clients: &[Transcript], stored: &Stored, found: &mut Found) {
+    let mut keys: BTreeMap<(&str, &str), &str> = BTreeMap::new();
+    for entry in clients.iter().flat_map(|client| &client.0) {
+        let Entry::Accepted { session, prompt, seq, key } = entry else { continue };
+        let rows = stored.0.get(session).map(Vec::as_slice).unwrap_or_default();
+        let there =
+            rows.iter().any(|row| row.seq == *seq && row.kind == "prompt_accepted" && row.str("prompt") == prompt);
+        found.unless(there, "I5", || format!("{session}: prompt {prompt} was acknowledged at {seq} and is not there"));
+        let Some(key) = key else { continue };
+        let known = keys.entry((session, key)).or_insert(prompt);
+        found.unless(known == prompt, "I5", || format!("{session}: key {key} made prompts {known} and {prompt}"));
+    }
+}
+
+/// I6: a turn starts once, finishes once, nothing of it comes later, and no two run at once.
+pub(super) fn turns(session: &str, rows: &[Row], settled: bool, found: &mut Found) {
+    let mut open: Option<&str> = None;
+    let mut done = BTreeSet::new();
+    for row in rows {
+        let turn = row.str("turn");
+        if turn.is_empty() {
+            found.unless(!row.kind.starts_with("turn_"), "I6", || format!("{session}: {} names no turn", row.raw));
+            continue;
+        }
+        found
+            .unless(!done.contains(turn), "I6", || format!("{session}: turn {turn} has ended, then comes {}", row.raw));
+        match row.kind.as_str() {
+            "turn_started" => {
+                found.unless(open.is_none(), "I6", || format!("{session}: turn {turn} starts while {open:?} runs"));
+                open = Some(turn);
+            }
+            _ => found.unless(open == Some(turn) || done.contains(turn), "I6", || {
+                format!("{session}: turn {turn} has not started, then comes {}", row.raw)
+            }),
+        }
+        if row.kind == "turn_finished" {
+            done.insert(turn);
+            open = None;
+        }
+    }
+    found.unless(!settled || open.is_none(), "I6", || {
+        format!("{session}: turn {} never finished", open.unwrap_or_default())
+    });
+}
+
+/// I7: a call starts at most once, and what was asked has one result.
+pub(super) fn calls(session: &str, rows: &[Row], settled: bool, found: &mut Found) {
+    let count =
+        |kind: &str, call: &str| rows.iter().filter(|row| row.kind == kind && row.str("call_id") == call).count();
+    let of_kind = |kind: &'static str| rows.iter().filter(move |row| row.kind == kind);
+    let started: BTreeSet<&str> = of_kind("tool_started").map(|row| row.str("call_id")).collect();
+    for call in started {
+        let starts = count("tool_started", call);
+        found.unless(starts <= 1, "I7", || format!("{session}: call {call} started {starts} times"));
+    }
+    let asked = of_kind("message").filter(|row| row.event["interrupted"] != true);
+    let asked = asked.flat_map(|row| row.event["content"].as_array().into_iter().flatten());
+    for call in asked.clone().filter(|block| block["type"] == "tool_use").filter_map(|block| block["call_id"].as_str())
+    {
+        let finished = count("tool_finished", call);
+        found.unless(finished <= 1, "I7", || format!("{session}: call {call} has {finished} tool_finished"));
+        let results = asked.clone().filter(|block| block["type"] == "tool_result" && block["call_id"] == call).count();
+        let good = if settled { results == 1 } else { results <= 1 };
+        found.unless(good, "I7", || format!("{session}: call {call} has {results} results"));
+    }
+}
+
+/// I9: one decision; nothing that was asked for runs before it or without it, and what runs is what was shown.
+pub(super) fn permissions(session: &str, rows: &[Row], found: &mut Found) {
+    let input_of = |call: &str| {
+        let blocks = rows.iter().filter(|row| row.kind == "message");
+        let mut blocks = blocks.flat_map(|row| row.event["content"].as_array().into_iter().flatten());
+        blocks.find(|block| block["type"] == "tool_use" && block["call_id"] == call).map(|block| &block["input"])
+    };
+    let mut digests: BTreeMap<&str, String> = BTreeMap::new();
+    for asked in rows.iter().filter(|row| row.kind == "permission_requested") {
+        let (permission, call) = (asked.str("permission"), asked.str("call_id"));
+        let decisions: Vec<&Row> = rows
+            .iter()
+            .filter(|row| row.kind == "permission_resolved" && row.str("permission") == permission)
+            .collect();
+        found.unless(decisions.len() <= 1, "I9", || {
+            format!("{session}: {permission} has {} decisions", decisions.len())
+        });
+        let input = &asked.event["input"];
+        found.unless(input_of(call) == Some(input), "I9", || {
+            format!("{session}: {permission} shows {input}, the call has another")
+        });
+        let shown = format!("{} {input} {}", asked.str("tool"), asked.str("cwd"));
+        let known = digests.entry(asked.str("digest")).or_insert_with(|| shown.clone());
+        found.unless(*known == shown, "I9", || format!("{session}: one digest for {known} and {shown}"));
+        let Some(started) = rows.iter().find(|row| row.kind == "tool_started" && row.str("call_id") == call) else {
+            continue;
+        };
+        let allowed = decisions.iter().any(|row| row.seq < started.seq && row.str("decision").starts_with("allow"));
+        found.unless(allowed, "I9", || format!("{session}: call {call} ran without a decision on {permission}"));
+    }
+}
+
+/// I9 across clients: one winner a permission, and the log says what the winner said.
+pub(super) fn winners(clients: &[Transcript], stored: &Stored, found: &mut Found) {
+    let mut won: BTreeMap<&str, &str> = BTreeMap::new();
+    for entry in clients.iter().flat_map(|client| &client.0) {
+        let Entry::Won { permission, decision, digest } = entry else { continue };
+        let first = won.insert(permission, decision).is_none();
+        found.unless(first, "I9", || format!("two clients won {permission}"));
+        let rows = || stored.0.values().flatten().filter(|row| row.str("permission") == permission);
+        let logged = rows().find(|row| row.kind == "permission_resolved").map(|row| row.str("decision"));
+        found.unless(logged == Some(decision), "I9", || format!("{decision} won {permission}, the log has {logged:?}"));
+        let shown = rows().find(|row| row.kind == "permission_requested").map(|row| row.str("digest"));
+        found.unless(digest.is_none() || digest.as_deref() == shown, "I9", || {
+            format!("{permission} was won with digest {digest:?}, shown was {shown:?}")
+        });
+    }
+}
+
+/// I7: what tools did to the world, they did once.
+pub(super) fn side_effects(trace: &Trace, found: &mut Found) {
+    let Some(path) = &trace.side_effects else { return };
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let mut known = BTreeSet::new();
+    for line in text.lines() {
+        found.unless(known.insert(line), "I7", || format!("the side effect '{line}' happened twice"));
+    }
+}
+
+/// I11: no secret in what was stored or shown.
+pub(super) fn secrets(trace: &Trace, found: &mut Found) {
+    let holds = |bytes: &[u8], canary: &str| bytes.windows(canary.len()).any(|window| window == canary.as_bytes());
+    for canary in trace.canaries.iter().filter(|canary| !canary.is_empty()) {
+        for path in &trace.files {
+            let bytes = std::fs::read(path).unwrap_or_default();
+            found.unless(!holds(&bytes, canary), "I11", || format!("a secret is in {}", path.display()));
+        }
+        let shown = trace.clients.iter().flat_map(Transcript::events).any(|seen| seen.raw.contains(canary.as_str()));
+        found.unless(!shown, "I11", || "a secret was sent to a client".to_owned());
+        let stored = trace.stored.0.values().flatten().any(|row| row.raw.contains(canary.as_str()));
+        found.unless(!stored, "I11", || "a secret is in the log of a session".to_owned());
+    }
+}

@@ -1,0 +1,88 @@
+//! Owns the processes and connections of a test: the real daemon, raw clients, the real command-line client, pseudo-terminals.
+//!
+//! Nothing here sleeps for a time: a test waits for something with a name, with the one time-out [`crate::TIMEOUT`]. Where the
+//! system has no event to wait for (a process that ends, a socket that is bound) [`until`] looks again every few milliseconds.
+
+mod cli;
+mod client;
+mod daemon;
+mod dirs;
+pub mod process;
+mod pty;
+mod raw;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+pub use cli::{Cli, Output, Running};
+pub use client::Client;
+pub use daemon::{Daemon, Setup};
+pub use dirs::Dirs;
+pub use pty::Pty;
+pub use raw::Raw;
+
+use crate::TIMEOUT;
+
+/// How often [`until`] looks.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// The programs under test.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// `lingerd`.
+    pub daemon: PathBuf,
+    /// `linger`.
+    pub client: PathBuf,
+}
+
+/// The programs under test, built once a process: same target directory and profile as this test.
+pub fn programs() -> &'static Programs {
+    static PROGRAMS: OnceLock<Programs> = OnceLock::new();
+    PROGRAMS.get_or_init(build)
+}
+
+#[allow(clippy::disallowed_methods)] // Tests own the processes that they start.
+fn build() -> Programs {
+    let exe = std::env::current_exe().expect("this test has a path");
+    let deps = exe.parent().expect("this test lies in a directory");
+    // Tests lie in target/<profile>/deps, programs in target/<profile>.
+    let profile = if deps.ends_with("deps") { deps.parent().unwrap_or(deps) } else { deps };
+    let programs = Programs { daemon: profile.join("lingerd"), client: profile.join("linger") };
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["build", "--quiet", "-p", "lingerd", "-p", "linger", "--manifest-path"]);
+    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml"));
+    command.arg("--target-dir").arg(profile.parent().unwrap_or(profile));
+    if profile.ends_with("release") {
+        command.arg("--release");
+    }
+    let built = command.stdin(Stdio::null()).status().expect("cargo can be run");
+    assert!(built.success(), "the programs under test do not build");
+    programs
+}
+
+/// Looks every few milliseconds until `look` gives something.
+pub async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = look().await {
+            return found;
+        }
+        assert!(start.elapsed() < TIMEOUT, "{what}: not within {TIMEOUT:?}");
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// As [`until`], where there is no runtime; says whether it came to be within `limit`.
+pub fn comes_true(limit: Duration, mut look: impl FnMut() -> bool) -> bool {
+    let start = Instant::now();
+    while !look() {
+        if start.elapsed() > limit {
+            return false;
+        }
+        std::thread::sleep(LOOK);
+    }
+    true
+}

@@ -1,0 +1,328 @@
+//! The real `lingerd` in directories of its own.
+//!
+//! The child that the harness owns is the one that it started: the keeper. The daemon proper is the process that
+//! `daemon/status` names, and may be killed for itself.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, mpsc};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use super::process::{self, Process};
+use super::{Cli, Client, Dirs, Pty, comes_true, programs, until};
+use crate::TIMEOUT;
+use crate::check::{Trace, assert_holds, read};
+use crate::model::ModelServer;
+
+/// How long the daemon may take to end after it was asked to (F5 of the fault table).
+const GRACE: Duration = Duration::from_secs(5);
+
+/// How much of the log a failed test shows.
+const TAIL: usize = 60;
+
+/// How a daemon is set up; `Default` is what most tests want.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The default model.
+    pub model: Option<String>,
+    /// The default mode.
+    pub mode: &'static str,
+    /// More TOML, before the first table.
+    pub top: &'static str,
+    /// More TOML, after the providers.
+    pub config: String,
+    /// Whether the keys are in the daemon's environment.
+    pub keys: bool,
+    /// `LINGER_LOG` of the daemon.
+    pub log: &'static str,
+    /// More variables for whatever is started.
+    pub env: Vec<(String, String)>,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            model: Some("work/m".to_owned()),
+            mode: "ask",
+            top: "",
+            config: String::new(),
+            keys: true,
+            log: "debug",
+            env: Vec::new(),
+        }
+    }
+}
+
+/// A running daemon with its directories.
+pub struct Daemon {
+    /// Where its files are.
+    pub dirs: Dirs,
+    setup: Setup,
+    child: Mutex<Option<Child>>,
+    keys: [(&'static str, String); 2],
+}
+
+impl Daemon {
+    /// A daemon whose providers `work` and `claude` are `model`.
+    pub async fn start(model: &ModelServer) -> Self {
+        Self::start_with(model, Setup::default()).await
+    }
+
+    /// A daemon in a mode that does not ask.
+    pub async fn auto(model: &ModelServer) -> Self {
+        Self::start_with(model, Setup { mode: "auto", ..Setup::default() }).await
+    }
+
+    /// As [`Self::start`], with a setup of its own.
+    pub async fn start_with(model: &ModelServer, setup: Setup) -> Self {
+        let daemon = Self::prepare(model, setup);
+        daemon.launch().await;
+        daemon
+    }
+
+    /// Directories and a configuration, and no daemon yet.
+    pub fn prepare(model: &ModelServer, setup: Setup) -> Self {
+        // Built now, so that no time-out counts it.
+        programs();
+        let dirs = Dirs::default();
+        let url = model.url();
+        let default = setup.model.as_ref().map(|model| format!("model = \"{model}\"\n")).unwrap_or_default();
+        let config = format!(
+            "{default}mode = \"{mode}\"\n{top}\n\n[providers.work]\nkind = \"openai\"\nbase_url = \"{url}/v1\"\napi_key_env = \"WORK_KEY\"\n\n\
+             [providers.claude]\nkind = \"anthropic\"\nbase_url = \"{url}\"\napi_key_env = \"CLAUDE_KEY\"\n\n{more}\n",
+            mode = setup.mode,
+            top = setup.top,
+            more = setup.config,
+        );
+        std::fs::write(dirs.config(), config).expect("the configuration can be written");
+        let canary = |name: &str| format!("canary-{name}-{}", dirs.root().display().to_string().replace('/', "."));
+        let keys = [("WORK_KEY", canary("work")), ("CLAUDE_KEY", canary("claude"))];
+        Self { dirs, setup, child: Mutex::new(None), keys }
+    }
+
+    /// The environment of whatever is started; the keys with it if `keys`.
+    pub fn env(&self, keys: bool) -> Vec<(String, String)> {
+        let mut env = self.dirs.env();
+        if keys {
+            env.extend(self.keys.iter().map(|(name, key)| ((*name).to_owned(), key.clone())));
+        }
+        env.extend(self.setup.env.clone());
+        env
+    }
+
+    /// The keys, which must be nowhere but in a header.
+    pub fn canaries(&self) -> Vec<String> {
+        self.keys.iter().map(|(_, key)| key.clone()).collect()
+    }
+
+    /// The working directory of sessions.
+    pub fn workspace(&self) -> PathBuf {
+        self.dirs.workspace()
+    }
+
+    /// Starts the program and waits until it says `ready`.
+    #[allow(clippy::disallowed_methods)] // Tests own the processes that they start.
+    pub async fn launch(&self) {
+        let mut command = Command::new(&programs().daemon);
+        command.env_clear().envs(self.env(self.setup.keys)).env("LINGER_LOG", self.setup.log).current_dir("/");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("lingerd can be run");
+        let (send, ready) = mpsc::channel();
+        let stdout = child.stdout.take().expect("stdout is a pipe");
+        std::thread::spawn(move || {
+            let lines = BufReader::new(stdout).lines().map_while(Result::ok);
+            // When the receiver has gone, the rest is read so that the daemon is not stopped by a full pipe.
+            lines.for_each(|line| drop(send.send(line)));
+        });
+        let stderr = child.stderr.take().expect("stderr is a pipe");
+        std::thread::spawn(move || {
+            BufReader::new(stderr).lines().map_while(Result::ok).for_each(|line| eprintln!("lingerd: {line}"));
+        });
+        *self.lock() = Some(child);
+        until("lingerd says ready", async || match ready.try_recv() {
+            Ok(line) => (line.trim() == "ready").then_some(()),
+            Err(mpsc::TryRecvError::Empty) => None,
+            Err(mpsc::TryRecvError::Disconnected) => panic!("lingerd ended before it was ready\n{}", self.log_tail()),
+        })
+        .await;
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Child>> {
+        self.child.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// The process that was started: the keeper.
+    pub fn keeper(&self) -> u32 {
+        self.lock().as_ref().expect("the daemon was started").id()
+    }
+
+    /// The daemon proper.
+    pub async fn pid(&self) -> u32 {
+        let status = self.client().await.call("daemon/status", json!({})).await;
+        status["pid"].as_u64().and_then(|pid| pid.try_into().ok()).expect("daemon/status has a pid")
+    }
+
+    /// A client that has said hello.
+    pub async fn client(&self) -> Client {
+        self.named("test").await
+    }
+
+    /// A client with a name, which others see.
+    pub async fn named(&self, name: &str) -> Client {
+        Client::connect(&self.dirs, name)
+            .await
+            .unwrap_or_else(|error| panic!("cannot connect: {error}\n{}", self.log_tail()))
+    }
+
+    /// The typed client of jsonrpsee.
+    pub async fn typed(&self) -> jsonrpsee::core::client::Client {
+        linger_protocol::transport::typed::connect(&self.dirs.socket()).await.expect("the typed client connects")
+    }
+
+    /// `linger ARGS`, not yet run.
+    pub fn cli(&self, args: &[&str]) -> Cli {
+        Cli::new(self.env(true), self.workspace(), args)
+    }
+
+    /// `linger ARGS` in a terminal of its own.
+    pub fn pty(&self, args: &[&str]) -> Pty {
+        Pty::spawn(&self.env(true), &self.workspace(), args)
+    }
+
+    /// `kill -9` of the daemon proper; waits until the keeper has brought up the next one.
+    pub async fn kill_daemon(&self) {
+        let old = self.pid().await;
+        let keeper = self.keeper();
+        process::signal(old, Signal::KILL);
+        if keeper == old {
+            self.reap();
+            return self.launch().await;
+        }
+        until("the keeper starts the next daemon", async || {
+            let client = Client::connect(&self.dirs, "test").await.ok()?;
+            let status = client.request("daemon/status", json!({})).await?.ok()?;
+            (status["pid"].as_u64() != Some(u64::from(old))).then_some(())
+        })
+        .await;
+    }
+
+    /// `kill -9` of keeper and daemon at once, as a machine that loses power would.
+    pub async fn kill_all(&self) {
+        let daemon = self.pid().await;
+        process::signal(self.keeper(), Signal::KILL);
+        process::signal(daemon, Signal::KILL);
+        self.reap();
+        let gone = comes_true(GRACE, || process::descendants(daemon).is_empty() && process::memory(daemon).0 == 0);
+        assert!(gone, "the daemon survives kill -9");
+    }
+
+    /// [`Self::kill_all`], then a new start in the same directories.
+    pub async fn kill_and_restart(&self) {
+        self.kill_all().await;
+        self.launch().await;
+    }
+
+    /// SIGTERM; waits for the end and gives the exit code.
+    pub fn terminate(&self) -> Option<i32> {
+        process::signal(self.keeper(), Signal::TERM);
+        let mut code = None;
+        let ended = comes_true(GRACE + GRACE, || {
+            let status = self.lock().as_mut().and_then(|child| child.try_wait().ok().flatten());
+            code = status.map(|status| status.code());
+            status.is_some()
+        });
+        assert!(ended, "lingerd has not ended after SIGTERM\n{}", self.log_tail());
+        *self.lock() = None;
+        code.flatten()
+    }
+
+    fn reap(&self) {
+        if let Some(mut child) = self.lock().take() {
+            // It was killed: there is nothing to learn from how it ended.
+            let _status = child.wait();
+        }
+    }
+
+    /// What runs because of this daemon, without keeper and daemon themselves.
+    pub fn children(&self, daemon: u32) -> Vec<Process> {
+        process::descendants(self.keeper()).into_iter().filter(|process| process.pid != daemon).collect()
+    }
+
+    /// The log so far.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.dirs.log()).unwrap_or_default()
+    }
+
+    /// The end of the log, for people.
+    pub fn log_tail(&self) -> String {
+        let log = self.log();
+        let lines: Vec<&str> = log.lines().collect();
+        format!("--- end of lingerd.log ---\n{}\n---", lines[lines.len().saturating_sub(TAIL)..].join("\n"))
+    }
+
+    /// Everything that was seen, for the checker.
+    pub fn trace(&self, clients: &[&Client], model: &ModelServer) -> Trace {
+        let database = self.dirs.database();
+        let with = |suffix: &str| PathBuf::from(format!("{}{suffix}", database.display()));
+        Trace {
+            clients: clients.iter().map(|client| client.transcript()).collect(),
+            stored: read(&database).unwrap_or_else(|error| panic!("the database cannot be read: {error}")),
+            model: model.violations(),
+            side_effects: Some(self.side_effects()),
+            files: vec![with(""), with("-wal"), self.dirs.log()],
+            canaries: self.canaries(),
+            settled: true,
+        }
+    }
+
+    /// Panics if anything that must always hold does not; call it when nothing is under way any more.
+    pub fn check(&self, clients: &[&Client], model: &ModelServer) {
+        assert_holds(&self.trace(clients, model));
+        model.verify();
+    }
+
+    /// A file for the side effects of tools: each line may be there once.
+    pub fn side_effects(&self) -> PathBuf {
+        self.dirs.root().join("effects")
+    }
+
+    /// A command that leaves `line` in the side-effect file.
+    pub fn effect(&self, line: &str) -> String {
+        format!("echo {line} >> {}", self.side_effects().display())
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let failed = std::thread::panicking();
+        if failed {
+            eprintln!("{}", self.log_tail());
+        }
+        let Some(mut child) = self.lock().take() else { return self.leave_nothing(failed) };
+        process::signal(child.id(), Signal::TERM);
+        let ended = comes_true(GRACE, || child.try_wait().is_ok_and(|status| status.is_some()));
+        if !ended {
+            let family = process::descendants(child.id());
+            process::signal(child.id(), Signal::KILL);
+            let _status = child.wait();
+            family.iter().for_each(|process| process::signal(process.pid, Signal::KILL));
+        }
+        assert!(ended || failed, "lingerd has not ended {GRACE:?} after SIGTERM");
+        self.leave_nothing(failed);
+    }
+}
+
+impl Daemon {
+    /// After a clean end no process is left (I8); what is left nevertheless is ended here.
+    fn leave_nothing(&self, failed: bool) {
+        let left = || process::of_directory(self.dirs.root());
+        let clean = comes_true(TIMEOUT / 10, || left().is_empty());
+        let names: Vec<String> = left().iter().map(|process| process.command.clone()).collect();
+        left().iter().for_each(|process| process::signal(process.pid, Signal::KILL));
+        assert!(clean || failed, "processes are left behind: {names:?}");
+    }
+}

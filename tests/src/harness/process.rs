@@ -1,0 +1,141 @@
+//! What `/proc` says about processes: families, memory, time, wake-ups. Linux; elsewhere nothing is found.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// A process that will not be taken for another one with the same number.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// When it started, in ticks since the system did.
+    pub started: u64,
+    /// Its command line.
+    pub command: String,
+}
+
+/// The fields of `/proc/PID/stat` after the name: `[0]` is the state, `[1]` the parent.
+fn stat(pid: u32) -> Option<Vec<String>> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = stat.rsplit_once(')')?;
+    Some(rest.split_whitespace().map(str::to_owned).collect())
+}
+
+fn process(pid: u32) -> Option<Process> {
+    let stat = stat(pid)?;
+    let command = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let command = String::from_utf8_lossy(&command).replace('\0', " ").trim().to_owned();
+    // A zombie runs no more; whoever has to collect it does so later.
+    (stat[0] != "Z").then(|| Process { pid, started: stat[19].parse().unwrap_or_default(), command })
+}
+
+fn all() -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Everything below `pid`, without it.
+pub fn descendants(pid: u32) -> Vec<Process> {
+    let parents: Vec<(u32, u32)> =
+        all().into_iter().filter_map(|pid| Some((pid, stat(pid)?[1].parse().ok()?))).collect();
+    let mut family = BTreeSet::from([pid]);
+    loop {
+        let more: Vec<u32> = parents
+            .iter()
+            .filter(|(p, parent)| family.contains(parent) && !family.contains(p))
+            .map(|(p, _)| *p)
+            .collect();
+        if more.is_empty() {
+            break;
+        }
+        family.extend(more);
+    }
+    family.remove(&pid);
+    family.into_iter().filter_map(process).collect()
+}
+
+/// Processes whose environment or working directory lies in `dir`, whoever their parent is by now.
+pub fn of_directory(dir: &Path) -> Vec<Process> {
+    let needle = dir.as_os_str().as_encoded_bytes();
+    let mine = |pid: &u32| {
+        let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let cwd = fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
+        cwd.starts_with(dir) || environ.windows(needle.len()).any(|window| window == needle)
+    };
+    let me = std::process::id();
+    all().into_iter().filter(|pid| *pid != me).filter(mine).filter_map(process).collect()
+}
+
+/// Whether it still runs.
+pub fn is_alive(known: &Process) -> bool {
+    process(known.pid).is_some_and(|now| now.started == known.started)
+}
+
+/// Sends a signal; a process that has gone is no error.
+pub fn signal(pid: u32, signal: Signal) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        // It may have ended by itself.
+        let _gone = kill_process(pid, signal);
+    }
+}
+
+/// Resident and proportional memory, in KiB.
+pub fn memory(pid: u32) -> (u64, u64) {
+    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    let of = |name: &str| {
+        let line = rollup.lines().find(|line| line.starts_with(name));
+        line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok()).unwrap_or_default()
+    };
+    (of("Rss:"), of("Pss:"))
+}
+
+/// User and system time of all threads, in seconds.
+pub fn cpu(pid: u32) -> f64 {
+    let Some(stat) = stat(pid) else { return 0.0 };
+    let ticks: f64 = [11, 12].iter().filter_map(|field| stat[*field].parse::<f64>().ok()).sum();
+    ticks / rustix::param::clock_ticks_per_second() as f64
+}
+
+/// How often the threads of a process went to sleep by themselves so far.
+pub fn wakeups(pid: u32) -> u64 {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let of = |status: String| {
+        let line = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches"))?;
+        line.split_whitespace().nth(1)?.parse::<u64>().ok()
+    };
+    threads.filter_map(|thread| of(fs::read_to_string(thread.path().join("status")).ok()?)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::harness::{Dirs, comes_true};
+
+    #[test]
+    #[allow(clippy::disallowed_methods)] // Tests own the processes that they start.
+    fn a_family_is_found_also_when_a_child_has_left_it() {
+        let dirs = Dirs::default();
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", "(setsid sleep 631 &); sleep 632 & sleep 633"]).current_dir(dirs.workspace());
+        let mut child = command.stdin(Stdio::null()).spawn().unwrap();
+        let sleeps = |processes: &[Process]| processes.iter().filter(|p| p.command.starts_with("sleep 63")).count();
+        let limit = Duration::from_secs(5);
+        assert!(comes_true(limit, || sleeps(&descendants(child.id())) == 2), "{:?}", descendants(child.id()));
+        assert!(comes_true(limit, || sleeps(&of_directory(dirs.root())) == 3), "{:?}", of_directory(dirs.root()));
+        let all = of_directory(dirs.root());
+        let (rss, pss) = memory(child.id());
+        assert!(rss >= pss && pss > 0, "{rss} {pss}");
+        assert!(wakeups(child.id()) > 0);
+        assert!(cpu(child.id()) < 1.0);
+        all.iter().for_each(|process| signal(process.pid, Signal::KILL));
+        child.wait().unwrap();
+        assert!(comes_true(limit, || !all.iter().any(is_alive)));
+        assert_eq!(of_directory(dirs.root()), []);
+    }
+}

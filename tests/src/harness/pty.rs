@@ -1,0 +1,190 @@
+//! The real `linger` in a pseudo-terminal: keys go in, and what a person would see comes out.
+//!
+//! A thread reads the terminal into a model of the screen; dropping the pty hangs up, as closing a window does.
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
+use tokio::sync::watch;
+
+use super::{programs, until};
+use crate::TIMEOUT;
+
+/// The size of the terminal; wide, so that what is waited for is not wrapped.
+const SIZE: PtySize = PtySize { rows: 50, cols: 160, pixel_width: 0, pixel_height: 0 };
+
+/// How many lines that have scrolled away are kept.
+const SCROLLBACK: usize = 5000;
+
+struct Shown {
+    screen: vt100::Parser,
+    bytes: Vec<u8>,
+}
+
+/// A terminal with `linger` in it.
+pub struct Pty {
+    child: Box<dyn Child + Send + Sync>,
+    master: Option<Box<dyn MasterPty + Send>>,
+    keys: Option<Box<dyn Write + Send>>,
+    shown: Arc<Mutex<Shown>>,
+    changed: watch::Receiver<u64>,
+}
+
+impl Pty {
+    pub(super) fn spawn(env: &[(String, String)], cwd: &Path, args: &[&str]) -> Self {
+        Self::open(&programs().client, env, cwd, args)
+    }
+
+    /// A terminal with any program in it.
+    pub fn open(program: &Path, env: &[(String, String)], cwd: &Path, args: &[&str]) -> Self {
+        let pair = native_pty_system().openpty(SIZE).expect("a pseudo-terminal");
+        let mut command = CommandBuilder::new(program);
+        command.args(args);
+        command.env_clear();
+        env.iter().for_each(|(name, value)| command.env(name, value));
+        command.cwd(cwd);
+        let child = pair.slave.spawn_command(command).expect("linger can be run");
+        drop(pair.slave);
+        let mut reader = pair.master.try_clone_reader().expect("the terminal can be read");
+        let keys = pair.master.take_writer().expect("the terminal takes keys");
+        let shown = Shown { screen: vt100::Parser::new(SIZE.rows, SIZE.cols, SCROLLBACK), bytes: Vec::new() };
+        let shown = Arc::new(Mutex::new(shown));
+        let (changes, changed) = watch::channel(0);
+        let into = shown.clone();
+        std::thread::spawn(move || {
+            let mut chunk = [0; 4096];
+            // Linux ends a terminal whose program has gone with an error.
+            while let Ok(n @ 1..) = reader.read(&mut chunk) {
+                let mut shown = into.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                shown.screen.process(&chunk[..n]);
+                shown.bytes.extend(&chunk[..n]);
+                drop(shown);
+                changes.send_modify(|version| *version += 1);
+            }
+        });
+        Self { child, master: Some(pair.master), keys: Some(keys), shown, changed }
+    }
+
+    fn shown(&self) -> MutexGuard<'_, Shown> {
+        self.shown.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.process_id().expect("the program runs")
+    }
+
+    /// Types.
+    pub fn keys(&mut self, keys: &str) {
+        let terminal = self.keys.as_mut().expect("the terminal is open");
+        terminal.write_all(keys.as_bytes()).and_then(|()| terminal.flush()).expect("the terminal takes keys");
+    }
+
+    /// Types a line.
+    pub fn line(&mut self, line: &str) {
+        self.keys(&format!("{line}\r"));
+    }
+
+    /// What is on the screen.
+    pub fn screen(&self) -> String {
+        self.shown().screen.screen().contents()
+    }
+
+    /// Everything that was ever written, without control sequences.
+    pub fn text(&self) -> String {
+        plain(&String::from_utf8_lossy(&self.shown().bytes))
+    }
+
+    /// Every byte that was ever written.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.shown().bytes.clone()
+    }
+
+    /// Waits until `text` has been written.
+    pub async fn shows(&mut self, text: &str) {
+        self.until(&format!("the terminal shows '{text}'"), |all| all.contains(text)).await;
+    }
+
+    /// Waits until `text` has been written `n` times.
+    pub async fn shows_times(&mut self, text: &str, n: usize) {
+        self.until(&format!("the terminal shows '{text}' {n} times"), |all| all.matches(text).count() >= n).await;
+    }
+
+    async fn until(&mut self, what: &str, mut look: impl FnMut(&str) -> bool) {
+        let mut changed = self.changed.clone();
+        let search = async {
+            loop {
+                changed.borrow_and_update();
+                if look(&self.text()) {
+                    return true;
+                }
+                if changed.changed().await.is_err() {
+                    return look(&self.text());
+                }
+            }
+        };
+        let found = tokio::time::timeout(TIMEOUT, search).await;
+        assert!(found == Ok(true), "{what}: {found:?}; the screen:\n{}\n---\n{}", self.screen(), self.text());
+    }
+
+    /// Closes the terminal, as closing a window or losing a link does: the program gets SIGHUP.
+    pub fn hang_up(&mut self) {
+        self.keys = None;
+        self.master = None;
+    }
+
+    /// Waits for the program's end; gives its exit code.
+    pub async fn exits(&mut self) -> u32 {
+        let child = &mut self.child;
+        until("linger ends", async || child.try_wait().ok().flatten()).await.exit_code()
+    }
+}
+
+impl Drop for Pty {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _gone = self.child.kill();
+        let _status = self.child.wait();
+    }
+}
+
+/// Text without escape sequences and carriage returns.
+fn plain(text: &str) -> String {
+    let mut out = String::new();
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\u{1b}' => match chars.next() {
+                Some('[') => while chars.next().is_some_and(|c| !('@'..='~').contains(&c)) {},
+                Some(']') => while chars.next().is_some_and(|c| c != '\u{7}' && c != '\u{1b}') {},
+                _ => {}
+            },
+            '\r' => {}
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_text_has_no_escape_sequences() {
+        assert_eq!(plain("a\u{1b}[1;31mb\u{1b}[0m\r\nc\u{1b}]0;title\u{7}d"), "ab\ncd");
+    }
+
+    #[tokio::test]
+    async fn a_terminal_takes_keys_and_shows_what_the_program_writes() {
+        let dirs = crate::harness::Dirs::default();
+        let mut terminal = Pty::open(Path::new("/bin/sh"), &dirs.env(), &dirs.workspace(), &[]);
+        terminal.line("test -t 0 && echo on-$((40+2))");
+        terminal.shows("on-42").await;
+        terminal.keys("\u{4}");
+        assert_eq!(terminal.exits().await, 0);
+        assert!(terminal.screen().contains("on-42"));
+    }
+}

@@ -1,0 +1,376 @@
+//! A scripted model server on 127.0.0.1 that speaks Anthropic Messages and OpenAI Chat Completions, byte for byte.
+//!
+//! It runs on a thread and a runtime of its own, so that a test that blocks does not stop it. Replies come from a queue (of one
+//! model, or of all) or from a function; a request that nothing was scripted for is a violation. Every request is recorded and
+//! checked (I4, see [`body`]); [`ModelServer::verify`] panics with what was found, and so does dropping the server.
+
+pub mod body;
+mod gate;
+mod http;
+mod reply;
+mod wire;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
+
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+use crate::TIMEOUT;
+use body::{Continuity, well_formed};
+pub use gate::Gate;
+use reply::Head;
+pub use reply::{Reply, ReplyUsage};
+pub use wire::{Format, Issued};
+use wire::{Piece, render};
+
+/// A request as the server saw it.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// Counted from 0 over all models.
+    pub number: usize,
+    /// The wire format, by the path.
+    pub format: Format,
+    /// The whole path.
+    pub path: String,
+    /// Names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// The body as it came.
+    pub body: Vec<u8>,
+    /// The body read as JSON, or null.
+    pub json: Value,
+    /// When the whole request had arrived.
+    pub at: Instant,
+    /// When the last byte of the response had been written.
+    pub answered_at: Option<Instant>,
+}
+
+impl Recorded {
+    /// The model that was asked.
+    pub fn model(&self) -> &str {
+        self.json["model"].as_str().unwrap_or_default()
+    }
+
+    /// A header.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The messages, as text in which a test may look for words.
+    pub fn messages(&self) -> String {
+        self.json["messages"].to_string()
+    }
+}
+
+type Script = Box<dyn FnMut(&Recorded) -> Reply + Send>;
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<Reply>,
+    by_model: BTreeMap<String, VecDeque<Reply>>,
+    script: Option<Script>,
+    requests: Vec<Recorded>,
+    continuity: Continuity,
+    violations: Vec<String>,
+    key: Option<String>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    count: watch::Sender<usize>,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// The server; it ends when dropped.
+pub struct ModelServer {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    runtime: Option<tokio::runtime::Runtime>,
+    verified: std::cell::Cell<bool>,
+}
+
+impl Default for ModelServer {
+    fn default() -> Self {
+        Self::start()
+    }
+}
+
+impl ModelServer {
+    /// Starts a server on a free port, without a script.
+    pub fn start() -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("model-server")
+            .enable_all()
+            .build()
+            .expect("a runtime for the model server");
+        let listener = runtime.block_on_free(TcpListener::bind("127.0.0.1:0"));
+        let address = listener.local_addr().expect("the address of the model server");
+        let shared = Arc::new(Shared { state: Mutex::default(), count: watch::Sender::new(0) });
+        let state = shared.clone();
+        runtime.spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let shared = state.clone();
+                tokio::spawn(async move {
+                    // A client that hangs up in the middle is part of many scripts.
+                    let _hung_up = serve(stream, &shared).await;
+                });
+            }
+        });
+        Self { address, shared, runtime: Some(runtime), verified: std::cell::Cell::new(false) }
+    }
+
+    /// Starts a server that answers these, one after the other.
+    pub fn with(replies: impl IntoIterator<Item = Reply>) -> Self {
+        let server = Self::start();
+        server.push(replies);
+        server
+    }
+
+    /// Starts a server that answers each request with what `script` gives.
+    pub fn scripted(script: impl FnMut(&Recorded) -> Reply + Send + 'static) -> Self {
+        let server = Self::start();
+        server.otherwise(script);
+        server
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// `http://127.0.0.1:port`.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// More replies, for whoever asks.
+    pub fn push(&self, replies: impl IntoIterator<Item = Reply>) {
+        self.shared.state().queue.extend(replies);
+    }
+
+    /// More replies for one model; they go before those for all.
+    pub fn push_for(&self, model: &str, replies: impl IntoIterator<Item = Reply>) {
+        self.shared.state().by_model.entry(model.to_owned()).or_default().extend(replies);
+    }
+
+    /// What is answered when no queue has a reply.
+    pub fn otherwise(&self, script: impl FnMut(&Recorded) -> Reply + Send + 'static) {
+        self.shared.state().script = Some(Box::new(script));
+    }
+
+    /// Answers 401 to whoever does not bring this key.
+    pub fn require_key(&self, key: &str) {
+        self.shared.state().key = Some(key.to_owned());
+    }
+
+    /// From now on the prefix of a request may change: the test does something that names the change.
+    pub fn expect_rewrites(&self) {
+        self.shared.state().continuity.rewrites = true;
+    }
+
+    /// Everything that was asked so far.
+    pub fn requests(&self) -> Vec<Recorded> {
+        self.shared.state().requests.clone()
+    }
+
+    /// Waits until `n` requests have come, and gives them.
+    pub async fn wait_requests(&self, n: usize) -> Vec<Recorded> {
+        let mut count = self.shared.count.subscribe();
+        let came = tokio::time::timeout(TIMEOUT, count.wait_for(|count| *count >= n)).await.is_ok();
+        let requests = self.requests();
+        assert!(came, "{} of {n} model requests came within {TIMEOUT:?}", requests.len());
+        requests
+    }
+
+    /// What was wrong with the requests so far.
+    pub fn violations(&self) -> Vec<String> {
+        self.shared.state().violations.clone()
+    }
+
+    /// Panics with what was wrong with the requests.
+    pub fn verify(&self) {
+        self.verified.set(true);
+        let violations = self.violations();
+        assert!(
+            violations.is_empty(),
+            "the model server was sent what a provider would refuse:\n  {}",
+            violations.join("\n  ")
+        );
+    }
+
+    /// Forgets what was wrong: for tests of the server itself.
+    pub fn forgive(&self) {
+        self.shared.state().violations.clear();
+    }
+}
+
+impl Drop for ModelServer {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+        if !std::thread::panicking() && !self.verified.get() {
+            self.verify();
+        }
+    }
+}
+
+/// Blocks on a future although the caller may be inside a runtime already.
+trait BlockOnFree {
+    fn block_on_free<T: Send + 'static>(&self, future: impl Future<Output = io::Result<T>> + Send + 'static) -> T;
+}
+
+impl BlockOnFree for tokio::runtime::Runtime {
+    fn block_on_free<T: Send + 'static>(&self, future: impl Future<Output = io::Result<T>> + Send + 'static) -> T {
+        let (send, receive) = std::sync::mpsc::channel();
+        self.spawn(async move { send.send(future.await).expect("the caller waits") });
+        receive.recv().expect("the runtime answers").expect("a free port")
+    }
+}
+
+async fn serve(stream: TcpStream, shared: &Shared) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut stream = BufReader::new(stream);
+    while let Some(request) = http::read_request(&mut stream).await? {
+        let format = match request.path.as_str() {
+            path if path.ends_with("/messages") => Some(Format::Anthropic),
+            path if path.ends_with("/chat/completions") => Some(Format::OpenAi),
+            _ => None,
+        };
+        let Some(format) = format.filter(|_| request.method == "POST") else {
+            http::write_plain(&mut stream, 404, &[], b"{\"error\":{\"message\":\"no such path\"}}").await?;
+            continue;
+        };
+        let (reply, number) = admit(shared, request, format);
+        let Some(reply) = reply else {
+            http::write_plain(&mut stream, 401, &[], b"{\"error\":{\"message\":\"invalid api key\"}}").await?;
+            continue;
+        };
+        let go_on = answer(&mut stream, shared, &reply, format, number).await?;
+        shared.state().requests[number].answered_at = Some(Instant::now());
+        if !go_on {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Records and checks a request; gives the reply, or none when its key is wrong.
+fn admit(shared: &Shared, request: http::Request, format: Format) -> (Option<Reply>, usize) {
+    let mut state = shared.state();
+    let state = &mut *state;
+    let number = state.requests.len();
+    let http::Request { path, headers, body, .. } = request;
+    let json = serde_json::from_slice(&body).unwrap_or_default();
+    let recorded = Recorded { number, format, path, headers, body, json, at: Instant::now(), answered_at: None };
+    let mut wrong = well_formed(format, &recorded.body);
+    if wrong.is_empty() {
+        wrong = state.continuity.admit(format, &recorded.json);
+    }
+    if !recorded.header("content-type").is_some_and(|kind| kind.starts_with("application/json")) {
+        wrong.push("content-type is not application/json".to_owned());
+    }
+    if format == Format::Anthropic && recorded.header("anthropic-version").is_none() {
+        wrong.push("no anthropic-version".to_owned());
+    }
+    let key = match format {
+        Format::Anthropic => recorded.header("x-api-key"),
+        Format::OpenAi => recorded.header("authorization").and_then(|value| value.strip_prefix("Bearer ")),
+    };
+    let refused = state.key.as_deref().is_some_and(|wanted| key != Some(wanted));
+    let reply = if refused { None } else { Some(next_reply(state, &recorded, &mut wrong)) };
+    state.violations.extend(wrong.into_iter().map(|what| format!("request {number} ({}): {what}", recorded.model())));
+    state.requests.push(recorded);
+    let count = state.requests.len();
+    shared.count.send_replace(count);
+    (reply, number)
+}
+
+fn next_reply(state: &mut State, recorded: &Recorded, wrong: &mut Vec<String>) -> Reply {
+    let own = state.by_model.get_mut(recorded.model()).and_then(VecDeque::pop_front);
+    if let Some(reply) = own.or_else(|| state.queue.pop_front()) {
+        return reply;
+    }
+    if let Some(script) = &mut state.script {
+        return script(recorded);
+    }
+    wrong.push("nothing was scripted for it".to_owned());
+    Reply::status(400).body(r#"{"error":{"message":"the test scripted no reply"}}"#)
+}
+
+/// Writes a response; says whether the connection can be used again.
+async fn answer(
+    stream: &mut BufReader<TcpStream>,
+    shared: &Shared,
+    reply: &Reply,
+    format: Format,
+    number: usize,
+) -> io::Result<bool> {
+    let content_type = match &reply.head {
+        Head::Plain { status, headers, body } => {
+            http::write_plain(stream, *status, headers, body).await?;
+            return Ok(true);
+        }
+        Head::Reset => {
+            // With no time to linger the kernel sends RST and not FIN.
+            stream.get_ref().set_zero_linger()?;
+            return Ok(false);
+        }
+        Head::Typed(kind) => kind,
+        Head::Stream => "text/event-stream; charset=utf-8",
+    };
+    let model = shared.state().requests[number].model().to_owned();
+    let (pieces, issued) = render(reply, format, &model, number);
+    shared.state().continuity.issue(issued);
+    http::write_head(stream, content_type).await?;
+    let mut bytes = Vec::new();
+    for piece in &pieces {
+        match piece {
+            // The events between two gates go out together: what a test measures must not be this server.
+            Piece::Bytes(piece) => {
+                http::chunk(piece, &mut bytes);
+                if bytes.len() >= 16 << 10 {
+                    stream.write_all(&bytes).await?;
+                    bytes.clear();
+                }
+            }
+            Piece::Gate(gate) => {
+                stream.write_all(&bytes).await?;
+                bytes.clear();
+                let mut scratch = [0; 1];
+                tokio::select! {
+                    () = gate.pass() => {}
+                    // Whoever asked has gone: there is nobody to go on for.
+                    _ = stream.get_mut().read(&mut scratch) => return Ok(false),
+                }
+            }
+            Piece::Cut => {
+                stream.write_all(&bytes).await?;
+                return Ok(false);
+            }
+            Piece::Stall => {
+                stream.write_all(&bytes).await?;
+                let mut scratch = [0; 1];
+                let _gone = stream.get_mut().read(&mut scratch).await;
+                return Ok(false);
+            }
+        }
+    }
+    http::chunk(b"", &mut bytes);
+    stream.write_all(&bytes).await?;
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,358 @@
+//! Is a request body one that a provider would take (I4)? Written apart from the product's own idea of it.
+//!
+//! [`well_formed`] looks at one body; [`Continuity`] holds it against what the server itself said and was sent before.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::wire::{Format, Issued};
+
+/// How many cache breakpoints Anthropic takes in one request.
+const MAX_BREAKPOINTS: usize = 4;
+
+/// What is wrong with one body.
+pub fn well_formed(format: Format, body: &[u8]) -> Vec<String> {
+    let Ok(text) = std::str::from_utf8(body) else { return vec!["the body is not UTF-8".to_owned()] };
+    let json: Value = match serde_json::from_str(text) {
+        Ok(json) => json,
+        Err(error) => return vec![format!("the body is not JSON: {error}")],
+    };
+    let mut wrong = Wrong::default();
+    wrong.unless(!has_nul(&json), || "a string has NUL".to_owned());
+    wrong.unless(json["stream"] == true, || "stream is not true".to_owned());
+    wrong.unless(json["model"].as_str().is_some_and(|model| !model.is_empty()), || "no model".to_owned());
+    let none = Vec::new();
+    let messages = json["messages"].as_array().unwrap_or(&none);
+    wrong.unless(!messages.is_empty(), || "no messages".to_owned());
+    unique_tools(format, &json, &mut wrong);
+    match format {
+        Format::Anthropic => anthropic(&json, messages, &mut wrong),
+        Format::OpenAi => openai(messages, &mut wrong),
+    }
+    wrong.0
+}
+
+#[derive(Default)]
+struct Wrong(Vec<String>);
+
+impl Wrong {
+    fn unless(&mut self, good: bool, what: impl FnOnce() -> String) {
+        if !good {
+            self.0.push(what());
+        }
+    }
+}
+
+fn unique_tools(format: Format, json: &Value, wrong: &mut Wrong) {
+    let Some(tools) = json["tools"].as_array() else { return };
+    let name = |tool: &Value| match format {
+        Format::Anthropic => tool["name"].as_str().map(str::to_owned),
+        Format::OpenAi => tool["function"]["name"].as_str().map(str::to_owned),
+    };
+    let names: BTreeSet<_> = tools.iter().map(name).collect();
+    wrong.unless(!names.contains(&None), || "a tool has no name".to_owned());
+    wrong.unless(names.len() == tools.len(), || "two tools have one name".to_owned());
+    wrong.unless(!tools.is_empty(), || "tools is an empty list".to_owned());
+}
+
+fn anthropic(json: &Value, messages: &[Value], wrong: &mut Wrong) {
+    wrong.unless(json["max_tokens"].as_u64().is_some_and(|n| n > 0), || "no max_tokens".to_owned());
+    let breakpoints = json.to_string().matches("\"cache_control\":{").count();
+    wrong.unless(breakpoints <= MAX_BREAKPOINTS, || format!("{breakpoints} cache breakpoints"));
+    wrong.unless(messages.first().is_some_and(|m| m["role"] == "user"), || {
+        "the first message is not a user's".to_owned()
+    });
+    wrong
+        .unless(messages.last().is_some_and(|m| m["role"] == "user"), || "the last message is not a user's".to_owned());
+    let mut seen = BTreeSet::new();
+    let mut open: Vec<String> = Vec::new();
+    for (n, message) in messages.iter().enumerate() {
+        let blocks = blocks(&message["content"]);
+        wrong.unless(!blocks.is_empty(), || format!("message {n} has no content"));
+        wrong.unless(matches!(message["role"].as_str(), Some("user" | "assistant")), || {
+            format!("message {n} has no role")
+        });
+        let results: Vec<&Value> = blocks.iter().filter(|block| block["type"] == "tool_result").collect();
+        if message["role"] == "user" {
+            let answered: Vec<String> = results.iter().map(|result| text(&result["tool_use_id"])).collect();
+            pairs(n, &open, &answered, wrong);
+            let leading = blocks.iter().take_while(|block| block["type"] == "tool_result").count();
+            wrong.unless(leading == results.len(), || format!("message {n}: results are not first"));
+            open.clear();
+        } else {
+            wrong
+                .unless(open.is_empty(), || format!("message {n}: calls {open:?} have no results in the next message"));
+            wrong.unless(results.is_empty(), || format!("message {n}: an assistant's message has results"));
+        }
+        for block in &blocks {
+            match block["type"].as_str() {
+                Some("text") => wrong.unless(!blank(&block["text"]), || format!("message {n} has empty text")),
+                Some("tool_result") => blocks_of_result(n, &block["content"], wrong),
+                Some("tool_use") => {
+                    let id = text(&block["id"]);
+                    wrong.unless(block["input"].is_object(), || format!("message {n}: the input of {id} is no object"));
+                    wrong.unless(id_fits(&id), || format!("message {n}: bad call id '{id}'"));
+                    wrong.unless(seen.insert(id.clone()), || format!("message {n}: call id {id} is used twice"));
+                    open.push(id);
+                }
+                Some("thinking") => wrong.unless(block["signature"].as_str().is_some_and(|s| !s.is_empty()), || {
+                    format!("message {n} has thinking without a signature")
+                }),
+                Some("image" | "redacted_thinking") => {}
+                other => wrong.unless(false, || format!("message {n} has a block of type {other:?}")),
+            }
+        }
+    }
+    wrong.unless(open.is_empty(), || format!("calls {open:?} have no results"));
+}
+
+fn blocks_of_result(n: usize, content: &Value, wrong: &mut Wrong) {
+    // A result may have no content at all; what it has must not be empty.
+    for block in blocks(content) {
+        if block["type"] == "text" {
+            wrong.unless(!block["text"].as_str().unwrap_or_default().is_empty(), || {
+                format!("message {n} has a result with empty text")
+            });
+        }
+    }
+}
+
+fn openai(messages: &[Value], wrong: &mut Wrong) {
+    let first = messages.iter().find(|m| !matches!(m["role"].as_str(), Some("system" | "developer")));
+    wrong.unless(first.is_some_and(|m| m["role"] == "user"), || "the first message is not a user's".to_owned());
+    let last = messages.last().map(|m| text(&m["role"])).unwrap_or_default();
+    wrong.unless(matches!(last.as_str(), "user" | "tool"), || format!("the last message is of role '{last}'"));
+    let mut seen = BTreeSet::new();
+    let mut open: Vec<String> = Vec::new();
+    let mut answered: Vec<String> = Vec::new();
+    for (n, message) in messages.iter().enumerate() {
+        let role = message["role"].as_str().unwrap_or_default();
+        if role != "tool" {
+            pairs(n, &open, &answered, wrong);
+            open.clear();
+            answered.clear();
+        }
+        let calls = message["tool_calls"].as_array();
+        wrong.unless(calls.is_none_or(|calls| !calls.is_empty()), || format!("message {n}: tool_calls is empty"));
+        let blocks = blocks(&message["content"]);
+        let empty = blocks.is_empty() || blocks.iter().any(|block| block["type"] == "text" && blank(&block["text"]));
+        let may_be_empty = role == "assistant" && calls.is_some();
+        wrong.unless(!empty || may_be_empty, || format!("message {n} ({role}) has no content"));
+        match role {
+            "system" | "developer" | "user" => {}
+            "assistant" => {
+                for call in calls.into_iter().flatten() {
+                    let id = text(&call["id"]);
+                    wrong.unless(id_fits(&id), || format!("message {n}: bad call id '{id}'"));
+                    wrong.unless(seen.insert(id.clone()), || format!("message {n}: call id {id} is used twice"));
+                    wrong.unless(call["type"] == "function", || format!("message {n}: {id} is no function"));
+                    wrong.unless(call["function"]["arguments"].is_string(), || {
+                        format!("message {n}: the arguments of {id} are no string")
+                    });
+                    open.push(id);
+                }
+            }
+            "tool" => answered.push(text(&message["tool_call_id"])),
+            other => wrong.unless(false, || format!("message {n} has role '{other}'")),
+        }
+    }
+    pairs(messages.len(), &open, &answered, wrong);
+}
+
+/// Every call has exactly one result, and every result its call.
+fn pairs(n: usize, calls: &[String], results: &[String], wrong: &mut Wrong) {
+    for call in calls {
+        let count = results.iter().filter(|result| *result == call).count();
+        wrong.unless(count == 1, || format!("message {n}: call {call} has {count} results in the next message"));
+    }
+    for result in results {
+        wrong.unless(calls.contains(result), || format!("message {n}: the result of {result} has no call before it"));
+    }
+}
+
+/// Content as blocks, whichever way it is written.
+fn blocks(content: &Value) -> Vec<Value> {
+    match content {
+        Value::String(text) => vec![serde_json::json!({ "type": "text", "text": text })],
+        Value::Array(blocks) => blocks.clone(),
+        _ => Vec::new(),
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn blank(value: &Value) -> bool {
+    value.as_str().is_none_or(|text| text.trim().is_empty())
+}
+
+fn id_fits(id: &str) -> bool {
+    !id.is_empty() && id.len() <= 64 && id.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+}
+
+fn has_nul(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains('\0'),
+        Value::Array(items) => items.iter().any(has_nul),
+        Value::Object(fields) => fields.iter().any(|(key, value)| key.contains('\0') || has_nul(value)),
+        _ => false,
+    }
+}
+
+/// What was sent and said so far, by model.
+#[derive(Debug, Default)]
+pub struct Continuity {
+    chains: BTreeMap<(Format, String), Vec<Chain>>,
+    issued: Vec<Issued>,
+    /// Whether something that a test did (compaction, another model) makes the prefix change.
+    pub rewrites: bool,
+}
+
+/// The last request of one session.
+#[derive(Debug)]
+struct Chain {
+    /// What goes before the messages.
+    preamble: String,
+    items: Vec<String>,
+}
+
+impl Continuity {
+    /// Remembers what a response said.
+    pub fn issue(&mut self, issued: Issued) {
+        self.issued.push(issued);
+    }
+
+    /// What is wrong with a body in the light of what came before; remembers it.
+    pub fn admit(&mut self, format: Format, json: &Value) -> Vec<String> {
+        let mut wrong = Wrong::default();
+        self.comes_back(format, json, &mut wrong);
+        let (preamble, items) = flatten(format, json);
+        let first = !items.iter().any(|item| item.starts_with("assistant "));
+        let chains = self.chains.entry((format, text(&json["model"]))).or_default();
+        let before = chains.iter_mut().filter(|chain| items.starts_with(&chain.items)).max_by_key(|c| c.items.len());
+        match before {
+            Some(chain) => {
+                if chain.preamble != preamble && !self.rewrites {
+                    wrong.0.push(format!("system prompt or tools changed{}", difference(&chain.preamble, &preamble)));
+                }
+                *chain = Chain { preamble, items };
+            }
+            None => {
+                if !first && !self.rewrites {
+                    let nearest = chains.last().map(|chain| diverges(&chain.items, &items)).unwrap_or_default();
+                    wrong.0.push(format!("the messages do not continue those of any request before{nearest}"));
+                }
+                chains.push(Chain { preamble, items });
+            }
+        }
+        wrong.0
+    }
+
+    /// Signed thinking and calls are as the server wrote them.
+    fn comes_back(&self, format: Format, json: &Value, wrong: &mut Wrong) {
+        for message in json["messages"].as_array().into_iter().flatten().filter(|m| m["role"] == "assistant") {
+            let (thinking, calls) = said(format, message);
+            let known = |(text, signature): &(String, String)| {
+                self.issued
+                    .iter()
+                    .flat_map(|issued| &issued.thinking)
+                    .any(|(t, s)| t == text && (s == signature || format == Format::OpenAi))
+            };
+            for pair in thinking.iter().filter(|pair| !known(pair)) {
+                wrong.0.push(format!("thinking came back changed: {pair:?}"));
+            }
+            let source = calls.first().and_then(|(id, ..)| {
+                self.issued.iter().find(|issued| issued.calls.iter().any(|(known, ..)| known == id))
+            });
+            let Some(source) = source else { continue };
+            if format == Format::Anthropic && thinking != source.thinking {
+                wrong.0.push(format!("thinking before calls came back as {thinking:?}, was {:?}", source.thinking));
+            }
+            for (id, name, arguments) in &calls {
+                let Some((_, n, a)) = source.calls.iter().find(|(known, ..)| known == id) else { continue };
+                // Arguments that are no JSON object have no form of their own in every format.
+                let object = serde_json::from_str::<Value>(a).is_ok_and(|a| a.is_object());
+                if n != name || (object && a != arguments) {
+                    wrong.0.push(format!("call {id} came back as {name}({arguments}), was {n}({a})"));
+                }
+            }
+        }
+    }
+}
+
+type Said = (Vec<(String, String)>, Vec<(String, String, String)>);
+
+/// The thinking and the calls of an assistant's message.
+fn said(format: Format, message: &Value) -> Said {
+    match format {
+        Format::Anthropic => {
+            let blocks = blocks(&message["content"]);
+            let of = |kind: &str| blocks.iter().filter(move |b| b["type"] == kind).cloned().collect::<Vec<_>>();
+            let thinking = of("thinking").iter().map(|b| (text(&b["thinking"]), text(&b["signature"]))).collect();
+            let calls =
+                of("tool_use").iter().map(|b| (text(&b["id"]), text(&b["name"]), b["input"].to_string())).collect();
+            (thinking, calls)
+        }
+        Format::OpenAi => {
+            let thinking = text(&message["reasoning_content"]);
+            let thinking = if thinking.is_empty() { Vec::new() } else { vec![(thinking, String::new())] };
+            let calls = message["tool_calls"].as_array().into_iter().flatten();
+            let calls =
+                calls.map(|c| (text(&c["id"]), text(&c["function"]["name"]), text(&c["function"]["arguments"])));
+            (thinking, calls.collect())
+        }
+    }
+}
+
+/// What goes before the messages, and the messages as a list of `role block`; a provider joins messages of one role.
+fn flatten(format: Format, json: &Value) -> (String, Vec<String>) {
+    let mut json = json.clone();
+    without_cache_control(&mut json);
+    let mut preamble = format!("{}{}", json["system"], json["tools"]);
+    let mut items = Vec::new();
+    for message in json["messages"].as_array().into_iter().flatten() {
+        let role = text(&message["role"]);
+        if format == Format::OpenAi && matches!(role.as_str(), "system" | "developer") {
+            preamble.push_str(&message.to_string());
+            continue;
+        }
+        items.extend(
+            blocks(&message["content"])
+                .iter()
+                .map(|block| format!("{role} {} {block}", text(&message["tool_call_id"]))),
+        );
+        for key in ["tool_calls", "reasoning_content"] {
+            if !message[key].is_null() {
+                items.push(format!("{role} {key} {}", message[key]));
+            }
+        }
+    }
+    (preamble, items)
+}
+
+fn without_cache_control(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.remove("cache_control");
+            fields.values_mut().for_each(without_cache_control);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_cache_control),
+        _ => {}
+    }
+}
+
+fn difference(old: &str, new: &str) -> String {
+    let at = old.bytes().zip(new.bytes()).take_while(|(a, b)| a == b).count();
+    let excerpt = |s: &str| s.get(at..).map(|s| s.chars().take(80).collect::<String>()).unwrap_or_default();
+    format!(" at byte {at}: was '{}', is '{}'", excerpt(old), excerpt(new))
+}
+
+fn diverges(old: &[String], new: &[String]) -> String {
+    let at = old.iter().zip(new).take_while(|(a, b)| a == b).count();
+    format!("; the last one had item {at} as {:?}, now {:?}", old.get(at), new.get(at))
+}
+
+#[cfg(test)]
+mod tests;

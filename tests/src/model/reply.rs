@@ -1,0 +1,219 @@
+//! What a scripted model answers: built part by part, rendered to the wire format that was asked.
+
+use serde_json::Value;
+
+use super::gate::Gate;
+
+/// One answer. Its parts are sent in order; text parts that follow each other are deltas of one block.
+#[derive(Clone, Debug, Default)]
+pub struct Reply {
+    pub(super) head: Head,
+    pub(super) parts: Vec<Part>,
+    pub(super) stop: Option<&'static str>,
+    pub(super) usage: ReplyUsage,
+    pub(super) chunk: Option<usize>,
+}
+
+/// What is said about tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplyUsage {
+    /// Tokens of the request that were not cached.
+    pub input: u64,
+    /// Tokens of the answer.
+    pub output: u64,
+    /// Tokens of the request that were cached.
+    pub cached: u64,
+}
+
+impl Default for ReplyUsage {
+    fn default() -> Self {
+        Self { input: 10, output: 5, cached: 0 }
+    }
+}
+
+/// How the response begins.
+#[derive(Clone, Debug, Default)]
+pub(super) enum Head {
+    /// `200`, an event stream.
+    #[default]
+    Stream,
+    /// A plain response.
+    Plain { status: u16, headers: Vec<(String, String)>, body: Vec<u8> },
+    /// `200` with this content type, then the parts as usual.
+    Typed(&'static str),
+    /// The connection is reset before a byte was written.
+    Reset,
+}
+
+/// One thing that happens in a stream.
+#[derive(Clone, Debug)]
+pub(super) enum Part {
+    Text(String),
+    Thinking { text: String, signature: Option<String> },
+    Tool { name: String, arguments: String },
+    Gate(Gate),
+    Raw(Vec<u8>),
+    Error { kind: String, message: String },
+    Cut,
+    Stall,
+}
+
+impl Reply {
+    /// An answer without parts yet; as it is, a model that says nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// An answer that begins with text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::new().and_text(text)
+    }
+
+    /// An answer that asks for a tool.
+    pub fn tool(name: &str, input: Value) -> Self {
+        Self::new().and_tool(name, input)
+    }
+
+    /// A plain response with this status, as a provider sends when something is wrong.
+    pub fn status(status: u16) -> Self {
+        let kind = match status {
+            401 => "authentication_error",
+            403 => "permission_error",
+            404 => "not_found_error",
+            429 => "rate_limit_error",
+            529 => "overloaded_error",
+            400..500 => "invalid_request_error",
+            _ => "api_error",
+        };
+        let body = format!(r#"{{"type":"error","error":{{"type":"{kind}","message":"scripted status {status}"}}}}"#);
+        let headers = vec![("content-type".to_owned(), "application/json".to_owned())];
+        Self { head: Head::Plain { status, headers, body: body.into_bytes() }, ..Self::default() }
+    }
+
+    /// `200` with a web page, as captive portals and wrong base URLs give.
+    pub fn html() -> Self {
+        let headers = vec![("content-type".to_owned(), "text/html; charset=utf-8".to_owned())];
+        let body = b"<!doctype html><html><body>Please log in</body></html>".to_vec();
+        Self { head: Head::Plain { status: 200, headers, body }, ..Self::default() }
+    }
+
+    /// The connection is reset before the response begins.
+    pub fn reset() -> Self {
+        Self { head: Head::Reset, ..Self::default() }
+    }
+
+    /// A proper stream under a content type that does not say so.
+    pub fn wrong_content_type(mut self) -> Self {
+        self.head = Head::Typed("application/octet-stream");
+        self
+    }
+
+    /// A header of a plain response.
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        if let Head::Plain { headers, .. } = &mut self.head {
+            headers.push((name.to_owned(), value.to_owned()));
+        }
+        self
+    }
+
+    /// The body of a plain response.
+    pub fn body(mut self, text: &str) -> Self {
+        if let Head::Plain { body, .. } = &mut self.head {
+            *body = text.as_bytes().to_vec();
+        }
+        self
+    }
+
+    fn part(mut self, part: Part) -> Self {
+        self.parts.push(part);
+        self
+    }
+
+    /// A delta of text.
+    pub fn and_text(self, text: impl Into<String>) -> Self {
+        self.part(Part::Text(text.into()))
+    }
+
+    /// A tool call.
+    pub fn and_tool(self, name: &str, input: Value) -> Self {
+        self.part(Part::Tool { name: name.to_owned(), arguments: input.to_string() })
+    }
+
+    /// A tool call with arguments that may be anything.
+    pub fn and_raw_tool(self, name: &str, arguments: &str) -> Self {
+        self.part(Part::Tool { name: name.to_owned(), arguments: arguments.to_owned() })
+    }
+
+    /// Thinking, signed in the format that signs.
+    pub fn thinking(self, text: &str, signature: &str) -> Self {
+        self.part(Part::Thinking { text: text.to_owned(), signature: Some(signature.to_owned()) })
+    }
+
+    /// `text` as deltas of `chars` characters.
+    pub fn text_in_deltas(mut self, text: &str, chars: usize) -> Self {
+        let all: Vec<char> = text.chars().collect();
+        self.parts.extend(all.chunks(chars.max(1)).map(|piece| Part::Text(piece.iter().collect())));
+        self
+    }
+
+    /// Waits here until the test opens the gate.
+    pub fn gate(self, gate: &Gate) -> Self {
+        self.part(Part::Gate(gate.clone()))
+    }
+
+    /// Bytes in the middle of the stream that no provider would send.
+    pub fn garbage(self) -> Self {
+        self.raw(b"data: {\"this is\": not json\n\n")
+    }
+
+    /// A line of `bytes` bytes.
+    pub fn huge_line(self, bytes: usize) -> Self {
+        let mut line = b": ".to_vec();
+        line.resize(bytes, b'x');
+        line.extend(b"\n\n");
+        self.raw(&line)
+    }
+
+    /// These bytes, as they are.
+    pub fn raw(self, bytes: &[u8]) -> Self {
+        self.part(Part::Raw(bytes.to_vec()))
+    }
+
+    /// An error event in the middle of the stream.
+    pub fn error_event(self, kind: &str, message: &str) -> Self {
+        self.part(Part::Error { kind: kind.to_owned(), message: message.to_owned() })
+    }
+
+    /// The connection ends here, without an end of the body.
+    pub fn cut(self) -> Self {
+        self.part(Part::Cut)
+    }
+
+    /// Nothing more comes; the connection stays open until the other side gives up.
+    pub fn stall(self) -> Self {
+        self.part(Part::Stall)
+    }
+
+    /// The stop reason in Anthropic's words (`max_tokens`, `refusal`); by default what the parts imply.
+    pub fn stop(mut self, reason: &'static str) -> Self {
+        self.stop = Some(reason);
+        self
+    }
+
+    /// What is said about tokens.
+    pub fn usage(mut self, input: u64, output: u64, cached: u64) -> Self {
+        self.usage = ReplyUsage { input, output, cached };
+        self
+    }
+
+    /// Cuts the bytes into HTTP chunks of `bytes`, wherever that is; by default a chunk is an event.
+    pub fn chunks_of(mut self, bytes: usize) -> Self {
+        self.chunk = Some(bytes.max(1));
+        self
+    }
+
+    pub(super) fn stop_reason(&self) -> &'static str {
+        let calls = self.parts.iter().any(|part| matches!(part, Part::Tool { .. }));
+        self.stop.unwrap_or(if calls { "tool_use" } else { "end_turn" })
+    }
+}

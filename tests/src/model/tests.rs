@@ -1,0 +1,249 @@
+//! The model server by itself: bytes, gates, faults, records.
+
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::*;
+
+async fn ask(server: &ModelServer, path: &str, body: &Value) -> TcpStream {
+    let mut stream = TcpStream::connect(server.address()).await.unwrap();
+    let body = body.to_string();
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nanthropic-version: 2023-06-01\r\n\
+         x-api-key: k\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    stream
+}
+
+/// Reads a response in chunks to its end; gives the head, the body and the sizes of the chunks.
+async fn response(stream: &mut TcpStream) -> (String, String, Vec<usize>) {
+    let mut bytes = Vec::new();
+    let mut buffer = [0; 4096];
+    while !bytes.ends_with(b"0\r\n\r\n") {
+        let n = stream.read(&mut buffer).await.unwrap();
+        if n == 0 {
+            break;
+        }
+        bytes.extend(&buffer[..n]);
+    }
+    let text = String::from_utf8(bytes).unwrap();
+    let (head, mut rest) = text.split_once("\r\n\r\n").unwrap();
+    let (mut body, mut sizes) = (String::new(), Vec::new());
+    while let Some((size, after)) = rest.split_once("\r\n") {
+        let Ok(size) = usize::from_str_radix(size, 16) else { break };
+        if size == 0 || after.len() < size {
+            break;
+        }
+        body.push_str(&after[..size]);
+        sizes.push(size);
+        rest = &after[size + 2..];
+    }
+    (head.to_owned(), body, sizes)
+}
+
+fn claude() -> Value {
+    json!({ "model": "m", "max_tokens": 9, "stream": true, "messages": [{ "role": "user", "content": "hi" }] })
+}
+
+fn gpt() -> Value {
+    json!({ "model": "m", "stream": true, "messages": [{ "role": "user", "content": "hi" }] })
+}
+
+#[tokio::test]
+async fn an_anthropic_stream_has_these_bytes() {
+    let server = ModelServer::with([Reply::new()
+        .thinking("hm", "c2ln")
+        .and_text("Good d")
+        .and_text("ay")
+        .and_tool("bash", json!({"command": "ls"}))]);
+    let (head, body, _) = response(&mut ask(&server, "/v1/messages", &claude()).await).await;
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream"), "{head}");
+    let want = r#"event: message_start
+data: {"type":"message_start","message":{"id":"msg_000000","type":"message","role":"assistant","model":"m","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":10,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":1,"service_tier":"standard"}}}
+
+event: ping
+data: {"type":"ping"}
+
+event: content_block_start
+data: {"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"hm"}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"c2ln"}}
+
+event: content_block_stop
+data: {"type":"content_block_stop","index":0}
+
+event: content_block_start
+data: {"type":"content_block_start","index":1,"content_block":{"type":"text","text":""}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"Good d"}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"ay"}}
+
+event: content_block_stop
+data: {"type":"content_block_stop","index":1}
+
+event: content_block_start
+data: {"type":"content_block_start","index":2,"content_block":{"type":"tool_use","id":"toolu_000000x0","name":"bash","input":{}}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta","partial_json":""}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta","partial_json":"{\"comman"}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta","partial_json":"d\":\"ls\"}"}}
+
+event: content_block_stop
+data: {"type":"content_block_stop","index":2}
+
+event: message_delta
+data: {"type":"message_delta","delta":{"stop_reason":"tool_use","stop_sequence":null},"usage":{"input_tokens":10,"cache_read_input_tokens":0,"output_tokens":5}}
+
+event: message_stop
+data: {"type":"message_stop"}
+
+"#;
+    assert_eq!(body, want);
+}
+
+#[tokio::test]
+async fn a_chat_completion_stream_has_these_bytes() {
+    let server = ModelServer::with([Reply::text("hi")]);
+    let (_, body, _) = response(&mut ask(&server, "/v1/chat/completions", &gpt()).await).await;
+    let head = r#"data: {"id":"chatcmpl-000000","object":"chat.completion.chunk","created":1760000000,"model":"m","service_tier":"default","system_fingerprint":null,"choices":"#;
+    let want = [
+        r#"[{"index":0,"delta":{"role":"assistant","content":"","refusal":null},"logprobs":null,"finish_reason":null}],"usage":null}"#,
+        r#"[{"index":0,"delta":{"content":"hi"},"logprobs":null,"finish_reason":null}],"usage":null}"#,
+        r#"[{"index":0,"delta":{},"logprobs":null,"finish_reason":"stop"}],"usage":null}"#,
+        r#"[],"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15,"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}}}"#,
+    ];
+    let want: String = want.iter().map(|rest| format!("{head}{rest}\n\n")).collect();
+    assert_eq!(body, want + "data: [DONE]\n\n");
+}
+
+#[tokio::test]
+async fn cutting_into_chunks_changes_no_byte() {
+    let reply = Reply::text("Grüße, Welt").and_tool("bash", json!({"command": "é"}));
+    let server = ModelServer::with([reply.clone(), reply.chunks_of(7)]);
+    let (_, whole, _) = response(&mut ask(&server, "/v1/messages", &claude()).await).await;
+    let mut stream = ask(&server, "/v1/messages", &claude()).await;
+    let mut bytes = Vec::new();
+    let mut buffer = [0; 4096];
+    while !bytes.ends_with(b"\r\n0\r\n\r\n") {
+        let n = stream.read(&mut buffer).await.unwrap();
+        bytes.extend(&buffer[..n]);
+    }
+    // Chunks of 7 cut characters: put the bytes together before reading them as text.
+    let start = bytes.windows(4).position(|w| w == b"\r\n\r\n").unwrap() + 4;
+    let (mut rest, mut body) = (&bytes[start..], Vec::new());
+    loop {
+        let end = rest.iter().position(|b| *b == b'\r').unwrap();
+        let size = usize::from_str_radix(std::str::from_utf8(&rest[..end]).unwrap(), 16).unwrap();
+        if size == 0 {
+            break;
+        }
+        assert!(size <= 7);
+        body.extend(&rest[end + 2..end + 2 + size]);
+        rest = &rest[end + 4 + size..];
+    }
+    let body = String::from_utf8(body).unwrap();
+    assert_eq!(body, whole.replace("msg_000000", "msg_000001").replace("toolu_000000", "toolu_000001"));
+}
+
+#[tokio::test]
+async fn a_gate_holds_the_stream_until_it_is_opened() {
+    let gate = Gate::new();
+    let server = ModelServer::with([Reply::text("before").gate(&gate).and_text("after")]);
+    let mut stream = ask(&server, "/v1/chat/completions", &gpt()).await;
+    gate.reached().await;
+    let mut buffer = vec![0; 1 << 16];
+    let n = stream.read(&mut buffer).await.unwrap();
+    let first = String::from_utf8_lossy(&buffer[..n]).into_owned();
+    assert!(first.contains("before") && !first.contains("after"), "{first}");
+    gate.open();
+    let mut rest = String::new();
+    while !rest.contains("[DONE]") {
+        let n = stream.read(&mut buffer).await.unwrap();
+        rest.push_str(&String::from_utf8_lossy(&buffer[..n]));
+    }
+    assert!(rest.contains("after"), "{rest}");
+}
+
+#[tokio::test]
+async fn faults_look_as_they_do_in_life() {
+    let server = ModelServer::with([
+        Reply::status(429).header("retry-after", "1"),
+        Reply::reset(),
+        Reply::text("part").cut(),
+        Reply::text("part").error_event("overloaded_error", "Overloaded"),
+        Reply::html(),
+        Reply::text("x").wrong_content_type(),
+    ]);
+    let mut all = Vec::new();
+    let mut stream = ask(&server, "/v1/messages", &claude()).await;
+    stream.shutdown().await.unwrap();
+    stream.read_to_end(&mut all).await.unwrap();
+    let text = String::from_utf8_lossy(&all).into_owned();
+    assert!(
+        text.starts_with("HTTP/1.1 429 Too Many Requests\r\n") && text.contains("\r\nretry-after: 1\r\n"),
+        "{text}"
+    );
+    let mut stream = ask(&server, "/v1/messages", &claude()).await;
+    let reset = stream.read(&mut [0; 8]).await.unwrap_err();
+    assert_eq!(reset.kind(), io::ErrorKind::ConnectionReset);
+    let (_, body, _) = response(&mut ask(&server, "/v1/messages", &claude()).await).await;
+    assert!(body.ends_with("\"text\":\"part\"}}\n\n"), "{body}");
+    let (_, body, _) = response(&mut ask(&server, "/v1/messages", &claude()).await).await;
+    assert!(body.ends_with("{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n"), "{body}");
+    let mut stream = ask(&server, "/v1/messages", &claude()).await;
+    stream.shutdown().await.unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await.unwrap();
+    assert!(text.contains("text/html") && text.contains("Please log in"), "{text}");
+    let (head, ..) = response(&mut ask(&server, "/v1/messages", &claude()).await).await;
+    assert!(head.contains("application/octet-stream"), "{head}");
+}
+
+#[tokio::test]
+async fn a_stall_ends_when_the_other_side_gives_up() {
+    let server = ModelServer::with([Reply::text("part").stall()]);
+    let mut stream = ask(&server, "/v1/messages", &claude()).await;
+    assert!(stream.read(&mut [0; 64]).await.unwrap() > 0);
+    drop(stream);
+    assert_eq!(server.wait_requests(1).await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_request_without_a_script_or_with_a_bad_body_is_remembered() {
+    let server = ModelServer::start();
+    let bad = json!({ "model": "m", "stream": true, "messages": [] });
+    let mut stream = ask(&server, "/v1/chat/completions", &bad).await;
+    stream.shutdown().await.unwrap();
+    stream.read_to_end(&mut Vec::new()).await.unwrap();
+    let violations = server.violations();
+    assert!(violations.iter().any(|v| v.contains("no messages")), "{violations:?}");
+    assert!(violations.iter().any(|v| v.contains("nothing was scripted")), "{violations:?}");
+    assert_eq!(server.requests()[0].header("x-api-key"), Some("k"));
+    server.forgive();
+}
+
+#[tokio::test]
+async fn a_wrong_key_is_answered_with_401() {
+    let server = ModelServer::with([Reply::text("x")]);
+    server.require_key("other");
+    let mut stream = ask(&server, "/v1/messages", &claude()).await;
+    stream.shutdown().await.unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await.unwrap();
+    assert!(text.starts_with("HTTP/1.1 401 "), "{text}");
+}

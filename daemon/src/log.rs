@@ -72,7 +72,8 @@ fn parse_level(level: Option<&str>) -> Result<LevelFilter, LogError> {
 }
 
 fn is_ours(metadata: &Metadata<'_>) -> bool {
-    let first = metadata.target().split("::").next().unwrap_or_default();
+    // Not the target, which is the name of the flow.
+    let first = metadata.module_path().and_then(|path| path.split("::").next()).unwrap_or_default();
     matches!(first, "lingerd" | "linger_protocol")
 }
 

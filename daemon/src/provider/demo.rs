@@ -186,7 +186,9 @@ fn look_around(done: &[Done<'_>]) -> Vec<Action> {
 
 /// A file of a listing that is worth a look: the read-me, or the first.
 fn interesting(listing: &str) -> Option<String> {
-    let names = || listing.lines().map(str::trim).filter(|name| !name.is_empty() && !name.ends_with('/'));
+    // Neither directories nor links, and nothing hidden: that may be private.
+    let is_file = |name: &&str| !name.ends_with('/') && !name.contains(" -> ") && !name.starts_with(['.', '[']);
+    let names = || listing.lines().filter(|name| !name.is_empty()).filter(is_file);
     let readme = names().find(|name| name.to_ascii_lowercase().starts_with("readme"));
     let first = || names().find(|name| name.contains('.') && !name.contains(' '));
     readme.or_else(first).map(str::to_owned)
@@ -195,15 +197,17 @@ fn interesting(listing: &str) -> Option<String> {
 /// What a call came to, in facts.
 fn report(done: &Done<'_>) -> String {
     let argument = |name: &str| done.input.get(name).and_then(Value::as_str).unwrap_or_default();
-    let lines = done.text.lines().filter(|line| !line.trim().is_empty()).count();
+    // Notes of the tools stand in brackets, and the numbers of a file's lines before a tab.
+    let lines = || done.text.lines().filter(|line| !line.starts_with('['));
     let quote: String = done.text.chars().take(QUOTE).collect();
     match (done.name, done.is_error) {
-        ("ls", false) => format!("`ls` listed {lines} entries.\n"),
+        ("ls", false) => format!("`ls` listed {} entries.\n", lines().count()),
         ("read", false) => {
-            let words = done.text.split_whitespace().count();
-            format!("{} has {lines} lines that are not empty, and {words} words.\n", argument("path"))
+            let texts = lines().map(|line| line.split_once('\t').map_or(line, |(_, text)| text));
+            let words: usize = texts.map(|text| text.split_whitespace().count()).sum();
+            format!("I read {} lines of {}, with {words} words.\n", lines().count(), argument("path"))
         }
-        ("bash", false) => format!("`{}` ran and gave {lines} lines:\n\n{quote}\n", argument("command")),
+        ("bash", false) => format!("`{}` ran and gave:\n\n{quote}\n", argument("command")),
         (name, false) => format!("`{name}` succeeded: {quote}\n"),
         (name, true) => format!("`{name}` did not succeed: {quote}\n"),
     }
@@ -266,16 +270,18 @@ mod tests {
         let (text, next, _) = answer(&messages).await;
         assert!(text.contains("scripted model and no AI"), "{text}");
         assert_eq!(next, Some(("ls".to_owned(), json!({"path": "."}))));
-        messages.extend(called(1, "ls", json!({"path": "."}), "src/\nCargo.toml\nREADME.md\n"));
+        messages.extend(called(
+            1,
+            "ls",
+            json!({"path": "."}),
+            "src/\n.env\na.md -> b.md\nCargo.toml\nREADME.md\n[3 more entries]",
+        ));
         let (_, next, _) = answer(&messages).await;
         assert_eq!(next, Some(("read".to_owned(), json!({"path": "README.md"}))));
-        messages.extend(called(2, "read", json!({"path": "README.md"}), "# linger\n\nthree more words"));
+        messages.extend(called(2, "read", json!({"path": "README.md"}), "1\t# linger\n2\t\n3\tthree more words\n"));
         let (text, next, _) = answer(&messages).await;
         assert_eq!(next, None);
-        assert!(
-            text.starts_with("`ls` listed 3 entries.\nREADME.md has 2 lines that are not empty, and 5 words."),
-            "{text}"
-        );
+        assert!(text.starts_with("`ls` listed 5 entries.\nI read 3 lines of README.md, with 5 words."), "{text}");
     }
 
     #[tokio::test(start_paused = true)]
@@ -285,7 +291,7 @@ mod tests {
         assert_eq!(next, Some(("bash".to_owned(), json!({"command": "echo hi"}))));
         messages.extend(called(1, "bash", json!({"command": "echo hi"}), "hi"));
         let (text, next, _) = answer(&messages).await;
-        assert!(text.contains("`echo hi` ran and gave 1 lines:\n\nhi"), "{text}");
+        assert!(text.contains("`echo hi` ran and gave:\n\nhi"), "{text}");
         assert_eq!(next, Some(("write".to_owned(), json!({"path": "a.txt", "content": "one two"}))));
         messages.extend(called(2, "write", json!({"path": "a.txt", "content": "one two"}), "wrote"));
         let (text, next, _) = answer(&messages).await;

@@ -598,6 +598,8 @@ mod tests {
             );
             check(&[whole.clone(), whole, end("stop")], DONE, &[done(vec![read(None), read(None)])]);
         }
+        let bare = |id| piece(Some(0), Some(id), Some("ls"), "");
+        check(&[bare("a"), bare("b"), end("stop")], DONE, &[done(vec![ls(Some("a")), ls(Some("b"))])]);
         // The name in every piece.
         let named = |arguments| piece(Some(0), None, Some("read"), arguments);
         check(&[named(""), named("{\"path\":\""), named("ä€😀\"}"), end("stop")], DONE, &[done(vec![read(None)])]);

@@ -173,6 +173,7 @@ mod tests {
 
     #[test]
     fn lines_end_in_lf_cr_or_both() {
+        check(b"data: a\r\ndata: b\r\n\r\n", &[("", "a\nb")]);
         check(b"data: a\r\n\r\ndata: b\r\rdata: c\n\ndata: d\n\r\n", &[("", "a"), ("", "b"), ("", "c"), ("", "d")]);
     }
 
@@ -212,7 +213,7 @@ mod tests {
         #[test]
         fn the_cuts_between_chunks_do_not_matter(
             pieces in prop::collection::vec(
-                prop::sample::select(vec!["data", "event", ":", ": ", "\n", "\r", "\r\n", "ä€😀", "x", "\u{feff}", "\n\n"]), 0..60),
+                prop::sample::select(vec!["data: x\r\n", "data", "event", ":", ": ", "\n", "\r", "\r\n", "ä€😀", "x", "\u{feff}", "\n\n"]), 0..60),
             cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
             lines in any::<bool>(),
         ) {

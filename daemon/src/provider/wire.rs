@@ -422,6 +422,30 @@ mod tests {
     }
 
     #[test]
+    fn a_call_never_gets_the_name_of_another() {
+        let call = |call_id: &str, id: &str| ContentBlock::ToolUse {
+            call_id: call_id.into(),
+            name: "ls".to_owned(),
+            input: json!({}),
+            native: Some(json!({ "id": id })),
+        };
+        let content = vec![call("c1", "c2"), call("c2", ""), call("c3", "x"), call("c4", "x")];
+        let messages = [Message { role: Role::Assistant, content, origin: Some("p/m".to_owned()) }];
+        let request = Request {
+            model: "m",
+            origin: "p/m",
+            system: "",
+            tools: &[],
+            messages: &messages,
+            max_tokens: 0,
+            cache_key: "",
+        };
+        let names = CallNames::of(&request);
+        let names = ["c1", "c2", "c3", "c4", "c5"].map(|call| names.get(&call.into()).to_owned());
+        assert_eq!(names, ["c2", "c2_", "x", "c4", "c5"]);
+    }
+
+    #[test]
     fn failures_have_the_class_that_decides_about_them() {
         fn check(status: u16, body: &str, class: FailureClass, message: &str) {
             let failure = failure(status, body.as_bytes());

@@ -243,7 +243,7 @@ async fn an_unknown_session_and_an_ambiguous_prefix_are_told_apart() {
     let first = |id: &String| id.chars().next().unwrap();
     let mut counted = sessions.iter().map(first).filter(|c| sessions.iter().filter(|id| first(id) == *c).count() > 1);
     let prefix = counted.next().unwrap().to_string();
-    daemon.cli(&["log", &prefix]).run().await.exits(2).says("ambiguous");
+    daemon.cli(&["log", &prefix]).run().await.exits(2).says("could be one of");
 }
 
 #[tokio::test]

@@ -89,6 +89,8 @@ impl Turn {
     }
 
     async fn drive(&mut self) -> Result<(), Over> {
+        // What started this turn must be in the log before it is read.
+        self.emit.committed().await?;
         let stored = self.daemon.store.events_of(self.session.clone(), context::KINDS).await;
         let built = stored.map_err(|error| error.to_string()).and_then(|stored| context::build(&stored).map_err(|e| e.to_string()));
         let context::Context { mut messages, results } = match built {
@@ -361,6 +363,13 @@ impl Emitter {
     pub async fn synced(&self, bodies: Vec<EventBody>) -> Result<(), Over> {
         let (done, committed) = oneshot::channel();
         self.send(bodies, true, Some(done))?;
+        settled(committed).await
+    }
+
+    /// Waits until everything that was emitted is committed.
+    async fn committed(&self) -> Result<(), Over> {
+        let (done, committed) = oneshot::channel();
+        self.send(Vec::new(), false, Some(done))?;
         settled(committed).await
     }
 

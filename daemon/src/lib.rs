@@ -95,14 +95,7 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
     }
     connections.shutdown().await;
     watching.abort();
-    // Its handle on the daemon goes with it.
-    let _aborted = watching.await;
-    drop(methods);
-    match Arc::try_unwrap(daemon) {
-        Ok(daemon) => tokio::task::spawn_blocking(move || daemon.store.close()).await.context("the store did not end")?,
-        Err(_) => tracing::debug!(target: "daemon", "something still holds the store; what it acknowledged is on disk"),
-    }
-    Ok(())
+    daemon.store.close().await.context("the database could not be closed")
 }
 
 /// Reads the configuration again when its file has changed.

@@ -169,6 +169,11 @@ async fn run_exits_1_when_the_turn_fails_and_124_when_it_takes_too_long() {
     let refused = daemon.cli(&["run", "two"]).run().await.exits(1);
     assert!(refused.stderr.contains("scripted status 401") || refused.stderr.contains("key"), "{}", refused.stderr);
     daemon.cli(&["run", "--timeout", "1", "three"]).run().await.exits(124);
+    let client = daemon.client().await;
+    let latest = client.call("session/list", json!({ "limit": 1 })).await[0]["session"].clone();
+    client.attach(latest.as_str().unwrap()).await;
+    client.call("session/cancel", json!({ "session": latest })).await;
+    client.first(latest.as_str().unwrap(), "turn_finished").await;
     daemon.check(&[], &model);
 }
 
@@ -224,8 +229,7 @@ async fn a_provider_that_is_down_is_named_with_its_address() {
     let down =
         "[providers.down]\nkind = \"openai\"\nbase_url = \"http://127.0.0.1:1/v1\"\napi_key_env = \"WORK_KEY\"\n";
     let daemon = Daemon::start_with(&model, Setup { config: down.to_owned(), ..Setup::default() }).await;
-    let output = daemon.cli(&["run", "-m", "down/m", "--timeout", "3", "hello"]).run().await;
-    assert!([1, 124].contains(&output.code), "{output:?}");
+    let output = daemon.cli(&["run", "-m", "down/m", "hello"]).run().await.exits(1);
     assert!(output.stderr.contains("127.0.0.1:1"), "{}", output.stderr);
 }
 
@@ -287,7 +291,7 @@ async fn standard_input_that_is_no_text_is_refused() {
 }
 
 #[tokio::test]
-async fn a_workspace_that_has_vanished_fails_the_call_and_not_the_daemon() {
+async fn a_workspace_that_has_vanished_is_named_and_nothing_starts() {
     let model = ModelServer::with([bash("pwd"), Reply::text("gone")]);
     let daemon = Daemon::auto(&model).await;
     let workspace = daemon.workspace().join("sub");
@@ -296,13 +300,33 @@ async fn a_workspace_that_has_vanished_fails_the_call_and_not_the_daemon() {
     let session = client.create_with(json!({ "cwd": workspace })).await;
     client.attach(&session).await;
     std::fs::remove_dir(&workspace).unwrap();
+    let refused = client.request("session/prompt", json!({ "session": session, "content": "go" })).await.unwrap();
+    let refused = refused.expect_err("there is nowhere to work");
+    assert_eq!(refused.code, -31011, "{refused:?}");
+    let output = daemon.cli(&["send", &session, "go"]).run().await.fails_with_hint(2);
+    assert!(output.stderr.contains("sub"), "{}", output.stderr);
+    std::fs::create_dir(&workspace).unwrap();
+    assert_eq!(client.turn(&session, "go").await.str("stop_reason"), "end_turn");
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn a_workspace_that_vanishes_during_a_turn_fails_its_calls() {
+    let gate = Gate::new();
+    let model = ModelServer::with([Reply::new().gate(&gate).and_tool("bash", json!({ "command": "pwd" })), Reply::text("gone")]);
+    let daemon = Daemon::auto(&model).await;
+    let workspace = daemon.workspace().join("sub");
+    std::fs::create_dir(&workspace).unwrap();
+    let client = daemon.client().await;
+    let session = client.create_with(json!({ "cwd": workspace })).await;
+    client.attach(&session).await;
     client.prompt(&session, "go").await;
-    client.first(&session, "turn_finished").await;
-    let finished = client.transcript().of("tool_finished").next().cloned();
-    assert!(finished.is_none_or(|seen| seen.event["is_error"] == true));
-    daemon.cli(&["run", "hello"]).cwd(daemon.workspace()).run().await;
-    client.call("daemon/status", json!({})).await;
-    model.forgive(); // Whether the turn reached the model is the daemon's choice.
+    model.wait_requests(1).await;
+    std::fs::remove_dir(&workspace).unwrap();
+    gate.open();
+    assert_eq!(client.first(&session, "tool_finished").await.event["is_error"], true);
+    assert_eq!(client.first(&session, "turn_finished").await.str("stop_reason"), "end_turn");
+    daemon.check(&[&client], &model);
 }
 
 #[tokio::test]

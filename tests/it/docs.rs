@@ -1,153 +1,159 @@
-//! The examples of `protocol/README.md` are true: they are sent to a real daemon.
+//! The examples of `protocol/README.md` are true.
 //!
-//! The format: the document has a line `<!-- examples -->`, and after it fenced blocks that open with three backticks and
-//! `json`. In a block each line that begins with `→ ` is sent as it stands (`jsonrpc` is added when it is left out), and each
-//! line that begins with `← ` is expected: with an `id` the answer to that request, without one a notification, which may come
-//! later than others. What is expected is compared by the keys that it has: an object must have each of them with a value that
-//! fits, a list must be as long and fit item by item, a string or a number must be equal. `"…"` fits anything.
-//! `E{…}` stands for `{"method":"session/event","params":{…}}` and `$NAME` (in a string, whole or in part) for a value:
-//! expected for the first time it takes what comes, later it must be the same, and in what is sent it is put in.
-//! `$CWD` is a directory that exists. Other lines are for people. Blocks share one connection and the values of names.
-//! The model answers each prompt with `Good day`, or with a call of `bash` when the prompt contains `run`.
+//! Its blocks marked `jsonl` are one conversation: each line that begins with `→ ` is sent to a real daemon as it stands, and
+//! each that begins with `← ` is awaited, an answer by its `id`, an event by its kind. What comes must have every field that is
+//! shown, with a value of the same type; `kind`, `method`, `code`, `outcome`, `stop_reason` and the like must be equal.
+//! Values that the daemon gives (`s1`, `q1`) and the directory (`/home/u/p`) are replaced as the conversation goes on.
+//! Its blocks marked `json` are single events, which must be known to the types.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use linger_protocol::event::{Event, EventBody};
+use linger_protocol::method::{Visitor, each_method};
 use linger_tests::harness::{Daemon, Raw};
-use linger_tests::model::{ModelServer, Reply};
-use serde_json::{Value, json};
+use linger_tests::model::ModelServer;
+use serde_json::Value;
 use tokio::time::timeout;
 
-use crate::{after_tool, bash, last_words};
+/// Fields whose value matters, not only its type.
+const EXACT: &[&str] = &[
+    "kind", "method", "jsonrpc", "code", "type", "role", "outcome", "stop_reason", "decision", "mode", "when", "state", "tool",
+    "action", "name", "text", "seq", "prompt", "message", "call_id", "turn", "by", "grant", "options", "steps",
+];
 
-/// Where the examples begin.
-const MARKER: &str = "<!-- examples -->";
-
-/// A line of an example.
-#[derive(Debug, PartialEq)]
-enum Line {
-    Send(Value),
-    Expect(Value),
+fn document() -> String {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../protocol/README.md");
+    std::fs::read_to_string(path).unwrap()
 }
 
-/// The blocks of examples in a document.
-fn blocks(document: &str) -> Vec<Vec<Line>> {
-    let (_, examples) =
-        document.split_once(MARKER).unwrap_or_else(|| panic!("protocol/README.md has no line {MARKER}"));
-    let mut blocks = Vec::new();
-    for block in examples.split("```json\n").skip(1) {
-        let body = block.split("```").next().unwrap_or_default();
-        let lines: Vec<Line> = body.lines().filter_map(line).collect();
-        if !lines.is_empty() {
-            blocks.push(lines);
+/// The bodies of the fenced blocks with this mark.
+fn blocks<'a>(document: &'a str, mark: &str) -> Vec<&'a str> {
+    let open = format!("```{mark}\n");
+    document.split(&open).skip(1).map(|rest| rest.split("```").next().unwrap()).collect()
+}
+
+/// What stands for what: what the document says, what the daemon said.
+#[derive(Default)]
+struct Names(BTreeMap<String, String>);
+
+impl Names {
+    fn put_in(&self, text: &str) -> String {
+        self.0.iter().fold(text.to_owned(), |text, (said, real)| text.replace(&format!("\"{said}\""), &format!("\"{real}\"")))
+    }
+
+    /// Holds what came against what is shown; says where they differ.
+    fn fits(&mut self, shown: &Value, came: &Value, at: &str) -> Result<(), String> {
+        let differ = || Err(format!("{at}: the document shows {shown}, the daemon sent {came}"));
+        match (shown, came) {
+            (Value::Object(shown), Value::Object(came)) => shown.iter().try_for_each(|(key, shown)| {
+                let at = format!("{at}.{key}");
+                let Some(came) = came.get(key) else { return Err(format!("{at} is missing")) };
+                self.fits(shown, came, &at)
+            }),
+            (Value::Array(shown), Value::Array(came)) => match shown.first() {
+                None => Ok(()),
+                Some(_) if at.ends_with(".env") || at.ends_with(".keys") => {
+                    if shown.iter().all(|name| came.contains(name)) { Ok(()) } else { differ() }
+                }
+                Some(first) => match came.first() {
+                    Some(row) => self.fits(first, row, &format!("{at}[0]")),
+                    None => differ(),
+                },
+            },
+            (Value::String(said), Value::String(real)) => {
+                let field = at.rsplit('.').next().unwrap_or_default();
+                let given = ["session", "permission"].contains(&field);
+                if given {
+                    let known = self.0.entry(said.clone()).or_insert_with(|| real.clone());
+                    return if known == real { Ok(()) } else { differ() };
+                }
+                let exact = EXACT.contains(&field) && !said.contains('…') && !at.contains("error");
+                if !exact || self.put_in(&format!("\"{said}\"")) == format!("\"{real}\"") { Ok(()) } else { differ() }
+            }
+            (Value::Number(said), Value::Number(real)) => {
+                let field = at.rsplit('.').next().unwrap_or_default();
+                if EXACT.contains(&field) && said != real { differ() } else { Ok(()) }
+            }
+            (Value::Bool(_), Value::Bool(_)) | (Value::Null, _) => Ok(()),
+            _ => differ(),
         }
     }
-    blocks
 }
 
-fn line(line: &str) -> Option<Line> {
-    if let Some(text) = line.strip_prefix("→ ") {
-        return Some(Line::Send(read(text)));
-    }
-    let text = line.strip_prefix("← ")?;
-    let Some(event) = text.strip_prefix('E').filter(|rest| rest.starts_with('{')) else {
-        return Some(Line::Expect(read(text)));
-    };
-    Some(Line::Expect(json!({ "method": "session/event", "params": read(event) })))
-}
-
-fn read(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|error| panic!("an example is not JSON: {error}: {text}"))
-}
-
-type Names = BTreeMap<String, Value>;
-
-/// Puts the values of names in.
-fn fill(value: &Value, names: &Names) -> Value {
-    match value {
-        Value::String(text) => names.iter().fold(value.clone(), |filled, (name, known)| match (&filled, known) {
-            _ if text == name => known.clone(),
-            (Value::String(text), Value::String(known)) => Value::String(text.replace(name.as_str(), known)),
-            _ => filled,
-        }),
-        Value::Array(items) => items.iter().map(|item| fill(item, names)).collect(),
-        Value::Object(fields) => fields.iter().map(|(key, value)| (key.clone(), fill(value, names))).collect(),
-        _ => value.clone(),
-    }
-}
-
-/// Whether `got` is what is expected; takes the values of new names.
-fn fits(want: &Value, got: &Value, names: &mut Names) -> bool {
-    match want {
-        Value::String(text) if text == "…" => true,
-        Value::String(text) if text.starts_with('$') => names.entry(text.clone()).or_insert_with(|| got.clone()) == got,
-        Value::Array(items) => {
-            let Value::Array(others) = got else { return false };
-            items.len() == others.len() && items.iter().zip(others).all(|(a, b)| fits(a, b, names))
+/// Whether `came` is what `shown` waits for: the answer with its id, or an event of its kind.
+fn is_awaited(shown: &Value, came: &Value) -> bool {
+    match &shown["id"] {
+        Value::Null => {
+            let (shown, came) = (&shown["params"]["event"], &came["params"]["event"]);
+            came.is_object() && shown["kind"] == came["kind"] && (shown["seq"].is_null() || shown["seq"] == came["seq"])
         }
-        Value::Object(fields) => {
-            fields.iter().all(|(key, value)| got.get(key).is_some_and(|got| fits(value, got, names)))
-        }
-        _ => want == got,
+        id => *id == came["id"],
     }
 }
 
 #[tokio::test]
 async fn the_examples_of_the_protocol_are_true() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../protocol/README.md");
-    let document =
-        std::fs::read_to_string(path).unwrap_or_else(|error| panic!("protocol/README.md cannot be read: {error}"));
-    let blocks = blocks(&document);
-    assert!(!blocks.is_empty(), "protocol/README.md has no examples after {MARKER}");
-    let model = ModelServer::scripted(|request| {
-        let run = last_words(request).contains("run") && !after_tool(request);
-        if run { bash("echo ran") } else { Reply::text("Good d").and_text("ay") }
-    });
-    let daemon = Daemon::start(&model).await;
+    let model = ModelServer::start();
+    let daemon = Daemon::start_with(&model, Default::default()).await;
     let mut raw = Raw::connect(&daemon.dirs.socket()).await;
-    let mut names = Names::from([("$CWD".to_owned(), json!(daemon.workspace()))]);
-    let mut came: Vec<Value> = Vec::new();
-    for line in blocks.iter().flatten() {
-        match line {
-            Line::Send(request) => {
-                let mut request = fill(request, &names);
-                request["jsonrpc"] = json!("2.0");
-                raw.send(format!("{request}\n")).await;
-            }
-            Line::Expect(want) => expect(want, &mut raw, &mut came, &mut names).await,
+    let mut names = Names::default();
+    names.0.insert("/home/u/p".to_owned(), daemon.workspace().canonicalize().unwrap().to_string_lossy().into_owned());
+    let document = document();
+    let (mut waiting, mut sent) = (Vec::new(), BTreeSet::new());
+    for line in blocks(&document, "jsonl").concat().lines() {
+        if let Some(request) = line.strip_prefix("→ ") {
+            let request = names.put_in(request);
+            sent.insert(serde_json::from_str::<Value>(&request).unwrap()["method"].as_str().unwrap().to_owned());
+            raw.send(format!("{request}\n")).await;
+        } else if let Some(shown) = line.strip_prefix("← ") {
+            let shown: Value = serde_json::from_str(shown).unwrap_or_else(|error| panic!("{error}: {shown}"));
+            let came = loop {
+                if let Some(at) = waiting.iter().position(|came| is_awaited(&shown, came)) {
+                    break waiting.remove(at);
+                }
+                let next = timeout(linger_tests::TIMEOUT, raw.any_line()).await;
+                let next = next.ok().flatten();
+                waiting.push(next.unwrap_or_else(|| panic!("nothing like this came: {shown}\nbut {waiting:#?}")));
+            };
+            names.fits(&shown, &came, "").unwrap_or_else(|problem| panic!("{problem}\nin {shown}\nand {came}"));
         }
     }
+    assert_eq!(sent, every_method(), "the document shows every method");
 }
 
-/// Reads until something fits; what came before it is kept for the expectations that follow.
-async fn expect(want: &Value, raw: &mut Raw, came: &mut Vec<Value>, names: &mut Names) {
-    let want = fill(want, names);
-    loop {
-        let known = came.iter().position(|got| fits(&want, got, &mut names.clone()));
-        if let Some(at) = known {
-            fits(&want, &came.remove(at), names);
-            return;
+fn every_method() -> BTreeSet<String> {
+    struct Collect(BTreeSet<String>);
+    impl Visitor for Collect {
+        fn method<P: schemars::JsonSchema, R: schemars::JsonSchema>(&mut self, name: &'static str) {
+            self.0.insert(name.to_owned());
         }
-        let Ok(next) = timeout(linger_tests::TIMEOUT, raw.any_line()).await else {
-            panic!("expected {want}; what came:\n{}", came.iter().map(|got| format!("  {got}\n")).collect::<String>());
-        };
-        let next = next.unwrap_or_else(|| panic!("the daemon hung up before {want}"));
-        let answers = want.get("id").is_some() && next.get("id") == want.get("id");
-        assert!(!answers || fits(&want, &next, &mut names.clone()), "expected {want}, came {next}");
-        came.push(next);
     }
+    let mut collect = Collect(BTreeSet::new());
+    each_method(&mut collect);
+    collect.0
 }
 
 #[test]
-fn examples_are_read_as_they_are_described() {
-    let document = format!(
-        "→ not yet\n{MARKER}\ntext\n```json\n→ {{\"id\":1}}\nwords\n← E{{\"cursor\":\"…\"}}\n```\n```sh\n→ no\n```\n```json\n← {{\"id\":1}}\n```\n"
-    );
-    let event = json!({ "method": "session/event", "params": { "cursor": "…" } });
-    let want = vec![vec![Line::Send(json!({ "id": 1 })), Line::Expect(event)], vec![Line::Expect(json!({ "id": 1 }))]];
-    assert_eq!(blocks(&document), want);
-    let mut names = Names::new();
-    assert!(fits(&json!({ "a": "$A", "b": "…" }), &json!({ "a": 1, "b": [2], "c": 3 }), &mut names));
-    assert!(!fits(&json!({ "a": "$A" }), &json!({ "a": 2 }), &mut names));
-    assert!(!fits(&json!([1]), &json!([1, 2]), &mut names));
-    assert_eq!(fill(&json!({ "x": ["$A", "n$A"] }), &names), json!({ "x": [1, "n$A"] }));
+fn every_kind_of_event_is_shown_and_known_to_the_types() {
+    let document = document();
+    let mut shown = BTreeSet::new();
+    let live = blocks(&document, "jsonl").concat();
+    let live = live.lines().filter_map(|line| line.strip_prefix("← ")).filter_map(|line| {
+        let event = serde_json::from_str::<Value>(line).unwrap()["params"]["event"].clone();
+        event.is_object().then_some(event)
+    });
+    let single = blocks(&document, "json").concat();
+    let single = single.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    for event in live.chain(single) {
+        let typed: Event = serde_json::from_value(event.clone()).unwrap_or_else(|error| panic!("{error}: {event}"));
+        assert!(typed.body != EventBody::Unknown, "{event}");
+        let again = serde_json::to_value(&typed).unwrap();
+        let mut names = Names::default();
+        names.fits(&event, &again, "").unwrap_or_else(|problem| panic!("the types lose something: {problem}"));
+        shown.insert(event["kind"].as_str().unwrap().to_owned());
+    }
+    let table = document.split("| kind | fields |").nth(1).expect("a table of kinds");
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    let kinds = rows.flat_map(|row| row.split('|').nth(1).unwrap().split(',').map(|kind| kind.trim().trim_matches('`').to_owned()));
+    assert_eq!(kinds.collect::<BTreeSet<_>>(), shown, "the table and the examples show the same kinds");
 }

@@ -237,7 +237,7 @@ async fn each_mode_asks_for_what_it_should() {
 
 #[tokio::test]
 async fn rules_come_before_the_mode_and_deny_before_allow() {
-    let rules = "[permissions]\nallow = [\"bash(echo:*)\", \"bash(true)\"]\nask = [\"bash(echo ask:*)\"]\ndeny = [\"bash(echo deny:*)\"]\n";
+    let rules = "[permissions]\nallow = [\"bash(echo fine)\", \"bash(echo deny me)\"]\nask = [\"bash(echo ask:*)\"]\ndeny = [\"bash(echo deny:*)\"]\n";
     let model = ModelServer::with([bash("echo fine"), bash("echo deny me"), bash("echo ask me"), Reply::text("done")]);
     let daemon = Daemon::start_with(&model, Setup { config: rules.to_owned(), ..Setup::default() }).await;
     let client = daemon.client().await;

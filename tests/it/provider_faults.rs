@@ -200,21 +200,25 @@ async fn a_provider_that_fails_for_good_ends_the_turn_and_is_not_asked_for_ever(
 
 #[tokio::test]
 async fn a_missing_key_is_waited_for_and_the_turn_goes_on_when_a_client_brings_it() {
-    let model = ModelServer::with([Reply::text("Good day")]);
+    let model = ModelServer::with([Reply::new().stall(), Reply::text("Good day")]);
     let daemon = Daemon::start_with(&model, Setup { keys: false, ..Setup::default() }).await;
     let client = daemon.client().await;
     let hello = client.call("daemon/hello", json!({ "client": "test", "protocol": [1, 1] })).await;
     assert!(hello["keys"].as_array().unwrap().contains(&json!("WORK_KEY")), "{hello}");
     let key = daemon.canaries()[0].clone();
-    let created = client.request("session/create", json!({ "cwd": daemon.workspace() })).await.unwrap();
-    let Ok(created) = created else {
-        panic!("a session can be created before its key is there: {created:?}");
-    };
-    let session = created["session"].as_str().unwrap().to_owned();
-    client.attach(&session).await;
-    client.prompt(&session, "go").await;
-    assert_eq!(client.first(&session, "notice").await.str("code"), "key_missing");
+    let refused = client.request("session/create", json!({ "cwd": daemon.workspace() })).await.unwrap();
+    assert_eq!(refused.expect_err("no turn could start").code, -31009);
     client.call("daemon/keys", json!({ "keys": { "WORK_KEY": key } })).await;
-    assert_eq!(client.first(&session, "turn_finished").await.str("stop_reason"), "end_turn");
-    daemon.check(&[&client], &model);
+    let session = client.session().await;
+    client.prompt(&session, "go").await;
+    model.wait_requests(1).await;
+    // The key was in the memory of the daemon that dies here; the turn outlives it.
+    daemon.kill_and_restart().await;
+    let back = daemon.client().await;
+    back.attach(&session).await;
+    back.wait("the wait", |seen| seen.of("notice").find(|seen| seen.str("code") == "key_missing").cloned()).await;
+    assert_eq!(back.call("session/list", json!({})).await[0]["state"], "waiting");
+    back.call("daemon/keys", json!({ "keys": { "WORK_KEY": key } })).await;
+    assert_eq!(back.first(&session, "turn_finished").await.str("stop_reason"), "end_turn");
+    daemon.check(&[&client, &back], &model);
 }

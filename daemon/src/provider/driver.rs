@@ -311,17 +311,27 @@ fn silence(idle: Duration) -> Failure {
 
 /// An error of the HTTP library with its innermost reason, which is what helps.
 fn failure_of(class: FailureClass, error: &reqwest::Error) -> Failure {
-    let mut reason: &dyn std::error::Error = error;
+    let mut reason: &(dyn std::error::Error + 'static) = error;
     while let Some(source) = reason.source() {
         reason = source;
     }
-    let host = error.url().and_then(Url::host_str).map(|host| format!(" {host}")).unwrap_or_default();
+    let host = error.url().map(authority).unwrap_or_default();
+    let refused = reason
+        .downcast_ref::<std::io::Error>()
+        .is_some_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused);
     let what = match class {
         FailureClass::Connect if error.is_connect() => format!("cannot connect to{host}"),
         FailureClass::Connect => format!("no answer from{host}"),
         _ => "the answer broke off".to_owned(),
     };
+    let class = if refused { FailureClass::Refused } else { class };
     failed(class, format!("{what}: {reason}"))
+}
+
+/// Host and port, after a space.
+fn authority(url: &Url) -> String {
+    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+    url.host_str().map(|host| format!(" {host}{port}")).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -494,8 +504,9 @@ mod tests {
         drop(listener);
         let events = all(&mut start(&endpoint(format!("http://{address}")))).await;
         let [StreamEvent::Failed(failure)] = &events[..] else { panic!("{events:?}") };
-        assert_eq!(failure.class, FailureClass::Connect);
-        assert!(failure.message.starts_with("cannot connect to 127.0.0.1: Connection refused"), "{}", failure.message);
+        assert_eq!(failure.class, FailureClass::Refused);
+        let expect = format!("cannot connect to {address}: Connection refused");
+        assert!(failure.message.starts_with(&expect), "{}", failure.message);
     }
 
     #[test]

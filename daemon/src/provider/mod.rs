@@ -207,8 +207,10 @@ pub struct Failure {
 /// Kinds of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureClass {
-    /// Nobody answered: refused, unreachable, TLS. Tried again.
+    /// Nobody answered: unreachable, no such host, TLS. Tried again.
     Connect,
+    /// Nobody listens at the address. Tried again, but not for long.
+    Refused,
     /// 408, 409, 425, 429, 5xx, overloaded, also in mid-stream. Tried again.
     Overloaded,
     /// Silence for longer than the provider's idle time. Tried again.

@@ -8,6 +8,8 @@ use super::{Failure, FailureClass};
 
 /// The most attempts at one step: with the waits below they span a short outage.
 pub const MAX_ATTEMPTS: u32 = 6;
+/// The most attempts where nobody listens: a server that is being restarted is back by then, a wrong address stays wrong.
+pub const MAX_REFUSED: u32 = 3;
 /// The longest that one step is tried for; after that a person should look.
 pub const MAX_ELAPSED: Duration = Duration::from_secs(600);
 /// The longest wait that a provider may ask for; beyond it a person should know.
@@ -36,12 +38,12 @@ pub enum Decision {
 /// `random` is from 0 to 1.
 pub fn decide(failure: &Failure, attempt: u32, elapsed: Duration, random: f64) -> Decision {
     match failure.class {
-        FailureClass::Connect | FailureClass::Overloaded | FailureClass::Timeout | FailureClass::Stream => {}
+        FailureClass::Connect | FailureClass::Refused | FailureClass::Overloaded | FailureClass::Timeout | FailureClass::Stream => {}
         FailureClass::Auth | FailureClass::NotFound | FailureClass::TooLong | FailureClass::Rejected => {
             return Decision::GiveUp { note: None };
         }
     }
-    if attempt >= MAX_ATTEMPTS {
+    if attempt >= attempts(failure.class) {
         return Decision::GiveUp { note: Some(format!("gave up after {attempt} attempts")) };
     }
     let asked = failure.retry_after.unwrap_or_default();
@@ -54,6 +56,11 @@ pub fn decide(failure: &Failure, attempt: u32, elapsed: Duration, random: f64) -
         return Decision::GiveUp { note: Some(format!("gave up after {}", spoken(elapsed))) };
     }
     Decision::Again { after }
+}
+
+/// The most attempts at a step that fails like this.
+pub fn attempts(class: FailureClass) -> u32 {
+    if class == FailureClass::Refused { MAX_REFUSED } else { MAX_ATTEMPTS }
 }
 
 fn spoken(duration: Duration) -> String {
@@ -96,6 +103,8 @@ mod tests {
         check(Connect, None, 2, 0, 0.5, Ok(500));
         check(Connect, None, 5, 0, 1.0, Ok(8000));
         check(Connect, None, 5, 0, 7.0, Ok(8000));
+        check(Refused, None, 2, 0, 0.0, Ok(0));
+        check(Refused, None, 3, 0, 0.0, Err("gave up after 3 attempts"));
         check(Connect, None, 6, 0, 0.0, Err("gave up after 6 attempts"));
         check(Timeout, None, 3, 600, 1.0, Err("gave up after 10 minutes"));
     }

@@ -45,7 +45,7 @@ pub fn plan(state: &State, streams: &[OpenStream]) -> Plan {
     if resume {
         bodies.push(notice(NoticeCode::Resumed, Level::Info, "the daemon was restarted; the turn goes on"));
     } else if !turn.offered {
-        let text = format!("the turn met {} ends of the daemon without finishing a step; continue it by hand", turn.crashes);
+        let text = format!("the turn met {} ends of the daemon without finishing a step; continue it by hand", turn.crashes + 1);
         bodies.push(notice(NoticeCode::Offered, Level::Warning, &text));
     }
     Plan { drafts: bodies.into_iter().map(|body| Draft { turn: Some(turn.id.clone()), body }).collect(), resume }

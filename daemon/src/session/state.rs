@@ -333,7 +333,8 @@ impl Turn {
 
     /// Whether it met too many crashes to be taken up by itself once more.
     pub fn is_hopeless(&self) -> bool {
-        !self.paused && self.crashes >= MAX_CRASHES
+        // The one that it was found after counts.
+        !self.paused && self.crashes + 1 >= MAX_CRASHES
     }
 }
 

@@ -212,7 +212,7 @@ impl Turn {
                 }
                 Decision::Again { after } => {
                     attempt += 1;
-                    let (message, of) = (&failure.message, retry::MAX_ATTEMPTS);
+                    let (message, of) = (&failure.message, retry::attempts(failure.class));
                     let text = format!("{message}; trying again in {:.1} s ({attempt} of {of})", after.as_secs_f64());
                     self.emit.send(vec![notice(Level::Warning, NoticeCode::Retry, text)], false, None)?;
                     tokio::time::sleep(after).await;

@@ -4,6 +4,7 @@
 //! costs microseconds and many at once share it. An [`Append`] that precedes a side effect or was acknowledged to a user is
 //! *synced*: it is on disk when it is answered; the rest survives the death of the process.
 //! One thread reads, on a connection of its own. Both end when the last [`Store`] is dropped; what was queued is written.
+//! [`Store::close`] waits for that, and moves the WAL into the database.
 //! Deliberately absent: any knowledge of what an event means.
 
 mod read;
@@ -12,7 +13,6 @@ mod write;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc;
-use std::thread::JoinHandle;
 
 use anyhow::Context as _;
 use linger_protocol::id::TurnId;
@@ -109,6 +109,7 @@ type Query = Box<dyn FnOnce(&Connection) + Send>;
 enum Write {
     Append(Box<Append>),
     Remove(Arc<Log>, Done),
+    Close(Done),
 }
 
 /// Both threads; cheap to clone.
@@ -116,11 +117,7 @@ enum Write {
 pub struct Store {
     writer: mpsc::Sender<Write>,
     reader: mpsc::Sender<Query>,
-    threads: Arc<Threads>,
 }
-
-/// Joined when the last handle goes, so that what was queued is on disk when the process ends.
-struct Threads(std::sync::Mutex<Vec<JoinHandle<()>>>);
 
 impl Store {
     /// Opens or makes the database at `path`, mode 0600.
@@ -132,15 +129,13 @@ impl Store {
         read.pragma_update(None, "query_only", true)?;
         let (writer, writes) = mpsc::channel();
         let (reader, queries) = mpsc::channel::<Query>();
-        let threads = vec![
-            std::thread::Builder::new().name("store-write".to_owned()).spawn(move || write::run(&write, &writes))?,
-            std::thread::Builder::new().name("store-read".to_owned()).spawn(move || {
-                while let Ok(query) = queries.recv() {
-                    query(&read);
-                }
-            })?,
-        ];
-        Ok(Self { writer, reader, threads: Arc::new(Threads(std::sync::Mutex::new(threads))) })
+        std::thread::Builder::new().name("store-write".to_owned()).spawn(move || write::run(&write, &writes))?;
+        std::thread::Builder::new().name("store-read".to_owned()).spawn(move || {
+            while let Ok(query) = queries.recv() {
+                query(&read);
+            }
+        })?;
+        Ok(Self { writer, reader })
     }
 
     /// Queues an append; it is answered, and shown, once it is committed.
@@ -175,18 +170,11 @@ impl Store {
         Ok(answer.await.map_err(|_| ended())??)
     }
 
-    /// Waits until both threads have ended; for the end of the daemon, when no other handle is left.
-    pub fn close(self) {
-        let Self { writer, reader, threads } = self;
-        drop((writer, reader));
-        if let Some(threads) = Arc::into_inner(threads) {
-            let threads = threads.0.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-            for thread in threads {
-                if thread.join().is_err() {
-                    tracing::error!(target: "store", "a thread of the store panicked");
-                }
-            }
-        }
+    /// Writes what is queued, moves the WAL into the database, and takes nothing any more.
+    pub async fn close(&self) -> Result<(), StoreError> {
+        let (done, answer) = oneshot::channel();
+        self.writer.send(Write::Close(done)).map_err(|_| ended())?;
+        answer.await.map_err(|_| ended())?
     }
 }
 

@@ -16,22 +16,17 @@ pub(super) fn run(connection: &Connection, writes: &mpsc::Receiver<Write>) {
     while let Ok(first) = writes.recv() {
         let mut group = Vec::new();
         let mut next = Some(first);
-        let mut removal = None;
-        while let Some(write) = next {
-            match write {
-                Write::Append(append) => group.push(*append),
-                Write::Remove(log, done) => {
-                    removal = Some((log, done));
-                    break;
-                }
-            }
+        while let Some(Write::Append(append)) = next {
+            group.push(*append);
             next = if group.len() < MAX_GROUP { writes.try_recv().ok() } else { None };
         }
         if !group.is_empty() {
             commit_group(connection, group, &mut synced);
         }
-        if let Some((log, done)) = removal {
-            remove(connection, &log, done);
+        match next {
+            Some(Write::Remove(log, done)) => remove(connection, &log, done),
+            Some(Write::Close(done)) => return close(connection, done),
+            Some(Write::Append(_)) | None => {}
         }
     }
 }
@@ -140,6 +135,12 @@ fn write_fold(connection: &Connection, session: &str, fold: &Fold) -> rusqlite::
             .execute(params![key, session, result, clock::now() as i64])?,
     };
     Ok(())
+}
+
+fn close(connection: &Connection, done: Done) {
+    let checkpoint = connection.pragma_update_and_check(None, "wal_checkpoint", "TRUNCATE", |_| Ok(()));
+    // Whoever closes the store waits for the answer; if not, the WAL is moved at the next start.
+    let _unheard = done.send(checkpoint.map_err(StoreError::from));
 }
 
 fn remove(connection: &Connection, log: &Arc<Log>, done: Done) {

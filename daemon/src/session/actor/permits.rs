@@ -12,7 +12,8 @@ impl Actor {
         }
         let asked = self.state.turn.iter().flat_map(|turn| &turn.calls).filter_map(|call| call.permission.as_ref());
         let Some(asked) = asked.into_iter().find(|asked| asked.id == answer.permission) else {
-            // Its turn is over; what was decided then is in the store.
+            // Its turn is over; what was decided then is in the store, or on its way there.
+            self.barrier().await;
             let error = self.daemon.already_answered(&answer.permission).await;
             return respond(reply, Err(error));
         };

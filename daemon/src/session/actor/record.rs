@@ -60,6 +60,22 @@ impl Actor {
         });
     }
 
+    /// Waits until everything that was queued before is committed, or was refused.
+    pub(super) async fn barrier(&self) {
+        let (done, answered) = oneshot::channel();
+        self.daemon.store.append(Append {
+            log: self.log.clone(),
+            events: Vec::new(),
+            turn: None,
+            pieces: Vec::new(),
+            folds: Vec::new(),
+            sync: false,
+            done: Some(done),
+        });
+        // Whatever it says, nothing of before is queued any more.
+        let _settled = answered.await;
+    }
+
     pub(super) fn in_turn(&self, body: EventBody) -> Draft {
         Draft { turn: self.state.turn.as_ref().map(|turn| turn.id.clone()), body }
     }

@@ -44,18 +44,7 @@ impl Actor {
 
     pub(super) async fn mend(&mut self) {
         let Phase::Failed(wait) = self.phase else { return };
-        // Everything that was queued before has been refused once this is answered.
-        let (done, answered) = oneshot::channel();
-        self.daemon.store.append(Append {
-            log: self.log.clone(),
-            events: Vec::new(),
-            turn: None,
-            pieces: Vec::new(),
-            folds: Vec::new(),
-            sync: false,
-            done: Some(done),
-        });
-        let _refused = answered.await;
+        self.barrier().await;
         self.phase = Phase::Idle;
         self.log.mend();
         self.remembered.clear();

@@ -110,7 +110,7 @@ impl Client {
 
     /// Sends a request and waits for its result.
     pub(crate) fn call<M: Method>(&mut self, request: &M) -> Result<M::Result, Failure> {
-        parse::<M>(&*self.call_raw(request)??)
+        parse::<M>(&self.call_raw(request)??)
     }
 
     /// Sends a request and waits for its answer as it came; sends it again if the connection is lost meanwhile.

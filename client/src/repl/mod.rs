@@ -12,6 +12,7 @@ use linger_protocol::id::{Cursor, PromptId, TurnId};
 use linger_protocol::message::StopReason;
 use linger_protocol::method::{SessionList, SessionPrompt};
 use linger_protocol::permission::Mode;
+use linger_protocol::place::private_directory;
 use linger_protocol::session::{Info, List, Named, Prompt, PromptContent, Set};
 use linger_protocol::{RpcError, error::Code};
 use serde_json::value::RawValue;
@@ -78,6 +79,8 @@ pub(crate) fn repl(client: Client, look: &Look, info: Info) -> Result<Exit, Fail
     };
     let label = info.name.clone().unwrap_or_else(|| info.session.to_string());
     signals(client.sender(), true)?;
+    // The daemon has made it, unless its socket lies elsewhere; without it there is no history, which is no reason to stop.
+    let _ = private_directory(&client.places.state);
     let input = Input::start(client.sender(), Some(client.places.state.join("history")))?;
     let mut terminal = Terminal::new();
     let at = crate::question::short_path(&info.cwd);

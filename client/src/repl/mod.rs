@@ -180,15 +180,14 @@ impl Repl {
         let mut lines = Vec::new();
         self.renderer.fresh_line(&mut lines);
         let text = question.text(&style) + &question.keys(&style);
-        if !self.open {
-            // Before it is shown: what was typed until now was not meant for it.
+        // Before it is shown, so that a key counts as soon as it is seen; what was typed until now was not meant for it.
+        if self.open {
+            self.input.set_asking(true);
+        } else {
             self.input.ask_keys();
         }
         self.terminal.print(lines)?;
         self.terminal.talk(&text)?;
-        if self.open {
-            self.input.set_asking(true);
-        }
         Ok(())
     }
 

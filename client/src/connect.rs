@@ -60,8 +60,12 @@ impl Client {
             None => started(&places)?,
         };
         let mut client = Self::over(places, stream);
-        client.hello()?;
-        Ok(client)
+        match client.hello() {
+            Ok(()) => Ok(client),
+            // It was just ending: the next one is ours to find or to start.
+            Err(failure) if failure == lost() => client.reopen().map(|()| client),
+            Err(failure) => Err(failure),
+        }
     }
 
     /// Connects to a daemon that runs already, without a word: works with a daemon of any version.
@@ -110,7 +114,7 @@ impl Client {
 
     /// Sends a request and waits for its result.
     pub(crate) fn call<M: Method>(&mut self, request: &M) -> Result<M::Result, Failure> {
-        parse::<M>(&*self.call_raw(request)??)
+        parse::<M>(&self.call_raw(request)??)
     }
 
     /// Sends a request and waits for its answer as it came; sends it again if the connection is lost meanwhile.

@@ -258,16 +258,38 @@ fn a_prompt_that_a_dying_daemon_took_is_sent_again_with_the_same_key() {
     assert_eq!(ran, Ran { code: Some(0), out: "once\n".to_owned(), err: String::new() });
 }
 
-#[test]
-fn without_a_daemon_and_its_program_the_exit_code_is_5_and_says_where_it_looked() {
-    let home = tempfile::tempdir().unwrap();
+/// Runs a copy of the client in a directory of its own, beside a `lingerd` that is this shell script.
+#[allow(clippy::disallowed_methods)]
+fn beside(lingerd: Option<&str>) -> Ran {
+    use std::os::unix::fs::PermissionsExt as _;
     let fake = Fake::start(vec![]);
-    let ran = Ran::from(fake.linger(&["ls"]).env("LINGER_SOCKET", home.path().join("none")).output().unwrap());
-    // A `lingerd` that was built beside this client would be started, which is another test's concern.
-    if ran.err.contains("was not found") {
-        assert_eq!(ran.code, Some(5));
-        assert!(ran.err.contains("(the directory of linger) or in a directory of PATH"), "{}", ran.err);
+    let dir = fake.home().join("bin");
+    std::fs::create_dir(&dir).unwrap();
+    std::fs::copy(env!("CARGO_BIN_EXE_linger"), dir.join("linger")).unwrap();
+    if let Some(script) = lingerd {
+        let program = dir.join("lingerd");
+        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(program, std::fs::Permissions::from_mode(0o700)).unwrap();
     }
+    let mut command = std::process::Command::new(dir.join("linger"));
+    command.arg("ls").env_clear().env("HOME", fake.home()).env("LINGER_SOCKET", fake.home().join("none"));
+    Ran::from(command.output().unwrap())
+}
+
+#[test]
+fn without_the_daemons_program_the_exit_code_is_5_and_says_where_it_looked() {
+    let ran = beside(None);
+    assert_eq!(ran.code, Some(5));
+    assert!(ran.err.contains("bin (the directory of linger) or in a directory of PATH"), "{}", ran.err);
+}
+
+#[test]
+fn what_a_daemon_says_that_does_not_start_is_passed_on() {
+    let ran = beside(Some(
+        "test \"$1\" = --background && echo 'error: the disk is full' >&2; echo 'hint: make room' >&2; exit 1",
+    ));
+    let err = "error: the daemon does not start: the disk is full\nhint: make room\n".to_owned();
+    assert_eq!(ran, Ran { code: Some(5), out: String::new(), err });
 }
 
 #[test]

@@ -178,7 +178,7 @@ impl Running {
     fn answered(&mut self, request: Request, answer: Result<Box<RawValue>, RpcError>) -> Result<Option<Exit>, Failure> {
         match (request, answer) {
             (Request::Prompt(_), answer) => {
-                self.prompt = Some(parse::<SessionPrompt>(&*answer?)?.prompt);
+                self.prompt = Some(parse::<SessionPrompt>(&answer?)?.prompt);
                 for notification in std::mem::take(&mut self.held) {
                     if let Some(exit) = self.event(&notification.event)? {
                         return Ok(Some(exit));

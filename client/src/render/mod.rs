@@ -15,6 +15,7 @@ use linger_protocol::message::{ContentBlock, Role, StopReason, Usage, text_of};
 
 use crate::question::said;
 use crate::terminal::{Output, clean, clean_line};
+use serde_json::Value;
 use style::Style;
 
 /// How events are shown.
@@ -50,8 +51,10 @@ enum Midline {
 /// A tool call that has not ended.
 struct Call {
     tool: String,
-    /// What it does; known once it starts.
-    action: Option<String>,
+    /// What it does: as the daemon says it, or until then its first argument.
+    action: String,
+    /// Whether its line was printed.
+    started: bool,
 }
 
 /// Turns events into text.
@@ -218,8 +221,10 @@ impl Renderer {
         self.fresh_line(out);
         self.block = None;
         for block in content {
-            if let ContentBlock::ToolUse { call_id, name, .. } = block {
-                self.calls.insert(call_id.clone(), Call { tool: name.clone(), action: None });
+            if let ContentBlock::ToolUse { call_id, name, input, .. } = block {
+                let first = input.as_object().and_then(|arguments| arguments.values().find_map(Value::as_str));
+                let action = first.unwrap_or_default().to_owned();
+                self.calls.insert(call_id.clone(), Call { tool: name.clone(), action, started: false });
             }
         }
         if interrupted {

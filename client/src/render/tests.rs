@@ -97,7 +97,7 @@ fn tool_calls_are_short_lines() {
     edit["diff"] = json!("--- a\n+++ b\n@@ -1 +1 @@\n-old\n+new\n");
     let uses = json!([
         {"type": "text", "text": "Let me see."},
-        {"type": "tool_use", "call_id": "c4", "name": "bash", "input": {}},
+        {"type": "tool_use", "call_id": "c4", "name": "bash", "input": {"command": "rm -rf /"}},
     ]);
     let events = json!([
         delta("m1", 0, "Let me see."),
@@ -125,7 +125,7 @@ fn tool_calls_are_short_lines() {
         @@ -1 +1 @@
         -old
         +new
-    • bash
+    • bash rm -rf /
       ✗ denied
     ");
 }
@@ -160,7 +160,8 @@ fn thinking_and_text_have_lines_of_their_own() {
         delta("m1", 2, "two"),
         said("m1", json!([])),
     ]);
-    assert_snapshot!(screen(Settings { style: Style { color: true, unicode: false }, ..settings() }, events), @"\u{1b}[2mhm\u{1b}[0m\none\n\ntwo");
+    let settings = Settings { style: Style { color: true, unicode: false }, ..settings() };
+    assert_eq!(screen(settings, events), "\u{1b}[2mhm\u{1b}[0m\none\n\ntwo\n");
 }
 
 #[test]

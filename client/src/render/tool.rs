@@ -14,7 +14,7 @@ const MAX_DIFF: usize = 40;
 impl Renderer {
     pub(super) fn tool_started(&mut self, call: &CallId, tool: &str, action: &str, out: &mut Vec<Output>) {
         self.call_line(tool, action, out);
-        self.calls.insert(call.clone(), Call { tool: tool.to_owned(), action: Some(action.to_owned()) });
+        self.calls.insert(call.clone(), Call { tool: tool.to_owned(), action: action.to_owned(), started: true });
         self.last_call = Some(call.clone());
     }
 
@@ -23,20 +23,18 @@ impl Renderer {
         let tool = clean_line(tool).into_owned();
         let room = self.settings.width.saturating_sub(tool.chars().count() + 4);
         let action = one_line(action, room, &style);
-        self.say(&format!("{} {} {action}", style.bullet(), style.bold(&tool)), out);
+        let line = format!("{} {} {action}", style.bullet(), style.bold(&tool));
+        self.say(line.trim_end(), out);
     }
 
     pub(super) fn tool_finished(&mut self, id: &CallId, body: &EventBody, out: &mut Vec<Output>) {
         let EventBody::ToolFinished { is_error, outcome, content, file, diff, ms, .. } = body else { return };
         let style = self.settings.style;
         let call = self.calls.remove(id);
-        let started = call.as_ref().is_some_and(|call| call.action.is_some());
-        if let Some(call) = call.as_ref().filter(|_| !started) {
-            self.call_line(&call.tool, "", out);
-        } else if self.last_call.as_ref() != Some(id)
-            && let Some(Call { tool, action: Some(action) }) = &call
+        if let Some(Call { tool, action, started }) = &call
+            && (!started || self.last_call.as_ref() != Some(id))
         {
-            // Something was printed in between: say again whose result this is.
+            // It never started, or something was printed in between: say whose result this is.
             self.call_line(tool, action, out);
         }
         let text = text_of(content);

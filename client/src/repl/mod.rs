@@ -12,6 +12,7 @@ use linger_protocol::id::{Cursor, PromptId, TurnId};
 use linger_protocol::message::StopReason;
 use linger_protocol::method::{SessionList, SessionPrompt};
 use linger_protocol::permission::Mode;
+use linger_protocol::place::private_directory;
 use linger_protocol::session::{Info, List, Named, Prompt, PromptContent, Set};
 use linger_protocol::{RpcError, error::Code};
 use serde_json::value::RawValue;
@@ -78,6 +79,8 @@ pub(crate) fn repl(client: Client, look: &Look, info: Info) -> Result<Exit, Fail
     };
     let label = info.name.clone().unwrap_or_else(|| info.session.to_string());
     signals(client.sender(), true)?;
+    // The daemon has made it, unless its socket lies elsewhere; without it there is no history, which is no reason to stop.
+    let _ = private_directory(&client.places.state);
     let input = Input::start(client.sender(), Some(client.places.state.join("history")))?;
     let mut terminal = Terminal::new();
     let at = crate::question::short_path(&info.cwd);
@@ -177,15 +180,14 @@ impl Repl {
         let mut lines = Vec::new();
         self.renderer.fresh_line(&mut lines);
         let text = question.text(&style) + &question.keys(&style);
-        if !self.open {
-            // Before it is shown: what was typed until now was not meant for it.
+        // Before it is shown, so that a key counts as soon as it is seen; what was typed until now was not meant for it.
+        if self.open {
+            self.input.set_asking(true);
+        } else {
             self.input.ask_keys();
         }
         self.terminal.print(lines)?;
         self.terminal.talk(&text)?;
-        if self.open {
-            self.input.set_asking(true);
-        }
         Ok(())
     }
 

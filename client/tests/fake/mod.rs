@@ -1,12 +1,19 @@
 //! A daemon from a script: a socket, and for each connection in turn a function that reads requests and answers them.
 
+use std::fs::Permissions;
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
+
+/// How long to wait for the client before the test fails.
+const LIMIT: Duration = Duration::from_secs(10);
 
 /// What one connection does.
 pub type Script = Box<dyn FnOnce(&mut Connection) + Send>;
@@ -26,11 +33,11 @@ pub struct Connection {
 impl Fake {
     /// Listens; the first connection gets the first script.
     pub fn start(scripts: Vec<Script>) -> Self {
-        let home = tempfile::tempdir().unwrap();
+        let home = private_directory();
         let listener = UnixListener::bind(home.path().join("s")).unwrap();
         let thread = std::thread::spawn(move || {
             for script in scripts {
-                let (stream, _) = listener.accept().unwrap();
+                let stream = accept(&listener);
                 let mut connection = Connection { reader: BufReader::new(stream.try_clone().unwrap()), writer: stream };
                 script(&mut connection);
             }
@@ -76,6 +83,21 @@ impl Fake {
             thread.join().unwrap();
         }
     }
+}
+
+/// A directory that the client trusts.
+fn private_directory() -> tempfile::TempDir {
+    tempfile::Builder::new().permissions(Permissions::from_mode(0o700)).tempdir().unwrap()
+}
+
+/// The next connection; a client that makes none fails the test, and does not hang it.
+fn accept(listener: &UnixListener) -> UnixStream {
+    let mut ready = [PollFd::new(listener, PollFlags::IN)];
+    let limit = Timespec { tv_sec: LIMIT.as_secs().try_into().unwrap(), tv_nsec: 0 };
+    assert_eq!(poll(&mut ready, Some(&limit)).unwrap(), 1, "nobody connects");
+    let stream = listener.accept().unwrap().0;
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
+    stream
 }
 
 /// How a client ended.

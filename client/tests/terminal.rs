@@ -1,0 +1,284 @@
+//! The client on a pseudo-terminal: prompts, questions answered with one key, and the ways to leave.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    missing_docs,
+    unreachable_pub,
+    dead_code
+)]
+
+mod fake;
+
+use std::io::{Read as _, Write};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use fake::{Connection, Fake, row};
+use portable_pty::{Child, CommandBuilder, PtySize, native_pty_system};
+use serde_json::json;
+
+/// A client on a terminal.
+struct Session {
+    child: Box<dyn Child + Send + Sync>,
+    input: Box<dyn Write + Send>,
+    output: Receiver<Vec<u8>>,
+    screen: String,
+    _pty: Box<dyn portable_pty::MasterPty + Send>,
+}
+
+impl Session {
+    fn start(fake: &Fake, arguments: &[&str]) -> Self {
+        let pty = native_pty_system().openpty(PtySize { rows: 30, cols: 100, ..PtySize::default() }).unwrap();
+        let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_linger"));
+        command.args(arguments);
+        command.env_clear();
+        for (name, value) in [("HOME", fake.home()), ("LINGER_SOCKET", fake.socket()), ("XDG_STATE_HOME", fake.home())]
+        {
+            command.env(name, value);
+        }
+        for (name, value) in [("TERM", "xterm"), ("LANG", "C.UTF-8"), ("NO_COLOR", "1"), ("PATH_WE_WANT", "/bin")] {
+            command.env(name, value);
+        }
+        command.cwd(fake.home());
+        let child = pty.slave.spawn_command(command).unwrap();
+        let mut reader = pty.master.try_clone_reader().unwrap();
+        let input = pty.master.take_writer().unwrap();
+        let (sender, output) = channel();
+        std::thread::spawn(move || {
+            let mut chunk = [0; 4096];
+            while let Ok(n @ 1..) = reader.read(&mut chunk) {
+                if sender.send(chunk[..n].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { child, input, output, screen: String::new(), _pty: pty.master }
+    }
+
+    /// Waits until `text` has appeared after what was waited for before.
+    fn see(&mut self, text: &str) {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        loop {
+            if let Some(at) = self.screen.find(text) {
+                self.screen.drain(..at + text.len());
+                return;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.output.recv_timeout(left) {
+                Ok(chunk) => self.screen.push_str(&String::from_utf8_lossy(&chunk)),
+                Err(_) => panic!("wanted {text:?}, the screen has {:?}", self.screen),
+            }
+        }
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.input.write_all(keys.as_bytes()).unwrap();
+        self.input.flush().unwrap();
+    }
+
+    /// Waits for the end; the exit code.
+    fn end(mut self) -> u32 {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.exit_code();
+            }
+            assert!(Instant::now() < deadline, "it does not end; the screen has {:?}", self.screen);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// Attached to an idle session `s1`.
+fn attached(daemon: &mut Connection) {
+    daemon.hello();
+    daemon.answer("session/list", json!([row("s1", "idle", Some("end_turn"))]));
+    assert_eq!(daemon.answer("session/attach", json!({"cursor": "7"}))["after"], "3");
+    daemon.message(7, "m1", "");
+    daemon.event("7", json!({"kind": "caught_up"}));
+}
+
+/// A turn for the prompt that the client sends.
+fn turn(daemon: &mut Connection, text: &str) {
+    turn_at(daemon, 9, text);
+}
+
+fn turn_at(daemon: &mut Connection, seq: u64, text: &str) {
+    assert_eq!(daemon.answer("session/prompt", json!({"prompt": "p1", "seq": seq - 1}))["content"], text);
+    daemon.event("9", json!({"kind": "turn_started", "seq": seq, "turn": "t1", "prompt": "p1"}));
+}
+
+#[test]
+fn a_prompt_is_answered_and_ctrl_d_leaves() {
+    let mut fake = Fake::one(|daemon| {
+        attached(daemon);
+        turn(daemon, "say \nit");
+        daemon.delta("9+m2.0.8", "m2", 0, "Good \u{1b}day");
+        daemon.message(10, "m2", "Good \u{1b}day");
+        daemon.end(11, "end_turn", None);
+        daemon.expect_end();
+    });
+    let mut session = Session::start(&fake, &[]);
+    session.see("session s1 in /w, m (ask)");
+    session.see("> ");
+    session.press("/frob\r");
+    session.see("unknown command /frob");
+    session.see("> ");
+    session.press("say \\\rit\r");
+    session.see("Good ␛day\r\n");
+    session.see("1 step");
+    session.see("> ");
+    session.press("\u{4}");
+    session.see("detached. come back with `linger attach s1`");
+    assert_eq!(session.end(), 0);
+    fake.finish();
+    let history = fake.home().join("linger/history");
+    assert!(std::fs::read_to_string(&history).unwrap().contains("/frob"));
+    assert_eq!(std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(history).unwrap()) & 0o777, 0o600);
+}
+
+#[test]
+fn a_question_is_answered_with_one_key_and_ctrl_d_leaves_a_turn() {
+    let mut fake = Fake::one(|daemon| {
+        attached(daemon);
+        turn(daemon, "test");
+        daemon.question(10);
+        let answer = daemon.answer("permission/answer", json!({"outcome": "won"}));
+        assert_eq!((&answer["decision"], &answer["digest"]), (&json!("allow_session"), &json!("sha256:9f")));
+        daemon.event("11", json!({"kind": "permission_resolved", "seq": 11, "turn": "t1", "permission": "q1", "decision": "allow_session", "by": "nvim"}));
+        daemon.event("12", json!({"kind": "tool_started", "seq": 12, "turn": "t1", "call_id": "c1", "tool": "bash", "action": "cargo test"}));
+        daemon.expect_end();
+    });
+    let mut session = Session::start(&fake, &["attach", "s1"]);
+    session.see("> ");
+    session.press("test\r");
+    session.see("? bash wants to run in /w\r\n    cargo test\r\n  y once  s in this session  a always bash(cargo test)  n no\r\n");
+    session.press("s");
+    session.see("allowed in this session by nvim");
+    session.see("• bash cargo test\r\n");
+    session.press("\u{4}");
+    session.see("detached; the work goes on. come back with `linger attach s1`");
+    assert_eq!(session.end(), 0);
+    fake.finish();
+}
+
+#[test]
+fn a_question_that_another_client_answers_disappears() {
+    let mut fake = Fake::one(|daemon| {
+        attached(daemon);
+        turn(daemon, "test");
+        daemon.question(10);
+        daemon.event("11", json!({"kind": "permission_resolved", "seq": 11, "turn": "t1", "permission": "q1", "decision": "allow_once", "by": "linger@pts/99"}));
+        daemon.end(12, "end_turn", None);
+        daemon.expect_end();
+    });
+    let mut session = Session::start(&fake, &["attach", "s1"]);
+    session.see("> ");
+    session.press("test\r");
+    session.see("cargo test");
+    session.see("allowed by linger@pts/99");
+    session.see("> ");
+    session.press("\u{4}");
+    session.see("detached");
+    assert_eq!(session.end(), 0);
+    fake.finish();
+}
+
+#[test]
+fn an_answer_that_came_too_late_says_who_won() {
+    let mut fake = Fake::one(|daemon| {
+        attached(daemon);
+        turn(daemon, "test");
+        daemon.question(10);
+        let won = json!({"decision": "reject_once", "by": "linger@pts/99", "at": 1});
+        daemon.refuse("permission/answer", -31001, "already answered", won);
+        daemon.end(12, "end_turn", None);
+        daemon.expect_end();
+    });
+    let mut session = Session::start(&fake, &["attach", "s1"]);
+    session.see("> ");
+    session.press("test\r");
+    session.see("n no");
+    session.press("y");
+    session.see("already answered: denied by linger@pts/99");
+    session.see("> ");
+    session.press("\u{4}");
+    assert_eq!(session.end(), 0);
+    fake.finish();
+}
+
+#[test]
+fn another_clients_turn_is_seen_above_the_open_prompt_and_its_question_answered() {
+    let mut fake = Fake::one(|daemon| {
+        attached(daemon);
+        daemon.event("9", json!({"kind": "turn_started", "seq": 9, "turn": "t1", "prompt": "p7"}));
+        daemon.event(
+            "10",
+            json!({"kind": "message", "seq": 10, "turn": "t1", "message": "m5", "role": "user", "prompt": "p7",
+                                  "content": [{"type": "text", "text": "from elsewhere"}]}),
+        );
+        daemon.question(11);
+        assert_eq!(daemon.answer("permission/answer", json!({"outcome": "won"}))["decision"], "reject_once");
+        daemon.end(12, "end_turn", None);
+        turn_at(daemon, 14, "no more");
+        daemon.delta("14+m6.0.4", "m6", 0, "busy");
+        daemon.expect_end();
+    });
+    let mut session = Session::start(&fake, &["attach", "s1"]);
+    session.see("> from elsewhere");
+    session.see("n no");
+    session.see("> ");
+    session.press("n");
+    session.see("1 step");
+    session.press("no more\r");
+    session.see("busy");
+    session.press("\u{4}");
+    assert_eq!(session.end(), 0);
+    fake.finish();
+}
+
+#[test]
+fn ctrl_c_cancels_the_turn_and_the_prompt_comes_back() {
+    let mut fake = Fake::one(|daemon| {
+        attached(daemon);
+        turn(daemon, "test");
+        daemon.delta("9+m2.0.4", "m2", 0, "work");
+        daemon.answer("session/cancel", json!({}));
+        daemon.end(10, "cancelled", None);
+        daemon.expect_end();
+    });
+    let mut session = Session::start(&fake, &["attach", "s1"]);
+    session.see("> ");
+    session.press("test\r");
+    session.see("work");
+    session.press("\u{3}");
+    session.see("cancelled");
+    session.see("> ");
+    session.press("/detach\r");
+    session.see("detached");
+    assert_eq!(session.end(), 0);
+    fake.finish();
+}
+
+#[test]
+fn run_on_a_terminal_asks_and_streams() {
+    let mut fake = Fake::one(|daemon| {
+        daemon.new_run();
+        daemon.question(4);
+        assert_eq!(daemon.answer("permission/answer", json!({"outcome": "won"}))["decision"], "allow_once");
+        daemon.delta("5+m1.0.4", "m1", 0, "done");
+        daemon.message(6, "m1", "done");
+        daemon.end(7, "max_tokens", None);
+        daemon.expect_end();
+    });
+    let mut session = Session::start(&fake, &["run", "x"]);
+    session.see("n no");
+    session.press("y");
+    session.see("done");
+    session.see("stopped: the answer reached its token limit");
+    assert_eq!(session.end(), 1);
+    fake.finish();
+}

@@ -18,8 +18,8 @@ use tokio_util::sync::CancellationToken;
 use crate::clock;
 use crate::config::{Config, ConfigError, ConfigStore};
 use crate::permission::{self, CallInfo, Rule, Verdict};
-use crate::provider::ToolSpec;
 use crate::process;
+use crate::provider::ToolSpec;
 use crate::provider::catalogue::{Catalogue, Keys, ResolveError};
 use crate::session::actor::{Actor, already_answered};
 use crate::session::instructions::workspace_root;
@@ -111,7 +111,8 @@ impl Daemon {
     }
 
     /// Where a session in `cwd` works.
-    pub fn workspace(&self, cwd: &Path, env: BTreeMap<String, String>) -> Workspace {
+    pub fn workspace(&self, cwd: &Path, mut env: BTreeMap<String, String>) -> Workspace {
+        env.insert(process::OWNER.to_owned(), self.places.database().to_string_lossy().into_owned());
         let home = env.get("HOME").map(PathBuf::from);
         let timeout_s = self.config.current().map_or(BASH_TIMEOUT_S, |config| config.bash_timeout_s);
         Workspace { cwd: cwd.to_path_buf(), root: workspace_root(cwd, home.as_deref()), env: Arc::new(env), timeout_s }
@@ -140,7 +141,10 @@ impl Daemon {
         // The user's own command, as in the user's own shell: it gets the environment that the daemon was started with.
         let env = std::env::vars().collect();
         let key = process::run_for_output(command, &env, KEY_TIME, KEY_BYTES).await?;
-        self.printed.lock().unwrap_or_else(PoisonError::into_inner).insert(command.to_owned(), (Instant::now(), key.clone()));
+        self.printed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(command.to_owned(), (Instant::now(), key.clone()));
         Ok(key)
     }
 
@@ -197,7 +201,9 @@ impl Daemon {
         match self.store.permission(id.clone()).await {
             Ok(Some(answered)) => match answered.decision {
                 Some((decision, by, at)) => already_answered(decision, &by, at),
-                None => RpcError::new(Code::Internal, format!("permission {id} waits, but its session does not know it")),
+                None => {
+                    RpcError::new(Code::Internal, format!("permission {id} waits, but its session does not know it"))
+                }
             },
             Ok(None) => RpcError::new(Code::UnknownPermission, format!("there is no permission '{id}'"))
                 .hint("`linger inbox` or permission/list shows those that wait"),
@@ -215,8 +221,10 @@ impl Daemon {
         let rows = self.store.sessions(Some(name.to_owned()), None, 2).await?;
         match rows.into_iter().find(|row| Some(&row.id) != own) {
             None => Ok(()),
-            Some(row) => Err(RpcError::new(Code::BadName, format!("session {} is called '{name}' or begins so", row.id))
-                .hint("choose another name, or remove that session")),
+            Some(row) => {
+                Err(RpcError::new(Code::BadName, format!("session {} is called '{name}' or begins so", row.id))
+                    .hint("choose another name, or remove that session"))
+            }
         }
     }
 
@@ -239,9 +247,8 @@ impl Daemon {
         }
         let id = SessionId(clock::random_word(ID));
         let created = Created { session: id.clone() };
-        let outcome = key
-            .clone()
-            .map(|key| Fold::Outcome { key, result: serde_json::to_string(&created).unwrap_or_default() });
+        let outcome =
+            key.clone().map(|key| Fold::Outcome { key, result: serde_json::to_string(&created).unwrap_or_default() });
         let (mode, name) = (params.mode.unwrap_or(config.mode), params.name);
         tracing::info!(target: "session", session = %id, cwd = %cwd.display(), model, %mode, "created");
         let body = EventBody::SessionCreated { cwd, model, mode, name, env: env.clone() };
@@ -268,7 +275,8 @@ impl Daemon {
 
     fn directory(&self, cwd: &Path) -> Result<PathBuf, RpcError> {
         let gone = |problem: String| {
-            RpcError::new(Code::NoWorkspace, format!("{}: {problem}", cwd.display())).hint("name a directory that exists")
+            RpcError::new(Code::NoWorkspace, format!("{}: {problem}", cwd.display()))
+                .hint("name a directory that exists")
         };
         if !cwd.is_absolute() {
             return Err(gone("not an absolute path".to_owned()));

@@ -75,6 +75,10 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
         connections: AtomicU32::new(0),
     });
     daemon.own_keys();
+    let left_behind = process::end_left_behind(&daemon.places.database());
+    if left_behind > 0 {
+        tracing::warn!(target: "daemon", left_behind, "processes of a daemon that died were ended");
+    }
     let unfinished = daemon.store.unfinished().await.context("the database cannot be read")?;
     unfinished.iter().for_each(|session| daemon.sessions.wake(&daemon, session));
     let watching = tokio::spawn(watch_config(daemon.clone(), changes));
@@ -104,14 +108,21 @@ async fn watch_config(daemon: Arc<Daemon>, mut changes: Changes) {
         match daemon.config.reload() {
             Reload::Unchanged => {}
             Reload::Changed => tracing::info!(target: "config", "read again"),
-            Reload::Broken(error) => tracing::error!(target: "config", %error, "cannot be used; the last good one stays"),
+            Reload::Broken(error) => {
+                tracing::error!(target: "config", %error, "cannot be used; the last good one stays")
+            }
         }
         daemon.own_keys();
         daemon.changed.send_replace(());
     }
 }
 
-async fn connection(daemon: Arc<Daemon>, methods: jsonrpsee::Methods, stream: interprocess::local_socket::tokio::Stream, peer: Peer) {
+async fn connection(
+    daemon: Arc<Daemon>,
+    methods: jsonrpsee::Methods,
+    stream: interprocess::local_socket::tokio::Stream,
+    peer: Peer,
+) {
     daemon.connections.fetch_add(1, Ordering::Relaxed);
     let (outbox, outgoing) = Outbox::new();
     let mut extensions = Extensions::new();

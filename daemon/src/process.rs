@@ -2,7 +2,8 @@
 //!
 //! A [`Process`] leads a process group of its own. Whoever holds it owns the group: dropping it kills the group, [`Process::end`]
 //! asks first. A child gets exactly the environment it is given, no input, and one pipe for its output.
-//! Deliberately absent: what leaves the group (`setsid`); the keeper, as the sub-reaper of everything below it, ends that.
+//! What leaves the group (`setsid`) lives on until the daemon is started again: [`end_left_behind`] finds it by a variable that
+//! every child has.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -31,6 +32,12 @@ const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin";
 
 /// Output is read in pieces of this size: what a Linux pipe gives at once, halved to keep futures small.
 pub const READ_SIZE: usize = 32 * 1024;
+
+/// The variable that says which daemon a process descends from: the path of its database.
+pub const OWNER: &str = "LINGER_OWNER";
+
+/// How long a killed process may take to be gone: it may hang in the system for as long as a disk does.
+const GONE: Duration = Duration::from_secs(2);
 
 /// What becomes of a child's standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,6 +157,35 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Kills every process whose environment says that it descends from the daemon with this database, and waits until it is gone;
+/// how many there were. For the start, before anything else is served: only a daemon that died left any.
+pub fn end_left_behind(database: &Path) -> usize {
+    let mark = format!("{OWNER}={}", database.display());
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter_map(Pid::from_raw);
+    let mut killed = Vec::new();
+    for pid in pids.filter(|pid| *pid != rustix::process::getpid() && is_marked(*pid, &mark)) {
+        // The number may be another's by now; the descriptor cannot be, so it is taken first and the mark looked at again.
+        let Ok(process) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) else { continue };
+        if is_marked(pid, &mark) && rustix::process::pidfd_send_signal(&process, Signal::KILL).is_ok() {
+            killed.push(process);
+        }
+    }
+    let until = std::time::Instant::now() + GONE;
+    for process in &killed {
+        let mut gone = [rustix::event::PollFd::new(process, rustix::event::PollFlags::IN)];
+        let left = until.saturating_duration_since(std::time::Instant::now());
+        // If it is not gone by then, it is about to be.
+        let _late = rustix::event::poll(&mut gone, left.try_into().ok().as_ref());
+    }
+    killed.len()
+}
+
+fn is_marked(pid: Pid, mark: &str) -> bool {
+    let environment = std::fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).unwrap_or_default();
+    environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
 }
 
 /// What `script` writes to its standard output, such as a key. An error never contains any of it.

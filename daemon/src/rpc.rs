@@ -302,7 +302,9 @@ impl PermissionApiServer for Rpc {
         let conn = conn(extensions)?;
         conn.must_be_user("answer a permission")?;
         if params.decision == permission::Decision::Cancelled {
-            return Err(RpcError::new(Code::NotAllowed, "'cancelled' is not an answer").hint("cancel the turn instead").into());
+            return Err(RpcError::new(Code::NotAllowed, "'cancelled' is not an answer")
+                .hint("cancel the turn instead")
+                .into());
         }
         let Some(asked) = self.0.store.permission(params.permission.clone()).await.map_err(RpcError::from)? else {
             return Err(self.0.already_answered(&params.permission).await.into());

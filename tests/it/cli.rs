@@ -313,7 +313,10 @@ async fn a_workspace_that_has_vanished_is_named_and_nothing_starts() {
 #[tokio::test]
 async fn a_workspace_that_vanishes_during_a_turn_fails_its_calls() {
     let gate = Gate::new();
-    let model = ModelServer::with([Reply::new().gate(&gate).and_tool("bash", json!({ "command": "pwd" })), Reply::text("gone")]);
+    let model = ModelServer::with([
+        Reply::new().gate(&gate).and_tool("bash", json!({ "command": "pwd" })),
+        Reply::text("gone"),
+    ]);
     let daemon = Daemon::auto(&model).await;
     let workspace = daemon.workspace().join("sub");
     std::fs::create_dir(&workspace).unwrap();

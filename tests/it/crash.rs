@@ -73,12 +73,34 @@ async fn a_tool_that_ran_when_the_daemon_died_is_not_run_again_and_its_outcome_i
     client.first(&session, "tool_started").await;
     assert!(comes_true(linger_tests::TIMEOUT, || effects.exists()), "the tool runs");
     daemon.kill_daemon().await;
+    let left =
+        || process::of_directory(daemon.dirs.root()).into_iter().filter(|p| p.command.contains("sleep 617")).count();
+    assert_eq!(left(), 0, "what the dead daemon left behind is ended before the next one serves");
     let back = daemon.client().await;
     back.attach(&session).await;
     back.first(&session, "turn_finished").await;
     let finished = back.first(&session, "tool_finished").await;
     assert_eq!((finished.str("outcome"), &finished.event["is_error"]), ("unknown", &json!(true)));
     assert_eq!(std::fs::read_to_string(&effects).unwrap(), "once\n");
+    daemon.check(&[&client, &back], &model);
+}
+
+#[tokio::test]
+async fn kill_9_leaves_no_process_after_the_next_start_whatever_group_it_is_in() {
+    let model = ModelServer::with([bash("(setsid sleep 618 &); sleep 619"), Reply::text("done")]);
+    let daemon = Daemon::auto(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.prompt(&session, "go").await;
+    client.first(&session, "tool_started").await;
+    let running =
+        || process::of_directory(daemon.dirs.root()).into_iter().filter(|p| p.command.contains("sleep 61")).count();
+    assert!(comes_true(linger_tests::TIMEOUT, || running() >= 2), "the tool runs");
+    daemon.kill_and_restart().await;
+    assert_eq!(running(), 0, "the next start ends what is left before it serves");
+    let back = daemon.client().await;
+    back.attach(&session).await;
+    back.first(&session, "turn_finished").await;
     daemon.check(&[&client, &back], &model);
 }
 

@@ -17,8 +17,31 @@ use tokio::time::timeout;
 
 /// Fields whose value matters, not only its type.
 const EXACT: &[&str] = &[
-    "kind", "method", "jsonrpc", "code", "type", "role", "outcome", "stop_reason", "decision", "mode", "when", "state", "tool",
-    "action", "name", "text", "seq", "prompt", "message", "call_id", "turn", "by", "grant", "options", "steps",
+    "kind",
+    "method",
+    "jsonrpc",
+    "code",
+    "type",
+    "role",
+    "outcome",
+    "stop_reason",
+    "decision",
+    "mode",
+    "when",
+    "state",
+    "tool",
+    "action",
+    "name",
+    "text",
+    "seq",
+    "prompt",
+    "message",
+    "call_id",
+    "turn",
+    "by",
+    "grant",
+    "options",
+    "steps",
 ];
 
 fn document() -> String {
@@ -38,7 +61,9 @@ struct Names(BTreeMap<String, String>);
 
 impl Names {
     fn put_in(&self, text: &str) -> String {
-        self.0.iter().fold(text.to_owned(), |text, (said, real)| text.replace(&format!("\"{said}\""), &format!("\"{real}\"")))
+        self.0
+            .iter()
+            .fold(text.to_owned(), |text, (said, real)| text.replace(&format!("\"{said}\""), &format!("\"{real}\"")))
     }
 
     /// Holds what came against what is shown; says where they differ.
@@ -154,6 +179,7 @@ fn every_kind_of_event_is_shown_and_known_to_the_types() {
     }
     let table = document.split("| kind | fields |").nth(1).expect("a table of kinds");
     let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
-    let kinds = rows.flat_map(|row| row.split('|').nth(1).unwrap().split(',').map(|kind| kind.trim().trim_matches('`').to_owned()));
+    let kinds = rows
+        .flat_map(|row| row.split('|').nth(1).unwrap().split(',').map(|kind| kind.trim().trim_matches('`').to_owned()));
     assert_eq!(kinds.collect::<BTreeSet<_>>(), shown, "the table and the examples show the same kinds");
 }

@@ -50,8 +50,7 @@ async fn cancel_before_the_model_has_said_a_word() {
 
 #[tokio::test]
 async fn cancel_while_a_tool_runs_ends_its_whole_group() {
-    let model =
-        ModelServer::with([bash("trap '' TERM; (sleep 611 &) ; sleep 612 & sleep 613"), Reply::text("again")]);
+    let model = ModelServer::with([bash("trap '' TERM; (sleep 611 &) ; sleep 612 & sleep 613"), Reply::text("again")]);
     let daemon = Daemon::auto(&model).await;
     let client = daemon.client().await;
     let session = client.session().await;

@@ -61,7 +61,9 @@ fn build() -> Programs {
     // What cargo tells this test about itself would make build scripts run again.
     let own = std::env::vars_os().map(|(name, _)| name).filter(|name| {
         let name = name.to_string_lossy();
-        ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_", "CARGO_BIN_", "CARGO_PRIMARY_"].iter().any(|own| name.starts_with(own))
+        ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_", "CARGO_BIN_", "CARGO_PRIMARY_"]
+            .iter()
+            .any(|own| name.starts_with(own))
     });
     for name in own {
         command.env_remove(name);

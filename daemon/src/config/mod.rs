@@ -18,8 +18,8 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use toml::de::DeTable;
 
-pub use grant::GrantError;
 use crate::provider::catalogue::ProviderConfig;
+pub use grant::GrantError;
 pub use source::ConfigError;
 pub use store::{ConfigStore, Reload};
 pub use watch::Changes;

@@ -38,7 +38,11 @@ pub enum Decision {
 /// `random` is from 0 to 1.
 pub fn decide(failure: &Failure, attempt: u32, elapsed: Duration, random: f64) -> Decision {
     match failure.class {
-        FailureClass::Connect | FailureClass::Refused | FailureClass::Overloaded | FailureClass::Timeout | FailureClass::Stream => {}
+        FailureClass::Connect
+        | FailureClass::Refused
+        | FailureClass::Overloaded
+        | FailureClass::Timeout
+        | FailureClass::Stream => {}
         FailureClass::Auth | FailureClass::NotFound | FailureClass::TooLong | FailureClass::Rejected => {
             return Decision::GiveUp { note: None };
         }

@@ -94,11 +94,7 @@ impl Runner {
         Ok(done.into_iter().flatten().collect())
     }
 
-    async fn run_together(
-        &self,
-        together: Vec<(usize, Ready)>,
-        done: &mut [Option<ContentBlock>],
-    ) -> Result<(), Over> {
+    async fn run_together(&self, together: Vec<(usize, Ready)>, done: &mut [Option<ContentBlock>]) -> Result<(), Over> {
         let mut running = JoinSet::new();
         for (index, ready) in together {
             let runner = self.clone();
@@ -114,7 +110,8 @@ impl Runner {
 
     /// Checks a call and asks whether it may run; a call that cannot run has its result at once.
     fn prepare(&self, id: CallId, name: String, input: Value, cut: bool) -> Result<Slot, Over> {
-        let refuse = |text: String| self.finish(id.clone(), &name, 0, Outcome::Invalid, ToolOutput::error(text)).map(Slot::Done);
+        let refuse =
+            |text: String| self.finish(id.clone(), &name, 0, Outcome::Invalid, ToolOutput::error(text)).map(Slot::Done);
         if cut {
             return refuse("not run: the answer was cut at the token limit; write less at once".to_owned());
         }
@@ -122,7 +119,8 @@ impl Runner {
             return refuse(self.daemon.no_such_tool(&name));
         };
         if let Value::String(raw) = &input {
-            let problem = serde_json::from_str::<Value>(raw).map_or_else(|error| error.to_string(), |_| "not an object".to_owned());
+            let problem = serde_json::from_str::<Value>(raw)
+                .map_or_else(|error| error.to_string(), |_| "not an object".to_owned());
             return refuse(format!("not run: the arguments are not a JSON object: {problem}"));
         }
         let call = match tool.prepare(&input, &self.workspace) {
@@ -190,7 +188,14 @@ impl Runner {
         }
     }
 
-    fn finish(&self, call_id: CallId, tool: &str, ms: u64, outcome: Outcome, output: ToolOutput) -> Result<ContentBlock, Over> {
+    fn finish(
+        &self,
+        call_id: CallId,
+        tool: &str,
+        ms: u64,
+        outcome: Outcome,
+        output: ToolOutput,
+    ) -> Result<ContentBlock, Over> {
         let ToolOutput { content, is_error, output, file, diff, .. } = output;
         tracing::info!(target: "result", session = %self.session, call = %call_id, tool, ms, is_error, ?outcome,
             bytes = text_of(&content).len(), "finished");

@@ -163,7 +163,13 @@ impl Log {
     /// A log that ends at `head` with these streams open.
     pub fn new(session: SessionId, head: u64, streams: Vec<OpenStream>) -> Arc<Self> {
         let tail = Tail { head, streams, ..Tail::default() };
-        Arc::new(Self { session, tail: Mutex::new(tail), changed: watch::channel(()).0, failed: AtomicBool::new(false), removed: AtomicBool::new(false) })
+        Arc::new(Self {
+            session,
+            tail: Mutex::new(tail),
+            changed: watch::channel(()).0,
+            failed: AtomicBool::new(false),
+            removed: AtomicBool::new(false),
+        })
     }
 
     /// What readers see, locked; never held across an await.

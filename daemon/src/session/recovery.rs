@@ -36,16 +36,21 @@ pub fn plan(state: &State, streams: &[OpenStream]) -> Plan {
             EventBody::Message { message, .. } => Some(message.clone()),
             _ => None,
         });
-        bodies.extend(shown.or_else(|| turn.interrupted.clone()).map(|message| EventBody::MessageSuperseded { message }));
+        bodies
+            .extend(shown.or_else(|| turn.interrupted.clone()).map(|message| EventBody::MessageSuperseded { message }));
     }
     for call in turn.calls.iter().filter(|call| call.started && !call.finished) {
-        let text = "interrupted, outcome unknown: the daemon was restarted while this call ran; it is not run again by itself";
+        let text =
+            "interrupted, outcome unknown: the daemon was restarted while this call ran; it is not run again by itself";
         bodies.push(finished(call, streams, Outcome::Unknown, text));
     }
     if resume {
         bodies.push(notice(NoticeCode::Resumed, Level::Info, "the daemon was restarted; the turn goes on"));
     } else if !turn.offered {
-        let text = format!("the turn met {} ends of the daemon without finishing a step; continue it by hand", turn.crashes + 1);
+        let text = format!(
+            "the turn met {} ends of the daemon without finishing a step; continue it by hand",
+            turn.crashes + 1
+        );
         bodies.push(notice(NoticeCode::Offered, Level::Warning, &text));
     }
     Plan { drafts: bodies.into_iter().map(|body| Draft { turn: Some(turn.id.clone()), body }).collect(), resume }
@@ -59,12 +64,7 @@ pub fn supersede(state: &State) -> Option<Draft> {
 }
 
 /// Closes everything that the turn of `state` has open, because of `why`: every call gets its result.
-pub fn close(
-    state: &State,
-    streams: &[OpenStream],
-    results: &HashMap<CallId, ContentBlock>,
-    why: &str,
-) -> Vec<Draft> {
+pub fn close(state: &State, streams: &[OpenStream], results: &HashMap<CallId, ContentBlock>, why: &str) -> Vec<Draft> {
     let Some(turn) = &state.turn else { return Vec::new() };
     let mut bodies: Vec<EventBody> = interrupted(state, streams).into_iter().collect();
     let mut messages = state.counts.messages + bodies.len() as u64;

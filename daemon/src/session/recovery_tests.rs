@@ -40,14 +40,27 @@ impl Scene {
 
     fn message(&mut self, role: Role, content: Vec<ContentBlock>) {
         let message = MessageId(format!("m{}", self.state.counts.messages + 1));
-        self.event(EventBody::Message { message, role, content, interrupted: false, prompt: None, model: None, usage: None });
+        self.event(EventBody::Message {
+            message,
+            role,
+            content,
+            interrupted: false,
+            prompt: None,
+            model: None,
+            usage: None,
+        });
     }
 
     /// A turn whose model has asked for these calls.
     fn with_calls(calls: &[&str]) -> Self {
         let mut scene = Self::default();
         let content = vec![ContentBlock::text("do it")];
-        scene.event(EventBody::PromptAccepted { prompt: PromptId::from("p1"), content: content.clone(), when: When::Queue, by: None });
+        scene.event(EventBody::PromptAccepted {
+            prompt: PromptId::from("p1"),
+            content: content.clone(),
+            when: When::Queue,
+            by: None,
+        });
         scene.event(EventBody::TurnStarted { prompt: PromptId::from("p1") });
         scene.message(Role::User, content);
         if !calls.is_empty() {

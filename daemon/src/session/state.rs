@@ -180,7 +180,9 @@ impl State {
                 }
                 match role {
                     Role::User => self.user_message(),
-                    Role::Assistant => self.assistant_message(message, content, *interrupted, usage.unwrap_or_default()),
+                    Role::Assistant => {
+                        self.assistant_message(message, content, *interrupted, usage.unwrap_or_default())
+                    }
                 }
             }
             EventBody::MessageSuperseded { .. } => self.in_turn(|turn| turn.interrupted = None),

@@ -21,9 +21,7 @@ use crate::clock;
 use crate::daemon::Daemon;
 use crate::provider::catalogue::{KeySource, ResolveError, Resolved};
 use crate::provider::retry::{self, Decision};
-use crate::provider::{
-    Failure, FailureClass, Message, Provider, Request, Response, Stop, StreamEvent, ToolSpec,
-};
+use crate::provider::{Failure, FailureClass, Message, Provider, Request, Response, Stop, StreamEvent, ToolSpec};
 use crate::store::StoreError;
 use crate::tool::Workspace;
 
@@ -92,10 +90,17 @@ impl Turn {
         // What started this turn must be in the log before it is read.
         self.emit.committed().await?;
         let stored = self.daemon.store.events_of(self.session.clone(), context::KINDS).await;
-        let built = stored.map_err(|error| error.to_string()).and_then(|stored| context::build(&stored).map_err(|e| e.to_string()));
+        let built = stored
+            .map_err(|error| error.to_string())
+            .and_then(|stored| context::build(&stored).map_err(|e| e.to_string()));
         let context::Context { mut messages, results } = match built {
             Ok(context) => context,
-            Err(error) => return self.end(StopReason::Error, Some(format!("the history cannot be read: {error}"))).await.map(drop),
+            Err(error) => {
+                return self
+                    .end(StopReason::Error, Some(format!("the history cannot be read: {error}")))
+                    .await
+                    .map(drop);
+            }
         };
         let system = self.system().await?;
         let tools = self.daemon.tool_specs();
@@ -152,10 +157,14 @@ impl Turn {
     /// The system prompt. Instruction files are read at the start of each turn; an event says when they have changed.
     async fn system(&mut self) -> Result<String, Over> {
         let (config, workspace) = (self.daemon.places.config.clone(), self.workspace.clone());
-        let loaded = tokio::task::spawn_blocking(move || instructions::load(Some(&config), &workspace.root, &workspace.cwd)).await.unwrap_or_default();
+        let loaded =
+            tokio::task::spawn_blocking(move || instructions::load(Some(&config), &workspace.root, &workspace.cwd))
+                .await
+                .unwrap_or_default();
         let read: Vec<_> = loaded.iter().map(|(instruction, _)| instruction.clone()).collect();
         if read != self.instructions {
-            let changed = EventBody::SessionChanged { model: None, mode: None, name: None, instructions: Some(read.clone()) };
+            let changed =
+                EventBody::SessionChanged { model: None, mode: None, name: None, instructions: Some(read.clone()) };
             self.emit.send(vec![changed], false, None)?;
             self.instructions = read;
         }
@@ -207,7 +216,8 @@ impl Turn {
             }
             match retry::decide(&failure, attempt, began.elapsed(), clock::random_fraction()) {
                 Decision::GiveUp { note } => {
-                    let message = note.map_or_else(|| failure.message.clone(), |note| format!("{}; {note}", failure.message));
+                    let message =
+                        note.map_or_else(|| failure.message.clone(), |note| format!("{}; {note}", failure.message));
                     return Ok(Step::Failed(Failure { message, ..failure }));
                 }
                 Decision::Again { after } => {
@@ -252,7 +262,9 @@ impl Turn {
                 Err(ResolveError::KeyMissing { provider, variable }) => {
                     if !waiting {
                         waiting = true;
-                        let text = format!("waiting for the key of provider {provider}: connect a client that has {variable} set");
+                        let text = format!(
+                            "waiting for the key of provider {provider}: connect a client that has {variable} set"
+                        );
                         self.emit.send(vec![notice(Level::Warning, NoticeCode::KeyMissing, text)], true, None)?;
                     }
                     if changed.changed().await.is_err() {
@@ -326,7 +338,12 @@ impl Turn {
         results: HashMap<CallId, ContentBlock>,
         cut: bool,
     ) -> Result<Message, Over> {
-        let runner = calls::Runner { daemon: self.daemon.clone(), workspace: self.workspace.clone(), emit: self.emit.clone(), session: self.session.clone() };
+        let runner = calls::Runner {
+            daemon: self.daemon.clone(),
+            workspace: self.workspace.clone(),
+            emit: self.emit.clone(),
+            session: self.session.clone(),
+        };
         let content = runner.run(calls, results, cut).await?;
         self.messages += 1;
         let message = MessageId(format!("m{}", self.messages));

@@ -204,7 +204,8 @@ fn migrate(connection: &Connection) -> anyhow::Result<()> {
     match version {
         SCHEMA => Ok(()),
         0 => {
-            let sql = format!("BEGIN IMMEDIATE; {} PRAGMA user_version = {SCHEMA}; COMMIT;", include_str!("schema.sql"));
+            let sql =
+                format!("BEGIN IMMEDIATE; {} PRAGMA user_version = {SCHEMA}; COMMIT;", include_str!("schema.sql"));
             connection.execute_batch(&sql).context("the schema could not be made")
         }
         other => anyhow::bail!("its schema is version {other}, this build knows {SCHEMA}: a newer lingerd wrote it"),

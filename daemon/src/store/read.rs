@@ -224,4 +224,3 @@ fn parse<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<
     serde_json::from_str(&text)
         .map_err(|error| rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, error.into()))
 }
-

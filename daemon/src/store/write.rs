@@ -92,8 +92,17 @@ fn write(connection: &Connection, append: &Append) -> rusqlite::Result<()> {
     let session = append.log.session.as_str();
     for piece in &append.pieces {
         connection
-            .prepare_cached("INSERT INTO scratch (session, stream, block, offset, kind, text) VALUES (?, ?, ?, ?, ?, ?)")?
-            .execute(params![session, piece.stream, piece.block, piece.offset as i64, piece.kind.as_str(), piece.text])?;
+            .prepare_cached(
+                "INSERT INTO scratch (session, stream, block, offset, kind, text) VALUES (?, ?, ?, ?, ?, ?)",
+            )?
+            .execute(params![
+                session,
+                piece.stream,
+                piece.block,
+                piece.offset as i64,
+                piece.kind.as_str(),
+                piece.text
+            ])?;
     }
     for event in &append.events {
         connection

@@ -83,7 +83,11 @@ impl Command {
         match self {
             Self::Attach(_, reply) => respond(reply, Err(error)),
             Self::Prompt(_, _, reply) => respond(reply, Err(error)),
-            Self::Cancel(reply) | Self::Continue(reply) | Self::Set(_, reply) | Self::Answer(_, _, reply) | Self::Remove(_, reply) => {
+            Self::Cancel(reply)
+            | Self::Continue(reply)
+            | Self::Set(_, reply)
+            | Self::Answer(_, _, reply)
+            | Self::Remove(_, reply) => {
                 respond(reply, Err(error));
             }
             Self::Pause(done) => drop(done),
@@ -231,13 +235,7 @@ impl Actor {
         actor
     }
 
-    fn new(
-        id: SessionId,
-        daemon: Arc<Daemon>,
-        log: Arc<Log>,
-        state: State,
-        workspace: Arc<Workspace>,
-    ) -> Self {
+    fn new(id: SessionId, daemon: Arc<Daemon>, log: Arc<Log>, state: State, workspace: Arc<Workspace>) -> Self {
         let (streams, results, remembered) = (Vec::new(), HashMap::new(), VecDeque::new());
         Self { id, daemon, log, state, streams, results, workspace, phase: Phase::Idle, remembered }
     }

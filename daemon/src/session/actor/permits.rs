@@ -45,8 +45,12 @@ impl Actor {
         outcome: Option<Fold>,
     ) -> oneshot::Receiver<Result<(), StoreError>> {
         let decided = Fold::Decided { permission: permission.0.clone(), decision, by: by.clone(), at: clock::now() };
-        let resolved =
-            EventBody::PermissionResolved { permission: permission.clone(), decision, by: by.clone(), reason: reason.clone() };
+        let resolved = EventBody::PermissionResolved {
+            permission: permission.clone(),
+            decision,
+            by: by.clone(),
+            reason: reason.clone(),
+        };
         let (done, committed) = oneshot::channel();
         let draft = self.in_turn(resolved);
         self.append(vec![draft], std::iter::once(decided).chain(outcome).collect(), true, Some(done));

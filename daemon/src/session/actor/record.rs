@@ -42,13 +42,16 @@ impl Actor {
             }
             events.push(Arc::new(stored));
         }
-        folds.insert(0, Fold::Session {
-            name: self.state.name.clone(),
-            cwd: self.state.cwd.to_string_lossy().into_owned(),
-            state: state_name(self.state.doing()),
-            updated_at: self.state.updated_at,
-            fold: serde_json::to_string(&self.state).unwrap_or_default(),
-        });
+        folds.insert(
+            0,
+            Fold::Session {
+                name: self.state.name.clone(),
+                cwd: self.state.cwd.to_string_lossy().into_owned(),
+                state: state_name(self.state.doing()),
+                updated_at: self.state.updated_at,
+                fold: serde_json::to_string(&self.state).unwrap_or_default(),
+            },
+        );
         self.daemon.store.append(Append {
             log: self.log.clone(),
             events,
@@ -101,7 +104,13 @@ pub(super) fn stored(event: &Event) -> Stored {
         _ => None,
     };
     let value = serde_json::to_string(event).unwrap_or_default();
-    Stored { seq: event.seq.unwrap_or_default(), at: event.at, kind: kind_name(&event.body).to_owned(), stream, data: value }
+    Stored {
+        seq: event.seq.unwrap_or_default(),
+        at: event.at,
+        kind: kind_name(&event.body).to_owned(),
+        stream,
+        data: value,
+    }
 }
 
 /// The kind as it stands in the event.

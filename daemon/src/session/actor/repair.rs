@@ -25,7 +25,10 @@ impl Actor {
     }
 
     /// The results of a turn's open calls, as far as they are stored.
-    pub(super) async fn stored_results(&self, turn: &crate::session::state::Turn) -> Result<HashMap<CallId, ContentBlock>, StoreError> {
+    pub(super) async fn stored_results(
+        &self,
+        turn: &crate::session::state::Turn,
+    ) -> Result<HashMap<CallId, ContentBlock>, StoreError> {
         let mut results = HashMap::new();
         for call in turn.calls.iter().filter(|call| call.finished) {
             let stored = self.daemon.store.closing(self.id.clone(), call.id.0.clone()).await?;

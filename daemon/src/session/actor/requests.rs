@@ -9,8 +9,11 @@ impl Actor {
             None => Position::default(),
             Some(cursor) => {
                 let unknown = || {
-                    RpcError::new(Code::UnknownCursor, format!("session {} never gave out the cursor '{cursor}'", self.id))
-                        .hint("attach without a cursor to read from the beginning")
+                    RpcError::new(
+                        Code::UnknownCursor,
+                        format!("session {} never gave out the cursor '{cursor}'", self.id),
+                    )
+                    .hint("attach without a cursor to read from the beginning")
                 };
                 let position = Position::parse(cursor).ok_or_else(unknown)?;
                 if !subscriber::known(&self.log, &self.daemon.store, &position).await? {
@@ -59,12 +62,18 @@ impl Actor {
             return Err(RpcError::new(Code::BadPrompt, "a prompt is text or images, and not empty"));
         }
         if self.state.queue.len() >= MAX_QUEUED {
-            return Err(RpcError::new(Code::TooMuch, format!("{MAX_QUEUED} prompts wait in session {} already", self.id))
-                .hint("wait for its turns to end, or cancel"));
+            return Err(RpcError::new(
+                Code::TooMuch,
+                format!("{MAX_QUEUED} prompts wait in session {} already", self.id),
+            )
+            .hint("wait for its turns to end, or cancel"));
         }
         if !self.state.cwd.is_dir() {
-            return Err(RpcError::new(Code::NoWorkspace, format!("the directory {} is gone", self.state.cwd.display()))
-                .hint("make it again, or start a session in another directory"));
+            return Err(RpcError::new(
+                Code::NoWorkspace,
+                format!("the directory {} is gone", self.state.cwd.display()),
+            )
+            .hint("make it again, or start a session in another directory"));
         }
         self.daemon.usable(&self.state.model)
     }

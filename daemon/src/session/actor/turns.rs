@@ -119,7 +119,11 @@ impl Actor {
             }
             Then::Pause(done) => {
                 if self.state.turn.as_ref().is_some_and(|turn| !turn.offered) {
-                    let notice = notice(Level::Info, NoticeCode::Paused, "the daemon ends; the turn goes on when it starts again");
+                    let notice = notice(
+                        Level::Info,
+                        NoticeCode::Paused,
+                        "the daemon ends; the turn goes on when it starts again",
+                    );
                     let draft = self.in_turn(notice);
                     let (written, committed) = oneshot::channel();
                     self.append(vec![draft], Vec::new(), true, Some(written));
@@ -143,7 +147,8 @@ impl Actor {
     pub(super) fn interrupt(&mut self) {
         let drafts = recovery::close(&self.state, &self.streams, &self.results, "interrupted by the user");
         self.append(drafts, Vec::new(), false, None);
-        let prompts: Vec<Queued> = self.state.queue.iter().filter(|queued| queued.when != When::Queue).cloned().collect();
+        let prompts: Vec<Queued> =
+            self.state.queue.iter().filter(|queued| queued.when != When::Queue).cloned().collect();
         prompts.into_iter().for_each(|prompt| drop(self.prompt_message(prompt)));
         self.spawn_turn();
     }

@@ -51,7 +51,9 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
-            if let Some(hint) = error.downcast_ref::<linger_protocol::place::PlaceError>().map(|error| error.hint()) {
+            if let Some(hint) =
+                error.downcast_ref::<linger_protocol::place::PlaceError>().map(linger_protocol::place::PlaceError::hint)
+            {
                 eprintln!("hint: {hint}");
             }
             ExitCode::FAILURE

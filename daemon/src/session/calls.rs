@@ -102,7 +102,7 @@ impl Runner {
         }
         while let Some(finished) = running.join_next().await {
             // A call that panicked takes the turn with it, which ends with an event.
-            let (index, result) = finished.map_err(|error| resume_panic(error))?;
+            let (index, result) = finished.map_err(resume_panic)?;
             set(done, index, result?);
         }
         Ok(())

@@ -2,7 +2,7 @@
 //!
 //! A floor is the least that the task can cost on this machine at this moment (`curl` making the same request, a bare echo
 //! over a socket, one synced commit and one spawned process), so that figures of two machines can be compared. `--json` prints
-//! one value a line. The exit code is 1 when a figure misses its target.
+//! one value a line; names of groups (`stream`, `tool_rounds` …) measure only these. The exit code is 1 when a figure misses its target.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)] // A bench has nobody to tell.
 
 mod figures;
@@ -68,6 +68,8 @@ async fn main() -> ExitCode {
     if !json {
         println!("{:<56} {:>10} {:>10} {:>10} {:<6}", "", "measured", "floor", "target", "unit");
     }
+    let only: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let wanted = |name: &str| only.is_empty() || only.iter().any(|only| only == name);
     let mut good = true;
     let mut show = |figures: Vec<Figure>| {
         for figure in figures {
@@ -75,12 +77,13 @@ async fn main() -> ExitCode {
             println!("{}", if json { figure.json() } else { figure.row() });
         }
     };
-    show(figures::warm_run().await);
-    show(figures::cold_start().await);
-    show(figures::stream().await);
-    show(figures::tool_rounds().await);
-    show(figures::memory().await);
-    show(figures::round_trip().await);
-    show(figures::idle().await);
+    macro_rules! measure {
+        ($($name:ident)*) => {$(
+            if wanted(stringify!($name)) {
+                show(figures::$name().await);
+            }
+        )*};
+    }
+    measure!(warm_run warm_turn cold_start stream tool_rounds memory round_trip idle);
     ExitCode::from(u8::from(!good))
 }

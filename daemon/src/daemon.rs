@@ -26,7 +26,7 @@ use crate::session::instructions::workspace_root;
 use crate::session::state::State;
 use crate::sessions::Sessions;
 use crate::store::{Fold, Store, StoreError};
-use crate::tool::{self, Tool, Workspace};
+use crate::tool::{self, Hidden, Tool, Workspace};
 
 /// Characters of a session's id: 50 bits, so that a prefix of three or four tells those of one user apart.
 const ID: usize = 10;
@@ -184,6 +184,13 @@ impl Daemon {
             // Nobody knows what the rules forbid.
             Err(_) => Verdict::Ask { rule: Some("the configuration cannot be read".to_owned()) },
         }
+    }
+
+    /// What the rules keep a session's tools from reading.
+    pub fn hidden(&self, workspace: &Arc<Workspace>) -> Hidden {
+        let (config, workspace) = (self.config.current().ok(), workspace.clone());
+        // Without rules to go by, nothing beyond the path that was permitted is read.
+        Arc::new(move |path| config.as_ref().is_none_or(|config| permission::hides(&config.rules, path, &workspace)))
     }
 
     /// Writes a rule into the configuration, in the background; the answer that brought it stands for the session anyway.

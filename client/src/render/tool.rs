@@ -21,6 +21,9 @@ impl Renderer {
     fn call_line(&mut self, tool: &str, action: &str, out: &mut Vec<Output>) {
         let style = self.settings.style;
         let tool = clean_line(tool).into_owned();
+        // Most tools begin what they do with their own name.
+        let action =
+            action.strip_prefix(tool.as_str()).filter(|rest| rest.starts_with(' ')).unwrap_or(action).trim_start();
         let room = self.settings.width.saturating_sub(tool.chars().count() + 4);
         let action = one_line(action, room, &style);
         let line = format!("{} {} {action}", style.bullet(), style.bold(&tool));

@@ -100,6 +100,9 @@ pub fn decide(rules: &Rules, grants: &[Rule], mode: Mode, call: &CallInfo<'_>, w
 
 /// Whether a deny rule keeps `path` from being read; for tools that read more than the path they were called with.
 pub fn hides(rules: &Rules, path: &Path, workspace: &Workspace) -> bool {
+    if rules.deny.is_empty() {
+        return false;
+    }
     let call = CallInfo { tool: "read", read_only: true, access: Access::Read(path.to_path_buf()) };
     let ground = Ground::of(workspace, rules.home.as_deref());
     let target = Target::of(&call.access, workspace);

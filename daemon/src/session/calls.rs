@@ -173,7 +173,11 @@ impl Runner {
     /// Runs the call and passes its output on as it comes.
     async fn run_call(&self, id: &CallId, call: Box<dyn Call>) -> Result<ToolOutput, Over> {
         let (sender, mut pieces) = mpsc::channel(OUTPUT_QUEUE);
-        let running = call.run(Context { output: sender, spill: self.daemon.spill(&self.session, id) });
+        let running = call.run(Context {
+            output: sender,
+            spill: self.daemon.spill(&self.session, id),
+            hidden: self.daemon.hidden(&self.workspace),
+        });
         tokio::pin!(running);
         let mut commits = Commits::default();
         loop {

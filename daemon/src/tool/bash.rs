@@ -166,7 +166,8 @@ mod tests {
     /// Runs a call and gives its output and all that was streamed.
     async fn run(workspace: &Workspace, input: Value) -> (ToolOutput, Vec<OutputDelta>) {
         let (output, mut receiver) = mpsc::channel(4);
-        let context = Context { output, spill: workspace.cwd.join("spill") };
+        let context =
+            Context { output, spill: workspace.cwd.join("out/spill"), hidden: std::sync::Arc::new(|_| false) };
         let call = Bash.prepare(&input, workspace).unwrap();
         let collect = async {
             let mut deltas = Vec::new();
@@ -262,7 +263,11 @@ mod tests {
         let witness = witness(&workspace);
         let (output, mut receiver) = mpsc::channel(1);
         let call = Bash.prepare(&json!({"command": "exec 3>witness; sleep 1000 & echo ready; sleep 1000"}), &workspace);
-        let running = tokio::spawn(call.unwrap().run(Context { output, spill: workspace.cwd.join("spill") }));
+        let running = tokio::spawn(call.unwrap().run(Context {
+            output,
+            spill: workspace.cwd.join("out/spill"),
+            hidden: std::sync::Arc::new(|_| false),
+        }));
         assert_eq!(receiver.recv().await.unwrap().text, "ready\n");
         running.abort();
         assert!(running.await.unwrap_err().is_cancelled());
@@ -292,7 +297,7 @@ mod tests {
         assert_eq!(deltas.iter().map(|delta| delta.text.as_str()).collect::<String>(), whole);
         check_pieces(&whole, &output, &deltas);
         assert_eq!(output.file, None);
-        assert!(!workspace.cwd.join("spill").exists());
+        assert!(!workspace.cwd.join("out/spill").exists());
     }
 
     #[tokio::test]
@@ -301,7 +306,7 @@ mod tests {
         let (output, deltas) = run(&workspace, json!({"command": "seq 1 100000; exit 1"})).await;
         let whole: String = (1..=100_000).map(|i| format!("{i}\n")).collect();
         check_pieces(&whole, &output, &deltas);
-        let spill = workspace.cwd.join("spill");
+        let spill = workspace.cwd.join("out/spill");
         assert_eq!(fs::read_to_string(&spill).unwrap(), whole);
         assert_eq!(std::os::unix::fs::PermissionsExt::mode(&spill.metadata().unwrap().permissions()) & 0o777, 0o600);
         let [head, marker, tail, status] = texts(&output)[..] else { panic!("{output:?}") };
@@ -318,7 +323,7 @@ mod tests {
         let begun = Instant::now();
         let (output, deltas) = run(&workspace, json!({"command": "yes | head -c 200000000"})).await;
         let seconds = begun.elapsed().as_secs() + 1;
-        assert_eq!(workspace.cwd.join("spill").metadata().unwrap().len(), 200_000_000);
+        assert_eq!(workspace.cwd.join("out/spill").metadata().unwrap().len(), 200_000_000);
         let streamed: usize = deltas.iter().map(|delta| delta.text.len()).sum();
         assert!(streamed as u64 <= 64 * 1024 + seconds * 32 * 1024, "{streamed} bytes streamed in {seconds} s");
         let kept: usize = texts(&output).iter().map(|text| text.len()).sum();
@@ -330,10 +335,11 @@ mod tests {
     #[tokio::test]
     async fn output_that_cannot_be_stored_is_still_told() {
         let (_dir, workspace) = test_workspace();
-        fs::write(workspace.cwd.join("spill"), "mine").unwrap();
+        linger_protocol::place::private_directory(&workspace.cwd.join("out")).unwrap();
+        fs::write(workspace.cwd.join("out/spill"), "mine").unwrap();
         let (output, _) = run(&workspace, json!({"command": "seq 1 100000"})).await;
         assert!(texts(&output)[1].ends_with("bytes left out; they could not be stored: File exists (os error 17)]"));
         assert_eq!((output.file, output.is_error), (None, false));
-        assert_eq!(fs::read_to_string(workspace.cwd.join("spill")).unwrap(), "mine");
+        assert_eq!(fs::read_to_string(workspace.cwd.join("out/spill")).unwrap(), "mine");
     }
 }

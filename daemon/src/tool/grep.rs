@@ -12,7 +12,9 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::pattern::{Pattern, Walk};
-use super::{Access, BoxFuture, Call, Context, Invalid, Tool, ToolOutput, Workspace, args, blocking, file, path, text};
+use super::{
+    Access, BoxFuture, Call, Context, Hidden, Invalid, Tool, ToolOutput, Workspace, args, blocking, file, path, text,
+};
 
 /// Lines that are shown, with their context.
 const LINES_MAX: usize = 200;
@@ -95,8 +97,8 @@ impl Call for Searching {
         Access::Read(self.root.clone())
     }
 
-    fn run(self: Box<Self>, _: Context) -> BoxFuture<'static, ToolOutput> {
-        blocking(move |token| match self.search(token) {
+    fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, ToolOutput> {
+        blocking(move |token| match self.search(token, &context.hidden) {
             Ok(output) => output,
             Err(error) => ToolOutput::error(file::explain(&self.workspace, &self.root, &error)),
         })
@@ -104,7 +106,7 @@ impl Call for Searching {
 }
 
 impl Searching {
-    fn search(&self, token: &CancellationToken) -> io::Result<ToolOutput> {
+    fn search(&self, token: &CancellationToken, hidden: &Hidden) -> io::Result<ToolOutput> {
         let mut searcher = SearcherBuilder::new()
             .line_number(true)
             .before_context(self.context)
@@ -121,6 +123,10 @@ impl Searching {
         let files = walk.by_ref().filter(|entry| entry.file_type().is_some_and(|kind| kind.is_file()));
         for entry in files.filter(|entry| self.glob.as_ref().is_none_or(|glob| glob.matches(&self.root, entry.path())))
         {
+            if hidden(entry.path()) {
+                found.hidden += 1;
+                continue;
+            }
             if self.search_file(&mut searcher, entry.path(), &mut found, token).is_err() {
                 found.skipped += 1;
             }
@@ -168,6 +174,8 @@ struct Found {
     full: bool,
     /// Files that could not be searched.
     skipped: usize,
+    /// Files that a rule keeps from being read.
+    hidden: usize,
 }
 
 impl Found {
@@ -191,6 +199,9 @@ impl Found {
         }
         if self.skipped > 0 {
             self.text.push_str(&format!("[{} files could not be searched]\n", self.skipped));
+        }
+        if self.hidden > 0 {
+            self.text.push_str(&format!("[{} files are kept from being read by the user's rules]\n", self.hidden));
         }
         self.text.push_str(left_out);
         ToolOutput::text(self.text)
@@ -298,6 +309,20 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_file_that_the_rules_hide_is_not_searched() {
+        let (_dir, workspace) = test_workspace();
+        fs::write(workspace.cwd.join("open.txt"), "password\n").unwrap();
+        fs::write(workspace.cwd.join("secret.txt"), "password\n").unwrap();
+        let call = Grep.prepare(&json!({ "pattern": "password" }), &workspace).unwrap();
+        let hidden: Hidden = std::sync::Arc::new(|path| path.ends_with("secret.txt"));
+        let (output, _) = tokio::sync::mpsc::channel(1);
+        let found = call.run(Context { output, spill: workspace.cwd.join("spill"), hidden }).await;
+        let text = found.content[0].as_text().unwrap();
+        assert!(text.contains("open.txt") && !text.contains("secret.txt"), "{text}");
+        assert!(text.contains("1 files are kept from being read"), "{text}");
+    }
+
+    #[tokio::test]
     async fn a_search_that_nobody_waits_for_ends() {
         let (_dir, workspace) = test_workspace();
         let file = workspace.cwd.join("file");
@@ -312,7 +337,8 @@ mod tests {
         };
         let token = CancellationToken::new();
         token.cancel();
-        assert_eq!(call.search(&token).unwrap(), ToolOutput::text("[no match]\n"));
+        let hidden: Hidden = std::sync::Arc::new(|_| false);
+        assert_eq!(call.search(&token, &hidden).unwrap(), ToolOutput::text("[no match]\n"));
         assert!(call.search_file(&mut Searcher::new(), &file, &mut Found::default(), &token).is_err());
     }
 }

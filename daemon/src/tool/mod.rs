@@ -128,7 +128,12 @@ pub struct Context {
     pub output: mpsc::Sender<OutputDelta>,
     /// Where the whole of an output that is too long goes; the call makes the file, 0600, when it needs it.
     pub spill: PathBuf,
+    /// Whether a rule keeps this file from being read; for calls that read more than the path that was permitted.
+    pub hidden: Hidden,
 }
+
+/// Says whether a file is kept from being read.
+pub type Hidden = Arc<dyn Fn(&Path) -> bool + Send + Sync>;
 
 /// A piece of output while a call runs; a jump in `offset` marks what was left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -284,7 +289,9 @@ mod tests {
             Err(invalid) => return (invalid.0, true),
         };
         let (sender, _receiver) = mpsc::channel(1);
-        let output = call.run(Context { output: sender, spill: workspace.cwd.join("spill") }).await;
+        let output = call
+            .run(Context { output: sender, spill: workspace.cwd.join("spill"), hidden: std::sync::Arc::new(|_| false) })
+            .await;
         (output.content.iter().filter_map(ContentBlock::as_text).collect::<Vec<_>>().join("|"), output.is_error)
     }
 }

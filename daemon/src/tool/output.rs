@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use linger_protocol::event::OutputSegment;
 use linger_protocol::message::ContentBlock;
+use linger_protocol::place::private_directory;
 use tokio::fs::{File, OpenOptions};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
@@ -187,7 +188,12 @@ impl Spill {
     async fn open(&mut self) {
         if let Self::Memory { path, bytes } = self {
             let bytes = std::mem::take(bytes);
-            *self = match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).await {
+            let made = path.parent().map_or(Ok(()), private_directory);
+            let opened = match made {
+                Ok(()) => OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).await,
+                Err(error) => Err(std::io::Error::other(error)),
+            };
+            *self = match opened {
                 Ok(file) => Self::File { path: std::mem::take(path), file, written: 0, full: false },
                 Err(error) => Self::Failed(error),
             };
@@ -221,7 +227,10 @@ mod tests {
 
     fn output(dir: &tempfile::TempDir) -> (Output, mpsc::Receiver<OutputDelta>) {
         let (output, receiver) = mpsc::channel(1024);
-        (Output::new(Context { output, spill: dir.path().join("spill") }), receiver)
+        (
+            Output::new(Context { output, spill: dir.path().join("spill"), hidden: std::sync::Arc::new(|_| false) }),
+            receiver,
+        )
     }
 
     #[tokio::test]

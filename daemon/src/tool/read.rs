@@ -276,7 +276,7 @@ mod tests {
         fs::write(workspace.cwd.join("a.png"), b"\x89PNG\r\n\x1a\n\0").unwrap();
         let call = Read.prepare(&json!({"path": "a.png"}), &workspace).unwrap();
         let (output, _receiver) = tokio::sync::mpsc::channel(1);
-        let output = call.run(Context { output, spill: PathBuf::new() }).await;
+        let output = call.run(Context { output, spill: PathBuf::new(), hidden: std::sync::Arc::new(|_| false) }).await;
         let image = ContentBlock::Image { media_type: "image/png".to_owned(), data: "iVBORw0KGgoA".to_owned() };
         assert_eq!(output.content, [ContentBlock::text("[image/png, 9 bytes]"), image]);
     }

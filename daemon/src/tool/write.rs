@@ -115,7 +115,7 @@ mod tests {
         symlink("script", workspace.cwd.join("link")).unwrap();
         let call = Write.prepare(&json!({"path": "link", "content": "a\nc\n"}), &workspace).unwrap();
         let (output, _receiver) = tokio::sync::mpsc::channel(1);
-        let output = call.run(Context { output, spill: PathBuf::new() }).await;
+        let output = call.run(Context { output, spill: PathBuf::new(), hidden: std::sync::Arc::new(|_| false) }).await;
         assert_eq!(output.content, ToolOutput::text("wrote link, 4 bytes").content);
         assert_eq!(output.diff.unwrap(), "--- link\n+++ link\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n");
         assert_eq!(fs::read_to_string(&file).unwrap(), "a\nc\n");

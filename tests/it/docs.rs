@@ -158,6 +158,40 @@ fn every_method() -> BTreeSet<String> {
     collect.0
 }
 
+/// Whether this machine has a program.
+#[allow(clippy::disallowed_methods)] // Tests own the processes that they start.
+fn has(program: &str) -> bool {
+    let found = std::process::Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
+    found.is_ok_and(|output| output.status.success())
+}
+
+#[tokio::test]
+#[allow(clippy::disallowed_methods)] // Tests own the processes that they start.
+async fn the_conversation_of_the_readme_works_with_nc_and_jq() {
+    if !(has("nc") && has("jq")) {
+        assert!(std::env::var_os("CI").is_none(), "install nc (netcat-openbsd) and jq");
+        eprintln!("not run: this machine has no nc or no jq");
+        return;
+    }
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md")).unwrap();
+    let script = blocks(&readme, "sh").into_iter().find(|block| block.contains("nc -U")).expect("a conversation");
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let programs = linger_tests::harness::programs().client.parent().unwrap().to_path_buf();
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap_or_default());
+    let mut bash = tokio::process::Command::new("bash");
+    bash.args(["-c", script]).current_dir(daemon.workspace()).env_clear().envs(daemon.dirs.env()).env("PATH", path);
+    let output = timeout(linger_tests::TIMEOUT, bash.kill_on_drop(true).output()).await.expect("it ends").unwrap();
+    let (said, complained) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let kinds: Vec<String> = said
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok()?["kind"].as_str().map(str::to_owned))
+        .collect();
+    let expect = ["session_created", "caught_up", "prompt_accepted", "turn_started", "message", "text_delta"];
+    assert!(expect.iter().all(|kind| kinds.iter().any(|seen| seen == kind)), "{said}\n{complained}");
+    assert_eq!(kinds.last().map(String::as_str), Some("turn_finished"), "{said}\n{complained}");
+}
+
 #[test]
 fn every_kind_of_event_is_shown_and_known_to_the_types() {
     let document = document();

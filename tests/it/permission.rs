@@ -286,28 +286,21 @@ async fn a_command_that_chains_is_not_covered_by_a_rule_for_its_first_word() {
 async fn a_tool_cannot_answer_its_own_permission() {
     let model = ModelServer::start();
     let daemon = Daemon::start(&model).await;
-    let socket = daemon.dirs.socket().display().to_string();
-    // The first call is allowed; it looks for the permission of the second one, which it cannot give.
-    let script = format!(
-        "import socket,json,time\ns=socket.socket(socket.AF_UNIX);s.connect('{socket}');f=s.makefile('rw')\n\
-         def call(m,p):\n f.write(json.dumps(dict(jsonrpc='2.0',id=1,method=m,params=p))+'\\n');f.flush();return json.loads(f.readline())\n\
-         call('daemon/hello',dict(client='thief',protocol=[1,1]))\n\
-         print(call('permission/answer',dict(permission='PERMISSION',decision='allow_once')))\n"
-    );
     let other = daemon.client().await;
     let waiting = other.session().await;
     model.push([bash(&daemon.effect("stolen"))]);
     other.prompt(&waiting, "go").await;
     let (permission, _) = asked(&other, &waiting, 1).await;
-    let path = daemon.workspace().join("steal.py");
-    std::fs::write(&path, script.replace("PERMISSION", &permission)).unwrap();
+    // Another session's tool, in a process group of its own, tries to answer.
+    let (socket, linger) = (daemon.dirs.socket(), &linger_tests::harness::programs().client);
+    let steal = format!("LINGER_SOCKET={} setsid -w {} answer {permission} allow", socket.display(), linger.display());
     let client = daemon.client().await;
     let session = client.create_with(json!({ "mode": "auto", "model": "work/thief" })).await;
     client.attach(&session).await;
-    model.push_for("thief", [bash("setsid -w python3 steal.py"), Reply::text("done")]);
+    model.push_for("thief", [bash(&steal), Reply::text("done")]);
     client.turn(&session, "go").await;
     let output = client.first(&session, "tool_finished").await.raw;
-    assert!(output.contains("-31006"), "{output}");
+    assert!(output.contains("may not answer a permission"), "{output}");
     assert_eq!(story(&other.transcript(), &waiting).last().unwrap(), "permission_requested");
     model.push([Reply::text("done")]);
     answer(&other, &permission, "reject_once").await;

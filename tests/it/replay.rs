@@ -2,7 +2,7 @@
 
 use linger_tests::Rng;
 use linger_tests::check::{Entry, Transcript, assemble};
-use linger_tests::harness::{Client, Daemon};
+use linger_tests::harness::{Client, Daemon, Setup, comes_true};
 use linger_tests::model::{Gate, ModelServer, Reply};
 use serde_json::json;
 
@@ -231,4 +231,25 @@ async fn after_detach_nothing_comes_and_after_attach_everything() {
     client.first(&session, "turn_finished").await;
     assert_eq!(assemble(&client.transcript(), &session).0, assemble(&other.transcript(), &session).0);
     daemon.check(&[&client, &other], &model);
+}
+
+#[tokio::test]
+async fn a_session_that_is_unloaded_after_each_command_is_the_same_session() {
+    let model = ModelServer::scripted(|_| Reply::text("Good day"));
+    let setup = Setup { top: "idle_unload_s = 0", log: "debug", ..Setup::default() };
+    let daemon = Daemon::start_with(&model, setup).await;
+    let client = daemon.client().await;
+    let session = client.create().await;
+    for n in 1..=5u64 {
+        // Attached while the turn runs, gone in between: then nobody watches, and the actor goes.
+        let watcher = daemon.client().await;
+        watcher.attach(&session).await;
+        watcher.turn(&session, "hello").await;
+        drop(watcher);
+        let log = || std::fs::read_to_string(daemon.dirs.log()).unwrap_or_default().matches(" unloaded").count() as u64;
+        assert!(comes_true(linger_tests::TIMEOUT, || log() >= n), "unloaded {} times", log());
+    }
+    client.attach(&session).await;
+    client.wait("all of it", |seen| (seen.of("turn_finished").count() == 5).then_some(())).await;
+    daemon.check(&[&client], &model);
 }

@@ -9,7 +9,7 @@ mod tool;
 
 use std::collections::{HashMap, HashSet};
 
-use linger_protocol::event::{Delta, Event, EventBody, Level};
+use linger_protocol::event::{Delta, Event, EventBody, Instruction, Level};
 use linger_protocol::id::{CallId, MessageId, PromptId};
 use linger_protocol::message::{ContentBlock, Role, StopReason, Usage, text_of};
 
@@ -112,10 +112,11 @@ impl Renderer {
                 let reason = reason.as_deref().map(|reason| format!(": {}", clean_line(reason))).unwrap_or_default();
                 self.say(&self.settings.style.dim(&format!("  {}{by}{reason}", said(*decision))), &mut out);
             }
-            EventBody::SessionChanged { model, mode, name, .. } => {
+            EventBody::SessionChanged { model, mode, name, instructions } => {
                 self.changed("model", model.as_deref(), &mut out);
                 self.changed("mode", mode.map(|mode| mode.to_string()).as_deref(), &mut out);
                 self.changed("name", name.as_deref(), &mut out);
+                instructions.iter().flatten().for_each(|file| self.instructions(file, &mut out));
             }
             EventBody::Notice { level, text, .. } => self.notice(*level, text, &mut out),
             EventBody::TurnFinished { stop_reason, detail, usage, steps } => {
@@ -237,6 +238,20 @@ impl Renderer {
         if let Some(to) = to {
             self.say(&self.settings.style.dim(&format!("{what}: {}", clean_line(to))), out);
         }
+    }
+
+    /// A file that went into the system prompt, and what of it did not.
+    fn instructions(&mut self, file: &Instruction, out: &mut Vec<Output>) {
+        let (path, style) = (file.path.to_string_lossy(), self.settings.style);
+        let line = match file.cut {
+            0 => style.dim(&format!("read {}, {} bytes", clean_line(&path), file.bytes)),
+            cut => style.yellow(&format!(
+                "warning: {cut} bytes of {} were left out, {} were read",
+                clean_line(&path),
+                file.bytes
+            )),
+        };
+        self.say(&line, out);
     }
 
     fn notice(&mut self, level: Level, text: &str, out: &mut Vec<Output>) {

@@ -202,13 +202,13 @@ impl Turn {
             let mut shown = Shown { id: id.clone(), ..Shown::default() };
             let failure = match self.attempt(&provider, &request, &mut shown).await? {
                 Ok(response) => {
-                    tracing::info!(target: "response", session = %self.session, message = %id, ms = began.elapsed().as_millis() as u64,
+                    tracing::info!(target: "response", session = %self.session, id = %id, ms = began.elapsed().as_millis() as u64,
                         input = response.usage.input_tokens, output = response.usage.output_tokens, "done");
                     return self.answered(id, response).map(|(content, stop)| Step::Answer(content, stop));
                 }
                 Err(failure) => failure,
             };
-            tracing::warn!(target: "response", session = %self.session, class = ?failure.class, message = %failure.message, attempt, "failed");
+            tracing::warn!(target: "response", session = %self.session, class = ?failure.class, why = failure.message, attempt, "failed");
             let interrupted = !shown.pieces.is_empty();
             if interrupted {
                 self.messages += 1;

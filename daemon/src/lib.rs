@@ -5,6 +5,7 @@
 pub mod clock;
 pub mod config;
 pub mod daemon;
+pub mod inherit;
 pub mod listener;
 pub mod lock;
 pub mod log;

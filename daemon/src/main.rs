@@ -14,7 +14,7 @@ use lingerd::config::{Changes, ConfigStore};
 use lingerd::listener::Listener;
 use lingerd::lock::{Lock, LockError};
 use lingerd::secret::Redactor;
-use lingerd::{Options, log};
+use lingerd::{Options, inherit, log};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -62,6 +62,7 @@ fn main() -> ExitCode {
 }
 
 fn start(background: bool) -> anyhow::Result<()> {
+    inherit::seal();
     let places = Places::of_user()?;
     for dir in [&places.data, &places.state, &places.config] {
         private_directory(dir)?;

@@ -6,18 +6,19 @@
 //! Deliberately absent: retries, and a limit on the total time, which nobody can know for an answer.
 
 use std::collections::BTreeMap;
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 use std::time::{Duration, UNIX_EPOCH};
 
 use reqwest::header::{HeaderMap, HeaderValue};
 use reqwest::{Client, Url};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::sse::Framer;
 use super::wire::one_line;
-use super::{Codec, Decoder, Failure, FailureClass, Framing, Request, StreamEvent};
+use super::{Codec, Decoder, Encoding, Failure, FailureClass, Framing, Request, StreamEvent};
 use crate::clock;
 use crate::secret::{Redactor, Secret};
 
@@ -29,6 +30,8 @@ pub const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 const MAX_BODY: usize = 128 << 20;
 /// The most bytes of an error's body that are read.
 const MAX_ERROR_BODY: usize = 64 << 10;
+/// How much of a body is taken at once, if it is there: a few hundred tokens, which go on together.
+const BATCH: usize = 64 << 10;
 /// How long the end of a body may take that follows a complete answer, so that its connection can be used again.
 const DRAIN: Duration = Duration::from_secs(1);
 /// The longest wait that is understood; whoever asks for more is not waited for anyway.
@@ -64,6 +67,8 @@ pub struct HttpStream {
     state: State,
     redactor: Redactor,
     idle_timeout: Duration,
+    /// What came and was not given yet. Kept here, so that a dropped call of `next` does not lose it.
+    events: Vec<StreamEvent>,
     /// When the silence is too long. Kept here, so that a dropped call of `next` does not extend it.
     deadline: Option<Instant>,
 }
@@ -95,41 +100,28 @@ impl std::fmt::Debug for HttpStream {
 
 impl HttpStream {
     /// Encodes `request`; nothing is sent before [`HttpStream::next`] is called.
-    pub fn start(endpoint: &Endpoint, request: &Request<'_>) -> Self {
-        let encoded = endpoint.codec.encode(request);
+    pub fn start(endpoint: &Endpoint, request: &Request<'_>, encoding: &mut Encoding) -> Self {
+        let encoded = encoding.encode(endpoint.codec.as_ref(), request);
         let (framing, decoder) = (endpoint.codec.framing(), endpoint.codec.decoder());
         Self {
             state: State::Sending(Box::pin(send(endpoint.clone(), encoded)), framing, decoder),
             redactor: endpoint.redactor.clone(),
             idle_timeout: endpoint.idle_timeout,
+            events: Vec::new(),
             deadline: None,
         }
     }
 
     /// What came next; see [`super::Stream::next`].
     pub async fn next(&mut self) -> Vec<StreamEvent> {
-        let mut out = Vec::new();
-        while out.is_empty() {
-            let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + self.idle_timeout);
-            match &mut self.state {
-                State::Ended => break,
-                State::Sending(sending, ..) => match tokio::time::timeout_at(deadline, sending).await {
-                    Ok(Ok(response)) => self.receive(response),
-                    Ok(Err(failure)) => out.push(StreamEvent::Failed(failure)),
-                    Err(_) => out.push(StreamEvent::Failed(silence(self.idle_timeout))),
-                },
-                State::Reading(reading) => match tokio::time::timeout_at(deadline, reading.response.chunk()).await {
-                    Ok(Ok(Some(chunk))) => {
-                        self.deadline = None;
-                        reading.take(&chunk, &mut out);
-                    }
-                    Ok(Ok(None)) => reading.end(None, &mut out),
-                    Ok(Err(error)) => reading.end(Some(failure_of(FailureClass::Stream, &error)), &mut out),
-                    Err(_) => reading.end(Some(silence(self.idle_timeout)), &mut out),
-                },
-            }
+        while self.events.is_empty() && !matches!(self.state, State::Ended) {
+            self.wait().await;
         }
-        if let Some(end) = out.iter().position(|event| matches!(event, StreamEvent::Done(_) | StreamEvent::Failed(_))) {
+        if let State::Reading(reading) = &mut self.state {
+            reading.take_ready(&mut self.events).await;
+        }
+        let mut out = std::mem::take(&mut self.events);
+        if let Some(end) = out.iter().position(is_terminal) {
             out.truncate(end + 1);
             let ended = std::mem::replace(&mut self.state, State::Ended);
             if let (State::Reading(reading), Some(StreamEvent::Done(_))) = (ended, out.last()) {
@@ -142,6 +134,26 @@ impl HttpStream {
         out
     }
 
+    /// Waits for the next thing to happen.
+    async fn wait(&mut self) {
+        let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + self.idle_timeout);
+        match &mut self.state {
+            State::Ended => {}
+            State::Sending(sending, ..) => match timeout_at(deadline, sending).await {
+                Ok(Ok(response)) => self.receive(response),
+                Ok(Err(failure)) => self.events.push(StreamEvent::Failed(failure)),
+                Err(_) => self.events.push(StreamEvent::Failed(silence(self.idle_timeout))),
+            },
+            State::Reading(reading) => match timeout_at(deadline, reading.response.chunk()).await {
+                Ok(chunk) => {
+                    self.deadline = None;
+                    reading.take(chunk, &mut self.events);
+                }
+                Err(_) => reading.end(Some(silence(self.idle_timeout)), &mut self.events),
+            },
+        }
+    }
+
     fn receive(&mut self, response: reqwest::Response) {
         self.deadline = None;
         if let State::Sending(_, framing, decoder) = std::mem::replace(&mut self.state, State::Ended) {
@@ -152,7 +164,36 @@ impl HttpStream {
 }
 
 impl Reading {
-    fn take(&mut self, chunk: &[u8], out: &mut Vec<StreamEvent>) {
+    /// Takes what is there already, without waiting for more.
+    /// The HTTP library holds one piece ready, and makes the next one ready when the connection's own task had its turn: only
+    /// if nothing is there after that, there is nothing.
+    async fn take_ready(&mut self, out: &mut Vec<StreamEvent>) {
+        let enough = self.received + BATCH;
+        let mut gave_way = false;
+        while self.received < enough && !out.last().is_some_and(is_terminal) {
+            match poll_once(self.response.chunk()).await {
+                Poll::Ready(chunk) => {
+                    gave_way = false;
+                    self.take(chunk, out);
+                }
+                Poll::Pending if gave_way => return,
+                Poll::Pending => {
+                    gave_way = true;
+                    give_way().await;
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, chunk: reqwest::Result<Option<impl AsRef<[u8]>>>, out: &mut Vec<StreamEvent>) {
+        match chunk {
+            Ok(Some(chunk)) => self.decode(chunk.as_ref(), out),
+            Ok(None) => self.end(None, out),
+            Err(error) => self.end(Some(failure_of(FailureClass::Stream, &error)), out),
+        }
+    }
+
+    fn decode(&mut self, chunk: &[u8], out: &mut Vec<StreamEvent>) {
         self.received += chunk.len();
         let decoder = &mut self.decoder;
         let fed = self.framer.push(chunk, &mut |event, data| decoder.feed(event, data, out));
@@ -173,6 +214,29 @@ impl Reading {
             *failure = reason;
         }
     }
+}
+
+fn is_terminal(event: &StreamEvent) -> bool {
+    matches!(event, StreamEvent::Done(_) | StreamEvent::Failed(_))
+}
+
+/// Asks `future` whether it is done; it is woken as if it were waited for.
+async fn poll_once<T>(future: impl Future<Output = T>) -> Poll<T> {
+    let mut future = pin!(future);
+    poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await
+}
+
+/// Lets the tasks run that have been woken. Unlike Tokio's `yield_now` it does not look for news from the system first.
+async fn give_way() {
+    let mut gave_way = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut gave_way, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// Sends the request and gives the response, if it is the beginning of an answer.
@@ -369,6 +433,7 @@ mod tests {
         HttpStream::start(
             endpoint,
             &Request { model: "m", origin, system: "", tools: &[], messages: &messages, max_tokens: 0, cache_key: "" },
+            &mut Encoding::default(),
         )
     }
 

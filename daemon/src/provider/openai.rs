@@ -9,8 +9,12 @@ use serde_json::{Value, json, value::RawValue};
 
 use linger_protocol::message::{ContentBlock, Role};
 
-use super::wire::{self, Answer, CallNames, Draft, Text};
-use super::{Codec, Decoder, Failure, Framing, HttpRequest, Message, Request, Stop, StreamEvent};
+use super::catalogue::Kind;
+use super::encoding::{self, CallNames, Items};
+use super::wire::{self, Answer, Draft, Text};
+use super::{
+    Codec, Decoder, Encoder, Failure, Framing, HttpRequest, Message, Request, Stop, StreamEvent, ToolSpec, wellformed,
+};
 use crate::secret::Secret;
 
 /// How a server departs from the format; what is not set depends on the host.
@@ -52,43 +56,23 @@ impl OpenAi {
         }
     }
 
-    fn body(&self, request: &Request<'_>) -> Value {
-        let mut body = json!({"model": request.model, "stream": true});
+    /// What comes before the tools and the messages.
+    fn head(&self, request: &Request<'_>) -> Value {
+        let mut head = json!({"model": request.model, "stream": true});
         if request.max_tokens > 0 {
             let name = if self.max_completion_tokens { "max_completion_tokens" } else { "max_tokens" };
-            wire::set(&mut body, name, request.max_tokens);
+            wire::set(&mut head, name, request.max_tokens);
         }
         if self.stream_usage {
-            wire::set(&mut body, "stream_options", json!({"include_usage": true}));
+            wire::set(&mut head, "stream_options", json!({"include_usage": true}));
         }
         if self.prompt_cache_key && !request.cache_key.is_empty() {
-            wire::set(&mut body, "prompt_cache_key", request.cache_key);
+            wire::set(&mut head, "prompt_cache_key", request.cache_key);
         }
-        if !request.tools.is_empty() {
-            let tools = request.tools.iter().map(|tool| {
-                let function =
-                    json!({"name": tool.name, "description": tool.description, "parameters": tool.input_schema});
-                wire::clean_value(&json!({"type": "function", "function": function}))
-            });
-            wire::set(&mut body, "tools", tools.collect::<Value>());
-        }
-        let mut messages = Vec::new();
-        if let Some(system) = wire::visible(request.system) {
-            messages.push(json!({"role": if self.developer_role { "developer" } else { "system" }, "content": system}));
-        }
-        let names = CallNames::of(request);
-        for message in request.messages {
-            match message.role {
-                Role::User => user_messages(message, &names, &mut messages),
-                Role::Assistant => messages.extend(self.assistant_message(message, request, &names)),
-            }
-        }
-        wire::set(&mut body, "messages", messages);
-        body
+        head
     }
 
-    fn assistant_message(&self, message: &Message, request: &Request<'_>, names: &CallNames<'_>) -> Option<Value> {
-        let own = wire::is_own(message, request);
+    fn assistant_message(&self, message: &Message, own: bool, names: &CallNames) -> Option<Value> {
         let (mut thought, mut texts, mut calls) = (String::new(), Vec::new(), Vec::new());
         let mut reasoning: Option<(&str, String)> = None;
         for block in &message.content {
@@ -129,8 +113,55 @@ impl OpenAi {
     }
 }
 
+/// The requests of one context.
+#[derive(Debug)]
+struct ChatEncoder {
+    codec: OpenAi,
+    /// The tools; none before the first request.
+    tools: Option<Items>,
+    /// The system prompt, and the messages so far.
+    messages: Items,
+    /// How many messages of the context these are.
+    encoded: usize,
+    names: CallNames,
+}
+
+impl Encoder for ChatEncoder {
+    fn encode(&mut self, request: &Request<'_>) -> HttpRequest {
+        let tools = self.tools.get_or_insert_with(|| {
+            let role = if self.codec.developer_role { "developer" } else { "system" };
+            wire::visible(request.system)
+                .into_iter()
+                .for_each(|system| self.messages.push(&json!({"role": role, "content": system})));
+            request.tools.iter().map(tool).collect()
+        });
+        for message in request.messages.get(self.encoded..).unwrap_or_default() {
+            let own = wire::is_own(message, request);
+            self.names.add(message, own);
+            match message.role {
+                Role::User => user_messages(message, &self.names, &mut self.messages),
+                Role::Assistant => {
+                    let said = self.codec.assistant_message(message, own, &self.names);
+                    said.iter().for_each(|message| self.messages.push(message));
+                }
+            }
+        }
+        self.encoded = request.messages.len();
+        let tools = (!tools.is_empty()).then_some(("tools", tools.as_str()));
+        let lists: Vec<_> = tools.into_iter().chain([("messages", self.messages.as_str())]).collect();
+        let body = encoding::object(&self.codec.head(request), &lists);
+        debug_assert_eq!(wellformed::validate_text(Kind::Openai, &body), Ok(()));
+        HttpRequest { path: "/chat/completions".to_owned(), headers: Vec::new(), body: body.into_bytes() }
+    }
+}
+
+fn tool(tool: &ToolSpec) -> Value {
+    let function = json!({"name": tool.name, "description": tool.description, "parameters": tool.input_schema});
+    wire::clean_value(&json!({"type": "function", "function": function}))
+}
+
 /// A user's message: first each result as a message of its own, then what is left. Images in results can only follow them.
-fn user_messages(message: &Message, names: &CallNames<'_>, messages: &mut Vec<Value>) {
+fn user_messages(message: &Message, names: &CallNames, messages: &mut Items) {
     let mut parts = Vec::new();
     for block in &message.content {
         let ContentBlock::ToolResult { call_id, content, .. } = block else { continue };
@@ -142,7 +173,7 @@ fn user_messages(message: &Message, names: &CallNames<'_>, messages: &mut Vec<Va
         if parts.len() > before {
             texts.push("(the images of this result follow)");
         }
-        messages.push(json!({"role": "tool", "tool_call_id": names.get(call_id), "content": texts.join("\n\n")}));
+        messages.push(&json!({"role": "tool", "tool_call_id": names.get(call_id), "content": texts.join("\n\n")}));
     }
     parts.extend(message.content.iter().filter_map(part));
     let answers = |block: &ContentBlock| matches!(block, ContentBlock::ToolResult { .. });
@@ -155,7 +186,7 @@ fn user_messages(message: &Message, names: &CallNames<'_>, messages: &mut Vec<Va
         _ => None,
     };
     if !parts.is_empty() {
-        messages.push(json!({"role": "user", "content": only_text.unwrap_or(Value::Array(parts))}));
+        messages.push(&json!({"role": "user", "content": only_text.unwrap_or(Value::Array(parts))}));
     }
 }
 
@@ -170,10 +201,14 @@ fn part(block: &ContentBlock) -> Option<Value> {
 }
 
 impl Codec for OpenAi {
-    fn encode(&self, request: &Request<'_>) -> HttpRequest {
-        let body = self.body(request);
-        debug_assert_eq!(super::wellformed::validate(super::catalogue::Kind::Openai, &body), Ok(()));
-        HttpRequest { path: "/chat/completions".to_owned(), headers: Vec::new(), body: body.to_string().into_bytes() }
+    fn encoder(&self) -> Box<dyn Encoder> {
+        Box::new(ChatEncoder {
+            codec: *self,
+            tools: None,
+            messages: Items::default(),
+            encoded: 0,
+            names: CallNames::default(),
+        })
     }
 
     fn authorize(&self, key: &Secret) -> (&'static str, String) {
@@ -505,7 +540,6 @@ mod tests {
     use linger_protocol::message::Usage;
     use proptest::prelude::*;
 
-    use super::super::catalogue::Kind;
     use super::super::support::{
         assistant, body, call, check_history, check_stream, history, result, text, thinking, thought, user,
     };

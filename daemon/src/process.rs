@@ -298,6 +298,21 @@ mod tests {
         assert_eq!(lines, ["A=1 2", "NO_COLOR=1", &format!("PATH={DEFAULT_PATH}"), "TERM=vt100"]);
     }
 
+    #[tokio::test]
+    async fn a_program_is_looked_for_in_the_path_of_the_child() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("bin")).unwrap();
+        std::os::unix::fs::symlink("/bin/echo", dir.path().join("bin/own-echo")).unwrap();
+        std::fs::write(dir.path().join("own-echo"), "not a program").unwrap();
+        let spawn = |path: &str| {
+            let env = BTreeMap::from([("PATH".to_owned(), path.to_owned())]);
+            Process::spawn("own-echo", &["hi"], dir.path(), &env, Stderr::Merged)
+        };
+        let mut process = spawn(".:bin").unwrap();
+        assert_eq!(all(&mut process).await, "hi\n");
+        assert_eq!(spawn("/nowhere").unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
     #[cfg(target_os = "linux")] // `/proc`
     #[tokio::test]
     async fn a_child_has_no_input_and_its_pipe_only_where_it_belongs() {

@@ -268,12 +268,13 @@ async fn serve(stream: TcpStream, shared: &Shared) -> io::Result<()> {
 
 /// Records and checks a request; gives the reply, or none when its key is wrong.
 fn admit(shared: &Shared, request: http::Request, format: Format) -> (Option<Reply>, usize) {
+    let at = Instant::now(); // What follows takes longer with every request of a long turn.
     let mut state = shared.state();
     let state = &mut *state;
     let number = state.requests.len();
     let http::Request { path, headers, body, .. } = request;
     let json = serde_json::from_slice(&body).unwrap_or_default();
-    let recorded = Recorded { number, format, path, headers, body, json, at: Instant::now(), answered_at: None };
+    let recorded = Recorded { number, format, path, headers, body, json, at, answered_at: None };
     let mut wrong = well_formed(format, &recorded.body);
     if wrong.is_empty() {
         wrong = state.continuity.admit(format, &recorded.json);

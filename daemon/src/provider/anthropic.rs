@@ -10,8 +10,13 @@ use linger_protocol::message::{ContentBlock, Role};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::wire::{self, Answer, CallNames, Draft, Text};
-use super::{Codec, Decoder, Failure, FailureClass, Framing, HttpRequest, Message, Request, Stop, StreamEvent};
+use super::catalogue::Kind;
+use super::encoding::{self, CallNames, Items};
+use super::wire::{self, Answer, Draft, Text};
+use super::{
+    Codec, Decoder, Encoder, Failure, FailureClass, Framing, HttpRequest, Message, Request, Stop, StreamEvent,
+    ToolSpec, wellformed,
+};
 use crate::secret::Secret;
 
 /// What is asked for when the request leaves it open, as the format demands a number.
@@ -22,14 +27,8 @@ const MAX_TOKENS: u32 = 32_000;
 pub struct Anthropic;
 
 impl Codec for Anthropic {
-    fn encode(&self, request: &Request<'_>) -> HttpRequest {
-        let body = body(request);
-        debug_assert_eq!(super::wellformed::validate(super::catalogue::Kind::Anthropic, &body), Ok(()));
-        HttpRequest {
-            path: "/v1/messages".to_owned(),
-            headers: vec![("anthropic-version", "2023-06-01".to_owned())],
-            body: body.to_string().into_bytes(),
-        }
+    fn encoder(&self) -> Box<dyn Encoder> {
+        Box::<MessagesEncoder>::default()
     }
 
     fn authorize(&self, key: &Secret) -> (&'static str, String) {
@@ -49,74 +48,114 @@ impl Codec for Anthropic {
     }
 }
 
-fn body(request: &Request<'_>) -> Value {
-    let mut body = json!({
-        "model": request.model,
-        "max_tokens": if request.max_tokens == 0 { MAX_TOKENS } else { request.max_tokens },
-        "stream": true,
-    });
-    let mut tools: Vec<Value> = request
-        .tools
-        .iter()
-        .map(|tool| {
-            wire::clean_value(
-                &json!({"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}),
-            )
-        })
-        .collect();
-    let mut messages = messages(request);
-    // The tools come before the system prompt in the provider's cache, so one marker covers both.
-    if let Some(system) = wire::visible(request.system) {
-        wire::set(
-            &mut body,
-            "system",
-            json!([{"type": "text", "text": system, "cache_control": {"type": "ephemeral"}}]),
-        );
-    } else {
-        mark(tools.last_mut());
-    }
-    // The provider looks for a cached prefix at each marker and 20 blocks before it; many parallel calls are more than that, so
-    // the place where the previous request ended is marked too.
-    let users = messages.iter_mut().rev().filter(|message| message["role"] == "user").take(2);
-    for message in users {
-        mark(message["content"].as_array_mut().and_then(|blocks| blocks.last_mut()));
-    }
-    if !tools.is_empty() {
-        wire::set(&mut body, "tools", tools);
-    }
-    wire::set(&mut body, "messages", messages);
-    body
+/// Where the provider may look for what it has cached, at the end of a block.
+const MARKER: &str = ",\"cache_control\":{\"type\":\"ephemeral\"}";
+
+/// The requests of one context.
+#[derive(Debug, Default)]
+struct MessagesEncoder {
+    /// System prompt and tools; none before the first request.
+    fixed: Option<(Items, Items)>,
+    messages: Messages,
+    /// How many messages of the context these are.
+    encoded: usize,
+    names: CallNames,
 }
 
-fn mark(block: Option<&mut Value>) {
-    if let Some(block) = block {
-        wire::set(block, "cache_control", json!({"type": "ephemeral"}));
-    }
+/// Messages, of which neighbours of the same role are one, in which results come first.
+#[derive(Clone, Debug, Default)]
+struct Messages {
+    /// Those that do not change any more.
+    closed: Items,
+    /// Where in `closed` the last block of each of the last two user's messages ends.
+    ends: [Option<usize>; 2],
+    /// The last message: its role, results, and other blocks.
+    open: Option<(Role, Items, Items)>,
 }
 
-/// The messages; neighbours of the same role are one, in which results come first.
-fn messages(request: &Request<'_>) -> Vec<Value> {
-    let names = CallNames::of(request);
-    let mut merged: Vec<(Role, Vec<Value>)> = Vec::new();
-    for message in request.messages {
-        let blocks = match message.role {
-            Role::User => user_blocks(message, &names),
-            Role::Assistant => assistant_blocks(message, request, &names),
-        };
-        match merged.last_mut() {
-            _ if blocks.is_empty() => {}
-            Some((role, before)) if *role == message.role => before.extend(blocks),
-            _ => merged.push((message.role, blocks)),
+impl Encoder for MessagesEncoder {
+    fn encode(&mut self, request: &Request<'_>) -> HttpRequest {
+        let (system, tools) = self.fixed.get_or_insert_with(|| fixed(request));
+        for message in request.messages.get(self.encoded..).unwrap_or_default() {
+            let own = wire::is_own(message, request);
+            self.names.add(message, own);
+            let blocks = match message.role {
+                Role::User => user_blocks(message, &self.names),
+                Role::Assistant => assistant_blocks(message, own, &self.names),
+            };
+            self.messages.add(message.role, &blocks);
+        }
+        self.encoded = request.messages.len();
+        let messages = self.messages.marked();
+        let lists = [("system", system.as_str()), ("tools", tools.as_str()), ("messages", messages.as_str())];
+        let lists: Vec<_> = lists.into_iter().filter(|(_, items)| !items.is_empty()).collect();
+        let head = json!({
+            "model": request.model,
+            "max_tokens": if request.max_tokens == 0 { MAX_TOKENS } else { request.max_tokens },
+            "stream": true,
+        });
+        let body = encoding::object(&head, &lists);
+        debug_assert_eq!(wellformed::validate_text(Kind::Anthropic, &body), Ok(()));
+        HttpRequest {
+            path: "/v1/messages".to_owned(),
+            headers: vec![("anthropic-version", "2023-06-01".to_owned())],
+            body: body.into_bytes(),
         }
     }
-    let message = |(role, mut content): (Role, Vec<Value>)| {
-        content.sort_by_key(|block| role == Role::User && block["type"] != "tool_result");
-        json!({"role": if role == Role::User { "user" } else { "assistant" }, "content": content})
-    };
-    merged.into_iter().map(message).collect()
 }
 
-fn user_blocks(message: &Message, names: &CallNames<'_>) -> Vec<Value> {
+/// System prompt and tools. The tools come first in the provider's cache, so one marker covers both.
+fn fixed(request: &Request<'_>) -> (Items, Items) {
+    let mark = |block: &mut Value| wire::set(block, "cache_control", json!({"type": "ephemeral"}));
+    let mut system = wire::visible(request.system).map(|system| json!({"type": "text", "text": system}));
+    let tool = |tool: &ToolSpec| {
+        wire::clean_value(
+            &json!({"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}),
+        )
+    };
+    let mut tools: Vec<Value> = request.tools.iter().map(tool).collect();
+    system.iter_mut().chain(tools.last_mut()).take(1).for_each(mark);
+    (system.into_iter().collect(), tools.into_iter().collect())
+}
+
+impl Messages {
+    fn add(&mut self, role: Role, blocks: &[Value]) {
+        if blocks.is_empty() {
+            return;
+        }
+        if self.open.as_ref().is_some_and(|(before, ..)| *before != role) {
+            self.close();
+        }
+        let (_, results, others) = self.open.get_or_insert_with(|| (role, Items::default(), Items::default()));
+        for block in blocks {
+            let place = if block["type"] == "tool_result" { &mut *results } else { &mut *others };
+            place.push(block);
+        }
+    }
+
+    fn close(&mut self) {
+        let Some((role, mut content, others)) = self.open.take() else { return };
+        content.push_text(others.as_str());
+        let name = if role == Role::User { "user" } else { "assistant" };
+        self.closed.push_text(&encoding::object(&json!({"role": name}), &[("content", content.as_str())]));
+        if role == Role::User {
+            // After the last block's fields, which a brace ends, come those that end the list and the message.
+            self.ends = [self.ends[1], self.closed.as_str().len().checked_sub("}]}".len())];
+        }
+    }
+
+    /// The text of the messages with markers. The provider looks for a cached prefix at each marker and 20 blocks before it; many
+    /// parallel calls are more than that, so the place where the previous request ended is marked too.
+    fn marked(&self) -> String {
+        let mut all = self.clone();
+        all.close();
+        let mut text = all.closed.into_text();
+        all.ends.iter().rev().flatten().for_each(|end| text.insert_str(*end, MARKER));
+        text
+    }
+}
+
+fn user_blocks(message: &Message, names: &CallNames) -> Vec<Value> {
     let blocks = message.content.iter().filter_map(|block| match block {
         ContentBlock::ToolResult { call_id, is_error, content } => {
             let content: Vec<Value> = wire::result_blocks(content).iter().filter_map(plain_block).collect();
@@ -145,8 +184,7 @@ fn plain_block(block: &ContentBlock) -> Option<Value> {
     }
 }
 
-fn assistant_blocks(message: &Message, request: &Request<'_>, names: &CallNames<'_>) -> Vec<Value> {
-    let own = wire::is_own(message, request);
+fn assistant_blocks(message: &Message, own: bool, names: &CallNames) -> Vec<Value> {
     let mut blocks: Vec<Value> = message
         .content
         .iter()
@@ -371,7 +409,6 @@ mod tests {
     use linger_protocol::message::Usage;
     use proptest::prelude::*;
 
-    use super::super::catalogue::Kind;
     use super::super::support::{
         assistant, body, call, check_history, check_stream, history, result, text, thinking, thought, user,
     };

@@ -220,8 +220,8 @@ fn split(text: &str) -> impl Iterator<Item = String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Provider;
     use super::super::support::{assistant, call, result, shown_is_kept, user};
+    use super::super::{Encoding, Provider};
     use super::*;
 
     /// What the model answers, and how long it takes.
@@ -236,7 +236,7 @@ mod tests {
             cache_key: "",
         };
         let began = Instant::now();
-        let mut stream = Provider::Demo.start(&request);
+        let mut stream = Provider::Demo.start(&request, &mut Encoding::default());
         let mut events = Vec::new();
         loop {
             let next = stream.next().await;

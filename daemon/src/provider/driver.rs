@@ -6,18 +6,19 @@
 //! Deliberately absent: retries, and a limit on the total time, which nobody can know for an answer.
 
 use std::collections::BTreeMap;
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 use std::time::{Duration, UNIX_EPOCH};
 
 use reqwest::header::{HeaderMap, HeaderValue};
 use reqwest::{Client, Url};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::sse::Framer;
 use super::wire::one_line;
-use super::{Codec, Decoder, Failure, FailureClass, Framing, Request, StreamEvent};
+use super::{Codec, Decoder, Encoding, Failure, FailureClass, Framing, Request, StreamEvent};
 use crate::clock;
 use crate::secret::{Redactor, Secret};
 
@@ -29,6 +30,8 @@ pub const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 const MAX_BODY: usize = 128 << 20;
 /// The most bytes of an error's body that are read.
 const MAX_ERROR_BODY: usize = 64 << 10;
+/// How much of a body is taken at once, if it is there: a few hundred tokens, which go on together.
+const BATCH: usize = 64 << 10;
 /// How long the end of a body may take that follows a complete answer, so that its connection can be used again.
 const DRAIN: Duration = Duration::from_secs(1);
 /// The longest wait that is understood; whoever asks for more is not waited for anyway.
@@ -64,6 +67,8 @@ pub struct HttpStream {
     state: State,
     redactor: Redactor,
     idle_timeout: Duration,
+    /// What came and was not given yet. Kept here, so that a dropped call of `next` does not lose it.
+    events: Vec<StreamEvent>,
     /// When the silence is too long. Kept here, so that a dropped call of `next` does not extend it.
     deadline: Option<Instant>,
 }
@@ -95,41 +100,28 @@ impl std::fmt::Debug for HttpStream {
 
 impl HttpStream {
     /// Encodes `request`; nothing is sent before [`HttpStream::next`] is called.
-    pub fn start(endpoint: &Endpoint, request: &Request<'_>) -> Self {
-        let encoded = endpoint.codec.encode(request);
+    pub fn start(endpoint: &Endpoint, request: &Request<'_>, encoding: &mut Encoding) -> Self {
+        let encoded = encoding.encode(endpoint.codec.as_ref(), request);
         let (framing, decoder) = (endpoint.codec.framing(), endpoint.codec.decoder());
         Self {
             state: State::Sending(Box::pin(send(endpoint.clone(), encoded)), framing, decoder),
             redactor: endpoint.redactor.clone(),
             idle_timeout: endpoint.idle_timeout,
+            events: Vec::new(),
             deadline: None,
         }
     }
 
     /// What came next; see [`super::Stream::next`].
     pub async fn next(&mut self) -> Vec<StreamEvent> {
-        let mut out = Vec::new();
-        while out.is_empty() {
-            let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + self.idle_timeout);
-            match &mut self.state {
-                State::Ended => break,
-                State::Sending(sending, ..) => match tokio::time::timeout_at(deadline, sending).await {
-                    Ok(Ok(response)) => self.receive(response),
-                    Ok(Err(failure)) => out.push(StreamEvent::Failed(failure)),
-                    Err(_) => out.push(StreamEvent::Failed(silence(self.idle_timeout))),
-                },
-                State::Reading(reading) => match tokio::time::timeout_at(deadline, reading.response.chunk()).await {
-                    Ok(Ok(Some(chunk))) => {
-                        self.deadline = None;
-                        reading.take(&chunk, &mut out);
-                    }
-                    Ok(Ok(None)) => reading.end(None, &mut out),
-                    Ok(Err(error)) => reading.end(Some(failure_of(FailureClass::Stream, &error)), &mut out),
-                    Err(_) => reading.end(Some(silence(self.idle_timeout)), &mut out),
-                },
-            }
+        while self.events.is_empty() && !matches!(self.state, State::Ended) {
+            self.wait().await;
         }
-        if let Some(end) = out.iter().position(|event| matches!(event, StreamEvent::Done(_) | StreamEvent::Failed(_))) {
+        if let State::Reading(reading) = &mut self.state {
+            reading.take_ready(&mut self.events).await;
+        }
+        let mut out = std::mem::take(&mut self.events);
+        if let Some(end) = out.iter().position(is_terminal) {
             out.truncate(end + 1);
             let ended = std::mem::replace(&mut self.state, State::Ended);
             if let (State::Reading(reading), Some(StreamEvent::Done(_))) = (ended, out.last()) {
@@ -142,6 +134,26 @@ impl HttpStream {
         out
     }
 
+    /// Waits for the next thing to happen.
+    async fn wait(&mut self) {
+        let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + self.idle_timeout);
+        match &mut self.state {
+            State::Ended => {}
+            State::Sending(sending, ..) => match timeout_at(deadline, sending).await {
+                Ok(Ok(response)) => self.receive(response),
+                Ok(Err(failure)) => self.events.push(StreamEvent::Failed(failure)),
+                Err(_) => self.events.push(StreamEvent::Failed(silence(self.idle_timeout))),
+            },
+            State::Reading(reading) => match timeout_at(deadline, reading.response.chunk()).await {
+                Ok(chunk) => {
+                    self.deadline = None;
+                    reading.take(chunk, &mut self.events);
+                }
+                Err(_) => reading.end(Some(silence(self.idle_timeout)), &mut self.events),
+            },
+        }
+    }
+
     fn receive(&mut self, response: reqwest::Response) {
         self.deadline = None;
         if let State::Sending(_, framing, decoder) = std::mem::replace(&mut self.state, State::Ended) {
@@ -152,7 +164,36 @@ impl HttpStream {
 }
 
 impl Reading {
-    fn take(&mut self, chunk: &[u8], out: &mut Vec<StreamEvent>) {
+    /// Takes what is there already, without waiting for more.
+    /// The HTTP library holds one piece ready, and makes the next one ready when the connection's own task had its turn: only
+    /// if nothing is there after that, there is nothing.
+    async fn take_ready(&mut self, out: &mut Vec<StreamEvent>) {
+        let enough = self.received + BATCH;
+        let mut gave_way = false;
+        while self.received < enough && !out.last().is_some_and(is_terminal) {
+            match poll_once(self.response.chunk()).await {
+                Poll::Ready(chunk) => {
+                    gave_way = false;
+                    self.take(chunk, out);
+                }
+                Poll::Pending if gave_way => return,
+                Poll::Pending => {
+                    gave_way = true;
+                    give_way().await;
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, chunk: reqwest::Result<Option<impl AsRef<[u8]>>>, out: &mut Vec<StreamEvent>) {
+        match chunk {
+            Ok(Some(chunk)) => self.decode(chunk.as_ref(), out),
+            Ok(None) => self.end(None, out),
+            Err(error) => self.end(Some(failure_of(FailureClass::Stream, &error)), out),
+        }
+    }
+
+    fn decode(&mut self, chunk: &[u8], out: &mut Vec<StreamEvent>) {
         self.received += chunk.len();
         let decoder = &mut self.decoder;
         let fed = self.framer.push(chunk, &mut |event, data| decoder.feed(event, data, out));
@@ -173,6 +214,29 @@ impl Reading {
             *failure = reason;
         }
     }
+}
+
+fn is_terminal(event: &StreamEvent) -> bool {
+    matches!(event, StreamEvent::Done(_) | StreamEvent::Failed(_))
+}
+
+/// Asks `future` whether it is done; it is woken as if it were waited for.
+async fn poll_once<T>(future: impl Future<Output = T>) -> Poll<T> {
+    let mut future = pin!(future);
+    poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await
+}
+
+/// Lets the tasks run that have been woken. Unlike Tokio's `yield_now` it does not look for news from the system first.
+async fn give_way() {
+    let mut gave_way = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut gave_way, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// Sends the request and gives the response, if it is the beginning of an answer.
@@ -335,205 +399,4 @@ fn authority(url: &Url) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io::Write;
-
-    use linger_protocol::message::ContentBlock;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpListener;
-
-    use super::super::openai::{Compat, OpenAi};
-    use super::super::support::{text, user};
-    use super::super::{Response, StreamEvent};
-    use super::*;
-
-    const KEY: &str = "sk-very-secret";
-
-    fn endpoint(base_url: String) -> Endpoint {
-        let redactor = Redactor::default();
-        redactor.add(&Secret::new(KEY));
-        Endpoint {
-            name: "work".to_owned(),
-            base_url,
-            codec: Arc::new(OpenAi::new("", Compat::default())),
-            key: Some(Secret::new(KEY)),
-            connect_timeout: CONNECT_TIMEOUT,
-            idle_timeout: Duration::from_millis(300),
-            redactor,
-        }
-    }
-
-    fn start(endpoint: &Endpoint) -> HttpStream {
-        let messages = [user(vec![ContentBlock::text("hi")])];
-        let origin = "work/m";
-        HttpStream::start(
-            endpoint,
-            &Request { model: "m", origin, system: "", tools: &[], messages: &messages, max_tokens: 0, cache_key: "" },
-        )
-    }
-
-    async fn all(stream: &mut HttpStream) -> Vec<StreamEvent> {
-        let mut events = Vec::new();
-        loop {
-            let next = stream.next().await;
-            if next.is_empty() {
-                return events;
-            }
-            events.extend(next);
-        }
-    }
-
-    /// What comes of a server that answers with `head` and `body`, and then closes, or stays silent. Also the request's head.
-    async fn exchange(head: &str, body: &str, close: bool) -> (Vec<StreamEvent>, String) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = format!("http://{}/v1/", listener.local_addr().unwrap());
-        let mut answer = Vec::new();
-        write!(answer, "HTTP/1.1 {head}\r\nconnection: close\r\n\r\n{body}").unwrap();
-        let server = async move {
-            let (mut socket, _) = listener.accept().await.unwrap();
-            let mut request = vec![0; 64 << 10];
-            let n = socket.read(&mut request).await.unwrap();
-            socket.write_all(&answer).await.unwrap();
-            if !close {
-                let _ = socket.read(&mut [0; 1]).await; // Until the client goes.
-            }
-            String::from_utf8_lossy(&request[..n]).into_owned()
-        };
-        let client = async {
-            let mut stream = start(&endpoint(address));
-            all(&mut stream).await
-        };
-        tokio::join!(client, server)
-    }
-
-    const STREAM: &str = "200 OK\r\ncontent-type: text/event-stream; charset=utf-8";
-    const HI: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"},\"finish_reason\":null}]}\n\n";
-    const STOP: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
-
-    async fn check(head: &str, body: &str, class: FailureClass, message: &str) -> Failure {
-        let (mut events, _) = exchange(head, body, true).await;
-        let Some(StreamEvent::Failed(failure)) = events.pop() else { panic!("{events:?}") };
-        assert_eq!((failure.class, failure.message.as_str()), (class, message));
-        failure
-    }
-
-    #[tokio::test]
-    async fn an_answer_is_streamed_and_ends_once() {
-        let (events, request) = exchange(STREAM, &format!("{HI}{STOP}"), true).await;
-        let response = Response { content: vec![ContentBlock::text("hi")], ..Response::default() };
-        assert_eq!(events, [text(0, "hi"), StreamEvent::Done(response)]);
-        assert!(request.starts_with("POST /v1/chat/completions HTTP/1.1\r\n"), "{request}");
-        assert!(request.contains(&format!("authorization: Bearer {KEY}\r\n")), "{request}");
-    }
-
-    #[tokio::test]
-    async fn the_next_step_uses_the_same_connection() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let endpoint = endpoint(format!("http://{}", listener.local_addr().unwrap()));
-        let server = async {
-            let (mut socket, _) = listener.accept().await.unwrap();
-            for _ in 0..2 {
-                assert_ne!(socket.read(&mut [0; 64 << 10]).await.unwrap(), 0, "the connection was closed");
-                let body = format!("{HI}{STOP}data: [DONE]\n\n");
-                let chunk =
-                    format!("HTTP/1.1 {STREAM}\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n", body.len());
-                socket.write_all(chunk.as_bytes()).await.unwrap();
-                tokio::time::sleep(Duration::from_millis(20)).await; // The end comes when the client is done.
-                socket.write_all(b"0\r\n\r\n").await.unwrap();
-            }
-        };
-        let client = async {
-            for _ in 0..2 {
-                assert!(matches!(all(&mut start(&endpoint)).await.last(), Some(StreamEvent::Done(_))));
-                tokio::time::sleep(Duration::from_millis(60)).await; // A tool runs.
-            }
-        };
-        tokio::join!(client, server);
-    }
-
-    #[tokio::test]
-    async fn silence_is_a_timeout_unless_the_answer_was_complete() {
-        let (events, _) = exchange(STREAM, HI, false).await;
-        let silent = failed(FailureClass::Timeout, "the provider was silent for 0.3 seconds");
-        assert_eq!(events, [text(0, "hi"), StreamEvent::Failed(silent)]);
-        let (events, _) = exchange(STREAM, &format!("{HI}{STOP}"), false).await;
-        assert!(matches!(&events[..], [_, StreamEvent::Done(_)]), "{events:?}");
-    }
-
-    #[tokio::test]
-    async fn calls_that_are_dropped_lose_nothing_and_do_not_extend_the_silence() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let mut stream = start(&endpoint(format!("http://{}", listener.local_addr().unwrap())));
-        let began = Instant::now();
-        loop {
-            if let Ok(events) = tokio::time::timeout(Duration::from_millis(20), stream.next()).await {
-                let silent = failed(FailureClass::Timeout, "the provider was silent for 0.3 seconds");
-                assert_eq!(events, [StreamEvent::Failed(silent)]);
-                break;
-            }
-            assert!(began.elapsed() < Duration::from_secs(5), "the silence never ends");
-        }
-    }
-
-    #[tokio::test]
-    async fn errors_say_what_the_provider_said_without_the_key() {
-        let body = format!("{{\"error\":{{\"message\":\"no such key: {KEY}\"}}}}");
-        check("401 Unauthorized", &body, FailureClass::Auth, "401: no such key: <redacted>").await;
-        let page = "work answered with a web page: is its base_url right?";
-        check("200 OK\r\ncontent-type: text/html", "<html>", FailureClass::Stream, page).await;
-        let plain = "work answered without streaming: 200: no";
-        check("200 OK\r\ncontent-type: application/json", "{\"error\":\"no\"}", FailureClass::Stream, plain).await;
-        let moved = "the provider answered 307 without a reason";
-        check("307 Moved\r\nlocation: http://example.com/", "", FailureClass::Rejected, moved).await;
-        let cut = "the answer broke off";
-        check(STREAM, HI, FailureClass::Stream, cut).await;
-    }
-
-    #[tokio::test]
-    async fn headers_say_whether_and_when_to_try_again() {
-        let failure = check("429 Slow\r\nretry-after: 7", "busy", FailureClass::Overloaded, "429: busy").await;
-        assert_eq!(failure.retry_after, Some(Duration::from_secs(7)));
-        check("503 No\r\nx-should-retry: false", "busy", FailureClass::Rejected, "503: busy").await;
-        check("400 No\r\nx-should-retry: true", "busy", FailureClass::Overloaded, "400: busy").await;
-    }
-
-    #[tokio::test]
-    async fn nobody_there_is_a_connection_failure() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        drop(listener);
-        let events = all(&mut start(&endpoint(format!("http://{address}")))).await;
-        let [StreamEvent::Failed(failure)] = &events[..] else { panic!("{events:?}") };
-        assert_eq!(failure.class, FailureClass::Refused);
-        let expect = format!("cannot connect to {address}: Connection refused");
-        assert!(failure.message.starts_with(&expect), "{}", failure.message);
-    }
-
-    #[test]
-    fn the_version_in_a_base_url_is_not_doubled() {
-        fn check(base_url: &str, path: &str, expect: &str) {
-            assert_eq!(address(base_url, path).unwrap().as_str(), expect);
-        }
-        check("https://api.anthropic.com", "/v1/messages", "https://api.anthropic.com/v1/messages");
-        check("http://h/v1/", "/v1/messages", "http://h/v1/messages");
-        check("http://h/v1", "/chat/completions", "http://h/v1/chat/completions");
-        check("http://h/api/anthropic", "/v1/messages", "http://h/api/anthropic/v1/messages");
-        assert_eq!(address("nonsense", "/x").unwrap_err().class, FailureClass::NotFound);
-    }
-
-    #[test]
-    fn waits_are_read_in_every_form() {
-        const NOW: u64 = 784_111_777_000; // Sun, 06 Nov 1994 08:49:37 GMT
-        fn check(millis: Option<&str>, text: Option<&str>, expect: Option<u64>) {
-            assert_eq!(retry_after(millis, text, NOW), expect.map(Duration::from_millis), "{millis:?} {text:?}");
-        }
-        check(None, None, None);
-        check(Some("250"), Some("9"), Some(250));
-        check(None, Some("1.5"), Some(1500));
-        check(None, Some("-3"), Some(0));
-        check(None, Some("1e300"), Some(30 * 86_400_000));
-        check(None, Some("Sun, 06 Nov 1994 08:50:07 GMT"), Some(30_000));
-        check(None, Some("Sun, 06 Nov 1994 08:00:00 GMT"), Some(0));
-        check(None, Some("soon"), None);
-    }
-}
+mod tests;

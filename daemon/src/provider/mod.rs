@@ -9,6 +9,7 @@ pub mod anthropic;
 pub mod catalogue;
 pub mod demo;
 pub mod driver;
+pub mod encoding;
 pub mod openai;
 pub mod retry;
 pub mod sse;
@@ -17,12 +18,15 @@ mod support;
 pub mod wellformed;
 mod wire;
 
+use std::fmt;
 use std::time::Duration;
 
 use linger_protocol::message::{ContentBlock, Role, Usage};
 use serde_json::Value;
 
 use crate::secret::Secret;
+
+pub use encoding::Encoding;
 
 /// What a model is asked in one step.
 #[derive(Clone, Copy, Debug)]
@@ -54,9 +58,10 @@ pub enum Provider {
 
 impl Provider {
     /// Begins one attempt at `request`; nothing happens before [`Stream::next`] is called.
-    pub fn start(&self, request: &Request<'_>) -> Stream {
+    /// `encoding` keeps what was encoded of the context; it is the same for all requests that extend each other.
+    pub fn start(&self, request: &Request<'_>, encoding: &mut Encoding) -> Stream {
         match self {
-            Self::Http(endpoint) => Stream::Http(driver::HttpStream::start(endpoint, request)),
+            Self::Http(endpoint) => Stream::Http(driver::HttpStream::start(endpoint, request, encoding)),
             Self::Demo => Stream::Demo(demo::DemoStream::start(request)),
         }
     }
@@ -124,10 +129,10 @@ pub enum Framing {
     NdJson,
 }
 
-/// A wire format.
-pub trait Codec: Send + Sync {
-    /// The request's body and path.
-    fn encode(&self, request: &Request<'_>) -> HttpRequest;
+/// A wire format with its settings, which are all that its `Debug` shows: two that look the same do the same.
+pub trait Codec: fmt::Debug + Send + Sync {
+    /// An encoder for one context and one model.
+    fn encoder(&self) -> Box<dyn Encoder>;
     /// The header that carries the key.
     fn authorize(&self, key: &Secret) -> (&'static str, String);
     /// How the response is framed.
@@ -136,6 +141,13 @@ pub trait Codec: Send + Sync {
     fn decoder(&self) -> Box<dyn Decoder>;
     /// What a response with a status other than 2xx means.
     fn failure(&self, status: u16, body: &[u8]) -> Failure;
+}
+
+/// Turns the requests of one context to one model into what is sent. Pure; gives the same as one that gets the last of them only.
+/// From one request to the next, messages are added and none is changed; system prompt and tools stay as they are.
+pub trait Encoder: fmt::Debug + Send {
+    /// Path and body of `request`.
+    fn encode(&mut self, request: &Request<'_>) -> HttpRequest;
 }
 
 /// Turns one response into stream events. Pure; gives the same whatever the cuts between the chunks were.

@@ -4,6 +4,8 @@
 //! Source: the HTML standard, section "Interpreting an event stream".
 //! Deliberately absent: `id` and `retry` (nobody reconnects to a paid request), and the meaning of the data.
 
+use std::borrow::Cow;
+
 use memchr::memchr2;
 
 use super::Framing;
@@ -103,7 +105,7 @@ impl Framer {
         match self.framing {
             Framing::Sse => self.event.line(line, on),
             Framing::NdJson if line.trim_ascii().is_empty() => {}
-            Framing::NdJson => on("", &String::from_utf8_lossy(line)),
+            Framing::NdJson => on("", &text(line)),
         }
         Ok(())
     }
@@ -122,13 +124,18 @@ impl Event {
             if std::mem::replace(&mut self.has_data, true) {
                 self.data.push('\n');
             }
-            self.data.push_str(&String::from_utf8_lossy(value));
+            self.data.push_str(&text(value));
         } else if let Some(value) = field(line, b"event") {
             self.name.clear();
-            self.name.push_str(&String::from_utf8_lossy(value));
+            self.name.push_str(&text(value));
         }
         // What is left are comments, which begin with a colon, and fields that nobody here needs.
     }
+}
+
+/// `bytes` as text, with U+FFFD for what is none. Nearly all is good, and checking that is faster than looking for what is bad.
+fn text(bytes: &[u8]) -> Cow<'_, str> {
+    std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
 }
 
 /// The value of the field `name`, if `line` is one: without the colon and one space after it.

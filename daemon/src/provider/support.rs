@@ -1,5 +1,7 @@
 //! What the tests of the codecs share: feeding recorded streams, and making up histories.
 
+use std::sync::LazyLock;
+
 use linger_protocol::message::{ContentBlock, Role};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -83,20 +85,26 @@ pub(super) fn assistant(origin: &str, content: Vec<ContentBlock>) -> Message {
     Message { role: Role::Assistant, content, origin: Some(origin.to_owned()) }
 }
 
-/// The body that `messages` are sent in, by the model `p/m`.
-pub(super) fn body(codec: &dyn Codec, messages: &[Message]) -> Value {
-    let tools =
-        [ToolSpec { name: "ls".to_owned(), description: "lists".to_owned(), input_schema: json!({"type": "object"}) }];
-    let request = Request {
+/// A request with `messages` to the model `p/m`.
+pub(super) fn request(messages: &[Message]) -> Request<'_> {
+    static TOOLS: LazyLock<[ToolSpec; 1]> = LazyLock::new(|| {
+        let input_schema = json!({"type": "object"});
+        [ToolSpec { name: "ls".to_owned(), description: "lists".to_owned(), input_schema }]
+    });
+    Request {
         model: "m",
         origin: "p/m",
         system: "be brief",
-        tools: &tools,
+        tools: &*TOOLS,
         messages,
         max_tokens: 100,
         cache_key: "s1",
-    };
-    serde_json::from_slice(&codec.encode(&request).body).unwrap()
+    }
+}
+
+/// The body that `messages` are sent in.
+pub(super) fn body(codec: &dyn Codec, messages: &[Message]) -> Value {
+    serde_json::from_slice(&codec.encoder().encode(&request(messages)).body).unwrap()
 }
 
 /// What happens in a step of a made-up history.

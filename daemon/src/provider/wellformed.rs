@@ -23,6 +23,12 @@ pub fn validate(kind: Kind, body: &Value) -> Result<(), Vec<String>> {
     if check.problems.is_empty() { Ok(()) } else { Err(check.problems) }
 }
 
+/// [`validate`], for a body that is text.
+pub fn validate_text(kind: Kind, body: &str) -> Result<(), Vec<String>> {
+    let body = serde_json::from_str(body).map_err(|error| vec![error.to_string()])?;
+    validate(kind, &body)
+}
+
 /// Whether what is cached of `before` is a prefix of `after`: the same tools and system prompt, and the blocks of its messages
 /// first, whatever the cache markers. Neighbouring messages of one role count as one.
 pub fn extends(before: &Value, after: &Value) -> bool {

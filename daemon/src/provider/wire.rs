@@ -1,11 +1,9 @@
-//! What the codecs share: mending bad JSON, gathering an answer, naming tool calls, and reading errors.
+//! What the codecs share: mending bad JSON, gathering an answer, and reading errors.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
 
 use linger_protocol::id::CallId;
-use linger_protocol::message::{ContentBlock, Role, Usage};
-use memchr::memmem;
+use linger_protocol::message::{ContentBlock, Usage};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -62,15 +60,9 @@ fn escaped(data: &str, at: usize) -> Option<u16> {
     u16::from_str_radix(digits, 16).ok()
 }
 
-/// `data`, mended where it must be; cheap where it must not.
+/// `data`, mended where it must be.
 pub(super) fn mended(data: &str) -> Cow<'_, str> {
-    let suspect = memmem::find(data.as_bytes(), b"\\u0000").is_some()
-        || memmem::find(data.as_bytes(), b"\\ud").is_some()
-        || memmem::find(data.as_bytes(), b"\\uD").is_some();
-    match suspect.then(|| mend(data)).flatten() {
-        Some(mended) => mended.into(),
-        None => data.into(),
-    }
+    mend(data).map_or(Cow::Borrowed(data), Cow::Owned)
 }
 
 /// `text` without NUL.
@@ -142,35 +134,6 @@ pub(super) fn result_blocks(content: &[ContentBlock]) -> Vec<ContentBlock> {
         blocks.push(ContentBlock::text(NO_OUTPUT));
     }
     blocks
-}
-
-/// The names of tool calls on the wire: the provider's own where they go back to it and are unique, ours otherwise.
-#[derive(Debug, Default)]
-pub(super) struct CallNames<'a>(HashMap<&'a CallId, String>);
-
-impl<'a> CallNames<'a> {
-    /// Names every call of `request`. First come, first served, so that what is appended renames nothing.
-    pub(super) fn of(request: &Request<'a>) -> Self {
-        let mut names = HashMap::new();
-        let mut taken: HashSet<String> = HashSet::new();
-        for message in request.messages.iter().filter(|message| message.role == Role::Assistant) {
-            for block in &message.content {
-                let ContentBlock::ToolUse { call_id, native, .. } = block else { continue };
-                let own = native_str(native, "id").filter(|id| is_own(message, request) && !id.is_empty());
-                let mut name = own.filter(|id| !taken.contains(*id)).unwrap_or(call_id.as_str()).to_owned();
-                while !taken.insert(name.clone()) {
-                    name.push('_');
-                }
-                names.insert(call_id, name);
-            }
-        }
-        Self(names)
-    }
-
-    /// The name of `call`.
-    pub(super) fn get<'b>(&'b self, call: &'b CallId) -> &'b str {
-        self.0.get(call).map_or(call.as_str(), String::as_str)
-    }
 }
 
 /// An answer that is being received.
@@ -419,30 +382,6 @@ mod tests {
         check(r#""\"#, None);
         check(r#""\ud8"#, None);
         check("\"\\uä\"", None);
-    }
-
-    #[test]
-    fn a_call_never_gets_the_name_of_another() {
-        let call = |call_id: &str, id: &str| ContentBlock::ToolUse {
-            call_id: call_id.into(),
-            name: "ls".to_owned(),
-            input: json!({}),
-            native: Some(json!({ "id": id })),
-        };
-        let content = vec![call("c1", "c2"), call("c2", ""), call("c3", "x"), call("c4", "x")];
-        let messages = [Message { role: Role::Assistant, content, origin: Some("p/m".to_owned()) }];
-        let request = Request {
-            model: "m",
-            origin: "p/m",
-            system: "",
-            tools: &[],
-            messages: &messages,
-            max_tokens: 0,
-            cache_key: "",
-        };
-        let names = CallNames::of(&request);
-        let names = ["c1", "c2", "c3", "c4", "c5"].map(|call| names.get(&call.into()).to_owned());
-        assert_eq!(names, ["c2", "c2_", "x", "c4", "c5"]);
     }
 
     #[test]

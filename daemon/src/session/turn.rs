@@ -21,7 +21,9 @@ use crate::clock;
 use crate::daemon::Daemon;
 use crate::provider::catalogue::{KeySource, ResolveError, Resolved};
 use crate::provider::retry::{self, Decision};
-use crate::provider::{Failure, FailureClass, Message, Provider, Request, Response, Stop, StreamEvent, ToolSpec};
+use crate::provider::{
+    Encoding, Failure, FailureClass, Message, Provider, Request, Response, Stop, Stream, StreamEvent, ToolSpec,
+};
 use crate::store::StoreError;
 use crate::tool::Workspace;
 
@@ -104,6 +106,7 @@ impl Turn {
         };
         let system = self.system().await?;
         let tools = self.daemon.tool_specs();
+        let mut encoding = Encoding::default();
         let open = context::open_calls(&messages);
         if !open.is_empty() {
             messages.push(self.run_calls(open, results, false).await?);
@@ -115,7 +118,7 @@ impl Turn {
                 let detail = format!("the turn took {} steps, max_steps is {limit}; prompt again to go on", self.steps);
                 return self.end(StopReason::MaxSteps, Some(detail)).await.map(drop);
             }
-            let (content, stop) = match self.step(&system, &tools, &messages).await? {
+            let (content, stop) = match self.step(&system, &tools, &messages, &mut encoding).await? {
                 Step::Answer(content, stop) => (content, stop),
                 Step::Failed(failure) => return self.end(StopReason::Error, Some(failure.message)).await.map(drop),
             };
@@ -180,7 +183,13 @@ impl Turn {
     }
 
     /// One request until it is answered, or has failed for good.
-    async fn step(&mut self, system: &str, tools: &[ToolSpec], messages: &[Message]) -> Result<Step, Over> {
+    async fn step(
+        &mut self,
+        system: &str,
+        tools: &[ToolSpec],
+        messages: &[Message],
+        encoding: &mut Encoding,
+    ) -> Result<Step, Over> {
         let began = Instant::now();
         let mut attempt = 1;
         loop {
@@ -200,7 +209,7 @@ impl Turn {
             tracing::info!(target: "request", session = %self.session, model = %self.model, messages = messages.len(), attempt, "sent");
             let id = MessageId(format!("m{}", self.messages + 1));
             let mut shown = Shown { id: id.clone(), ..Shown::default() };
-            let failure = match self.attempt(&provider, &request, &mut shown).await? {
+            let failure = match self.attempt(provider.start(&request, encoding), &mut shown).await? {
                 Ok(response) => {
                     tracing::info!(target: "response", session = %self.session, id = %id, ms = began.elapsed().as_millis() as u64,
                         input = response.usage.input_tokens, output = response.usage.output_tokens, "done");
@@ -277,13 +286,7 @@ impl Turn {
     }
 
     /// One attempt; what is shown of it goes into `shown`.
-    async fn attempt(
-        &self,
-        provider: &Provider,
-        request: &Request<'_>,
-        shown: &mut Shown,
-    ) -> Result<Result<Response, Failure>, Over> {
-        let mut stream = provider.start(request);
+    async fn attempt(&self, mut stream: Stream, shown: &mut Shown) -> Result<Result<Response, Failure>, Over> {
         let mut commits = Commits::default();
         loop {
             let mut pieces = Vec::new();

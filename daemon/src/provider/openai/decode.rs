@@ -1,201 +1,14 @@
-//! The codec for OpenAI's Chat Completions (`POST …/chat/completions`, streaming), which many other servers speak in their own way.
-//!
-//! What differs on sending is data ([`Compat`]); what differs in answers is read as it comes.
-//! Source: the types of OpenAI's own SDK 3.52, and the known habits of compatible servers.
-//! Deliberately absent: thinking that has a closing `</think>` but no opening one, which nothing tells from text while it streams.
+//! What comes back: chunks of a completion, in every server's own way of cutting and numbering them.
 
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
-use linger_protocol::message::{ContentBlock, Role};
-
-use super::wire::{self, Answer, CallNames, Draft, Text};
-use super::{Codec, Decoder, Failure, Framing, HttpRequest, Message, Request, Stop, StreamEvent};
-use crate::secret::Secret;
-
-/// How a server departs from the format; what is not set depends on the host.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Compat {
-    /// The limit of an answer is called `max_completion_tokens`, not `max_tokens`. Only at api.openai.com unless set.
-    pub max_completion_tokens: Option<bool>,
-    /// The system prompt has the role `developer`, not `system`. Only at api.openai.com unless set.
-    pub developer_role: Option<bool>,
-    /// The server takes `prompt_cache_key`. Only api.openai.com unless set.
-    pub prompt_cache_key: Option<bool>,
-    /// The server takes `stream_options.include_usage`. All unless set.
-    pub stream_usage: Option<bool>,
-    /// A message with tool calls must have `reasoning_content`, even an empty one. Only at api.deepseek.com unless set.
-    pub reasoning_content: Option<bool>,
-}
-
-/// The wire format.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct OpenAi {
-    max_completion_tokens: bool,
-    developer_role: bool,
-    prompt_cache_key: bool,
-    stream_usage: bool,
-    reasoning_content: bool,
-}
-
-impl OpenAi {
-    /// The format as it is spoken at `host`, with what the configuration says about it.
-    pub fn new(host: &str, compat: Compat) -> Self {
-        let original = host == "api.openai.com";
-        Self {
-            max_completion_tokens: compat.max_completion_tokens.unwrap_or(original),
-            developer_role: compat.developer_role.unwrap_or(original),
-            prompt_cache_key: compat.prompt_cache_key.unwrap_or(original),
-            stream_usage: compat.stream_usage.unwrap_or(true),
-            reasoning_content: compat.reasoning_content.unwrap_or(host == "api.deepseek.com"),
-        }
-    }
-
-    fn body(&self, request: &Request<'_>) -> Value {
-        let mut body = json!({"model": request.model, "stream": true});
-        if request.max_tokens > 0 {
-            let name = if self.max_completion_tokens { "max_completion_tokens" } else { "max_tokens" };
-            wire::set(&mut body, name, request.max_tokens);
-        }
-        if self.stream_usage {
-            wire::set(&mut body, "stream_options", json!({"include_usage": true}));
-        }
-        if self.prompt_cache_key && !request.cache_key.is_empty() {
-            wire::set(&mut body, "prompt_cache_key", request.cache_key);
-        }
-        if !request.tools.is_empty() {
-            let tools = request.tools.iter().map(|tool| {
-                let function =
-                    json!({"name": tool.name, "description": tool.description, "parameters": tool.input_schema});
-                wire::clean_value(&json!({"type": "function", "function": function}))
-            });
-            wire::set(&mut body, "tools", tools.collect::<Value>());
-        }
-        let mut messages = Vec::new();
-        if let Some(system) = wire::visible(request.system) {
-            messages.push(json!({"role": if self.developer_role { "developer" } else { "system" }, "content": system}));
-        }
-        let names = CallNames::of(request);
-        for message in request.messages {
-            match message.role {
-                Role::User => user_messages(message, &names, &mut messages),
-                Role::Assistant => messages.extend(self.assistant_message(message, request, &names)),
-            }
-        }
-        wire::set(&mut body, "messages", messages);
-        body
-    }
-
-    fn assistant_message(&self, message: &Message, request: &Request<'_>, names: &CallNames<'_>) -> Option<Value> {
-        let own = wire::is_own(message, request);
-        let (mut thought, mut texts, mut calls) = (String::new(), Vec::new(), Vec::new());
-        let mut reasoning: Option<(&str, String)> = None;
-        for block in &message.content {
-            match block {
-                ContentBlock::Text { text } => texts.extend(wire::visible(text)),
-                ContentBlock::ToolUse { call_id, name, input, native } => {
-                    let raw = wire::native_str(native, "arguments").filter(|_| own).map(str::to_owned);
-                    let arguments = raw.unwrap_or_else(|| wire::arguments(input).to_string());
-                    let function = json!({"name": wire::tool_name(name), "arguments": arguments});
-                    calls.push(json!({"id": names.get(call_id), "type": "function", "function": function}));
-                }
-                ContentBlock::Thinking { text, native } if own => match wire::native_str(native, "field") {
-                    Some("think") => thought = format!("{thought}<think>{text}</think>\n\n"),
-                    Some(field @ ("reasoning" | "reasoning_content")) => {
-                        reasoning.get_or_insert((field, String::new())).1.push_str(text);
-                    }
-                    _ => {}
-                },
-                _ => {}
-            }
-        }
-        if texts.is_empty() && calls.is_empty() {
-            return None; // Thinking alone is no answer, and some servers refuse it.
-        }
-        let text = thought + &texts.join("\n\n");
-        let mut encoded =
-            json!({"role": "assistant", "content": if text.is_empty() { Value::Null } else { text.into() }});
-        if self.reasoning_content && !calls.is_empty() {
-            reasoning.get_or_insert(("reasoning_content", String::new()));
-        }
-        if let Some((field, text)) = reasoning {
-            wire::set(&mut encoded, field, text);
-        }
-        if !calls.is_empty() {
-            wire::set(&mut encoded, "tool_calls", calls);
-        }
-        Some(encoded)
-    }
-}
-
-/// A user's message: first each result as a message of its own, then what is left. Images in results can only follow them.
-fn user_messages(message: &Message, names: &CallNames<'_>, messages: &mut Vec<Value>) {
-    let mut parts = Vec::new();
-    for block in &message.content {
-        let ContentBlock::ToolResult { call_id, content, .. } = block else { continue };
-        let blocks = wire::result_blocks(content);
-        let images = blocks.iter().filter(|block| block.as_text().is_none()).filter_map(part);
-        let before = parts.len();
-        parts.extend(images);
-        let mut texts: Vec<&str> = blocks.iter().filter_map(ContentBlock::as_text).collect();
-        if parts.len() > before {
-            texts.push("(the images of this result follow)");
-        }
-        messages.push(json!({"role": "tool", "tool_call_id": names.get(call_id), "content": texts.join("\n\n")}));
-    }
-    parts.extend(message.content.iter().filter_map(part));
-    let answers = |block: &ContentBlock| matches!(block, ContentBlock::ToolResult { .. });
-    if parts.is_empty() && !message.content.iter().any(answers) {
-        parts.push(json!({"type": "text", "text": wire::NOTHING_SAID}));
-    }
-    // Servers without images often know only strings.
-    let only_text = match parts.as_slice() {
-        [only] if only["type"] == "text" => Some(only["text"].clone()),
-        _ => None,
-    };
-    if !parts.is_empty() {
-        messages.push(json!({"role": "user", "content": only_text.unwrap_or(Value::Array(parts))}));
-    }
-}
-
-fn part(block: &ContentBlock) -> Option<Value> {
-    match block {
-        ContentBlock::Text { text } => Some(json!({"type": "text", "text": wire::visible(text)?})),
-        ContentBlock::Image { media_type, data } => {
-            Some(json!({"type": "image_url", "image_url": {"url": format!("data:{media_type};base64,{data}")}}))
-        }
-        _ => None,
-    }
-}
-
-impl Codec for OpenAi {
-    fn encode(&self, request: &Request<'_>) -> HttpRequest {
-        let body = self.body(request);
-        debug_assert_eq!(super::wellformed::validate(super::catalogue::Kind::Openai, &body), Ok(()));
-        HttpRequest { path: "/chat/completions".to_owned(), headers: Vec::new(), body: body.to_string().into_bytes() }
-    }
-
-    fn authorize(&self, key: &Secret) -> (&'static str, String) {
-        ("authorization", format!("Bearer {}", key.reveal()))
-    }
-
-    fn framing(&self) -> Framing {
-        Framing::Sse
-    }
-
-    fn decoder(&self) -> Box<dyn Decoder> {
-        Box::<ChatDecoder>::default()
-    }
-
-    fn failure(&self, status: u16, body: &[u8]) -> Failure {
-        wire::failure(status, body)
-    }
-}
+use super::super::wire::{self, Answer, Draft, Text};
+use super::super::{Decoder, Stop, StreamEvent};
 
 /// One response.
 #[derive(Debug, Default)]
-struct ChatDecoder {
+pub(super) struct ChatDecoder {
     answer: Answer,
     /// A choice came, so this is an answer.
     seen: bool,
@@ -502,14 +315,11 @@ impl ChatDecoder {
 
 #[cfg(test)]
 mod tests {
-    use linger_protocol::message::Usage;
-    use proptest::prelude::*;
+    use linger_protocol::message::{ContentBlock, Usage};
 
-    use super::super::catalogue::Kind;
-    use super::super::support::{
-        assistant, body, call, check_history, check_stream, history, result, text, thinking, thought, user,
-    };
-    use super::super::{FailureClass, Response};
+    use super::super::super::support::{call, check_stream, text, thinking, thought};
+    use super::super::super::{Failure, FailureClass, Response};
+    use super::super::{Compat, OpenAi};
     use super::*;
 
     fn codec() -> OpenAi {
@@ -685,78 +495,10 @@ mod tests {
     fn a_chunk_that_is_no_json_is_a_failure_but_a_bad_escape_is_not() {
         let bad = "data: {\"choices\":[{\"delta\":{\"content\":\"a\\udc00\"},\"finish_reason\":\"stop\"}]}\n\n";
         check(&[], bad, &[text(0, "a\u{fffd}"), done(vec![ContentBlock::text("a\u{fffd}")])]);
-        let events = super::super::support::decode(&codec(), "data: oops\n\n", 100);
+        let events = super::super::super::support::decode(&codec(), "data: oops\n\n", 100);
         assert!(
             matches!(&events[..], [StreamEvent::Failed(Failure { class: FailureClass::Stream, .. })]),
             "{events:?}"
         );
-    }
-
-    #[test]
-    fn a_whole_request() {
-        let image = || ContentBlock::Image { media_type: "image/png".to_owned(), data: "AAAA".to_owned() };
-        let pictured = ContentBlock::ToolResult { call_id: "c2".into(), is_error: false, content: vec![image()] };
-        let messages = [
-            user(vec![ContentBlock::text("look"), image()]),
-            assistant(
-                "p/m",
-                vec![
-                    thought("hm", json!({"field": "reasoning"})),
-                    thought("ah", json!({"field": "think"})),
-                    ContentBlock::text("I look."),
-                    call("c1", "ls", json!({"a": 1}), Some(json!({"id": "x", "arguments": "{\"a\": 1}"}))),
-                    call("c2", "ls", json!({"a": 1}), Some(json!({"id": "x"}))),
-                ],
-            ),
-            user(vec![result("c1", "one"), pictured]),
-        ];
-        let data = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}});
-        let expect = json!({
-            "model": "m",
-            "stream": true,
-            "max_tokens": 100,
-            "stream_options": {"include_usage": true},
-            "tools": [{"type": "function", "function": {"name": "ls", "description": "lists", "parameters": {"type": "object"}}}],
-            "messages": [
-                {"role": "system", "content": "be brief"},
-                {"role": "user", "content": [{"type": "text", "text": "look"}, data]},
-                {"role": "assistant", "content": "<think>ah</think>\n\nI look.", "reasoning": "hm", "tool_calls": [
-                    {"id": "x", "type": "function", "function": {"name": "ls", "arguments": "{\"a\": 1}"}},
-                    {"id": "c2", "type": "function", "function": {"name": "ls", "arguments": "{\"a\":1}"}}]},
-                {"role": "tool", "tool_call_id": "x", "content": "one"},
-                {"role": "tool", "tool_call_id": "c2", "content": "(the images of this result follow)"},
-                {"role": "user", "content": [data]},
-            ],
-        });
-        assert_eq!(body(&codec(), &messages), expect);
-    }
-
-    #[test]
-    fn servers_get_what_they_understand() {
-        fn check(host: &str, compat: Compat, fields: &[&str], role: &str) {
-            let messages = [
-                user(vec![ContentBlock::text("hi")]),
-                assistant("p/m", vec![call("c1", "ls", json!({}), None)]),
-                user(vec![result("c1", "x")]),
-            ];
-            let body = body(&OpenAi::new(host, compat), &messages);
-            let mut names: Vec<&str> = body.as_object().unwrap().keys().map(String::as_str).collect();
-            names.extend(body["messages"][2].get("reasoning_content").map(|_| "reasoning_content"));
-            names.retain(|name| !matches!(*name, "model" | "stream" | "tools" | "messages"));
-            assert_eq!((names.as_slice(), body["messages"][0]["role"].as_str()), (fields, Some(role)), "{host}");
-        }
-        let none = Compat::default();
-        check("api.openai.com", none, &["max_completion_tokens", "stream_options", "prompt_cache_key"], "developer");
-        check("10.0.0.1", none, &["max_tokens", "stream_options"], "system");
-        check("api.deepseek.com", none, &["max_tokens", "stream_options", "reasoning_content"], "system");
-        let set = Compat { stream_usage: Some(false), developer_role: Some(true), ..none };
-        check("10.0.0.1", set, &["max_tokens"], "developer");
-    }
-
-    proptest! {
-        #[test]
-        fn histories_are_well_formed_and_extend_each_other(messages in history()) {
-            check_history(Kind::Openai, &codec(), &messages);
-        }
     }
 }

@@ -1,0 +1,245 @@
+use std::io::Write;
+
+use linger_protocol::message::ContentBlock;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use super::super::openai::{Compat, OpenAi};
+use super::super::support::{text, user};
+use super::super::{Response, StreamEvent};
+use super::*;
+
+const KEY: &str = "sk-very-secret";
+
+fn endpoint(base_url: String) -> Endpoint {
+    let redactor = Redactor::default();
+    redactor.add(&Secret::new(KEY));
+    Endpoint {
+        name: "work".to_owned(),
+        base_url,
+        codec: Arc::new(OpenAi::new("", Compat::default())),
+        key: Some(Secret::new(KEY)),
+        connect_timeout: CONNECT_TIMEOUT,
+        idle_timeout: Duration::from_millis(300),
+        redactor,
+    }
+}
+
+fn start(endpoint: &Endpoint) -> HttpStream {
+    let messages = [user(vec![ContentBlock::text("hi")])];
+    let origin = "work/m";
+    HttpStream::start(
+        endpoint,
+        &Request { model: "m", origin, system: "", tools: &[], messages: &messages, max_tokens: 0, cache_key: "" },
+        &mut Encoding::default(),
+    )
+}
+
+async fn all(stream: &mut HttpStream) -> Vec<StreamEvent> {
+    let mut events = Vec::new();
+    loop {
+        let next = stream.next().await;
+        if next.is_empty() {
+            return events;
+        }
+        events.extend(next);
+    }
+}
+
+/// What comes of a server that answers with `head` and `body`, and then closes, or stays silent. Also the request's head.
+async fn exchange(head: &str, body: &str, close: bool) -> (Vec<StreamEvent>, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}/v1/", listener.local_addr().unwrap());
+    let mut answer = Vec::new();
+    write!(answer, "HTTP/1.1 {head}\r\nconnection: close\r\n\r\n{body}").unwrap();
+    let server = async move {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        let mut request = vec![0; 64 << 10];
+        let n = socket.read(&mut request).await.unwrap();
+        socket.write_all(&answer).await.unwrap();
+        if !close {
+            let _ = socket.read(&mut [0; 1]).await; // Until the client goes.
+        }
+        String::from_utf8_lossy(&request[..n]).into_owned()
+    };
+    let client = async {
+        let mut stream = start(&endpoint(address));
+        all(&mut stream).await
+    };
+    tokio::join!(client, server)
+}
+
+const STREAM: &str = "200 OK\r\ncontent-type: text/event-stream; charset=utf-8";
+const HI: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"},\"finish_reason\":null}]}\n\n";
+const STOP: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
+
+async fn check(head: &str, body: &str, class: FailureClass, message: &str) -> Failure {
+    let (mut events, _) = exchange(head, body, true).await;
+    let Some(StreamEvent::Failed(failure)) = events.pop() else { panic!("{events:?}") };
+    assert_eq!((failure.class, failure.message.as_str()), (class, message));
+    failure
+}
+
+#[tokio::test]
+async fn an_answer_is_streamed_and_ends_once() {
+    let (events, request) = exchange(STREAM, &format!("{HI}{STOP}"), true).await;
+    let response = Response { content: vec![ContentBlock::text("hi")], ..Response::default() };
+    assert_eq!(events, [text(0, "hi"), StreamEvent::Done(response)]);
+    assert!(request.starts_with("POST /v1/chat/completions HTTP/1.1\r\n"), "{request}");
+    assert!(request.contains(&format!("authorization: Bearer {KEY}\r\n")), "{request}");
+}
+
+#[tokio::test]
+async fn the_next_step_uses_the_same_connection() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = endpoint(format!("http://{}", listener.local_addr().unwrap()));
+    let server = async {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        for _ in 0..2 {
+            assert_ne!(socket.read(&mut [0; 64 << 10]).await.unwrap(), 0, "the connection was closed");
+            let body = format!("{HI}{STOP}data: [DONE]\n\n");
+            let chunk =
+                format!("HTTP/1.1 {STREAM}\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n", body.len());
+            socket.write_all(chunk.as_bytes()).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(20)).await; // The end comes when the client is done.
+            socket.write_all(b"0\r\n\r\n").await.unwrap();
+        }
+    };
+    let client = async {
+        for _ in 0..2 {
+            assert!(matches!(all(&mut start(&endpoint)).await.last(), Some(StreamEvent::Done(_))));
+            tokio::time::sleep(Duration::from_millis(60)).await; // A tool runs.
+        }
+    };
+    tokio::join!(client, server);
+}
+
+const TOKENS: usize = 500;
+
+/// A server that sends many tokens, each in a chunk, at once.
+async fn many_chunks(listener: TcpListener) {
+    let (mut socket, _) = listener.accept().await.unwrap();
+    assert_ne!(socket.read(&mut [0; 64 << 10]).await.unwrap(), 0);
+    let mut answer = format!("HTTP/1.1 {STREAM}\r\ntransfer-encoding: chunked\r\n\r\n");
+    for event in std::iter::repeat_n(HI, TOKENS).chain([STOP, "data: [DONE]\n\n"]) {
+        answer += &format!("{:x}\r\n{event}\r\n", event.len());
+    }
+    socket.write_all(format!("{answer}0\r\n\r\n").as_bytes()).await.unwrap();
+}
+
+fn many_tokens() -> [StreamEvent; 2] {
+    let content = "hi".repeat(TOKENS);
+    let response = Response { content: vec![ContentBlock::text(&content)], ..Response::default() };
+    [text(0, &content), StreamEvent::Done(response)]
+}
+
+#[tokio::test]
+async fn what_has_come_goes_on_together() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut stream = start(&endpoint(format!("http://{}", listener.local_addr().unwrap())));
+    let ((), events) = tokio::join!(many_chunks(listener), stream.next());
+    assert_eq!(events, many_tokens());
+}
+
+#[tokio::test]
+async fn a_call_that_is_dropped_while_it_takes_what_has_come_loses_nothing() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut stream = start(&endpoint(format!("http://{}", listener.local_addr().unwrap())));
+    let client = async {
+        loop {
+            match poll_once(stream.next()).await {
+                Poll::Ready(events) => return events,
+                Poll::Pending => tokio::task::yield_now().await,
+            }
+        }
+    };
+    let ((), events) = tokio::join!(many_chunks(listener), client);
+    assert_eq!(events.len(), 2, "{events:?}");
+    assert_eq!(events, many_tokens());
+}
+
+#[tokio::test]
+async fn silence_is_a_timeout_unless_the_answer_was_complete() {
+    let (events, _) = exchange(STREAM, HI, false).await;
+    let silent = failed(FailureClass::Timeout, "the provider was silent for 0.3 seconds");
+    assert_eq!(events, [text(0, "hi"), StreamEvent::Failed(silent)]);
+    let (events, _) = exchange(STREAM, &format!("{HI}{STOP}"), false).await;
+    assert!(matches!(&events[..], [_, StreamEvent::Done(_)]), "{events:?}");
+}
+
+#[tokio::test]
+async fn calls_that_are_dropped_lose_nothing_and_do_not_extend_the_silence() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut stream = start(&endpoint(format!("http://{}", listener.local_addr().unwrap())));
+    let began = Instant::now();
+    loop {
+        if let Ok(events) = tokio::time::timeout(Duration::from_millis(20), stream.next()).await {
+            let silent = failed(FailureClass::Timeout, "the provider was silent for 0.3 seconds");
+            assert_eq!(events, [StreamEvent::Failed(silent)]);
+            break;
+        }
+        assert!(began.elapsed() < Duration::from_secs(5), "the silence never ends");
+    }
+}
+
+#[tokio::test]
+async fn errors_say_what_the_provider_said_without_the_key() {
+    let body = format!("{{\"error\":{{\"message\":\"no such key: {KEY}\"}}}}");
+    check("401 Unauthorized", &body, FailureClass::Auth, "401: no such key: <redacted>").await;
+    let page = "work answered with a web page: is its base_url right?";
+    check("200 OK\r\ncontent-type: text/html", "<html>", FailureClass::Stream, page).await;
+    let plain = "work answered without streaming: 200: no";
+    check("200 OK\r\ncontent-type: application/json", "{\"error\":\"no\"}", FailureClass::Stream, plain).await;
+    let moved = "the provider answered 307 without a reason";
+    check("307 Moved\r\nlocation: http://example.com/", "", FailureClass::Rejected, moved).await;
+    let cut = "the answer broke off";
+    check(STREAM, HI, FailureClass::Stream, cut).await;
+}
+
+#[tokio::test]
+async fn headers_say_whether_and_when_to_try_again() {
+    let failure = check("429 Slow\r\nretry-after: 7", "busy", FailureClass::Overloaded, "429: busy").await;
+    assert_eq!(failure.retry_after, Some(Duration::from_secs(7)));
+    check("503 No\r\nx-should-retry: false", "busy", FailureClass::Rejected, "503: busy").await;
+    check("400 No\r\nx-should-retry: true", "busy", FailureClass::Overloaded, "400: busy").await;
+}
+
+#[tokio::test]
+async fn nobody_there_is_a_connection_failure() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let events = all(&mut start(&endpoint(format!("http://{address}")))).await;
+    let [StreamEvent::Failed(failure)] = &events[..] else { panic!("{events:?}") };
+    assert_eq!(failure.class, FailureClass::Refused);
+    let expect = format!("cannot connect to {address}: Connection refused");
+    assert!(failure.message.starts_with(&expect), "{}", failure.message);
+}
+
+#[test]
+fn the_version_in_a_base_url_is_not_doubled() {
+    fn check(base_url: &str, path: &str, expect: &str) {
+        assert_eq!(address(base_url, path).unwrap().as_str(), expect);
+    }
+    check("https://api.anthropic.com", "/v1/messages", "https://api.anthropic.com/v1/messages");
+    check("http://h/v1/", "/v1/messages", "http://h/v1/messages");
+    check("http://h/v1", "/chat/completions", "http://h/v1/chat/completions");
+    check("http://h/api/anthropic", "/v1/messages", "http://h/api/anthropic/v1/messages");
+    assert_eq!(address("nonsense", "/x").unwrap_err().class, FailureClass::NotFound);
+}
+
+#[test]
+fn waits_are_read_in_every_form() {
+    const NOW: u64 = 784_111_777_000; // Sun, 06 Nov 1994 08:49:37 GMT
+    fn check(millis: Option<&str>, text: Option<&str>, expect: Option<u64>) {
+        assert_eq!(retry_after(millis, text, NOW), expect.map(Duration::from_millis), "{millis:?} {text:?}");
+    }
+    check(None, None, None);
+    check(Some("250"), Some("9"), Some(250));
+    check(None, Some("1.5"), Some(1500));
+    check(None, Some("-3"), Some(0));
+    check(None, Some("1e300"), Some(30 * 86_400_000));
+    check(None, Some("Sun, 06 Nov 1994 08:50:07 GMT"), Some(30_000));
+    check(None, Some("Sun, 06 Nov 1994 08:00:00 GMT"), Some(0));
+    check(None, Some("soon"), None);
+}

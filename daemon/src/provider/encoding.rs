@@ -1,0 +1,176 @@
+//! Encoding step after step: what was encoded of a context is kept, so that a step costs what it adds.
+//!
+//! An [`Encoding`] belongs to one context. It holds the encoder of whoever was asked last, and starts anew with another.
+//! The encoders are built of the two things here: [`Items`], text that grows, and [`CallNames`].
+
+use std::collections::{HashMap, HashSet};
+
+use linger_protocol::id::CallId;
+use linger_protocol::message::{ContentBlock, Role};
+use serde_json::Value;
+
+use super::{Codec, Encoder, HttpRequest, Message, Request, wire};
+
+/// What was encoded of one context. System prompt and tools stay as they are, and messages are only ever added.
+#[derive(Debug, Default)]
+pub struct Encoding(Option<Current>);
+
+#[derive(Debug)]
+struct Current {
+    /// The codec with its settings.
+    codec: String,
+    origin: String,
+    encoder: Box<dyn Encoder>,
+}
+
+impl Encoding {
+    /// The request, byte for byte as if nothing had been encoded before.
+    pub fn encode(&mut self, codec: &dyn Codec, request: &Request<'_>) -> HttpRequest {
+        let name = format!("{codec:?}");
+        let kept = self.0.take().filter(|current| current.codec == name && current.origin == request.origin);
+        let current = self.0.insert(kept.unwrap_or_else(|| Current {
+            codec: name,
+            origin: request.origin.to_owned(),
+            encoder: codec.encoder(),
+        }));
+        let encoded = current.encoder.encode(request);
+        debug_assert_eq!(encoded, codec.encoder().encode(request), "what was encoded before has changed");
+        encoded
+    }
+}
+
+/// JSON values, separated by commas.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Items(String);
+
+impl Items {
+    /// Adds a value.
+    pub(super) fn push(&mut self, value: &Value) {
+        self.push_text(&value.to_string());
+    }
+
+    /// Adds values that are text already.
+    pub(super) fn push_text(&mut self, text: &str) {
+        if !self.0.is_empty() && !text.is_empty() {
+            self.0.push(',');
+        }
+        self.0.push_str(text);
+    }
+
+    /// The text.
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The text, without copying it.
+    pub(super) fn into_text(self) -> String {
+        self.0
+    }
+
+    /// Whether there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl FromIterator<Value> for Items {
+    fn from_iter<I: IntoIterator<Item = Value>>(values: I) -> Self {
+        let mut items = Self::default();
+        values.into_iter().for_each(|value| items.push(&value));
+        items
+    }
+}
+
+/// The object `fields`, and after its fields the lists in `lists`: names and items.
+pub(super) fn object(fields: &Value, lists: &[(&str, &str)]) -> String {
+    let mut text = fields.to_string();
+    text.reserve_exact(lists.iter().map(|(name, items)| name.len() + items.len() + 6).sum());
+    text.pop();
+    for (name, items) in lists {
+        for part in [",\"", name, "\":[", items, "]"] {
+            text.push_str(part);
+        }
+    }
+    text.push('}');
+    text
+}
+
+/// The names of tool calls on the wire: the provider's own where they go back to it and are unique, ours otherwise.
+#[derive(Debug, Default)]
+pub(super) struct CallNames {
+    names: HashMap<CallId, String>,
+    taken: HashSet<String>,
+}
+
+impl CallNames {
+    /// Names the calls of the next message. First come, first served, so that what is appended renames nothing.
+    pub(super) fn add(&mut self, message: &Message, own: bool) {
+        if message.role != Role::Assistant {
+            return;
+        }
+        for block in &message.content {
+            let ContentBlock::ToolUse { call_id, native, .. } = block else { continue };
+            let native = wire::native_str(native, "id").filter(|id| own && !id.is_empty() && !self.taken.contains(*id));
+            let mut name = native.unwrap_or(call_id.as_str()).to_owned();
+            while !self.taken.insert(name.clone()) {
+                name.push('_');
+            }
+            self.names.insert(call_id.clone(), name);
+        }
+    }
+
+    /// The name of `call`.
+    pub(super) fn get<'a>(&'a self, call: &'a CallId) -> &'a str {
+        self.names.get(call).map_or(call.as_str(), String::as_str)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::super::anthropic::Anthropic;
+    use super::super::openai::{Compat, OpenAi};
+    use super::super::support::{assistant, call, history, request};
+    use super::*;
+
+    #[test]
+    fn a_call_never_gets_the_name_of_another() {
+        let call = |call_id: &str, id: &str| call(call_id, "ls", json!({}), Some(json!({ "id": id })));
+        let mut names = CallNames::default();
+        names.add(&assistant("p/m", vec![call("c1", "c2"), call("c2", "")]), true);
+        names.add(&assistant("p/m", vec![call("c3", "x"), call("c4", "x")]), true);
+        let names = ["c1", "c2", "c3", "c4", "c5"].map(|call| names.get(&call.into()).to_owned());
+        assert_eq!(names, ["c2", "c2_", "x", "c4", "c5"]);
+    }
+
+    proptest! {
+        /// Each step asks one of three servers, two of which speak one format in two ways, for one of two models.
+        #[test]
+        fn step_by_step_gives_the_same_bytes_as_all_at_once(
+            messages in history(),
+            asked in prop::collection::vec((0..3usize, prop::sample::select(vec!["p/m", "q/n"]), any::<bool>()), 40),
+        ) {
+            let compat = Compat { reasoning_content: Some(true), ..Compat::default() };
+            let codecs: [Arc<dyn Codec>; 3] =
+                [Arc::new(Anthropic), Arc::new(OpenAi::new("", Compat::default())), Arc::new(OpenAi::new("", compat))];
+            let mut encoding = Encoding::default();
+            let mut whom = (0, "p/m");
+            for (n, (codec, origin, switch)) in (1..=messages.len()).zip(asked) {
+                if switch {
+                    whom = (codec, origin);
+                }
+                let is_call = |block: &ContentBlock| matches!(block, ContentBlock::ToolUse { .. });
+                if messages[n - 1].content.iter().any(is_call) {
+                    continue; // Nobody is asked before the results are there.
+                }
+                let codec = codecs[whom.0].as_ref();
+                let request = Request { origin: whom.1, ..request(&messages[..n]) };
+                prop_assert_eq!(encoding.encode(codec, &request), codec.encoder().encode(&request));
+            }
+        }
+    }
+}

@@ -24,7 +24,7 @@ use crate::provider::catalogue::{Catalogue, Keys, ResolveError};
 use crate::session::actor::{Actor, already_answered};
 use crate::session::instructions::workspace_root;
 use crate::session::state::State;
-use crate::sessions::Sessions;
+use crate::sessions::{Asked, Sessions};
 use crate::store::{Fold, Store, StoreError};
 use crate::tool::{self, Hidden, Tool, Workspace};
 
@@ -68,6 +68,8 @@ pub struct Daemon {
     pub printed: Mutex<HashMap<String, (Instant, String)>>,
     /// The loaded sessions.
     pub sessions: Sessions,
+    /// The permissions that loaded sessions wait for.
+    pub asked: Asked,
     /// The tools, in the order in which models see them.
     pub tools: Vec<Arc<dyn Tool>>,
     /// Cancelled when the daemon is to end.

@@ -36,7 +36,7 @@ use crate::daemon::Daemon;
 use crate::listener::{Listener, Peer};
 use crate::provider::catalogue::Keys;
 use crate::secret::Redactor;
-use crate::sessions::Sessions;
+use crate::sessions::{Asked, Sessions};
 use crate::store::Store;
 
 /// Clients that may be connected at once; each takes a few KiB and a file descriptor.
@@ -70,6 +70,7 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
         changed: tokio::sync::watch::channel(()).0,
         printed: std::sync::Mutex::default(),
         sessions: Sessions::default(),
+        asked: Asked::default(),
         tools: tool::builtin(),
         shutdown,
         started_at: clock::now(),
@@ -83,6 +84,11 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
     let unfinished = daemon.store.unfinished().await.context("the database cannot be read")?;
     unfinished.iter().for_each(|session| daemon.sessions.wake(&daemon, session));
     let watching = tokio::spawn(watch_config(daemon.clone(), changes));
+    let adopting = tokio::spawn(async {
+        if let Err(error) = process::adopt_orphans().await {
+            tracing::warn!(target: "daemon", %error, "processes that leave their group cannot be told from others");
+        }
+    });
     let mut connections = JoinSet::new();
     let methods = rpc::methods(daemon.clone())?;
     loop {
@@ -100,6 +106,8 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
     }
     connections.shutdown().await;
     watching.abort();
+    adopting.abort();
+    process::end_left_behind(&daemon.places.database());
     daemon.store.close().await.context("the database could not be closed")
 }
 

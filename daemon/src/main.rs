@@ -6,6 +6,7 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use linger_protocol::VERSION;
@@ -17,6 +18,9 @@ use lingerd::secret::Redactor;
 use lingerd::{Options, inherit, log};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
+
+/// How long work on files that was given up may take to notice.
+const LAST_THREADS: Duration = Duration::from_secs(1);
 
 const USAGE: &str = "usage: lingerd [--background]
 
@@ -86,7 +90,10 @@ fn start(background: bool) -> anyhow::Result<()> {
         }
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(serve(places, redactor, lock, background))
+    let result = runtime.block_on(serve(places, redactor, lock, background));
+    // A thread that hangs in a file system must not keep the daemon from ending.
+    runtime.shutdown_timeout(LAST_THREADS);
+    result
 }
 
 async fn serve(places: Places, redactor: Redactor, lock: Lock, background: bool) -> anyhow::Result<()> {

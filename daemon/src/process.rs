@@ -2,8 +2,8 @@
 //!
 //! A [`Process`] leads a process group of its own. Whoever holds it owns the group: dropping it kills the group, [`Process::end`]
 //! asks first. A child gets exactly the environment it is given, no input, and one pipe for its output.
-//! What leaves the group (`setsid`) lives on until the daemon is started again: [`end_left_behind`] finds it by a variable that
-//! every child has.
+//! What leaves the group (`setsid`) stays in the family ([`adopt_orphans`]) and ends with the daemon, or at its next start:
+//! [`end_left_behind`] finds it by a variable that every child has.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -11,13 +11,15 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process_group};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, timeout, timeout_at};
 
 /// How long a group may take to end after SIGTERM. Long enough to remove a lock file, short enough that a cancel ends within 2 s.
@@ -52,6 +54,8 @@ pub enum Stderr {
 #[derive(Debug)]
 pub struct Process {
     child: Child,
+    /// The child itself.
+    leader: Option<Pid>,
     /// The group that is still to be killed; none once it was.
     group: Option<Pid>,
     output: pipe::Receiver,
@@ -104,9 +108,10 @@ impl Process {
             .kill_on_drop(true);
         let child = command.spawn()?;
         let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        own().extend(group);
         // From here on the drop of `process` ends the child; `command`, which holds the pipe's other end, goes at the return.
         let output = pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?;
-        Ok(Self { child, group, output, until: None })
+        Ok(Self { child, leader: group, group, output, until: None })
     }
 
     /// The next piece of output; 0 once there is no more. Nothing is lost when the future is dropped.
@@ -159,7 +164,40 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
+        if let Some(leader) = self.leader {
+            own().retain(|pid| *pid != leader);
+        }
     }
+}
+
+/// The children that a [`Process`] waits for.
+static OWN: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+
+fn own() -> MutexGuard<'static, Vec<Pid>> {
+    OWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Makes this process the parent of every process below it whose own parent ends, so that none can leave the family
+/// ([`crate::peer`] asks who belongs to it), and takes note when one of them ends. Runs until it is dropped.
+pub async fn adopt_orphans() -> io::Result<()> {
+    let mut ended = signal(SignalKind::child())?;
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    loop {
+        ended.recv().await;
+        let own = own().clone();
+        for orphan in children().into_iter().filter(|child| !own.contains(child)) {
+            // One that lives on is not waited for.
+            let _lives = rustix::process::waitpid(Some(orphan), WaitOptions::NOHANG);
+        }
+    }
+}
+
+/// The children of this process, adopted ones too.
+fn children() -> Vec<Pid> {
+    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let lists = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
+    let pids = lists.flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<i32>>());
+    pids.filter_map(Pid::from_raw).collect()
 }
 
 /// The file that `program` is in the directories of `path`, as seen from `cwd`.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use jsonrpsee::core::RpcResult;
@@ -46,7 +46,23 @@ pub struct Conn {
     /// What it called itself in `daemon/hello`.
     client: Mutex<Option<String>>,
     /// The forwarders of the sessions that it is attached to.
-    attached: Mutex<HashMap<SessionId, AbortHandle>>,
+    attached: Mutex<HashMap<SessionId, Attachment>>,
+}
+
+/// What sends the events of one session to one client.
+struct Attachment {
+    /// Tells this attach from an earlier or later one of the same session.
+    generation: u64,
+    /// The task, once the session has answered.
+    forwarder: Option<AbortHandle>,
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        if let Some(forwarder) = &self.forwarder {
+            forwarder.abort();
+        }
+    }
 }
 
 impl Conn {
@@ -61,6 +77,38 @@ impl Conn {
         client.unwrap_or_else(|| self.peer.pid.map_or_else(|| "somebody".to_owned(), |pid| format!("pid {pid}")))
     }
 
+    fn attached(&self) -> MutexGuard<'_, HashMap<SessionId, Attachment>> {
+        self.attached.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Notes that an attach is under way, so that a detach that comes after it ends it. What was attached before is not any more.
+    fn begin_attach(&self, session: &SessionId) -> Result<u64, RpcError> {
+        let mut attached = self.attached();
+        attached.retain(|_, attachment| attachment.forwarder.as_ref().is_none_or(|task| !task.is_finished()));
+        if attached.len() >= MAX_ATTACHED && !attached.contains_key(session) {
+            let error = RpcError::new(Code::TooMuch, format!("attached to {MAX_ATTACHED} sessions already"));
+            return Err(error.hint("detach from some, or open another connection"));
+        }
+        let generation = attached.get(session).map_or(0, |earlier| earlier.generation + 1);
+        attached.insert(session.clone(), Attachment { generation, forwarder: None });
+        Ok(generation)
+    }
+
+    /// Starts the forwarder of an attach, unless it was detached or attached anew meanwhile.
+    fn end_attach(&self, session: &SessionId, generation: u64, forward: impl FnOnce() -> AbortHandle) {
+        if let Some(attachment) = self.attached().get_mut(session).filter(|now| now.generation == generation) {
+            attachment.forwarder = Some(forward());
+        }
+    }
+
+    /// Takes back an attach that failed.
+    fn forget_attach(&self, session: &SessionId, generation: u64) {
+        let mut attached = self.attached();
+        if attached.get(session).is_some_and(|now| now.generation == generation) {
+            attached.remove(session);
+        }
+    }
+
     /// Refuses what only a user may do to a process that the daemon started, or that cannot be told from one.
     fn must_be_user(&self, what: &str) -> Result<(), RpcError> {
         let own = self.peer.pid.and_then(|pid| peer::descends_from(pid, std::process::id()));
@@ -70,13 +118,6 @@ impl Conn {
         tracing::warn!(target: "permission", pid = self.peer.pid, what, "refused to a process that the daemon started");
         Err(RpcError::new(Code::NotAllowed, format!("a process that the daemon started may not {what}"))
             .hint("do it from a terminal or an editor"))
-    }
-}
-
-impl Drop for Conn {
-    fn drop(&mut self) {
-        let attached = self.attached.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
-        attached.drain().for_each(|(_, forwarder)| forwarder.abort());
     }
 }
 
@@ -216,43 +257,35 @@ impl SessionApiServer for Rpc {
     async fn attach(&self, extensions: &Extensions, params: Attach) -> ResponsePayload<'static, Attached> {
         let attached = async {
             let conn = conn(extensions)?.clone();
-            let (log, position, cursor) =
-                self.ask(&params.session, |reply| Command::Attach(params.after, reply)).await?;
-            let subscriber = Subscriber::new(
-                log,
-                self.0.store.clone(),
-                conn.outbox.clone(),
-                params.deltas.unwrap_or(true),
-                position,
-            );
-            let mut attached = conn.attached.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            attached.retain(|_, forwarder| !forwarder.is_finished());
-            if attached.len() >= MAX_ATTACHED {
-                let error = RpcError::new(Code::TooMuch, format!("attached to {MAX_ATTACHED} sessions already"));
-                return Err(error.hint("detach from some, or open another connection"));
-            }
-            // Events begin when the answer is on its way.
-            let (payload, answered) = ResponsePayload::success(Attached { cursor }).notify_on_completion();
-            let forwarder = tokio::spawn(async move {
-                if answered.await.is_ok() {
-                    subscriber.run().await;
+            let generation = conn.begin_attach(&params.session)?;
+            let reading = match self.ask(&params.session, |reply| Command::Attach(params.after, reply)).await {
+                Ok(reading) => reading,
+                Err(error) => {
+                    conn.forget_attach(&params.session, generation);
+                    return Err(error);
                 }
+            };
+            // Events begin when the answer is on its way.
+            let success = ResponsePayload::success(Attached { cursor: reading.head.clone() });
+            let (payload, answered) = success.notify_on_completion();
+            conn.end_attach(&params.session, generation, || {
+                let deltas = params.deltas.unwrap_or(true);
+                let subscriber = Subscriber::new(reading, self.0.store.clone(), conn.outbox.clone(), deltas);
+                let forwarder = tokio::spawn(async move {
+                    if answered.await.is_ok() {
+                        subscriber.run().await;
+                    }
+                });
+                forwarder.abort_handle()
             });
-            if let Some(earlier) = attached.insert(params.session.clone(), forwarder.abort_handle()) {
-                earlier.abort();
-            }
             Ok(payload)
         };
         attached.await.unwrap_or_else(|error: RpcError| ResponsePayload::error(ErrorObjectOwned::from(error)))
     }
 
     async fn detach(&self, extensions: &Extensions, params: Named) -> RpcResult<Empty> {
-        let mut attached = conn(extensions)?.attached.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        match attached.remove(&params.session) {
-            Some(forwarder) => {
-                forwarder.abort();
-                Ok(Empty {})
-            }
+        match conn(extensions)?.attached().remove(&params.session) {
+            Some(_) => Ok(Empty {}),
             None => Err(RpcError::new(Code::NotAttached, format!("not attached to session {}", params.session)).into()),
         }
     }
@@ -306,11 +339,15 @@ impl PermissionApiServer for Rpc {
                 .hint("cancel the turn instead")
                 .into());
         }
-        let Some(asked) = self.0.store.permission(params.permission.clone()).await.map_err(RpcError::from)? else {
-            return Err(self.0.already_answered(&params.permission).await.into());
+        let session = match self.0.asked.session(&params.permission) {
+            Some(session) => session,
+            None => match self.0.store.permission(params.permission.clone()).await.map_err(RpcError::from)? {
+                Some(asked) => asked.session,
+                None => return Err(self.0.already_answered(&params.permission).await.into()),
+            },
         };
         let by = conn.name();
-        self.ask(&asked.session, |reply| Command::Answer(params, by, reply)).await?;
+        self.ask(&session, |reply| Command::Answer(params, by, reply)).await?;
         Ok(Answered { outcome: "won".to_owned() })
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use linger_protocol::RpcError;
 use linger_protocol::error::Code;
-use linger_protocol::id::SessionId;
+use linger_protocol::id::{PermissionId, SessionId};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::daemon::Daemon;
@@ -98,6 +98,32 @@ impl Sessions {
             // A session that panicked has nothing to say; its log has.
             let _gone = answer.await;
         }
+    }
+}
+
+/// Which session asked for which permission, as far as they wait: an answer then goes to its session at once, in the order in
+/// which the requests of its connection came.
+#[derive(Default)]
+pub struct Asked(Mutex<HashMap<PermissionId, SessionId>>);
+
+impl Asked {
+    fn map(&self) -> MutexGuard<'_, HashMap<PermissionId, SessionId>> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// `session` waits for an answer to this.
+    pub fn remember(&self, permission: &PermissionId, session: &SessionId) {
+        self.map().insert(permission.clone(), session.clone());
+    }
+
+    /// It has its answer.
+    pub fn forget(&self, permission: &PermissionId) {
+        self.map().remove(permission);
+    }
+
+    /// The session that waits.
+    pub fn session(&self, permission: &PermissionId) -> Option<SessionId> {
+        self.map().get(permission).cloned()
     }
 }
 

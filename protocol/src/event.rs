@@ -107,6 +107,9 @@ pub enum EventBody {
         /// Whether it was cut off; it then has text and thinking only.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         interrupted: bool,
+        /// Whether the answer was cut at the token limit; its calls, if it has any, are then not run.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        cut: bool,
         /// The prompt that this message is, for a user's own words.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         prompt: Option<PromptId>,

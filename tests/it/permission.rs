@@ -293,14 +293,18 @@ async fn a_tool_cannot_answer_its_own_permission() {
     let (permission, _) = asked(&other, &waiting, 1).await;
     // Another session's tool, in a process group of its own, tries to answer.
     let (socket, linger) = (daemon.dirs.socket(), &linger_tests::harness::programs().client);
-    let steal = format!("LINGER_SOCKET={} setsid -w {} answer {permission} allow", socket.display(), linger.display());
+    let steal = format!(
+        "export LINGER_SOCKET={} LINGER={}; (env -i PATH=\"$PATH\" HOME=\"$HOME\" LINGER_SOCKET=\"$LINGER_SOCKET\" setsid -f sh -c \"sleep 0.3; $LINGER answer {permission} allow; $LINGER answer {permission} allow\" >out 2>&1) ; setsid -w $LINGER answer {permission} allow; sleep 1; cat out",
+        socket.display(),
+        linger.display()
+    );
     let client = daemon.client().await;
     let session = client.create_with(json!({ "mode": "auto", "model": "work/thief" })).await;
     client.attach(&session).await;
     model.push_for("thief", [bash(&steal), Reply::text("done")]);
     client.turn(&session, "go").await;
     let output = client.first(&session, "tool_finished").await.raw;
-    assert!(output.contains("may not answer a permission"), "{output}");
+    assert_eq!(output.matches("may not answer a permission").count(), 3, "{output}");
     assert_eq!(story(&other.transcript(), &waiting).last().unwrap(), "permission_requested");
     model.push([Reply::text("done")]);
     answer(&other, &permission, "reject_once").await;

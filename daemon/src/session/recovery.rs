@@ -26,10 +26,19 @@ pub struct Plan {
     pub resume: bool,
 }
 
-/// Plans how to go on with the turn of `state` after the daemon was restarted.
-pub fn plan(state: &State, streams: &[OpenStream]) -> Plan {
+/// Why a turn has to be taken up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The daemon was restarted.
+    Restart,
+    /// A write failed.
+    Storage,
+}
+
+/// Plans how to go on with the turn of `state`.
+pub fn plan(state: &State, streams: &[OpenStream], cause: Cause) -> Plan {
     let Some(turn) = &state.turn else { return Plan { drafts: Vec::new(), resume: false } };
-    let resume = !turn.offered && !turn.is_hopeless();
+    let resume = !turn.offered && (cause == Cause::Storage || !turn.is_hopeless());
     let mut bodies: Vec<EventBody> = interrupted(state, streams).into_iter().collect();
     if resume {
         let shown = bodies.iter().find_map(|body| match body {
@@ -40,12 +49,20 @@ pub fn plan(state: &State, streams: &[OpenStream]) -> Plan {
             .extend(shown.or_else(|| turn.interrupted.clone()).map(|message| EventBody::MessageSuperseded { message }));
     }
     for call in turn.calls.iter().filter(|call| call.started && !call.finished) {
-        let text =
-            "interrupted, outcome unknown: the daemon was restarted while this call ran; it is not run again by itself";
-        bodies.push(finished(call, streams, Outcome::Unknown, text));
+        let text = match cause {
+            Cause::Restart => "the daemon was restarted while this call ran",
+            Cause::Storage => "the storage failed while this call ran",
+        };
+        let text = format!("interrupted, outcome unknown: {text}; it is not run again by itself");
+        bodies.push(finished(call, streams, Outcome::Unknown, &text));
     }
     if resume {
-        bodies.push(notice(NoticeCode::Resumed, Level::Info, "the daemon was restarted; the turn goes on"));
+        bodies.push(match cause {
+            Cause::Restart => notice(NoticeCode::Resumed, Level::Info, "the daemon was restarted; the turn goes on"),
+            Cause::Storage => {
+                notice(NoticeCode::Continued, Level::Warning, "the storage failed for a while; the turn goes on")
+            }
+        });
     } else if !turn.offered {
         let text = format!(
             "the turn met {} ends of the daemon without finishing a step; continue it by hand",
@@ -97,6 +114,7 @@ pub fn close(state: &State, streams: &[OpenStream], results: &HashMap<CallId, Co
             prompt: None,
             model: None,
             usage: None,
+            cut: false,
         });
     }
     bodies.into_iter().map(|body| Draft { turn: Some(turn.id.clone()), body }).collect()
@@ -124,6 +142,7 @@ fn interrupted(state: &State, streams: &[OpenStream]) -> Option<EventBody> {
         prompt: None,
         model: Some(state.model.clone()),
         usage: None,
+        cut: false,
     })
 }
 

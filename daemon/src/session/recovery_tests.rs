@@ -48,6 +48,7 @@ impl Scene {
             prompt: None,
             model: None,
             usage: None,
+            cut: false,
         });
     }
 
@@ -134,7 +135,7 @@ fn words(drafts: &[Draft]) -> Vec<String> {
 fn text_that_was_streamed_is_kept_marked_and_superseded() {
     let mut scene = Scene::with_calls(&[]);
     scene.piece("m2", PieceKind::Text, 0, "Good d");
-    let plan = plan(&scene.state, &scene.streams);
+    let plan = plan(&scene.state, &scene.streams, Cause::Restart);
     assert_eq!(words(&plan.drafts), ["message m2", "message_superseded m2", "notice resumed"]);
     assert!(plan.resume);
     let EventBody::Message { content, interrupted: true, .. } = &plan.drafts[0].body else { panic!("{plan:?}") };
@@ -147,7 +148,7 @@ fn a_call_that_had_started_is_unknown_and_one_that_had_not_is_left_to_the_turn()
     scene.asked("c2");
     scene.started("c1");
     scene.piece("c1", PieceKind::Output, 0, "so far\n");
-    let plan = plan(&scene.state, &scene.streams);
+    let plan = plan(&scene.state, &scene.streams, Cause::Restart);
     assert_eq!(words(&plan.drafts), ["tool_finished c1", "notice resumed"]);
     let EventBody::ToolFinished { outcome: Outcome::Unknown, content, output, .. } = &plan.drafts[0].body else {
         panic!("{plan:?}")
@@ -162,15 +163,19 @@ fn a_call_that_had_started_is_unknown_and_one_that_had_not_is_left_to_the_turn()
 fn a_turn_that_met_three_crashes_without_a_step_is_offered() {
     let mut scene = Scene::with_calls(&[]);
     for _ in 0..2 {
-        let plan = plan(&scene.state, &scene.streams);
+        let plan = plan(&scene.state, &scene.streams, Cause::Restart);
         assert!(plan.resume);
         scene.events(plan.drafts);
     }
-    let last = plan(&scene.state, &scene.streams);
+    let last = plan(&scene.state, &scene.streams, Cause::Restart);
     assert_eq!((words(&last.drafts), last.resume), (vec!["notice offered".to_owned()], false));
     scene.events(last.drafts);
     assert_eq!(scene.state.doing(), linger_protocol::session::State::Offered);
-    assert_eq!(plan(&scene.state, &scene.streams), Plan { drafts: Vec::new(), resume: false }, "and stays so");
+    assert_eq!(
+        plan(&scene.state, &scene.streams, Cause::Restart),
+        Plan { drafts: Vec::new(), resume: false },
+        "and stays so"
+    );
 }
 
 #[test]
@@ -178,12 +183,12 @@ fn a_finished_step_and_an_orderly_end_are_no_crashes() {
     let mut scene = Scene::with_calls(&[]);
     for _ in 0..5 {
         scene.event(EventBody::Notice { level: Level::Info, code: Some(NoticeCode::Paused), text: String::new() });
-        let plan = plan(&scene.state, &scene.streams);
+        let plan = plan(&scene.state, &scene.streams, Cause::Restart);
         assert!(plan.resume);
         scene.events(plan.drafts);
     }
     for _ in 0..5 {
-        let plan = plan(&scene.state, &scene.streams);
+        let plan = plan(&scene.state, &scene.streams, Cause::Restart);
         assert!(plan.resume);
         scene.events(plan.drafts);
         scene.message(Role::Assistant, vec![ContentBlock::text("a step")]);

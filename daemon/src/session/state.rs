@@ -78,7 +78,10 @@ pub struct Counts {
 pub struct Queued {
     /// The prompt.
     pub prompt: PromptId,
-    /// What the user said.
+    /// The number of its `prompt_accepted`.
+    pub seq: u64,
+    /// What the user said; stored in that event, and read from it when the session is loaded.
+    #[serde(skip)]
     pub content: Vec<ContentBlock>,
     /// When it is taken up.
     pub when: When,
@@ -103,6 +106,8 @@ pub struct Turn {
     pub paused: bool,
     /// It waits for a key.
     pub key_missing: bool,
+    /// The last answer was cut at the token limit: nobody knows whether its calls are whole.
+    pub cut: bool,
     /// An interrupted message that is not superseded yet: the step has to be repeated.
     pub interrupted: Option<MessageId>,
 }
@@ -173,7 +178,7 @@ impl State {
                 self.before_turn = self.head.saturating_sub(1);
                 self.turn = Some(Turn { id: event.turn.clone().unwrap_or_default(), ..Turn::default() });
             }
-            EventBody::Message { message, role, content, interrupted, prompt, usage, .. } => {
+            EventBody::Message { message, role, content, interrupted, prompt, usage, cut, .. } => {
                 self.counts.messages += 1;
                 if let Some(prompt) = prompt {
                     self.queue.retain(|queued| queued.prompt != *prompt);
@@ -181,7 +186,7 @@ impl State {
                 match role {
                     Role::User => self.user_message(),
                     Role::Assistant => {
-                        self.assistant_message(message, content, *interrupted, usage.unwrap_or_default())
+                        self.assistant_message(message, content, (*interrupted, *cut), usage.unwrap_or_default())
                     }
                 }
             }
@@ -217,7 +222,7 @@ impl State {
             let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
             self.title = Some(line.trim().chars().take(TITLE).collect());
         }
-        self.queue.push_back(Queued { prompt: prompt.clone(), content: content.to_vec(), when });
+        self.queue.push_back(Queued { prompt: prompt.clone(), seq: self.head, content: content.to_vec(), when });
     }
 
     fn user_message(&mut self) {
@@ -228,7 +233,13 @@ impl State {
         });
     }
 
-    fn assistant_message(&mut self, message: &MessageId, content: &[ContentBlock], interrupted: bool, usage: Usage) {
+    fn assistant_message(
+        &mut self,
+        message: &MessageId,
+        content: &[ContentBlock],
+        (interrupted, cut): (bool, bool),
+        usage: Usage,
+    ) {
         let calls = content.iter().filter_map(|block| match block {
             ContentBlock::ToolUse { call_id, .. } => {
                 Some(Call { id: call_id.clone(), permission: None, started: false, finished: false })
@@ -245,6 +256,7 @@ impl State {
                 return;
             }
             turn.interrupted = None;
+            turn.cut = cut;
             turn.crashes = 0;
             turn.steps += 1;
             turn.calls = calls;
@@ -305,6 +317,11 @@ impl State {
         }
     }
 
+    /// Whether a turn should start that has not yet: a daemon that dies now must start it when it is back.
+    pub fn is_owed(&self) -> bool {
+        self.turn.is_none() && !self.held && !self.queue.is_empty()
+    }
+
     /// The row of `session/list`.
     pub fn info(&self, session: SessionId) -> Info {
         Info {
@@ -339,6 +356,9 @@ impl Turn {
         !self.paused && self.crashes + 1 >= MAX_CRASHES
     }
 }
+
+/// The name in the database of a session that owes its user a turn ([`State::is_owed`]).
+pub const OWED: &str = "owed";
 
 /// The name of a state in the database.
 pub fn state_name(state: session::State) -> &'static str {

@@ -10,6 +10,9 @@ use linger_protocol::id::{CallId, MessageId, SessionId, TurnId};
 use linger_protocol::message::{ContentBlock, Role};
 use linger_protocol::transport::serve::{Gone, Outbox};
 
+use tokio::sync::watch;
+
+use super::actor::Reading;
 use super::cursor::Position;
 use super::log::{Log, OpenStream, Piece, PieceKind, Stored};
 use crate::clock;
@@ -25,6 +28,7 @@ pub struct Subscriber {
     outbox: Outbox,
     deltas: bool,
     at: Position,
+    changed: watch::Receiver<()>,
 }
 
 /// What lies after a cursor.
@@ -36,21 +40,23 @@ enum Batch {
 }
 
 impl Subscriber {
-    /// A subscriber that goes on from `at`, which must be a position of this log ([`known`]).
-    pub fn new(log: Arc<Log>, store: Store, outbox: Outbox, deltas: bool, at: Position) -> Self {
-        Self { log, store, outbox, deltas, at }
+    /// A subscriber that reads on from where the actor said.
+    pub fn new(reading: Reading, store: Store, outbox: Outbox, deltas: bool) -> Self {
+        let Reading { log, changed, at, .. } = reading;
+        Self { log, store, outbox, deltas, at, changed }
     }
 
     /// Sends everything after the cursor, and goes on until the client or the session has gone.
     pub async fn run(mut self) {
-        let mut changed = self.log.subscribe();
         let mut caught_up = false;
         loop {
             let (lines, complete) = match self.next_lines().await {
                 Ok(next) => next,
+                Err(_) if self.log.removed() => return self.say_removed().await,
                 Err(error) => {
                     tracing::error!(target: "attach", session = %self.log.session, %error, "replay failed");
-                    return;
+                    let text = format!("the log cannot be read: {error}; attach again");
+                    return self.say_last(Level::Error, None, text).await;
                 }
             };
             if !lines.is_empty() && self.outbox.send(lines).await == Err(Gone) {
@@ -67,17 +73,23 @@ impl Subscriber {
                 }
             }
             if self.log.removed() {
-                let text = "the session was removed".to_owned();
-                let body = EventBody::Notice { level: Level::Warning, code: Some(NoticeCode::Removed), text };
-                // The last line; if the client has gone it does not matter.
-                let _last = self.outbox.send(vec![self.line(&body, clock::now(), None)]).await;
-                return;
+                return self.say_removed().await;
             }
             tokio::select! {
-                woken = changed.changed() => if woken.is_err() { return },
+                woken = self.changed.changed() => if woken.is_err() { return },
                 () = self.outbox.gone() => return,
             }
         }
+    }
+
+    async fn say_removed(&self) {
+        self.say_last(Level::Warning, Some(NoticeCode::Removed), "the session was removed".to_owned()).await;
+    }
+
+    /// The last line; if the client has gone it does not matter.
+    async fn say_last(&self, level: Level, code: Option<NoticeCode>, text: String) {
+        let line = self.line(&EventBody::Notice { level, code, text }, clock::now(), None);
+        let _last = self.outbox.send(vec![line]).await;
     }
 
     /// The next lines, and whether they reach the head.
@@ -241,6 +253,8 @@ pub async fn known(log: &Log, store: &Store, at: &Position) -> Result<bool, Stor
         let reached = match open {
             Some(reached) => reached,
             None => match store.closing(log.session.clone(), stream.clone()).await? {
+                // Output that was streamed need not be kept; text and thinking are.
+                Some(stored) if stored.kind == "tool_finished" => stored.seq > at.seq,
                 Some(stored) => stored.seq > at.seq && reaches(closed_pieces(&stored).0.iter(), *position),
                 None => false,
             },

@@ -49,6 +49,8 @@ pub struct Turn {
     /// How many messages and calls the session has: the source of the next ids.
     messages: u64,
     calls: u64,
+    /// The last answer was cut at the token limit.
+    cut: bool,
     instructions: Vec<linger_protocol::event::Instruction>,
     created_at: u64,
 }
@@ -77,6 +79,7 @@ impl Turn {
             steps: state.turn.as_ref().map_or(0, |turn| turn.steps),
             messages: state.counts.messages,
             calls: state.counts.calls,
+            cut: state.turn.as_ref().is_some_and(|turn| turn.cut),
             instructions: state.instructions.clone(),
             created_at: state.created_at,
         }
@@ -109,7 +112,7 @@ impl Turn {
         let mut encoding = Encoding::default();
         let open = context::open_calls(&messages);
         if !open.is_empty() {
-            messages.push(self.run_calls(open, results, false).await?);
+            messages.push(self.run_calls(open, results, self.cut).await?);
         }
         loop {
             self.take(self.emit.boundary(None).await?, &mut messages);
@@ -221,7 +224,7 @@ impl Turn {
             let interrupted = !shown.pieces.is_empty();
             if interrupted {
                 self.messages += 1;
-                self.emit.send(vec![self.message(id.clone(), shown.blocks(), true, None)], false, None)?;
+                self.emit.send(vec![self.message(id.clone(), shown.blocks(), true, None, false)], false, None)?;
             }
             match retry::decide(&failure, attempt, began.elapsed(), clock::random_fraction()) {
                 Decision::GiveUp { note } => {
@@ -244,7 +247,7 @@ impl Turn {
     }
 
     /// The provider and its key; waits, visibly, for a key that the daemon does not have.
-    async fn resolve(&self) -> Result<Result<(Resolved, Provider), Failure>, Over> {
+    async fn resolve(&mut self) -> Result<Result<(Resolved, Provider), Failure>, Over> {
         let mut waiting = false;
         loop {
             let mut changed = self.daemon.changed.subscribe();
@@ -279,6 +282,8 @@ impl Turn {
                     if changed.changed().await.is_err() {
                         return Err(Over);
                     }
+                    // Another model is a way out too.
+                    self.model = self.emit.model().await?;
                 }
                 Err(error) => return Ok(Err(rejected(error.to_string()))),
             }
@@ -318,7 +323,7 @@ impl Turn {
             }
         }
         self.messages += 1;
-        let message = self.message(id, content.clone(), false, Some(usage));
+        let message = self.message(id, content.clone(), false, Some(usage), stop == Stop::MaxTokens);
         self.emit.send(vec![message], false, None)?;
         Ok((content, stop))
     }
@@ -329,9 +334,10 @@ impl Turn {
         content: Vec<ContentBlock>,
         interrupted: bool,
         usage: Option<linger_protocol::message::Usage>,
+        cut: bool,
     ) -> EventBody {
         let (role, model) = (Role::Assistant, Some(self.model.clone()));
-        EventBody::Message { message, role, content, interrupted, prompt: None, model, usage }
+        EventBody::Message { message, role, content, interrupted, prompt: None, model, usage, cut }
     }
 
     /// Runs the calls of a step, and gives the message with all their results, in the order of the calls.
@@ -359,6 +365,7 @@ impl Turn {
             prompt: None,
             model: None,
             usage: None,
+            cut: false,
         };
         self.emit.send(vec![body], false, Some(done))?;
         // The next request is not paid for unless this step is written down.
@@ -398,6 +405,12 @@ impl Emitter {
         let (done, committed) = oneshot::channel();
         self.tell(TurnMessage::Pieces(pieces, done))?;
         Ok(committed)
+    }
+
+    async fn model(&self) -> Result<String, Over> {
+        let (reply, answer) = oneshot::channel();
+        self.tell(TurnMessage::Model(reply))?;
+        answer.await.map_err(|_| Over)
     }
 
     async fn boundary(&self, ending: Option<(StopReason, Option<String>)>) -> Result<Next, Over> {

@@ -69,7 +69,7 @@ impl Store {
     pub async fn unfinished(&self) -> Result<Vec<SessionId>, StoreError> {
         self.read(|connection| {
             connection
-                .prepare_cached("SELECT id FROM session WHERE state IN ('running', 'waiting')")?
+                .prepare_cached("SELECT id FROM session WHERE state IN ('running', 'waiting', 'owed')")?
                 .query_map([], |row| row.get::<_, String>(0).map(SessionId))?
                 .collect()
         })
@@ -121,6 +121,11 @@ impl Store {
             connection.prepare_cached(&sql)?.query_map(rusqlite::params_from_iter(values), stored)?.collect()
         })
         .await
+    }
+
+    /// One event.
+    pub async fn event(&self, id: SessionId, seq: u64) -> Result<Option<Stored>, StoreError> {
+        Ok(self.events(id, seq.saturating_sub(1), seq, 1).await?.into_iter().next())
     }
 
     /// The event that closes a stream, if it is closed.

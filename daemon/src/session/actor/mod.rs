@@ -25,7 +25,7 @@ use linger_protocol::permission::{self, Decision, Pending};
 use linger_protocol::session::{self, Prompted, When};
 use serde::Serialize;
 use serde_json::Value;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use super::cursor::Position;
@@ -54,13 +54,16 @@ const REMEMBERED: usize = 64;
 /// Prompts that may wait in one session; a person types a handful, a script should look at the answers.
 const MAX_QUEUED: usize = 256;
 
+/// How large the prompts that wait in one session may be together, in bytes: two of the largest that a request can carry.
+const MAX_QUEUED_BYTES: usize = 2 * linger_protocol::transport::MAX_REQUEST;
+
 /// Where a command is answered.
 pub type Reply<T> = oneshot::Sender<Result<T, RpcError>>;
 
 /// What can be asked of a session.
 pub enum Command {
     /// Where a reader begins.
-    Attach(Option<Cursor>, Reply<(Arc<Log>, Position, Cursor)>),
+    Attach(Option<Cursor>, Reply<Reading>),
     /// Something to do, and who asks.
     Prompt(session::Prompt, String, Reply<Prompted>),
     /// Stop the turn.
@@ -95,6 +98,18 @@ impl Command {
     }
 }
 
+/// Where a reader begins; while it is held, the session stays loaded.
+pub struct Reading {
+    /// The log.
+    pub log: Arc<Log>,
+    /// Wakes when the log has grown.
+    pub changed: watch::Receiver<()>,
+    /// Where to read on from.
+    pub at: Position,
+    /// The end of the log at this moment.
+    pub head: Cursor,
+}
+
 /// What a turn tells its session.
 pub enum TurnMessage {
     /// Events, whether they must be on disk, and who waits for them.
@@ -105,6 +120,8 @@ pub enum TurnMessage {
     Permit(Box<Permit>),
     /// Between two steps. With the reason if the turn would end here: it has ended if no prompts come back.
     Boundary(Option<(StopReason, Option<String>)>, oneshot::Sender<Next>),
+    /// Which `provider/model` is it now?
+    Model(oneshot::Sender<String>),
 }
 
 /// What the next step begins with.
@@ -177,11 +194,11 @@ struct Running {
 }
 
 enum Then {
-    /// The turn ends as cancelled.
-    Cancel(Vec<Reply<()>>),
+    /// The turn ends as cancelled; the next starts at once if the user has said something since.
+    Cancel(Vec<Reply<()>>, bool),
     /// The turn goes on with the prompts that interrupt it.
     Interrupt,
-    Remove(Reply<()>),
+    Remove(Vec<Reply<()>>),
     Pause(oneshot::Sender<()>),
 }
 
@@ -209,7 +226,7 @@ impl Actor {
         let workspace = Arc::new(daemon.workspace(&state.cwd, env));
         let log = Log::new(id.clone(), state.head, Vec::new());
         let mut actor = Self::new(id, daemon, log, state, workspace);
-        actor.take_up().await?;
+        actor.take_up(recovery::Cause::Restart).await?;
         Ok(actor)
     }
 
@@ -246,6 +263,10 @@ impl Actor {
             let wake = self.next_wake(&mut commands).await;
             if self.log.failed() && !matches!(self.phase, Phase::Failed(_)) {
                 self.fail();
+                if !matches!(wake, Wake::Command(Some(_))) {
+                    // Whatever else woke it belongs to what was just given up.
+                    continue;
+                }
             }
             match wake {
                 Wake::Command(Some(command)) => self.command(command).await,
@@ -254,7 +275,7 @@ impl Actor {
                 Wake::Turn(None) => self.turn_vanished(),
                 Wake::Stopped => {
                     if self.stopped().await {
-                        return;
+                        return self.refuse_rest(commands);
                     }
                 }
                 Wake::Idle => {
@@ -293,13 +314,25 @@ impl Actor {
     async fn command(&mut self, command: Command) {
         match command {
             Command::Attach(after, reply) => respond(reply, self.attach(after).await),
+            Command::Pause(done) => self.stop(Then::Pause(done)),
+            Command::Remove(force, reply) => self.remove(force, reply),
+            command if matches!(self.phase, Phase::Failed(_)) => {
+                let error = RpcError::new(Code::Storage, format!("the last write of session {} failed", self.id));
+                command.refuse(error.hint("see whether the disk is full, and try again in a moment"));
+            }
             Command::Prompt(prompt, by, reply) => self.prompt(prompt, by, reply).await,
             Command::Cancel(reply) => self.cancel(reply),
             Command::Continue(reply) => self.resume(reply),
             Command::Set(set, reply) => self.set(set, reply).await,
             Command::Answer(answer, by, reply) => self.answer(answer, by, reply).await,
-            Command::Remove(force, reply) => self.remove(force, reply),
-            Command::Pause(done) => self.stop(Then::Pause(done)),
+        }
+    }
+
+    /// Answers what came after the end: nobody will, otherwise.
+    fn refuse_rest(&self, mut commands: mpsc::UnboundedReceiver<Command>) {
+        commands.close();
+        while let Ok(command) = commands.try_recv() {
+            command.refuse(RpcError::new(Code::UnknownSession, format!("session {} has ended", self.id)));
         }
     }
 
@@ -312,6 +345,10 @@ impl Actor {
             TurnMessage::Pieces(pieces, done) => self.pieces(pieces, done),
             TurnMessage::Permit(permit) => self.permit(*permit),
             TurnMessage::Boundary(ending, reply) => self.boundary(ending, reply),
+            TurnMessage::Model(reply) => {
+                // A turn that was stopped does not wait for the answer.
+                let _gone = reply.send(self.state.model.clone());
+            }
         }
     }
 }

@@ -13,7 +13,9 @@ impl Actor {
         let asked = self.state.turn.iter().flat_map(|turn| &turn.calls).filter_map(|call| call.permission.as_ref());
         let Some(asked) = asked.into_iter().find(|asked| asked.id == answer.permission) else {
             // Its turn is over; what was decided then is in the store, or on its way there.
-            self.barrier().await;
+            if let Err(error) = self.barrier().await {
+                return respond(reply, Err(error.into()));
+            }
             let error = self.daemon.already_answered(&answer.permission).await;
             return respond(reply, Err(error));
         };
@@ -28,10 +30,14 @@ impl Actor {
         let grant = asked.grant.clone();
         let outcome = self.remember(key, &());
         let committed = self.decide(&answer.permission, answer.decision, by, answer.reason, outcome);
-        respond_when(reply, committed, ());
-        if answer.decision == Decision::AllowAlways {
-            self.daemon.grant_always(&self.workspace.root, grant);
-        }
+        let (daemon, root) = (self.daemon.clone(), self.workspace.root.clone());
+        tokio::spawn(async move {
+            let result = committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())));
+            if result.is_ok() && answer.decision == Decision::AllowAlways {
+                daemon.grant_always(&root, grant);
+            }
+            respond(reply, result.map_err(RpcError::from));
+        });
         self.review();
     }
 
@@ -51,13 +57,17 @@ impl Actor {
             by: by.clone(),
             reason: reason.clone(),
         };
+        let asked = self.state.turn.iter().flat_map(|turn| &turn.calls).filter_map(|call| call.permission.as_ref());
+        let shown = asked.into_iter().find(|asked| asked.id == *permission).map(|asked| asked.digest.clone());
+        let shown = shown.unwrap_or_default();
         let (done, committed) = oneshot::channel();
         let draft = self.in_turn(resolved);
         self.append(vec![draft], std::iter::once(decided).chain(outcome).collect(), true, Some(done));
         if let Phase::Running(running) = &mut self.phase
             && let Some(permit) = running.waiting.remove(permission)
         {
-            let verdict = permitted(decision, &permit.digest, &by, reason.as_deref());
+            // What was shown, not what would run: the call compares the two.
+            let verdict = permitted(decision, &shown, &by, reason.as_deref());
             // The call may have been cancelled meanwhile.
             let _gone = permit.reply.send(verdict);
         }
@@ -90,7 +100,12 @@ impl Actor {
             // Asked before the daemon was restarted; the digest is the one that was shown.
             Some(asked) => match asked.answer {
                 Some(given) => permitted(given.decision, &asked.digest, &given.by, given.reason.as_deref()),
-                None => return self.wait_for(asked.id, permit),
+                None => {
+                    self.daemon.asked.remember(&asked.id, &self.id);
+                    self.wait_for(asked.id, permit);
+                    // Mode and rules may have changed since it was asked.
+                    return self.review();
+                }
             },
             None => match self.daemon.decide(&self.state, &permit.info(), &self.workspace) {
                 Verdict::Allow { .. } => Permitted::Yes(permit.digest.clone()),
@@ -132,6 +147,7 @@ impl Actor {
         tracing::info!(target: "permission", session = %self.id, permission = %id, action = %permit.action, "asked");
         let draft = self.in_turn(requested);
         self.append(vec![draft], vec![Fold::Asked(pending)], true, None);
+        self.daemon.asked.remember(&id, &self.id);
         self.wait_for(id, permit);
     }
 

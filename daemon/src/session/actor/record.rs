@@ -1,6 +1,7 @@
 //! Writing down: events get their numbers, the state is folded, and both are queued at the store.
 
 use super::*;
+use crate::session::state::OWED;
 
 impl Actor {
     pub(super) fn pieces(&mut self, pieces: Vec<Piece>, done: oneshot::Sender<Result<(), StoreError>>) {
@@ -32,6 +33,9 @@ impl Actor {
             let event = Event { body: draft.body, seq: Some(self.state.head + 1), at: clock::now(), turn: draft.turn };
             self.state.apply(&event);
             folds.extend(decided(&event));
+            if let EventBody::PermissionResolved { permission, .. } = &event.body {
+                self.daemon.asked.forget(permission);
+            }
             match &event.body {
                 EventBody::Message { role: Role::User, .. } => self.results.clear(),
                 body => self.results.extend(recovery::result_of(body)),
@@ -47,7 +51,7 @@ impl Actor {
             Fold::Session {
                 name: self.state.name.clone(),
                 cwd: self.state.cwd.to_string_lossy().into_owned(),
-                state: state_name(self.state.doing()),
+                state: if self.state.is_owed() { OWED } else { state_name(self.state.doing()) },
                 updated_at: self.state.updated_at,
                 fold: serde_json::to_string(&self.state).unwrap_or_default(),
             },
@@ -64,7 +68,7 @@ impl Actor {
     }
 
     /// Waits until everything that was queued before is committed, or was refused.
-    pub(super) async fn barrier(&self) {
+    pub(super) async fn barrier(&self) -> Result<(), StoreError> {
         let (done, answered) = oneshot::channel();
         self.daemon.store.append(Append {
             log: self.log.clone(),
@@ -75,8 +79,7 @@ impl Actor {
             sync: false,
             done: Some(done),
         });
-        // Whatever it says, nothing of before is queued any more.
-        let _settled = answered.await;
+        answered.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())))
     }
 
     pub(super) fn in_turn(&self, body: EventBody) -> Draft {

@@ -1,25 +1,45 @@
 //! Taking up what a daemon that died left behind, and starting anew after a failed write.
 
 use super::*;
+use crate::session::recovery::Cause;
 
 impl Actor {
-    /// Goes on with what a daemon that died left behind.
-    pub(super) async fn take_up(&mut self) -> Result<(), StoreError> {
+    /// Goes on with what was left behind when the daemon died, or a write failed.
+    pub(super) async fn take_up(&mut self, cause: Cause) -> Result<(), StoreError> {
+        self.read_queue().await?;
         let pieces = self.daemon.store.scratch(self.id.clone()).await?;
         let turn = self.state.turn.as_ref().map(|turn| turn.id.clone());
         self.streams.clear();
         pieces.into_iter().for_each(|piece| push_piece(&mut self.streams, turn.as_ref(), piece));
         self.log.tail().streams.clone_from(&self.streams);
-        if let Some(turn) = &self.state.turn {
-            self.results = self.stored_results(turn).await?;
-            let plan = recovery::plan(&self.state, &self.streams);
-            tracing::info!(target: "turn", session = %self.id, resume = plan.resume, "found unfinished");
-            self.append(plan.drafts, Vec::new(), true, None);
-            if plan.resume {
-                self.spawn_turn();
-            }
-        } else {
+        let Some(turn) = &self.state.turn else {
             self.start_next(false);
+            return Ok(());
+        };
+        self.results = self.stored_results(turn).await?;
+        let plan = recovery::plan(&self.state, &self.streams, cause);
+        tracing::info!(target: "turn", session = %self.id, resume = plan.resume, "found unfinished");
+        self.append(plan.drafts, Vec::new(), true, None);
+        match plan.resume {
+            // The user has said that the step which was under way is not wanted.
+            true if self.state.queue.iter().any(|queued| queued.when == When::Interrupt) => self.interrupt(),
+            true => self.spawn_turn(),
+            false => {}
+        }
+        Ok(())
+    }
+
+    /// The words of the prompts that wait; the state has only where they stand.
+    async fn read_queue(&mut self) -> Result<(), StoreError> {
+        for queued in &mut self.state.queue {
+            let stored = self.daemon.store.event(self.id.clone(), queued.seq).await?;
+            let event = stored.and_then(|stored| serde_json::from_str::<Event>(&stored.data).ok());
+            match event.map(|event| event.body) {
+                Some(EventBody::PromptAccepted { content, .. }) => queued.content = content,
+                _ => {
+                    return Err(StoreError(format!("event {} of session {} is no prompt", queued.seq, self.id).into()));
+                }
+            }
         }
         Ok(())
     }
@@ -40,6 +60,7 @@ impl Actor {
 
     /// A write failed: what was folded since is not stored. Stops, and starts anew from the store after a while.
     pub(super) fn fail(&mut self) {
+        self.remembered.clear();
         if let Phase::Running(running) = std::mem::replace(&mut self.phase, Phase::Failed(MEND[0])) {
             running.task.abort();
         }
@@ -47,20 +68,21 @@ impl Actor {
 
     pub(super) async fn mend(&mut self) {
         let Phase::Failed(wait) = self.phase else { return };
-        self.barrier().await;
-        self.phase = Phase::Idle;
-        self.log.mend();
-        self.remembered.clear();
-        let again = async {
-            let row = self.daemon.store.session(self.id.clone()).await?;
-            let fold = row.map(|row| row.fold).unwrap_or_default();
-            self.state = parse_state(&self.id, &fold)?;
-            self.take_up().await
-        };
-        if let Err(error) = again.await {
+        if let Err(error) = self.start_anew().await {
             tracing::error!(target: "session", session = %self.id, %error, "still cannot be read");
+            self.log.fail();
             self.phase = Phase::Failed((wait * 2).min(MEND[1]));
         }
+    }
+
+    async fn start_anew(&mut self) -> Result<(), StoreError> {
+        // It is refused, and so was everything that was queued before it.
+        let _refused = self.barrier().await;
+        let row = self.daemon.store.session(self.id.clone()).await?;
+        self.state = parse_state(&self.id, &row.map(|row| row.fold).unwrap_or_default())?;
+        self.phase = Phase::Idle;
+        self.log.mend();
+        self.take_up(Cause::Storage).await
     }
 }
 

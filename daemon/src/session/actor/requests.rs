@@ -3,9 +3,10 @@
 use super::*;
 
 impl Actor {
-    pub(super) async fn attach(&mut self, after: Option<Cursor>) -> Result<(Arc<Log>, Position, Cursor), RpcError> {
+    pub(super) async fn attach(&mut self, after: Option<Cursor>) -> Result<Reading, RpcError> {
         let head = Position::after(self.log.tail().head).cursor();
-        let position = match &after {
+        let changed = self.log.subscribe();
+        let at = match &after {
             None => Position::default(),
             Some(cursor) => {
                 let unknown = || {
@@ -22,7 +23,7 @@ impl Actor {
                 position
             }
         };
-        Ok((self.log.clone(), position, head))
+        Ok(Reading { log: self.log.clone(), changed, at, head })
     }
 
     pub(super) async fn prompt(&mut self, prompt: session::Prompt, by: String, reply: Reply<Prompted>) {
@@ -46,6 +47,7 @@ impl Actor {
         respond_when(reply, committed, prompted);
         match (&self.phase, when) {
             (Phase::Running(_), When::Interrupt) => self.stop(Then::Interrupt),
+            (Phase::Stopping(_, Then::Cancel(..)), _) => self.say_word(),
             (Phase::Idle, _) if self.state.turn.is_some() => drop(self.take_up_offered()),
             (Phase::Idle, _) => self.start_next(true),
             _ => {}
@@ -60,6 +62,15 @@ impl Actor {
         };
         if content.is_empty() || !content.iter().all(good) {
             return Err(RpcError::new(Code::BadPrompt, "a prompt is text or images, and not empty"));
+        }
+        let size = |content: &[ContentBlock]| serde_json::to_string(content).map_or(0, |json| json.len());
+        let waiting: usize = self.state.queue.iter().map(|queued| size(&queued.content)).sum();
+        if waiting + size(content) > MAX_QUEUED_BYTES {
+            return Err(RpcError::new(
+                Code::TooMuch,
+                format!("{MAX_QUEUED_BYTES} bytes of prompts wait in session {} already", self.id),
+            )
+            .hint("wait for its turns to end, or cancel"));
         }
         if self.state.queue.len() >= MAX_QUEUED {
             return Err(RpcError::new(
@@ -78,12 +89,19 @@ impl Actor {
         self.daemon.usable(&self.state.model)
     }
 
+    /// The user has said something while the turn was being cancelled: what comes next need not wait for another word.
+    fn say_word(&mut self) {
+        if let Phase::Stopping(_, Then::Cancel(_, word)) = &mut self.phase {
+            *word = true;
+        }
+    }
+
     pub(super) fn cancel(&mut self, reply: Reply<()>) {
         match &mut self.phase {
-            Phase::Stopping(_, Then::Cancel(replies)) => replies.push(reply),
-            Phase::Stopping(_, then @ Then::Interrupt) => *then = Then::Cancel(vec![reply]),
-            Phase::Running(_) => self.stop(Then::Cancel(vec![reply])),
-            Phase::Idle if self.state.turn.is_some() => self.close_turn(vec![reply]),
+            Phase::Stopping(_, Then::Cancel(replies, _)) => replies.push(reply),
+            Phase::Stopping(_, then @ Then::Interrupt) => *then = Then::Cancel(vec![reply], false),
+            Phase::Running(_) => self.stop(Then::Cancel(vec![reply], false)),
+            Phase::Idle if self.state.turn.is_some() => self.close_turn(vec![reply], false),
             _ => {
                 let idle = RpcError::new(Code::Idle, format!("session {} has no turn under way", self.id));
                 respond(reply, Err(idle));
@@ -138,6 +156,8 @@ impl Actor {
         let (done, committed) = oneshot::channel();
         self.append(vec![Draft::new(changed)], outcome.into_iter().collect(), true, Some(done));
         respond_when(reply, committed, ());
+        // A turn may wait for the key of the model that it had.
+        self.daemon.changed.send_replace(());
         self.review();
     }
 
@@ -147,7 +167,7 @@ impl Actor {
                 .hint("cancel it first, or remove it by force");
             return respond(reply, Err(busy));
         }
-        self.stop(Then::Remove(reply));
+        self.stop(Then::Remove(vec![reply]));
     }
 
     /// What a request with this key came to, if it was made before.
@@ -157,7 +177,10 @@ impl Actor {
     ) -> Result<Option<T>, RpcError> {
         let Some(key) = key else { return Ok(None) };
         if let Some((_, result)) = self.remembered.iter().find(|(known, _)| known == key) {
-            return Ok(serde_json::from_str(result).ok());
+            let outcome = serde_json::from_str(result).ok();
+            // It may not be committed yet, and may yet be refused.
+            self.barrier().await?;
+            return Ok(outcome);
         }
         Ok(self.daemon.store.outcome(key.clone()).await?.map(|(_, outcome)| outcome))
     }

@@ -12,7 +12,7 @@ impl Actor {
         if prompts.is_empty()
             && let Some((reason, detail)) = ending
         {
-            self.finish_turn(reason, detail, Vec::new());
+            self.finish_turn(reason, detail, Vec::new(), false);
         }
         let prompts = prompts.into_iter().map(|prompt| self.prompt_message(prompt)).collect();
         // A turn that was stopped does not wait for the answer.
@@ -32,7 +32,14 @@ impl Actor {
         MessageId(format!("m{}", self.state.counts.messages + 1))
     }
 
-    pub(super) fn finish_turn(&mut self, stop_reason: StopReason, detail: Option<String>, replies: Vec<Reply<()>>) {
+    /// Ends the turn; the next one follows, after a cancel or an error only at the user's `word`.
+    pub(super) fn finish_turn(
+        &mut self,
+        stop_reason: StopReason,
+        detail: Option<String>,
+        replies: Vec<Reply<()>>,
+        word: bool,
+    ) {
         let Some(turn) = &self.state.turn else { return };
         tracing::info!(target: "turn", session = %self.id, turn = %turn.id, ?stop_reason, steps = turn.steps, detail, "finished");
         let finished = EventBody::TurnFinished { stop_reason, detail, usage: turn.usage, steps: turn.steps };
@@ -41,7 +48,7 @@ impl Actor {
         self.append(vec![draft], Vec::new(), true, Some(done));
         respond_all(replies, committed);
         self.phase = Phase::Idle;
-        self.start_next(false);
+        self.start_next(word);
     }
 
     /// Starts a turn for the next prompt, if there is one and it need not wait for the user's `word`.
@@ -68,14 +75,19 @@ impl Actor {
 
     /// The turn's task has ended without a word: it panicked. That ends the turn, and nothing else.
     pub(super) fn turn_vanished(&mut self) {
-        let Phase::Running(_) = std::mem::replace(&mut self.phase, Phase::Idle) else { return };
-        if self.log.failed() {
-            return self.fail();
+        if !matches!(self.phase, Phase::Running(_)) {
+            return;
         }
+        self.phase = Phase::Idle;
         tracing::error!(target: "turn", session = %self.id, "the turn met an error of the daemon's own");
         let drafts = recovery::close(&self.state, &self.streams, &self.results, "the turn failed");
         self.append(drafts, Vec::new(), false, None);
-        self.finish_turn(StopReason::Error, Some("the turn met an error of the daemon's own".to_owned()), Vec::new());
+        self.finish_turn(
+            StopReason::Error,
+            Some("the turn met an error of the daemon's own".to_owned()),
+            Vec::new(),
+            false,
+        );
     }
 
     /// Ends the turn's task; what comes then happens in [`Self::stopped`].
@@ -87,8 +99,17 @@ impl Actor {
             }
             Phase::Stopping(task, earlier) => {
                 let then = match (earlier, then) {
-                    (Then::Cancel(replies), then @ (Then::Remove(_) | Then::Pause(_))) => {
+                    (Then::Cancel(replies, _), then @ (Then::Remove(_) | Then::Pause(_))) => {
                         replies.into_iter().for_each(|reply| respond(reply, Ok(())));
+                        then
+                    }
+                    (Then::Remove(mut replies), Then::Remove(more)) => {
+                        replies.extend(more);
+                        Then::Remove(replies)
+                    }
+                    (Then::Remove(replies), then) => {
+                        let error = RpcError::new(Code::Ending, "the daemon is ending");
+                        replies.into_iter().for_each(|reply| respond(reply, Err(error.clone())));
                         then
                     }
                     (_, then) => then,
@@ -104,21 +125,27 @@ impl Actor {
 
     /// The turn's task is gone; whether the actor is done.
     pub(super) async fn stopped(&mut self) -> bool {
+        let Phase::Stopping(..) = self.phase else { return false };
         let Phase::Stopping(_, then) = std::mem::replace(&mut self.phase, Phase::Idle) else { return false };
         match then {
-            Then::Cancel(replies) => self.close_turn(replies),
+            Then::Cancel(replies, word) => self.close_turn(replies, word),
             Then::Interrupt => self.interrupt(),
-            Then::Remove(reply) => {
+            Then::Remove(replies) => {
                 let removed = self.daemon.store.remove(self.log.clone()).await;
                 let gone = removed.is_ok();
                 if gone {
                     self.daemon.sessions.forget(&self.id);
                 }
-                respond(reply, removed.map_err(RpcError::from));
+                let result = removed.map_err(RpcError::from);
+                replies.into_iter().for_each(|reply| respond(reply, result.clone()));
+                if !gone {
+                    // It is still there, and its turn was stopped.
+                    self.close_turn(Vec::new(), false);
+                }
                 return gone;
             }
             Then::Pause(done) => {
-                if self.state.turn.as_ref().is_some_and(|turn| !turn.offered) {
+                if self.state.turn.as_ref().is_some_and(|turn| !turn.offered) && !self.log.failed() {
                     let notice = notice(
                         Level::Info,
                         NoticeCode::Paused,
@@ -137,10 +164,10 @@ impl Actor {
         false
     }
 
-    pub(super) fn close_turn(&mut self, replies: Vec<Reply<()>>) {
+    pub(super) fn close_turn(&mut self, replies: Vec<Reply<()>>, word: bool) {
         let drafts = recovery::close(&self.state, &self.streams, &self.results, "cancelled by the user");
         self.append(drafts, Vec::new(), false, None);
-        self.finish_turn(StopReason::Cancelled, None, replies);
+        self.finish_turn(StopReason::Cancelled, None, replies, word);
     }
 
     /// The step is over; the turn goes on with the prompts that interrupted it.
@@ -155,5 +182,14 @@ impl Actor {
 }
 
 pub(super) fn user_message(message: MessageId, content: Vec<ContentBlock>, prompt: Option<PromptId>) -> EventBody {
-    EventBody::Message { message, role: Role::User, content, interrupted: false, prompt, model: None, usage: None }
+    EventBody::Message {
+        message,
+        role: Role::User,
+        content,
+        interrupted: false,
+        prompt,
+        model: None,
+        usage: None,
+        cut: false,
+    }
 }

@@ -244,7 +244,8 @@ async fn a_session_that_is_unloaded_after_each_command_is_the_same_session() {
         // Attached while the turn runs, gone in between: then nobody watches, and the actor goes.
         let watcher = daemon.client().await;
         watcher.attach(&session).await;
-        watcher.turn(&session, "hello").await;
+        watcher.prompt(&session, "hello").await;
+        watcher.wait("the turn", |seen| (seen.of("turn_finished").count() as u64 == n).then_some(())).await;
         drop(watcher);
         let log = || std::fs::read_to_string(daemon.dirs.log()).unwrap_or_default().matches(" unloaded").count() as u64;
         assert!(comes_true(linger_tests::TIMEOUT, || log() >= n), "unloaded {} times", log());

@@ -32,8 +32,7 @@ async fn the_loop_takes_a_line_and_streams_the_answer() {
     terminal.shows("Good day to you").await;
     terminal.line("more");
     terminal.shows("and again").await;
-    terminal.keys(CTRL_D);
-    assert_eq!(terminal.exits().await, 0);
+    assert_eq!(terminal.leaves().await, 0);
     daemon.check(&[], &model);
 }
 
@@ -69,8 +68,7 @@ async fn control_c_cancels_the_turn_and_keeps_the_session() {
     terminal.shows("cancelled").await;
     terminal.line("and now");
     terminal.shows("still here").await;
-    terminal.keys(CTRL_D);
-    assert_eq!(terminal.exits().await, 0);
+    assert_eq!(terminal.leaves().await, 0);
     daemon.check(&[], &model);
 }
 
@@ -91,8 +89,7 @@ async fn control_d_detaches_and_the_turn_goes_on() {
     assert_eq!(client.first(&session, "turn_finished").await.str("stop_reason"), "end_turn");
     let mut back = daemon.pty(&["attach", &session]);
     back.shows("Good day").await;
-    back.keys(CTRL_D);
-    assert_eq!(back.exits().await, 0);
+    assert_eq!(back.leaves().await, 0);
     daemon.check(&[&client], &model);
 }
 
@@ -158,8 +155,7 @@ async fn nothing_that_a_model_or_a_tool_says_controls_the_terminal() {
         let found = bytes.windows(sequence.len()).any(|window| window == sequence.as_bytes());
         assert!(!found, "{sequence:?} reached the terminal");
     }
-    terminal.keys(CTRL_D);
-    terminal.exits().await;
+    assert_eq!(terminal.leaves().await, 0);
     daemon.check(&[], &model);
 }
 
@@ -173,7 +169,6 @@ async fn a_daemon_that_dies_under_a_terminal_is_found_again_and_the_text_goes_on
     terminal.shows("Good d").await;
     daemon.kill_daemon().await;
     terminal.shows("Good day after all").await;
-    terminal.keys(CTRL_D);
-    assert_eq!(terminal.exits().await, 0);
+    assert_eq!(terminal.leaves().await, 0);
     daemon.check(&[], &model);
 }

@@ -216,8 +216,13 @@ impl Log {
         self.failed.load(Ordering::Acquire)
     }
 
-    /// Takes writes again; the actor has started anew from what is stored, and nothing of before is queued.
-    pub fn mend(&self) {
+    /// Takes writes again: the actor has started anew from what is stored, which ends at `head`, and nothing of before is queued.
+    pub fn mend(&self, head: u64) {
+        let mut tail = self.tail();
+        if tail.head != head {
+            // Readers find in the store what this log has not seen.
+            *tail = Tail { head, ..Tail::default() };
+        }
         self.failed.store(false, Ordering::Release);
     }
 

@@ -279,7 +279,8 @@ impl Actor {
                     }
                 }
                 Wake::Idle => {
-                    if self.daemon.sessions.unload(&self.id, &self.log, &commands) {
+                    // What is loaded again is read from the store: everything must be there.
+                    if self.barrier().await.is_ok() && self.daemon.sessions.unload(&self.id, &self.log, &commands) {
                         tracing::debug!(target: "session", session = %self.id, "unloaded");
                         return;
                     }

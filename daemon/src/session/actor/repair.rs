@@ -81,7 +81,7 @@ impl Actor {
         let row = self.daemon.store.session(self.id.clone()).await?;
         self.state = parse_state(&self.id, &row.map(|row| row.fold).unwrap_or_default())?;
         self.phase = Phase::Idle;
-        self.log.mend();
+        self.log.mend(self.state.head);
         self.take_up(Cause::Storage).await
     }
 }

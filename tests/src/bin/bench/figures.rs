@@ -178,8 +178,7 @@ pub(super) async fn memory() -> Vec<Figure> {
     client.turn(&session, "say ok").await;
     terminal.shows("ok").await;
     let attached = process::memory(terminal.pid());
-    terminal.keys("\u{4}");
-    terminal.exits().await;
+    terminal.leaves().await;
     let gate = Gate::new();
     let held = gate.clone();
     model.otherwise(move |_| Reply::new().text_in_deltas(&"word ".repeat(200), 5).gate(&held));

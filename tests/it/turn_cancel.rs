@@ -154,3 +154,20 @@ async fn queued_prompts_wait_after_a_cancel_until_the_next_prompt() {
     assert!(requests[2].messages().contains("third"));
     daemon.check(&[&client], &model);
 }
+
+#[tokio::test]
+async fn a_prompt_that_follows_a_cancel_at_once_is_the_users_word_and_runs() {
+    let model = ModelServer::with([Reply::text("Good d").stall(), Reply::text("the other thing")]);
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.prompt(&session, "one thing").await;
+    client.sees_text(&session, "Good d").await;
+    let mut raw = linger_tests::harness::Raw::connect(&daemon.dirs.socket()).await;
+    let cancel = json!({ "jsonrpc": "2.0", "id": 1, "method": "session/cancel", "params": { "session": session } });
+    let prompt = json!({ "jsonrpc": "2.0", "id": 2, "method": "session/prompt", "params": { "session": session, "content": "the other" } });
+    raw.send(format!("{cancel}\n{prompt}\n")).await;
+    client.sees_text(&session, "the other thing").await;
+    client.wait("both turns", |seen| (seen.of("turn_finished").count() == 2).then_some(())).await;
+    daemon.check(&[&client], &model);
+}

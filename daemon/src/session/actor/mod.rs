@@ -27,6 +27,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use super::cursor::Position;
 use super::log::{Log, OpenStream, Piece, Stored, push_piece};
@@ -182,8 +183,8 @@ enum Phase {
     Running(Running),
     /// The child was told to stop; what comes then.
     Stopping(JoinHandle<()>, Then),
-    /// A write failed; the next try comes after this.
-    Failed(Duration),
+    /// A write failed; how long was waited, and when the next try comes.
+    Failed(Duration, Instant),
 }
 
 struct Running {
@@ -261,7 +262,7 @@ impl Actor {
     pub async fn run(mut self, mut commands: mpsc::UnboundedReceiver<Command>) {
         loop {
             let wake = self.next_wake(&mut commands).await;
-            if self.log.failed() && !matches!(self.phase, Phase::Failed(_)) {
+            if self.log.failed() && !matches!(self.phase, Phase::Failed(..)) {
                 self.fail();
                 if !matches!(wake, Wake::Command(Some(_))) {
                     // Whatever else woke it belongs to what was just given up.
@@ -300,9 +301,9 @@ impl Actor {
                 command = commands.recv() => Wake::Command(command),
                 _ = tokio::time::timeout(STOP_GRACE, task) => Wake::Stopped,
             },
-            Phase::Failed(wait) => tokio::select! {
+            Phase::Failed(_, until) => tokio::select! {
                 command = commands.recv() => Wake::Command(command),
-                () = tokio::time::sleep(*wait) => Wake::Mend,
+                () = tokio::time::sleep_until(*until) => Wake::Mend,
             },
             // A session that is watched is not unloaded, and has no timer.
             Phase::Idle => tokio::select! {
@@ -317,7 +318,7 @@ impl Actor {
             Command::Attach(after, reply) => respond(reply, self.attach(after).await),
             Command::Pause(done) => self.stop(Then::Pause(done)),
             Command::Remove(force, reply) => self.remove(force, reply),
-            command if matches!(self.phase, Phase::Failed(_)) => {
+            command if matches!(self.phase, Phase::Failed(..)) => {
                 let error = RpcError::new(Code::Storage, format!("the last write of session {} failed", self.id));
                 command.refuse(error.hint("see whether the disk is full, and try again in a moment"));
             }

@@ -61,17 +61,20 @@ impl Actor {
     /// A write failed: what was folded since is not stored. Stops, and starts anew from the store after a while.
     pub(super) fn fail(&mut self) {
         self.remembered.clear();
-        if let Phase::Running(running) = std::mem::replace(&mut self.phase, Phase::Failed(MEND[0])) {
+        if let Phase::Running(running) =
+            std::mem::replace(&mut self.phase, Phase::Failed(MEND[0], Instant::now() + MEND[0]))
+        {
             running.task.abort();
         }
     }
 
     pub(super) async fn mend(&mut self) {
-        let Phase::Failed(wait) = self.phase else { return };
+        let Phase::Failed(wait, _) = self.phase else { return };
         if let Err(error) = self.start_anew().await {
             tracing::error!(target: "session", session = %self.id, %error, "still cannot be read");
             self.log.fail();
-            self.phase = Phase::Failed((wait * 2).min(MEND[1]));
+            let wait = (wait * 2).min(MEND[1]);
+            self.phase = Phase::Failed(wait, Instant::now() + wait);
         }
     }
 

@@ -116,7 +116,7 @@ impl Actor {
                 };
                 self.phase = Phase::Stopping(task, then);
             }
-            Phase::Idle | Phase::Failed(_) => {
+            Phase::Idle | Phase::Failed(..) => {
                 // Nothing runs: a task that has ended already stands in for it.
                 self.phase = Phase::Stopping(tokio::spawn(std::future::ready(())), then);
             }

@@ -1,0 +1,90 @@
+//! Writes that fail: a trigger in the database refuses events of one kind, until it is taken away.
+
+use linger_tests::harness::{Daemon, comes_true};
+use linger_tests::model::{ModelServer, Reply};
+use serde_json::json;
+
+use crate::{bash, story};
+
+/// Makes the database refuse events of this kind.
+fn refuse(daemon: &Daemon, kind: &str) {
+    let sql = format!(
+        "CREATE TRIGGER refused BEFORE INSERT ON event WHEN NEW.kind = '{kind}' BEGIN SELECT RAISE(ABORT, 'refused'); END"
+    );
+    rusqlite::Connection::open(daemon.dirs.database()).unwrap().execute_batch(&sql).unwrap();
+}
+
+/// Takes everything again.
+fn take_again(daemon: &Daemon) {
+    let database = rusqlite::Connection::open(daemon.dirs.database()).unwrap();
+    database.execute_batch("DROP TRIGGER refused").unwrap();
+}
+
+fn failed(daemon: &Daemon) -> bool {
+    std::fs::read_to_string(daemon.dirs.log()).unwrap_or_default().contains("write failed")
+}
+
+#[tokio::test]
+async fn a_tool_whose_start_cannot_be_written_does_not_run_and_the_turn_goes_on_when_it_can() {
+    let model = ModelServer::start();
+    let daemon = Daemon::auto(&model).await;
+    model.push([bash(&daemon.effect("once")), Reply::text("done")]);
+    let client = daemon.client().await;
+    let session = client.session().await;
+    refuse(&daemon, "tool_started");
+    client.prompt(&session, "go").await;
+    assert!(comes_true(linger_tests::TIMEOUT, || failed(&daemon)), "the write is refused");
+    assert!(!daemon.side_effects().exists(), "nothing ran");
+    // Reading goes on; what would write is told why it cannot.
+    let reader = daemon.client().await;
+    reader.attach(&session).await;
+    let refused = reader.request("session/prompt", json!({ "session": session, "content": "more" })).await.unwrap();
+    assert_eq!(refused.expect_err("nothing can be written").code, -31016);
+    take_again(&daemon);
+    assert_eq!(client.first(&session, "turn_finished").await.str("stop_reason"), "end_turn");
+    assert_eq!(std::fs::read_to_string(daemon.side_effects()).unwrap(), "once\n");
+    daemon.check(&[&client, &reader], &model);
+}
+
+#[tokio::test]
+async fn a_prompt_that_was_refused_is_not_said_to_be_accepted_when_it_is_sent_again() {
+    let model = ModelServer::with([Reply::text("Good day")]);
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    let prompt = json!({ "session": session, "content": "hello", "key": "k-1" });
+    refuse(&daemon, "prompt_accepted");
+    let first = client.request("session/prompt", prompt.clone()).await.unwrap();
+    assert_eq!(first.expect_err("it is not stored").code, -31016);
+    let again = client.request("session/prompt", prompt.clone()).await.unwrap();
+    assert_eq!(again.expect_err("it is still not stored").code, -31016);
+    take_again(&daemon);
+    let accepted = linger_tests::harness::until("the prompt is taken", async || {
+        client.request("session/prompt", prompt.clone()).await.unwrap().ok()
+    });
+    assert_eq!(accepted.await["prompt"], "p1");
+    client.first(&session, "turn_finished").await;
+    assert_eq!(client.transcript().of("prompt_accepted").count(), 1);
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn an_accepted_prompt_whose_turn_had_not_started_when_the_daemon_died_gets_its_turn() {
+    let model = ModelServer::with([Reply::text("Good day")]);
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    refuse(&daemon, "turn_started");
+    client.prompt(&session, "hello").await;
+    assert!(comes_true(linger_tests::TIMEOUT, || failed(&daemon)), "the start of the turn is refused");
+    daemon.kill_all().await;
+    take_again(&daemon);
+    daemon.launch().await;
+    // Nobody says anything more.
+    model.wait_requests(1).await;
+    let back = daemon.client().await;
+    back.attach(&session).await;
+    back.first(&session, "turn_finished").await;
+    assert_eq!(story(&back.transcript(), &session).last().unwrap(), "turn_finished");
+    daemon.check(&[&client, &back], &model);
+}

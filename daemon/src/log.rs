@@ -72,9 +72,10 @@ fn parse_level(level: Option<&str>) -> Result<LevelFilter, LogError> {
 }
 
 fn is_ours(metadata: &Metadata<'_>) -> bool {
-    // Not the target, which is the name of the flow.
-    let first = metadata.module_path().and_then(|path| path.split("::").next()).unwrap_or_default();
-    matches!(first, "lingerd" | "linger_protocol")
+    let ours = |path: &str| matches!(path.split("::").next(), Some("lingerd" | "linger_protocol"));
+    // A target without a path is the name of a flow.
+    let flow = !metadata.target().contains("::") && metadata.module_path().is_some_and(ours);
+    flow || ours(metadata.target())
 }
 
 /// How an event becomes a line.

@@ -229,11 +229,6 @@ impl Written {
         if self.model.as_deref().is_some_and(|model| model.split('/').any(|part| part.trim().is_empty())) {
             return Err(source.error(&["model"], "write `provider/model`, or a provider alone"));
         }
-        for (name, provider) in &self.providers {
-            if let Err((key, problem)) = provider.check(name) {
-                return Err(source.error(&["providers", name, key], problem));
-            }
-        }
         for node in source.nodes() {
             let path: Vec<&str> = node.path.iter().map(String::as_str).collect();
             let Some(text) = node.text else { continue };
@@ -251,6 +246,11 @@ impl Written {
             };
             if let Some(problem) = problem {
                 return Err(source.error(&path, problem));
+            }
+        }
+        for (name, provider) in &self.providers {
+            if let Err((key, problem)) = provider.check(name) {
+                return Err(source.error(&["providers", name, key], problem));
             }
         }
         Ok(())

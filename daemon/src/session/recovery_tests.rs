@@ -63,7 +63,16 @@ impl Scene {
             by: None,
         });
         scene.event(EventBody::TurnStarted { prompt: PromptId::from("p1") });
-        scene.message(Role::User, content);
+        scene.event(EventBody::Message {
+            message: MessageId::from("m1"),
+            role: Role::User,
+            content,
+            interrupted: false,
+            prompt: Some(PromptId::from("p1")),
+            model: None,
+            usage: None,
+            cut: false,
+        });
         if !calls.is_empty() {
             let call = |id: &&str| ContentBlock::ToolUse {
                 call_id: CallId::from(*id),

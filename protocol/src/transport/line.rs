@@ -51,6 +51,8 @@ enum Skip {
     Nothing,
     ToLineEnd,
     Bytes(u64),
+    /// Nothing can be told apart any more.
+    Everything,
 }
 
 impl Decoder {
@@ -128,7 +130,17 @@ impl Decoder {
         None
     }
 
+    /// Says once that the connection is of no more use, and takes nothing more from it.
+    fn give_up(&mut self) -> Option<Frame> {
+        self.skip = Skip::Everything;
+        Some(Frame::Broken)
+    }
+
     fn next_counted(&mut self) -> Option<Frame> {
+        if self.skip == Skip::Everything {
+            (self.start, self.searched) = (self.buffer.len(), self.buffer.len());
+            return None;
+        }
         if let Skip::Bytes(left) = self.skip {
             let here = (self.buffer.len() - self.start) as u64;
             let gone = left.min(here);
@@ -140,10 +152,10 @@ impl Decoder {
         let rest = self.buffer.get(self.start..)?;
         let head = rest.get(..rest.len().min(MAX_HEADER))?;
         let Some(at) = memchr::memmem::find(head, b"\r\n\r\n") else {
-            return (rest.len() >= MAX_HEADER).then_some(Frame::Broken);
+            return if rest.len() >= MAX_HEADER { self.give_up() } else { None };
         };
         let Some(length) = content_length(head.get(..at)?) else {
-            return Some(Frame::Broken);
+            return self.give_up();
         };
         let body = self.start + at + 4;
         if length > self.limit as u64 {

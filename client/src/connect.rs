@@ -76,7 +76,8 @@ impl Client {
     fn over(places: Places, (reader, writer): (Reader, Writer)) -> Self {
         let (sender, events) = mpsc::channel();
         listen(reader, 0, sender.clone());
-        let welcome = Welcome { protocol: 0, version: String::new(), env: Vec::new(), keys: Vec::new() };
+        let welcome =
+            Welcome { protocol: 0, version: String::new(), env: Vec::new(), keys: Vec::new(), config_error: None };
         Self { places, name: name(), welcome, epoch: 0, writer, sender, events, backlog: VecDeque::new() }
     }
 

@@ -167,7 +167,8 @@ impl DaemonApiServer for Rpc {
             env = config.env.iter().cloned().collect();
             keys = self.0.catalogue().map(|catalogue| catalogue.wanted()).unwrap_or_default();
         }
-        Ok(Welcome { protocol, version: VERSION.to_owned(), env, keys })
+        let config_error = self.0.config.error().map(|error| error.to_string());
+        Ok(Welcome { protocol, version: VERSION.to_owned(), env, keys, config_error })
     }
 
     async fn keys(&self, extensions: &Extensions, params: Keys) -> RpcResult<Empty> {

@@ -31,6 +31,9 @@ pub struct Welcome {
     pub env: Vec<String>,
     /// Names of variables that hold keys which the daemon could use and does not have; see `daemon/keys`.
     pub keys: Vec<String>,
+    /// What is wrong with the configuration now, though the last good one may be in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_error: Option<String>,
 }
 
 /// `daemon/keys`: brings provider keys, which stay in the daemon's memory.

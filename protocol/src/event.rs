@@ -199,6 +199,9 @@ pub enum EventBody {
         /// What went wrong or what the limit was, in one line.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         detail: Option<String>,
+        /// What to do about it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hint: Option<String>,
         /// The sum over the turn's steps.
         usage: Usage,
         /// How many steps it took.

@@ -119,8 +119,11 @@ impl Renderer {
                 instructions.iter().flatten().for_each(|file| self.instructions(file, &mut out));
             }
             EventBody::Notice { level, text, .. } => self.notice(*level, text, &mut out),
-            EventBody::TurnFinished { stop_reason, detail, usage, steps } => {
+            EventBody::TurnFinished { stop_reason, detail, hint, usage, steps } => {
                 self.finished(*stop_reason, detail.as_deref(), usage, *steps, &mut out);
+                if let Some(hint) = hint {
+                    self.say(&format!("hint: {}", clean_line(hint)), &mut out);
+                }
             }
             EventBody::CaughtUp {} => self.replaying = false,
             EventBody::SessionCreated { .. }

@@ -216,6 +216,22 @@ pub struct Failure {
     pub retry_after: Option<Duration>,
 }
 
+impl FailureClass {
+    /// What a user can do about it.
+    pub fn hint(self) -> &'static str {
+        match self {
+            Self::Connect | Self::Refused => {
+                "see whether the server runs and whether base_url is right, then prompt again"
+            }
+            Self::Overloaded | Self::Timeout | Self::Stream => "prompt again in a while, or choose another model",
+            Self::Auth => "see whether the key is right: `linger models` says which variable it comes from",
+            Self::NotFound => "see whether the model's name and base_url are right",
+            Self::TooLong => "start a new session, or choose a model with a larger window",
+            Self::Rejected => "see whether the model, its settings and its account are right, then prompt again",
+        }
+    }
+}
+
 /// Kinds of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureClass {

@@ -226,7 +226,13 @@ fn closing_gives_every_call_one_result_whatever_it_was_doing() {
     scene.assert_paired();
     assert!(scene.state.turn.as_ref().unwrap().calls.is_empty());
     let usage = linger_protocol::message::Usage::default();
-    scene.event(EventBody::TurnFinished { stop_reason: StopReason::Cancelled, detail: None, usage, steps: 1 });
+    scene.event(EventBody::TurnFinished {
+        stop_reason: StopReason::Cancelled,
+        detail: None,
+        hint: None,
+        usage,
+        steps: 1,
+    });
     assert_eq!((scene.state.turn.clone(), scene.state.held), (None, true));
 }
 

@@ -13,7 +13,7 @@ use linger_protocol::id::{CallId, MessageId, SessionId};
 use linger_protocol::message::{ContentBlock, Role, StopReason};
 use tokio::sync::{mpsc, oneshot};
 
-use super::actor::{Next, TurnMessage};
+use super::actor::{Ending, Next, TurnMessage};
 use super::log::{Piece, PieceKind};
 use super::state::State;
 use super::{Draft, calls, context, instructions, recovery};
@@ -29,6 +29,9 @@ use crate::tool::Workspace;
 
 /// Appends of deltas that may wait for their commit before the turn waits too: it keeps the store busy and memory small.
 const AHEAD: usize = 4;
+
+/// What to do when a turn has come to one of its limits.
+const GO_ON: &str = "prompt again to go on";
 
 /// The turn is over, for a reason that its actor knows: it ended it, or the store failed.
 pub struct Over;
@@ -101,10 +104,8 @@ impl Turn {
         let context::Context { mut messages, results } = match built {
             Ok(context) => context,
             Err(error) => {
-                return self
-                    .end(StopReason::Error, Some(format!("the history cannot be read: {error}")))
-                    .await
-                    .map(drop);
+                let detail = format!("the history cannot be read: {error}");
+                return self.end(StopReason::Error, &detail, "`linger doctor` says more").await.map(drop);
             }
         };
         let system = self.system().await?;
@@ -118,12 +119,15 @@ impl Turn {
             self.take(self.emit.boundary(None).await?, &mut messages);
             let limit = self.daemon.max_steps();
             if self.steps >= limit {
-                let detail = format!("the turn took {} steps, max_steps is {limit}; prompt again to go on", self.steps);
-                return self.end(StopReason::MaxSteps, Some(detail)).await.map(drop);
+                let detail = format!("the turn took {} steps, max_steps is {limit}", self.steps);
+                return self.end(StopReason::MaxSteps, &detail, GO_ON).await.map(drop);
             }
             let (content, stop) = match self.step(&system, &tools, &messages, &mut encoding).await? {
                 Step::Answer(content, stop) => (content, stop),
-                Step::Failed(failure) => return self.end(StopReason::Error, Some(failure.message)).await.map(drop),
+                Step::Failed(failure) => {
+                    let hint = failure.class.hint();
+                    return self.end(StopReason::Error, &failure.message, hint).await.map(drop);
+                }
             };
             self.steps += 1;
             let message = Message { role: Role::Assistant, content, origin: Some(self.model.clone()) };
@@ -131,12 +135,12 @@ impl Turn {
             let calls = context::open_calls(&messages);
             if calls.is_empty() {
                 let next = match stop {
-                    Stop::End => self.end(StopReason::EndTurn, None).await?,
+                    Stop::End => self.end(StopReason::EndTurn, "", "").await?,
                     Stop::MaxTokens => {
-                        let detail = "the answer was cut at the model's token limit; prompt again to go on".to_owned();
-                        self.end(StopReason::MaxTokens, Some(detail)).await?
+                        let detail = "the answer was cut at the model's token limit";
+                        self.end(StopReason::MaxTokens, detail, GO_ON).await?
                     }
-                    Stop::Refusal => self.end(StopReason::Refusal, Some("the model refused".to_owned())).await?,
+                    Stop::Refusal => self.end(StopReason::Refusal, "the model refused", "").await?,
                 };
                 if next.prompts.is_empty() {
                     return Ok(());
@@ -156,8 +160,9 @@ impl Turn {
         messages.extend(prompts);
     }
 
-    async fn end(&self, reason: StopReason, detail: Option<String>) -> Result<Next, Over> {
-        self.emit.boundary(Some((reason, detail))).await
+    async fn end(&self, reason: StopReason, detail: &str, hint: &str) -> Result<Next, Over> {
+        let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        self.emit.boundary(Some(Ending { reason, detail: some(detail), hint: some(hint) })).await
     }
 
     /// The system prompt. Instruction files are read at the start of each turn; an event says when they have changed.
@@ -230,6 +235,7 @@ impl Turn {
                 Decision::GiveUp { note } => {
                     let message =
                         note.map_or_else(|| failure.message.clone(), |note| format!("{}; {note}", failure.message));
+                    let message = format!("{}: {message}", resolved.provider);
                     return Ok(Step::Failed(Failure { message, ..failure }));
                 }
                 Decision::Again { after } => {
@@ -413,7 +419,7 @@ impl Emitter {
         answer.await.map_err(|_| Over)
     }
 
-    async fn boundary(&self, ending: Option<(StopReason, Option<String>)>) -> Result<Next, Over> {
+    async fn boundary(&self, ending: Option<Ending>) -> Result<Next, Over> {
         let (reply, answer) = oneshot::channel();
         self.tell(TurnMessage::Boundary(ending, reply))?;
         answer.await.map_err(|_| Over)

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::line::{Decoder, Frame, Framing, encode};
-use super::{MAX_EVENT, name};
+use super::{MAX_EVENT, MAX_REQUEST, name};
 use crate::RpcError;
 use crate::event::{Notification, SESSION_EVENT};
 use crate::method::Method;
@@ -58,7 +58,7 @@ pub fn connect(socket: &Path) -> io::Result<(Reader, Writer)> {
 }
 
 impl Writer {
-    /// Sends a request and returns the number that its answer will have.
+    /// Sends a request and returns the number that its answer will have. `InvalidInput`: this request can never be sent.
     pub fn request<M: Method>(&mut self, params: &M) -> io::Result<u64> {
         #[derive(Serialize)]
         struct Request<'a, P> {
@@ -70,7 +70,13 @@ impl Writer {
         self.next_id += 1;
         let request = Request { jsonrpc: "2.0", id: self.next_id, method: M::NAME, params };
         let mut line = Vec::with_capacity(256);
-        encode(Framing::Lines, &serde_json::to_string(&request)?, &mut line);
+        let text =
+            serde_json::to_string(&request).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        if text.len() > MAX_REQUEST {
+            let problem = format!("it has {} bytes, a request may have {MAX_REQUEST}", text.len());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
+        }
+        encode(Framing::Lines, &text, &mut line);
         (&*self.stream).write_all(&line)?;
         Ok(self.next_id)
     }
@@ -120,7 +126,8 @@ fn parse(line: &[u8]) -> io::Result<Option<Incoming>> {
         Line { method: Some(_), .. } => None,
         Line { id: Some(id), error: Some(error), .. } => Some(Incoming::Response(id, Err(error))),
         Line { id: Some(id), result: Some(result), .. } => Some(Incoming::Response(id, Ok(result))),
-        Line { error: Some(error), .. } => return Err(io::Error::other(error.message)),
+        // The daemon could not tell which request it is about, or refuses the connection.
+        Line { error: Some(error), .. } => return Err(io::Error::new(io::ErrorKind::InvalidData, error)),
         _ => None,
     })
 }

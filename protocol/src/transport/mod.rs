@@ -1,6 +1,6 @@
 //! JSON lines over a local socket, both ends.
 //!
-//! [`line`] cuts bytes into messages (pure); [`blocking`] is the end of a thin client, without a runtime; [`serve`] is the
+//! [`mod@line`] cuts bytes into messages (pure); [`blocking`] is the end of a thin client, without a runtime; [`serve`] is the
 //! daemon's end of one connection; [`typed`] lets the typed client of jsonrpsee speak over the same socket, for tests.
 
 pub mod blocking;

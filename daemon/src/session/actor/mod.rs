@@ -120,9 +120,27 @@ pub enum TurnMessage {
     /// May this call run?
     Permit(Box<Permit>),
     /// Between two steps. With the reason if the turn would end here: it has ended if no prompts come back.
-    Boundary(Option<(StopReason, Option<String>)>, oneshot::Sender<Next>),
+    Boundary(Option<Ending>, oneshot::Sender<Next>),
     /// Which `provider/model` is it now?
     Model(oneshot::Sender<String>),
+}
+
+/// How a turn ends.
+#[derive(Clone, Debug)]
+pub struct Ending {
+    /// Why.
+    pub reason: StopReason,
+    /// What went wrong, or what the limit was.
+    pub detail: Option<String>,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+impl Ending {
+    /// An end that explains itself.
+    pub fn plain(reason: StopReason) -> Self {
+        Self { reason, detail: None, hint: None }
+    }
 }
 
 /// What the next step begins with.

@@ -4,15 +4,15 @@ use super::*;
 
 impl Actor {
     /// Between two steps: prompts that steer become messages of the turn; without any, a turn that wants to end does.
-    pub(super) fn boundary(&mut self, ending: Option<(StopReason, Option<String>)>, reply: oneshot::Sender<Next>) {
+    pub(super) fn boundary(&mut self, ending: Option<Ending>, reply: oneshot::Sender<Next>) {
         let steers = |queued: &&Queued| queued.when != When::Queue;
-        let may_go_on = ending.as_ref().is_none_or(|(reason, _)| *reason == StopReason::EndTurn);
+        let may_go_on = ending.as_ref().is_none_or(|ending| ending.reason == StopReason::EndTurn);
         let prompts: Vec<Queued> =
             if may_go_on { self.state.queue.iter().filter(steers).cloned().collect() } else { Vec::new() };
         if prompts.is_empty()
-            && let Some((reason, detail)) = ending
+            && let Some(ending) = ending
         {
-            self.finish_turn(reason, detail, Vec::new(), false);
+            self.finish_turn(ending, Vec::new(), false);
         }
         let prompts = prompts.into_iter().map(|prompt| self.prompt_message(prompt)).collect();
         // A turn that was stopped does not wait for the answer.
@@ -33,16 +33,11 @@ impl Actor {
     }
 
     /// Ends the turn; the next one follows, after a cancel or an error only at the user's `word`.
-    pub(super) fn finish_turn(
-        &mut self,
-        stop_reason: StopReason,
-        detail: Option<String>,
-        replies: Vec<Reply<()>>,
-        word: bool,
-    ) {
+    pub(super) fn finish_turn(&mut self, ending: Ending, replies: Vec<Reply<()>>, word: bool) {
         let Some(turn) = &self.state.turn else { return };
+        let Ending { reason: stop_reason, detail, hint } = ending;
         tracing::info!(target: "turn", session = %self.id, turn = %turn.id, ?stop_reason, steps = turn.steps, detail, "finished");
-        let finished = EventBody::TurnFinished { stop_reason, detail, usage: turn.usage, steps: turn.steps };
+        let finished = EventBody::TurnFinished { stop_reason, detail, hint, usage: turn.usage, steps: turn.steps };
         let draft = self.in_turn(finished);
         let (done, committed) = oneshot::channel();
         self.append(vec![draft], Vec::new(), true, Some(done));
@@ -82,12 +77,9 @@ impl Actor {
         tracing::error!(target: "turn", session = %self.id, "the turn met an error of the daemon's own");
         let drafts = recovery::close(&self.state, &self.streams, &self.results, "the turn failed");
         self.append(drafts, Vec::new(), false, None);
-        self.finish_turn(
-            StopReason::Error,
-            Some("the turn met an error of the daemon's own".to_owned()),
-            Vec::new(),
-            false,
-        );
+        let detail = Some("the turn met an error of the daemon's own".to_owned());
+        let hint = Some("lingerd.log says more; prompt again to go on".to_owned());
+        self.finish_turn(Ending { reason: StopReason::Error, detail, hint }, Vec::new(), false);
     }
 
     /// Ends the turn's task; what comes then happens in [`Self::stopped`].
@@ -167,7 +159,7 @@ impl Actor {
     pub(super) fn close_turn(&mut self, replies: Vec<Reply<()>>, word: bool) {
         let drafts = recovery::close(&self.state, &self.streams, &self.results, "cancelled by the user");
         self.append(drafts, Vec::new(), false, None);
-        self.finish_turn(StopReason::Cancelled, None, replies, word);
+        self.finish_turn(Ending::plain(StopReason::Cancelled), replies, word);
     }
 
     /// The step is over; the turn goes on with the prompts that interrupted it.

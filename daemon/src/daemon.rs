@@ -223,9 +223,11 @@ impl Daemon {
     /// Refuses a name that is taken or does not look like one.
     pub async fn check_name(&self, name: &str, own: Option<&SessionId>) -> Result<(), RpcError> {
         let good = |c: char| c.is_alphanumeric() || "-_.".contains(c);
-        if name.is_empty() || name.chars().count() > MAX_NAME || !name.chars().all(good) {
+        let begins = name.chars().next().is_some_and(char::is_alphanumeric);
+        if !begins || name.chars().count() > MAX_NAME || !name.chars().all(good) {
             let error = RpcError::new(Code::BadName, format!("'{}' is no name for a session", name.escape_default()));
-            return Err(error.hint(format!("up to {MAX_NAME} letters, digits, '-', '_' and '.'")));
+            return Err(error
+                .hint(format!("up to {MAX_NAME} letters, digits, '-', '_' and '.', the first a letter or a digit")));
         }
         let rows = self.store.sessions(Some(name.to_owned()), None, 2).await?;
         match rows.into_iter().find(|row| Some(&row.id) != own) {

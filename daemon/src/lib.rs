@@ -26,8 +26,11 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use jsonrpsee::Extensions;
+use linger_protocol::RpcError;
+use linger_protocol::error::Code;
 use linger_protocol::place::Places;
 use linger_protocol::transport::serve::{self, Outbox};
+use tokio::io::AsyncWriteExt as _;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -41,6 +44,9 @@ use crate::store::Store;
 
 /// Clients that may be connected at once; each takes a few KiB and a file descriptor.
 const MAX_CONNECTIONS: usize = 512;
+
+/// How long the daemon tries to tell a client that it is refused.
+const REFUSAL: Duration = Duration::from_millis(100);
 
 /// How long sessions may take to write down where they are when the daemon ends.
 const DRAIN: Duration = Duration::from_secs(4);
@@ -93,10 +99,15 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
     let methods = rpc::methods(daemon.clone())?;
     loop {
         let (stream, peer) = tokio::select! {
-            accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => accepted,
+            accepted = listener.accept() => accepted,
             Some(_) = connections.join_next() => continue,
             () = daemon.shutdown.cancelled() => break,
         };
+        if connections.len() >= MAX_CONNECTIONS {
+            tracing::warn!(target: "daemon", pid = peer.pid, "refused: {MAX_CONNECTIONS} connections are open");
+            refuse(stream).await;
+            continue;
+        }
         connections.spawn(connection(daemon.clone(), methods.clone(), stream, peer));
     }
     tracing::info!(target: "daemon", connections = connections.len(), "ending");
@@ -109,6 +120,15 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
     adopting.abort();
     process::end_left_behind(&daemon.places.database());
     daemon.store.close().await.context("the database could not be closed")
+}
+
+/// Tells a client that there are too many, as far as its socket takes that at once, and hangs up.
+async fn refuse(mut stream: interprocess::local_socket::tokio::Stream) {
+    let error = RpcError::new(Code::TooMuch, format!("{MAX_CONNECTIONS} connections are open already"));
+    let error = error.hint("close some: `linger daemon status` counts them");
+    let line = serde_json::json!({ "jsonrpc": "2.0", "id": null, "error": error }).to_string() + "\n";
+    // Nothing was written to this socket before, so this does not wait; who has gone needs no answer.
+    let _gone = tokio::time::timeout(REFUSAL, stream.write_all(line.as_bytes())).await;
 }
 
 /// Reads the configuration again when its file has changed.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use linger_protocol::VERSION;
-use linger_protocol::place::{Places, check_socket, private_directory};
+use linger_protocol::place::{Places, check_socket, own_directory, private_directory};
 use lingerd::config::{Changes, ConfigStore};
 use lingerd::listener::Listener;
 use lingerd::lock::{Lock, LockError};
@@ -67,10 +67,12 @@ fn main() -> ExitCode {
 
 fn start(background: bool) -> anyhow::Result<()> {
     inherit::seal();
+    inherit::frugal();
     let places = Places::of_user()?;
-    for dir in [&places.data, &places.state, &places.config] {
+    for dir in [&places.data, &places.state] {
         private_directory(dir)?;
     }
+    own_directory(&places.config)?;
     check_socket(&places.socket)?;
     let redactor = Redactor::default();
     log::start(&places.log(), std::env::var("LINGER_LOG").ok().as_deref(), redactor.clone())?;

@@ -28,6 +28,9 @@ pub enum PlaceError {
     /// The user has no home directory.
     #[error("no home directory is known")]
     NoHome,
+    /// A path of the environment does not begin at the root.
+    #[error("{0} is not an absolute path")]
+    Relative(PathBuf),
     /// The socket's path is longer than the system allows.
     #[error("the socket's path is {0} bytes long, the system allows {MAX_SOCKET_PATH}: {1}")]
     TooLong(usize, PathBuf),
@@ -54,12 +57,13 @@ impl PlaceError {
     pub fn hint(&self) -> String {
         match self {
             Self::NoHome => "set HOME".to_owned(),
+            Self::Relative(_) => "set HOME and the XDG variables to paths that begin with /".to_owned(),
             Self::TooLong(..) => "set LINGER_SOCKET to a shorter path in a directory of your own".to_owned(),
             Self::Unsafe { path, .. } => format!(
-                "make it a directory of your own that others cannot enter (chmod 700 {}), or set LINGER_SOCKET",
+                "chmod 700 {} if it is linger's alone; otherwise let LINGER_SOCKET name a path in a directory that is",
                 path.display()
             ),
-            Self::Io { .. } => "make the directory, or set LINGER_SOCKET to a path in another one".to_owned(),
+            Self::Io { .. } => "see whether it can be made and written; the XDG variables move it".to_owned(),
         }
     }
 }
@@ -69,6 +73,11 @@ impl Places {
     pub fn of_user() -> Result<Self, PlaceError> {
         let dirs = ProjectDirs::from("", "", "linger").ok_or(PlaceError::NoHome)?;
         let state = dirs.state_dir().unwrap_or_else(|| dirs.data_local_dir()).to_path_buf();
+        for path in [dirs.config_dir(), dirs.data_dir(), state.as_path()] {
+            if !path.is_absolute() {
+                return Err(PlaceError::Relative(path.to_path_buf()));
+            }
+        }
         let socket = match std::env::var_os("LINGER_SOCKET").filter(|path| !path.is_empty()) {
             Some(path) => std::path::absolute(PathBuf::from(path))
                 .map_err(|error| PlaceError::Io { path: state.clone(), error })?,
@@ -98,6 +107,20 @@ pub fn private_directory(dir: &Path) -> Result<(), PlaceError> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true).mode(0o700).create(dir).map_err(|error| io_error(dir, error))?;
     check_directory(dir)
+}
+
+/// Makes `dir` with mode 0700 if it is absent, and refuses it if others can write into it; they may read it.
+pub fn own_directory(dir: &Path) -> Result<(), PlaceError> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true).mode(0o700).create(dir).map_err(|error| io_error(dir, error))?;
+    let meta = std::fs::metadata(dir).map_err(|error| io_error(dir, error))?;
+    let me = rustix::process::geteuid().as_raw();
+    let problem = match meta.uid() {
+        owner if owner != me => format!("belongs to user {owner}, not to you ({me})"),
+        _ if meta.mode() & 0o022 != 0 => format!("can be written by others (mode {:o})", meta.mode() & 0o777),
+        _ => return Ok(()),
+    };
+    Err(PlaceError::Unsafe { path: dir.to_path_buf(), problem })
 }
 
 /// Refuses a directory that is not the user's own and closed to others; never makes or changes one.

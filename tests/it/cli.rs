@@ -374,3 +374,25 @@ async fn the_demo_provider_needs_no_key_and_makes_real_tool_calls() {
     assert!(client.transcript().of("tool_finished").count() > 0);
     daemon.check(&[&client], &model);
 }
+
+#[tokio::test]
+#[allow(clippy::disallowed_methods)] // Tests own the processes that they start.
+async fn a_configuration_that_others_may_read_is_read_and_one_that_is_no_file_is_named() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let model = ModelServer::with([Reply::text("Good day")]);
+    let daemon = Daemon::start(&model).await;
+    assert_eq!(daemon.terminate(), Some(0));
+    let config = daemon.dirs.config();
+    let dir = config.parent().unwrap().to_path_buf();
+    std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o755)).unwrap();
+    daemon.launch().await;
+    daemon.cli(&["run", "hello"]).run().await.exits(0);
+    assert_eq!(daemon.terminate(), Some(0));
+    std::fs::remove_file(&config).unwrap();
+    // A pipe: whoever opens it carelessly waits for ever.
+    let status = std::process::Command::new("mkfifo").arg(&config).status().unwrap();
+    assert!(status.success());
+    daemon.launch().await;
+    let refused = daemon.cli(&["run", "hello"]).run().await.exits(2);
+    assert!(refused.stderr.contains("config.toml"), "{}", refused.stderr);
+}

@@ -69,8 +69,19 @@ async fn a_stream_that_begins_with_an_error_is_tried_again() {
 }
 
 #[tokio::test]
-async fn a_web_page_in_place_of_a_stream_is_no_answer() {
-    recovers(Reply::html()).await;
+async fn a_web_page_in_place_of_a_stream_is_a_wrong_address_and_not_tried_again() {
+    let model = ModelServer::with([Reply::html(), Reply::text("Good day")]);
+    let (daemon, client, session, stop) = turn(&model, "work/m").await;
+    assert_eq!((stop.as_str(), model.requests().len()), ("error", 1));
+    let finished = client.first(&session, "turn_finished").await;
+    assert!(
+        finished.str("detail").contains("web page") && finished.str("hint").contains("base_url"),
+        "{}",
+        finished.raw
+    );
+    client.prompt(&session, "again").await;
+    client.wait("the next turn", |seen| (seen.of("turn_finished").count() == 2).then_some(())).await;
+    daemon.check(&[&client], &model);
 }
 
 /// A fault after text was shown: the text is kept as interrupted, and superseded when the step is repeated.

@@ -4,6 +4,7 @@
 //! nobody wrote; a broken file later leaves the last good one in use.
 
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -121,7 +122,9 @@ impl ConfigStore {
 
 /// The text of the file; empty when there is none.
 fn read(file: &Path) -> io::Result<String> {
-    let file = match std::fs::File::open(file) {
+    // Without NONBLOCK a pipe in its place would wait for somebody to write into it.
+    let nonblocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = match std::fs::OpenOptions::new().read(true).custom_flags(nonblocking).open(file) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
         Err(error) => return Err(error),

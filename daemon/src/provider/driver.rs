@@ -265,8 +265,7 @@ async fn send(endpoint: Endpoint, encoded: super::HttpRequest) -> Result<reqwest
     let kind =
         response.headers().get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default().to_owned();
     if kind.starts_with("text/html") {
-        let message = format!("{} answered with a web page: is its base_url right?", endpoint.name);
-        return Err(failed(FailureClass::Stream, message));
+        return Err(failed(FailureClass::NotFound, "answered with a web page instead of a stream"));
     }
     if kind.starts_with("application/json") && endpoint.codec.framing() == Framing::Sse {
         let body = beginning(response, endpoint.idle_timeout).await;

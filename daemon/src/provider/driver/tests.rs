@@ -186,8 +186,8 @@ async fn calls_that_are_dropped_lose_nothing_and_do_not_extend_the_silence() {
 async fn errors_say_what_the_provider_said_without_the_key() {
     let body = format!("{{\"error\":{{\"message\":\"no such key: {KEY}\"}}}}");
     check("401 Unauthorized", &body, FailureClass::Auth, "401: no such key: <redacted>").await;
-    let page = "work answered with a web page: is its base_url right?";
-    check("200 OK\r\ncontent-type: text/html", "<html>", FailureClass::Stream, page).await;
+    let page = "answered with a web page instead of a stream";
+    check("200 OK\r\ncontent-type: text/html", "<html>", FailureClass::NotFound, page).await;
     let plain = "work answered without streaming: 200: no";
     check("200 OK\r\ncontent-type: application/json", "{\"error\":\"no\"}", FailureClass::Stream, plain).await;
     let moved = "the provider answered 307 without a reason";

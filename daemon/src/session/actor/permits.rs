@@ -117,7 +117,14 @@ impl Actor {
         let _gone = permit.reply.send(verdict);
     }
 
-    pub(super) fn ask(&mut self, permit: Permit, rule: Option<String>) {
+    pub(super) fn ask(&mut self, mut permit: Permit, rule: Option<String>) {
+        if let Access::Read(path) | Access::Write(path) = &permit.access {
+            let real = self.workspace.resolve(path);
+            if real != *path {
+                // What is shown is the file that the call reaches, whatever its name is.
+                permit.action = format!("{} (which is {})", permit.action, real.display());
+            }
+        }
         let id = PermissionId(format!("q{}", clock::random_word(7)));
         let grant = crate::permission::grant_for(&permit.info(), &self.workspace);
         let pending = Pending {

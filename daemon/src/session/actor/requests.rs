@@ -1,5 +1,7 @@
 //! What clients ask of a session: attach, prompt, cancel, continue, set, remove; each checked, written down, answered by the commit.
 
+use base64::Engine as _;
+
 use super::*;
 
 impl Actor {
@@ -57,11 +59,14 @@ impl Actor {
     pub(super) fn may_prompt(&self, content: &[ContentBlock]) -> Result<(), RpcError> {
         let good = |block: &ContentBlock| match block {
             ContentBlock::Text { text } => !text.trim().is_empty(),
-            ContentBlock::Image { data, .. } => !data.is_empty(),
+            ContentBlock::Image { media_type, data } => {
+                let bytes = base64::engine::general_purpose::STANDARD.decode(data);
+                media_type.starts_with("image/") && bytes.is_ok_and(|bytes| !bytes.is_empty())
+            }
             _ => false,
         };
         if content.is_empty() || !content.iter().all(good) {
-            return Err(RpcError::new(Code::BadPrompt, "a prompt is text or images, and not empty"));
+            return Err(RpcError::new(Code::BadPrompt, "a prompt is text or images in base64, and not empty"));
         }
         let size = |content: &[ContentBlock]| serde_json::to_string(content).map_or(0, |json| json.len());
         let waiting: usize = self.state.queue.iter().map(|queued| size(&queued.content)).sum();

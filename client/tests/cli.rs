@@ -406,3 +406,32 @@ fn help_needs_no_daemon() {
     assert!(ran.code == Some(0) && ran.out.contains("--timeout"), "{ran:?}");
     assert!(Fake::start(vec![]).run(&["--version"]).out.starts_with("linger "));
 }
+
+#[test]
+fn a_connection_that_the_daemon_refuses_is_not_tried_again() {
+    let ran = Fake::one(|daemon| {
+        daemon.send(&json!({"jsonrpc": "2.0", "id": null,
+            "error": {"code": -31015, "message": "512 connections are open already", "data": {"hint": "close one"}}}));
+    })
+    .run(&["ls"]);
+    let err = "error: 512 connections are open already\nhint: close one\n".to_owned();
+    assert_eq!(ran, Ran { code: Some(5), out: String::new(), err });
+}
+
+#[test]
+fn a_request_that_is_too_large_fails_at_once() {
+    let fake = Fake::one(|daemon| {
+        daemon.hello();
+        daemon.answer("session/list", json!([row("s1", "idle", None)]));
+        daemon.expect_end();
+    });
+    let mut child = fake.linger(&["send", "s1"]).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    // Quotes are escaped on the wire: what fits into memory does not fit into a request.
+    stdin.write_all(&vec![b'"'; linger_protocol::transport::MAX_REQUEST - 1000]).unwrap();
+    drop(stdin);
+    let ran = Ran::from(child.wait_with_output().unwrap());
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.err.starts_with("error: the request cannot be sent: it has "), "{}", ran.err);
+    assert!(ran.err.ends_with("\nhint: make the prompt shorter\n"), "{}", ran.err);
+}

@@ -31,7 +31,7 @@ pub(super) fn run(args: &Log) -> Result<Exit, Failure> {
         prompts: true,
         me: String::new(),
     });
-    let mut attachment = Attachment::start(client, session, None, false);
+    let mut attachment = Attachment::start(client, session, None, false)?;
     loop {
         match attachment.next(None)? {
             Happened::Event(notification, raw) => {

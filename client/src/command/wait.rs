@@ -30,7 +30,7 @@ pub(super) fn run(args: &Wait) -> Result<Exit, Failure> {
     let mut client = Client::open()?;
     let info = resolve(&mut client, &args.session)?;
     let session = info.session.clone();
-    let mut attachment = Attachment::start(client, session.clone(), Some(info.cursor.clone()), false);
+    let mut attachment = Attachment::start(client, session.clone(), Some(info.cursor.clone()), false)?;
     let mut stuck = Stuck::default();
     let mut info = info;
     loop {

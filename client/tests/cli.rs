@@ -435,3 +435,29 @@ fn a_request_that_is_too_large_fails_at_once() {
     assert!(ran.err.starts_with("error: the request cannot be sent: it has "), "{}", ran.err);
     assert!(ran.err.ends_with("\nhint: make the prompt shorter\n"), "{}", ran.err);
 }
+
+#[test]
+fn what_people_read_cannot_steer_their_terminal_through_a_pipe() {
+    let evil = "a\u{1b}[2Jb";
+    let inbox = || {
+        Fake::one(move |daemon| {
+            daemon.hello();
+            let mut row = pending("q1");
+            row["action"] = json!(evil);
+            daemon.answer("permission/list", json!([row]));
+        })
+    };
+    assert!(inbox().run(&["inbox"]).out.ends_with("bash  a␛[2Jb\n"));
+    let json: Value = serde_json::from_str(&inbox().run(&["inbox", "--json"]).out).unwrap();
+    assert_eq!(json["action"], evil);
+
+    let ran = Fake::one(move |daemon| {
+        daemon.hello();
+        daemon.answer("session/list", json!([row("s1", "idle", None)]));
+        daemon.answer("session/attach", json!({"cursor": "4"}));
+        daemon.message(4, "m1", evil);
+        daemon.event("4", json!({"kind": "caught_up"}));
+    })
+    .run(&["log", "s1"]);
+    assert_eq!((ran.code, ran.out.as_str()), (Some(0), "a␛[2Jb\n"));
+}

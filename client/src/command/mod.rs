@@ -120,7 +120,7 @@ fn print_rows<M: Method>(client: &mut Client, request: &M) -> Result<(), Failure
     })?;
     let mut terminal = Terminal::new();
     for row in rows {
-        terminal.line(row.get())?;
+        terminal.data(row.get())?;
     }
     Ok(())
 }

@@ -166,7 +166,7 @@ impl Running {
 
     fn arrived(&mut self, notification: Notification, raw: &RawValue) -> Result<Option<Exit>, Failure> {
         if self.data == Data::Json {
-            self.terminal.line(raw.get())?;
+            self.terminal.data(raw.get())?;
         }
         if self.prompt.is_none() {
             self.held.push(notification);

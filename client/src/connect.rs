@@ -70,8 +70,18 @@ enum Reply {
 }
 
 impl Client {
-    /// Connects, and starts the daemon if there is none.
+    /// Connects, and starts the daemon if there is none; says so if its configuration is broken.
     pub(crate) fn open() -> Result<Self, Failure> {
+        let client = Self::open_silent()?;
+        if let Some(error) = &client.welcome.config_error {
+            let hint = "correct the file; the last good configuration stays in force";
+            Terminal::new().say(&format!("warning: {error}\nhint: {hint}"))?;
+        }
+        Ok(client)
+    }
+
+    /// As [`Client::open`], for a command that looks at the configuration itself.
+    pub(crate) fn open_silent() -> Result<Self, Failure> {
         let places = Places::of_user()?;
         let stream = match dial(&places)? {
             Some(stream) => stream,

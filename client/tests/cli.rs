@@ -476,3 +476,39 @@ fn a_broken_configuration_is_told_of_by_every_command() {
     let hint = "correct the file; the last good configuration stays in force";
     assert_eq!(ran.err, format!("warning: config.toml:3: no such key\nhint: {hint}\n"));
 }
+
+#[test]
+fn a_turn_that_failed_says_once_what_to_do() {
+    let end = |reason: &str| {
+        json!({"kind": "turn_finished", "seq": 8, "turn": "t1", "stop_reason": reason, "detail": "no key",
+               "hint": "set a key", "usage": {}, "steps": 1})
+    };
+    for (reason, hints) in [("error", 1), ("max_steps", 1), ("end_turn", 0)] {
+        let ran = Fake::one(move |daemon| {
+            daemon.new_run();
+            daemon.event("8", end(reason));
+        })
+        .run(&["run", "x"]);
+        assert_eq!(ran.err.matches("hint: set a key\n").count(), hints, "{reason}: {ran:?}");
+
+        // Once it ends while we wait, and once it has ended long ago.
+        let ran = Fake::one(move |daemon| {
+            daemon.hello();
+            daemon.answer("session/list", json!([row("s1", "running", None)]));
+            daemon.answer("session/attach", json!({"cursor": "7"}));
+            daemon.event("8", end(reason));
+            daemon.answer("session/list", json!([row("s1", "idle", Some(reason))]));
+        })
+        .run(&["wait", "s1"]);
+        assert_eq!(ran.err.matches("hint: set a key\n").count(), hints, "{reason}: {ran:?}");
+        let ran = Fake::one(move |daemon| {
+            daemon.hello();
+            daemon.answer("session/list", json!([row("s1", "idle", Some(reason))]));
+            let attach = daemon.answer("session/attach", json!({"cursor": "3"}));
+            assert_eq!(attach["after"], if hints > 0 { "3" } else { "7" });
+            daemon.event("8", end(reason));
+        })
+        .run(&["wait", "s1"]);
+        assert_eq!(ran.err.matches("hint: set a key\n").count(), hints, "{reason}: {ran:?}");
+    }
+}

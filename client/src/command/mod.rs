@@ -134,12 +134,18 @@ fn call_both<M: Method>(client: &mut Client, request: &M) -> Result<(Box<RawValu
 
 /// The words of a prompt, or what stdin has.
 fn prompt_text(words: &[String]) -> Result<String, Failure> {
+    let given = !words.is_empty();
     let words = words.join(" ");
-    if !words.is_empty() && words != "-" {
+    if given && words.trim().is_empty() {
+        return Err(
+            Failure::usage("the prompt is empty").hint("write what is to be done after the command, or pipe it in")
+        );
+    }
+    if given && words != "-" {
         return Ok(words);
     }
     let stdin = std::io::stdin();
-    if words.is_empty() && stdin.is_terminal() {
+    if !given && stdin.is_terminal() {
         return Err(Failure::usage("there is no prompt").hint("write it after the command, or pipe it in"));
     }
     let mut bytes = Vec::new();
@@ -150,7 +156,8 @@ fn prompt_text(words: &[String]) -> Result<String, Failure> {
             .hint("convert it first, for example with iconv")
     })?;
     if text.trim().is_empty() {
-        return Err(Failure::usage("the prompt on stdin is empty"));
+        return Err(Failure::usage("the prompt on stdin is empty")
+            .hint("look at what the command before the pipe prints, or write the prompt after the command"));
     }
     Ok(text)
 }

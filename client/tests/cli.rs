@@ -344,17 +344,16 @@ fn a_lost_race_says_who_won() {
         daemon.refuse("permission/answer", -31001, "already answered", data);
     })
     .run(&["answer", "q1", "deny"]);
-    assert_eq!(
-        ran,
-        Ran { code: Some(1), out: String::new(), err: "error: already answered: allowed by linger@pts/3\n".to_owned() }
-    );
+    let err = "error: already answered: allowed by linger@pts/3\n\
+               hint: that decision stands; `linger inbox` lists what still waits\n";
+    assert_eq!(ran, Ran { code: Some(1), out: String::new(), err: err.to_owned() });
     let ran = Fake::one(move |daemon| {
         daemon.hello();
         daemon.answer("permission/list", json!([]));
         daemon.refuse("permission/answer", -31001, "already answered", won);
     })
     .run(&["answer", "q1", "deny"]);
-    assert_eq!(ran.err, "error: already answered: allowed by linger@pts/3\n");
+    assert_eq!(ran.err, err);
 }
 
 #[test]
@@ -521,4 +520,16 @@ fn an_empty_prompt_is_refused_before_anything_else() {
         assert_eq!(ran.code, Some(2), "{arguments:?}: {ran:?}");
         assert!(ran.err.starts_with("error: the prompt ") && ran.err.contains("\nhint: "), "{arguments:?}: {ran:?}");
     }
+}
+
+#[test]
+fn a_cancel_with_nothing_under_way_has_a_hint() {
+    let ran = Fake::one(|daemon| {
+        daemon.hello();
+        daemon.answer("session/list", json!([row("s1", "idle", None)]));
+        daemon.refuse("session/cancel", -31014, "session s1 has no turn under way", Value::Null);
+    })
+    .run(&["cancel", "s1"]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.err.starts_with("error: session s1 has no turn under way\nhint: "), "{}", ran.err);
 }

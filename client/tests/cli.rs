@@ -533,3 +533,21 @@ fn a_cancel_with_nothing_under_way_has_a_hint() {
     assert_eq!(ran.code, Some(1));
     assert!(ran.err.starts_with("error: session s1 has no turn under way\nhint: "), "{}", ran.err);
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_directory_that_has_no_name_in_utf8_is_wrong_usage() {
+    use std::os::unix::ffi::OsStrExt as _;
+
+    let mut fake = Fake::one(|daemon| {
+        daemon.hello();
+        daemon.expect_end();
+    });
+    let directory = fake.home().join(std::ffi::OsStr::from_bytes(b"\xff"));
+    std::fs::create_dir(&directory).unwrap();
+    let ran = Ran::from(fake.linger(&["new"]).current_dir(directory).output().unwrap());
+    fake.finish();
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.err.starts_with("error: the request cannot be sent: "), "{}", ran.err);
+    assert!(ran.err.ends_with("\nhint: use a directory whose path is UTF-8\n"), "{}", ran.err);
+}

@@ -434,6 +434,15 @@ fn a_request_that_is_too_large_fails_at_once() {
     assert_eq!(ran.code, Some(2), "{ran:?}");
     assert!(ran.err.starts_with("error: the request cannot be sent: it has "), "{}", ran.err);
     assert!(ran.err.ends_with("\nhint: make the prompt shorter\n"), "{}", ran.err);
+
+    let mut child = Fake::start(vec![]).linger(&["run"]).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    // It reads no more than it needs.
+    let _ = stdin.write_all(&vec![b'x'; linger_protocol::transport::MAX_REQUEST + 1]);
+    drop(stdin);
+    let ran = Ran::from(child.wait_with_output().unwrap());
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.err.ends_with("\nhint: make the prompt shorter\n"), "{}", ran.err);
 }
 
 #[test]

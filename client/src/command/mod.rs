@@ -150,6 +150,13 @@ fn prompt_text(words: &[String]) -> Result<String, Failure> {
     }
     let mut bytes = Vec::new();
     stdin.lock().take(MAX_REQUEST as u64).read_to_end(&mut bytes)?;
+    if bytes.len() >= MAX_REQUEST {
+        // Before a session is made for it.
+        return Err(Failure::usage(format!(
+            "the request cannot be sent: it may have {MAX_REQUEST} bytes, the prompt has more"
+        ))
+        .hint("make the prompt shorter"));
+    }
     let text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         Failure::usage(format!("stdin is not UTF-8 text: byte {at} cannot be read"))

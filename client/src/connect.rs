@@ -6,7 +6,7 @@
 //! A daemon that runs is never ended from here, whatever its version.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io;
+use std::io::{self, IsTerminal as _};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
@@ -21,9 +21,16 @@ use serde_json::value::RawValue;
 use crate::error::{Exit, Failure};
 use crate::input::Event;
 use crate::start;
+use crate::terminal::Terminal;
 
 /// How long an answer may take; the slowest waits for a disk.
 const ANSWER: Duration = Duration::from_secs(30);
+
+/// How long a person is left without a word while the daemon does not answer.
+const SILENCE: Duration = Duration::from_secs(1);
+
+/// How long the reader may take to hand on what the daemon said before it hung up.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// How long a daemon that is being started may take to accept a connection after it says that it runs.
 const ACCEPT: Duration = Duration::from_secs(5);
@@ -49,11 +56,32 @@ pub(crate) struct Client {
     events: Receiver<Event>,
     /// What came while an answer was waited for.
     backlog: VecDeque<Event>,
+    /// Whether a daemon has answered our hello.
+    greeted: bool,
+    /// Whether the daemon refused a connection, so that coming back is no use.
+    refused: bool,
+}
+
+/// What became of a request.
+enum Reply {
+    Answered(Result<Box<RawValue>, RpcError>),
+    Lost,
+    Late,
 }
 
 impl Client {
-    /// Connects, and starts the daemon if there is none.
+    /// Connects, and starts the daemon if there is none; says so if its configuration is broken.
     pub(crate) fn open() -> Result<Self, Failure> {
+        let client = Self::open_silent()?;
+        if let Some(error) = &client.welcome.config_error {
+            let hint = "correct the file; the last good configuration stays in force";
+            Terminal::new().say(&format!("warning: {error}\nhint: {hint}"))?;
+        }
+        Ok(client)
+    }
+
+    /// As [`Client::open`], for a command that looks at the configuration itself.
+    pub(crate) fn open_silent() -> Result<Self, Failure> {
         let places = Places::of_user()?;
         let stream = match dial(&places)? {
             Some(stream) => stream,
@@ -78,22 +106,44 @@ impl Client {
         listen(reader, 0, sender.clone());
         let welcome =
             Welcome { protocol: 0, version: String::new(), env: Vec::new(), keys: Vec::new(), config_error: None };
-        Self { places, name: name(), welcome, epoch: 0, writer, sender, events, backlog: VecDeque::new() }
+        Self {
+            places,
+            name: name(),
+            welcome,
+            epoch: 0,
+            writer,
+            sender,
+            events,
+            backlog: VecDeque::new(),
+            greeted: false,
+            refused: false,
+        }
     }
 
     /// Agrees on the protocol, and brings the keys that the daemon wants and this environment has.
     fn hello(&mut self) -> Result<(), Failure> {
         let hello = DaemonHello(Hello { client: self.name.clone(), protocol: PROTOCOL });
-        let id = self.send(&hello).map_err(|_| lost())?;
-        self.welcome = match self.answer(id, ANSWER)?.ok_or_else(lost)? {
+        let id = self.send(&hello)?.ok_or_else(lost)?;
+        let answer = match self.reply(id, SILENCE)? {
+            Reply::Answered(answer) => Some(answer),
+            Reply::Lost => None,
+            Reply::Late => {
+                if !self.greeted && io::stderr().is_terminal() {
+                    Terminal::new().say(&format!("waiting for the daemon at {} …", self.places.socket.display()))?;
+                }
+                self.answer(id, ANSWER)?
+            }
+        };
+        self.welcome = match answer.ok_or_else(lost)? {
             Ok(raw) => parse::<DaemonHello>(&raw)?,
             Err(error) if error.code() == Some(Code::Version) => return Err(version_mismatch(error)),
             Err(error) => return Err(error.into()),
         };
+        self.greeted = true;
         let keys = environment(&self.welcome.keys);
         if !keys.is_empty() {
             // Requests take effect in order: there is no need to wait for the answer, nor anything to do with it.
-            self.send(&DaemonKeys(Keys { keys })).map_err(|_| lost())?;
+            self.send(&DaemonKeys(Keys { keys }))?.ok_or_else(lost)?;
         }
         Ok(())
     }
@@ -108,9 +158,25 @@ impl Client {
         environment(&self.welcome.env)
     }
 
-    /// Sends a request and returns the number of its answer.
-    pub(crate) fn send<M: Method>(&mut self, request: &M) -> io::Result<u64> {
-        self.writer.request(request)
+    /// Sends a request and returns the number of its answer; nothing if the connection is lost. Fails if no connection
+    /// can carry it, or the daemon refuses this one.
+    pub(crate) fn send<M: Method>(&mut self, request: &M) -> Result<Option<u64>, Failure> {
+        match self.writer.request(request) {
+            Ok(id) => Ok(Some(id)),
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(Failure::unsendable(&error)),
+            Err(_) if self.backlog.iter().any(|event| matches!(event, Event::Lost(epoch) if *epoch == self.epoch)) => {
+                Ok(None)
+            }
+            Err(_) => {
+                // The daemon may have said why before it hung up; no answer has number 0.
+                match self.reply(0, LAST_WORDS)? {
+                    // Whoever reads events has to hear of it too.
+                    Reply::Lost => self.backlog.push_back(Event::Lost(self.epoch)),
+                    Reply::Answered(_) | Reply::Late => {}
+                }
+                Ok(None)
+            }
+        }
     }
 
     /// Sends a request and waits for its result.
@@ -121,7 +187,7 @@ impl Client {
     /// Sends a request and waits for its answer as it came; sends it again if the connection is lost meanwhile.
     pub(crate) fn call_raw<M: Method>(&mut self, request: &M) -> Result<Result<Box<RawValue>, RpcError>, Failure> {
         for _ in 0..RESENDS {
-            if let Ok(id) = self.send(request)
+            if let Some(id) = self.send(request)?
                 && let Some(answer) = self.answer(id, ANSWER)?
             {
                 return Ok(answer);
@@ -133,7 +199,7 @@ impl Client {
 
     /// Ends the daemon; a connection that ends is as good as an answer.
     pub(crate) fn stop(&mut self, stop: &DaemonStop) -> Result<(), Failure> {
-        let Ok(id) = self.send(stop) else { return Ok(()) };
+        let Some(id) = self.send(stop)? else { return Ok(()) };
         match self.answer(id, ANSWER)? {
             Some(Err(error)) => Err(error.into()),
             Some(Ok(_)) | None => Ok(()),
@@ -155,16 +221,29 @@ impl Client {
 
     /// The answer to request `id`; nothing if the connection was lost. What else happens is kept for later.
     fn answer(&mut self, id: u64, within: Duration) -> Result<Option<Result<Box<RawValue>, RpcError>>, Failure> {
+        match self.reply(id, within)? {
+            Reply::Answered(answer) => Ok(Some(answer)),
+            Reply::Lost => Ok(None),
+            Reply::Late => {
+                Err(Failure::unreachable(format!("the daemon did not answer within {} s", within.as_secs()))
+                    .hint(format!("see {}", self.places.log().display())))
+            }
+        }
+    }
+
+    /// What becomes of request `id` within a time; fails if the daemon refuses the connection.
+    fn reply(&mut self, id: u64, within: Duration) -> Result<Reply, Failure> {
         let deadline = Instant::now() + within;
         loop {
-            let Some(event) = self.receive(Some(deadline)) else {
-                return Err(Failure::unreachable(format!("the daemon did not answer within {} s", within.as_secs()))
-                    .hint(format!("see {}", self.places.log().display())));
-            };
+            let Some(event) = self.receive(Some(deadline)) else { return Ok(Reply::Late) };
             match event {
                 event if !self.is_news(&event) => {}
-                Event::Incoming(_, Incoming::Response(n, answer)) if n == id => return Ok(Some(answer)),
-                Event::Lost(_) => return Ok(None),
+                Event::Incoming(_, Incoming::Response(n, answer)) if n == id => return Ok(Reply::Answered(answer)),
+                Event::Lost(_) => return Ok(Reply::Lost),
+                Event::Refused(_, failure) => {
+                    self.refused = true;
+                    return Err(failure);
+                }
                 other => self.backlog.push_back(other),
             }
         }
@@ -180,7 +259,7 @@ impl Client {
 
     fn is_news(&self, event: &Event) -> bool {
         match event {
-            Event::Incoming(epoch, _) | Event::Lost(epoch) => *epoch == self.epoch,
+            Event::Incoming(epoch, _) | Event::Lost(epoch) | Event::Refused(epoch, _) => *epoch == self.epoch,
             _ => true,
         }
     }
@@ -208,6 +287,7 @@ impl Client {
             listen(reader, self.epoch, self.sender.clone());
             match self.hello() {
                 Ok(()) => return Ok(()),
+                Err(failure) if self.refused => return Err(failure),
                 Err(failure) => last = failure,
             }
         }
@@ -263,13 +343,21 @@ fn started(places: &Places) -> Result<(Reader, Writer), Failure> {
 
 fn listen(mut reader: Reader, epoch: u32, sender: Sender<Event>) {
     std::thread::spawn(move || {
-        // Whatever ends the stream, to us the connection is lost: only a new one can help.
-        while let Ok(Some(incoming)) = reader.next_incoming() {
-            if sender.send(Event::Incoming(epoch, incoming)).is_err() {
-                return;
+        let end = loop {
+            match reader.next_incoming() {
+                Ok(Some(incoming)) => {
+                    if sender.send(Event::Incoming(epoch, incoming)).is_err() {
+                        return;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                    break Event::Refused(epoch, Failure::refused(error));
+                }
+                // Whatever else ends the stream, to us the connection is lost: only a new one can help.
+                Ok(None) | Err(_) => break Event::Lost(epoch),
             }
-        }
-        let _ = sender.send(Event::Lost(epoch));
+        };
+        let _ = sender.send(end);
     });
 }
 

@@ -109,6 +109,24 @@ impl From<io::Error> for Failure {
     }
 }
 
+impl Failure {
+    /// A request that no connection can carry, from what the writer says of it.
+    pub(crate) fn unsendable(error: &io::Error) -> Self {
+        let not_text = matches!(error.get_ref(), Some(inner) if inner.is::<serde_json::Error>());
+        let hint = if not_text { "use a directory whose path is UTF-8" } else { "make the prompt shorter" };
+        Self::usage(format!("the request cannot be sent: {error}")).hint(hint)
+    }
+
+    /// A connection that the daemon refuses, or on which it cannot be understood: another would be no better.
+    pub(crate) fn refused(error: io::Error) -> Self {
+        match error.downcast::<RpcError>() {
+            Ok(error) => Self { exit: Exit::UNREACHABLE, ..Self::from(error) },
+            Err(error) => Self::unreachable(format!("what the daemon sent is not understood: {error}"))
+                .hint("`linger doctor` looks at everything"),
+        }
+    }
+}
+
 impl From<PlaceError> for Failure {
     fn from(error: PlaceError) -> Self {
         Self::unreachable(error.to_string()).hint(error.hint())

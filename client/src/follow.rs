@@ -75,35 +75,42 @@ pub(crate) struct Attachment {
 
 impl Attachment {
     /// Attaches after `cursor`; does not wait for the answer.
-    pub(crate) fn start(client: Client, session: SessionId, cursor: Option<Cursor>, deltas: bool) -> Self {
+    pub(crate) fn start(
+        client: Client,
+        session: SessionId,
+        cursor: Option<Cursor>,
+        deltas: bool,
+    ) -> Result<Self, Failure> {
         let epoch = client.epoch;
         let mut attachment = Self { client, session, deltas, cursor, seq: 0, epoch, attach: None, open: Vec::new() };
-        attachment.attach();
-        attachment
+        attachment.attach()?;
+        Ok(attachment)
     }
 
-    fn attach(&mut self) {
+    fn attach(&mut self) -> Result<(), Failure> {
         let deltas = (!self.deltas).then_some(false);
         let attach = Attach { session: self.session.clone(), after: self.cursor.clone(), deltas };
         // If it cannot be sent, the reader will notice that the connection is lost.
-        self.attach = self.client.send(&SessionAttach(attach)).ok();
+        self.attach = self.client.send(&SessionAttach(attach))?;
+        Ok(())
     }
 
-    /// Asks for something.
-    pub(crate) fn request(&mut self, request: Request) {
+    /// Asks for something; fails if that can never be asked for.
+    pub(crate) fn request(&mut self, request: Request) -> Result<(), Failure> {
         let sent = match &request {
             Request::Prompt(prompt) => self.client.send(&SessionPrompt(prompt.clone())),
             Request::Answer(answer) => self.client.send(&PermissionAnswer(answer.clone())),
             Request::Cancel(named) => self.client.send(&SessionCancel(named.clone())),
             Request::Continue(named) => self.client.send(&SessionContinue(named.clone())),
             Request::Set(set) => self.client.send(&SessionSet(set.clone())),
-        };
+        }?;
         self.open.push((sent.unwrap_or_default(), request));
+        Ok(())
     }
 
     /// Asks for the session's turn to be cancelled.
-    pub(crate) fn cancel(&mut self) {
-        self.request(Request::Cancel(Named { session: self.session.clone() }));
+    pub(crate) fn cancel(&mut self) -> Result<(), Failure> {
+        self.request(Request::Cancel(Named { session: self.session.clone() }))
     }
 
     /// Comes back after a loss, and sends again what was not answered.
@@ -112,9 +119,9 @@ impl Attachment {
             self.client.reopen()?;
         }
         self.epoch = self.client.epoch;
-        self.attach();
+        self.attach()?;
         for (_, request) in std::mem::take(&mut self.open) {
-            self.request(request);
+            self.request(request)?;
         }
         Ok(())
     }
@@ -143,6 +150,7 @@ impl Attachment {
                     }
                 }
                 Event::Lost(_) => return Ok(Happened::Lost),
+                Event::Refused(_, failure) => return Err(failure),
                 Event::Line(line) => return Ok(Happened::Line(line)),
                 Event::Key(key) => return Ok(Happened::Key(key)),
                 Event::Signal(signal) => return Ok(Happened::Signal(signal)),

@@ -25,6 +25,8 @@ pub(crate) enum Event {
     Incoming(u32, Incoming),
     /// The connection with this number ended.
     Lost(u32),
+    /// The daemon refused the connection with this number: another would fare no better.
+    Refused(u32, Failure),
     /// The line editor has returned.
     Line(Line),
     /// A key was pressed while a question is open.

@@ -15,6 +15,9 @@ use crate::terminal::{clean, clean_line};
 /// Lines of one argument that are shown; the rest is counted.
 const MAX_LINES: usize = 40;
 
+/// Characters of a rule's pattern that are shown where the action stands above it.
+const MAX_GRANT: usize = 40;
+
 /// A permission that somebody could answer.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Question {
@@ -79,8 +82,22 @@ impl Question {
     /// The line that says which keys there are.
     pub(crate) fn keys(&self, style: &Style) -> String {
         let key = |key: &str| style.bold(key);
-        let grant = if self.grant.is_empty() { String::new() } else { format!(" {}", clean_line(&self.grant)) };
+        let grant = if self.grant.is_empty() { String::new() } else { format!(" {}", self.short_grant(style)) };
         format!("  {} once  {} in this session  {} always{grant}  {} no\n", key("y"), key("s"), key("a"), key("n"))
+    }
+
+    /// The rule that `always` would write; of a long action that stands above it word for word only the beginning.
+    fn short_grant(&self, style: &Style) -> String {
+        let parts = self.grant.split_once('(').and_then(|(tool, rest)| Some((tool, rest.strip_suffix(')')?)));
+        // A `*` at the end means more than it says, and is not hidden.
+        let repeats = |pattern: &str| self.action.contains(pattern) && !pattern.ends_with('*');
+        match parts {
+            Some((tool, pattern)) if pattern.chars().count() > MAX_GRANT && repeats(pattern) => {
+                let start: String = pattern.chars().take(MAX_GRANT).collect();
+                format!("{}({}{})", clean_line(tool), clean_line(&start), style.ellipsis())
+            }
+            _ => clean_line(&self.grant).into_owned(),
+        }
     }
 
     /// How to answer it from elsewhere.
@@ -180,5 +197,25 @@ pub(crate) fn short_path(path: &Path) -> String {
         Some(rest) if rest.as_os_str().is_empty() => "~".to_owned(),
         Some(rest) => format!("~/{}", rest.display()),
         None => path.display().to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_rule_is_cut_only_where_it_repeats_the_action() {
+        let style = Style { color: false, unicode: true };
+        let long = format!("echo {}", "x".repeat(60));
+        let keys = |action: &str, grant: String| {
+            let (tool, cwd, digest) = ("bash".to_owned(), "/w".to_owned(), String::new());
+            let (permission, input) = ("q1".into(), Value::Null);
+            Question { permission, tool, action: action.to_owned(), input, cwd, digest, grant }.keys(&style)
+        };
+        let cut = format!(" always bash(echo {}…)  ", "x".repeat(35));
+        assert!(keys(&long, format!("bash({long})")).contains(&cut));
+        assert!(keys(&format!("{long} *"), format!("bash({long} *)")).contains(&format!("bash({long} *)")));
+        assert!(keys("cargo test", "bash(cargo test)".to_owned()).contains("bash(cargo test)"));
     }
 }

@@ -1,8 +1,8 @@
 //! The one place that writes to the terminal, and what keeps other people's bytes from steering it.
 //!
 //! Data goes to stdout, talk to stderr. While a prompt is open (see [`crate::input`]) both go through the line editor, in
-//! whole lines. Whatever a model, tool, file or server named passes [`clean`] or [`clean_line`] before it is shown on a
-//! terminal; data for a pipe passes unchanged.
+//! whole lines. Whatever a model, tool, file or server named passes [`clean`] or [`clean_line`] before it is shown:
+//! what people read also in a pipe, since a pager or `cat` may end it; the answer of `run` and JSON pass a pipe unchanged.
 //! The terminal's own settings are changed here too, so that [`restore`] can put them back however the process ends.
 
 use std::borrow::Cow;
@@ -141,8 +141,13 @@ impl Terminal {
         Ok(())
     }
 
-    /// Prints a line of data; names in it are cleaned if it is read on a terminal.
+    /// Prints a line for people; names in it are cleaned.
     pub(crate) fn line(&mut self, line: &str) -> io::Result<()> {
+        self.text(&format!("{}\n", clean_line(line)))
+    }
+
+    /// Prints a line for programs: as it is, unless a terminal shows it.
+    pub(crate) fn data(&mut self, line: &str) -> io::Result<()> {
         let line = if io::stdout().is_terminal() { clean_line(line) } else { Cow::Borrowed(line) };
         self.text(&format!("{line}\n"))
     }

@@ -134,7 +134,8 @@ fn a_prompt_on_stdin_must_be_text() {
     assert_eq!(ran.code, Some(2));
     assert!(ran.err.starts_with("error: stdin is not UTF-8 text: byte 3 cannot be read\nhint: "), "{}", ran.err);
     let ran = run(b" \n", &Fake::start(vec![]));
-    assert_eq!((ran.code, ran.err.as_str()), (Some(2), "error: the prompt on stdin is empty\n"));
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.err.starts_with("error: the prompt on stdin is empty\nhint: "), "{}", ran.err);
     let mut fake = Fake::one(|daemon| {
         assert_eq!(daemon.new_run()["content"], "from stdin\n");
         daemon.end(4, "end_turn", None);
@@ -343,17 +344,16 @@ fn a_lost_race_says_who_won() {
         daemon.refuse("permission/answer", -31001, "already answered", data);
     })
     .run(&["answer", "q1", "deny"]);
-    assert_eq!(
-        ran,
-        Ran { code: Some(1), out: String::new(), err: "error: already answered: allowed by linger@pts/3\n".to_owned() }
-    );
+    let err = "error: already answered: allowed by linger@pts/3\n\
+               hint: that decision stands; `linger inbox` lists what still waits\n";
+    assert_eq!(ran, Ran { code: Some(1), out: String::new(), err: err.to_owned() });
     let ran = Fake::one(move |daemon| {
         daemon.hello();
         daemon.answer("permission/list", json!([]));
         daemon.refuse("permission/answer", -31001, "already answered", won);
     })
     .run(&["answer", "q1", "deny"]);
-    assert_eq!(ran.err, "error: already answered: allowed by linger@pts/3\n");
+    assert_eq!(ran.err, err);
 }
 
 #[test]
@@ -405,4 +405,158 @@ fn help_needs_no_daemon() {
     let ran = Fake::start(vec![]).run(&["help", "run"]);
     assert!(ran.code == Some(0) && ran.out.contains("--timeout"), "{ran:?}");
     assert!(Fake::start(vec![]).run(&["--version"]).out.starts_with("linger "));
+}
+
+#[test]
+fn a_connection_that_the_daemon_refuses_is_not_tried_again() {
+    let ran = Fake::one(|daemon| {
+        daemon.send(&json!({"jsonrpc": "2.0", "id": null,
+            "error": {"code": -31015, "message": "512 connections are open already", "data": {"hint": "close one"}}}));
+    })
+    .run(&["ls"]);
+    let err = "error: 512 connections are open already\nhint: close one\n".to_owned();
+    assert_eq!(ran, Ran { code: Some(5), out: String::new(), err });
+}
+
+#[test]
+fn a_request_that_is_too_large_fails_at_once() {
+    let fake = Fake::one(|daemon| {
+        daemon.hello();
+        daemon.answer("session/list", json!([row("s1", "idle", None)]));
+        daemon.expect_end();
+    });
+    let mut child = fake.linger(&["send", "s1"]).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    // Quotes are escaped on the wire: what fits into memory does not fit into a request.
+    stdin.write_all(&vec![b'"'; linger_protocol::transport::MAX_REQUEST - 1000]).unwrap();
+    drop(stdin);
+    let ran = Ran::from(child.wait_with_output().unwrap());
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.err.starts_with("error: the request cannot be sent: it has "), "{}", ran.err);
+    assert!(ran.err.ends_with("\nhint: make the prompt shorter\n"), "{}", ran.err);
+
+    let mut child = Fake::start(vec![]).linger(&["run"]).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    // It reads no more than it needs.
+    let _ = stdin.write_all(&vec![b'x'; linger_protocol::transport::MAX_REQUEST + 1]);
+    drop(stdin);
+    let ran = Ran::from(child.wait_with_output().unwrap());
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.err.ends_with("\nhint: make the prompt shorter\n"), "{}", ran.err);
+}
+
+#[test]
+fn what_people_read_cannot_steer_their_terminal_through_a_pipe() {
+    let evil = "a\u{1b}[2Jb";
+    let inbox = || {
+        Fake::one(move |daemon| {
+            daemon.hello();
+            let mut row = pending("q1");
+            row["action"] = json!(evil);
+            daemon.answer("permission/list", json!([row]));
+        })
+    };
+    assert!(inbox().run(&["inbox"]).out.ends_with("bash  a␛[2Jb\n"));
+    let json: Value = serde_json::from_str(&inbox().run(&["inbox", "--json"]).out).unwrap();
+    assert_eq!(json["action"], evil);
+
+    let ran = Fake::one(move |daemon| {
+        daemon.hello();
+        daemon.answer("session/list", json!([row("s1", "idle", None)]));
+        daemon.answer("session/attach", json!({"cursor": "4"}));
+        daemon.message(4, "m1", evil);
+        daemon.event("4", json!({"kind": "caught_up"}));
+    })
+    .run(&["log", "s1"]);
+    assert_eq!((ran.code, ran.out.as_str()), (Some(0), "a␛[2Jb\n"));
+}
+
+#[test]
+fn a_broken_configuration_is_told_of_by_every_command() {
+    let fake = Fake::one(|daemon| {
+        daemon.answer(
+            "daemon/hello",
+            json!({"protocol": 1, "version": "9", "env": [], "keys": [], "config_error": "config.toml:3: no such key"}),
+        );
+        daemon.answer("session/list", json!([row("s1", "idle", None)]));
+    });
+    let ran = fake.run(&["ls", "--json"]);
+    assert_eq!((ran.code, ran.out.lines().count()), (Some(0), 1));
+    let hint = "correct the file; the last good configuration stays in force";
+    assert_eq!(ran.err, format!("warning: config.toml:3: no such key\nhint: {hint}\n"));
+}
+
+#[test]
+fn a_turn_that_failed_says_once_what_to_do() {
+    let end = |reason: &str| {
+        json!({"kind": "turn_finished", "seq": 8, "turn": "t1", "stop_reason": reason, "detail": "no key",
+               "hint": "set a key", "usage": {}, "steps": 1})
+    };
+    for (reason, hints) in [("error", 1), ("max_steps", 1), ("end_turn", 0)] {
+        let ran = Fake::one(move |daemon| {
+            daemon.new_run();
+            daemon.event("8", end(reason));
+        })
+        .run(&["run", "x"]);
+        assert_eq!(ran.err.matches("hint: set a key\n").count(), hints, "{reason}: {ran:?}");
+
+        // Once it ends while we wait, and once it has ended long ago.
+        let ran = Fake::one(move |daemon| {
+            daemon.hello();
+            daemon.answer("session/list", json!([row("s1", "running", None)]));
+            daemon.answer("session/attach", json!({"cursor": "7"}));
+            daemon.event("8", end(reason));
+            daemon.answer("session/list", json!([row("s1", "idle", Some(reason))]));
+        })
+        .run(&["wait", "s1"]);
+        assert_eq!(ran.err.matches("hint: set a key\n").count(), hints, "{reason}: {ran:?}");
+        let ran = Fake::one(move |daemon| {
+            daemon.hello();
+            daemon.answer("session/list", json!([row("s1", "idle", Some(reason))]));
+            let attach = daemon.answer("session/attach", json!({"cursor": "3"}));
+            assert_eq!(attach["after"], if hints > 0 { "3" } else { "7" });
+            daemon.event("8", end(reason));
+        })
+        .run(&["wait", "s1"]);
+        assert_eq!(ran.err.matches("hint: set a key\n").count(), hints, "{reason}: {ran:?}");
+    }
+}
+
+#[test]
+fn an_empty_prompt_is_refused_before_anything_else() {
+    for arguments in [&["run", ""][..], &["run", " ", "\t"], &["run"], &["run", "-"], &["send", "s1", " \n"]] {
+        let ran = Fake::start(vec![]).run(arguments);
+        assert_eq!(ran.code, Some(2), "{arguments:?}: {ran:?}");
+        assert!(ran.err.starts_with("error: the prompt ") && ran.err.contains("\nhint: "), "{arguments:?}: {ran:?}");
+    }
+}
+
+#[test]
+fn a_cancel_with_nothing_under_way_has_a_hint() {
+    let ran = Fake::one(|daemon| {
+        daemon.hello();
+        daemon.answer("session/list", json!([row("s1", "idle", None)]));
+        daemon.refuse("session/cancel", -31014, "session s1 has no turn under way", Value::Null);
+    })
+    .run(&["cancel", "s1"]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.err.starts_with("error: session s1 has no turn under way\nhint: "), "{}", ran.err);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_directory_that_has_no_name_in_utf8_is_wrong_usage() {
+    use std::os::unix::ffi::OsStrExt as _;
+
+    let mut fake = Fake::one(|daemon| {
+        daemon.hello();
+        daemon.expect_end();
+    });
+    let directory = fake.home().join(std::ffi::OsStr::from_bytes(b"\xff"));
+    std::fs::create_dir(&directory).unwrap();
+    let ran = Ran::from(fake.linger(&["new"]).current_dir(directory).output().unwrap());
+    fake.finish();
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.err.starts_with("error: the request cannot be sent: "), "{}", ran.err);
+    assert!(ran.err.ends_with("\nhint: use a directory whose path is UTF-8\n"), "{}", ran.err);
 }

@@ -282,3 +282,15 @@ fn run_on_a_terminal_asks_and_streams() {
     assert_eq!(session.end(), 1);
     fake.finish();
 }
+
+#[test]
+fn a_daemon_that_is_slow_to_answer_is_waited_for_with_a_word() {
+    let fake = Fake::one(|daemon| {
+        std::thread::sleep(Duration::from_millis(1200));
+        daemon.hello();
+        daemon.answer("session/list", json!([row("s1", "idle", None)]));
+    });
+    let mut session = Session::start(&fake, &["ls"]);
+    session.see(&format!("waiting for the daemon at {} …\r\n", fake.socket().display()));
+    session.see("s1  idle");
+}

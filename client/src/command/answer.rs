@@ -3,6 +3,7 @@
 use linger_protocol::error::Code;
 use linger_protocol::method::{PermissionAnswer, PermissionList};
 use linger_protocol::permission::{Decision, List, Pending};
+use serde_json::Value;
 
 use crate::cli::Answer;
 use crate::connect::Client;
@@ -22,7 +23,7 @@ pub(super) fn run(args: Answer) -> Result<Exit, Failure> {
     match client.call_raw(&PermissionAnswer(question.answer(decision, args.reason)?))? {
         Ok(_) => {}
         Err(error) if error.code() == Some(Code::AlreadyAnswered) => {
-            return Err(Failure::new(Exit::FAILED, too_late(error.data)));
+            return Err(decided(error.data));
         }
         Err(error) => return Err(error.into()),
     }
@@ -32,6 +33,11 @@ pub(super) fn run(args: Answer) -> Result<Exit, Failure> {
     terminal.talk(&question.text(&style))?;
     terminal.say(&format!("  {}", said(decision)))?;
     Ok(Exit::GOOD)
+}
+
+/// Somebody was faster.
+fn decided(data: Option<Value>) -> Failure {
+    Failure::new(Exit::FAILED, too_late(data)).hint("that decision stands; `linger inbox` lists what still waits")
 }
 
 fn find<'a>(rows: &'a [Pending], text: &str) -> Result<Option<&'a Pending>, Failure> {
@@ -60,9 +66,7 @@ fn gone(client: &mut Client, args: &Answer, decision: Decision) -> Result<Exit, 
         key: None,
     };
     match client.call_raw(&PermissionAnswer(answer))? {
-        Err(error) if error.code() == Some(Code::AlreadyAnswered) => {
-            Err(Failure::new(Exit::FAILED, too_late(error.data)))
-        }
+        Err(error) if error.code() == Some(Code::AlreadyAnswered) => Err(decided(error.data)),
         Err(error) => {
             let failure = Failure::from(error);
             Err(if failure.hint.is_none() { failure.hint("`linger inbox` lists what waits") } else { failure })

@@ -1,15 +1,21 @@
 //! `linger cancel`: stops a session's turn and keeps the session.
 
+use linger_protocol::error::Code;
 use linger_protocol::method::SessionCancel;
 use linger_protocol::session::Named as Params;
 
 use crate::cli::Named;
-use crate::connect::Client;
+use crate::connect::{Client, parse};
 use crate::error::{Exit, Failure};
 
 pub(super) fn run(args: &Named) -> Result<Exit, Failure> {
     let mut client = Client::open()?;
     let session = super::resolve(&mut client, &args.session)?.session;
-    client.call(&SessionCancel(Params { session }))?;
-    Ok(Exit::GOOD)
+    match client.call_raw(&SessionCancel(Params { session }))? {
+        Ok(raw) => parse::<SessionCancel>(&raw).map(|_| Exit::GOOD),
+        Err(error) if error.code() == Some(Code::Idle) && error.get_hint().is_none() => {
+            Err(Failure::from(error).hint("there is nothing to stop; `linger ls` shows which sessions run"))
+        }
+        Err(error) => Err(error.into()),
+    }
 }

@@ -29,13 +29,13 @@ fn status(json: bool) -> Result<Exit, Failure> {
     let mut terminal = Terminal::new();
     let Some(mut client) = Client::open_running(&places)? else {
         if json {
-            terminal.line(&serde_json::json!({ "running": false, "socket": places.socket }).to_string())?;
+            terminal.data(&serde_json::json!({ "running": false, "socket": places.socket }).to_string())?;
         }
         return Err(not_running(&places));
     };
     let (raw, status) = call_both(&mut client, &DaemonStatus(Empty {}))?;
     if json {
-        terminal.line(raw.get())?;
+        terminal.data(raw.get())?;
         return Ok(Exit::GOOD);
     }
     let mut rows = vec![

@@ -41,7 +41,7 @@ fn examine(report: &mut Report) -> Result<(), Failure> {
         }
         Err(error) => return report.bad(&error.to_string(), Some(&error.hint())),
     }
-    let mut client = match Client::open() {
+    let mut client = match Client::open_silent() {
         Ok(client) => client,
         Err(failure) => return report.failure(&failure),
     };

@@ -23,7 +23,7 @@ pub(super) fn run(args: &Log) -> Result<Exit, Failure> {
     let mut renderer = Renderer::new(Settings {
         style: Style { color: look.color && look.stdout, unicode: look.unicode },
         width: look.width,
-        raw: !look.stdout,
+        raw: false,
         deltas: false,
         thinking: false,
         usage: true,
@@ -31,14 +31,14 @@ pub(super) fn run(args: &Log) -> Result<Exit, Failure> {
         prompts: true,
         me: String::new(),
     });
-    let mut attachment = Attachment::start(client, session, None, false);
+    let mut attachment = Attachment::start(client, session, None, false)?;
     loop {
         match attachment.next(None)? {
             Happened::Event(notification, raw) => {
                 let caught_up = matches!(notification.event.body, EventBody::CaughtUp {});
                 match args.json {
                     true if caught_up => {}
-                    true => terminal.line(raw.get())?,
+                    true => terminal.data(raw.get())?,
                     false => terminal.print(renderer.event(&notification.event))?,
                 }
                 if caught_up && !args.follow {

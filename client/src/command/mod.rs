@@ -120,7 +120,7 @@ fn print_rows<M: Method>(client: &mut Client, request: &M) -> Result<(), Failure
     })?;
     let mut terminal = Terminal::new();
     for row in rows {
-        terminal.line(row.get())?;
+        terminal.data(row.get())?;
     }
     Ok(())
 }
@@ -134,23 +134,37 @@ fn call_both<M: Method>(client: &mut Client, request: &M) -> Result<(Box<RawValu
 
 /// The words of a prompt, or what stdin has.
 fn prompt_text(words: &[String]) -> Result<String, Failure> {
+    let given = !words.is_empty();
     let words = words.join(" ");
-    if !words.is_empty() && words != "-" {
+    if given && words.trim().is_empty() {
+        return Err(
+            Failure::usage("the prompt is empty").hint("write what is to be done after the command, or pipe it in")
+        );
+    }
+    if given && words != "-" {
         return Ok(words);
     }
     let stdin = std::io::stdin();
-    if words.is_empty() && stdin.is_terminal() {
+    if !given && stdin.is_terminal() {
         return Err(Failure::usage("there is no prompt").hint("write it after the command, or pipe it in"));
     }
     let mut bytes = Vec::new();
     stdin.lock().take(MAX_REQUEST as u64).read_to_end(&mut bytes)?;
+    if bytes.len() >= MAX_REQUEST {
+        // Before a session is made for it.
+        return Err(Failure::usage(format!(
+            "the request cannot be sent: it may have {MAX_REQUEST} bytes, the prompt has more"
+        ))
+        .hint("make the prompt shorter"));
+    }
     let text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         Failure::usage(format!("stdin is not UTF-8 text: byte {at} cannot be read"))
             .hint("convert it first, for example with iconv")
     })?;
     if text.trim().is_empty() {
-        return Err(Failure::usage("the prompt on stdin is empty"));
+        return Err(Failure::usage("the prompt on stdin is empty")
+            .hint("look at what the command before the pipe prints, or write the prompt after the command"));
     }
     Ok(text)
 }

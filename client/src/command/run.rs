@@ -92,8 +92,8 @@ pub(super) fn run(args: Run) -> Result<Exit, Failure> {
     signals(client.sender(), false)?;
     let busy = info.as_ref().is_some_and(|info| info.state != State::Idle);
     let renderer = Renderer::new(settings(&look, deltas));
-    let mut attachment = Attachment::start(client, session, info.map(|info| info.cursor), deltas);
-    attachment.request(Request::Prompt(prompt));
+    let mut attachment = Attachment::start(client, session, info.map(|info| info.cursor), deltas)?;
+    attachment.request(Request::Prompt(prompt))?;
     let mut running = Running {
         attachment,
         terminal: Terminal::new(),
@@ -166,7 +166,7 @@ impl Running {
 
     fn arrived(&mut self, notification: Notification, raw: &RawValue) -> Result<Option<Exit>, Failure> {
         if self.data == Data::Json {
-            self.terminal.line(raw.get())?;
+            self.terminal.data(raw.get())?;
         }
         if self.prompt.is_none() {
             self.held.push(notification);
@@ -202,7 +202,7 @@ impl Running {
         {
             self.turn = event.turn.clone();
             if self.cancelling {
-                self.attachment.cancel();
+                self.attachment.cancel()?;
             }
         }
         if self.turn.is_none() {
@@ -302,7 +302,7 @@ impl Running {
         let Some(decision) = decision(key) else { return Ok(()) };
         let answer = question.answer(decision, None)?;
         let permission = answer.permission.clone();
-        self.attachment.request(Request::Answer(answer));
+        self.attachment.request(Request::Answer(answer))?;
         self.questions.remove(&permission);
         self.ask()
     }
@@ -328,7 +328,7 @@ impl Running {
             return Ok(Some(Exit::CANCELLED));
         }
         self.cancelling = true;
-        self.attachment.cancel();
+        self.attachment.cancel()?;
         Ok(None)
     }
 

@@ -17,10 +17,13 @@ use crate::follow::{Attachment, Happened};
 use crate::question::Question;
 use crate::render::reason;
 use crate::render::style::Style;
-use crate::terminal::{Look, Terminal};
+use crate::terminal::{Look, Terminal, clean_line};
 
 /// How often to look again where no event may come: a question that blocks only part of the work.
 pub(super) const AGAIN: Duration = Duration::from_millis(500);
+
+/// How long to look for what the daemon said of a turn that failed.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// How long a key may be missing: a client that comes back after a crash brings it within this.
 const KEY: Duration = Duration::from_secs(2);
@@ -30,39 +33,88 @@ pub(super) fn run(args: &Wait) -> Result<Exit, Failure> {
     let mut client = Client::open()?;
     let info = resolve(&mut client, &args.session)?;
     let session = info.session.clone();
-    let mut attachment = Attachment::start(client, session.clone(), Some(info.cursor.clone()), false);
+    // The end of a turn that is over already is in the past.
+    let failed = info.state == State::Idle && info.stop_reason.is_some_and(|reason| reason != StopReason::EndTurn);
+    let cursor = if failed { &info.turn_cursor } else { &info.cursor };
+    let mut attachment = Attachment::start(client, session.clone(), Some(cursor.clone()), false)?;
     let mut stuck = Stuck::default();
+    let mut ended = None;
     let mut info = info;
     loop {
         if let Some(exit) = stuck.look(&mut attachment.client, &info)? {
             return Ok(exit);
         }
-        if let Some(exit) = settled(&info)? {
-            return Ok(exit);
+        if let Some(stop_reason) = settled(&info)? {
+            if stop_reason != StopReason::EndTurn {
+                explain(&mut attachment, ended, stop_reason)?;
+            }
+            return Ok(Exit::of(stop_reason));
         }
-        if !news(&mut attachment, &info, deadline)? {
+        if !news(&mut attachment, &info, &mut ended, deadline)? {
             return timed_out(&session);
         }
         info = current(&mut attachment.client, &session)?;
     }
 }
 
+/// Says how the turn ended and, if the daemon has said so, what to do about it.
+fn explain(attachment: &mut Attachment, mut ended: Option<Ended>, stop_reason: StopReason) -> Result<(), Failure> {
+    let deadline = Instant::now() + LAST_WORDS;
+    // The session's row may be ahead of its events.
+    while ended.is_none()
+        && let Happened::Event(notification, _) = attachment.next(Some(deadline))?
+    {
+        note(&mut ended, &notification.event.body);
+    }
+    let ended = ended.unwrap_or_default();
+    let mut terminal = Terminal::new();
+    let detail = ended.detail.map(|detail| format!(": {}", clean_line(&detail))).unwrap_or_default();
+    terminal.say(&format!("{}{detail}", reason(stop_reason)))?;
+    Ok(ended.hint.map_or(Ok(()), |hint| terminal.say(&format!("hint: {}", clean_line(&hint))))?)
+}
+
+/// What the daemon said at the end of a turn.
+#[derive(Default)]
+struct Ended {
+    detail: Option<String>,
+    hint: Option<String>,
+}
+
+/// Keeps what was said at the end of the latest turn.
+fn note(ended: &mut Option<Ended>, body: &EventBody) {
+    match body {
+        EventBody::TurnStarted { .. } => *ended = None,
+        EventBody::TurnFinished { detail, hint, .. } => {
+            *ended = Some(Ended { detail: detail.clone(), hint: hint.clone() });
+        }
+        _ => {}
+    }
+}
+
 /// Waits until the session's state may be another; false if the deadline passed.
-fn news(attachment: &mut Attachment, info: &Info, deadline: Option<Instant>) -> Result<bool, Failure> {
+fn news(
+    attachment: &mut Attachment,
+    info: &Info,
+    ended: &mut Option<Ended>,
+    deadline: Option<Instant>,
+) -> Result<bool, Failure> {
     let again = (info.state != State::Running).then(|| Instant::now() + AGAIN);
     let wake = [again, deadline].into_iter().flatten().min();
     loop {
         match attachment.next(wake)? {
-            Happened::Event(notification, _) => match notification.event.body {
-                EventBody::TurnStarted { .. }
+            Happened::Event(notification, _) => {
+                note(ended, &notification.event.body);
+                if let EventBody::TurnStarted { .. }
                 | EventBody::TurnFinished { .. }
                 | EventBody::PermissionRequested { .. }
                 | EventBody::PermissionResolved { .. }
                 | EventBody::ToolFinished { .. }
                 | EventBody::Notice { .. }
-                | EventBody::CaughtUp {} => return Ok(true),
-                _ => {}
-            },
+                | EventBody::CaughtUp {} = notification.event.body
+                {
+                    return Ok(true);
+                }
+            }
             Happened::Lost => attachment.reattach()?,
             Happened::TimedOut => return Ok(deadline.is_none_or(|deadline| Instant::now() < deadline)),
             _ => {}
@@ -71,7 +123,7 @@ fn news(attachment: &mut Attachment, info: &Info, deadline: Option<Instant>) -> 
 }
 
 /// How the session stands, once it does nothing more by itself.
-fn settled(info: &Info) -> Result<Option<Exit>, Failure> {
+fn settled(info: &Info) -> Result<Option<StopReason>, Failure> {
     if info.state == State::Offered {
         return Err(Failure::new(Exit::FAILED, format!("the turn of session {} was left unfinished", info.session))
             .hint(format!("`linger attach {}`, then /continue", info.session)));
@@ -81,11 +133,7 @@ fn settled(info: &Info) -> Result<Option<Exit>, Failure> {
     if info.state != State::Idle || (info.queued > 0 && !stopped) {
         return Ok(None);
     }
-    let stop_reason = info.stop_reason.unwrap_or(StopReason::EndTurn);
-    if stop_reason != StopReason::EndTurn {
-        Terminal::new().say(reason(stop_reason))?;
-    }
-    Ok(Some(Exit::of(stop_reason)))
+    Ok(Some(info.stop_reason.unwrap_or(StopReason::EndTurn)))
 }
 
 /// The session's row as it is now.

@@ -121,7 +121,7 @@ impl Renderer {
             EventBody::Notice { level, text, .. } => self.notice(*level, text, &mut out),
             EventBody::TurnFinished { stop_reason, detail, hint, usage, steps } => {
                 self.finished(*stop_reason, detail.as_deref(), usage, *steps, &mut out);
-                if let Some(hint) = hint {
+                if let Some(hint) = hint.as_deref().filter(|_| *stop_reason != StopReason::EndTurn) {
                     self.say(&format!("hint: {}", clean_line(hint)), &mut out);
                 }
             }

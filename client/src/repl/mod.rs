@@ -87,7 +87,7 @@ pub(crate) fn repl(client: Client, look: &Look, info: Info) -> Result<Exit, Fail
     terminal.say(&format!("session {label} in {at}, {} ({}); /help for help", info.model, info.mode))?;
     let cursor = Some(info.turn_cursor).filter(|cursor| *cursor != Cursor::default());
     let mut repl = Repl {
-        attachment: Attachment::start(client, info.session, cursor, true),
+        attachment: Attachment::start(client, info.session, cursor, true)?,
         terminal,
         renderer: Renderer::new(settings),
         input,
@@ -291,8 +291,18 @@ impl Repl {
         self.sent += 1;
         let session = self.attachment.session.clone();
         let content = PromptContent::Text(text);
-        self.attachment.request(Request::Prompt(Prompt { session, content, when: None, key: Some(key()?) }));
-        Ok(())
+        let prompt = Prompt { session, content, when: None, key: Some(key()?) };
+        match self.attachment.request(Request::Prompt(prompt)) {
+            // What was typed is at fault, not the session.
+            Err(failure) if failure.exit == Exit::USAGE => {
+                self.sent = self.sent.saturating_sub(1);
+                for (word, text) in [("error", failure.message), ("hint", failure.hint)] {
+                    text.map_or(Ok(()), |text| self.terminal.say(&format!("{word}: {text}")))?;
+                }
+                self.prompt_if_idle()
+            }
+            other => other,
+        }
     }
 
     fn slash(&mut self, slash: Slash) -> Result<(), Failure> {
@@ -302,13 +312,13 @@ impl Repl {
             Slash::Mode(None) => self.terminal.say(&format!("mode: {}", self.mode))?,
             Slash::Model(None) => self.terminal.say(&format!("model: {}", self.model))?,
             Slash::Mode(mode) => {
-                self.attachment.request(Request::Set(Set { session, mode, key: Some(key()?), ..Set::default() }));
+                self.attachment.request(Request::Set(Set { session, mode, key: Some(key()?), ..Set::default() }))?;
             }
             Slash::Model(model) => {
-                self.attachment.request(Request::Set(Set { session, model, key: Some(key()?), ..Set::default() }));
+                self.attachment.request(Request::Set(Set { session, model, key: Some(key()?), ..Set::default() }))?;
             }
-            Slash::Cancel => self.attachment.cancel(),
-            Slash::Continue => self.attachment.request(Request::Continue(Named { session })),
+            Slash::Cancel => self.attachment.cancel()?,
+            Slash::Continue => self.attachment.request(Request::Continue(Named { session }))?,
             Slash::Sessions => {
                 let rows = self.attachment.client.call(&SessionList(List::default()))?;
                 for line in listing(&rows, now()) {
@@ -325,7 +335,7 @@ impl Repl {
         let Some(decision) = decision(key) else { return Ok(()) };
         let answer = question.answer(decision, None)?;
         let permission = answer.permission.clone();
-        self.attachment.request(Request::Answer(answer));
+        self.attachment.request(Request::Answer(answer))?;
         self.questions.remove(&permission);
         self.show_question()
     }
@@ -337,7 +347,7 @@ impl Repl {
             Signal::Interrupt if self.cancelling => self.leave().map(Some),
             Signal::Interrupt if self.running.is_some() && !self.open => {
                 self.cancelling = true;
-                self.attachment.cancel();
+                self.attachment.cancel()?;
                 Ok(None)
             }
             Signal::Interrupt => Ok(None),

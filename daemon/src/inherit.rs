@@ -42,3 +42,65 @@ pub fn seal() {
         eprintln!("warning: other processes of this user can read the daemon's memory: {error}");
     }
 }
+
+/// Gives back what only the start needed: free memory, and pages of the program's own file, which the system maps again, in
+/// microseconds, when they are used. An idle daemon then takes a third of what it took to start.
+pub fn settle() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: touches free memory only.
+    #[allow(unsafe_code)]
+    unsafe {
+        libc::malloc_trim(0);
+    }
+    #[cfg(target_os = "linux")]
+    for (start, length) in clean_pages() {
+        // SAFETY: the mapping is of a file, private and without a change of our own, so what is dropped is read from the file
+        // again; nothing else in this process changes its mappings' contents.
+        #[allow(unsafe_code)]
+        let _kept = unsafe { rustix::mm::madvise(start as *mut _, length, rustix::mm::Advice::LinuxDontNeed) };
+    }
+}
+
+/// The mappings of the program's own file that are exactly as the file is: where each begins, and how long it is.
+#[cfg(target_os = "linux")]
+fn clean_pages() -> Vec<(usize, usize)> {
+    let Ok(exe) = std::env::current_exe() else { return Vec::new() };
+    let maps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
+    let mut found: Vec<(usize, usize)> = Vec::new();
+    let mut own = false;
+    for line in maps.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words.as_slice() {
+            [range, "r-xp" | "r--p", _, _, _, path] => {
+                let ends = range.split_once('-').and_then(|(start, end)| {
+                    Some((usize::from_str_radix(start, 16).ok()?, usize::from_str_radix(end, 16).ok()?))
+                });
+                own = std::path::Path::new(path) == exe && ends.is_some();
+                found.extend(ends.filter(|_| own).map(|(start, end)| (start, end - start)));
+            }
+            ["Anonymous:", size, "kB"] if own && *size != "0" => {
+                // Relocated by the loader: it is not what the file has.
+                found.pop();
+                own = false;
+            }
+            [_, flags, ..] if flags.len() == 4 && flags.ends_with('p') => own = false,
+            _ => {}
+        }
+    }
+    found
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_has_settled_works_as_before() {
+        let before = clean_pages();
+        assert!(!before.is_empty(), "the text of this test is as its file is");
+        for _ in 0..3 {
+            settle();
+            assert_eq!(format!("{:?}", clean_pages()), format!("{before:?}"));
+        }
+    }
+}

@@ -61,12 +61,14 @@ pub struct Options {
     pub changes: Changes,
     /// What keeps keys out of text.
     pub redactor: Redactor,
+    /// Called once everything is there and clients are about to be served; if it fails, nothing is.
+    pub ready: Box<dyn FnOnce() -> anyhow::Result<()> + Send>,
 }
 
 /// Serves clients on `listener` until `shutdown`; then every session writes down where it is, and turns that are under way go
 /// on when the daemon starts again.
 pub async fn run(options: Options, mut listener: Listener, shutdown: CancellationToken) -> anyhow::Result<()> {
-    let Options { places, config, changes, redactor } = options;
+    let Options { places, config, changes, redactor, ready } = options;
     let store = Store::open(&places.database())?;
     let daemon = Arc::new(Daemon {
         places,
@@ -95,6 +97,7 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
             tracing::warn!(target: "daemon", %error, "processes that leave their group cannot be told from others");
         }
     });
+    ready()?;
     let mut connections = JoinSet::new();
     let methods = rpc::methods(daemon.clone())?;
     loop {

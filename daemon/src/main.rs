@@ -105,10 +105,14 @@ async fn serve(places: Places, redactor: Redactor, lock: Lock, background: bool)
     let listener = Listener::open(&places, &lock, &mut listenfd::ListenFd::from_env())?;
     let shutdown = CancellationToken::new();
     end_on_signals(&shutdown)?;
-    let ready = announce(background);
-    tracing::info!(target: "daemon", version = VERSION, socket = %places.socket.display(), "ready");
-    ready.context("standard output cannot be written")?;
-    let result = lingerd::run(Options { places, config, changes, redactor }, listener, shutdown).await;
+    let socket = places.socket.clone();
+    let ready = Box::new(move || {
+        tracing::info!(target: "daemon", version = VERSION, socket = %socket.display(), "ready");
+        announce(background).context("standard output cannot be written")?;
+        inherit::settle();
+        Ok(())
+    });
+    let result = lingerd::run(Options { places, config, changes, redactor, ready }, listener, shutdown).await;
     drop(lock);
     result
 }

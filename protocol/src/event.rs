@@ -151,6 +151,9 @@ pub enum EventBody {
         /// The file that has the whole output, when `content` has not.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         file: Option<PathBuf>,
+        /// `sha256:` and the hash of what is in `file`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        blob: Option<String>,
         /// A unified diff of what the call changed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         diff: Option<String>,

@@ -178,7 +178,7 @@ fn look_around(done: &[Done<'_>]) -> Vec<Action> {
         }
         (done, _) => {
             let reports: Vec<String> = done.iter().map(report).collect();
-            let end = "That is the end of my script. Try `run: CMD`, `write: PATH TEXT`, `say: TEXT` or `slow: N`.";
+            let end = "That is the end of my script; I am linger's demo and no AI. Try `run: CMD`, `write: PATH TEXT`, `say: TEXT` or `slow: N`.";
             vec![Action::Say(format!("{}\n{end}", reports.concat()))]
         }
     }

@@ -200,11 +200,11 @@ impl Runner {
         outcome: Outcome,
         output: ToolOutput,
     ) -> Result<ContentBlock, Over> {
-        let ToolOutput { content, is_error, output, file, diff, .. } = output;
+        let ToolOutput { content, is_error, output, file, blob, diff, .. } = output;
         tracing::info!(target: "result", session = %self.session, call = %call_id, tool, ms, is_error, ?outcome,
             bytes = text_of(&content).len(), "finished");
         let result = ContentBlock::ToolResult { call_id: call_id.clone(), is_error, content: content.clone() };
-        let finished = EventBody::ToolFinished { call_id, is_error, outcome, content, output, file, diff, ms };
+        let finished = EventBody::ToolFinished { call_id, is_error, outcome, content, output, file, blob, diff, ms };
         self.emit.send(vec![finished], false, None)?;
         Ok(result)
     }

@@ -188,6 +188,7 @@ fn finished(call: &Call, streams: &[OpenStream], outcome: Outcome, why: &str) ->
         content,
         output,
         file: None,
+        blob: None,
         diff: None,
         ms: 0,
     }

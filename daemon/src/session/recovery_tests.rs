@@ -215,6 +215,7 @@ fn closing_gives_every_call_one_result_whatever_it_was_doing() {
         content: vec![ContentBlock::text("done")],
         output: Vec::new(),
         file: None,
+        blob: None,
         diff: None,
         ms: 3,
     });

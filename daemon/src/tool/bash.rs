@@ -104,7 +104,8 @@ impl Command {
         let mut kept = output.finish().await;
         let is_error = status.is_some();
         kept.content.extend(status.map(ContentBlock::text));
-        ToolOutput { content: kept.content, is_error, outcome, output: kept.segments, file: kept.file, diff: None }
+        let (file, blob) = kept.file.unzip();
+        ToolOutput { content: kept.content, is_error, outcome, output: kept.segments, file, blob, diff: None }
     }
 }
 
@@ -314,6 +315,8 @@ mod tests {
         let left_out = whole.len() - head.len() - tail.len();
         assert_eq!(marker, format!("[… {left_out} bytes left out; the whole output is in {}]", spill.display()));
         assert_eq!((status, output.output.len()), ("[exit code 1]", 2));
+        let whole: [u8; 32] = <sha2::Sha256 as sha2::Digest>::digest(fs::read(&spill).unwrap()).into();
+        assert_eq!(output.blob, Some(crate::tool::output::blob_name(&whole)));
         assert_eq!(output.file, Some(spill));
     }
 

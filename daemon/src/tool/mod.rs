@@ -157,6 +157,8 @@ pub struct ToolOutput {
     pub output: Vec<OutputSegment>,
     /// The file with the whole output, when `content` has not.
     pub file: Option<PathBuf>,
+    /// `sha256:` and the hash of what is in `file`.
+    pub blob: Option<String>,
     /// A unified diff of what changed; bounded.
     pub diff: Option<String>,
 }
@@ -170,6 +172,7 @@ impl ToolOutput {
             outcome: Outcome::Ran,
             output: Vec::new(),
             file: None,
+            blob: None,
             diff: None,
         }
     }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use linger_protocol::event::OutputSegment;
 use linger_protocol::message::ContentBlock;
 use linger_protocol::place::private_directory;
+use sha2::{Digest as _, Sha256};
 use tokio::fs::{File, OpenOptions};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
@@ -51,7 +52,7 @@ pub(super) struct Output {
 pub(super) struct Kept {
     pub(super) content: Vec<ContentBlock>,
     pub(super) segments: Vec<OutputSegment>,
-    pub(super) file: Option<PathBuf>,
+    pub(super) file: Option<(PathBuf, String)>,
 }
 
 impl Output {
@@ -160,10 +161,15 @@ impl Budget {
     }
 }
 
+/// What names a whole output: `sha256:` and its hash.
+pub(super) fn blob_name(hash: &[u8]) -> String {
+    hash.iter().fold("sha256:".to_owned(), |name, byte| format!("{name}{byte:02x}"))
+}
+
 /// The whole output as it came, in memory until it is known to be long.
 enum Spill {
     Memory { path: PathBuf, bytes: Vec<u8> },
-    File { path: PathBuf, file: File, written: u64, full: bool },
+    File { path: PathBuf, file: File, written: u64, full: bool, hash: Sha256 },
     Failed(std::io::Error),
 }
 
@@ -171,11 +177,12 @@ impl Spill {
     async fn add(&mut self, new: &[u8]) {
         match self {
             Self::Memory { bytes, .. } => bytes.extend_from_slice(new),
-            Self::File { file, written, full, .. } => {
+            Self::File { file, written, full, hash, .. } => {
                 let room = usize::try_from(FILE_MAX - *written).unwrap_or(usize::MAX);
                 let fits = new.get(..room).unwrap_or(new);
                 *full |= fits.len() < new.len();
                 *written += fits.len() as u64;
+                hash.update(fits);
                 if let Err(error) = file.write_all(fits).await {
                     *self = Self::Failed(error);
                 }
@@ -194,24 +201,29 @@ impl Spill {
                 Err(error) => Err(std::io::Error::other(error)),
             };
             *self = match opened {
-                Ok(file) => Self::File { path: std::mem::take(path), file, written: 0, full: false },
+                Ok(file) => {
+                    Self::File { path: std::mem::take(path), file, written: 0, full: false, hash: Sha256::new() }
+                }
                 Err(error) => Self::Failed(error),
             };
             self.add(&bytes).await;
         }
     }
 
-    /// Where the output is, in words, and the file.
-    async fn finish(mut self) -> (String, Option<PathBuf>) {
+    /// Where the output is, in words, and the file with the hash of what is in it.
+    async fn finish(mut self) -> (String, Option<(PathBuf, String)>) {
         if let Self::File { file, .. } = &mut self
             && let Err(error) = file.flush().await
         {
             self = Self::Failed(error);
         }
         match self {
-            Self::File { path, full: false, .. } => (format!("the whole output is in {}", path.display()), Some(path)),
-            Self::File { path, full: true, .. } => {
-                (format!("the first {} MiB of the output are in {}", FILE_MAX >> 20, path.display()), Some(path))
+            Self::File { path, full: false, hash, .. } => {
+                (format!("the whole output is in {}", path.display()), Some((path, blob_name(&hash.finalize()))))
+            }
+            Self::File { path, full: true, hash, .. } => {
+                let said = format!("the first {} MiB of the output are in {}", FILE_MAX >> 20, path.display());
+                (said, Some((path, blob_name(&hash.finalize()))))
             }
             Self::Failed(error) => (format!("they could not be stored: {error}"), None),
             Self::Memory { .. } => ("they were not stored".to_owned(), None),
@@ -264,11 +276,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("spill");
         let file = File::create(&path).await.unwrap();
-        let mut spill = Spill::File { path: path.clone(), file, written: FILE_MAX - 3, full: false };
+        let mut spill =
+            Spill::File { path: path.clone(), file, written: FILE_MAX - 3, full: false, hash: Sha256::new() };
         spill.add(b"abcdef").await;
         spill.add(b"g").await;
         let (said, file) = spill.finish().await;
         assert_eq!(said, format!("the first 1024 MiB of the output are in {}", path.display()));
-        assert_eq!(std::fs::read_to_string(file.unwrap()).unwrap(), "abc");
+        assert_eq!(std::fs::read_to_string(file.unwrap().0).unwrap(), "abc");
     }
 }

@@ -24,8 +24,11 @@ pub use read::{Answered, Page, SessionRow};
 
 use crate::session::log::{Log, Piece, Stored};
 
-/// The version of the schema in `schema.sql`; a database with another one is not opened.
-pub const SCHEMA: i64 = 1;
+/// The schema, a step a version; a step that was released never changes.
+const STEPS: [&str; 1] = [include_str!("schema/1.sql")];
+
+/// The version of the schema that this build knows; a database of a later one is not opened.
+pub const SCHEMA: i64 = STEPS.len() as i64;
 
 /// Page cache of each connection in KiB: sessions read their log once and forward.
 const CACHE_KIB: i64 = 256;
@@ -201,13 +204,14 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
 
 fn migrate(connection: &Connection) -> anyhow::Result<()> {
     let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    match version {
-        SCHEMA => Ok(()),
-        0 => {
-            let sql =
-                format!("BEGIN IMMEDIATE; {} PRAGMA user_version = {SCHEMA}; COMMIT;", include_str!("schema.sql"));
-            connection.execute_batch(&sql).context("the schema could not be made")
-        }
-        other => anyhow::bail!("its schema is version {other}, this build knows {SCHEMA}: a newer lingerd wrote it"),
+    let known = usize::try_from(version).ok().filter(|version| *version <= STEPS.len());
+    let Some(known) = known else {
+        anyhow::bail!("its schema is version {version}, this build knows {SCHEMA}: a newer lingerd wrote it");
+    };
+    let steps = STEPS.iter().skip(known).copied().collect::<String>();
+    if steps.is_empty() {
+        return Ok(());
     }
+    let sql = format!("BEGIN IMMEDIATE; {steps} PRAGMA user_version = {SCHEMA}; COMMIT;");
+    connection.execute_batch(&sql).context("the schema could not be made")
 }

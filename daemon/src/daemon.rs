@@ -76,6 +76,10 @@ pub struct Daemon {
     pub shutdown: CancellationToken,
     /// When it started, in Unix milliseconds.
     pub started_at: u64,
+    /// The keeper's process, if there is one.
+    pub keeper: Option<u32>,
+    /// How often a daemon of this keeper died before.
+    pub restarts: u32,
     /// Clients that are connected.
     pub connections: AtomicU32,
 }

@@ -1,8 +1,9 @@
 //! The process as the system gave it: what it was started with, and how it takes memory. The one module with `unsafe`.
 
-use std::os::fd::{BorrowedFd, RawFd};
+use std::io;
+use std::os::fd::{BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
-use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
 
 /// The first descriptor that is none of standard input, output and error.
 const FIRST: RawFd = 3;
@@ -41,6 +42,41 @@ pub fn seal() {
     if let Err(error) = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable) {
         eprintln!("warning: other processes of this user can read the daemon's memory: {error}");
     }
+}
+
+/// Takes a descriptor that this process was started with. For the start, once for each.
+pub fn take(fd: RawFd) -> io::Result<OwnedFd> {
+    if fd < FIRST {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: it is open, or the next line fails; nobody else has it, because whoever started this process made it for this.
+    #[allow(unsafe_code)]
+    let taken = unsafe { OwnedFd::from_raw_fd(fd) };
+    match fcntl_getfd(&taken) {
+        Ok(_) => Ok(taken),
+        Err(error) => {
+            // Closing what is not open would be an error of its own.
+            std::mem::forget(taken);
+            Err(error.into())
+        }
+    }
+}
+
+/// Gives this process the name by which people look for it: one that was started by descriptor has none.
+pub fn name(name: &str) {
+    let name = std::ffi::CString::new(name).unwrap_or_default();
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::thread::set_name(&name) {
+        eprintln!("warning: the daemon cannot be named: {error}");
+    }
+}
+
+/// Lets go of the terminal: nothing is said or asked there any more.
+pub fn let_go() -> io::Result<()> {
+    let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    Ok(rustix::stdio::dup2_stderr(&null)?)
 }
 
 /// Gives back what only the start needed: free memory, and pages of the program's own file, which the system maps again, in

@@ -6,6 +6,7 @@ pub mod clock;
 pub mod config;
 pub mod daemon;
 pub mod inherit;
+pub mod keeper;
 pub mod listener;
 pub mod lock;
 pub mod log;
@@ -61,6 +62,10 @@ pub struct Options {
     pub changes: Changes,
     /// What keeps keys out of text.
     pub redactor: Redactor,
+    /// The keeper's process, if there is one.
+    pub keeper: Option<u32>,
+    /// How often a daemon of this keeper died before.
+    pub restarts: u32,
     /// Called once everything is there and clients are about to be served; if it fails, nothing is.
     pub ready: Box<dyn FnOnce() -> anyhow::Result<()> + Send>,
 }
@@ -68,7 +73,7 @@ pub struct Options {
 /// Serves clients on `listener` until `shutdown`; then every session writes down where it is, and turns that are under way go
 /// on when the daemon starts again.
 pub async fn run(options: Options, mut listener: Listener, shutdown: CancellationToken) -> anyhow::Result<()> {
-    let Options { places, config, changes, redactor, ready } = options;
+    let Options { places, config, changes, redactor, keeper, restarts, ready } = options;
     let store = Store::open(&places.database())?;
     let daemon = Arc::new(Daemon {
         places,
@@ -82,10 +87,12 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
         tools: tool::builtin(),
         shutdown,
         started_at: clock::now(),
+        keeper,
+        restarts,
         connections: AtomicU32::new(0),
     });
     daemon.own_keys();
-    let left_behind = process::end_left_behind(&daemon.places.database());
+    let left_behind = process::end_left_behind(&daemon.places.database(), keeper);
     if left_behind > 0 {
         tracing::warn!(target: "daemon", left_behind, "processes of a daemon that died were ended");
     }
@@ -121,7 +128,7 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
     connections.shutdown().await;
     watching.abort();
     adopting.abort();
-    process::end_left_behind(&daemon.places.database());
+    process::end_left_behind(&daemon.places.database(), keeper);
     daemon.store.close().await.context("the database could not be closed")
 }
 
@@ -158,7 +165,7 @@ async fn connection(
     daemon.connections.fetch_add(1, Ordering::Relaxed);
     let (outbox, outgoing) = Outbox::new();
     let mut extensions = Extensions::new();
-    extensions.insert(Arc::new(rpc::Conn::new(peer, outbox.clone())));
+    extensions.insert(Arc::new(rpc::Conn::new(peer, daemon.keeper, outbox.clone())));
     serve::serve(stream, methods, extensions, outbox, outgoing).await;
     daemon.connections.fetch_sub(1, Ordering::Relaxed);
 }

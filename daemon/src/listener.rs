@@ -21,7 +21,6 @@ use interprocess::os::unix::local_socket::ListenerOptionsExt;
 use interprocess::os::unix::uds_local_socket;
 use linger_protocol::place::{PlaceError, Places, check_socket, private_directory};
 use linger_protocol::transport;
-use listenfd::ListenFd;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use rustix::io::Errno;
 use tokio::sync::watch;
@@ -83,19 +82,20 @@ struct Binding {
 type FileId = (u64, u64);
 
 impl Listener {
-    /// Takes the socket that the service manager passed, or else binds `places.socket`, and announces it in the lock's file.
-    pub fn open(places: &Places, lock: &Lock, passed: &mut ListenFd) -> Result<Self, ListenError> {
+    /// Takes the socket that the service manager passed, or else binds `places.socket`, and announces it in the lock's file
+    /// together with the process that stands for the whole daemon.
+    pub fn open(places: &Places, lock: &Lock, pid: u32, passed: Option<UnixListener>) -> Result<Self, ListenError> {
         let io = |error| ListenError::Io(places.socket.clone(), error);
-        match passed.take_unix_listener(0).map_err(io)? {
+        match passed {
             Some(socket) => {
                 let address = socket.local_addr().map_err(io)?;
-                lock.announce(address.as_pathname().unwrap_or(&places.socket)).map_err(io)?;
+                lock.announce(pid, address.as_pathname().unwrap_or(&places.socket)).map_err(io)?;
                 Self::passed(socket).map_err(io)
             }
             None => {
                 let (socket, id) = bind(&places.socket)?;
                 let binding = Binding::watch(&places.socket, id).map_err(|error| io(io::Error::other(error)))?;
-                lock.announce(&places.socket).map_err(io)?;
+                lock.announce(pid, &places.socket).map_err(io)?;
                 Ok(Self { socket, binding: Some(binding) })
             }
         }
@@ -281,7 +281,7 @@ mod tests {
 
     impl House {
         fn open(&self) -> Result<Listener, ListenError> {
-            Listener::open(&self.places, &self.lock, &mut ListenFd::empty())
+            Listener::open(&self.places, &self.lock, 7, None)
         }
 
         fn path(&self) -> &Path {

@@ -5,6 +5,7 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -60,13 +61,24 @@ impl Lock {
         }
     }
 
-    /// Says where the socket is, once it is bound.
-    pub fn announce(&self, socket: &Path) -> io::Result<()> {
-        let line = json!({ "pid": std::process::id(), "socket": socket.to_string_lossy() });
+    /// The lock that another process of this daemon took, and passed on; it is given back when both have let go.
+    pub fn inherited(file: File) -> Self {
+        Self(file)
+    }
+
+    /// Says where the socket is, once it is bound, and which process a signal for the whole daemon goes to.
+    pub fn announce(&self, pid: u32, socket: &Path) -> io::Result<()> {
+        let line = json!({ "pid": pid, "socket": socket.to_string_lossy() });
         self.0.set_len(0)?;
         let mut file = &self.0;
         file.rewind()?;
         file.write_all(format!("{line}\n").as_bytes())
+    }
+}
+
+impl AsFd for Lock {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 
@@ -124,9 +136,9 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert_eq!(held(), Held::default(), "before it is announced");
-        lock.announce(&places.socket).unwrap();
-        lock.announce(&places.socket).unwrap();
-        assert_eq!(held(), Held { pid: Some(std::process::id()), socket: Some(places.socket.clone()) });
+        lock.announce(7, &places.socket).unwrap();
+        lock.announce(7, &places.socket).unwrap();
+        assert_eq!(held(), Held { pid: Some(7), socket: Some(places.socket.clone()) });
         assert_eq!(std::fs::metadata(path(&places)).unwrap().permissions().mode() & 0o777, 0o600);
         drop(lock);
         Lock::take(&places).unwrap();

@@ -48,6 +48,14 @@ pub fn start(path: &Path, level: Option<&str>, redactor: Redactor) -> Result<(),
     tracing::subscriber::set_global_default(subscriber).map_err(|_| LogError::Twice)
 }
 
+/// Writes one line without setting up anything: for a process that hardly ever has something to say.
+pub fn append(path: &Path, level: &str, flow: &str, text: &str) -> io::Result<()> {
+    let mut line = format!("{} {level:<5} [{flow}] ", timestamp(crate::clock::now()));
+    write_escaped(&mut line, text).map_err(io::Error::other)?;
+    line.push('\n');
+    LogFile::open(path)?.write_all(line.as_bytes())
+}
+
 fn subscriber(path: &Path, level: Option<&str>, redactor: Redactor) -> Result<impl Subscriber + use<>, LogError> {
     let level = parse_level(level)?;
     let file = LogFile::open(path).map_err(|error| LogError::File(path.to_path_buf(), error))?;

@@ -1,4 +1,4 @@
-//! The program `lingerd`: finds its places, takes the lock, binds the socket, and runs.
+//! The program `lingerd`: a keeper, and below it the daemon proper, which finds its places, binds the socket and runs.
 //!
 //! `lingerd` stays in the foreground; `lingerd --background` is what a client starts: it leaves the terminal's session and lets
 //! go of standard output once it has said `ready`. A second daemon says `running` and ends well.
@@ -6,16 +6,18 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use linger_protocol::VERSION;
-use linger_protocol::place::{Places, check_socket, own_directory, private_directory};
+use linger_protocol::place::{PlaceError, Places, check_socket, own_directory, private_directory};
 use lingerd::config::{Changes, ConfigStore};
+use lingerd::keeper::{self, Kept};
 use lingerd::listener::Listener;
-use lingerd::lock::{Lock, LockError};
 use lingerd::secret::Redactor;
 use lingerd::{Options, inherit, log};
+use tokio::io::AsyncReadExt as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -33,7 +35,9 @@ The daemon that owns linger's agent sessions. Clients start it; `linger daemon s
 LINGER_SOCKET is the socket's path, LINGER_LOG the level of the log file (error, warn, info, debug, trace).";
 
 fn main() -> ExitCode {
+    inherit::seal();
     let mut background = false;
+    let mut kept = None;
     for argument in std::env::args().skip(1) {
         match argument.as_str() {
             "--background" => background = true,
@@ -45,19 +49,24 @@ fn main() -> ExitCode {
                 println!("{USAGE}");
                 return ExitCode::SUCCESS;
             }
-            other => {
-                eprintln!("error: unknown argument '{other}'\nhint: lingerd --help");
-                return ExitCode::from(2);
-            }
+            other => match Kept::from_argument(other) {
+                Some(inherited) => kept = Some(inherited),
+                None => {
+                    eprintln!("error: unknown argument '{other}'\nhint: lingerd --help");
+                    return ExitCode::from(2);
+                }
+            },
         }
     }
-    match start(background) {
-        Ok(()) => ExitCode::SUCCESS,
+    let ended = match kept {
+        None => keep(background),
+        Some(kept) => kept.and_then(|kept| start(kept, background)),
+    };
+    match ended {
+        Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error:#}");
-            if let Some(hint) =
-                error.downcast_ref::<linger_protocol::place::PlaceError>().map(linger_protocol::place::PlaceError::hint)
-            {
+            if let Some(hint) = error.downcast_ref::<PlaceError>().map(PlaceError::hint) {
                 eprintln!("hint: {hint}");
             }
             ExitCode::FAILURE
@@ -65,54 +74,73 @@ fn main() -> ExitCode {
     }
 }
 
-fn start(background: bool) -> anyhow::Result<()> {
-    inherit::seal();
-    inherit::frugal();
+/// The keeper: checks what a daemon needs, and keeps one.
+fn keep(background: bool) -> anyhow::Result<ExitCode> {
     let places = Places::of_user()?;
     for dir in [&places.data, &places.state] {
         private_directory(dir)?;
     }
     own_directory(&places.config)?;
     check_socket(&places.socket)?;
-    let redactor = Redactor::default();
-    log::start(&places.log(), std::env::var("LINGER_LOG").ok().as_deref(), redactor.clone())?;
-    let lock = match Lock::take(&places) {
-        Ok(lock) => lock,
-        Err(LockError::Held(held)) => {
-            println!("running");
-            tracing::debug!(target: "daemon", ?held, "another daemon has the lock");
-            return Ok(());
-        }
-        Err(error) => return Err(error.into()),
-    };
-    if background {
-        // A child of a shell's job cannot be a group leader here, so this cannot fail; if it does, a hangup may reach us.
-        if let Err(error) = rustix::process::setsid() {
-            tracing::warn!(target: "daemon", %error, "could not leave the terminal's session");
-        }
-    }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let result = runtime.block_on(serve(places, redactor, lock, background));
-    // A thread that hangs in a file system must not keep the daemon from ending.
-    runtime.shutdown_timeout(LAST_THREADS);
-    result
+    keeper::run(&places, background)
 }
 
-async fn serve(places: Places, redactor: Redactor, lock: Lock, background: bool) -> anyhow::Result<()> {
+/// The daemon proper.
+fn start(kept: Kept, background: bool) -> anyhow::Result<ExitCode> {
+    inherit::frugal();
+    inherit::name("lingerd");
+    let places = Places::of_user()?;
+    let redactor = Redactor::default();
+    log::start(&places.log(), std::env::var("LINGER_LOG").ok().as_deref(), redactor.clone())?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let orphaned = Arc::new(AtomicBool::new(false));
+    let result = runtime.block_on(serve(places, redactor, kept, background, orphaned.clone()));
+    // A thread that hangs in a file system must not keep the daemon from ending.
+    runtime.shutdown_timeout(LAST_THREADS);
+    if orphaned.load(Ordering::Relaxed) {
+        tracing::info!(target: "daemon", "taking the place of the keeper");
+        return Err(keeper::take_its_place(background)).context("the keeper died and cannot be replaced");
+    }
+    result.map(|()| ExitCode::SUCCESS)
+}
+
+async fn serve(
+    places: Places,
+    redactor: Redactor,
+    kept: Kept,
+    background: bool,
+    orphaned: Arc<AtomicBool>,
+) -> anyhow::Result<()> {
+    let Kept { link, lock, listener, keeper, restarts } = kept;
     let changes = Changes::of(&places.config_file()).context("the configuration cannot be watched")?;
     let home = std::env::var_os("HOME").map(std::path::PathBuf::from);
     let config = Arc::new(ConfigStore::open(places.clone(), home));
-    let listener = Listener::open(&places, &lock, &mut listenfd::ListenFd::from_env())?;
+    let listener = Listener::open(&places, &lock, keeper, listener)?;
     let shutdown = CancellationToken::new();
     end_on_signals(&shutdown)?;
+    end_without_keeper(link.reader()?, &shutdown, orphaned)?;
     let socket = places.socket.clone();
-    let ready = Box::new(move || {
-        tracing::info!(target: "daemon", version = VERSION, socket = %socket.display(), "ready");
-        announce(background).context("standard output cannot be written")?;
-        inherit::settle();
-        Ok(())
+    let link = Arc::new(link);
+    let ready = Box::new({
+        let link = link.clone();
+        move || {
+            tracing::info!(target: "daemon", version = VERSION, socket = %socket.display(), restarts, "ready");
+            announce(background).context("standard output cannot be written")?;
+            link.ready();
+            inherit::settle();
+            Ok(())
+        }
     });
-    let result = lingerd::run(Options { places, config, changes, redactor, ready }, listener, shutdown).await;
+    tokio::spawn({
+        let shutdown = shutdown.clone();
+        async move {
+            shutdown.cancelled().await;
+            link.ending();
+        }
+    });
+    let keeper = Some(keeper);
+    let options = Options { places, config, changes, redactor, keeper, restarts, ready };
+    let result = lingerd::run(options, listener, shutdown).await;
     drop(lock);
     result
 }
@@ -122,12 +150,25 @@ fn announce(background: bool) -> std::io::Result<()> {
     let mut stdout = std::io::stdout();
     writeln!(stdout, "ready")?;
     stdout.flush()?;
-    if background {
-        let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
-        rustix::stdio::dup2_stdin(&null)?;
-        rustix::stdio::dup2_stdout(&null)?;
-        rustix::stdio::dup2_stderr(&null)?;
-    }
+    if background { inherit::let_go() } else { Ok(()) }
+}
+
+/// Ends in good order when the keeper dies: nobody would restart this daemon if it died too.
+fn end_without_keeper(
+    link: std::os::unix::net::UnixStream,
+    shutdown: &CancellationToken,
+    orphaned: Arc<AtomicBool>,
+) -> anyhow::Result<()> {
+    let (mut link, shutdown) = (tokio::net::UnixStream::from_std(link)?, shutdown.clone());
+    tokio::spawn(async move {
+        // A keeper says nothing: whatever comes, or an error, means that it is gone.
+        let _end = link.read_u8().await;
+        if !shutdown.is_cancelled() {
+            tracing::error!(target: "daemon", "the keeper died");
+            orphaned.store(true, Ordering::Relaxed);
+            shutdown.cancel();
+        }
+    });
     Ok(())
 }
 

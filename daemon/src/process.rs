@@ -193,7 +193,7 @@ pub async fn adopt_orphans() -> io::Result<()> {
 }
 
 /// The children of this process, adopted ones too.
-fn children() -> Vec<Pid> {
+pub fn children() -> Vec<Pid> {
     let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let lists = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
     let pids = lists.flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<i32>>());
@@ -210,13 +210,15 @@ fn find(program: &str, path: &str, cwd: &Path) -> Option<PathBuf> {
 }
 
 /// Kills every process whose environment says that it descends from the daemon with this database, and waits until it is gone;
-/// how many there were. For the start, before anything else is served: only a daemon that died left any.
-pub fn end_left_behind(database: &Path) -> usize {
+/// how many there were. This process and those in `spared` are left alone: a daemon may have been started by a tool of an earlier
+/// one. For the start, before anything else is served: only a daemon that died together with its keeper left any.
+pub fn end_left_behind(database: &Path, spared: Option<u32>) -> usize {
     let mark = format!("{OWNER}={}", database.display());
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter_map(Pid::from_raw);
     let mut killed = Vec::new();
-    for pid in pids.filter(|pid| *pid != rustix::process::getpid() && is_marked(*pid, &mark)) {
+    let spared = [Some(rustix::process::getpid()), spared.and_then(|pid| Pid::from_raw(pid.cast_signed()))];
+    for pid in pids.filter(|pid| !spared.contains(&Some(*pid)) && is_marked(*pid, &mark)) {
         // The number may be another's by now; the descriptor cannot be, so it is taken first and the mark looked at again.
         let Ok(process) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) else { continue };
         if is_marked(pid, &mark) && rustix::process::pidfd_send_signal(&process, Signal::KILL).is_ok() {

@@ -42,6 +42,8 @@ pub struct Rpc(Arc<Daemon>);
 /// What the daemon knows of one connection; in the extensions of each of its requests.
 pub struct Conn {
     peer: Peer,
+    /// The keeper's process: what a dead daemon left behind is below it.
+    keeper: Option<u32>,
     outbox: Outbox,
     /// What it called itself in `daemon/hello`.
     client: Mutex<Option<String>>,
@@ -67,8 +69,8 @@ impl Drop for Attachment {
 
 impl Conn {
     /// A connection of this peer.
-    pub fn new(peer: Peer, outbox: Outbox) -> Self {
-        Self { peer, outbox, client: Mutex::default(), attached: Mutex::default() }
+    pub fn new(peer: Peer, keeper: Option<u32>, outbox: Outbox) -> Self {
+        Self { peer, keeper, outbox, client: Mutex::default(), attached: Mutex::default() }
     }
 
     /// Who is there, as others see it.
@@ -111,8 +113,9 @@ impl Conn {
 
     /// Refuses what only a user may do to a process that the daemon started, or that cannot be told from one.
     fn must_be_user(&self, what: &str) -> Result<(), RpcError> {
-        let own = self.peer.pid.and_then(|pid| peer::descends_from(pid, std::process::id()));
-        if own == Some(false) {
+        let family = [Some(std::process::id()), self.keeper];
+        let descends = |ancestor| self.peer.pid.and_then(|pid| peer::descends_from(pid, ancestor));
+        if family.into_iter().flatten().all(|ancestor| descends(ancestor) == Some(false)) {
             return Ok(());
         }
         tracing::warn!(target: "permission", pid = self.peer.pid, what, "refused to a process that the daemon started");
@@ -187,6 +190,8 @@ impl DaemonApiServer for Rpc {
             version: VERSION.to_owned(),
             protocol: PROTOCOL,
             pid: std::process::id(),
+            keeper: daemon.keeper,
+            restarts: daemon.restarts,
             started_at: daemon.started_at,
             socket: daemon.places.socket.clone(),
             database: daemon.places.database(),

@@ -91,10 +91,11 @@ impl Sessions {
         for (_, mailbox) in mailboxes {
             let (done, answer) = oneshot::channel();
             if mailbox.send(Command::Pause(done)).is_ok() {
-                paused.push(answer);
+                // An actor whose mailbox is closed ends without a word.
+                paused.push((mailbox, answer));
             }
         }
-        for answer in paused {
+        for (_open, answer) in paused {
             // A session that panicked has nothing to say; its log has.
             let _gone = answer.await;
         }

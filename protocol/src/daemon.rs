@@ -58,6 +58,12 @@ pub struct Status {
     pub protocol: [u32; 2],
     /// Its process.
     pub pid: u32,
+    /// The process that restarts it when it dies: the one to send a signal to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keeper: Option<u32>,
+    /// How often it died and was restarted since its keeper started.
+    #[serde(default)]
+    pub restarts: u32,
     /// When it started, in Unix milliseconds.
     pub started_at: u64,
     /// Its socket.

@@ -181,6 +181,8 @@ async fn after_sigterm_nothing_is_left_and_the_exit_code_is_0() {
     let back = daemon.client().await;
     back.attach(&session).await;
     back.first(&session, "turn_finished").await;
+    let codes: Vec<_> = back.transcript().of("notice").map(|notice| notice.str("code").to_owned()).collect();
+    assert_eq!(codes, ["paused", "resumed"], "an end in good order is no crash");
     daemon.check(&[&client, &back], &model);
 }
 

@@ -8,6 +8,7 @@ mod cli;
 mod crash;
 mod docs;
 mod idempotency;
+mod keeper;
 mod permission;
 mod provider_faults;
 mod replay;

@@ -38,9 +38,16 @@ fn status(json: bool) -> Result<Exit, Failure> {
         terminal.data(raw.get())?;
         return Ok(Exit::GOOD);
     }
+    let mut process = format!("{}, running for {}", status.pid, age(status.started_at, now()));
+    if let Some(keeper) = status.keeper {
+        process += &format!("; its keeper is {keeper}");
+    }
+    if status.restarts > 0 {
+        process += &format!("; it died {} times and was started again, see the log", status.restarts);
+    }
     let mut rows = vec![
         ("version", status.version),
-        ("process", format!("{}, running for {}", status.pid, age(status.started_at, now()))),
+        ("process", process),
         ("socket", status.socket.display().to_string()),
         ("database", status.database.display().to_string()),
         ("log", status.log.display().to_string()),

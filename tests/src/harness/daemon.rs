@@ -196,12 +196,7 @@ impl Daemon {
     /// `kill -9` of the daemon proper; waits until the keeper has brought up the next one.
     pub async fn kill_daemon(&self) {
         let old = self.pid().await;
-        let keeper = self.keeper();
         process::signal(old, Signal::KILL);
-        if keeper == old {
-            self.reap();
-            return self.launch().await;
-        }
         until("the keeper starts the next daemon", async || {
             let client = Client::connect(&self.dirs, "test").await.ok()?;
             let status = client.request("daemon/status", json!({})).await?.ok()?;
@@ -210,14 +205,24 @@ impl Daemon {
         .await;
     }
 
+    /// `kill -9` of the keeper alone.
+    pub async fn kill_keeper(&self) {
+        process::signal(self.keeper(), Signal::KILL);
+        self.reap();
+    }
+
+    /// Waits until the keeper ends by itself, and gives its exit code.
+    pub fn ended(&self) -> Option<i32> {
+        let status = self.lock().take().and_then(|mut child| child.wait().ok());
+        status.and_then(|status| status.code())
+    }
+
     /// `kill -9` of keeper and daemon at once, as a machine that loses power would.
     pub async fn kill_all(&self) {
         let daemon = self.pid().await;
         process::signal(self.keeper(), Signal::KILL);
-        process::signal(daemon, Signal::KILL);
+        assert!(process::kill_and_wait(daemon, GRACE), "the daemon survives kill -9");
         self.reap();
-        let gone = comes_true(GRACE, || process::descendants(daemon).is_empty() && process::memory(daemon).0 == 0);
-        assert!(gone, "the daemon survives kill -9");
     }
 
     /// [`Self::kill_all`], then a new start in the same directories.

@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 
 /// A process that will not be taken for another one with the same number.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,6 +82,16 @@ pub fn signal(pid: u32, signal: Signal) {
         // It may have ended by itself.
         let _gone = kill_process(pid, signal);
     }
+}
+
+/// `kill -9`; whether it has ended within a time, with all its threads: only then are its files closed.
+pub fn kill_and_wait(pid: u32, limit: Duration) -> bool {
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return true };
+    let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return true };
+    // It may have ended by itself.
+    let _gone = pidfd_send_signal(&process, Signal::KILL);
+    let limit = limit.try_into().expect("a time-out");
+    poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&limit)).is_ok_and(|ended| ended > 0)
 }
 
 /// Resident and proportional memory, in KiB.

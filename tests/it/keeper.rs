@@ -1,0 +1,136 @@
+//! The keeper: restarts the daemon proper, ends what it left behind, passes signals on, gives up when it must.
+
+use std::time::Instant;
+
+use linger_tests::TIMEOUT;
+use linger_tests::harness::{Daemon, Setup, comes_true, process, until};
+use linger_tests::model::{Gate, ModelServer, Reply};
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::bash;
+
+#[tokio::test]
+async fn after_kill_9_with_nobody_attached_the_turn_goes_on_by_itself() {
+    let gate = Gate::new();
+    let model = ModelServer::with([Reply::text("Good d").gate(&gate), Reply::text("Good day")]);
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.prompt(&session, "hello").await;
+    client.sees_text(&session, "Good d").await;
+    let (old, seen) = (daemon.pid().await, client.hang_up());
+    process::signal(old, Signal::KILL);
+    let killed = Instant::now();
+    model.wait_requests(2).await;
+    println!("the step was asked for again {:?} after kill -9", killed.elapsed());
+    let late = daemon.client().await;
+    late.continues(seen);
+    late.attach(&session).await;
+    late.first(&session, "turn_finished").await;
+    let status = late.call("daemon/status", json!({})).await;
+    assert_eq!((&status["restarts"], status["keeper"].as_u64()), (&json!(1), Some(u64::from(daemon.keeper()))));
+    assert_ne!(status["pid"], old);
+    assert!(daemon.log().contains(&format!("[keeper] the daemon (process {old}) was killed by signal 9")));
+    daemon.check(&[&late], &model);
+}
+
+#[tokio::test]
+async fn what_the_dead_daemon_left_behind_is_ended_even_if_it_forked_away_without_its_mark() {
+    // `env -i` drops the variable by which a start finds what is left: only the family tells.
+    let model = ModelServer::with([bash("(env -i setsid sleep 641 &); sleep 642"), Reply::text("done")]);
+    let daemon = Daemon::auto(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.prompt(&session, "go").await;
+    client.first(&session, "tool_started").await;
+    let keeper = daemon.keeper();
+    let sleeping = || {
+        let family = process::descendants(keeper);
+        family.into_iter().filter(|child| child.command.starts_with("sleep 64")).collect::<Vec<_>>()
+    };
+    assert!(comes_true(TIMEOUT, || sleeping().len() == 2), "{:?}", sleeping());
+    let asleep = sleeping();
+    daemon.kill_daemon().await;
+    assert!(!asleep.iter().any(process::is_alive), "the next daemon serves, and something is left: {asleep:?}");
+    let back = daemon.client().await;
+    back.attach(&session).await;
+    back.first(&session, "turn_finished").await;
+    daemon.check(&[&client, &back], &model);
+}
+
+#[tokio::test]
+async fn a_daemon_that_loses_its_keeper_ends_in_good_order_and_becomes_one() {
+    let gate = Gate::new();
+    let model = ModelServer::with([Reply::text("Good d").gate(&gate), Reply::text("Good day")]);
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.prompt(&session, "hello").await;
+    client.sees_text(&session, "Good d").await;
+    let old = daemon.pid().await;
+    daemon.kill_keeper().await;
+    model.wait_requests(2).await;
+    let back = daemon.client().await;
+    back.attach(&session).await;
+    back.first(&session, "turn_finished").await;
+    let codes: Vec<_> = back.transcript().of("notice").map(|notice| notice.str("code").to_owned()).collect();
+    assert_eq!(codes, ["paused", "resumed"]);
+    let status = back.call("daemon/status", json!({})).await;
+    assert_eq!(status["keeper"], old, "the old daemon is the new keeper");
+    process::signal(old, Signal::TERM);
+    assert!(comes_true(TIMEOUT, || process::of_directory(daemon.dirs.root()).is_empty()), "SIGTERM is passed on");
+    daemon.check(&[&client, &back], &model);
+}
+
+#[tokio::test]
+async fn a_daemon_that_cannot_live_is_given_up_with_the_reason_in_the_log() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let keeper = daemon.keeper();
+    let mut last = 0;
+    for life in 1..=11 {
+        let pid = until("the next life", async || {
+            let children = process::descendants(keeper);
+            let daemon = children.iter().find(|child| child.command.contains("--kept="))?;
+            (daemon.pid != last).then_some(daemon.pid)
+        })
+        .await;
+        process::signal(pid, Signal::ABORT);
+        last = pid;
+        println!("life {life}: process {pid}");
+    }
+    assert_eq!(daemon.ended(), Some(1));
+    let log = daemon.log();
+    assert!(log.contains("was killed by signal 6, for the 11th time in a row: giving up"), "{log}");
+    daemon.launch().await;
+    daemon.client().await.call("daemon/status", json!({})).await;
+}
+
+#[tokio::test]
+async fn the_keeper_is_small_and_holds_neither_socket_nor_database() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let fds = std::fs::read_dir(format!("/proc/{}/fd", daemon.keeper())).unwrap();
+    let open: Vec<String> = fds
+        .flatten()
+        .filter_map(|fd| std::fs::read_link(fd.path()).ok())
+        .map(|path| path.display().to_string())
+        .collect();
+    assert!(!open.iter().any(|path| path.contains("linger.db") || path.contains("lingerd.sock")), "{open:?}");
+    let threads = std::fs::read_dir(format!("/proc/{}/task", daemon.keeper())).unwrap().count();
+    assert_eq!(threads, 1);
+    let (_, before) = (daemon.pid().await, process::wakeups(daemon.keeper()));
+    daemon.client().await.call("session/list", json!({})).await;
+    assert_eq!(process::wakeups(daemon.keeper()), before, "what clients do is nothing to the keeper");
+}
+
+#[tokio::test]
+async fn a_first_start_that_fails_says_why_once_and_is_not_tried_again() {
+    let model = ModelServer::start();
+    let env = vec![("LINGER_LOG".to_owned(), "loud".to_owned())];
+    let daemon = Daemon::prepare(&model, Setup { env, ..Setup::default() });
+    let output = daemon.cli(&["ls"]).run().await.exits(5);
+    assert_eq!(output.stderr.matches("LINGER_LOG is 'loud'").count(), 1, "{output:?}");
+    assert!(!daemon.log().contains("[keeper]"), "{}", daemon.log());
+}

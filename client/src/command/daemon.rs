@@ -42,8 +42,10 @@ fn status(json: bool) -> Result<Exit, Failure> {
     if let Some(keeper) = status.keeper {
         process += &format!("; its keeper is {keeper}");
     }
-    if status.restarts > 0 {
-        process += &format!("; it died {} times and was started again, see the log", status.restarts);
+    match status.restarts {
+        0 => {}
+        1 => process += "; it died once and was started again, see the log",
+        times => process += &format!("; it died {times} times and was started again, see the log"),
     }
     let mut rows = vec![
         ("version", status.version),

@@ -16,7 +16,7 @@ use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
-use crate::config::{Config, ConfigError, ConfigStore};
+use crate::config::{AfterRestart, Config, ConfigError, ConfigStore};
 use crate::permission::{self, CallInfo, Rule, Verdict};
 use crate::process;
 use crate::provider::ToolSpec;
@@ -93,6 +93,11 @@ impl Daemon {
     /// How long an idle session stays loaded.
     pub fn idle_unload(&self) -> Duration {
         Duration::from_secs(self.config.current().map_or(IDLE_UNLOAD_S, |config| config.idle_unload_s))
+    }
+
+    /// What becomes of turns that were under way when the daemon ended; while nobody knows, they wait for a word.
+    pub fn after_restart(&self) -> AfterRestart {
+        self.config.current().map_or(AfterRestart::Offer, |config| config.after_restart)
     }
 
     /// Steps that a turn may take.

@@ -245,7 +245,7 @@ impl Actor {
         let workspace = Arc::new(daemon.workspace(&state.cwd, env));
         let log = Log::new(id.clone(), state.head, Vec::new());
         let mut actor = Self::new(id, daemon, log, state, workspace);
-        actor.take_up(recovery::Cause::Restart).await?;
+        actor.take_up(recovery::Cause::Restart(actor.daemon.after_restart())).await?;
         Ok(actor)
     }
 

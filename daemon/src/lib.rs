@@ -92,7 +92,11 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
         connections: AtomicU32::new(0),
     });
     daemon.own_keys();
-    let left_behind = process::end_left_behind(&daemon.places.database(), keeper);
+    let recorded = process::ledger::open(&daemon.places.children()).unwrap_or_else(|error| {
+        tracing::warn!(target: "daemon", %error, path = %daemon.places.children().display(), "children cannot be recorded");
+        0
+    });
+    let left_behind = recorded + process::end_left_behind(&daemon.places.database(), keeper);
     if left_behind > 0 {
         tracing::warn!(target: "daemon", left_behind, "processes of a daemon that died were ended");
     }

@@ -3,7 +3,9 @@
 //! A [`Process`] leads a process group of its own. Whoever holds it owns the group: dropping it kills the group, [`Process::end`]
 //! asks first. A child gets exactly the environment it is given, no input, and one pipe for its output.
 //! What leaves the group (`setsid`) stays in the family ([`adopt_orphans`]) and ends with the daemon, or at its next start:
-//! [`end_left_behind`] finds it by a variable that every child has.
+//! [`end_left_behind`] finds it by a variable that every child has, and [`ledger`] a child that cleared its environment.
+
+pub mod ledger;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -109,6 +111,7 @@ impl Process {
         let child = command.spawn()?;
         let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         own().extend(group);
+        group.into_iter().for_each(ledger::add);
         // From here on the drop of `process` ends the child; `command`, which holds the pipe's other end, goes at the return.
         let output = pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?;
         Ok(Self { child, leader: group, group, output, until: None })
@@ -165,7 +168,11 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
         if let Some(leader) = self.leader {
-            own().retain(|pid| *pid != leader);
+            let mut own = own();
+            own.retain(|pid| *pid != leader);
+            if own.is_empty() {
+                ledger::clear();
+            }
         }
     }
 }

@@ -105,6 +105,29 @@ async fn kill_9_leaves_no_process_after_the_next_start_whatever_group_it_is_in()
 }
 
 #[tokio::test]
+async fn a_child_that_cleared_its_environment_is_ended_by_the_next_start_too() {
+    let model = ModelServer::with([bash("exec env -i sleep 643"), Reply::text("done")]);
+    let daemon = Daemon::auto(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.prompt(&session, "go").await;
+    client.first(&session, "tool_started").await;
+    let keeper = daemon.keeper();
+    let asleep = || process::descendants(keeper).into_iter().find(|child| child.command == "sleep 643");
+    assert!(comes_true(linger_tests::TIMEOUT, || asleep().is_some()), "the tool runs");
+    let child = asleep().unwrap();
+    daemon.kill_all().await;
+    assert!(process::is_alive(&child), "nobody is there to end it");
+    daemon.launch().await;
+    assert!(!process::is_alive(&child), "the next start ends it before it serves");
+    let back = daemon.client().await;
+    back.attach(&session).await;
+    back.first(&session, "turn_finished").await;
+    daemon.check(&[&client, &back], &model);
+    assert_eq!(std::fs::read_to_string(daemon.dirs.log().with_file_name("lingerd.children")).unwrap(), "");
+}
+
+#[tokio::test]
 async fn a_turn_that_met_three_crashes_is_offered_and_not_resumed() {
     let gate = Gate::new();
     let held = gate.clone();

@@ -70,3 +70,7 @@ fn backup(connection: &Connection, path: &Path, version: i64) -> anyhow::Result<
     })?;
     Ok(to)
 }
+
+#[cfg(test)]
+#[path = "migrate_tests.rs"]
+mod tests;

@@ -150,10 +150,7 @@ fn usable(path: &Path) -> Result<Connection, Trouble> {
     for part in PARTS {
         make_private(&aside::with(path, part))?;
     }
-    // SQLite makes the index of a WAL anew whenever it finds one.
-    let index = aside::with(path, "-shm");
-    let found = std::fs::metadata(&index).is_ok_and(|meta| meta.len() <= MAX_INDEX);
-    let index_as_found = found.then(|| std::fs::read(&index)).transpose()?;
+    let as_found = Beside::of(path)?;
     let connection = Connection::open(path)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     let checked = check(&connection).and_then(|version| {
@@ -167,12 +164,39 @@ fn usable(path: &Path) -> Result<Connection, Trouble> {
     });
     if let Err(trouble) = checked {
         drop(connection);
-        if let Some(index_as_found) = index_as_found {
-            std::fs::write(&index, index_as_found)?;
-        }
+        as_found.restore(path)?;
         return Err(trouble);
     }
     Ok(connection)
+}
+
+/// What lies beside a database that is only looked at: SQLite makes a WAL if there is none, and its index anew in any case.
+struct Beside {
+    wal: bool,
+    index: Option<Vec<u8>>,
+    large: bool,
+}
+
+impl Beside {
+    fn of(path: &Path) -> io::Result<Self> {
+        let index = aside::with(path, "-shm");
+        let length = std::fs::metadata(&index).map(|meta| meta.len()).ok();
+        let kept = length.filter(|length| *length <= MAX_INDEX).map(|_| std::fs::read(&index)).transpose()?;
+        let large = length.is_some() && kept.is_none();
+        Ok(Self { wal: aside::with(path, "-wal").exists(), index: kept, large })
+    }
+
+    fn restore(self, path: &Path) -> io::Result<()> {
+        let (wal, index) = (aside::with(path, "-wal"), aside::with(path, "-shm"));
+        if !self.wal && std::fs::metadata(&wal).is_ok_and(|meta| meta.len() == 0) {
+            std::fs::remove_file(&wal)?;
+        }
+        match self.index {
+            Some(found) => std::fs::write(&index, found),
+            None if !self.large && index.exists() => std::fs::remove_file(&index),
+            None => Ok(()),
+        }
+    }
 }
 
 /// What can be seen without SQLite, which takes an empty file for a new database and deletes its WAL.
@@ -184,11 +208,19 @@ fn look(path: &Path) -> Result<(), Trouble> {
         }
     }
     let mut header = Vec::new();
-    std::fs::File::open(path)?.take(MAGIC.len() as u64).read_to_end(&mut header)?;
+    // What it begins with, and the size of its pages.
+    std::fs::File::open(path)?.take(MAGIC.len() as u64 + 2).read_to_end(&mut header)?;
+    let size = std::fs::metadata(path)?.len();
+    // A checkpoint that was killed may have left half a page; all of it is in the WAL.
+    let torn =
+        |page: u64| size % page != 0 && std::fs::metadata(aside::with(path, "-wal")).map_or(0, |meta| meta.len()) == 0;
     match header.as_slice() {
         [] => Err(Trouble::Damaged("it is empty".to_owned())),
-        found if found != MAGIC => Err(Trouble::Damaged("it does not begin as a database does".to_owned())),
-        _ => Ok(()),
+        [magic @ .., high, low] if magic == MAGIC => match u64::from(u16::from_be_bytes([*high, *low])) {
+            page @ 512.. if torn(page) => Err(Trouble::Damaged("it ends in the middle of a page".to_owned())),
+            _ => Ok(()),
+        },
+        _ => Err(Trouble::Damaged("it does not begin as a database does".to_owned())),
     }
 }
 
@@ -228,8 +260,8 @@ fn schema(connection: &Connection) -> rusqlite::Result<Vec<(String, String, Opti
 
 /// Keeps a copy of a WAL that has commits behind the place where it cannot be read any more: SQLite will write over them.
 ///
-/// After the death of a process there are none: a commit's last page is written when all others are. They are the mark of a lost
-/// power supply, or of damage. (Formats: <https://sqlite.org/walformat.html>.)
+/// After the death of a process there are none: a commit's last page is written when all others are, and only the very last page
+/// may be half there. They are the mark of a lost power supply, or of damage. (Formats: <https://sqlite.org/walformat.html>.)
 fn keep_lost_commits(path: &Path) -> io::Result<()> {
     let (wal, index) =
         match (std::fs::File::open(aside::with(path, "-wal")), std::fs::File::open(aside::with(path, "-shm"))) {
@@ -248,12 +280,14 @@ fn keep_lost_commits(path: &Path) -> io::Result<()> {
     };
     let step = 24 + u64::from(u32::from_be_bytes(page));
     let mut next = 32 + u64::from(u32::from_ne_bytes(readable)) * step;
-    let mut lost = 0;
+    let (mut lost, mut more) = (0, false);
     while let (Some(commit), Some(salts_here)) = (at(&wal, next + 4), at(&wal, next + 8).zip(at(&wal, next + 12))) {
-        lost += u64::from(commit != [0; 4] && salts_here == salts);
+        let written = salts_here == salts;
+        more |= written && lost > 0;
+        lost += u64::from(written && commit != [0; 4]);
         next += step;
     }
-    if lost > 0 {
+    if more {
         let reason = format!("{lost} commits at the end of the WAL cannot be read; what comes before them is in use");
         let copy = aside::copy(path, "-wal", reason)?;
         tracing::error!(target: "store", lost, file = %copy.path.display(), "the end of the WAL cannot be read; a copy was kept");

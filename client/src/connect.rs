@@ -70,12 +70,15 @@ enum Reply {
 }
 
 impl Client {
-    /// Connects, and starts the daemon if there is none; says so if its configuration is broken.
+    /// Connects, and starts the daemon if there is none; says so if its configuration is broken or its database was damaged.
     pub(crate) fn open() -> Result<Self, Failure> {
         let client = Self::open_silent()?;
         if let Some(error) = &client.welcome.config_error {
             let hint = "correct the file; the last good configuration stays in force";
             Terminal::new().say(&format!("warning: {error}\nhint: {hint}"))?;
+        }
+        for damage in &client.welcome.damage {
+            Terminal::new().say(&format!("warning: {damage}\nhint: `linger doctor` says what to do"))?;
         }
         Ok(client)
     }
@@ -104,8 +107,14 @@ impl Client {
     fn over(places: Places, (reader, writer): (Reader, Writer)) -> Self {
         let (sender, events) = mpsc::channel();
         listen(reader, 0, sender.clone());
-        let welcome =
-            Welcome { protocol: 0, version: String::new(), env: Vec::new(), keys: Vec::new(), config_error: None };
+        let welcome = Welcome {
+            protocol: 0,
+            version: String::new(),
+            env: Vec::new(),
+            keys: Vec::new(),
+            config_error: None,
+            damage: Vec::new(),
+        };
         Self {
             places,
             name: name(),

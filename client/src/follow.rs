@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use linger_protocol::RpcError;
-use linger_protocol::event::Notification;
+use linger_protocol::event::{EventBody, NoticeCode, Notification};
 use linger_protocol::id::{Cursor, SessionId};
 use linger_protocol::method::{
     PermissionAnswer, SessionAttach, SessionCancel, SessionContinue, SessionPrompt, SessionSet,
@@ -17,7 +17,7 @@ use linger_protocol::transport::blocking::Incoming;
 use serde_json::value::RawValue;
 
 use crate::connect::Client;
-use crate::error::Failure;
+use crate::error::{Exit, Failure};
 use crate::input::{Event, Line, Signal};
 
 /// Something to ask for while events come in; its answer is one of the things that happen.
@@ -136,6 +136,7 @@ impl Attachment {
             let Some(event) = self.client.next_event(deadline) else { return Ok(Happened::TimedOut) };
             match event {
                 Event::Incoming(_, Incoming::Event(notification, raw)) => {
+                    self.goes_on(&notification)?;
                     if let Some(happened) = self.event(notification, raw) {
                         return Ok(happened);
                     }
@@ -155,6 +156,18 @@ impl Attachment {
                 Event::Key(key) => return Ok(Happened::Key(key)),
                 Event::Signal(signal) => return Ok(Happened::Signal(signal)),
             }
+        }
+    }
+
+    /// Fails if the daemon cannot read the session any further: nothing follows.
+    fn goes_on(&self, notification: &Notification) -> Result<(), Failure> {
+        match &notification.event.body {
+            EventBody::Notice { code: Some(NoticeCode::Damaged), text, .. }
+                if notification.session == self.session && notification.event.seq.is_none() =>
+            {
+                Err(Failure::new(Exit::FAILED, text.clone()))
+            }
+            _ => Ok(()),
         }
     }
 

@@ -21,6 +21,7 @@ use crate::permission::{self, CallInfo, Rule, Verdict};
 use crate::process;
 use crate::provider::ToolSpec;
 use crate::provider::catalogue::{Catalogue, Keys, ResolveError};
+use crate::repair::Repairs;
 use crate::session::actor::{Actor, already_answered};
 use crate::session::instructions::workspace_root;
 use crate::session::state::State;
@@ -82,6 +83,8 @@ pub struct Daemon {
     pub restarts: u32,
     /// Clients that are connected.
     pub connections: AtomicU32,
+    /// The search for damage, and the saving of what can be read.
+    pub repairs: Repairs,
 }
 
 impl Daemon {
@@ -308,6 +311,10 @@ impl Daemon {
 
 impl From<StoreError> for RpcError {
     fn from(error: StoreError) -> Self {
+        if error.is_damage() {
+            let hint = "`linger doctor` says what is damaged, `linger doctor --repair` saves what can be read";
+            return Self::new(Code::Damaged, format!("what is stored is damaged: {}", error.0)).hint(hint);
+        }
         Self::new(Code::Storage, error.to_string()).hint("see whether the disk is full; `linger doctor` says more")
     }
 }

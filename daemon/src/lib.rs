@@ -14,6 +14,7 @@ pub mod peer;
 pub mod permission;
 pub mod process;
 pub mod provider;
+pub mod repair;
 pub mod rpc;
 pub mod secret;
 pub mod session;
@@ -90,6 +91,7 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
         keeper,
         restarts,
         connections: AtomicU32::new(0),
+        repairs: repair::Repairs::default(),
     });
     daemon.own_keys();
     let recorded = process::ledger::open(&daemon.places.children()).unwrap_or_else(|error| {
@@ -100,7 +102,12 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
     if left_behind > 0 {
         tracing::warn!(target: "daemon", left_behind, "processes of a daemon that died were ended");
     }
-    let unfinished = daemon.store.unfinished().await.context("the database cannot be read")?;
+    let unfinished = daemon.store.unfinished().await.unwrap_or_else(|error| {
+        // Sessions can be served that nobody could list.
+        tracing::error!(target: "daemon", %error, "unfinished turns cannot be found");
+        daemon.store.found.database(&error.to_string());
+        Vec::new()
+    });
     unfinished.iter().for_each(|session| daemon.sessions.wake(&daemon, session));
     let watching = tokio::spawn(watch_config(daemon.clone(), changes));
     let adopting = tokio::spawn(async {
@@ -108,6 +115,7 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
             tracing::warn!(target: "daemon", %error, "processes that leave their group cannot be told from others");
         }
     });
+    repair::at_start(&daemon).await;
     ready()?;
     let mut connections = JoinSet::new();
     let methods = rpc::methods(daemon.clone())?;

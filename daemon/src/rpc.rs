@@ -9,7 +9,7 @@ use jsonrpsee::core::RpcResult;
 use jsonrpsee::types::ErrorObjectOwned;
 use jsonrpsee::{Extensions, Methods, ResponsePayload};
 use linger_protocol::api::{DaemonApiServer, PermissionApiServer, SessionApiServer};
-use linger_protocol::daemon::{Empty, Hello, Keys, Model, Status, Stop, Tool, Welcome};
+use linger_protocol::daemon::{Empty, Hello, Keys, Model, Repair, Repaired, Status, Stop, Tool, Welcome};
 use linger_protocol::error::Code;
 use linger_protocol::id::SessionId;
 use linger_protocol::permission::{self, Answer, Answered, Mode, Pending};
@@ -22,9 +22,11 @@ use tokio::task::AbortHandle;
 use crate::daemon::Daemon;
 use crate::listener::Peer;
 use crate::peer;
+use crate::repair;
 use crate::session::actor::{Command, Reply};
 use crate::session::state::State;
 use crate::session::subscriber::Subscriber;
+use crate::store::SessionRow;
 
 /// Rows of `session/list` unless asked for fewer.
 const MAX_ROWS: u32 = 1000;
@@ -148,6 +150,26 @@ impl Rpc {
     }
 }
 
+impl Rpc {
+    /// The row of a session; one that cannot be read is in the list too.
+    fn info(&self, row: SessionRow) -> Info {
+        let found = &self.0.store.found;
+        let state: Result<State, _> = serde_json::from_str(&row.fold);
+        match state {
+            Ok(state) => Info { damaged: found.of(&row.id), ..state.info(row.id) },
+            Err(_) => {
+                found.session(
+                    &row.id,
+                    "its state cannot be read; when it is attached to it is made anew from its events",
+                );
+                let damaged = found.of(&row.id).or_else(|| Some("its state cannot be read".to_owned()));
+                let (name, cwd, updated_at) = (row.name, row.cwd.into(), row.updated_at);
+                Info { name, cwd, updated_at, damaged, ..State::default().info(row.id) }
+            }
+        }
+    }
+}
+
 #[async_trait]
 impl DaemonApiServer for Rpc {
     async fn hello(&self, extensions: &Extensions, params: Hello) -> RpcResult<Welcome> {
@@ -171,7 +193,14 @@ impl DaemonApiServer for Rpc {
             keys = self.0.catalogue().map(|catalogue| catalogue.wanted()).unwrap_or_default();
         }
         let config_error = self.0.config.error().map(|error| error.to_string());
-        Ok(Welcome { protocol, version: VERSION.to_owned(), env, keys, config_error })
+        Ok(Welcome {
+            protocol,
+            version: VERSION.to_owned(),
+            env,
+            keys,
+            config_error,
+            damage: repair::warnings(&self.0),
+        })
     }
 
     async fn keys(&self, extensions: &Extensions, params: Keys) -> RpcResult<Empty> {
@@ -184,7 +213,12 @@ impl DaemonApiServer for Rpc {
 
     async fn status(&self, _: Empty) -> RpcResult<Status> {
         let daemon = &self.0;
-        let (sessions, running, permissions) = daemon.store.counts().await.map_err(RpcError::from)?;
+        let counts = daemon.store.counts().await;
+        if let Err(error) = &counts {
+            daemon.store.found.database(&error.to_string());
+        }
+        // This is where one looks when something is wrong: it says what it can.
+        let (sessions, running, permissions) = counts.unwrap_or_default();
         let config = daemon.config.current();
         Ok(Status {
             version: VERSION.to_owned(),
@@ -204,18 +238,25 @@ impl DaemonApiServer for Rpc {
             running,
             permissions,
             connections: daemon.connections.load(Ordering::Relaxed),
+            damage: repair::damage(daemon),
         })
     }
 
     async fn stop(&self, extensions: &Extensions, params: Stop) -> RpcResult<Empty> {
         conn(extensions)?.must_be_user("stop the daemon")?;
-        let (_, running, _) = self.0.store.counts().await.map_err(RpcError::from)?;
+        // A daemon that cannot read its database is to be stopped all the more.
+        let (_, running, _) = self.0.store.counts().await.unwrap_or_default();
         if running > 0 && !params.force {
             let error = RpcError::new(Code::Busy, format!("{running} sessions have a turn under way"));
             return Err(error.hint("stop it by force: the turns go on when the daemon starts again").into());
         }
         self.0.shutdown.cancel();
         Ok(Empty {})
+    }
+
+    async fn repair(&self, extensions: &Extensions, params: Repair) -> RpcResult<Repaired> {
+        conn(extensions)?.must_be_user("repair what is stored")?;
+        Ok(repair::repair(&self.0, params.check).await)
     }
 
     async fn models(&self, _: Empty) -> RpcResult<Vec<Model>> {
@@ -247,17 +288,7 @@ impl SessionApiServer for Rpc {
         let cwd = params.cwd.map(|cwd| cwd.canonicalize().unwrap_or(cwd).to_string_lossy().into_owned());
         let limit = params.limit.unwrap_or(MAX_ROWS).min(MAX_ROWS);
         let rows = self.0.store.sessions(params.matching, cwd, limit).await.map_err(RpcError::from)?;
-        let info = |row: crate::store::SessionRow| {
-            let state: Result<State, _> = serde_json::from_str(&row.fold);
-            match state {
-                Ok(state) => Some(state.info(row.id)),
-                Err(error) => {
-                    tracing::error!(target: "session", session = %row.id, %error, "cannot be read");
-                    None
-                }
-            }
-        };
-        Ok(rows.into_iter().filter_map(info).collect())
+        Ok(rows.into_iter().map(|row| self.info(row)).collect())
     }
 
     async fn attach(&self, extensions: &Extensions, params: Attach) -> ResponsePayload<'static, Attached> {

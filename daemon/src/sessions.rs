@@ -131,7 +131,10 @@ impl Asked {
 async fn load(daemon: Arc<Daemon>, id: SessionId, mut commands: mpsc::UnboundedReceiver<Command>) {
     let error = match daemon.store.session(id.clone()).await {
         Ok(Some(row)) => match Actor::load(daemon.clone(), row).await {
-            Ok(actor) => return actor.run(commands).await,
+            Ok(actor) => {
+                daemon.store.found.mended(&id);
+                return actor.run(commands).await;
+            }
             Err(error) => error.into(),
         },
         Ok(None) => RpcError::new(Code::UnknownSession, format!("there is no session '{id}'"))

@@ -7,7 +7,7 @@ use jsonrpsee::ResponsePayload;
 use jsonrpsee::core::RpcResult;
 use jsonrpsee::proc_macros::rpc;
 
-use crate::daemon::{Empty, Hello, Keys, Model, Status, Stop, Tool, Welcome};
+use crate::daemon::{Empty, Hello, Keys, Model, Repair, Repaired, Status, Stop, Tool, Welcome};
 use crate::permission::{Answer, Answered, List as PermissionList, Pending};
 use crate::session::{Attach, Attached, Create, Created, Info, List, Named, Prompt, Prompted, Remove, Set};
 
@@ -29,6 +29,10 @@ pub trait DaemonApi {
     /// Ends the daemon; turns go on when it starts again.
     #[method(name = "daemon/stop", with_extensions)]
     async fn stop(&self, params: Stop) -> RpcResult<Empty>;
+
+    /// Looks for damage to what is stored, and saves what can be read.
+    #[method(name = "daemon/repair", with_extensions)]
+    async fn repair(&self, params: Repair) -> RpcResult<Repaired>;
 
     /// The models that can be used, and what is missing for those that cannot.
     #[method(name = "model/list")]

@@ -50,6 +50,7 @@ methods! {
     DaemonKeys: "daemon/keys", daemon::Keys => daemon::Empty;
     DaemonStatus: "daemon/status", daemon::Empty => daemon::Status;
     DaemonStop: "daemon/stop", daemon::Stop => daemon::Empty;
+    DaemonRepair: "daemon/repair", daemon::Repair => daemon::Repaired;
     SessionCreate: "session/create", session::Create => session::Created;
     SessionList: "session/list", session::List => Vec<session::Info>;
     SessionAttach: "session/attach", session::Attach => session::Attached;

@@ -105,6 +105,9 @@ pub struct Info {
     pub cursor: Cursor,
     /// The beginning of its latest turn: attach after this to see that turn.
     pub turn_cursor: Cursor,
+    /// What is wrong with it, if it cannot be read; other fields may then be empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub damaged: Option<String>,
 }
 
 /// `session/attach`: send the session's events after a cursor, and go on.

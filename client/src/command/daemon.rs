@@ -61,6 +61,7 @@ fn status(json: bool) -> Result<Exit, Failure> {
     ];
     rows.extend(status.config_error.map(|error| ("error", error)));
     rows.extend(status.config_warnings.into_iter().map(|warning| ("warning", warning)));
+    rows.extend(status.damage.into_iter().map(|damage| ("damage", damage.text)));
     let rows: Vec<_> = rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
     for line in columns(&rows) {
         terminal.line(&line)?;

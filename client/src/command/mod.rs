@@ -55,7 +55,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Some(Command::Models(args)) => models::run(&args),
         Some(Command::Tools(args)) => tools::run(&args),
         Some(Command::Daemon(command)) => daemon::run(&command),
-        Some(Command::Doctor) => doctor::run(),
+        Some(Command::Doctor(args)) => doctor::run(&args),
         Some(Command::Help(args)) => help::run(&args),
     }
 }

@@ -4,6 +4,7 @@ use std::sync::{Arc, mpsc};
 
 use rusqlite::{Connection, params};
 
+use super::damage::Found;
 use super::{Append, Done, Fold, StoreError, Write};
 use crate::clock;
 use crate::session::log::Log;
@@ -11,7 +12,7 @@ use crate::session::log::Log;
 /// Appends in one transaction; more would make the first of them wait.
 const MAX_GROUP: usize = 256;
 
-pub(super) fn run(connection: &Connection, writes: &mpsc::Receiver<Write>) {
+pub(super) fn run(connection: &Connection, writes: &mpsc::Receiver<Write>, found: &Found) {
     let mut synced = false;
     while let Ok(first) = writes.recv() {
         let mut group = Vec::new();
@@ -21,7 +22,7 @@ pub(super) fn run(connection: &Connection, writes: &mpsc::Receiver<Write>) {
             next = if group.len() < MAX_GROUP { writes.try_recv().ok() } else { None };
         }
         if !group.is_empty() {
-            commit_group(connection, group, &mut synced);
+            commit_group(connection, group, &mut synced, found);
         }
         match next {
             Some(Write::Remove(log, done)) => remove(connection, &log, done),
@@ -32,20 +33,20 @@ pub(super) fn run(connection: &Connection, writes: &mpsc::Receiver<Write>) {
 }
 
 /// Commits all in one transaction; if that fails, each in one of its own, so that one bad append harms only its session.
-fn commit_group(connection: &Connection, group: Vec<Append>, synced: &mut bool) {
+fn commit_group(connection: &Connection, group: Vec<Append>, synced: &mut bool, found: &Found) {
     let sync = group.iter().any(|append| append.sync);
     if let Err(error) = set_sync(connection, sync, synced).and_then(|()| commit(connection, &group)) {
         if group.len() == 1 {
-            return finish(group, &Err(error));
+            return finish(group, &Err(error), found);
         }
         for append in group {
             let result = set_sync(connection, append.sync, synced)
                 .and_then(|()| commit(connection, std::slice::from_ref(&append)));
-            finish(vec![append], &result);
+            finish(vec![append], &result, found);
         }
         return;
     }
-    finish(group, &Ok(()));
+    finish(group, &Ok(()), found);
 }
 
 fn set_sync(connection: &Connection, sync: bool, synced: &mut bool) -> Result<(), StoreError> {
@@ -69,13 +70,17 @@ fn commit(connection: &Connection, group: &[Append]) -> Result<(), StoreError> {
 }
 
 /// Answers first: whoever asked is told before the event that it caused goes round.
-fn finish(group: Vec<Append>, result: &Result<(), StoreError>) {
+fn finish(group: Vec<Append>, result: &Result<(), StoreError>, found: &Found) {
     for append in group {
         match result {
             Ok(()) => {}
             Err(error) => {
                 tracing::error!(target: "store", session = %append.log.session, %error, "write failed");
                 append.log.fail();
+                if error.is_damage() {
+                    found.session(&append.log.session, &format!("it cannot be written: {}", error.0));
+                    found.database(&format!("writing meets damage: {}", error.0));
+                }
             }
         }
         if let Some(done) = append.done {

@@ -31,7 +31,7 @@ use tokio::time::Instant;
 
 use super::cursor::Position;
 use super::log::{Log, OpenStream, Piece, Stored, push_piece};
-use super::state::{Queued, State, state_name};
+use super::state::{Queued, State};
 use super::{Draft, recovery, subscriber, turn};
 use crate::clock;
 use crate::daemon::Daemon;
@@ -41,7 +41,9 @@ use crate::tool::{Access, Workspace};
 
 pub use permits::already_answered;
 use record::notice;
-use repair::parse_state;
+pub use record::{decided, stored};
+pub use repair::environment;
+use repair::{Known, known};
 
 /// How long a turn that is being stopped may take to let go before it is left behind. Its processes are killed at once.
 const STOP_GRACE: Duration = Duration::from_secs(1);
@@ -240,11 +242,13 @@ pub struct Actor {
 impl Actor {
     /// An actor for a session that is stored.
     pub async fn load(daemon: Arc<Daemon>, row: SessionRow) -> Result<Self, StoreError> {
-        let SessionRow { id, fold, env } = row;
-        let state: State = parse_state(&id, &fold)?;
+        let id = row.id.clone();
+        let Known { state, env, rebuilt } = known(&daemon.store, row).await?;
+        let variables = rebuilt.then(|| environment(&env));
         let workspace = Arc::new(daemon.workspace(&state.cwd, env));
         let log = Log::new(id.clone(), state.head, Vec::new());
         let mut actor = Self::new(id, daemon, log, state, workspace);
+        actor.say_rebuilt(variables);
         actor.take_up(recovery::Cause::Restart(actor.daemon.after_restart())).await?;
         Ok(actor)
     }
@@ -259,7 +263,7 @@ impl Actor {
         done: oneshot::Sender<Result<(), StoreError>>,
     ) -> Self {
         let log = Log::new(id.clone(), 0, Vec::new());
-        let environment = Fold::Environment(serde_json::to_string(&env).unwrap_or_default());
+        let environment = environment(&env);
         let cwd = match &created {
             EventBody::SessionCreated { cwd, .. } => cwd.clone(),
             _ => std::path::PathBuf::default(),
@@ -304,6 +308,7 @@ impl Actor {
                         return;
                     }
                 }
+                Wake::Mend if self.daemon.store.found.of(&self.id).is_some() => return self.give_up(commands),
                 Wake::Mend => self.mend().await,
             }
         }
@@ -345,6 +350,17 @@ impl Actor {
             Command::Continue(reply) => self.resume(reply),
             Command::Set(set, reply) => self.set(set, reply).await,
             Command::Answer(answer, by, reply) => self.answer(answer, by, reply).await,
+        }
+    }
+
+    /// What is stored is damaged, and trying again is no use: the next command for the session loads it, if that can be.
+    fn give_up(self, mut commands: mpsc::UnboundedReceiver<Command>) {
+        self.daemon.sessions.forget(&self.id);
+        self.log.give_up();
+        commands.close();
+        let text = self.daemon.store.found.of(&self.id).unwrap_or_default();
+        while let Ok(command) = commands.try_recv() {
+            command.refuse(StoreError::damage(text.clone()).into());
         }
     }
 

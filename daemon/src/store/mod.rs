@@ -3,11 +3,12 @@
 //! One thread writes: it commits whatever is queued in one transaction and never waits to collect more, so that one commit
 //! costs microseconds and many at once share it. An [`Append`] that precedes a side effect or was acknowledged to a user is
 //! *synced*: it is on disk when it is answered; the rest survives the death of the process.
-//! One thread reads, on a connection of its own. Both end when the last [`Store`] is dropped; what was queued is written.
+//! One thread reads ([`reader`]), on a connection of its own. Both end when the last [`Store`] is dropped; what was queued is written.
 //! [`Store::close`] waits for that, and moves the WAL into the database.
 //! Deliberately absent: any knowledge of what an event means.
 
 mod read;
+mod reader;
 mod write;
 
 use std::path::Path;
@@ -23,6 +24,7 @@ use tokio::sync::oneshot;
 pub use read::{Answered, Page, SessionRow};
 
 use crate::session::log::{Log, Piece, Stored};
+use reader::{Lane, Query};
 
 /// The schema, a step a version; a step that was released never changes.
 const STEPS: [&str; 1] = [include_str!("schema/1.sql")];
@@ -107,8 +109,6 @@ pub enum Fold {
     },
 }
 
-type Query = Box<dyn FnOnce(&Connection) + Send>;
-
 enum Write {
     Append(Box<Append>),
     Remove(Arc<Log>, Done),
@@ -119,7 +119,7 @@ enum Write {
 #[derive(Clone)]
 pub struct Store {
     writer: mpsc::Sender<Write>,
-    reader: mpsc::Sender<Query>,
+    reader: mpsc::Sender<(Lane, Query)>,
 }
 
 impl Store {
@@ -131,13 +131,9 @@ impl Store {
         let read = connect(path)?;
         read.pragma_update(None, "query_only", true)?;
         let (writer, writes) = mpsc::channel();
-        let (reader, queries) = mpsc::channel::<Query>();
+        let (reader, queries) = mpsc::channel();
         std::thread::Builder::new().name("store-write".to_owned()).spawn(move || write::run(&write, &writes))?;
-        std::thread::Builder::new().name("store-read".to_owned()).spawn(move || {
-            while let Ok(query) = queries.recv() {
-                query(&read);
-            }
-        })?;
+        std::thread::Builder::new().name("store-read".to_owned()).spawn(move || reader::run(&read, &queries))?;
         Ok(Self { writer, reader })
     }
 
@@ -159,17 +155,27 @@ impl Store {
         answer.await.map_err(|_| ended())?
     }
 
-    /// Runs `query` on the reading connection.
+    /// Runs `query`, which reads a few rows, on the reading connection.
     pub async fn read<T: Send + 'static>(
         &self,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
+        self.read_in(Lane::Quick, query).await
+    }
+
+    async fn read_in<T: Send + 'static>(
+        &self,
+        lane: Lane,
+        query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
         let (done, answer) = oneshot::channel();
         let query: Query = Box::new(move |connection| {
-            // Whoever asked may have gone.
-            let _unheard = done.send(query(connection));
+            // Whoever asked may have gone: then nothing is read, or nobody hears it.
+            if !done.is_closed() {
+                let _unheard = done.send(query(connection));
+            }
         });
-        self.reader.send(query).map_err(|_| ended())?;
+        self.reader.send((lane, query)).map_err(|_| ended())?;
         Ok(answer.await.map_err(|_| ended())??)
     }
 

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use linger_protocol::id::{PermissionId, SessionId};
 use linger_protocol::permission::{Decision, Pending};
-use rusqlite::{OptionalExtension as _, Row, params};
+use rusqlite::{OptionalExtension as _, Row, Rows, ToSql, params};
 use serde::de::DeserializeOwned;
 
+use super::reader::Lane;
 use super::{Store, StoreError};
 use crate::session::log::{Piece, PieceKind, Stored};
 
@@ -52,7 +53,7 @@ impl Store {
         cwd: Option<String>,
         limit: u32,
     ) -> Result<Vec<SessionRow>, StoreError> {
-        self.read(move |connection| {
+        self.read_in(Lane::Page, move |connection| {
             connection
                 .prepare_cached(
                     "SELECT id, fold, env FROM session
@@ -92,33 +93,34 @@ impl Store {
 
     /// Events after `after` and up to `until`, about `bytes` of them and at least one if there is one.
     pub async fn events(&self, id: SessionId, after: u64, until: u64, bytes: usize) -> Result<Page, StoreError> {
-        self.read(move |connection| {
+        self.read_in(Lane::Page, move |connection| {
             let mut statement = connection.prepare_cached(
                 "SELECT seq, at, kind, stream, data FROM event WHERE session = ? AND seq > ? AND seq <= ? ORDER BY seq",
             )?;
-            let mut rows = statement.query(params![id.as_str(), after as i64, until as i64])?;
-            let (mut page, mut size) = (Vec::new(), 0);
-            while size < bytes
-                && let Some(row) = rows.next()?
-            {
-                let event = stored(row)?;
-                size += event.data.len();
-                page.push(event);
-            }
-            Ok(page)
+            let rows = statement.query(params![id.as_str(), after as i64, until as i64])?;
+            Ok(page(rows, bytes)?.0)
         })
         .await
     }
 
-    /// The events of these kinds, all of them, in order: what a context is built from.
-    pub async fn events_of(&self, id: SessionId, kinds: &'static [&'static str]) -> Result<Page, StoreError> {
-        self.read(move |connection| {
+    /// The events of these kinds after `after`, about `bytes` of them, and whether there may be more: what a context is built from.
+    pub async fn events_of(
+        &self,
+        id: SessionId,
+        kinds: &'static [&'static str],
+        after: u64,
+        bytes: usize,
+    ) -> Result<(Page, bool), StoreError> {
+        self.read_in(Lane::Page, move |connection| {
             let marks = vec!["?"; kinds.len()].join(", ");
             let sql = format!(
-                "SELECT seq, at, kind, stream, data FROM event WHERE session = ? AND kind IN ({marks}) ORDER BY seq"
+                "SELECT seq, at, kind, stream, data FROM event WHERE session = ? AND seq > ? AND kind IN ({marks}) ORDER BY seq"
             );
-            let values = std::iter::once(id.as_str()).chain(kinds.iter().copied());
-            connection.prepare_cached(&sql)?.query_map(rusqlite::params_from_iter(values), stored)?.collect()
+            let mut statement = connection.prepare_cached(&sql)?;
+            let (id, after) = (id.as_str(), after as i64);
+            let mut values: Vec<&dyn ToSql> = vec![&id, &after];
+            values.extend(kinds.iter().map(|kind| kind as &dyn ToSql));
+            page(statement.query(values.as_slice())?, bytes)
         })
         .await
     }
@@ -211,6 +213,20 @@ impl Store {
 
 fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
     Ok(SessionRow { id: SessionId(row.get(0)?), fold: row.get(1)?, env: parse(row, 2)? })
+}
+
+/// Rows until there are `bytes` of them, at least one if there is one, and whether there may be more.
+fn page(mut rows: Rows<'_>, bytes: usize) -> rusqlite::Result<(Page, bool)> {
+    let (mut page, mut size) = (Vec::new(), 0);
+    while let Some(row) = rows.next()? {
+        let event = stored(row)?;
+        size += event.data.len();
+        page.push(event);
+        if size >= bytes {
+            return Ok((page, true));
+        }
+    }
+    Ok((page, false))
 }
 
 fn stored(row: &Row<'_>) -> rusqlite::Result<Stored> {

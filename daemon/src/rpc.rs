@@ -19,12 +19,14 @@ use linger_protocol::{PROTOCOL, RpcError, VERSION};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
+use crate::connections::Used;
 use crate::daemon::Daemon;
 use crate::listener::Peer;
 use crate::peer;
 use crate::session::actor::{Command, Reply};
 use crate::session::state::State;
 use crate::session::subscriber::Subscriber;
+use crate::store::StoreError;
 
 /// Rows of `session/list` unless asked for fewer.
 const MAX_ROWS: u32 = 1000;
@@ -47,6 +49,8 @@ pub struct Conn {
     client: Mutex<Option<String>>,
     /// The forwarders of the sessions that it is attached to.
     attached: Mutex<HashMap<SessionId, Attachment>>,
+    /// Held by the query that it has among those of others.
+    querying: tokio::sync::Mutex<()>,
 }
 
 /// What sends the events of one session to one client.
@@ -55,6 +59,13 @@ struct Attachment {
     generation: u64,
     /// The task, once the session has answered.
     forwarder: Option<AbortHandle>,
+}
+
+impl Attachment {
+    /// Whether it has not ended.
+    fn is_live(&self) -> bool {
+        self.forwarder.as_ref().is_none_or(|task| !task.is_finished())
+    }
 }
 
 impl Drop for Attachment {
@@ -68,13 +79,43 @@ impl Drop for Attachment {
 impl Conn {
     /// A connection of this peer.
     pub fn new(peer: Peer, outbox: Outbox) -> Self {
-        Self { peer, outbox, client: Mutex::default(), attached: Mutex::default() }
+        Self {
+            peer,
+            outbox,
+            client: Mutex::default(),
+            attached: Mutex::default(),
+            querying: tokio::sync::Mutex::default(),
+        }
     }
 
     /// Who is there, as others see it.
-    fn name(&self) -> String {
+    pub fn name(&self) -> String {
         let client = self.client.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
         client.unwrap_or_else(|| self.peer.pid.map_or_else(|| "somebody".to_owned(), |pid| format!("pid {pid}")))
+    }
+
+    /// What it is used for.
+    pub fn used(&self) -> Used {
+        let activity = self.outbox.activity();
+        let attached = self.attached().values().any(Attachment::is_live);
+        match activity.stuck() {
+            Some(stuck) => Used::Stuck(stuck),
+            None if attached || activity.is_waiting() => Used::Working,
+            None => Used::Idle(activity.silent(), activity.has_asked()),
+        }
+    }
+
+    /// Runs a query for this connection: one at a time, and none once the client has gone. However many requests a client
+    /// sends at once, it has one query among those of the others.
+    async fn query<T>(&self, query: impl Future<Output = Result<T, StoreError>>) -> Result<T, RpcError> {
+        tokio::select! {
+            biased;
+            result = async {
+                let _turn = self.querying.lock().await;
+                query.await
+            } => result.map_err(RpcError::from),
+            () = self.outbox.gone() => Err(RpcError::new(Code::Internal, "the client has gone")),
+        }
     }
 
     fn attached(&self) -> MutexGuard<'_, HashMap<SessionId, Attachment>> {
@@ -84,7 +125,7 @@ impl Conn {
     /// Notes that an attach is under way, so that a detach that comes after it ends it. What was attached before is not any more.
     fn begin_attach(&self, session: &SessionId) -> Result<u64, RpcError> {
         let mut attached = self.attached();
-        attached.retain(|_, attachment| attachment.forwarder.as_ref().is_none_or(|task| !task.is_finished()));
+        attached.retain(|_, attachment| attachment.is_live());
         if attached.len() >= MAX_ATTACHED && !attached.contains_key(session) {
             let error = RpcError::new(Code::TooMuch, format!("attached to {MAX_ATTACHED} sessions already"));
             return Err(error.hint("detach from some, or open another connection"));
@@ -179,9 +220,9 @@ impl DaemonApiServer for Rpc {
         Ok(Empty {})
     }
 
-    async fn status(&self, _: Empty) -> RpcResult<Status> {
+    async fn status(&self, extensions: &Extensions, _: Empty) -> RpcResult<Status> {
         let daemon = &self.0;
-        let (sessions, running, permissions) = daemon.store.counts().await.map_err(RpcError::from)?;
+        let (sessions, running, permissions) = conn(extensions)?.query(daemon.store.counts()).await?;
         let config = daemon.config.current();
         Ok(Status {
             version: VERSION.to_owned(),
@@ -238,10 +279,10 @@ impl SessionApiServer for Rpc {
         Ok(self.0.create(params).await?)
     }
 
-    async fn list(&self, params: List) -> RpcResult<Vec<Info>> {
+    async fn list(&self, extensions: &Extensions, params: List) -> RpcResult<Vec<Info>> {
         let cwd = params.cwd.map(|cwd| cwd.canonicalize().unwrap_or(cwd).to_string_lossy().into_owned());
         let limit = params.limit.unwrap_or(MAX_ROWS).min(MAX_ROWS);
-        let rows = self.0.store.sessions(params.matching, cwd, limit).await.map_err(RpcError::from)?;
+        let rows = conn(extensions)?.query(self.0.store.sessions(params.matching, cwd, limit)).await?;
         let info = |row: crate::store::SessionRow| {
             let state: Result<State, _> = serde_json::from_str(&row.fold);
             match state {
@@ -328,8 +369,8 @@ impl SessionApiServer for Rpc {
 
 #[async_trait]
 impl PermissionApiServer for Rpc {
-    async fn pending(&self, params: permission::List) -> RpcResult<Vec<Pending>> {
-        Ok(self.0.store.pending(params.session).await.map_err(RpcError::from)?)
+    async fn pending(&self, extensions: &Extensions, params: permission::List) -> RpcResult<Vec<Pending>> {
+        Ok(conn(extensions)?.query(self.0.store.pending(params.session)).await?)
     }
 
     async fn answer(&self, extensions: &Extensions, params: Answer) -> RpcResult<Answered> {

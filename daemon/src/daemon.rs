@@ -17,7 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock;
 use crate::config::{Config, ConfigError, ConfigStore};
-use crate::permission::{self, CallInfo, Rule, Verdict};
+use crate::disk;
+use crate::permission::{self, CallInfo, Rule, Sight, Verdict};
 use crate::process;
 use crate::provider::ToolSpec;
 use crate::provider::catalogue::{Catalogue, Keys, ResolveError};
@@ -26,7 +27,7 @@ use crate::session::instructions::workspace_root;
 use crate::session::state::State;
 use crate::sessions::{Asked, Sessions};
 use crate::store::{Fold, Store, StoreError};
-use crate::tool::{self, Hidden, Tool, Workspace};
+use crate::tool::{self, Access, Hidden, Tool, Workspace};
 
 /// Characters of a session's id: 50 bits, so that a prefix of three or four tells those of one user apart.
 const ID: usize = 10;
@@ -112,12 +113,15 @@ impl Daemon {
         }
     }
 
-    /// Where a session in `cwd` works.
-    pub fn workspace(&self, cwd: &Path, mut env: BTreeMap<String, String>) -> Workspace {
+    /// Where a session in `cwd` works. Its root is `cwd` itself while the disk does not answer.
+    pub async fn workspace(&self, cwd: &Path, mut env: BTreeMap<String, String>) -> Workspace {
         env.insert(process::OWNER.to_owned(), self.places.database().to_string_lossy().into_owned());
         let home = env.get("HOME").map(PathBuf::from);
         let timeout_s = self.config.current().map_or(BASH_TIMEOUT_S, |config| config.bash_timeout_s);
-        Workspace { cwd: cwd.to_path_buf(), root: workspace_root(cwd, home.as_deref()), env: Arc::new(env), timeout_s }
+        let seen = cwd.to_path_buf();
+        let root = disk::look(cwd, disk::PATIENCE, move || workspace_root(&seen, home.as_deref())).await;
+        let cwd = cwd.to_path_buf();
+        Workspace { root: root.unwrap_or_else(|| cwd.clone()), cwd, env: Arc::new(env), timeout_s }
     }
 
     /// The full name of a model, or of the default one.
@@ -175,13 +179,23 @@ impl Daemon {
         self.places.state.join("outputs").join(session.as_str()).join(format!("{call}.txt"))
     }
 
+    /// Where a call would reach; nothing if the disk does not answer.
+    pub async fn sight(&self, access: &Access, workspace: &Arc<Workspace>) -> Option<Sight> {
+        let rules = self.config.current().map_or_else(|_| self.config.no_rules(), |config| config.rules.clone());
+        if let Access::Command(_) = access {
+            return Some(Sight::of(access, workspace, &rules));
+        }
+        let (access, seen) = (access.clone(), workspace.clone());
+        disk::look(&workspace.cwd, disk::PATIENCE, move || Sight::of(&access, &seen, &rules)).await
+    }
+
     /// May this call run?
-    pub fn decide(&self, state: &State, call: &CallInfo<'_>, workspace: &Workspace) -> Verdict {
+    pub fn decide(&self, state: &State, call: &CallInfo<'_>, sight: &Sight, workspace: &Workspace) -> Verdict {
         match self.config.current() {
             Ok(config) => {
                 let granted = state.grants.iter().filter_map(|rule| Rule::parse(rule).ok());
                 let grants: Vec<Rule> = granted.chain(config.grants(&workspace.root).iter().cloned()).collect();
-                permission::decide(&config.rules, &grants, state.mode, call, workspace)
+                permission::decide(&config.rules, &grants, state.mode, call, sight)
             }
             // Nobody knows what the rules forbid.
             Err(_) => Verdict::Ask { rule: Some("the configuration cannot be read".to_owned()) },
@@ -247,7 +261,7 @@ impl Daemon {
         }
         let config = self.config()?;
         let model = self.model(params.model.as_deref())?;
-        let cwd = self.directory(&params.cwd)?;
+        let cwd = directory(&params.cwd).await?;
         if let Some(name) = &params.name {
             self.check_name(name, None).await?;
         }
@@ -262,9 +276,10 @@ impl Daemon {
             key.clone().map(|key| Fold::Outcome { key, result: serde_json::to_string(&created).unwrap_or_default() });
         let (mode, name) = (params.mode.unwrap_or(config.mode), params.name);
         tracing::info!(target: "session", session = %id, cwd = %cwd.display(), model, %mode, "created");
+        let workspace = Arc::new(self.workspace(&cwd, env.clone()).await);
         let body = EventBody::SessionCreated { cwd, model, mode, name, env: env.clone() };
         let (done, committed) = oneshot::channel();
-        let actor = Actor::create(self.clone(), id.clone(), body, env, outcome, done);
+        let actor = Actor::create(self.clone(), id.clone(), body, (&env, workspace), outcome, done);
         let commands = self.sessions.add(id.clone());
         match committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into()))) {
             Ok(()) => {
@@ -283,17 +298,23 @@ impl Daemon {
         let Some(key) = key else { return Ok(None) };
         Ok(self.store.outcome::<Created>(key.clone()).await?.map(|(_, created)| created))
     }
+}
 
-    fn directory(&self, cwd: &Path) -> Result<PathBuf, RpcError> {
-        let gone = |problem: String| {
-            RpcError::new(Code::NoWorkspace, format!("{}: {problem}", cwd.display()))
-                .hint("name a directory that exists")
-        };
-        if !cwd.is_absolute() {
-            return Err(gone("not an absolute path".to_owned()));
-        }
-        let real = cwd.canonicalize().map_err(|error| gone(error.to_string()))?;
-        if real.is_dir() { Ok(real) } else { Err(gone("not a directory".to_owned())) }
+/// The real path of a directory that a session is to work in.
+async fn directory(cwd: &Path) -> Result<PathBuf, RpcError> {
+    let gone = |problem: String| {
+        RpcError::new(Code::NoWorkspace, format!("{}: {problem}", cwd.display())).hint("name a directory that exists")
+    };
+    if !cwd.is_absolute() {
+        return Err(gone("not an absolute path".to_owned()));
+    }
+    let seen = cwd.to_path_buf();
+    let real = disk::look(cwd, disk::PATIENCE, move || seen.canonicalize().map(|real| (real.is_dir(), real))).await;
+    match real {
+        Some(Ok((true, real))) => Ok(real),
+        Some(Ok((false, _))) => Err(gone("not a directory".to_owned())),
+        Some(Err(error)) => Err(gone(error.to_string())),
+        None => Err(RpcError::new(Code::NoWorkspace, disk::silent(cwd)).hint("try again when it does")),
     }
 }
 

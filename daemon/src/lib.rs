@@ -6,6 +6,7 @@ pub mod clock;
 pub mod config;
 pub mod connections;
 pub mod daemon;
+pub mod disk;
 pub mod inherit;
 pub mod listener;
 pub mod lock;

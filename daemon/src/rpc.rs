@@ -21,6 +21,7 @@ use tokio::task::AbortHandle;
 
 use crate::connections::Used;
 use crate::daemon::Daemon;
+use crate::disk;
 use crate::listener::Peer;
 use crate::peer;
 use crate::session::actor::{Command, Reply};
@@ -280,7 +281,14 @@ impl SessionApiServer for Rpc {
     }
 
     async fn list(&self, extensions: &Extensions, params: List) -> RpcResult<Vec<Info>> {
-        let cwd = params.cwd.map(|cwd| cwd.canonicalize().unwrap_or(cwd).to_string_lossy().into_owned());
+        let cwd = match params.cwd {
+            None => None,
+            Some(cwd) => {
+                let seen = cwd.clone();
+                let real = disk::look(&cwd, disk::PATIENCE, move || seen.canonicalize().ok()).await.flatten();
+                Some(real.unwrap_or(cwd).to_string_lossy().into_owned())
+            }
+        };
         let limit = params.limit.unwrap_or(MAX_ROWS).min(MAX_ROWS);
         let rows = conn(extensions)?.query(self.0.store.sessions(params.matching, cwd, limit)).await?;
         let info = |row: crate::store::SessionRow| {

@@ -35,7 +35,8 @@ use super::state::{Queued, State, state_name};
 use super::{Draft, recovery, subscriber, turn};
 use crate::clock;
 use crate::daemon::Daemon;
-use crate::permission::{CallInfo, Verdict};
+use crate::disk;
+use crate::permission::{CallInfo, Sight, Verdict};
 use crate::store::{Append, Fold, SessionRow, StoreError};
 use crate::tool::{Access, Workspace};
 
@@ -162,6 +163,8 @@ pub struct Permit {
     pub read_only: bool,
     /// What the call touches.
     pub access: Access,
+    /// Where that is on the disk.
+    pub sight: Sight,
     /// What it does, for people.
     pub action: String,
     /// Its arguments.
@@ -242,7 +245,7 @@ impl Actor {
     pub async fn load(daemon: Arc<Daemon>, row: SessionRow) -> Result<Self, StoreError> {
         let SessionRow { id, fold, env } = row;
         let state: State = parse_state(&id, &fold)?;
-        let workspace = Arc::new(daemon.workspace(&state.cwd, env));
+        let workspace = Arc::new(daemon.workspace(&state.cwd, env).await);
         let log = Log::new(id.clone(), state.head, Vec::new());
         let mut actor = Self::new(id, daemon, log, state, workspace);
         actor.take_up(recovery::Cause::Restart).await?;
@@ -254,17 +257,12 @@ impl Actor {
         daemon: Arc<Daemon>,
         id: SessionId,
         created: EventBody,
-        env: BTreeMap<String, String>,
+        (env, workspace): (&BTreeMap<String, String>, Arc<Workspace>),
         outcome: Option<Fold>,
         done: oneshot::Sender<Result<(), StoreError>>,
     ) -> Self {
         let log = Log::new(id.clone(), 0, Vec::new());
-        let environment = Fold::Environment(serde_json::to_string(&env).unwrap_or_default());
-        let cwd = match &created {
-            EventBody::SessionCreated { cwd, .. } => cwd.clone(),
-            _ => std::path::PathBuf::default(),
-        };
-        let workspace = Arc::new(daemon.workspace(&cwd, env));
+        let environment = Fold::Environment(serde_json::to_string(env).unwrap_or_default());
         let mut actor = Self::new(id, daemon, log, State::default(), workspace);
         let folds = std::iter::once(environment).chain(outcome).collect();
         actor.append(vec![Draft::new(created)], folds, true, Some(done));

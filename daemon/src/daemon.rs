@@ -35,6 +35,12 @@ const ID: usize = 10;
 /// The longest name of a session, in characters: it stands in a column of a terminal.
 const MAX_NAME: usize = 40;
 
+/// The longest name of a model, in bytes; it stands in a line of `linger ls`.
+const MAX_MODEL: usize = 256;
+
+/// Sessions in the database. A row and its log take some KiB at least; whoever has as many never removes any.
+pub const MAX_SESSIONS: u32 = 100_000;
+
 /// Variables of one session in total, in bytes: PATH may take a few thousand.
 const MAX_ENV: usize = 64 << 10;
 
@@ -51,7 +57,7 @@ const KEY_KEPT: Duration = Duration::from_secs(300);
 const KEY_TIME: Duration = Duration::from_secs(60);
 
 /// The longest key, in bytes; those of cloud services are tokens of a few thousand.
-const KEY_BYTES: usize = 64 << 10;
+pub const KEY_BYTES: usize = 64 << 10;
 
 /// What all sessions share.
 pub struct Daemon {
@@ -127,6 +133,9 @@ impl Daemon {
     /// The full name of a model, or of the default one.
     pub fn model(&self, spec: Option<&str>) -> Result<String, RpcError> {
         self.config()?;
+        if spec.is_some_and(|spec| spec.len() > MAX_MODEL) {
+            return Err(RpcError::new(Code::TooMuch, format!("the name of a model may have {MAX_MODEL} bytes")));
+        }
         let resolved = self.catalogue().map_err(bad_config)?.resolve(spec.unwrap_or_default());
         Ok(resolved.map_err(|error| rpc_error(&error))?.origin)
     }
@@ -270,6 +279,11 @@ impl Daemon {
         if env.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > MAX_ENV {
             return Err(RpcError::new(Code::TooMuch, format!("the variables of a session may have {MAX_ENV} bytes")));
         }
+        let sessions = self.store.session_count().await?;
+        if sessions >= MAX_SESSIONS {
+            let error = RpcError::new(Code::TooMuch, format!("there are {sessions} sessions already"));
+            return Err(error.hint("remove some: `linger rm SESSION`"));
+        }
         let id = SessionId(clock::random_word(ID));
         let created = Created { session: id.clone() };
         let outcome =
@@ -279,8 +293,8 @@ impl Daemon {
         let workspace = Arc::new(self.workspace(&cwd, env.clone()).await);
         let body = EventBody::SessionCreated { cwd, model, mode, name, env: env.clone() };
         let (done, committed) = oneshot::channel();
+        let commands = self.sessions.add(id.clone())?;
         let actor = Actor::create(self.clone(), id.clone(), body, (&env, workspace), outcome, done);
-        let commands = self.sessions.add(id.clone());
         match committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into()))) {
             Ok(()) => {
                 tokio::spawn(actor.run(commands));

@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
 use crate::connections::Used;
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, KEY_BYTES};
 use crate::disk;
 use crate::listener::Peer;
 use crate::peer;
@@ -34,6 +34,9 @@ const MAX_ROWS: u32 = 1000;
 
 /// Sessions that one client may be attached to; an editor has a window each.
 const MAX_ATTACHED: usize = 256;
+
+/// The longest reason that comes with an answer, in bytes: a few lines for the model.
+const MAX_REASON: usize = 16 << 10;
 
 /// The longest name of a client, in characters.
 const MAX_CLIENT: usize = 60;
@@ -215,6 +218,9 @@ impl DaemonApiServer for Rpc {
 
     async fn keys(&self, extensions: &Extensions, params: Keys) -> RpcResult<Empty> {
         conn(extensions)?.must_be_user("bring keys")?;
+        if params.keys.values().any(|key| key.len() > KEY_BYTES) {
+            return Err(RpcError::new(Code::TooMuch, format!("a key may have {KEY_BYTES} bytes")).into());
+        }
         let Ok(catalogue) = self.0.catalogue() else { return Ok(Empty {}) };
         catalogue.add_keys(params.keys.iter().map(|(name, key)| (name.as_str(), key.as_str())));
         self.0.changed.send_replace(());
@@ -388,6 +394,9 @@ impl PermissionApiServer for Rpc {
             return Err(RpcError::new(Code::NotAllowed, "'cancelled' is not an answer")
                 .hint("cancel the turn instead")
                 .into());
+        }
+        if params.reason.as_ref().is_some_and(|reason| reason.len() > MAX_REASON) {
+            return Err(RpcError::new(Code::TooMuch, format!("a reason may have {MAX_REASON} bytes")).into());
         }
         let session = match self.0.asked.session(&params.permission) {
             Some(session) => session,

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use linger_protocol::event::{EventBody, Outcome};
@@ -21,10 +22,17 @@ use super::turn::{Commits, Emitter, Over};
 use crate::daemon::Daemon;
 use crate::disk;
 use crate::permission::digest;
+use crate::provider::json_size;
 use crate::tool::{Access, Call, Context, OutputDelta, ToolOutput, Workspace};
 
 /// Pieces of output that wait for the log; the tool waits beyond.
 const OUTPUT_QUEUE: usize = 4;
+
+/// Calls of one step; a model asks for a dozen. Those beyond are not run, and it is told so.
+const MAX_CALLS: usize = 128;
+
+/// How large the results of one step may be together, in bytes of JSON: they become one message, which clients take as one event.
+const MAX_RESULTS: usize = linger_protocol::transport::MAX_EVENT / 2;
 
 /// Read-only calls that run at the same time; a model asks for a dozen at most.
 const OVERLAP: usize = 8;
@@ -40,6 +48,8 @@ pub struct Runner {
     pub emit: Emitter,
     /// The session, for the log file.
     pub session: SessionId,
+    /// How large the results of the step are so far, in bytes of JSON.
+    pub size: Arc<AtomicUsize>,
 }
 
 /// A call that may run once its permission is there.
@@ -73,7 +83,16 @@ impl Runner {
         for call in calls {
             let ContentBlock::ToolUse { call_id, name, input, .. } = call else { continue };
             slots.push(match results.remove(&call_id) {
-                Some(result) => Slot::Done(result),
+                Some(result) => {
+                    self.size.fetch_add(json_size(&result), Ordering::Relaxed);
+                    Slot::Done(result)
+                }
+                None if slots.len() >= MAX_CALLS => {
+                    let text =
+                        format!("not run: an answer may have {MAX_CALLS} calls; make the others in the next one");
+                    let output = ToolOutput::error(text);
+                    Slot::Done(self.finish(call_id, &name, 0, Outcome::Invalid, output)?)
+                }
                 None => self.prepare(call_id, name, input, cut).await?,
             });
         }
@@ -224,8 +243,17 @@ impl Runner {
         tool: &str,
         ms: u64,
         outcome: Outcome,
-        output: ToolOutput,
+        mut output: ToolOutput,
     ) -> Result<ContentBlock, Over> {
+        let size = json_size(&output.content);
+        if self.size.fetch_add(size, Ordering::Relaxed) + size > MAX_RESULTS {
+            self.size.fetch_sub(size, Ordering::Relaxed);
+            let text = format!(
+                "[the result of {size} bytes is left out: those of one answer may have {MAX_RESULTS} together; make this call alone]"
+            );
+            let ToolOutput { file, blob, diff, .. } = output;
+            output = ToolOutput { file, blob, diff, ..ToolOutput::error(text) };
+        }
         let ToolOutput { content, is_error, output, file, blob, diff, .. } = output;
         tracing::info!(target: "result", session = %self.session, call = %call_id, tool, ms, is_error, ?outcome,
             bytes = text_of(&content).len(), "finished");

@@ -372,6 +372,7 @@ impl Turn {
             workspace: self.workspace.clone(),
             emit: self.emit.clone(),
             session: self.session.clone(),
+            size: Arc::default(),
         };
         let content = runner.run(calls, results, cut).await?;
         self.messages += 1;

@@ -25,6 +25,10 @@ pub struct SessionRow {
 /// Some events in a row.
 pub type Page = Vec<Stored>;
 
+/// How much of permissions that wait is listed at once, in bytes: what fits into one response. Those that are left out come when
+/// others are answered.
+const PENDING: usize = linger_protocol::transport::MAX_EVENT / 4;
+
 /// A decision that was given.
 #[derive(Clone, Debug)]
 pub struct Answered {
@@ -73,6 +77,14 @@ impl Store {
                 .prepare_cached("SELECT id FROM session WHERE state IN ('running', 'waiting', 'owed')")?
                 .query_map([], |row| row.get::<_, String>(0).map(SessionId))?
                 .collect()
+        })
+        .await
+    }
+
+    /// How many sessions there are.
+    pub async fn session_count(&self) -> Result<u32, StoreError> {
+        self.read(|connection| {
+            connection.prepare_cached("SELECT count(*) FROM session")?.query_row([], |row| row.get(0))
         })
         .await
     }
@@ -163,20 +175,25 @@ impl Store {
         .await
     }
 
-    /// The permissions that wait, the oldest first.
+    /// The permissions that wait, the oldest first, as many as are listed at once.
     pub async fn pending(&self, session: Option<SessionId>) -> Result<Vec<Pending>, StoreError> {
-        let mut rows: Vec<Pending> = self
-            .read(move |connection| {
-                connection
-                    .prepare_cached(
-                        "SELECT pending FROM permission WHERE decision IS NULL AND (?1 IS NULL OR session = ?1)",
-                    )?
-                    .query_map([session.map(|id| id.0)], |row| parse(row, 0))?
-                    .collect()
-            })
-            .await?;
-        rows.sort_by_key(|pending| pending.at);
-        Ok(rows)
+        self.read_in(Lane::Page, move |connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT pending FROM permission WHERE decision IS NULL AND (?1 IS NULL OR session = ?1)
+                 ORDER BY json_extract(pending, '$.at')",
+            )?;
+            let mut rows = statement.query([session.map(|id| id.0)])?;
+            let (mut listed, mut size) = (Vec::new(), 0);
+            while let Some(row) = rows.next()? {
+                size += row.get_ref(0)?.as_str().map_or(0, str::len);
+                if size > PENDING && !listed.is_empty() {
+                    break;
+                }
+                listed.push(parse(row, 0)?);
+            }
+            Ok(listed)
+        })
+        .await
     }
 
     /// Which session asked for a permission, and what was decided.

@@ -53,6 +53,11 @@ const MEND: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
 /// Results of keyed requests that are remembered here, for those whose commit is still queued; the rest is in the store.
 const REMEMBERED: usize = 64;
 
+/// Rules that answers may add to one session, and the longest of them in bytes: they are looked through for each call, and
+/// written with each event.
+const MAX_GRANTS: usize = 256;
+const MAX_GRANT: usize = 8 << 10;
+
 /// Prompts that may wait in one session; a person types a handful, a script should look at the answers.
 const MAX_QUEUED: usize = 256;
 

@@ -28,6 +28,13 @@ impl Actor {
             return respond(reply, Err(error));
         }
         let grant = asked.grant.clone();
+        if matches!(answer.decision, Decision::AllowSession | Decision::AllowAlways)
+            && !self.state.grants.contains(&grant)
+            && (self.state.grants.len() >= MAX_GRANTS || grant.len() > MAX_GRANT)
+        {
+            let limit = format!("a session has room for {MAX_GRANTS} allowed rules of {MAX_GRANT} bytes");
+            return respond(reply, Err(RpcError::new(Code::TooMuch, limit).hint("allow it once")));
+        }
         let outcome = self.remember(key, &());
         let committed = self.decide(&answer.permission, answer.decision, by, answer.reason, outcome);
         let (daemon, root) = (self.daemon.clone(), self.workspace.root.clone());

@@ -17,7 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock;
 use crate::config::{AfterRestart, Config, ConfigError, ConfigStore};
-use crate::permission::{self, CallInfo, Rule, Verdict};
+use crate::disk;
+use crate::permission::{self, CallInfo, Rule, Sight, Verdict};
 use crate::process;
 use crate::provider::ToolSpec;
 use crate::provider::catalogue::{Catalogue, Keys, ResolveError};
@@ -27,13 +28,19 @@ use crate::session::instructions::workspace_root;
 use crate::session::state::State;
 use crate::sessions::{Asked, Sessions};
 use crate::store::{Fold, Store, StoreError};
-use crate::tool::{self, Hidden, Tool, Workspace};
+use crate::tool::{self, Access, Hidden, Tool, Workspace};
 
 /// Characters of a session's id: 50 bits, so that a prefix of three or four tells those of one user apart.
 const ID: usize = 10;
 
 /// The longest name of a session, in characters: it stands in a column of a terminal.
 const MAX_NAME: usize = 40;
+
+/// The longest name of a model, in bytes; it stands in a line of `linger ls`.
+const MAX_MODEL: usize = 256;
+
+/// Sessions in the database. A row and its log take some KiB at least; whoever has as many never removes any.
+pub const MAX_SESSIONS: u32 = 100_000;
 
 /// Variables of one session in total, in bytes: PATH may take a few thousand.
 const MAX_ENV: usize = 64 << 10;
@@ -51,7 +58,7 @@ const KEY_KEPT: Duration = Duration::from_secs(300);
 const KEY_TIME: Duration = Duration::from_secs(60);
 
 /// The longest key, in bytes; those of cloud services are tokens of a few thousand.
-const KEY_BYTES: usize = 64 << 10;
+pub const KEY_BYTES: usize = 64 << 10;
 
 /// What all sessions share.
 pub struct Daemon {
@@ -124,17 +131,23 @@ impl Daemon {
         }
     }
 
-    /// Where a session in `cwd` works.
-    pub fn workspace(&self, cwd: &Path, mut env: BTreeMap<String, String>) -> Workspace {
+    /// Where a session in `cwd` works. Its root is `cwd` itself while the disk does not answer.
+    pub async fn workspace(&self, cwd: &Path, mut env: BTreeMap<String, String>) -> Workspace {
         env.insert(process::OWNER.to_owned(), self.places.database().to_string_lossy().into_owned());
         let home = env.get("HOME").map(PathBuf::from);
         let timeout_s = self.config.current().map_or(BASH_TIMEOUT_S, |config| config.bash_timeout_s);
-        Workspace { cwd: cwd.to_path_buf(), root: workspace_root(cwd, home.as_deref()), env: Arc::new(env), timeout_s }
+        let seen = cwd.to_path_buf();
+        let root = disk::look(cwd, disk::PATIENCE, move || workspace_root(&seen, home.as_deref())).await;
+        let cwd = cwd.to_path_buf();
+        Workspace { root: root.unwrap_or_else(|| cwd.clone()), cwd, env: Arc::new(env), timeout_s }
     }
 
     /// The full name of a model, or of the default one.
     pub fn model(&self, spec: Option<&str>) -> Result<String, RpcError> {
         self.config()?;
+        if spec.is_some_and(|spec| spec.len() > MAX_MODEL) {
+            return Err(RpcError::new(Code::TooMuch, format!("the name of a model may have {MAX_MODEL} bytes")));
+        }
         let resolved = self.catalogue().map_err(bad_config)?.resolve(spec.unwrap_or_default());
         Ok(resolved.map_err(|error| rpc_error(&error))?.origin)
     }
@@ -187,13 +200,23 @@ impl Daemon {
         self.places.state.join("outputs").join(session.as_str()).join(format!("{call}.txt"))
     }
 
+    /// Where a call would reach; nothing if the disk does not answer.
+    pub async fn sight(&self, access: &Access, workspace: &Arc<Workspace>) -> Option<Sight> {
+        let rules = self.config.current().map_or_else(|_| self.config.no_rules(), |config| config.rules.clone());
+        if let Access::Command(_) = access {
+            return Some(Sight::of(access, workspace, &rules));
+        }
+        let (access, seen) = (access.clone(), workspace.clone());
+        disk::look(&workspace.cwd, disk::PATIENCE, move || Sight::of(&access, &seen, &rules)).await
+    }
+
     /// May this call run?
-    pub fn decide(&self, state: &State, call: &CallInfo<'_>, workspace: &Workspace) -> Verdict {
+    pub fn decide(&self, state: &State, call: &CallInfo<'_>, sight: &Sight, workspace: &Workspace) -> Verdict {
         match self.config.current() {
             Ok(config) => {
                 let granted = state.grants.iter().filter_map(|rule| Rule::parse(rule).ok());
                 let grants: Vec<Rule> = granted.chain(config.grants(&workspace.root).iter().cloned()).collect();
-                permission::decide(&config.rules, &grants, state.mode, call, workspace)
+                permission::decide(&config.rules, &grants, state.mode, call, sight)
             }
             // Nobody knows what the rules forbid.
             Err(_) => Verdict::Ask { rule: Some("the configuration cannot be read".to_owned()) },
@@ -259,7 +282,7 @@ impl Daemon {
         }
         let config = self.config()?;
         let model = self.model(params.model.as_deref())?;
-        let cwd = self.directory(&params.cwd)?;
+        let cwd = directory(&params.cwd).await?;
         if let Some(name) = &params.name {
             self.check_name(name, None).await?;
         }
@@ -268,16 +291,22 @@ impl Daemon {
         if env.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > MAX_ENV {
             return Err(RpcError::new(Code::TooMuch, format!("the variables of a session may have {MAX_ENV} bytes")));
         }
+        let sessions = self.store.session_count().await?;
+        if sessions >= MAX_SESSIONS {
+            let error = RpcError::new(Code::TooMuch, format!("there are {sessions} sessions already"));
+            return Err(error.hint("remove some: `linger rm SESSION`"));
+        }
         let id = SessionId(clock::random_word(ID));
         let created = Created { session: id.clone() };
         let outcome =
             key.clone().map(|key| Fold::Outcome { key, result: serde_json::to_string(&created).unwrap_or_default() });
         let (mode, name) = (params.mode.unwrap_or(config.mode), params.name);
         tracing::info!(target: "session", session = %id, cwd = %cwd.display(), model, %mode, "created");
+        let workspace = Arc::new(self.workspace(&cwd, env.clone()).await);
         let body = EventBody::SessionCreated { cwd, model, mode, name, env: env.clone() };
         let (done, committed) = oneshot::channel();
-        let actor = Actor::create(self.clone(), id.clone(), body, env, outcome, done);
-        let commands = self.sessions.add(id.clone());
+        let commands = self.sessions.add(id.clone())?;
+        let actor = Actor::create(self.clone(), id.clone(), body, (&env, workspace), outcome, done);
         match committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into()))) {
             Ok(()) => {
                 tokio::spawn(actor.run(commands));
@@ -295,17 +324,23 @@ impl Daemon {
         let Some(key) = key else { return Ok(None) };
         Ok(self.store.outcome::<Created>(key.clone()).await?.map(|(_, created)| created))
     }
+}
 
-    fn directory(&self, cwd: &Path) -> Result<PathBuf, RpcError> {
-        let gone = |problem: String| {
-            RpcError::new(Code::NoWorkspace, format!("{}: {problem}", cwd.display()))
-                .hint("name a directory that exists")
-        };
-        if !cwd.is_absolute() {
-            return Err(gone("not an absolute path".to_owned()));
-        }
-        let real = cwd.canonicalize().map_err(|error| gone(error.to_string()))?;
-        if real.is_dir() { Ok(real) } else { Err(gone("not a directory".to_owned())) }
+/// The real path of a directory that a session is to work in.
+async fn directory(cwd: &Path) -> Result<PathBuf, RpcError> {
+    let gone = |problem: String| {
+        RpcError::new(Code::NoWorkspace, format!("{}: {problem}", cwd.display())).hint("name a directory that exists")
+    };
+    if !cwd.is_absolute() {
+        return Err(gone("not an absolute path".to_owned()));
+    }
+    let seen = cwd.to_path_buf();
+    let real = disk::look(cwd, disk::PATIENCE, move || seen.canonicalize().map(|real| (real.is_dir(), real))).await;
+    match real {
+        Some(Ok((true, real))) => Ok(real),
+        Some(Ok((false, _))) => Err(gone("not a directory".to_owned())),
+        Some(Err(error)) => Err(gone(error.to_string())),
+        None => Err(RpcError::new(Code::NoWorkspace, disk::silent(cwd)).hint("try again when it does")),
     }
 }
 

@@ -40,6 +40,10 @@ pub const READ_SIZE: usize = 32 * 1024;
 /// The variable that says which daemon a process descends from: the path of its database.
 pub const OWNER: &str = "LINGER_OWNER";
 
+/// Processes that tools and keys may have at once, in all sessions; each takes a descriptor or two and megabytes of its own.
+/// A session has one `bash` call at a time. How many processes a command starts itself is up to the user's own limits.
+const MAX_CHILDREN: usize = 256;
+
 /// How long a killed process may take to be gone: it may hang in the system for as long as a disk does.
 const GONE: Duration = Duration::from_secs(2);
 
@@ -86,6 +90,11 @@ impl Process {
         env: &BTreeMap<String, String>,
         stderr: Stderr,
     ) -> io::Result<Self> {
+        if own().len() >= MAX_CHILDREN {
+            return Err(io::Error::other(format!(
+                "{MAX_CHILDREN} commands run already; try again when some have ended"
+            )));
+        }
         let path = env.get("PATH").map_or(DEFAULT_PATH, String::as_str);
         let found = find(program, path, cwd).ok_or(io::ErrorKind::NotFound)?;
         let (reader, writer) = io::pipe()?;

@@ -19,20 +19,25 @@ use linger_protocol::{PROTOCOL, RpcError, VERSION};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
-use crate::daemon::Daemon;
+use crate::connections::Used;
+use crate::daemon::{Daemon, KEY_BYTES};
+use crate::disk;
 use crate::listener::Peer;
 use crate::peer;
 use crate::repair;
 use crate::session::actor::{Command, Reply};
 use crate::session::state::State;
 use crate::session::subscriber::Subscriber;
-use crate::store::SessionRow;
+use crate::store::{SessionRow, StoreError};
 
 /// Rows of `session/list` unless asked for fewer.
 const MAX_ROWS: u32 = 1000;
 
 /// Sessions that one client may be attached to; an editor has a window each.
 const MAX_ATTACHED: usize = 256;
+
+/// The longest reason that comes with an answer, in bytes: a few lines for the model.
+const MAX_REASON: usize = 16 << 10;
 
 /// The longest name of a client, in characters.
 const MAX_CLIENT: usize = 60;
@@ -51,6 +56,8 @@ pub struct Conn {
     client: Mutex<Option<String>>,
     /// The forwarders of the sessions that it is attached to.
     attached: Mutex<HashMap<SessionId, Attachment>>,
+    /// Held by the query that it has among those of others.
+    querying: tokio::sync::Mutex<()>,
 }
 
 /// What sends the events of one session to one client.
@@ -59,6 +66,13 @@ struct Attachment {
     generation: u64,
     /// The task, once the session has answered.
     forwarder: Option<AbortHandle>,
+}
+
+impl Attachment {
+    /// Whether it has not ended.
+    fn is_live(&self) -> bool {
+        self.forwarder.as_ref().is_none_or(|task| !task.is_finished())
+    }
 }
 
 impl Drop for Attachment {
@@ -72,13 +86,44 @@ impl Drop for Attachment {
 impl Conn {
     /// A connection of this peer.
     pub fn new(peer: Peer, keeper: Option<u32>, outbox: Outbox) -> Self {
-        Self { peer, keeper, outbox, client: Mutex::default(), attached: Mutex::default() }
+        Self {
+            peer,
+            keeper,
+            outbox,
+            client: Mutex::default(),
+            attached: Mutex::default(),
+            querying: tokio::sync::Mutex::default(),
+        }
     }
 
     /// Who is there, as others see it.
-    fn name(&self) -> String {
+    pub fn name(&self) -> String {
         let client = self.client.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
         client.unwrap_or_else(|| self.peer.pid.map_or_else(|| "somebody".to_owned(), |pid| format!("pid {pid}")))
+    }
+
+    /// What it is used for.
+    pub fn used(&self) -> Used {
+        let activity = self.outbox.activity();
+        let attached = self.attached().values().any(Attachment::is_live);
+        match activity.stuck() {
+            Some(stuck) => Used::Stuck(stuck),
+            None if attached || activity.is_waiting() => Used::Working,
+            None => Used::Idle(activity.silent(), activity.has_asked()),
+        }
+    }
+
+    /// Runs a query for this connection: one at a time, and none once the client has gone. However many requests a client
+    /// sends at once, it has one query among those of the others.
+    async fn query<T>(&self, query: impl Future<Output = Result<T, StoreError>>) -> Result<T, RpcError> {
+        tokio::select! {
+            biased;
+            result = async {
+                let _turn = self.querying.lock().await;
+                query.await
+            } => result.map_err(RpcError::from),
+            () = self.outbox.gone() => Err(RpcError::new(Code::Internal, "the client has gone")),
+        }
     }
 
     fn attached(&self) -> MutexGuard<'_, HashMap<SessionId, Attachment>> {
@@ -88,7 +133,7 @@ impl Conn {
     /// Notes that an attach is under way, so that a detach that comes after it ends it. What was attached before is not any more.
     fn begin_attach(&self, session: &SessionId) -> Result<u64, RpcError> {
         let mut attached = self.attached();
-        attached.retain(|_, attachment| attachment.forwarder.as_ref().is_none_or(|task| !task.is_finished()));
+        attached.retain(|_, attachment| attachment.is_live());
         if attached.len() >= MAX_ATTACHED && !attached.contains_key(session) {
             let error = RpcError::new(Code::TooMuch, format!("attached to {MAX_ATTACHED} sessions already"));
             return Err(error.hint("detach from some, or open another connection"));
@@ -205,15 +250,18 @@ impl DaemonApiServer for Rpc {
 
     async fn keys(&self, extensions: &Extensions, params: Keys) -> RpcResult<Empty> {
         conn(extensions)?.must_be_user("bring keys")?;
+        if params.keys.values().any(|key| key.len() > KEY_BYTES) {
+            return Err(RpcError::new(Code::TooMuch, format!("a key may have {KEY_BYTES} bytes")).into());
+        }
         let Ok(catalogue) = self.0.catalogue() else { return Ok(Empty {}) };
         catalogue.add_keys(params.keys.iter().map(|(name, key)| (name.as_str(), key.as_str())));
         self.0.changed.send_replace(());
         Ok(Empty {})
     }
 
-    async fn status(&self, _: Empty) -> RpcResult<Status> {
+    async fn status(&self, extensions: &Extensions, _: Empty) -> RpcResult<Status> {
         let daemon = &self.0;
-        let counts = daemon.store.counts().await;
+        let counts = conn(extensions)?.query(daemon.store.counts()).await;
         if let Err(error) = &counts {
             daemon.store.found.database(&error.to_string());
         }
@@ -284,10 +332,17 @@ impl SessionApiServer for Rpc {
         Ok(self.0.create(params).await?)
     }
 
-    async fn list(&self, params: List) -> RpcResult<Vec<Info>> {
-        let cwd = params.cwd.map(|cwd| cwd.canonicalize().unwrap_or(cwd).to_string_lossy().into_owned());
+    async fn list(&self, extensions: &Extensions, params: List) -> RpcResult<Vec<Info>> {
+        let cwd = match params.cwd {
+            None => None,
+            Some(cwd) => {
+                let seen = cwd.clone();
+                let real = disk::look(&cwd, disk::PATIENCE, move || seen.canonicalize().ok()).await.flatten();
+                Some(real.unwrap_or(cwd).to_string_lossy().into_owned())
+            }
+        };
         let limit = params.limit.unwrap_or(MAX_ROWS).min(MAX_ROWS);
-        let rows = self.0.store.sessions(params.matching, cwd, limit).await.map_err(RpcError::from)?;
+        let rows = conn(extensions)?.query(self.0.store.sessions(params.matching, cwd, limit)).await?;
         Ok(rows.into_iter().map(|row| self.info(row)).collect())
     }
 
@@ -364,8 +419,8 @@ impl SessionApiServer for Rpc {
 
 #[async_trait]
 impl PermissionApiServer for Rpc {
-    async fn pending(&self, params: permission::List) -> RpcResult<Vec<Pending>> {
-        Ok(self.0.store.pending(params.session).await.map_err(RpcError::from)?)
+    async fn pending(&self, extensions: &Extensions, params: permission::List) -> RpcResult<Vec<Pending>> {
+        Ok(conn(extensions)?.query(self.0.store.pending(params.session)).await?)
     }
 
     async fn answer(&self, extensions: &Extensions, params: Answer) -> RpcResult<Answered> {
@@ -375,6 +430,9 @@ impl PermissionApiServer for Rpc {
             return Err(RpcError::new(Code::NotAllowed, "'cancelled' is not an answer")
                 .hint("cancel the turn instead")
                 .into());
+        }
+        if params.reason.as_ref().is_some_and(|reason| reason.len() > MAX_REASON) {
+            return Err(RpcError::new(Code::TooMuch, format!("a reason may have {MAX_REASON} bytes")).into());
         }
         let session = match self.0.asked.session(&params.permission) {
             Some(session) => session,

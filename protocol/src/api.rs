@@ -23,7 +23,7 @@ pub trait DaemonApi {
     async fn keys(&self, params: Keys) -> RpcResult<Empty>;
 
     /// Where everything is and how much goes on.
-    #[method(name = "daemon/status")]
+    #[method(name = "daemon/status", with_extensions)]
     async fn status(&self, params: Empty) -> RpcResult<Status>;
 
     /// Ends the daemon; turns go on when it starts again.
@@ -51,7 +51,7 @@ pub trait SessionApi {
     async fn create(&self, params: Create) -> RpcResult<Created>;
 
     /// Sessions, the latest first.
-    #[method(name = "session/list")]
+    #[method(name = "session/list", with_extensions)]
     async fn list(&self, params: List) -> RpcResult<Vec<Info>>;
 
     /// Sends the session's events after a cursor, and goes on; a second attach replaces the first.
@@ -87,7 +87,7 @@ pub trait SessionApi {
 #[rpc(server, client)]
 pub trait PermissionApi {
     /// The permissions that wait.
-    #[method(name = "permission/list")]
+    #[method(name = "permission/list", with_extensions)]
     async fn pending(&self, params: PermissionList) -> RpcResult<Vec<Pending>>;
 
     /// Decides one permission; the first answer wins and the others are told who won.

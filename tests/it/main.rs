@@ -4,9 +4,11 @@
 //! about, what must always hold is checked too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)] // A panic is how a test speaks.
 
+mod bounds;
 mod cli;
 mod crash;
 mod docs;
+mod hostile;
 mod idempotency;
 mod keeper;
 mod permission;

@@ -171,6 +171,11 @@ impl Default for ToolsWritten {
 }
 
 impl Config {
+    /// linger's own directories.
+    pub(super) fn own(places: &Places) -> Vec<PathBuf> {
+        vec![places.config.clone(), places.data.clone(), places.state.clone()]
+    }
+
     /// Reads the text of `places.config_file()`; the empty text gives the defaults. `home` is what `~/` in a rule stands for.
     pub fn parse(text: &str, places: &Places, home: Option<&Path>) -> Result<Self, ConfigError> {
         let file = places.config_file();
@@ -206,7 +211,7 @@ impl Written {
             ask: rules_of("ask", &self.permissions.ask)?,
             allow: rules_of("allow", &self.permissions.allow)?,
             home: home.map(Path::to_path_buf),
-            own: vec![places.config.clone(), places.data.clone(), places.state.clone()],
+            own: Config::own(places),
         };
         let mut workspaces = BTreeMap::new();
         for (root, workspace) in &self.workspaces {

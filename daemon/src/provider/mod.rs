@@ -18,6 +18,8 @@ mod support;
 pub mod wellformed;
 mod wire;
 
+pub(crate) use wire::json_size;
+
 use std::fmt;
 use std::time::Duration;
 

@@ -3,8 +3,8 @@
 //! One thread writes: it commits whatever is queued in one transaction and never waits to collect more, so that one commit
 //! costs microseconds and many at once share it. An [`Append`] that precedes a side effect or was acknowledged to a user is
 //! *synced*: it is on disk when it is answered; the rest survives the death of the process.
-//! One thread reads, on a connection of its own; a third moves the WAL into the database beside the commits ([`checkpoint`]).
-//! All end when the last [`Store`] is dropped; what was queued is written. [`Store::close`] waits for that.
+//! One thread reads ([`reader`]), on a connection of its own; a third moves the WAL into the database beside the commits
+//! ([`checkpoint`]). All end when the last [`Store`] is dropped; what was queued is written. [`Store::close`] waits for that.
 //! Deliberately absent: any knowledge of what an event means.
 
 pub mod aside;
@@ -13,6 +13,7 @@ pub mod damage;
 mod migrate;
 pub mod open;
 mod read;
+mod reader;
 pub mod salvage;
 mod write;
 
@@ -30,6 +31,7 @@ pub use read::{Answered, Page, SessionRow};
 
 use crate::session::log::{Log, Piece, Stored};
 use damage::{Found, is_damage};
+use reader::{Lane, Query};
 
 /// What a query or a write failed with; shared by everything that was queued behind it.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -145,8 +147,6 @@ pub enum Fold {
     },
 }
 
-type Query = Box<dyn FnOnce(&Connection) + Send>;
-
 enum Write {
     Append(Box<Append>),
     Remove(Arc<Log>, Done),
@@ -161,7 +161,7 @@ pub struct Store {
     /// The database's own path, without links.
     pub path: Arc<Path>,
     writer: mpsc::Sender<Write>,
-    reader: mpsc::Sender<Query>,
+    reader: mpsc::Sender<(Lane, Query)>,
 }
 
 impl Store {
@@ -173,16 +173,12 @@ impl Store {
         let (mut write, read) = open::open(path)?;
         checkpoint::beside(&mut write, path, &found)?;
         let (writer, writes) = mpsc::channel();
-        let (reader, queries) = mpsc::channel::<Query>();
+        let (reader, queries) = mpsc::channel();
         std::thread::Builder::new().name("store-write".to_owned()).spawn({
             let found = found.clone();
             move || write::run(&write, &writes, &found)
         })?;
-        std::thread::Builder::new().name("store-read".to_owned()).spawn(move || {
-            while let Ok(query) = queries.recv() {
-                query(&read);
-            }
-        })?;
+        std::thread::Builder::new().name("store-read".to_owned()).spawn(move || reader::run(&read, &queries))?;
         Ok(Self { found, path: path.into(), writer, reader })
     }
 
@@ -204,27 +200,38 @@ impl Store {
         answer.await.map_err(|_| ended())?
     }
 
-    /// Runs `query` on the reading connection.
+    /// Runs `query`, which reads a few rows, on the reading connection.
     pub async fn read<T: Send + 'static>(
         &self,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
+        self.read_in(Lane::Quick, query).await
+    }
+
+    async fn read_in<T: Send + 'static>(
+        &self,
+        lane: Lane,
+        query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
         let (done, answer) = oneshot::channel();
         let query: Query = Box::new(move |connection| {
-            // Whoever asked may have gone.
-            let _unheard = done.send(query(connection));
+            // Whoever asked may have gone: then nothing is read, or nobody hears it.
+            if !done.is_closed() {
+                let _unheard = done.send(query(connection));
+            }
         });
-        self.reader.send(query).map_err(|_| ended())?;
+        self.reader.send((lane, query)).map_err(|_| ended())?;
         Ok(answer.await.map_err(|_| ended())??)
     }
 
     /// Runs a query of one session; if it meets damage, the session is damaged.
-    pub async fn read_of<T: Send + 'static>(
+    async fn read_of<T: Send + 'static>(
         &self,
+        lane: Lane,
         session: &SessionId,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let result = self.read(query).await;
+        let result = self.read_in(lane, query).await;
         if let Err(error) = &result
             && error.is_damage()
         {

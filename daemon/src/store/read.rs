@@ -4,10 +4,11 @@
 
 use linger_protocol::id::{PermissionId, SessionId};
 use linger_protocol::permission::{Decision, Pending};
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, OptionalExtension as _, Row, Rows, ToSql, params};
 use serde::de::DeserializeOwned;
 
 use super::damage::{is_damage, unreadable};
+use super::reader::Lane;
 use super::salvage::{self, Examined};
 use super::{Store, StoreError};
 use crate::session::log::{Piece, PieceKind, Stored};
@@ -32,6 +33,10 @@ pub struct SessionRow {
 /// Some events in a row.
 pub type Page = Vec<Stored>;
 
+/// How much of permissions that wait is listed at once, in bytes: what fits into one response. Those that are left out come when
+/// others are answered.
+const PENDING: usize = linger_protocol::transport::MAX_EVENT / 4;
+
 /// A decision that was given.
 #[derive(Clone, Debug)]
 pub struct Answered {
@@ -44,17 +49,17 @@ pub struct Answered {
 impl Store {
     /// A session's row.
     pub async fn session(&self, id: SessionId) -> Result<Option<SessionRow>, StoreError> {
-        self.read_of(&id.clone(), move |connection| session(connection, id.as_str())).await
+        self.read_of(Lane::Quick, &id.clone(), move |connection| session(connection, id.as_str())).await
     }
 
     /// The number of a session's last event; 0 if it has none.
     pub async fn last(&self, id: SessionId) -> Result<u64, StoreError> {
-        self.read_of(&id.clone(), move |connection| last(connection, id.as_str())).await
+        self.read_of(Lane::Quick, &id.clone(), move |connection| last(connection, id.as_str())).await
     }
 
     /// A session's state and variables, made anew from its events.
     pub async fn examine(&self, id: SessionId) -> Result<Examined, StoreError> {
-        self.read_of(&id.clone(), move |connection| {
+        self.read_of(Lane::Quick, &id.clone(), move |connection| {
             let mut examined = salvage::examine(connection, id.as_str());
             examined.broken.take().map_or(Ok(examined), |text| Err(unreadable(text)))
         })
@@ -69,7 +74,7 @@ impl Store {
         limit: u32,
     ) -> Result<Vec<SessionRow>, StoreError> {
         let found = self.found.clone();
-        self.read(move |connection| {
+        self.read_in(Lane::Page, move |connection| {
             let rows = connection
                 .prepare_cached(&format!(
                     "SELECT {SESSION} FROM session
@@ -102,6 +107,14 @@ impl Store {
         .await
     }
 
+    /// How many sessions there are.
+    pub async fn session_count(&self) -> Result<u32, StoreError> {
+        self.read(|connection| {
+            connection.prepare_cached("SELECT count(*) FROM session")?.query_row([], |row| row.get(0))
+        })
+        .await
+    }
+
     /// How many sessions there are, how many have a turn under way, how many permissions wait.
     pub async fn counts(&self) -> Result<(u32, u32, u32), StoreError> {
         self.read(|connection| {
@@ -118,7 +131,7 @@ impl Store {
 
     /// Events after `after` and up to `until`, about `bytes` of them and at least one if there is one.
     pub async fn events(&self, id: SessionId, after: u64, until: u64, bytes: usize) -> Result<Page, StoreError> {
-        self.read_of(&id.clone(), move |connection| {
+        self.read_of(Lane::Page, &id.clone(), move |connection| {
             match page(connection, id.as_str(), after, until, bytes) {
                 (page, Some(error)) if page.is_empty() => Err(error),
                 // The next page begins with what cannot be read.
@@ -128,15 +141,24 @@ impl Store {
         .await
     }
 
-    /// The events of these kinds, all of them, in order: what a context is built from.
-    pub async fn events_of(&self, id: SessionId, kinds: &'static [&'static str]) -> Result<Page, StoreError> {
-        self.read_of(&id.clone(), move |connection| {
+    /// The events of these kinds after `after`, about `bytes` of them, and whether there may be more: what a context is built from.
+    pub async fn events_of(
+        &self,
+        id: SessionId,
+        kinds: &'static [&'static str],
+        after: u64,
+        bytes: usize,
+    ) -> Result<(Page, bool), StoreError> {
+        self.read_of(Lane::Page, &id.clone(), move |connection| {
             let marks = vec!["?"; kinds.len()].join(", ");
             let sql = format!(
-                "SELECT seq, at, kind, stream, data FROM event WHERE session = ? AND kind IN ({marks}) ORDER BY seq"
+                "SELECT seq, at, kind, stream, data FROM event WHERE session = ? AND seq > ? AND kind IN ({marks}) ORDER BY seq"
             );
-            let values = std::iter::once(id.as_str()).chain(kinds.iter().copied());
-            connection.prepare_cached(&sql)?.query_map(rusqlite::params_from_iter(values), stored)?.collect()
+            let mut statement = connection.prepare_cached(&sql)?;
+            let (id, after) = (id.as_str(), after as i64);
+            let mut values: Vec<&dyn ToSql> = vec![&id, &after];
+            values.extend(kinds.iter().map(|kind| kind as &dyn ToSql));
+            rows_of(statement.query(values.as_slice())?, bytes)
         })
         .await
     }
@@ -148,7 +170,7 @@ impl Store {
 
     /// The event that closes a stream, if it is closed.
     pub async fn closing(&self, id: SessionId, stream: String) -> Result<Option<Stored>, StoreError> {
-        self.read_of(&id.clone(), move |connection| {
+        self.read_of(Lane::Quick, &id.clone(), move |connection| {
             connection
                 .prepare_cached("SELECT seq, at, kind, stream, data FROM event WHERE session = ? AND stream = ?")?
                 .query_row([id.as_str(), &stream], stored)
@@ -159,33 +181,35 @@ impl Store {
 
     /// The text of streams that are still open.
     pub async fn scratch(&self, id: SessionId) -> Result<Vec<Piece>, StoreError> {
-        self.read_of(&id.clone(), move |connection| pieces(connection, id.as_str())).await
+        self.read_of(Lane::Quick, &id.clone(), move |connection| pieces(connection, id.as_str())).await
     }
 
-    /// The permissions that wait, the oldest first.
+    /// The permissions that wait, the oldest first, as many as are listed at once.
     pub async fn pending(&self, session: Option<SessionId>) -> Result<Vec<Pending>, StoreError> {
         let found = self.found.clone();
-        let mut rows: Vec<Pending> = self
-            .read(move |connection| {
-                let mut statement = connection.prepare_cached(
-                    "SELECT session, pending FROM permission WHERE decision IS NULL AND (?1 IS NULL OR session = ?1)",
-                )?;
-                let mut rows = statement.query([session.map(|id| id.0)])?;
-                let mut pending = Vec::new();
-                while let Some(row) = rows.next()? {
-                    match parse(row, 1) {
-                        Ok(row) => pending.push(row),
-                        Err(error) => {
-                            let text = format!("a permission cannot be read: {}", StoreError::from(error).0);
-                            found.session(&SessionId(row.get(0)?), &text);
-                        }
+        self.read_in(Lane::Page, move |connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT session, pending FROM permission WHERE decision IS NULL AND (?1 IS NULL OR session = ?1)
+                 ORDER BY CASE WHEN json_valid(pending) THEN json_extract(pending, '$.at') END",
+            )?;
+            let mut rows = statement.query([session.map(|id| id.0)])?;
+            let (mut listed, mut size) = (Vec::new(), 0);
+            while let Some(row) = rows.next()? {
+                size += row.get_ref(1)?.as_str().map_or(0, str::len);
+                if size > PENDING && !listed.is_empty() {
+                    break;
+                }
+                match parse(row, 1) {
+                    Ok(row) => listed.push(row),
+                    Err(error) => {
+                        let text = format!("a permission cannot be read: {}", StoreError::from(error).0);
+                        found.session(&SessionId(row.get(0)?), &text);
                     }
                 }
-                Ok(pending)
-            })
-            .await?;
-        rows.sort_by_key(|pending| pending.at);
-        Ok(rows)
+            }
+            Ok(listed)
+        })
+        .await
     }
 
     /// Which session asked for a permission, and what was decided.
@@ -321,6 +345,20 @@ pub(super) fn pieces(connection: &Connection, id: &str) -> rusqlite::Result<Vec<
             })
         })?
         .collect()
+}
+
+/// Rows until there are `bytes` of them, at least one if there is one, and whether there may be more.
+fn rows_of(mut rows: Rows<'_>, bytes: usize) -> rusqlite::Result<(Page, bool)> {
+    let (mut page, mut size) = (Vec::new(), 0);
+    while let Some(row) = rows.next()? {
+        let event = stored(row)?;
+        size += event.data.len();
+        page.push(event);
+        if size >= bytes {
+            return Ok((page, true));
+        }
+    }
+    Ok((page, false))
 }
 
 fn stored(row: &Row<'_>) -> rusqlite::Result<Stored> {

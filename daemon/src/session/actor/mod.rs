@@ -35,7 +35,8 @@ use super::state::{Queued, State};
 use super::{Draft, recovery, subscriber, turn};
 use crate::clock;
 use crate::daemon::Daemon;
-use crate::permission::{CallInfo, Verdict};
+use crate::disk;
+use crate::permission::{CallInfo, Sight, Verdict};
 use crate::store::{Append, Fold, SessionRow, StoreError};
 use crate::tool::{Access, Workspace};
 
@@ -53,6 +54,11 @@ const MEND: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
 
 /// Results of keyed requests that are remembered here, for those whose commit is still queued; the rest is in the store.
 const REMEMBERED: usize = 64;
+
+/// Rules that answers may add to one session, and the longest of them in bytes: they are looked through for each call, and
+/// written with each event.
+const MAX_GRANTS: usize = 256;
+const MAX_GRANT: usize = 8 << 10;
 
 /// Prompts that may wait in one session; a person types a handful, a script should look at the answers.
 const MAX_QUEUED: usize = 256;
@@ -164,6 +170,8 @@ pub struct Permit {
     pub read_only: bool,
     /// What the call touches.
     pub access: Access,
+    /// Where that is on the disk.
+    pub sight: Sight,
     /// What it does, for people.
     pub action: String,
     /// Its arguments.
@@ -245,7 +253,7 @@ impl Actor {
         let id = row.id.clone();
         let Known { state, env, rebuilt } = known(&daemon.store, row).await?;
         let variables = rebuilt.then(|| environment(&env));
-        let workspace = Arc::new(daemon.workspace(&state.cwd, env));
+        let workspace = Arc::new(daemon.workspace(&state.cwd, env).await);
         let log = Log::new(id.clone(), state.head, Vec::new());
         let mut actor = Self::new(id, daemon, log, state, workspace);
         actor.say_rebuilt(variables);
@@ -258,17 +266,12 @@ impl Actor {
         daemon: Arc<Daemon>,
         id: SessionId,
         created: EventBody,
-        env: BTreeMap<String, String>,
+        (env, workspace): (&BTreeMap<String, String>, Arc<Workspace>),
         outcome: Option<Fold>,
         done: oneshot::Sender<Result<(), StoreError>>,
     ) -> Self {
         let log = Log::new(id.clone(), 0, Vec::new());
-        let environment = environment(&env);
-        let cwd = match &created {
-            EventBody::SessionCreated { cwd, .. } => cwd.clone(),
-            _ => std::path::PathBuf::default(),
-        };
-        let workspace = Arc::new(daemon.workspace(&cwd, env));
+        let environment = environment(env);
         let mut actor = Self::new(id, daemon, log, State::default(), workspace);
         let folds = std::iter::once(environment).chain(outcome).collect();
         actor.append(vec![Draft::new(created)], folds, true, Some(done));

@@ -28,6 +28,13 @@ impl Actor {
             return respond(reply, Err(error));
         }
         let grant = asked.grant.clone();
+        if matches!(answer.decision, Decision::AllowSession | Decision::AllowAlways)
+            && !self.state.grants.contains(&grant)
+            && (self.state.grants.len() >= MAX_GRANTS || grant.len() > MAX_GRANT)
+        {
+            let limit = format!("a session has room for {MAX_GRANTS} allowed rules of {MAX_GRANT} bytes");
+            return respond(reply, Err(RpcError::new(Code::TooMuch, limit).hint("allow it once")));
+        }
         let outcome = self.remember(key, &());
         let committed = self.decide(&answer.permission, answer.decision, by, answer.reason, outcome);
         let (daemon, root) = (self.daemon.clone(), self.workspace.root.clone());
@@ -77,11 +84,8 @@ impl Actor {
     /// Looks at the permissions that wait again: mode or rules have changed.
     pub(super) fn review(&mut self) {
         let Phase::Running(running) = &self.phase else { return };
-        let again: Vec<(PermissionId, Verdict)> = running
-            .waiting
-            .iter()
-            .map(|(id, permit)| (id.clone(), self.daemon.decide(&self.state, &permit.info(), &self.workspace)))
-            .collect();
+        let again: Vec<(PermissionId, Verdict)> =
+            running.waiting.iter().map(|(id, permit)| (id.clone(), self.verdict(permit))).collect();
         for (id, verdict) in again {
             match verdict {
                 Verdict::Allow { by } => drop(self.decide(&id, Decision::AllowOnce, by, None, None)),
@@ -93,13 +97,23 @@ impl Actor {
         }
     }
 
+    fn verdict(&self, permit: &Permit) -> Verdict {
+        self.daemon.decide(&self.state, &permit.info(), &permit.sight, &self.workspace)
+    }
+
     pub(super) fn permit(&mut self, permit: Permit) {
         let asked = self.state.turn.iter().flat_map(|turn| &turn.calls).find(|call| call.id == permit.call_id);
         let earlier = asked.and_then(|call| call.permission.clone());
         let verdict = match earlier {
             // Asked before the daemon was restarted; the digest is the one that was shown.
             Some(asked) => match asked.answer {
+                Some(_) if elsewhere(&asked.grant, &permit) => Permitted::No(ELSEWHERE.to_owned()),
                 Some(given) => permitted(given.decision, &asked.digest, &given.by, given.reason.as_deref()),
+                None if elsewhere(&asked.grant, &permit) => {
+                    self.wait_for(asked.id.clone(), permit);
+                    let (by, reason) = ("the daemon".to_owned(), Some(ELSEWHERE.to_owned()));
+                    return drop(self.decide(&asked.id, Decision::RejectOnce, by, reason, None));
+                }
                 None => {
                     self.daemon.asked.remember(&asked.id, &self.id);
                     self.wait_for(asked.id, permit);
@@ -107,7 +121,7 @@ impl Actor {
                     return self.review();
                 }
             },
-            None => match self.daemon.decide(&self.state, &permit.info(), &self.workspace) {
+            None => match self.verdict(&permit) {
                 Verdict::Allow { .. } => Permitted::Yes(permit.digest.clone()),
                 Verdict::Deny { reason } => Permitted::No(reason),
                 Verdict::Ask { rule } => return self.ask(permit, rule),
@@ -119,14 +133,13 @@ impl Actor {
 
     pub(super) fn ask(&mut self, mut permit: Permit, rule: Option<String>) {
         if let Access::Read(path) | Access::Write(path) = &permit.access {
-            let real = self.workspace.resolve(path);
-            if real != *path {
-                // What is shown is the file that the call reaches, whatever its name is.
+            // What is shown is the file that the call reaches, whatever its name is.
+            if let Some(real) = permit.sight.reach().filter(|real| real != path) {
                 permit.action = format!("{} (which is {})", permit.action, real.display());
             }
         }
         let id = PermissionId(format!("q{}", clock::random_word(7)));
-        let grant = crate::permission::grant_for(&permit.info(), &self.workspace);
+        let grant = crate::permission::grant_for(&permit.info(), &permit.sight);
         let pending = Pending {
             permission: id.clone(),
             session: self.id.clone(),
@@ -173,6 +186,14 @@ pub(super) fn permitted(decision: Decision, digest: &str, by: &str, reason: Opti
         Some(reason) => format!("denied by {by}: {reason}"),
         None => format!("denied by {by}"),
     })
+}
+
+/// Why a call does not run that was asked about before the daemon was restarted.
+const ELSEWHERE: &str = "the path leads to another file than when it was asked about";
+
+/// Whether the call would not reach the file any more that was shown when it was asked about.
+fn elsewhere(grant: &str, permit: &Permit) -> bool {
+    permit.sight.reach().is_some() && crate::permission::grant_for(&permit.info(), &permit.sight) != grant
 }
 
 /// The error for whoever comes second.

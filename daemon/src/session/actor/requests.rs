@@ -36,7 +36,7 @@ impl Actor {
             Err(error) => return respond(reply, Err(error)),
         }
         let content = prompt.content.into_blocks();
-        if let Err(error) = self.may_prompt(&content) {
+        if let Err(error) = self.may_prompt(&content).await {
             return respond(reply, Err(error));
         }
         let id = PromptId(format!("p{}", self.state.counts.prompts + 1));
@@ -56,7 +56,7 @@ impl Actor {
         }
     }
 
-    pub(super) fn may_prompt(&self, content: &[ContentBlock]) -> Result<(), RpcError> {
+    pub(super) async fn may_prompt(&self, content: &[ContentBlock]) -> Result<(), RpcError> {
         let good = |block: &ContentBlock| match block {
             ContentBlock::Text { text } => !text.trim().is_empty(),
             ContentBlock::Image { media_type, data } => {
@@ -68,7 +68,6 @@ impl Actor {
         if content.is_empty() || !content.iter().all(good) {
             return Err(RpcError::new(Code::BadPrompt, "a prompt is text or images in base64, and not empty"));
         }
-        let size = |content: &[ContentBlock]| serde_json::to_string(content).map_or(0, |json| json.len());
         let waiting: usize = self.state.queue.iter().map(|queued| size(&queued.content)).sum();
         if waiting + size(content) > MAX_QUEUED_BYTES {
             return Err(RpcError::new(
@@ -84,12 +83,19 @@ impl Actor {
             )
             .hint("wait for its turns to end, or cancel"));
         }
-        if !self.state.cwd.is_dir() {
-            return Err(RpcError::new(
-                Code::NoWorkspace,
-                format!("the directory {} is gone", self.state.cwd.display()),
-            )
-            .hint("make it again, or start a session in another directory"));
+        let cwd = self.state.cwd.clone();
+        match disk::look(&self.state.cwd, disk::SHORT, move || cwd.is_dir()).await {
+            Some(true) => {}
+            Some(false) => {
+                let gone = format!("the directory {} is gone", self.state.cwd.display());
+                return Err(RpcError::new(Code::NoWorkspace, gone)
+                    .hint("make it again, or start a session in another directory"));
+            }
+            None => {
+                return Err(
+                    RpcError::new(Code::NoWorkspace, disk::silent(&self.state.cwd)).hint("try again when it does")
+                );
+            }
         }
         self.daemon.usable(&self.state.model)
     }
@@ -199,4 +205,15 @@ impl Actor {
         }
         Some(Fold::Outcome { key, result })
     }
+}
+
+/// About how much memory a prompt takes, in bytes.
+fn size(content: &[ContentBlock]) -> usize {
+    let of = |block: &ContentBlock| match block {
+        ContentBlock::Text { text } => text.len(),
+        ContentBlock::Image { data, .. } => data.len(),
+        // No prompt has others.
+        _ => 0,
+    };
+    content.iter().map(|block| size_of::<ContentBlock>() + of(block)).sum()
 }

@@ -15,6 +15,9 @@ const MAX_TOKENS: u32 = 32_000;
 /// Where the provider may look for what it has cached, at the end of a block.
 const MARKER: &str = ",\"cache_control\":{\"type\":\"ephemeral\"}";
 
+/// What comes after the fields of a message's last block: ends of the block, the list and the message.
+const AFTER_BLOCK: usize = "}]}".len();
+
 /// The requests of one context.
 #[derive(Debug, Default)]
 pub(super) struct MessagesEncoder {
@@ -27,7 +30,7 @@ pub(super) struct MessagesEncoder {
 }
 
 /// Messages, of which neighbours of the same role are one, in which results come first.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 struct Messages {
     /// Those that do not change any more.
     closed: Items,
@@ -50,9 +53,10 @@ impl Encoder for MessagesEncoder {
             self.messages.add(message.role, &blocks);
         }
         self.encoded = request.messages.len();
-        let messages = self.messages.marked();
-        let lists = [("system", system.as_str()), ("tools", tools.as_str()), ("messages", messages.as_str())];
-        let lists: Vec<_> = lists.into_iter().filter(|(_, items)| !items.is_empty()).collect();
+        let last = self.messages.last();
+        let (system, tools, messages) = ([system.as_str()], [tools.as_str()], self.messages.marked(&last));
+        let lists = [("system", system.as_slice()), ("tools", &tools), ("messages", &messages)];
+        let lists: Vec<_> = lists.into_iter().filter(|(_, items)| *items != [""]).collect();
         let head = json!({
             "model": request.model,
             "max_tokens": if request.max_tokens == 0 { MAX_TOKENS } else { request.max_tokens },
@@ -97,26 +101,46 @@ impl Messages {
         }
     }
 
-    fn close(&mut self) {
-        let Some((role, mut content, others)) = self.open.take() else { return };
+    /// The text of the last message; empty if there is none.
+    fn last(&self) -> String {
+        let Some((role, results, others)) = &self.open else { return String::new() };
+        let mut content = results.clone();
         content.push_text(others.as_str());
-        let name = if role == Role::User { "user" } else { "assistant" };
-        self.closed.push_text(&encoding::object(&json!({"role": name}), &[("content", content.as_str())]));
-        if role == Role::User {
-            // After the last block's fields, which a brace ends, come those that end the list and the message.
-            self.ends = [self.ends[1], self.closed.as_str().len().checked_sub("}]}".len())];
+        let name = if *role == Role::User { "user" } else { "assistant" };
+        encoding::object(&json!({"role": name}), &[("content", &[content.as_str()])])
+    }
+
+    fn close(&mut self) {
+        self.closed.push_text(&self.last());
+        if self.open.take().is_some_and(|(role, ..)| role == Role::User) {
+            self.ends = [self.ends[1], self.closed.as_str().len().checked_sub(AFTER_BLOCK)];
         }
     }
 
-    /// The text of the messages with markers. The provider looks for a cached prefix at each marker and 20 blocks before it; many
-    /// parallel calls are more than that, so the place where the previous request ended is marked too.
-    fn marked(&self) -> String {
-        let mut all = self.clone();
-        all.close();
-        let mut text = all.closed.into_text();
-        all.ends.iter().rev().flatten().for_each(|end| text.insert_str(*end, MARKER));
-        text
+    /// The text of the messages with markers, in parts. The provider looks for a cached prefix at each marker and 20 blocks before
+    /// it; many parallel calls are more than that, so the place where the previous request ended is marked too.
+    fn marked<'a>(&'a self, last: &'a str) -> Vec<&'a str> {
+        let asks = self.open.as_ref().is_some_and(|(role, ..)| *role == Role::User);
+        let before = self.ends.iter().skip(usize::from(asks)).flatten().copied();
+        let mut parts = marked_at(self.closed.as_str(), before);
+        if !self.closed.is_empty() && !last.is_empty() {
+            parts.push(",");
+        }
+        parts.extend(marked_at(last, last.len().checked_sub(AFTER_BLOCK).filter(|_| asks)));
+        parts
     }
+}
+
+/// `text` with a marker at each of these places, which come in order.
+fn marked_at(text: &str, places: impl IntoIterator<Item = usize>) -> Vec<&str> {
+    let (mut parts, mut rest, mut at) = (Vec::new(), text, 0);
+    for place in places {
+        let Some((part, after)) = rest.split_at_checked(place - at) else { break };
+        parts.extend([part, MARKER]);
+        (rest, at) = (after, place);
+    }
+    parts.push(rest);
+    parts
 }
 
 fn user_blocks(message: &Message, names: &CallNames) -> Vec<Value> {

@@ -70,6 +70,8 @@ pub struct Daemon {
     pub config: Arc<ConfigStore>,
     /// Provider keys.
     pub keys: Arc<Keys>,
+    /// The catalogue, and the configuration that it was made of: every step of every turn asks for it.
+    pub catalogue: Mutex<Option<(Arc<Config>, Arc<Catalogue>)>>,
     /// Wakes turns that wait for a key, or for a configuration.
     pub changed: watch::Sender<()>,
     /// Keys that commands printed lately.
@@ -116,9 +118,15 @@ impl Daemon {
     }
 
     /// The providers, as the configuration has them now.
-    pub fn catalogue(&self) -> Result<Catalogue, ConfigError> {
+    pub fn catalogue(&self) -> Result<Arc<Catalogue>, ConfigError> {
         let config = self.config.current()?;
-        Ok(Catalogue::new(&config.providers, config.model.clone(), self.keys.clone()))
+        let mut made = self.catalogue.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, catalogue)) = made.as_ref().filter(|(of, _)| Arc::ptr_eq(of, &config)) {
+            return Ok(catalogue.clone());
+        }
+        let catalogue = Arc::new(Catalogue::new(&config.providers, config.model.clone(), self.keys.clone()));
+        *made = Some((config, catalogue.clone()));
+        Ok(catalogue)
     }
 
     /// Looks for keys in the daemon's own environment.

@@ -72,6 +72,7 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
         store,
         config,
         keys: Arc::new(Keys::new(redactor)),
+        catalogue: std::sync::Mutex::default(),
         changed: tokio::sync::watch::channel(()).0,
         printed: std::sync::Mutex::default(),
         sessions: Sessions::default(),

@@ -240,6 +240,8 @@ pub struct Catalogue {
 struct Entry {
     kind: Kind,
     base_url: String,
+    /// Of `base_url`; empty if it has none.
+    host: String,
     variable: Option<String>,
     command: Option<String>,
     model: Option<String>,
@@ -257,7 +259,9 @@ impl Entry {
         let vendor = PRESETS.iter().find(|preset| preset.kind == kind)?;
         let base_url = config.base_url.clone().unwrap_or_else(|| vendor.base_url.to_owned());
         // A vendor's key goes to the vendor, unless somebody says otherwise.
-        let own = Url::parse(&base_url).ok().zip(Url::parse(vendor.base_url).ok());
+        let url = Url::parse(&base_url).ok();
+        let host = url.as_ref().and_then(Url::host_str).unwrap_or_default().to_owned();
+        let own = url.zip(Url::parse(vendor.base_url).ok());
         let own =
             own.is_some_and(|(url, vendor)| url.host_str() == vendor.host_str() && url.scheme() == vendor.scheme());
         let variable = match (&config.api_key_env, &config.api_key_command) {
@@ -269,6 +273,7 @@ impl Entry {
         Some(Self {
             kind,
             base_url,
+            host,
             variable,
             command: config.api_key_command.clone(),
             model: config.model.clone().or_else(|| preset.map(|preset| preset.model.to_owned())),
@@ -379,12 +384,10 @@ impl Catalogue {
     }
 
     fn target(&self, name: &str, entry: &Entry) -> Provider {
-        let host =
-            Url::parse(&entry.base_url).ok().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default();
         let codec: Arc<dyn Codec> = match entry.kind {
             Kind::Demo => return Provider::Demo,
             Kind::Anthropic => Arc::new(Anthropic),
-            Kind::Openai => Arc::new(OpenAi::new(&host, entry.compat)),
+            Kind::Openai => Arc::new(OpenAi::new(&entry.host, entry.compat)),
         };
         Provider::Http(Endpoint {
             name: name.to_owned(),

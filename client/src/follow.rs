@@ -12,26 +12,26 @@ use linger_protocol::method::{
     PermissionAnswer, SessionAttach, SessionCancel, SessionContinue, SessionPrompt, SessionSet,
 };
 use linger_protocol::permission::Answer;
-use linger_protocol::session::{Attach, Named, Prompt, Set};
+use linger_protocol::session::{Attach, Keyed, Prompt, Set};
 use linger_protocol::transport::blocking::Incoming;
 use serde_json::value::RawValue;
 
-use crate::connect::Client;
+use crate::connect::{Client, key};
 use crate::error::Failure;
 use crate::input::{Event, Line, Signal};
 
-/// Something to ask for while events come in; its answer is one of the things that happen.
+/// Something to ask for while events come in, with a key; its answer is one of the things that happen.
 #[derive(Clone, Debug)]
 pub(crate) enum Request {
-    /// `session/prompt`, with a key.
+    /// `session/prompt`.
     Prompt(Prompt),
-    /// `permission/answer`, with a key.
+    /// `permission/answer`.
     Answer(Answer),
     /// `session/cancel`.
-    Cancel(Named),
+    Cancel(Keyed),
     /// `session/continue`.
-    Continue(Named),
-    /// `session/set`, with a key.
+    Continue(Keyed),
+    /// `session/set`.
     Set(Set),
 }
 
@@ -100,8 +100,8 @@ impl Attachment {
         let sent = match &request {
             Request::Prompt(prompt) => self.client.send(&SessionPrompt(prompt.clone())),
             Request::Answer(answer) => self.client.send(&PermissionAnswer(answer.clone())),
-            Request::Cancel(named) => self.client.send(&SessionCancel(named.clone())),
-            Request::Continue(named) => self.client.send(&SessionContinue(named.clone())),
+            Request::Cancel(keyed) => self.client.send(&SessionCancel(keyed.clone())),
+            Request::Continue(keyed) => self.client.send(&SessionContinue(keyed.clone())),
             Request::Set(set) => self.client.send(&SessionSet(set.clone())),
         }?;
         self.open.push((sent.unwrap_or_default(), request));
@@ -110,7 +110,7 @@ impl Attachment {
 
     /// Asks for the session's turn to be cancelled.
     pub(crate) fn cancel(&mut self) -> Result<(), Failure> {
-        self.request(Request::Cancel(Named { session: self.session.clone() }))
+        self.request(Request::Cancel(Keyed { session: self.session.clone(), key: Some(key()?) }))
     }
 
     /// Comes back after a loss, and sends again what was not answered.

@@ -6,6 +6,7 @@ pub mod clock;
 pub mod config;
 pub mod daemon;
 pub mod inherit;
+pub mod key;
 pub mod listener;
 pub mod lock;
 pub mod log;
@@ -36,6 +37,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{Changes, ConfigStore, Reload};
 use crate::daemon::Daemon;
+use crate::key::UnderWay;
 use crate::listener::{Listener, Peer};
 use crate::provider::catalogue::Keys;
 use crate::secret::Redactor;
@@ -79,6 +81,7 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
         printed: std::sync::Mutex::default(),
         sessions: Sessions::default(),
         asked: Asked::default(),
+        creating: UnderWay::default(),
         tools: tool::builtin(),
         shutdown,
         started_at: clock::now(),

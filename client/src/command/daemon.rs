@@ -8,7 +8,7 @@ use linger_protocol::place::Places;
 
 use super::{call_both, now};
 use crate::cli::Daemon;
-use crate::connect::{Client, dial};
+use crate::connect::{Client, dial, key};
 use crate::error::{Exit, Failure};
 use crate::render::table::{age, columns};
 use crate::terminal::Terminal;
@@ -73,7 +73,7 @@ fn stop(force: bool) -> Result<Exit, Failure> {
         terminal.say("no daemon runs")?;
         return Ok(Exit::GOOD);
     };
-    client.stop(&DaemonStop(Stop { force }))?;
+    client.stop(&DaemonStop(Stop { force, key: Some(key()?) }))?;
     let deadline = Instant::now() + END;
     while dial(&places)?.is_some() {
         if Instant::now() > deadline {

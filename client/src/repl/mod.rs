@@ -13,7 +13,7 @@ use linger_protocol::message::StopReason;
 use linger_protocol::method::{SessionList, SessionPrompt};
 use linger_protocol::permission::Mode;
 use linger_protocol::place::private_directory;
-use linger_protocol::session::{Info, List, Named, Prompt, PromptContent, Set};
+use linger_protocol::session::{Info, Keyed, List, Prompt, PromptContent, Set};
 use linger_protocol::{RpcError, error::Code};
 use serde_json::value::RawValue;
 
@@ -318,7 +318,7 @@ impl Repl {
                 self.attachment.request(Request::Set(Set { session, model, key: Some(key()?), ..Set::default() }))?;
             }
             Slash::Cancel => self.attachment.cancel()?,
-            Slash::Continue => self.attachment.request(Request::Continue(Named { session }))?,
+            Slash::Continue => self.attachment.request(Request::Continue(Keyed { session, key: Some(key()?) }))?,
             Slash::Sessions => {
                 let rows = self.attachment.client.call(&SessionList(List::default()))?;
                 for line in listing(&rows, now()) {

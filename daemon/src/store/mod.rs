@@ -22,10 +22,11 @@ use tokio::sync::oneshot;
 
 pub use read::{Answered, Page, SessionRow};
 
+use crate::key::Outcome;
 use crate::session::log::{Log, Piece, Stored};
 
 /// The schema, a step a version; a step that was released never changes.
-const STEPS: [&str; 1] = [include_str!("schema/1.sql")];
+const STEPS: [&str; 2] = [include_str!("schema/1.sql"), include_str!("schema/2.sql")];
 
 /// The version of the schema that this build knows; a database of a later one is not opened.
 pub const SCHEMA: i64 = STEPS.len() as i64;
@@ -99,19 +100,15 @@ pub enum Fold {
         at: u64,
     },
     /// What a request with an idempotency key came to.
-    Outcome {
-        /// The key.
-        key: String,
-        /// The result in JSON.
-        result: String,
-    },
+    Outcome(Outcome),
 }
 
 type Query = Box<dyn FnOnce(&Connection) + Send>;
 
 enum Write {
     Append(Box<Append>),
-    Remove(Arc<Log>, Done),
+    Remove(Arc<Log>, Vec<Outcome>, Done),
+    Outcome(Outcome, Done),
     Close(Done),
 }
 
@@ -152,10 +149,17 @@ impl Store {
         }
     }
 
-    /// Deletes everything of a session.
-    pub async fn remove(&self, log: Arc<Log>) -> Result<(), StoreError> {
+    /// Deletes everything of a session; the outcomes of the requests that asked for it stay.
+    pub async fn remove(&self, log: Arc<Log>, outcomes: Vec<Outcome>) -> Result<(), StoreError> {
         let (done, answer) = oneshot::channel();
-        self.writer.send(Write::Remove(log, done)).map_err(|_| ended())?;
+        self.writer.send(Write::Remove(log, outcomes, done)).map_err(|_| ended())?;
+        answer.await.map_err(|_| ended())?
+    }
+
+    /// Writes down what a request of no session came to, synced.
+    pub async fn remember(&self, outcome: Outcome) -> Result<(), StoreError> {
+        let (done, answer) = oneshot::channel();
+        self.writer.send(Write::Outcome(outcome, done)).map_err(|_| ended())?;
         answer.await.map_err(|_| ended())?
     }
 

@@ -16,7 +16,7 @@ use linger_protocol::session::{Attach, Keyed, Prompt, Set};
 use linger_protocol::transport::blocking::Incoming;
 use serde_json::value::RawValue;
 
-use crate::connect::{Client, key};
+use crate::connect::{Client, is_ending, key};
 use crate::error::Failure;
 use crate::input::{Event, Line, Signal};
 
@@ -42,7 +42,7 @@ pub(crate) enum Happened {
     Event(Box<Notification>, Box<RawValue>),
     /// The answer to a request.
     Answer(Request, Result<Box<RawValue>, RpcError>),
-    /// The connection was lost; [`Attachment::reattach`] is the thing to do.
+    /// The connection was lost; [`Attachment::back_soon`] and [`Attachment::reattach`] are the things to do.
     Lost,
     /// A line was typed.
     Line(Line),
@@ -113,11 +113,25 @@ impl Attachment {
         self.request(Request::Cancel(Keyed { session: self.session.clone(), key: Some(key()?) }))
     }
 
-    /// Comes back after a loss, and sends again what was not answered.
+    /// Comes back after a loss if the daemon is back at once; whether it was.
+    pub(crate) fn back_soon(&mut self) -> Result<bool, Failure> {
+        let back = self.client.epoch != self.epoch || self.client.back_soon()?;
+        if back {
+            self.go_on()?;
+        }
+        Ok(back)
+    }
+
+    /// Comes back after a loss, starting a daemon if there is none.
     pub(crate) fn reattach(&mut self) -> Result<(), Failure> {
         if self.client.epoch == self.epoch {
             self.client.reopen()?;
         }
+        self.go_on()
+    }
+
+    /// Attaches over a new connection, and sends again what was not answered.
+    fn go_on(&mut self) -> Result<(), Failure> {
         self.epoch = self.client.epoch;
         self.attach()?;
         for (_, request) in std::mem::take(&mut self.open) {
@@ -131,7 +145,7 @@ impl Attachment {
         loop {
             if self.client.epoch != self.epoch {
                 // A call in between has made a new connection.
-                self.reattach()?;
+                self.go_on()?;
             }
             let Some(event) = self.client.next_event(deadline) else { return Ok(Happened::TimedOut) };
             match event {
@@ -140,6 +154,8 @@ impl Attachment {
                         return Ok(happened);
                     }
                 }
+                // What a daemon that ends has refused is asked of the next one.
+                Event::Incoming(_, Incoming::Response(_, answer)) if is_ending(&answer) => return Ok(Happened::Lost),
                 Event::Incoming(_, Incoming::Response(id, answer)) if self.attach == Some(id) => {
                     self.attach = None;
                     answer?;

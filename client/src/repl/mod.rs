@@ -18,7 +18,7 @@ use linger_protocol::{RpcError, error::Code};
 use serde_json::value::RawValue;
 
 use crate::command::{listing, now};
-use crate::connect::{Client, key, parse};
+use crate::connect::{COMING_BACK, Client, key, parse};
 use crate::error::{Exit, Failure};
 use crate::follow::{Attachment, Happened, Request};
 use crate::input::{Input, Line, Signal, signals};
@@ -249,10 +249,13 @@ impl Repl {
     }
 
     fn lost(&mut self) -> Result<(), Failure> {
+        if self.attachment.back_soon()? {
+            return Ok(());
+        }
         let mut lines = Vec::new();
         self.renderer.fresh_line(&mut lines);
         self.terminal.print(lines)?;
-        self.terminal.say("the connection to the daemon was lost; coming back")?;
+        self.terminal.say(COMING_BACK)?;
         self.attachment.reattach()
     }
 

@@ -12,12 +12,14 @@ use linger_protocol::event::EventBody;
 use linger_protocol::id::{CallId, PermissionId, SessionId};
 use linger_protocol::place::Places;
 use linger_protocol::session::{Create, Created};
+use serde::de::DeserializeOwned;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
 use crate::config::{AfterRestart, Config, ConfigError, ConfigStore};
 use crate::disk;
+use crate::key::{Key, UnderWay};
 use crate::permission::{self, CallInfo, Rule, Sight, Verdict};
 use crate::process;
 use crate::provider::ToolSpec;
@@ -80,6 +82,8 @@ pub struct Daemon {
     pub sessions: Sessions,
     /// The permissions that loaded sessions wait for.
     pub asked: Asked,
+    /// Sessions that are being made for a key.
+    pub creating: UnderWay,
     /// The tools, in the order in which models see them.
     pub tools: Vec<Arc<dyn Tool>>,
     /// Cancelled when the daemon is to end.
@@ -282,12 +286,23 @@ impl Daemon {
         }
     }
 
-    /// Makes a session; answers when it is on disk.
-    pub async fn create(self: &Arc<Self>, params: Create) -> Result<Created, RpcError> {
-        let key = params.key.as_ref().map(|key| format!("session/create {key}"));
-        if let Some(created) = self.created(key.as_ref()).await? {
-            return Ok(created);
+    /// Makes a session, or finds the one that was made for the key.
+    pub async fn create(self: &Arc<Self>, params: Create, key: Option<Key>) -> Result<Created, RpcError> {
+        let Some(key) = key else { return self.make_session(params, None).await };
+        let _turn = self.creating.turn(&key).await;
+        match self.outcome(&key).await? {
+            Some(created) => Ok(created),
+            None => self.make_session(params, Some(key)).await,
         }
+    }
+
+    /// What a request with this key came to, if it was made before.
+    pub async fn outcome<T: DeserializeOwned>(&self, key: &Key) -> Result<Option<T>, RpcError> {
+        self.store.outcome(key.id.clone()).await?.map(|outcome| outcome.answer(key)).transpose()
+    }
+
+    /// Answers when it is on disk.
+    async fn make_session(self: &Arc<Self>, params: Create, key: Option<Key>) -> Result<Created, RpcError> {
         let config = self.config()?;
         let model = self.model(params.model.as_deref())?;
         let cwd = directory(&params.cwd).await?;
@@ -306,8 +321,7 @@ impl Daemon {
         }
         let id = SessionId(clock::random_word(ID));
         let created = Created { session: id.clone() };
-        let outcome =
-            key.clone().map(|key| Fold::Outcome { key, result: serde_json::to_string(&created).unwrap_or_default() });
+        let outcome = key.map(|key| Fold::Outcome(key.outcome(&created)));
         let (mode, name) = (params.mode.unwrap_or(config.mode), params.name);
         tracing::info!(target: "session", session = %id, cwd = %cwd.display(), model, %mode, "created");
         let workspace = Arc::new(self.workspace(&cwd, env.clone()).await);
@@ -322,15 +336,9 @@ impl Daemon {
             }
             Err(error) => {
                 self.sessions.forget(&id);
-                // Another request with the same key may have been first.
-                self.created(key.as_ref()).await?.ok_or_else(|| error.into())
+                Err(error.into())
             }
         }
-    }
-
-    async fn created(&self, key: Option<&String>) -> Result<Option<Created>, RpcError> {
-        let Some(key) = key else { return Ok(None) };
-        Ok(self.store.outcome::<Created>(key.clone()).await?.map(|(_, created)| created))
     }
 }
 

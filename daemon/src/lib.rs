@@ -9,6 +9,7 @@ pub mod daemon;
 pub mod disk;
 pub mod inherit;
 pub mod keeper;
+pub mod key;
 pub mod listener;
 pub mod lock;
 pub mod log;
@@ -35,6 +36,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{Changes, ConfigStore, Reload};
 use crate::connections::Connections;
 use crate::daemon::Daemon;
+use crate::key::UnderWay;
 use crate::listener::Listener;
 use crate::provider::catalogue::Keys;
 use crate::secret::Redactor;
@@ -77,6 +79,7 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
         printed: std::sync::Mutex::default(),
         sessions: Sessions::default(),
         asked: Asked::default(),
+        creating: UnderWay::default(),
         tools: tool::builtin(),
         shutdown,
         started_at: clock::now(),

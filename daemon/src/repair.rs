@@ -22,6 +22,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::clock;
 use crate::daemon::Daemon;
+use crate::key::{Key, Outcome};
 use crate::session::actor::{Command, decided, environment, stored};
 use crate::session::log::{Log, Piece};
 use crate::session::state::State;
@@ -308,7 +309,7 @@ impl Carry<'_> {
         }
         if runtime.block_on(store.last(here.clone()))? > 0 {
             // What a job that was cut short had begun.
-            runtime.block_on(store.remove(Log::new(here.clone(), 0, Vec::new())))?;
+            runtime.block_on(store.remove(Log::new(here.clone(), 0, Vec::new()), Vec::new()))?;
         }
         let mut after = 0;
         while after < events {
@@ -376,10 +377,12 @@ impl Carry<'_> {
             },
         );
         for (key, result) in outcomes.into_iter().flatten() {
-            let known = self.daemon.store.outcome::<serde_json::Value>(key.clone());
+            let known = self.daemon.store.outcome(key.clone());
             // A client may have asked again before its session was here.
             if Handle::current().block_on(known)?.is_none() {
-                folds.push(Fold::Outcome { key: key.clone(), result: result.clone() });
+                // What it stood for is not carried over: the key fits whatever comes.
+                let key = Key { id: key.clone(), params: String::new() };
+                folds.push(Fold::Outcome(Outcome { key, result: result.clone() }));
             }
         }
         self.append(id, pieces, new, folds)?;

@@ -13,7 +13,9 @@ use linger_protocol::daemon::{Empty, Hello, Keys, Model, Repair, Repaired, Statu
 use linger_protocol::error::Code;
 use linger_protocol::id::SessionId;
 use linger_protocol::permission::{self, Answer, Answered, Mode, Pending};
-use linger_protocol::session::{Attach, Attached, Create, Created, Info, List, Named, Prompt, Prompted, Remove, Set};
+use linger_protocol::session::{
+    Attach, Attached, Create, Created, Info, Keyed, List, Named, Prompt, Prompted, Remove, Set,
+};
 use linger_protocol::transport::serve::Outbox;
 use linger_protocol::{PROTOCOL, RpcError, VERSION};
 use tokio::sync::oneshot;
@@ -22,10 +24,11 @@ use tokio::task::AbortHandle;
 use crate::connections::Used;
 use crate::daemon::{Daemon, KEY_BYTES};
 use crate::disk;
+use crate::key::Key;
 use crate::listener::Peer;
 use crate::peer;
 use crate::repair;
-use crate::session::actor::{Command, Reply};
+use crate::session::actor::{Asked, Command, Reply};
 use crate::session::state::State;
 use crate::session::subscriber::Subscriber;
 use crate::store::{SessionRow, StoreError};
@@ -290,13 +293,25 @@ impl DaemonApiServer for Rpc {
         })
     }
 
-    async fn stop(&self, extensions: &Extensions, params: Stop) -> RpcResult<Empty> {
+    async fn stop(&self, extensions: &Extensions, mut params: Stop) -> RpcResult<Empty> {
         conn(extensions)?.must_be_user("stop the daemon")?;
+        let key = Key::of("daemon/stop", "", params.key.take(), &params)?;
+        if let Some(key) = &key
+            && let Ok(Some(stopped)) = self.0.outcome(key).await
+        {
+            // It was another daemon's end.
+            return Ok(stopped);
+        }
         // A daemon that cannot read its database is to be stopped all the more.
         let (_, running, _) = self.0.store.counts().await.unwrap_or_default();
         if running > 0 && !params.force {
             let error = RpcError::new(Code::Busy, format!("{running} sessions have a turn under way"));
             return Err(error.hint("stop it by force: the turns go on when the daemon starts again").into());
+        }
+        if let Some(key) = key
+            && let Err(error) = self.0.store.remember(key.outcome(&Empty {})).await
+        {
+            tracing::error!(target: "daemon", %error, "ends all the same, and will not know the key");
         }
         self.0.shutdown.cancel();
         Ok(Empty {})
@@ -325,11 +340,12 @@ impl DaemonApiServer for Rpc {
 
 #[async_trait]
 impl SessionApiServer for Rpc {
-    async fn create(&self, extensions: &Extensions, params: Create) -> RpcResult<Created> {
+    async fn create(&self, extensions: &Extensions, mut params: Create) -> RpcResult<Created> {
         if matches!(params.mode, Some(Mode::Edit | Mode::Auto)) {
             conn(extensions)?.must_be_user("create a session that asks less")?;
         }
-        Ok(self.0.create(params).await?)
+        let key = Key::of("session/create", "", params.key.take(), &params)?;
+        Ok(self.0.create(params, key).await?)
     }
 
     async fn list(&self, extensions: &Extensions, params: List) -> RpcResult<Vec<Info>> {
@@ -382,30 +398,46 @@ impl SessionApiServer for Rpc {
         }
     }
 
-    async fn prompt(&self, extensions: &Extensions, params: Prompt) -> RpcResult<Prompted> {
+    async fn prompt(&self, extensions: &Extensions, mut params: Prompt) -> RpcResult<Prompted> {
         let by = conn(extensions)?.name();
         let session = params.session.clone();
-        Ok(self.ask(&session, |reply| Command::Prompt(params, by, reply)).await?)
+        let key = Key::of("session/prompt", session.as_str(), params.key.take(), &params)?;
+        Ok(self.ask(&session, |reply| Command::Prompt(params, key, by, reply)).await?)
     }
 
-    async fn cancel(&self, _: &Extensions, params: Named) -> RpcResult<Empty> {
-        Ok(self.ask(&params.session, Command::Cancel).await.map(|()| Empty {})?)
+    async fn cancel(&self, _: &Extensions, mut params: Keyed) -> RpcResult<Empty> {
+        let key = Key::of("session/cancel", params.session.as_str(), params.key.take(), &params)?;
+        Ok(self.ask(&params.session, |reply| Command::Cancel(Asked { key, reply })).await.map(|()| Empty {})?)
     }
 
-    async fn resume(&self, _: &Extensions, params: Named) -> RpcResult<Empty> {
-        Ok(self.ask(&params.session, Command::Continue).await.map(|()| Empty {})?)
+    async fn resume(&self, _: &Extensions, mut params: Keyed) -> RpcResult<Empty> {
+        let key = Key::of("session/continue", params.session.as_str(), params.key.take(), &params)?;
+        Ok(self.ask(&params.session, |reply| Command::Continue(Asked { key, reply })).await.map(|()| Empty {})?)
     }
 
-    async fn set(&self, extensions: &Extensions, params: Set) -> RpcResult<Empty> {
+    async fn set(&self, extensions: &Extensions, mut params: Set) -> RpcResult<Empty> {
         if params.mode.is_some() {
             conn(extensions)?.must_be_user("change the mode of a session")?;
         }
         let session = params.session.clone();
-        Ok(self.ask(&session, |reply| Command::Set(params, reply)).await.map(|()| Empty {})?)
+        let key = Key::of("session/set", session.as_str(), params.key.take(), &params)?;
+        Ok(self.ask(&session, |reply| Command::Set(params, Asked { key, reply })).await.map(|()| Empty {})?)
     }
 
-    async fn remove(&self, _: &Extensions, params: Remove) -> RpcResult<Empty> {
-        self.ask(&params.session, |reply| Command::Remove(params.force, reply)).await?;
+    async fn remove(&self, _: &Extensions, mut params: Remove) -> RpcResult<Empty> {
+        let key = Key::of("session/remove", params.session.as_str(), params.key.take(), &params)?;
+        let command = |key| move |reply| Command::Remove(params.force, Asked { key, reply });
+        if let Err(error) = self.ask(&params.session, command(key.clone())).await {
+            return Err(match key {
+                // It may have gone by this very request.
+                Some(key) if error.code() == Some(Code::UnknownSession) => match self.0.outcome::<()>(&key).await? {
+                    Some(()) => return Ok(Empty {}),
+                    None => error,
+                },
+                _ => error,
+            }
+            .into());
+        }
         let outputs = self.0.places.state.join("outputs").join(params.session.as_str());
         match tokio::fs::remove_dir_all(&outputs).await {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -423,7 +455,7 @@ impl PermissionApiServer for Rpc {
         Ok(conn(extensions)?.query(self.0.store.pending(params.session)).await?)
     }
 
-    async fn answer(&self, extensions: &Extensions, params: Answer) -> RpcResult<Answered> {
+    async fn answer(&self, extensions: &Extensions, mut params: Answer) -> RpcResult<Answered> {
         let conn = conn(extensions)?;
         conn.must_be_user("answer a permission")?;
         if params.decision == permission::Decision::Cancelled {
@@ -441,8 +473,9 @@ impl PermissionApiServer for Rpc {
                 None => return Err(self.0.already_answered(&params.permission).await.into()),
             },
         };
+        let key = Key::of("permission/answer", params.permission.as_str(), params.key.take(), &params)?;
         let by = conn.name();
-        self.ask(&session, |reply| Command::Answer(params, by, reply)).await?;
+        self.ask(&session, |reply| Command::Answer(params, by, Asked { key, reply })).await?;
         Ok(Answered { outcome: "won".to_owned() })
     }
 }

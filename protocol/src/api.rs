@@ -9,7 +9,7 @@ use jsonrpsee::proc_macros::rpc;
 
 use crate::daemon::{Empty, Hello, Keys, Model, Repair, Repaired, Status, Stop, Tool, Welcome};
 use crate::permission::{Answer, Answered, List as PermissionList, Pending};
-use crate::session::{Attach, Attached, Create, Created, Info, List, Named, Prompt, Prompted, Remove, Set};
+use crate::session::{Attach, Attached, Create, Created, Info, Keyed, List, Named, Prompt, Prompted, Remove, Set};
 
 /// The daemon itself.
 #[rpc(server, client)]
@@ -68,11 +68,11 @@ pub trait SessionApi {
 
     /// Stops the turn that is under way and keeps the session.
     #[method(name = "session/cancel", with_extensions)]
-    async fn cancel(&self, params: Named) -> RpcResult<Empty>;
+    async fn cancel(&self, params: Keyed) -> RpcResult<Empty>;
 
     /// Takes up an offered turn, or prompts that wait after a cancel or an error.
     #[method(name = "session/continue", with_extensions)]
-    async fn resume(&self, params: Named) -> RpcResult<Empty>;
+    async fn resume(&self, params: Keyed) -> RpcResult<Empty>;
 
     /// Changes model, mode or name from the next step on.
     #[method(name = "session/set", with_extensions)]

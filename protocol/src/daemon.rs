@@ -41,7 +41,8 @@ pub struct Welcome {
     pub damage: Vec<String>,
 }
 
-/// `daemon/keys`: brings provider keys, which stay in the daemon's memory.
+/// `daemon/keys`: brings provider keys, which stay in the daemon's memory. It has no idempotency key: sent again it is the same,
+/// and after a restart it has to have its effect again.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Keys {
     /// Variable name to key; names that no provider uses are ignored.
@@ -180,11 +181,14 @@ pub struct Repaired {
 }
 
 /// `daemon/stop`: ends the daemon; turns that are under way go on when it starts again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Stop {
     /// Also when a turn is under way.
     #[serde(default)]
     pub force: bool,
+    /// Idempotency key: sent again with it, after a new start too, the request ends nothing more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
 }
 
 /// A row of `model/list`.

@@ -56,8 +56,8 @@ methods! {
     SessionAttach: "session/attach", session::Attach => session::Attached;
     SessionDetach: "session/detach", session::Named => daemon::Empty;
     SessionPrompt: "session/prompt", session::Prompt => session::Prompted;
-    SessionCancel: "session/cancel", session::Named => daemon::Empty;
-    SessionContinue: "session/continue", session::Named => daemon::Empty;
+    SessionCancel: "session/cancel", session::Keyed => daemon::Empty;
+    SessionContinue: "session/continue", session::Keyed => daemon::Empty;
     SessionSet: "session/set", session::Set => daemon::Empty;
     SessionRemove: "session/remove", session::Remove => daemon::Empty;
     PermissionList: "permission/list", permission::List => Vec<permission::Pending>;

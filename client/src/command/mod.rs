@@ -28,7 +28,7 @@ use linger_protocol::transport::MAX_REQUEST;
 use serde_json::value::RawValue;
 
 use crate::cli::{Choice, Cli, Command};
-use crate::connect::{Client, key, parse};
+use crate::connect::{Client, key};
 use crate::error::{Exit, Failure};
 use crate::question::short_path;
 use crate::render::table::{age, columns, state};
@@ -123,13 +123,6 @@ fn print_rows<M: Method>(client: &mut Client, request: &M) -> Result<(), Failure
         terminal.data(row.get())?;
     }
     Ok(())
-}
-
-/// Sends a request and gives its result as it came and as it is read.
-fn call_both<M: Method>(client: &mut Client, request: &M) -> Result<(Box<RawValue>, M::Result), Failure> {
-    let raw = client.call_raw(request)??;
-    let result = parse::<M>(&raw)?;
-    Ok((raw, result))
 }
 
 /// The words of a prompt, or what stdin has.

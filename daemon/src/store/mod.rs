@@ -29,6 +29,7 @@ use tokio::sync::oneshot;
 pub use migrate::SCHEMA;
 pub use read::{Answered, Page, SessionRow};
 
+use crate::key::Outcome;
 use crate::session::log::{Log, Piece, Stored};
 use damage::{Found, is_damage};
 use reader::{Lane, Query};
@@ -139,17 +140,13 @@ pub enum Fold {
         at: u64,
     },
     /// What a request with an idempotency key came to.
-    Outcome {
-        /// The key.
-        key: String,
-        /// The result in JSON.
-        result: String,
-    },
+    Outcome(Outcome),
 }
 
 enum Write {
     Append(Box<Append>),
-    Remove(Arc<Log>, Done),
+    Remove(Arc<Log>, Vec<Outcome>, Done),
+    Outcome(Outcome, Done),
     Close(Done),
 }
 
@@ -193,10 +190,17 @@ impl Store {
         }
     }
 
-    /// Deletes everything of a session.
-    pub async fn remove(&self, log: Arc<Log>) -> Result<(), StoreError> {
+    /// Deletes everything of a session; the outcomes of the requests that asked for it stay.
+    pub async fn remove(&self, log: Arc<Log>, outcomes: Vec<Outcome>) -> Result<(), StoreError> {
         let (done, answer) = oneshot::channel();
-        self.writer.send(Write::Remove(log, done)).map_err(|_| ended())?;
+        self.writer.send(Write::Remove(log, outcomes, done)).map_err(|_| ended())?;
+        answer.await.map_err(|_| ended())?
+    }
+
+    /// Writes down what a request of no session came to, synced.
+    pub async fn remember(&self, outcome: Outcome) -> Result<(), StoreError> {
+        let (done, answer) = oneshot::channel();
+        self.writer.send(Write::Outcome(outcome, done)).map_err(|_| ended())?;
         answer.await.map_err(|_| ended())?
     }
 

@@ -339,8 +339,9 @@ fn a_database_of_the_first_schema_is_loaded_for_ever() {
     let answered = runtime.block_on(store.permission("q6j6bbc9".into())).unwrap().unwrap();
     assert_eq!(answered.decision.unwrap().0, linger_protocol::permission::Decision::RejectOnce);
     let key = "session/prompt 37grq28w2p 602974bb2b0d0bada345b681c78b3a79".to_owned();
-    let outcome: Option<(SessionId, serde_json::Value)> = runtime.block_on(store.outcome(key)).unwrap();
-    assert_eq!(outcome.unwrap().1["prompt"], "p2");
+    let outcome = runtime.block_on(store.outcome(key)).unwrap().unwrap();
+    let result: serde_json::Value = serde_json::from_str(&outcome.result).unwrap();
+    assert_eq!((&result["prompt"], outcome.key.params.as_str()), (&serde_json::json!("p2"), ""));
 }
 
 #[test]

@@ -11,6 +11,7 @@ use super::damage::{is_damage, unreadable};
 use super::reader::Lane;
 use super::salvage::{self, Examined};
 use super::{Store, StoreError};
+use crate::key::{Key, Outcome};
 use crate::session::log::{Piece, PieceKind, Stored};
 
 /// What the store knows of a session; what cannot be read of it is empty.
@@ -229,15 +230,14 @@ impl Store {
         .await
     }
 
-    /// What a request with this idempotency key came to: its session and its result.
-    pub async fn outcome<T: DeserializeOwned + Send + 'static>(
-        &self,
-        key: String,
-    ) -> Result<Option<(SessionId, T)>, StoreError> {
+    /// What a request with this idempotency key came to.
+    pub async fn outcome(&self, id: String) -> Result<Option<Outcome>, StoreError> {
         self.read(move |connection| {
             connection
-                .prepare_cached("SELECT session, result FROM outcome WHERE key = ?")?
-                .query_row([key], |row| Ok((SessionId(row.get(0)?), parse(row, 1)?)))
+                .prepare_cached("SELECT params, result FROM outcome WHERE key = ?")?
+                .query_row([&id], |row| {
+                    Ok(Outcome { key: Key { id: id.clone(), params: row.get(0)? }, result: row.get(1)? })
+                })
                 .optional()
         })
         .await

@@ -12,7 +12,7 @@ mod repair;
 mod requests;
 mod turns;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,6 +36,7 @@ use super::{Draft, recovery, subscriber, turn};
 use crate::clock;
 use crate::daemon::Daemon;
 use crate::disk;
+use crate::key::{Key, Outcome};
 use crate::permission::{CallInfo, Sight, Verdict};
 use crate::store::{Append, Fold, SessionRow, StoreError};
 use crate::tool::{Access, Workspace};
@@ -52,7 +53,7 @@ const STOP_GRACE: Duration = Duration::from_secs(1);
 /// After a failed write: the first wait before the next try, and the longest.
 const MEND: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
 
-/// Results of keyed requests that are remembered here, for those whose commit is still queued; the rest is in the store.
+/// Outcomes of keyed requests that are remembered here, for those whose commit is still queued; with so many, it is waited for.
 const REMEMBERED: usize = 64;
 
 /// Rules that answers may add to one session, and the longest of them in bytes: they are looked through for each call, and
@@ -69,22 +70,30 @@ const MAX_QUEUED_BYTES: usize = 2 * linger_protocol::transport::MAX_REQUEST;
 /// Where a command is answered.
 pub type Reply<T> = oneshot::Sender<Result<T, RpcError>>;
 
+/// A request that is answered later, and its key.
+pub struct Asked {
+    /// Its key.
+    pub key: Option<Key>,
+    /// Where it is answered.
+    pub reply: Reply<()>,
+}
+
 /// What can be asked of a session.
 pub enum Command {
     /// Where a reader begins.
     Attach(Option<Cursor>, Reply<Reading>),
     /// Something to do, and who asks.
-    Prompt(session::Prompt, String, Reply<Prompted>),
+    Prompt(session::Prompt, Option<Key>, String, Reply<Prompted>),
     /// Stop the turn.
-    Cancel(Reply<()>),
+    Cancel(Asked),
     /// Take up what was offered or held.
-    Continue(Reply<()>),
+    Continue(Asked),
     /// Change model, mode or name.
-    Set(session::Set, Reply<()>),
+    Set(session::Set, Asked),
     /// Decide a permission, and who decides.
-    Answer(permission::Answer, String, Reply<()>),
+    Answer(permission::Answer, String, Asked),
     /// Delete the session; also while it works.
-    Remove(bool, Reply<()>),
+    Remove(bool, Asked),
     /// The daemon ends.
     Pause(oneshot::Sender<()>),
 }
@@ -94,13 +103,13 @@ impl Command {
     pub fn refuse(self, error: RpcError) {
         match self {
             Self::Attach(_, reply) => respond(reply, Err(error)),
-            Self::Prompt(_, _, reply) => respond(reply, Err(error)),
-            Self::Cancel(reply)
-            | Self::Continue(reply)
-            | Self::Set(_, reply)
-            | Self::Answer(_, _, reply)
-            | Self::Remove(_, reply) => {
-                respond(reply, Err(error));
+            Self::Prompt(_, _, _, reply) => respond(reply, Err(error)),
+            Self::Cancel(asked)
+            | Self::Continue(asked)
+            | Self::Set(_, asked)
+            | Self::Answer(_, _, asked)
+            | Self::Remove(_, asked) => {
+                respond(asked.reply, Err(error));
             }
             Self::Pause(done) => drop(done),
         }
@@ -224,10 +233,10 @@ struct Running {
 
 enum Then {
     /// The turn ends as cancelled; the next starts at once if the user has said something since.
-    Cancel(Vec<Reply<()>>, bool),
+    Cancel(Vec<Asked>, bool),
     /// The turn goes on with the prompts that interrupt it.
     Interrupt,
-    Remove(Vec<Reply<()>>),
+    Remove(Vec<Asked>),
     Pause(oneshot::Sender<()>),
 }
 
@@ -243,8 +252,8 @@ pub struct Actor {
     results: HashMap<CallId, ContentBlock>,
     workspace: Arc<Workspace>,
     phase: Phase,
-    /// Keys of requests whose commit may still be queued, and what they came to.
-    remembered: VecDeque<(String, String)>,
+    /// Outcomes whose commit may still be queued.
+    remembered: Vec<Outcome>,
 }
 
 impl Actor {
@@ -279,7 +288,7 @@ impl Actor {
     }
 
     fn new(id: SessionId, daemon: Arc<Daemon>, log: Arc<Log>, state: State, workspace: Arc<Workspace>) -> Self {
-        let (streams, results, remembered) = (Vec::new(), HashMap::new(), VecDeque::new());
+        let (streams, results, remembered) = (Vec::new(), HashMap::new(), Vec::new());
         Self { id, daemon, log, state, streams, results, workspace, phase: Phase::Idle, remembered }
     }
 
@@ -342,17 +351,17 @@ impl Actor {
     async fn command(&mut self, command: Command) {
         match command {
             Command::Attach(after, reply) => respond(reply, self.attach(after).await),
-            Command::Pause(done) => self.stop(Then::Pause(done)),
-            Command::Remove(force, reply) => self.remove(force, reply),
+            Command::Pause(done) => self.pause(done).await,
+            Command::Remove(force, asked) => self.remove(force, asked).await,
             command if matches!(self.phase, Phase::Failed(..)) => {
                 let error = RpcError::new(Code::Storage, format!("the last write of session {} failed", self.id));
                 command.refuse(error.hint("see whether the disk is full, and try again in a moment"));
             }
-            Command::Prompt(prompt, by, reply) => self.prompt(prompt, by, reply).await,
-            Command::Cancel(reply) => self.cancel(reply),
-            Command::Continue(reply) => self.resume(reply),
-            Command::Set(set, reply) => self.set(set, reply).await,
-            Command::Answer(answer, by, reply) => self.answer(answer, by, reply).await,
+            Command::Prompt(prompt, key, by, reply) => self.prompt(prompt, key, by, reply).await,
+            Command::Cancel(asked) => self.cancel(asked).await,
+            Command::Continue(asked) => self.resume(asked).await,
+            Command::Set(set, asked) => self.set(set, asked).await,
+            Command::Answer(answer, by, asked) => self.answer(answer, by, asked).await,
         }
     }
 

@@ -3,13 +3,8 @@
 use super::*;
 
 impl Actor {
-    pub(super) async fn answer(&mut self, answer: permission::Answer, by: String, reply: Reply<()>) {
-        let key = answer.key.as_ref().map(|key| format!("permission/answer {} {key}", answer.permission));
-        match self.outcome::<()>(key.as_ref()).await {
-            Ok(None) => {}
-            Ok(Some(())) => return respond(reply, Ok(())),
-            Err(error) => return respond(reply, Err(error)),
-        }
+    pub(super) async fn answer(&mut self, answer: permission::Answer, by: String, asked: Asked) {
+        let Some(Asked { key, reply }) = self.first_time(asked).await else { return };
         let asked = self.state.turn.iter().flat_map(|turn| &turn.calls).filter_map(|call| call.permission.as_ref());
         let Some(asked) = asked.into_iter().find(|asked| asked.id == answer.permission) else {
             // Its turn is over; what was decided then is in the store, or on its way there.

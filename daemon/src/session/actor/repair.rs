@@ -74,10 +74,14 @@ impl Actor {
     /// A write failed: what was folded since is not stored. Stops, and starts anew from the store after a while.
     pub(super) fn fail(&mut self) {
         self.remembered.clear();
-        if let Phase::Running(running) =
-            std::mem::replace(&mut self.phase, Phase::Failed(MEND[0], Instant::now() + MEND[0]))
-        {
-            running.task.abort();
+        match std::mem::replace(&mut self.phase, Phase::Failed(MEND[0], Instant::now() + MEND[0])) {
+            Phase::Running(running) => running.task.abort(),
+            Phase::Stopping(_, Then::Cancel(all, _) | Then::Remove(all)) => {
+                let error = RpcError::new(Code::Storage, format!("a write of session {} failed", self.id));
+                let error = error.hint("see whether the disk is full, and try again in a moment");
+                all.into_iter().for_each(|asked| respond(asked.reply, Err(error.clone())));
+            }
+            Phase::Idle | Phase::Stopping(..) | Phase::Failed(..) => {}
         }
     }
 

@@ -11,11 +11,13 @@ mod recorder;
 mod workload;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
+use anyhow::Context as _;
 use rusqlite::{Connection, OpenFlags};
 use serde_json::json;
 
@@ -111,7 +113,7 @@ impl Power {
             let effects: Vec<&str> =
                 recording.effects.iter().filter(|(_, at)| *at <= end).map(|(name, _)| name.as_str()).collect();
             for what in after(&daemon, &known, &effects).await {
-                report.violation(format!("cut {} after record {at} ({end} bytes): {what}", report.count));
+                report.violation(format!("cut {} after record {at}: {what}", report.count));
             }
             report.count += 1;
         }
@@ -168,8 +170,7 @@ impl Power {
 async fn after(daemon: &Daemon, known: &[&Acknowledged], effects: &[&str]) -> Vec<String> {
     let lines: String = effects.iter().map(|name| format!("{name} 0\n")).collect();
     std::fs::write(daemon.side_effects(), lines).expect("the side-effect file");
-    let started = AssertUnwindSafe(daemon.launch());
-    if let Err(panic) = futures_catch(started).await {
+    if let Err(panic) = unwound(daemon.launch()).await {
         return vec![format!("the daemon does not start: {panic}")];
     }
     let mut wrong = Vec::new();
@@ -186,7 +187,7 @@ async fn after(daemon: &Daemon, known: &[&Acknowledged], effects: &[&str]) -> Ve
         }
         Err(error) => wrong.push(format!("the database cannot be read: {error}")),
     }
-    daemon.kill_all().await;
+    daemon.kill_family();
     // A turn that was taken up again may not repeat what it had done.
     let mut names = BTreeSet::new();
     for (name, _) in workload::effects(&daemon.side_effects()) {
@@ -200,7 +201,7 @@ async fn after(daemon: &Daemon, known: &[&Acknowledged], effects: &[&str]) -> Ve
 /// What the daemon that was just started has: its log, whether its database is sound, and the permissions it says are waiting.
 async fn look(daemon: &Daemon) -> anyhow::Result<(Stored, String, BTreeSet<String>)> {
     let client = daemon.client().await;
-    let waiting = client.call("permission/list", json!({})).await;
+    let waiting = client.request("permission/list", json!({})).await.context("the daemon hangs up")??;
     let waiting = waiting.as_array().into_iter().flatten();
     let waiting = waiting.filter_map(|row| row["permission"].as_str().map(str::to_owned)).collect();
     let path = daemon.dirs.database();
@@ -249,16 +250,16 @@ fn forgotten(stored: &Stored, waiting: &BTreeSet<String>) -> Vec<String> {
     open.map(|permission| format!("I9: {permission} has no decision and does not wait")).collect()
 }
 
-/// Runs `future` and gives what it says when it panics.
-async fn futures_catch(future: impl Future<Output = ()>) -> Result<(), String> {
+/// Runs `future`; gives the first line of what it says when it panics.
+async fn unwound(future: impl Future<Output = ()>) -> Result<(), String> {
     let mut future = std::pin::pin!(future);
     std::future::poll_fn(|context| {
         let polled = std::panic::catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context)));
         match polled {
             Ok(poll) => poll.map(Ok),
             Err(panic) => {
-                let text = panic.downcast_ref::<String>().cloned();
-                std::task::Poll::Ready(Err(text.unwrap_or_else(|| "it panics".to_owned())))
+                let text = panic.downcast_ref::<String>().and_then(|text| text.lines().next());
+                std::task::Poll::Ready(Err(text.unwrap_or("it panics").to_owned()))
             }
         }
     })
@@ -278,7 +279,7 @@ fn build_shim(dir: &Path) -> PathBuf {
 /// Makes the directory hold the image and nothing else. The index of the WAL is never synced: there may be none, or anything.
 fn put(data: &Path, image: &Image, rng: &mut Rng) {
     std::fs::remove_dir_all(data).expect("the data directory is the test's own");
-    std::fs::create_dir_all(data).expect("the data directory");
+    std::fs::DirBuilder::new().mode(0o700).create(data).expect("the data directory");
     for (path, content) in image.iter().filter(|(path, _)| !path.ends_with("-shm")) {
         match content {
             Some(content) => std::fs::write(path, content).expect("a file of the image"),

@@ -226,6 +226,15 @@ impl Daemon {
         assert!(gone, "the daemon survives kill -9");
     }
 
+    /// `kill -9` of the keeper and everything below it, without asking a daemon that may not be able to answer.
+    pub fn kill_family(&self) {
+        let family = process::descendants(self.keeper());
+        process::signal(self.keeper(), Signal::KILL);
+        family.iter().for_each(|process| process::signal(process.pid, Signal::KILL));
+        self.reap();
+        assert!(comes_true(GRACE, || !family.iter().any(process::is_alive)), "a process survives kill -9");
+    }
+
     /// [`Self::kill_all`], then a new start in the same directories.
     pub async fn kill_and_restart(&self) {
         self.kill_all().await;

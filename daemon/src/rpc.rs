@@ -24,6 +24,7 @@ use tokio::task::AbortHandle;
 use crate::connections::Used;
 use crate::daemon::{Daemon, KEY_BYTES};
 use crate::disk;
+use crate::fault;
 use crate::key::Key;
 use crate::listener::Peer;
 use crate::peer;
@@ -194,7 +195,9 @@ impl Rpc {
     async fn ask<T>(&self, session: &SessionId, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, RpcError> {
         let (reply, answer) = oneshot::channel();
         self.0.sessions.send(&self.0, session, command(reply));
-        answer.await.unwrap_or_else(|_| Err(RpcError::new(Code::Internal, format!("session {session} did not answer"))))
+        let answered = answer.await;
+        fault::point("rpc.answer");
+        answered.unwrap_or_else(|_| Err(RpcError::new(Code::Internal, format!("session {session} did not answer"))))
     }
 }
 

@@ -16,6 +16,7 @@ use super::actor::Reading;
 use super::cursor::Position;
 use super::log::{Log, OpenStream, Piece, PieceKind, Stored};
 use crate::clock;
+use crate::fault;
 use crate::store::{Store, StoreError};
 
 /// How much of the log is read and sent at once, in bytes.
@@ -64,9 +65,11 @@ impl Subscriber {
                     return self.say_last(Level::Error, None, text).await;
                 }
             };
+            fault::point("subscriber.before_send");
             if !lines.is_empty() && self.outbox.send(lines).await == Err(Gone) {
                 return;
             }
+            fault::point("subscriber.sent");
             if !complete {
                 continue;
             }

@@ -36,6 +36,7 @@ use super::{Draft, recovery, subscriber, turn};
 use crate::clock;
 use crate::daemon::Daemon;
 use crate::disk;
+use crate::fault;
 use crate::key::{Key, Outcome};
 use crate::permission::{CallInfo, Sight, Verdict};
 use crate::store::{Append, Fold, SessionRow, StoreError};
@@ -283,6 +284,7 @@ impl Actor {
         let environment = environment(env);
         let mut actor = Self::new(id, daemon, log, State::default(), workspace);
         let folds = std::iter::once(environment).chain(outcome).collect();
+        fault::point("actor.create");
         actor.append(vec![Draft::new(created)], folds, true, Some(done));
         actor
     }
@@ -316,6 +318,7 @@ impl Actor {
                 Wake::Idle => {
                     // What is loaded again is read from the store: everything must be there.
                     if self.barrier().await.is_ok() && self.daemon.sessions.unload(&self.id, &self.log, &commands) {
+                        fault::point("actor.unload");
                         tracing::debug!(target: "session", session = %self.id, "unloaded");
                         return;
                     }

@@ -14,6 +14,7 @@ use linger_protocol::error::Code;
 use linger_protocol::id::SessionId;
 use linger_protocol::permission::{self, Answer, Answered, Mode, Pending};
 use linger_protocol::session::{Attach, Attached, Create, Created, Info, List, Named, Prompt, Prompted, Remove, Set};
+use linger_protocol::transport::room::{AnswerRoom, LargeRoom};
 use linger_protocol::transport::serve::Outbox;
 use linger_protocol::{PROTOCOL, RpcError, VERSION};
 use tokio::sync::oneshot;
@@ -27,10 +28,13 @@ use crate::peer;
 use crate::session::actor::{Command, Reply};
 use crate::session::state::State;
 use crate::session::subscriber::Subscriber;
-use crate::store::StoreError;
+use crate::store::{PENDING, StoreError};
 
 /// Rows of `session/list` unless asked for fewer.
 const MAX_ROWS: u32 = 1000;
+
+/// About how large a list of sessions is, in bytes: a thousand take half of it.
+const LIST_ROOM: usize = 1 << 20;
 
 /// Sessions that one client may be attached to; an editor has a window each.
 const MAX_ATTACHED: usize = 256;
@@ -120,6 +124,23 @@ impl Conn {
             } => result.map_err(RpcError::from),
             () = self.outbox.gone() => Err(RpcError::new(Code::Internal, "the client has gone")),
         }
+    }
+
+    /// As [`Self::query`], for what may give a large answer: it is made when there is room for it.
+    async fn query_large<T>(
+        &self,
+        extensions: &Extensions,
+        bytes: usize,
+        query: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, RpcError> {
+        self.query(async {
+            let room = LargeRoom::of(bytes).await;
+            if let Some(answer) = extensions.get::<AnswerRoom>() {
+                answer.keep(room);
+            }
+            query.await
+        })
+        .await
     }
 
     fn attached(&self) -> MutexGuard<'_, HashMap<SessionId, Attachment>> {
@@ -296,7 +317,6 @@ impl SessionApiServer for Rpc {
             }
         };
         let limit = params.limit.unwrap_or(MAX_ROWS).min(MAX_ROWS);
-        let rows = conn(extensions)?.query(self.0.store.sessions(params.matching, cwd, limit)).await?;
         let info = |row: crate::store::SessionRow| {
             let state: Result<State, _> = serde_json::from_str(&row.fold);
             match state {
@@ -307,7 +327,10 @@ impl SessionApiServer for Rpc {
                 }
             }
         };
-        Ok(rows.into_iter().filter_map(info).collect())
+        let rows = conn(extensions)?
+            .query_large(extensions, LIST_ROOM, self.0.store.sessions(params.matching, cwd, limit, info))
+            .await?;
+        Ok(rows.into_iter().flatten().collect())
     }
 
     async fn attach(&self, extensions: &Extensions, params: Attach) -> ResponsePayload<'static, Attached> {
@@ -384,7 +407,7 @@ impl SessionApiServer for Rpc {
 #[async_trait]
 impl PermissionApiServer for Rpc {
     async fn pending(&self, extensions: &Extensions, params: permission::List) -> RpcResult<Vec<Pending>> {
-        Ok(conn(extensions)?.query(self.0.store.pending(params.session)).await?)
+        Ok(conn(extensions)?.query_large(extensions, PENDING, self.0.store.pending(params.session)).await?)
     }
 
     async fn answer(&self, extensions: &Extensions, params: Answer) -> RpcResult<Answered> {

@@ -10,6 +10,7 @@ mod crash;
 mod docs;
 mod hostile;
 mod idempotency;
+mod large;
 mod permission;
 mod provider_faults;
 mod replay;

@@ -21,7 +21,7 @@ use linger_protocol::permission::{Decision, Pending};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-pub use read::{Answered, Page, SessionRow};
+pub use read::{Answered, PENDING, Page, SessionRow};
 
 use crate::session::log::{Log, Piece, Stored};
 use reader::{Lane, Query};

@@ -25,9 +25,12 @@ pub struct SessionRow {
 /// Some events in a row.
 pub type Page = Vec<Stored>;
 
-/// How much of permissions that wait is listed at once, in bytes: what fits into one response. Those that are left out come when
+/// The largest event that is read without asking, in bytes; hardly any text is longer.
+const LARGE: usize = 256 << 10;
+
+/// How much of permissions that wait is listed at once, in bytes: thousands of usual ones. Those that are left out come when
 /// others are answered.
-const PENDING: usize = linger_protocol::transport::MAX_EVENT / 4;
+pub const PENDING: usize = 4 << 20;
 
 /// A decision that was given.
 #[derive(Clone, Debug)]
@@ -51,12 +54,14 @@ impl Store {
     }
 
     /// The latest `limit` sessions, of one directory if `cwd` is given, that have the name or begin with the id `matching`.
-    pub async fn sessions(
+    /// Each is made into what is wanted of it by `of`, on the reading thread.
+    pub async fn sessions<T: Send + 'static>(
         &self,
         matching: Option<String>,
         cwd: Option<String>,
         limit: u32,
-    ) -> Result<Vec<SessionRow>, StoreError> {
+        of: impl Fn(SessionRow) -> T + Send + 'static,
+    ) -> Result<Vec<T>, StoreError> {
         self.read_in(Lane::Page, move |connection| {
             connection
                 .prepare_cached(
@@ -64,7 +69,7 @@ impl Store {
                      WHERE (?1 IS NULL OR name = ?1 OR substr(id, 1, length(?1)) = ?1) AND (?2 IS NULL OR cwd = ?2)
                      ORDER BY updated_at DESC LIMIT ?3",
                 )?
-                .query_map(params![matching, cwd, limit], session_row)?
+                .query_map(params![matching, cwd, limit], |row| session_row(row).map(&of))?
                 .collect()
         })
         .await
@@ -103,14 +108,33 @@ impl Store {
         .await
     }
 
-    /// Events after `after` and up to `until`, about `bytes` of them and at least one if there is one.
-    pub async fn events(&self, id: SessionId, after: u64, until: u64, bytes: usize) -> Result<Page, StoreError> {
+    /// Events after `after` and up to `until`, about `bytes` of them and at least one if there is one. Instead of a first one that
+    /// is large it gives the size, unless `large` says that there is room for one.
+    pub async fn events(
+        &self,
+        id: SessionId,
+        after: u64,
+        until: u64,
+        bytes: usize,
+        large: bool,
+    ) -> Result<Result<Page, usize>, StoreError> {
         self.read_in(Lane::Page, move |connection| {
+            if !large {
+                let size = connection
+                    .prepare_cached(
+                        "SELECT octet_length(data) FROM event WHERE session = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT 1",
+                    )?
+                    .query_row(params![id.as_str(), after as i64, until as i64], |row| row.get::<_, i64>(0))
+                    .optional()?;
+                if let Some(size) = size.map(|size| size as usize).filter(|size| *size > LARGE) {
+                    return Ok(Err(size));
+                }
+            }
             let mut statement = connection.prepare_cached(
                 "SELECT seq, at, kind, stream, data FROM event WHERE session = ? AND seq > ? AND seq <= ? ORDER BY seq",
             )?;
             let rows = statement.query(params![id.as_str(), after as i64, until as i64])?;
-            Ok(page(rows, bytes)?.0)
+            Ok(Ok(page(rows, if large { 1 } else { bytes }, if large { usize::MAX } else { LARGE })?.0))
         })
         .await
     }
@@ -132,14 +156,15 @@ impl Store {
             let (id, after) = (id.as_str(), after as i64);
             let mut values: Vec<&dyn ToSql> = vec![&id, &after];
             values.extend(kinds.iter().map(|kind| kind as &dyn ToSql));
-            page(statement.query(values.as_slice())?, bytes)
+            page(statement.query(values.as_slice())?, bytes, usize::MAX)
         })
         .await
     }
 
     /// One event.
     pub async fn event(&self, id: SessionId, seq: u64) -> Result<Option<Stored>, StoreError> {
-        Ok(self.events(id, seq.saturating_sub(1), seq, 1).await?.into_iter().next())
+        let page = self.events(id, seq.saturating_sub(1), seq, 1, true).await?;
+        Ok(page.unwrap_or_default().into_iter().next())
     }
 
     /// The event that closes a stream, if it is closed.
@@ -232,10 +257,14 @@ fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
     Ok(SessionRow { id: SessionId(row.get(0)?), fold: row.get(1)?, env: parse(row, 2)? })
 }
 
-/// Rows until there are `bytes` of them, at least one if there is one, and whether there may be more.
-fn page(mut rows: Rows<'_>, bytes: usize) -> rusqlite::Result<(Page, bool)> {
+/// Rows until there are `bytes` of them or one larger than `largest` follows, at least one if there is one, and whether there
+/// may be more.
+fn page(mut rows: Rows<'_>, bytes: usize, largest: usize) -> rusqlite::Result<(Page, bool)> {
     let (mut page, mut size) = (Vec::new(), 0);
     while let Some(row) = rows.next()? {
+        if !page.is_empty() && row.get_ref(4)?.as_str().is_ok_and(|data| data.len() > largest) {
+            return Ok((page, true));
+        }
         let event = stored(row)?;
         size += event.data.len();
         page.push(event);

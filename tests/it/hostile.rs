@@ -62,7 +62,7 @@ fn long(words: usize) -> Reply {
 
 #[tokio::test]
 async fn a_thousand_clients_that_never_read_neither_fill_the_memory_nor_lock_a_user_out() {
-    let model = ModelServer::with([Reply::text("x".repeat(2 << 20)), long(2000)]);
+    let model = ModelServer::with([Reply::text("x".repeat(400_000)), long(500)]);
     let daemon = Daemon::start(&model).await;
     let fast = daemon.client().await;
     let session = fast.session().await;
@@ -76,7 +76,7 @@ async fn a_thousand_clients_that_never_read_neither_fill_the_memory_nor_lock_a_u
         crowd.push(raw);
     }
     fast.turn(&session, "with a crowd").await;
-    // What is large is made only where there is room for it, so this is not 512 times 4 MB, but 64 MiB and what is small.
+    // What is large is made only where there is room for it, so this is not 512 times a megabyte, but 64 MiB and what is small.
     let grown = base.grown();
     assert!(grown < 128, "{grown} MiB more with a crowd that does not read");
     let new = until("a new client gets the place of one that is stuck", async || {

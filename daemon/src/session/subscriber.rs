@@ -79,7 +79,7 @@ impl Subscriber {
             }
             if !caught_up {
                 caught_up = true;
-                let line = self.line(&EventBody::CaughtUp {}, clock::now(), None);
+                let line = self.line(&EventBody::CaughtUp {}, clock::now());
                 if self.outbox.send(vec![line]).await == Err(Gone) {
                     return;
                 }
@@ -100,7 +100,7 @@ impl Subscriber {
 
     /// The last line; if the client has gone it does not matter.
     async fn say_last(&self, level: Level, code: Option<NoticeCode>, text: String) {
-        let line = self.line(&EventBody::Notice { level, code, text }, clock::now(), None);
+        let line = self.line(&EventBody::Notice { level, code, text }, clock::now());
         let _last = self.outbox.send(vec![line]).await;
     }
 
@@ -128,7 +128,18 @@ impl Subscriber {
                 if page.is_empty() {
                     return Err(StoreError(format!("no event {} in the database", self.at.seq + 1).into()));
                 }
-                page.iter().for_each(|event| self.event(event, &mut lines));
+                if large.is_none() {
+                    page.iter().for_each(|event| self.event(event, &mut lines));
+                    return Ok((lines, false, None));
+                }
+                // A large event takes a while to take apart: not on the thread that runs all sessions.
+                let (session, deltas, mut at) = (self.log.session.clone(), self.deltas, self.at.clone());
+                let making = tokio::task::spawn_blocking(move || {
+                    page.iter().for_each(|event| push_event(&session, &mut at, deltas, event, &mut lines));
+                    (lines, at)
+                });
+                let (lines, at) = making.await.map_err(|error| StoreError(error.to_string().into()))?;
+                self.at = at;
                 Ok((lines, false, large))
             }
         }
@@ -185,45 +196,60 @@ impl Subscriber {
         (fresh, true)
     }
 
-    /// An event: first what is left of the stream that it closes, then the event itself, as it is stored.
     fn event(&mut self, stored: &Stored, lines: &mut Vec<String>) {
-        if let Some(stream) = &stored.stream {
-            if self.deltas {
-                let at = self.at.within(stream);
-                let (pieces, turn) = closed_pieces(stored);
-                for piece in pieces.iter().filter_map(|piece| after(piece, at)) {
-                    self.piece(piece, stored.at, turn.as_ref(), lines);
-                }
-            }
-            self.at.streams.remove(stream);
-        }
-        self.at.seq = stored.seq;
-        lines.push(notification(&self.log.session, &self.at, &stored.data));
+        push_event(&self.log.session, &mut self.at, self.deltas, stored, lines);
     }
 
     fn open_stream(&mut self, stream: &OpenStream, lines: &mut Vec<String>) {
         let now = clock::now();
         for piece in &stream.pieces {
-            self.piece(piece.clone(), now, stream.turn.as_ref(), lines);
+            push_piece(&self.log.session, &mut self.at, piece.clone(), now, stream.turn.as_ref(), lines);
         }
     }
 
-    fn piece(&mut self, piece: Piece, at: u64, turn: Option<&TurnId>, lines: &mut Vec<String>) {
-        self.at.advance(&piece.stream, piece.block, piece.end());
-        let Piece { stream, block, offset, kind, text } = piece;
-        let delta = |stream| Delta { message: MessageId(stream), block, offset, text: text.clone() };
-        let body = match kind {
-            PieceKind::Text => EventBody::TextDelta(delta(stream)),
-            PieceKind::Thinking => EventBody::ThinkingDelta(delta(stream)),
-            PieceKind::Output => EventBody::ToolOutputDelta { call_id: CallId(stream), offset, text },
-        };
-        lines.push(self.line(&body, at, turn));
+    fn line(&self, body: &EventBody, at: u64) -> String {
+        line(&self.log.session, &self.at, body, at, None)
     }
+}
 
-    fn line(&self, body: &EventBody, at: u64, turn: Option<&TurnId>) -> String {
-        let event = Event { body: body.clone(), seq: None, at, turn: turn.cloned() };
-        notification(&self.log.session, &self.at, &serde_json::to_string(&event).unwrap_or_default())
+/// An event: first what is left of the stream that it closes, then the event itself, as it is stored. Moves `position` on.
+fn push_event(session: &SessionId, position: &mut Position, deltas: bool, stored: &Stored, lines: &mut Vec<String>) {
+    if let Some(stream) = &stored.stream {
+        if deltas {
+            let at = position.within(stream);
+            let (pieces, turn) = closed_pieces(stored);
+            for piece in pieces.iter().filter_map(|piece| after(piece, at)) {
+                push_piece(session, position, piece, stored.at, turn.as_ref(), lines);
+            }
+        }
+        position.streams.remove(stream);
     }
+    position.seq = stored.seq;
+    lines.push(notification(session, position, &stored.data));
+}
+
+/// A piece of a stream. Moves `position` on.
+fn push_piece(
+    session: &SessionId,
+    position: &mut Position,
+    piece: Piece,
+    at: u64,
+    turn: Option<&TurnId>,
+    lines: &mut Vec<String>,
+) {
+    position.advance(&piece.stream, piece.block, piece.end());
+    let Piece { stream, block, offset, kind, text } = piece;
+    let body = match kind {
+        PieceKind::Text => EventBody::TextDelta(Delta { message: MessageId(stream), block, offset, text }),
+        PieceKind::Thinking => EventBody::ThinkingDelta(Delta { message: MessageId(stream), block, offset, text }),
+        PieceKind::Output => EventBody::ToolOutputDelta { call_id: CallId(stream), offset, text },
+    };
+    lines.push(line(session, position, &body, at, turn));
+}
+
+fn line(session: &SessionId, position: &Position, body: &EventBody, at: u64, turn: Option<&TurnId>) -> String {
+    let event = Event { body: body.clone(), seq: None, at, turn: turn.cloned() };
+    notification(session, position, &serde_json::to_string(&event).unwrap_or_default())
 }
 
 /// A whole notification around an event that is JSON already.

@@ -391,7 +391,7 @@ impl Carry<'_> {
 
     /// Whether no session that was made meanwhile has taken this name.
     fn is_free(&self, name: &str) -> bool {
-        let named = self.daemon.store.sessions(Some(name.to_owned()), None, u32::MAX);
+        let named = self.daemon.store.sessions(Some(name.to_owned()), None, u32::MAX, |row| row);
         let rows = Handle::current().block_on(named);
         rows.is_ok_and(|rows| rows.iter().all(|row| row.name.as_deref() != Some(name)))
     }

@@ -11,6 +11,7 @@ mod docs;
 mod hostile;
 mod idempotency;
 mod keeper;
+mod large;
 mod permission;
 mod power;
 mod provider_faults;

@@ -104,6 +104,18 @@ pub fn memory(pid: u32) -> (u64, u64) {
     (of("Rss:"), of("Pss:"))
 }
 
+/// How many files a process has open.
+pub fn files(pid: u32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
+}
+
+/// How many bytes a process has read so far, from files, pipes and sockets.
+pub fn read(pid: u32) -> u64 {
+    let io = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
+    let of = io.lines().find_map(|line| line.strip_prefix("rchar: "));
+    of.and_then(|n| n.parse().ok()).unwrap_or_default()
+}
+
 /// User and system time of all threads, in seconds.
 pub fn cpu(pid: u32) -> f64 {
     let Some(stat) = stat(pid) else { return 0.0 };

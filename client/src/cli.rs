@@ -77,7 +77,7 @@ pub(crate) struct Run {
     /// Print the events, one JSON object a line
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print text as it comes, also to a pipe
+    /// Print text as it comes, also to a pipe; what a crash has cut stays, with a line on stderr
     #[arg(long)]
     pub(crate) stream: bool,
     /// Leave after this many seconds; the work goes on

@@ -201,9 +201,9 @@ pub(crate) enum Daemon {
     Status(Json),
     /// Start the daemon if it does not run
     Start,
-    /// End the daemon; turns go on when it starts again
+    /// End the daemon, also one that hangs; turns go on when it starts again
     Stop {
-        /// Also when a turn is under way
+        /// Also when a turn is under way; kills a daemon that does not end
         #[arg(long)]
         force: bool,
     },

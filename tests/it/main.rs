@@ -7,6 +7,7 @@
 mod cli;
 mod client_survives;
 mod crash;
+mod daemon_command;
 mod docs;
 mod idempotency;
 mod permission;

@@ -6,7 +6,9 @@
 
 mod bounds;
 mod cli;
+mod client_survives;
 mod crash;
+mod daemon_command;
 mod docs;
 mod hostile;
 mod idempotency;

@@ -23,6 +23,7 @@ mod storage;
 mod terminal;
 mod turn;
 mod turn_cancel;
+mod versions;
 mod wire;
 
 use linger_tests::check::Transcript;

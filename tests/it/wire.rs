@@ -203,7 +203,12 @@ async fn requests_take_effect_in_the_order_in_which_they_came() {
 async fn a_protocol_that_nobody_speaks_is_refused_with_both_ranges() {
     let (_model, _daemon, mut raw) = daemon().await;
     let line = r#"{"jsonrpc":"2.0","id":1,"method":"daemon/hello","params":{"client":"x","protocol":[90,99]}}"#;
-    assert_eq!(raw.ask(line).await["error"]["code"], -31018);
+    let refused = json!({
+        "code": -31018,
+        "message": "this daemon (0.1.0) speaks protocol 1 to 1, the client 90 to 99",
+        "data": { "hint": "restart the daemon with the client's own version: `linger daemon stop`" },
+    });
+    assert_eq!(raw.ask(line).await["error"], refused);
     assert_eq!(raw.ask(HELLO).await["result"]["protocol"], 1);
 }
 

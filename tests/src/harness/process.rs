@@ -123,6 +123,13 @@ pub fn cpu(pid: u32) -> f64 {
     ticks / rustix::param::clock_ticks_per_second() as f64
 }
 
+/// The same, as exact as the scheduler knows it, in milliseconds; what runs at this moment may lack its last few.
+pub fn cpu_of_threads(pid: u32) -> f64 {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let of = |stat: String| stat.split_whitespace().next()?.parse::<f64>().ok();
+    threads.filter_map(|thread| of(fs::read_to_string(thread.path().join("schedstat")).ok()?)).sum::<f64>() / 1e6
+}
+
 /// How often the threads of a process went to sleep by themselves so far.
 pub fn wakeups(pid: u32) -> u64 {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
@@ -157,6 +164,7 @@ mod tests {
         assert!(rss >= pss && pss > 0, "{rss} {pss}");
         assert!(wakeups(child.id()) > 0);
         assert!(cpu(child.id()) < 1.0);
+        assert!((0.0..1000.0).contains(&cpu_of_threads(std::process::id())) && cpu_of_threads(child.id()) > 0.0);
         all.iter().for_each(|process| signal(process.pid, Signal::KILL));
         child.wait().unwrap();
         assert!(comes_true(limit, || !all.iter().any(is_alive)));

@@ -96,6 +96,10 @@ pub async fn at_start(daemon: &Arc<Daemon>) {
 
 /// Looks for damage, and unless this is only a `check` saves what can be read.
 pub async fn repair(daemon: &Arc<Daemon>, check: bool) -> Repaired {
+    if daemon.shutdown.is_cancelled() {
+        // It was asked for already.
+        return Repaired { restarting: true, ..Repaired::default() };
+    }
     let task = if check { Task::Look } else { Task::Repair };
     let mut ended = daemon.repairs.ended.subscribe();
     let waited = tokio::time::timeout(ANSWER, async {
@@ -485,7 +489,7 @@ fn of_aside(aside: Aside, working: bool) -> Damage {
     let carried = match (report.carried, left) {
         (0, 0) => "nothing in it could be read".to_owned(),
         (carried, 0) => format!("all sessions that are in it were carried over ({carried})"),
-        (carried, left) => format!("{carried} sessions were carried over from it, {left} were not, or not whole"),
+        (carried, left) => format!("of its sessions {carried} were carried over whole, {left} not"),
     };
     let known = report.settled || report.carried > 0 || !whole;
     let (text, hint) = match (report.kind, known) {

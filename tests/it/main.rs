@@ -6,6 +6,7 @@
 
 mod cli;
 mod crash;
+mod damage;
 mod docs;
 mod idempotency;
 mod permission;

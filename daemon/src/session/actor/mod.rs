@@ -195,6 +195,8 @@ enum Wake {
     Turn(Option<TurnMessage>),
     Stopped,
     Idle,
+    /// A write failed while nothing was under way.
+    Broken,
     Mend,
 }
 
@@ -310,6 +312,8 @@ impl Actor {
                 }
                 Wake::Mend if self.daemon.store.found.of(&self.id).is_some() => return self.give_up(commands),
                 Wake::Mend => self.mend().await,
+                // What there is to do was done above.
+                Wake::Broken => {}
             }
         }
     }
@@ -332,6 +336,7 @@ impl Actor {
             Phase::Idle => tokio::select! {
                 command = commands.recv() => Wake::Command(command),
                 () = async { self.log.unwatched().await; tokio::time::sleep(self.daemon.idle_unload()).await } => Wake::Idle,
+                () = self.log.broken() => Wake::Broken,
             },
         }
     }

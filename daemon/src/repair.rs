@@ -14,16 +14,16 @@ use std::time::{Duration, Instant};
 
 use linger_protocol::daemon::{self, Damage, Damaged, Repaired};
 use linger_protocol::event::{Event, EventBody, Level, NoticeCode};
-use linger_protocol::id::SessionId;
-use linger_protocol::message::StopReason;
+use linger_protocol::id::{CallId, MessageId, SessionId, TurnId};
+use linger_protocol::message::{ContentBlock, StopReason, Usage};
 use rusqlite::{Connection, OpenFlags};
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 
 use crate::clock;
 use crate::daemon::Daemon;
-use crate::session::actor::{Command, decided, environment, stored};
-use crate::session::log::{Log, Piece};
+use crate::session::actor::{Command, decided, environment, stored, user_message};
+use crate::session::log::{Log, Piece, Stored};
 use crate::session::state::State;
 use crate::session::{Draft, recovery};
 use crate::store::aside::{self, Aside, Kind, Left, Report};
@@ -401,7 +401,7 @@ impl Carry<'_> {
         &self,
         id: &SessionId,
         pieces: Vec<Piece>,
-        events: Vec<Arc<crate::session::log::Stored>>,
+        events: Vec<Arc<Stored>>,
         folds: Vec<Fold>,
     ) -> Result<(), StoreError> {
         let (done, committed) = oneshot::channel();
@@ -419,10 +419,7 @@ fn salvage_changed(id: &str, after: u64) -> rusqlite::Error {
 }
 
 /// Closes what the beginning of a session has open. Nothing of it goes on by itself: what comes next has happened, and is lost.
-fn cut_off(
-    state: &State,
-    results: &HashMap<linger_protocol::id::CallId, linger_protocol::message::ContentBlock>,
-) -> Vec<Draft> {
+fn cut_off(state: &State, results: &HashMap<CallId, ContentBlock>) -> Vec<Draft> {
     let why = "the rest of the session could not be read";
     let finished = |usage, steps| EventBody::TurnFinished {
         stop_reason: StopReason::Error,
@@ -437,10 +434,12 @@ fn cut_off(
         return drafts;
     }
     let Some(queued) = state.queue.front().filter(|_| state.is_owed()) else { return Vec::new() };
-    // A prompt that waits would start: it may have had its turn.
-    let turn = Some(linger_protocol::id::TurnId(format!("t{}", state.counts.turns + 1)));
+    // The first prompt that waits would start, and may have had its turn: it is shown, and not answered. The others wait.
+    let turn = Some(TurnId(format!("t{}", state.counts.turns + 1)));
+    let message = MessageId(format!("m{}", state.counts.messages + 1));
     let started = EventBody::TurnStarted { prompt: queued.prompt.clone() };
-    [started, finished(Default::default(), 0)].map(|body| Draft { turn: turn.clone(), body }).into()
+    let said = user_message(message, queued.content.clone(), Some(queued.prompt.clone()));
+    [started, said, finished(Usage::default(), 0)].map(|body| Draft { turn: turn.clone(), body }).into()
 }
 
 /// What every client is told when it says hello.

@@ -311,7 +311,7 @@ async fn a_later_linger_takes_back_what_an_older_one_set_aside_with_what_came_me
     let ls = daemon.cli(&["ls"]).run().await.exits(0);
     assert!(ls.stderr.contains("a newer one wrote it"), "{ls:?}");
     // An older one cannot repair it, and does not say that it did.
-    doctor(&daemon, &["--repair"], false, "start the newer linger").await;
+    doctor(&daemon, &["--repair"], false, "a newer one wrote it").await;
     // The name is taken meanwhile.
     let meanwhile = talk(&older, &model, "same", 1).await;
     assert_eq!(daemon.terminate(), Some(0));

@@ -44,6 +44,7 @@ use record::notice;
 pub use record::{decided, stored};
 pub use repair::environment;
 use repair::{Known, known};
+pub use turns::user_message;
 
 /// How long a turn that is being stopped may take to let go before it is left behind. Its processes are killed at once.
 const STOP_GRACE: Duration = Duration::from_secs(1);

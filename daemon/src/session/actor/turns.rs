@@ -173,7 +173,8 @@ impl Actor {
     }
 }
 
-pub(super) fn user_message(message: MessageId, content: Vec<ContentBlock>, prompt: Option<PromptId>) -> EventBody {
+/// A user's words as a message of the history.
+pub fn user_message(message: MessageId, content: Vec<ContentBlock>, prompt: Option<PromptId>) -> EventBody {
     EventBody::Message {
         message,
         role: Role::User,

@@ -9,6 +9,7 @@ mod cli;
 mod client_survives;
 mod crash;
 mod daemon_command;
+mod damage;
 mod docs;
 mod hostile;
 mod idempotency;

@@ -6,11 +6,8 @@
 
 mod bounds;
 mod cli;
-<<<<<<< HEAD
 mod client_survives;
-=======
 mod configuration;
->>>>>>> wt-growth
 mod crash;
 mod daemon_command;
 mod damage;

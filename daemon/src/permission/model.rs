@@ -220,8 +220,12 @@ impl Life {
         let mut session = Session { state: State::default(), queue: Vec::new(), stopped: false };
         let call_id = CallId::from("c1");
         let input = serde_json::json!({});
-        let call =
-            ContentBlock::ToolUse { call_id: call_id.clone(), name: "x".to_owned(), input: input.clone(), native: None };
+        let call = ContentBlock::ToolUse {
+            call_id: call_id.clone(),
+            name: "x".to_owned(),
+            input: input.clone(),
+            native: None,
+        };
         session.append(EventBody::TurnStarted { prompt: PromptId::from("p1") });
         session.append(EventBody::Message {
             message: MessageId::from("m1"),

@@ -53,7 +53,9 @@ pub fn line(data: &[u8]) {
         let mut bytes = Vec::new();
         let messages: Vec<&str> = whole
             .iter()
-            .filter_map(|frame| if let Frame::Message(message) = frame { std::str::from_utf8(message).ok() } else { None })
+            .filter_map(
+                |frame| if let Frame::Message(message) = frame { std::str::from_utf8(message).ok() } else { None },
+            )
             .filter(|message| framing == Framing::ContentLength || !message.starts_with('C'))
             .collect();
         messages.iter().for_each(|message| encode(framing, message, &mut bytes));
@@ -144,8 +146,7 @@ fn sent_back(codec: &dyn Codec, kind: Kind, mut content: Vec<ContentBlock>) {
     }
     messages.push(user(if results.is_empty() { vec![ContentBlock::text("more")] } else { results }));
     let (system, tools, messages) = ("be brief", &[], messages.as_slice());
-    let request =
-        Request { model: "m", origin: "p/m", system, tools, messages, max_tokens: 100, cache_key: "s1" };
+    let request = Request { model: "m", origin: "p/m", system, tools, messages, max_tokens: 100, cache_key: "s1" };
     let body = codec.encoder().encode(&request).body;
     let body = String::from_utf8(body).expect("a body is text");
     assert_eq!(validate_text(kind, &body), Ok(()), "{body}");
@@ -155,8 +156,7 @@ fn sent_back(codec: &dyn Codec, kind: Kind, mut content: Vec<ContentBlock>) {
 pub fn config(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let dir = |name: &str| PathBuf::from("/home/u").join(name);
-    let places =
-        Places { config: dir("c"), data: dir("d"), state: dir("s"), socket: dir("s").join("lingerd.sock") };
+    let places = Places { config: dir("c"), data: dir("d"), state: dir("s"), socket: dir("s").join("lingerd.sock") };
     let error = match Config::parse(&text, &places, Some(Path::new("/home/u"))) {
         Ok(config) => {
             let _any = config.grants(Path::new("/home/u/w"));

@@ -22,13 +22,13 @@ pub(super) type Answer = Result<Value, RpcError>;
 
 /// An event as it came.
 pub(super) struct Incoming {
-    pub cursor: String,
-    pub raw: String,
-    pub event: Value,
+    pub(super) cursor: String,
+    pub(super) raw: String,
+    pub(super) event: Value,
 }
 
 impl Incoming {
-    pub fn str(&self, field: &str) -> &str {
+    pub(super) fn str(&self, field: &str) -> &str {
         self.event[field].as_str().unwrap_or_default()
     }
 }
@@ -86,7 +86,7 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Connects and says hello.
-    pub async fn connect(socket: &Path, name: &str) -> Self {
+    pub(super) async fn connect(socket: &Path, name: &str) -> Self {
         let stream = UnixStream::connect(socket).await.expect("the daemon listens");
         let mut connection = Self { stream: BufReader::new(stream), partial: Vec::new(), next: 0 };
         connection.call("daemon/hello", hello(name)).await;
@@ -94,7 +94,7 @@ impl Connection {
     }
 
     /// Sends a request and gives its number.
-    pub async fn send(&mut self, method: &str, params: Value) -> u64 {
+    pub(super) async fn send(&mut self, method: &str, params: Value) -> u64 {
         self.next += 1;
         let line = request(self.next, method, &params);
         self.stream.get_mut().write_all(line.as_bytes()).await.expect("the daemon reads");
@@ -102,13 +102,13 @@ impl Connection {
     }
 
     /// The next line.
-    pub async fn line(&mut self) -> Line {
+    pub(super) async fn line(&mut self) -> Line {
         let line = tokio::time::timeout(TIMEOUT, self.read()).await;
         line.unwrap_or_else(|_| panic!("no line within {TIMEOUT:?}"))
     }
 
     /// The next line, if it comes soon.
-    pub async fn line_within(&mut self, limit: Duration) -> Option<Line> {
+    pub(super) async fn line_within(&mut self, limit: Duration) -> Option<Line> {
         tokio::time::timeout(limit, self.read()).await.ok()
     }
 
@@ -122,12 +122,12 @@ impl Connection {
     }
 
     /// A request that must succeed; events that come before its answer are not looked at.
-    pub async fn call(&mut self, method: &str, params: Value) -> Value {
+    pub(super) async fn call(&mut self, method: &str, params: Value) -> Value {
         self.ask(method, params).await.unwrap_or_else(|error| panic!("{method}: {error} {:?}", error.data))
     }
 
     /// As [`Self::call`], for a request that may be refused.
-    pub async fn ask(&mut self, method: &str, params: Value) -> Answer {
+    pub(super) async fn ask(&mut self, method: &str, params: Value) -> Answer {
         let id = self.send(method, params).await;
         loop {
             match self.line().await {
@@ -142,7 +142,7 @@ type Waiting = Arc<Mutex<HashMap<u64, oneshot::Sender<Answer>>>>;
 
 /// A connection that many tasks share; it gets no events.
 pub(super) struct Racer {
-    pub name: String,
+    pub(super) name: String,
     write: tokio::sync::Mutex<(OwnedWriteHalf, u64)>,
     waiting: Waiting,
     reader: JoinHandle<()>,
@@ -150,7 +150,7 @@ pub(super) struct Racer {
 
 impl Racer {
     /// Connects and says hello.
-    pub async fn connect(socket: &Path, name: &str) -> Self {
+    pub(super) async fn connect(socket: &Path, name: &str) -> Self {
         let (read, write) = UnixStream::connect(socket).await.expect("the daemon listens").into_split();
         let waiting = Waiting::default();
         let answered = waiting.clone();
@@ -173,7 +173,7 @@ impl Racer {
     }
 
     /// Sends a request; the answer comes to the receiver, unless the connection ends.
-    pub async fn send(&self, method: &str, params: Value) -> oneshot::Receiver<Answer> {
+    pub(super) async fn send(&self, method: &str, params: Value) -> oneshot::Receiver<Answer> {
         let (sender, answer) = oneshot::channel();
         let mut write = self.write.lock().await;
         write.1 += 1;
@@ -184,7 +184,7 @@ impl Racer {
     }
 
     /// Sends a request and waits for its answer; nothing when the connection ends.
-    pub async fn ask(&self, method: &str, params: Value) -> Option<Answer> {
+    pub(super) async fn ask(&self, method: &str, params: Value) -> Option<Answer> {
         let answer = self.send(method, params).await;
         tokio::time::timeout(TIMEOUT, answer).await.unwrap_or_else(|_| panic!("{method}: no answer")).ok()
     }

@@ -222,7 +222,8 @@ impl Worker<'_> {
 
     /// Holds what everybody was told against the log and the side effects.
     fn verify(&self, session: &str, told: &[Told], stopped: bool, file: &Path) {
-        let say = |what: String| self.wrong.send(format!("{session} ({}): {what}", self.name)).expect("somebody listens");
+        let say =
+            |what: String| self.wrong.send(format!("{session} ({}): {what}", self.name)).expect("somebody listens");
         let rows = rows(&self.daemon.dirs.database(), session);
         let text = std::fs::read_to_string(file).unwrap_or_default();
         let effects = std::fs::read_to_string(self.daemon.side_effects()).unwrap_or_default();
@@ -251,7 +252,13 @@ impl Worker<'_> {
             let call = asked.str("call_id");
             let started = all("tool_started", call).len();
             let allowed = resolved.str("decision").starts_with("allow");
-            let due = if !allowed { 0..=0 } else if stopped { 0..=1 } else { 1..=1 };
+            let due = if !allowed {
+                0..=0
+            } else if stopped {
+                0..=1
+            } else {
+                1..=1
+            };
             if !due.contains(&started) {
                 say(format!("{permission} was {}, and started {started} times", resolved.str("decision")));
             }

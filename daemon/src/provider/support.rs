@@ -107,23 +107,47 @@ pub(super) fn body(codec: &dyn Codec, messages: &[Message]) -> Value {
     serde_json::from_slice(&codec.encoder().encode(&request(messages)).body).unwrap()
 }
 
+/// What a format keeps of its provider's: with thinking, with a call, and by itself.
+fn natives(kind: Kind) -> (Vec<Value>, Vec<Value>, Vec<Value>) {
+    match kind {
+        Kind::OpenaiResponses => {
+            let item = |id: &str, content: Value| json!({"item": {"type": "reasoning", "id": id, "summary": [], "encrypted_content": content}});
+            let search = json!({"item": {"type": "web_search_call", "id": "ws_1", "status": "completed"}});
+            (
+                vec![item("rs_1", json!("gAAA")), item("rs_2", json!("gAAB")), item("rs_3", json!(null))],
+                vec![json!({"id": "same"}), json!({"id": "other", "arguments": "{ }"})],
+                vec![search, json!({"phase": "commentary"})],
+            )
+        }
+        Kind::Gemini => {
+            let signed = |n: usize| json!({"thoughtSignature": "c2ln", "signed_bytes": n});
+            (
+                vec![signed(1), signed(0), signed(99)],
+                vec![json!({"id": "same"}), json!({"id": "other", "thoughtSignature": "Y2FsbA=="})],
+                vec![signed(0), signed(2), signed(99), json!({"part": {"executableCode": {"code": "1"}}})],
+            )
+        }
+        _ => (
+            vec![json!({"signature": "sig"}), json!({"field": "reasoning"}), json!({"field": "think"})],
+            vec![json!({"id": "same"}), json!({"id": "other", "arguments": "{ }"})],
+            vec![json!({"type": "redacted_thinking", "data": "xyz"})],
+        ),
+    }
+}
+
 /// What happens in a step of a made-up history.
-fn step() -> impl Strategy<Value = Vec<Message>> {
+fn step(kind: Kind) -> impl Strategy<Value = Vec<Message>> {
+    let or_none = |natives: Vec<Value>| natives.into_iter().map(Some).chain([None]).collect::<Vec<_>>();
+    let (of_thoughts, of_calls, opaque) = natives(kind);
     let words = prop::sample::select(vec!["hello", " ", "", "a\0b", "ä€😀", "</think>", "x\ny"]);
     let texts = prop::collection::vec(words.prop_map(ContentBlock::text), 0..3);
     let origin = prop::sample::select(vec!["p/m", "q/n"]);
-    let native = prop::sample::select(vec![
-        None,
-        Some(json!({"signature": "sig"})),
-        Some(json!({"field": "reasoning"})),
-        Some(json!({"field": "think"})),
-    ]);
+    let native = prop::sample::select(or_none(of_thoughts));
     let thought = native.prop_map(|native| ContentBlock::Thinking { text: "hm".to_owned(), native });
-    let opaque = ContentBlock::Opaque { native: json!({"type": "redacted_thinking", "data": "xyz"}) };
-    let thoughts = prop::collection::vec(prop_oneof![thought, Just(opaque)], 0..3);
+    let opaque = prop::sample::select(opaque).prop_map(|native| ContentBlock::Opaque { native });
+    let thoughts = prop::collection::vec(prop_oneof![thought, opaque], 0..3);
     let input = prop::sample::select(vec![json!({}), json!({"a": "x\0"}), json!("{\"cut"), json!([1])]);
-    let call_native =
-        prop::sample::select(vec![None, Some(json!({"id": "same"})), Some(json!({"id": "other", "arguments": "{ }"}))]);
+    let call_native = prop::sample::select(or_none(of_calls));
     let name = prop::sample::select(vec!["ls", "no such\ntool", ""]);
     let calls = prop::collection::vec((name, input, call_native, texts.clone(), any::<bool>()), 0..3);
     let image = ContentBlock::Image { media_type: "image/png".to_owned(), data: "AAAA".to_owned() };
@@ -156,7 +180,12 @@ fn step() -> impl Strategy<Value = Vec<Message>> {
 
 /// A history of a few steps, with its calls numbered.
 pub(super) fn history() -> impl Strategy<Value = Vec<Message>> {
-    prop::collection::vec(step(), 0..6).prop_map(|steps| {
+    history_of(Kind::Anthropic)
+}
+
+/// A history whose own answers are of a provider of this kind, others of another's.
+pub(super) fn history_of(kind: Kind) -> impl Strategy<Value = Vec<Message>> {
+    prop::collection::vec(step(kind), 0..6).prop_map(|steps| {
         let mut messages = vec![user(vec![ContentBlock::text("begin")])];
         messages.extend(steps.into_iter().flatten());
         for (n, message) in messages.iter_mut().enumerate() {

@@ -45,7 +45,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Daemon(Daemon),
     /// Look for what is wrong, and say what to do
-    Doctor,
+    Doctor(Doctor),
     /// Explain a command; `help schema` prints the protocol as JSON Schema
     Help(Help),
 }
@@ -207,6 +207,13 @@ pub(crate) enum Daemon {
         #[arg(long)]
         force: bool,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// Save what can be read of what is damaged
+    #[arg(long)]
+    pub(crate) repair: bool,
 }
 
 #[derive(Debug, Args)]

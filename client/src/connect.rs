@@ -1,5 +1,4 @@
-//! The way to the daemon: finds the socket, starts the daemon if there is none, says hello, brings keys, and comes back
-//! after a loss.
+//! A connection to the daemon: says hello, brings keys, asks and waits for answers, and comes back after a loss.
 //!
 //! A thread reads each connection and puts what arrives into the one channel of the process, with the number of the
 //! connection, so that what a lost one still had to say is not taken for news. It ends when its connection does.
@@ -12,15 +11,15 @@ use std::time::{Duration, Instant};
 
 use linger_protocol::daemon::{Hello, Keys, Welcome};
 use linger_protocol::error::Code;
-use linger_protocol::method::{DaemonHello, DaemonKeys, DaemonStop, Method};
-use linger_protocol::place::{PlaceError, Places, check_socket};
-use linger_protocol::transport::blocking::{self, Incoming, Reader, Writer};
+use linger_protocol::method::{DaemonHello, DaemonKeys, Method};
+use linger_protocol::place::Places;
+use linger_protocol::transport::blocking::{Incoming, Reader, Writer};
 use linger_protocol::{PROTOCOL, RpcError, VERSION};
 use serde_json::value::RawValue;
 
 use crate::error::{Exit, Failure};
 use crate::input::Event;
-use crate::start;
+use crate::reach::{KEEPER, Search, Stream, dial, reach};
 use crate::terminal::Terminal;
 
 /// How long an answer may take; the slowest waits for a disk.
@@ -32,14 +31,17 @@ const SILENCE: Duration = Duration::from_secs(1);
 /// How long the reader may take to hand on what the daemon said before it hung up.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// How long a daemon that is being started may take to accept a connection after it says that it runs.
-const ACCEPT: Duration = Duration::from_secs(5);
-
-/// Pauses between attempts to come back after a loss, in milliseconds: 15 s together, time for a daemon to start again.
-const RETRY: [u64; 10] = [20, 80, 200, 500, 1000, 2000, 2500, 2500, 3000, 3200];
+/// How long until a person is told what can be done about a daemon that does not answer.
+const ADVICE: Duration = Duration::from_secs(5);
 
 /// How often one request is sent over new connections before it is given up.
 const RESENDS: usize = 3;
+
+/// What a person is told while the daemon is away.
+pub(crate) const COMING_BACK: &str = "the connection to the daemon was lost; coming back";
+
+/// What can be done about a daemon that does not answer.
+const DEAF: &str = "`linger daemon status` looks at it, `linger daemon stop` ends it; turns go on at the next start";
 
 /// A connection to the daemon, which is replaced when it is lost.
 pub(crate) struct Client {
@@ -58,24 +60,30 @@ pub(crate) struct Client {
     backlog: VecDeque<Event>,
     /// Whether a daemon has answered our hello.
     greeted: bool,
-    /// Whether the daemon refused a connection, so that coming back is no use.
-    refused: bool,
+    /// When whoever waits for us wants no more to come back after a loss.
+    pub(crate) until: Option<Instant>,
 }
 
 /// What became of a request.
-enum Reply {
+pub(crate) enum Reply {
+    /// Its answer.
     Answered(Result<Box<RawValue>, RpcError>),
+    /// The connection was lost, or the daemon is ending: the next one is to be asked.
     Lost,
+    /// No answer yet.
     Late,
 }
 
 impl Client {
-    /// Connects, and starts the daemon if there is none; says so if its configuration is broken.
+    /// Connects, and starts the daemon if there is none; says so if its configuration is broken or its database was damaged.
     pub(crate) fn open() -> Result<Self, Failure> {
         let client = Self::open_silent()?;
         if let Some(error) = &client.welcome.config_error {
             let hint = "correct the file; the last good configuration stays in force";
             Terminal::new().say(&format!("warning: {error}\nhint: {hint}"))?;
+        }
+        for damage in &client.welcome.damage {
+            Terminal::new().say(&format!("warning: {damage}\nhint: `linger doctor` says what to do"))?;
         }
         Ok(client)
     }
@@ -83,15 +91,15 @@ impl Client {
     /// As [`Client::open`], for a command that looks at the configuration itself.
     pub(crate) fn open_silent() -> Result<Self, Failure> {
         let places = Places::of_user()?;
-        let stream = match dial(&places)? {
-            Some(stream) => stream,
-            None => started(&places)?,
-        };
+        let stream = reach(&places, Search::first(), |pause| {
+            std::thread::sleep(pause);
+            Ok(())
+        })?;
         let mut client = Self::over(places, stream);
         match client.hello() {
             Ok(()) => Ok(client),
             // It was just ending: the next one is ours to find or to start.
-            Err(failure) if failure == lost() => client.reopen().map(|()| client),
+            Err(failure) if failure == lost() => client.come_back().map(|()| client),
             Err(failure) => Err(failure),
         }
     }
@@ -104,8 +112,14 @@ impl Client {
     fn over(places: Places, (reader, writer): (Reader, Writer)) -> Self {
         let (sender, events) = mpsc::channel();
         listen(reader, 0, sender.clone());
-        let welcome =
-            Welcome { protocol: 0, version: String::new(), env: Vec::new(), keys: Vec::new(), config_error: None };
+        let welcome = Welcome {
+            protocol: 0,
+            version: String::new(),
+            env: Vec::new(),
+            keys: Vec::new(),
+            config_error: None,
+            damage: Vec::new(),
+        };
         Self {
             places,
             name: name(),
@@ -116,7 +130,7 @@ impl Client {
             events,
             backlog: VecDeque::new(),
             greeted: false,
-            refused: false,
+            until: None,
         }
     }
 
@@ -127,12 +141,7 @@ impl Client {
         let answer = match self.reply(id, SILENCE)? {
             Reply::Answered(answer) => Some(answer),
             Reply::Lost => None,
-            Reply::Late => {
-                if !self.greeted && io::stderr().is_terminal() {
-                    Terminal::new().say(&format!("waiting for the daemon at {} …", self.places.socket.display()))?;
-                }
-                self.answer(id, ANSWER)?
-            }
+            Reply::Late => self.slow_hello(id)?,
         };
         self.welcome = match answer.ok_or_else(lost)? {
             Ok(raw) => parse::<DaemonHello>(&raw)?,
@@ -146,6 +155,22 @@ impl Client {
             self.send(&DaemonKeys(Keys { keys }))?.ok_or_else(lost)?;
         }
         Ok(())
+    }
+
+    /// Waits for the answer to hello, and says so to a person.
+    fn slow_hello(&mut self, id: u64) -> Result<Option<Result<Box<RawValue>, RpcError>>, Failure> {
+        let talks = !self.greeted && io::stderr().is_terminal();
+        let mut terminal = Terminal::new();
+        if talks {
+            terminal.say(&format!("waiting for the daemon at {} …", self.places.socket.display()))?;
+        }
+        match self.reply(id, ADVICE)? {
+            Reply::Answered(answer) => return Ok(Some(answer)),
+            Reply::Lost => return Ok(None),
+            Reply::Late if talks => terminal.say(&format!("hint: {DEAF}"))?,
+            Reply::Late => {}
+        }
+        self.answer(id, ANSWER)
     }
 
     /// Where other threads put what happens.
@@ -192,17 +217,16 @@ impl Client {
             {
                 return Ok(answer);
             }
-            self.reopen()?;
+            self.come_back()?;
         }
         Err(lost())
     }
 
-    /// Ends the daemon; a connection that ends is as good as an answer.
-    pub(crate) fn stop(&mut self, stop: &DaemonStop) -> Result<(), Failure> {
-        let Some(id) = self.send(stop)? else { return Ok(()) };
-        match self.answer(id, ANSWER)? {
-            Some(Err(error)) => Err(error.into()),
-            Some(Ok(_)) | None => Ok(()),
+    /// Sends a request once, over this connection or not at all.
+    pub(crate) fn call_once<M: Method>(&mut self, request: &M, within: Duration) -> Result<Reply, Failure> {
+        match self.send(request)? {
+            Some(id) => self.reply(id, within),
+            None => Ok(Reply::Lost),
         }
     }
 
@@ -226,7 +250,7 @@ impl Client {
             Reply::Lost => Ok(None),
             Reply::Late => {
                 Err(Failure::unreachable(format!("the daemon did not answer within {} s", within.as_secs()))
-                    .hint(format!("see {}", self.places.log().display())))
+                    .hint(format!("{DEAF}; see {}", self.places.log().display())))
             }
         }
     }
@@ -238,12 +262,11 @@ impl Client {
             let Some(event) = self.receive(Some(deadline)) else { return Ok(Reply::Late) };
             match event {
                 event if !self.is_news(&event) => {}
-                Event::Incoming(_, Incoming::Response(n, answer)) if n == id => return Ok(Reply::Answered(answer)),
-                Event::Lost(_) => return Ok(Reply::Lost),
-                Event::Refused(_, failure) => {
-                    self.refused = true;
-                    return Err(failure);
+                Event::Incoming(_, Incoming::Response(n, answer)) if n == id => {
+                    return Ok(if is_ending(&answer) { Reply::Lost } else { Reply::Answered(answer) });
                 }
+                Event::Lost(_) => return Ok(Reply::Lost),
+                Event::Refused(_, failure) => return Err(failure),
                 other => self.backlog.push_back(other),
             }
         }
@@ -264,37 +287,59 @@ impl Client {
         }
     }
 
-    /// Connects again, patiently but not for ever; a signal ends the attempt.
-    pub(crate) fn reopen(&mut self) -> Result<(), Failure> {
-        let mut last = lost();
-        for (attempt, pause) in RETRY.into_iter().enumerate() {
-            self.pause(Duration::from_millis(pause))?;
-            // The first attempts leave it to the keeper to start the daemon again.
-            let stream = match dial(&self.places) {
-                Ok(None) if attempt >= 2 => started(&self.places).map(Some),
-                other => other,
-            };
-            let (reader, writer) = match stream {
-                Ok(Some(stream)) => stream,
-                Ok(None) => continue,
-                Err(failure) => {
-                    last = failure;
-                    continue;
+    /// Comes back after a loss, and says so to a person if it takes a while.
+    fn come_back(&mut self) -> Result<(), Failure> {
+        if self.back_soon()? {
+            return Ok(());
+        }
+        if io::stderr().is_terminal() {
+            Terminal::new().say(COMING_BACK)?;
+        }
+        self.reopen()
+    }
+
+    /// Connects again if the daemon is back at once, as one is that has a keeper; whether it was.
+    pub(crate) fn back_soon(&mut self) -> Result<bool, Failure> {
+        let deadline = Instant::now() + KEEPER;
+        let mut pause = Duration::from_millis(5);
+        while Instant::now() < deadline {
+            if let Some(stream) = dial(&self.places)? {
+                match self.replace(stream) {
+                    Err(failure) if failure == lost() => {}
+                    other => return other.map(|()| true),
                 }
-            };
-            self.epoch += 1;
-            self.writer = writer;
-            listen(reader, self.epoch, self.sender.clone());
-            match self.hello() {
-                Ok(()) => return Ok(()),
-                Err(failure) if self.refused => return Err(failure),
-                Err(failure) => last = failure,
+            }
+            self.pause(pause)?;
+            pause = (pause * 2).min(KEEPER / 5);
+        }
+        Ok(false)
+    }
+
+    /// Connects again, patiently but not for ever, and starts a daemon if there is none; a signal ends the attempt.
+    pub(crate) fn reopen(&mut self) -> Result<(), Failure> {
+        for _ in 0..RESENDS {
+            let places = self.places.clone();
+            let stream = reach(&places, Search::again(), |pause| self.pause(pause))?;
+            match self.replace(stream) {
+                Err(failure) if failure == lost() => {}
+                other => return other,
             }
         }
-        Err(last)
+        Err(lost())
+    }
+
+    /// Goes on with another connection.
+    fn replace(&mut self, (reader, writer): Stream) -> Result<(), Failure> {
+        self.epoch += 1;
+        self.writer = writer;
+        listen(reader, self.epoch, self.sender.clone());
+        self.hello()
     }
 
     fn pause(&mut self, pause: Duration) -> Result<(), Failure> {
+        if self.until.is_some_and(|until| Instant::now() >= until) {
+            return Err(lost());
+        }
         let deadline = Instant::now() + pause;
         loop {
             match self.events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
@@ -303,41 +348,6 @@ impl Client {
                 Ok(event) => self.backlog.push_back(event),
             }
         }
-    }
-}
-
-/// Connects if there is a daemon.
-pub(crate) fn dial(places: &Places) -> Result<Option<(Reader, Writer)>, Failure> {
-    match check_socket(&places.socket) {
-        Ok(()) => {}
-        Err(PlaceError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error.into()),
-    }
-    match blocking::connect(&places.socket) {
-        Ok(stream) => Ok(Some(stream)),
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => Ok(None),
-        Err(error) => {
-            Err(Failure::unreachable(format!("cannot connect to the daemon at {}: {error}", places.socket.display()))
-                .hint("`linger doctor` looks at everything"))
-        }
-    }
-}
-
-/// Starts the daemon and connects.
-fn started(places: &Places) -> Result<(Reader, Writer), Failure> {
-    start::daemon(places)?;
-    let deadline = Instant::now() + ACCEPT;
-    let mut pause = Duration::from_millis(1);
-    loop {
-        if let Some(stream) = dial(places)? {
-            return Ok(stream);
-        }
-        if Instant::now() > deadline {
-            return Err(Failure::unreachable("the daemon was started but does not accept connections")
-                .hint(format!("see {}", places.log().display())));
-        }
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(100));
     }
 }
 
@@ -383,6 +393,11 @@ fn name() -> String {
         Ok(tty) => format!("linger@{}", tty.strip_prefix("/dev/").unwrap_or(&tty)),
         Err(_) => format!("linger@{}", std::process::id()),
     }
+}
+
+/// Whether a daemon that ends has refused a request: it changed nothing, and the next daemon is to be asked.
+pub(crate) fn is_ending(answer: &Result<Box<RawValue>, RpcError>) -> bool {
+    matches!(answer, Err(error) if error.code() == Some(Code::Ending))
 }
 
 fn environment(names: &[String]) -> BTreeMap<String, String> {

@@ -6,32 +6,32 @@
 use std::time::Instant;
 
 use linger_protocol::RpcError;
-use linger_protocol::event::Notification;
+use linger_protocol::event::{EventBody, NoticeCode, Notification};
 use linger_protocol::id::{Cursor, SessionId};
 use linger_protocol::method::{
     PermissionAnswer, SessionAttach, SessionCancel, SessionContinue, SessionPrompt, SessionSet,
 };
 use linger_protocol::permission::Answer;
-use linger_protocol::session::{Attach, Named, Prompt, Set};
+use linger_protocol::session::{Attach, Keyed, Prompt, Set};
 use linger_protocol::transport::blocking::Incoming;
 use serde_json::value::RawValue;
 
-use crate::connect::Client;
-use crate::error::Failure;
+use crate::connect::{Client, is_ending, key};
+use crate::error::{Exit, Failure};
 use crate::input::{Event, Line, Signal};
 
-/// Something to ask for while events come in; its answer is one of the things that happen.
+/// Something to ask for while events come in, with a key; its answer is one of the things that happen.
 #[derive(Clone, Debug)]
 pub(crate) enum Request {
-    /// `session/prompt`, with a key.
+    /// `session/prompt`.
     Prompt(Prompt),
-    /// `permission/answer`, with a key.
+    /// `permission/answer`.
     Answer(Answer),
     /// `session/cancel`.
-    Cancel(Named),
+    Cancel(Keyed),
     /// `session/continue`.
-    Continue(Named),
-    /// `session/set`, with a key.
+    Continue(Keyed),
+    /// `session/set`.
     Set(Set),
 }
 
@@ -42,7 +42,7 @@ pub(crate) enum Happened {
     Event(Box<Notification>, Box<RawValue>),
     /// The answer to a request.
     Answer(Request, Result<Box<RawValue>, RpcError>),
-    /// The connection was lost; [`Attachment::reattach`] is the thing to do.
+    /// The connection was lost; [`Attachment::back_soon`] and [`Attachment::reattach`] are the things to do.
     Lost,
     /// A line was typed.
     Line(Line),
@@ -100,8 +100,8 @@ impl Attachment {
         let sent = match &request {
             Request::Prompt(prompt) => self.client.send(&SessionPrompt(prompt.clone())),
             Request::Answer(answer) => self.client.send(&PermissionAnswer(answer.clone())),
-            Request::Cancel(named) => self.client.send(&SessionCancel(named.clone())),
-            Request::Continue(named) => self.client.send(&SessionContinue(named.clone())),
+            Request::Cancel(keyed) => self.client.send(&SessionCancel(keyed.clone())),
+            Request::Continue(keyed) => self.client.send(&SessionContinue(keyed.clone())),
             Request::Set(set) => self.client.send(&SessionSet(set.clone())),
         }?;
         self.open.push((sent.unwrap_or_default(), request));
@@ -110,14 +110,28 @@ impl Attachment {
 
     /// Asks for the session's turn to be cancelled.
     pub(crate) fn cancel(&mut self) -> Result<(), Failure> {
-        self.request(Request::Cancel(Named { session: self.session.clone() }))
+        self.request(Request::Cancel(Keyed { session: self.session.clone(), key: Some(key()?) }))
     }
 
-    /// Comes back after a loss, and sends again what was not answered.
+    /// Comes back after a loss if the daemon is back at once; whether it was.
+    pub(crate) fn back_soon(&mut self) -> Result<bool, Failure> {
+        let back = self.client.epoch != self.epoch || self.client.back_soon()?;
+        if back {
+            self.go_on()?;
+        }
+        Ok(back)
+    }
+
+    /// Comes back after a loss, starting a daemon if there is none.
     pub(crate) fn reattach(&mut self) -> Result<(), Failure> {
         if self.client.epoch == self.epoch {
             self.client.reopen()?;
         }
+        self.go_on()
+    }
+
+    /// Attaches over a new connection, and sends again what was not answered.
+    fn go_on(&mut self) -> Result<(), Failure> {
         self.epoch = self.client.epoch;
         self.attach()?;
         for (_, request) in std::mem::take(&mut self.open) {
@@ -131,15 +145,18 @@ impl Attachment {
         loop {
             if self.client.epoch != self.epoch {
                 // A call in between has made a new connection.
-                self.reattach()?;
+                self.go_on()?;
             }
             let Some(event) = self.client.next_event(deadline) else { return Ok(Happened::TimedOut) };
             match event {
                 Event::Incoming(_, Incoming::Event(notification, raw)) => {
+                    self.goes_on(&notification)?;
                     if let Some(happened) = self.event(notification, raw) {
                         return Ok(happened);
                     }
                 }
+                // What a daemon that ends has refused is asked of the next one.
+                Event::Incoming(_, Incoming::Response(_, answer)) if is_ending(&answer) => return Ok(Happened::Lost),
                 Event::Incoming(_, Incoming::Response(id, answer)) if self.attach == Some(id) => {
                     self.attach = None;
                     answer?;
@@ -155,6 +172,18 @@ impl Attachment {
                 Event::Key(key) => return Ok(Happened::Key(key)),
                 Event::Signal(signal) => return Ok(Happened::Signal(signal)),
             }
+        }
+    }
+
+    /// Fails if the daemon cannot read the session any further: nothing follows.
+    fn goes_on(&self, notification: &Notification) -> Result<(), Failure> {
+        match &notification.event.body {
+            EventBody::Notice { code: Some(NoticeCode::Damaged), text, .. }
+                if notification.session == self.session && notification.event.seq.is_none() =>
+            {
+                Err(Failure::new(Exit::FAILED, text.clone()))
+            }
+            _ => Ok(()),
         }
     }
 

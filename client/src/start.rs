@@ -2,8 +2,16 @@
 //!
 //! `lingerd --background` prints one line on stdout once its socket accepts (`ready`), or finds that another daemon has the
 //! place (`running`), and goes on in the background; or it ends with `error: …` and `hint: …` on stderr.
+//!
+//! A login that ends may take every process of its scope with it (`KillUserProcesses=yes`). So where the user's systemd can be
+//! asked, the daemon is started in a scope of its own below it; `systemd-run --scope` becomes the daemon, which therefore stays our
+//! child and keeps its output. If that fails, the daemon is started all the same, and its log says why it is in this login's scope.
+//! A socket unit of `contrib/` needs nothing of this: its socket accepts, so nobody comes here.
 
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::ffi::{OsStr, OsString};
+use std::fs::OpenOptions;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -19,49 +27,106 @@ const START: Duration = Duration::from_secs(20);
 /// What a daemon that cannot start may say, in bytes.
 const MAX_WORDS: u64 = 16 << 10;
 
-/// Starts the daemon and waits until it is ready, or was already.
-pub(crate) fn daemon(places: &Places) -> Result<(), Failure> {
-    let program = find()?;
-    let child = spawn(&program, places)
-        .map_err(|error| Failure::unreachable(format!("cannot start {}: {error}", program.display())))?;
-    let (sender, answer) = mpsc::channel();
-    // The thread outlives the answer: it waits for the process that went into the background, lest that stay a zombie.
-    std::thread::spawn(move || watch(child, &sender));
-    match answer.recv_timeout(START) {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(words)) => Err(told(&words, places)),
-        Err(_) => Err(Failure::unreachable(format!("the daemon did not start within {} s", START.as_secs()))
-            .hint(format!("see {}", places.log().display()))),
-    }
+/// What became of a start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Started {
+    /// The daemon accepts.
+    Ready,
+    /// Somebody else holds the lock: a daemon, perhaps one that starts or ends, or a keeper.
+    Running,
 }
 
+/// Starts the daemon and waits until it is ready, or was already.
+pub(crate) fn daemon(places: &Places) -> Result<Started, Failure> {
+    let program = find()?;
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if let Some(scope) = scope(runtime.as_deref(), &path, getrandom::u32().unwrap_or_default(), Path::exists) {
+        match wait(command(scope, &program), places) {
+            Ok(Ok(started)) => return Ok(started),
+            // The daemon itself has spoken.
+            Ok(Err(words)) if words.lines().any(|line| line.starts_with("error: ")) => {
+                return Err(told(&words, places));
+            }
+            Ok(Err(words)) => note(places, &words),
+            Err(failure) => return Err(failure),
+        }
+    }
+    wait(command(Vec::new(), &program), places)?.map_err(|words| told(&words, places))
+}
+
+/// What to put before the daemon's command, so that it runs outside this login's scope: `systemd-run`, if the manager of the user
+/// can be reached.
+fn scope(runtime: Option<&Path>, path: &OsStr, random: u32, exists: impl Fn(&Path) -> bool) -> Option<Vec<OsString>> {
+    // An empty path, or one from somewhere, is no runtime directory.
+    let runtime = runtime.filter(|runtime| runtime.is_absolute())?;
+    if !["systemd/private", "bus"].iter().any(|socket| exists(&runtime.join(socket))) {
+        return None;
+    }
+    let mut found = std::env::split_paths(path).filter(|dir| dir.is_absolute()).map(|dir| dir.join("systemd-run"));
+    let program = found.find(|program| exists(program))?;
+    // A name that is taken would be refused.
+    let unit = format!("--unit=lingerd-{random:08x}");
+    let options = ["--user", "--scope", "--collect", "--quiet", &unit, "--description=linger", "--"];
+    Some(std::iter::once(program.into()).chain(options.map(OsString::from)).collect())
+}
+
+/// Writes into the daemon's log that it was not started in a scope of its own.
+fn note(places: &Places, words: &str) {
+    let words = crate::terminal::clean_line(words.trim());
+    let line = format!("WARN  [start] systemd-run failed, so the daemon is started in this login's scope: {words}\n");
+    // Without a log the daemon will say so itself.
+    let log = OpenOptions::new().append(true).create(true).mode(0o600).open(places.log());
+    let _ = log.and_then(|mut log| log.write_all(line.as_bytes()));
+}
+
+/// The command, and what comes before it.
 #[allow(clippy::disallowed_methods, reason = "the one process that the client starts")]
-fn spawn(program: &Path, places: &Places) -> std::io::Result<Child> {
-    Command::new(program)
-        .arg("--background")
+fn command(before: Vec<OsString>, program: &Path) -> Command {
+    let mut words = before.into_iter().chain([program.as_os_str().to_owned(), OsString::from("--background")]);
+    let mut command = Command::new(words.next().unwrap_or_default());
+    command.args(words);
+    command
+}
+
+/// Starts a process and waits for its first word; or what it said instead.
+fn wait(mut command: Command, places: &Places) -> Result<Result<Started, String>, Failure> {
+    let child = command
         // The daemon holds on to no directory of the user's, so the socket's path must not depend on one.
         .current_dir("/")
         .envs(std::env::var_os("LINGER_SOCKET").map(|_| ("LINGER_SOCKET", places.socket.as_os_str())))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .spawn()
+        .spawn();
+    let program = command.get_program().to_string_lossy();
+    let child = child.map_err(|error| Failure::unreachable(format!("cannot start {program}: {error}")))?;
+    let (sender, answer) = mpsc::channel();
+    // The thread outlives the answer: it waits for the process that went into the background, lest that stay a zombie.
+    std::thread::spawn(move || watch(child, &sender));
+    answer.recv_timeout(START).map_err(|_| {
+        Failure::unreachable(format!("the daemon did not start within {} s", START.as_secs()))
+            .hint(format!("see {}", places.log().display()))
+    })
 }
 
-fn watch(mut child: Child, sender: &mpsc::Sender<Result<(), String>>) {
+fn watch(mut child: Child, sender: &mpsc::Sender<Result<Started, String>>) {
     let mut line = String::new();
     if let Some(stdout) = child.stdout.take() {
         let _ = BufReader::new(stdout.take(MAX_WORDS)).read_line(&mut line);
     }
-    if matches!(line.trim_end(), "ready" | "running") {
-        let _ = sender.send(Ok(()));
-    } else {
-        let mut words = line;
-        if let Some(stderr) = child.stderr.take() {
-            let _ = stderr.take(MAX_WORDS).read_to_string(&mut words);
+    let answer = match line.trim_end() {
+        "ready" => Ok(Started::Ready),
+        "running" => Ok(Started::Running),
+        _ => {
+            let mut words = line;
+            if let Some(stderr) = child.stderr.take() {
+                let _ = stderr.take(MAX_WORDS).read_to_string(&mut words);
+            }
+            Err(words)
         }
-        let _ = sender.send(Err(words));
-    }
+    };
+    let _ = sender.send(answer);
     let _ = child.wait();
 }
 
@@ -88,4 +153,32 @@ fn find() -> Result<PathBuf, Failure> {
             "install it in {beside} (the directory of linger) or in a directory of PATH: both were searched"
         ))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_daemon_gets_a_scope_of_its_own_where_the_users_systemd_can_be_asked() {
+        let scope = |runtime: Option<&str>, path: &str, there: &[&str]| {
+            let exists = |path: &Path| there.iter().any(|there| path == Path::new(there));
+            let words = scope(runtime.map(Path::new), OsStr::new(path), 7, exists)?;
+            Some(words.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" "))
+        };
+        let run = "/usr/bin/systemd-run";
+        let command = format!("{run} --user --scope --collect --quiet --unit=lingerd-00000007 --description=linger --");
+        let user = Some("/run/user/1000");
+        assert_eq!(scope(user, "/bin:/usr/bin", &["/run/user/1000/systemd/private", run]), Some(command.clone()));
+        assert_eq!(scope(user, "/bin:/usr/bin", &["/run/user/1000/bus", run]), Some(command));
+        assert_eq!(scope(user, "/bin:/usr/bin", &[run]), None, "no manager");
+        assert_eq!(scope(user, "/bin", &["/run/user/1000/bus", run]), None, "not on PATH");
+        assert_eq!(
+            scope(user, "", &["/run/user/1000/bus", "systemd-run", run]),
+            None,
+            "not from where the user stands"
+        );
+        assert_eq!(scope(None, "/usr/bin", &["bus", run]), None, "no login");
+        assert_eq!(scope(Some(""), "/usr/bin", &["bus", run]), None);
+    }
 }

@@ -12,27 +12,37 @@ use linger_protocol::event::EventBody;
 use linger_protocol::id::{CallId, PermissionId, SessionId};
 use linger_protocol::place::Places;
 use linger_protocol::session::{Create, Created};
+use serde::de::DeserializeOwned;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
-use crate::config::{Config, ConfigError, ConfigStore};
-use crate::permission::{self, CallInfo, Rule, Verdict};
+use crate::config::{AfterRestart, Config, ConfigError, ConfigStore};
+use crate::disk;
+use crate::key::{Key, UnderWay};
+use crate::permission::{self, CallInfo, Rule, Sight, Verdict};
 use crate::process;
 use crate::provider::ToolSpec;
 use crate::provider::catalogue::{Catalogue, Keys, ResolveError};
+use crate::repair::Repairs;
 use crate::session::actor::{Actor, already_answered};
 use crate::session::instructions::workspace_root;
 use crate::session::state::State;
 use crate::sessions::{Asked, Sessions};
 use crate::store::{Fold, Store, StoreError};
-use crate::tool::{self, Hidden, Tool, Workspace};
+use crate::tool::{self, Access, Hidden, Tool, Workspace};
 
 /// Characters of a session's id: 50 bits, so that a prefix of three or four tells those of one user apart.
 const ID: usize = 10;
 
 /// The longest name of a session, in characters: it stands in a column of a terminal.
 const MAX_NAME: usize = 40;
+
+/// The longest name of a model, in bytes; it stands in a line of `linger ls`.
+const MAX_MODEL: usize = 256;
+
+/// Sessions in the database. A row and its log take some KiB at least; whoever has as many never removes any.
+pub const MAX_SESSIONS: u32 = 100_000;
 
 /// Variables of one session in total, in bytes: PATH may take a few thousand.
 const MAX_ENV: usize = 64 << 10;
@@ -50,7 +60,7 @@ const KEY_KEPT: Duration = Duration::from_secs(300);
 const KEY_TIME: Duration = Duration::from_secs(60);
 
 /// The longest key, in bytes; those of cloud services are tokens of a few thousand.
-const KEY_BYTES: usize = 64 << 10;
+pub const KEY_BYTES: usize = 64 << 10;
 
 /// What all sessions share.
 pub struct Daemon {
@@ -62,6 +72,8 @@ pub struct Daemon {
     pub config: Arc<ConfigStore>,
     /// Provider keys.
     pub keys: Arc<Keys>,
+    /// The catalogue, and the configuration that it was made of: every step of every turn asks for it.
+    pub catalogue: Mutex<Option<(Arc<Config>, Arc<Catalogue>)>>,
     /// Wakes turns that wait for a key, or for a configuration.
     pub changed: watch::Sender<()>,
     /// Keys that commands printed lately.
@@ -70,6 +82,8 @@ pub struct Daemon {
     pub sessions: Sessions,
     /// The permissions that loaded sessions wait for.
     pub asked: Asked,
+    /// Sessions that are being made for a key.
+    pub creating: UnderWay,
     /// The tools, in the order in which models see them.
     pub tools: Vec<Arc<dyn Tool>>,
     /// Cancelled when the daemon is to end.
@@ -82,6 +96,8 @@ pub struct Daemon {
     pub restarts: u32,
     /// Clients that are connected.
     pub connections: AtomicU32,
+    /// The search for damage, and the saving of what can be read.
+    pub repairs: Repairs,
 }
 
 impl Daemon {
@@ -95,15 +111,26 @@ impl Daemon {
         Duration::from_secs(self.config.current().map_or(IDLE_UNLOAD_S, |config| config.idle_unload_s))
     }
 
+    /// What becomes of turns that were under way when the daemon ended; while nobody knows, they wait for a word.
+    pub fn after_restart(&self) -> AfterRestart {
+        self.config.current().map_or(AfterRestart::Offer, |config| config.after_restart)
+    }
+
     /// Steps that a turn may take.
     pub fn max_steps(&self) -> u32 {
         self.config.current().map_or(1, |config| config.max_steps)
     }
 
     /// The providers, as the configuration has them now.
-    pub fn catalogue(&self) -> Result<Catalogue, ConfigError> {
+    pub fn catalogue(&self) -> Result<Arc<Catalogue>, ConfigError> {
         let config = self.config.current()?;
-        Ok(Catalogue::new(&config.providers, config.model.clone(), self.keys.clone()))
+        let mut made = self.catalogue.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, catalogue)) = made.as_ref().filter(|(of, _)| Arc::ptr_eq(of, &config)) {
+            return Ok(catalogue.clone());
+        }
+        let catalogue = Arc::new(Catalogue::new(&config.providers, config.model.clone(), self.keys.clone()));
+        *made = Some((config, catalogue.clone()));
+        Ok(catalogue)
     }
 
     /// Looks for keys in the daemon's own environment.
@@ -116,17 +143,23 @@ impl Daemon {
         }
     }
 
-    /// Where a session in `cwd` works.
-    pub fn workspace(&self, cwd: &Path, mut env: BTreeMap<String, String>) -> Workspace {
+    /// Where a session in `cwd` works. Its root is `cwd` itself while the disk does not answer.
+    pub async fn workspace(&self, cwd: &Path, mut env: BTreeMap<String, String>) -> Workspace {
         env.insert(process::OWNER.to_owned(), self.places.database().to_string_lossy().into_owned());
         let home = env.get("HOME").map(PathBuf::from);
         let timeout_s = self.config.current().map_or(BASH_TIMEOUT_S, |config| config.bash_timeout_s);
-        Workspace { cwd: cwd.to_path_buf(), root: workspace_root(cwd, home.as_deref()), env: Arc::new(env), timeout_s }
+        let seen = cwd.to_path_buf();
+        let root = disk::look(cwd, disk::PATIENCE, move || workspace_root(&seen, home.as_deref())).await;
+        let cwd = cwd.to_path_buf();
+        Workspace { root: root.unwrap_or_else(|| cwd.clone()), cwd, env: Arc::new(env), timeout_s }
     }
 
     /// The full name of a model, or of the default one.
     pub fn model(&self, spec: Option<&str>) -> Result<String, RpcError> {
         self.config()?;
+        if spec.is_some_and(|spec| spec.len() > MAX_MODEL) {
+            return Err(RpcError::new(Code::TooMuch, format!("the name of a model may have {MAX_MODEL} bytes")));
+        }
         let resolved = self.catalogue().map_err(bad_config)?.resolve(spec.unwrap_or_default());
         Ok(resolved.map_err(|error| rpc_error(&error))?.origin)
     }
@@ -179,13 +212,23 @@ impl Daemon {
         self.places.state.join("outputs").join(session.as_str()).join(format!("{call}.txt"))
     }
 
+    /// Where a call would reach; nothing if the disk does not answer.
+    pub async fn sight(&self, access: &Access, workspace: &Arc<Workspace>) -> Option<Sight> {
+        let rules = self.config.current().map_or_else(|_| self.config.no_rules(), |config| config.rules.clone());
+        if let Access::Command(_) = access {
+            return Some(Sight::of(access, workspace, &rules));
+        }
+        let (access, seen) = (access.clone(), workspace.clone());
+        disk::look(&workspace.cwd, disk::PATIENCE, move || Sight::of(&access, &seen, &rules)).await
+    }
+
     /// May this call run?
-    pub fn decide(&self, state: &State, call: &CallInfo<'_>, workspace: &Workspace) -> Verdict {
+    pub fn decide(&self, state: &State, call: &CallInfo<'_>, sight: &Sight, workspace: &Workspace) -> Verdict {
         match self.config.current() {
             Ok(config) => {
                 let granted = state.grants.iter().filter_map(|rule| Rule::parse(rule).ok());
                 let grants: Vec<Rule> = granted.chain(config.grants(&workspace.root).iter().cloned()).collect();
-                permission::decide(&config.rules, &grants, state.mode, call, workspace)
+                permission::decide(&config.rules, &grants, state.mode, call, sight)
             }
             // Nobody knows what the rules forbid.
             Err(_) => Verdict::Ask { rule: Some("the configuration cannot be read".to_owned()) },
@@ -243,15 +286,26 @@ impl Daemon {
         }
     }
 
-    /// Makes a session; answers when it is on disk.
-    pub async fn create(self: &Arc<Self>, params: Create) -> Result<Created, RpcError> {
-        let key = params.key.as_ref().map(|key| format!("session/create {key}"));
-        if let Some(created) = self.created(key.as_ref()).await? {
-            return Ok(created);
+    /// Makes a session, or finds the one that was made for the key.
+    pub async fn create(self: &Arc<Self>, params: Create, key: Option<Key>) -> Result<Created, RpcError> {
+        let Some(key) = key else { return self.make_session(params, None).await };
+        let _turn = self.creating.turn(&key).await;
+        match self.outcome(&key).await? {
+            Some(created) => Ok(created),
+            None => self.make_session(params, Some(key)).await,
         }
+    }
+
+    /// What a request with this key came to, if it was made before.
+    pub async fn outcome<T: DeserializeOwned>(&self, key: &Key) -> Result<Option<T>, RpcError> {
+        self.store.outcome(key.id.clone()).await?.map(|outcome| outcome.answer(key)).transpose()
+    }
+
+    /// Answers when it is on disk.
+    async fn make_session(self: &Arc<Self>, params: Create, key: Option<Key>) -> Result<Created, RpcError> {
         let config = self.config()?;
         let model = self.model(params.model.as_deref())?;
-        let cwd = self.directory(&params.cwd)?;
+        let cwd = directory(&params.cwd).await?;
         if let Some(name) = &params.name {
             self.check_name(name, None).await?;
         }
@@ -260,16 +314,21 @@ impl Daemon {
         if env.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > MAX_ENV {
             return Err(RpcError::new(Code::TooMuch, format!("the variables of a session may have {MAX_ENV} bytes")));
         }
+        let sessions = self.store.session_count().await?;
+        if sessions >= MAX_SESSIONS {
+            let error = RpcError::new(Code::TooMuch, format!("there are {sessions} sessions already"));
+            return Err(error.hint("remove some: `linger rm SESSION`"));
+        }
         let id = SessionId(clock::random_word(ID));
         let created = Created { session: id.clone() };
-        let outcome =
-            key.clone().map(|key| Fold::Outcome { key, result: serde_json::to_string(&created).unwrap_or_default() });
+        let outcome = key.map(|key| Fold::Outcome(key.outcome(&created)));
         let (mode, name) = (params.mode.unwrap_or(config.mode), params.name);
         tracing::info!(target: "session", session = %id, cwd = %cwd.display(), model, %mode, "created");
+        let workspace = Arc::new(self.workspace(&cwd, env.clone()).await);
         let body = EventBody::SessionCreated { cwd, model, mode, name, env: env.clone() };
         let (done, committed) = oneshot::channel();
-        let actor = Actor::create(self.clone(), id.clone(), body, env, outcome, done);
-        let commands = self.sessions.add(id.clone());
+        let commands = self.sessions.add(id.clone())?;
+        let actor = Actor::create(self.clone(), id.clone(), body, (&env, workspace), outcome, done);
         match committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into()))) {
             Ok(()) => {
                 tokio::spawn(actor.run(commands));
@@ -277,32 +336,36 @@ impl Daemon {
             }
             Err(error) => {
                 self.sessions.forget(&id);
-                // Another request with the same key may have been first.
-                self.created(key.as_ref()).await?.ok_or_else(|| error.into())
+                Err(error.into())
             }
         }
     }
+}
 
-    async fn created(&self, key: Option<&String>) -> Result<Option<Created>, RpcError> {
-        let Some(key) = key else { return Ok(None) };
-        Ok(self.store.outcome::<Created>(key.clone()).await?.map(|(_, created)| created))
+/// The real path of a directory that a session is to work in.
+async fn directory(cwd: &Path) -> Result<PathBuf, RpcError> {
+    let gone = |problem: String| {
+        RpcError::new(Code::NoWorkspace, format!("{}: {problem}", cwd.display())).hint("name a directory that exists")
+    };
+    if !cwd.is_absolute() {
+        return Err(gone("not an absolute path".to_owned()));
     }
-
-    fn directory(&self, cwd: &Path) -> Result<PathBuf, RpcError> {
-        let gone = |problem: String| {
-            RpcError::new(Code::NoWorkspace, format!("{}: {problem}", cwd.display()))
-                .hint("name a directory that exists")
-        };
-        if !cwd.is_absolute() {
-            return Err(gone("not an absolute path".to_owned()));
-        }
-        let real = cwd.canonicalize().map_err(|error| gone(error.to_string()))?;
-        if real.is_dir() { Ok(real) } else { Err(gone("not a directory".to_owned())) }
+    let seen = cwd.to_path_buf();
+    let real = disk::look(cwd, disk::PATIENCE, move || seen.canonicalize().map(|real| (real.is_dir(), real))).await;
+    match real {
+        Some(Ok((true, real))) => Ok(real),
+        Some(Ok((false, _))) => Err(gone("not a directory".to_owned())),
+        Some(Err(error)) => Err(gone(error.to_string())),
+        None => Err(RpcError::new(Code::NoWorkspace, disk::silent(cwd)).hint("try again when it does")),
     }
 }
 
 impl From<StoreError> for RpcError {
     fn from(error: StoreError) -> Self {
+        if error.is_damage() {
+            let hint = "`linger doctor` says what is damaged, `linger doctor --repair` saves what can be read";
+            return Self::new(Code::Damaged, format!("what is stored is damaged: {}", error.0)).hint(hint);
+        }
         Self::new(Code::Storage, error.to_string()).hint("see whether the disk is full; `linger doctor` says more")
     }
 }

@@ -40,8 +40,8 @@ const PAUSES: [u64; 10] = [0, 50, 100, 200, 500, 1000, 2000, 4000, 5000, 8000];
 /// A daemon that lived this long can live: the next crash is a first one again.
 const HEALTHY: Duration = Duration::from_secs(60);
 
-/// How long a daemon may take to end after SIGTERM: its sessions have 4 s, its disk the rest.
-const DRAIN: Duration = Duration::from_secs(8);
+/// How long a daemon may take to end after SIGTERM: its sessions have 4 s, its disk the rest. What is killed then has lost nothing.
+const DRAIN: Duration = Duration::from_secs(5);
 
 /// How long killed processes may take to be gone: one may hang in the system for as long as a disk does.
 const GONE: Duration = Duration::from_secs(2);

@@ -4,9 +4,12 @@
 
 pub mod clock;
 pub mod config;
+pub mod connections;
 pub mod daemon;
+pub mod disk;
 pub mod inherit;
 pub mod keeper;
+pub mod key;
 pub mod listener;
 pub mod lock;
 pub mod log;
@@ -14,6 +17,7 @@ pub mod peer;
 pub mod permission;
 pub mod process;
 pub mod provider;
+pub mod repair;
 pub mod rpc;
 pub mod secret;
 pub mod session;
@@ -22,32 +26,22 @@ pub mod store;
 pub mod tool;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use jsonrpsee::Extensions;
-use linger_protocol::RpcError;
-use linger_protocol::error::Code;
 use linger_protocol::place::Places;
-use linger_protocol::transport::serve::{self, Outbox};
-use tokio::io::AsyncWriteExt as _;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Changes, ConfigStore, Reload};
+use crate::connections::Connections;
 use crate::daemon::Daemon;
-use crate::listener::{Listener, Peer};
+use crate::key::UnderWay;
+use crate::listener::Listener;
 use crate::provider::catalogue::Keys;
 use crate::secret::Redactor;
 use crate::sessions::{Asked, Sessions};
 use crate::store::Store;
-
-/// Clients that may be connected at once; each takes a few KiB and a file descriptor.
-const MAX_CONNECTIONS: usize = 512;
-
-/// How long the daemon tries to tell a client that it is refused.
-const REFUSAL: Duration = Duration::from_millis(100);
 
 /// How long sessions may take to write down where they are when the daemon ends.
 const DRAIN: Duration = Duration::from_secs(4);
@@ -80,23 +74,35 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
         store,
         config,
         keys: Arc::new(Keys::new(redactor)),
+        catalogue: std::sync::Mutex::default(),
         changed: tokio::sync::watch::channel(()).0,
         printed: std::sync::Mutex::default(),
         sessions: Sessions::default(),
         asked: Asked::default(),
+        creating: UnderWay::default(),
         tools: tool::builtin(),
         shutdown,
         started_at: clock::now(),
         keeper,
         restarts,
         connections: AtomicU32::new(0),
+        repairs: repair::Repairs::default(),
     });
     daemon.own_keys();
-    let left_behind = process::end_left_behind(&daemon.places.database(), keeper);
+    let recorded = process::ledger::open(&daemon.places.children()).unwrap_or_else(|error| {
+        tracing::warn!(target: "daemon", %error, path = %daemon.places.children().display(), "children cannot be recorded");
+        0
+    });
+    let left_behind = recorded + process::end_left_behind(&daemon.places.database(), keeper);
     if left_behind > 0 {
         tracing::warn!(target: "daemon", left_behind, "processes of a daemon that died were ended");
     }
-    let unfinished = daemon.store.unfinished().await.context("the database cannot be read")?;
+    let unfinished = daemon.store.unfinished().await.unwrap_or_else(|error| {
+        // Sessions can be served that nobody could list.
+        tracing::error!(target: "daemon", %error, "unfinished turns cannot be found");
+        daemon.store.found.database(&error.to_string());
+        Vec::new()
+    });
     unfinished.iter().for_each(|session| daemon.sessions.wake(&daemon, session));
     let watching = tokio::spawn(watch_config(daemon.clone(), changes));
     let adopting = tokio::spawn(async {
@@ -104,23 +110,17 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
             tracing::warn!(target: "daemon", %error, "processes that leave their group cannot be told from others");
         }
     });
+    repair::at_start(&daemon).await;
     ready()?;
-    let mut connections = JoinSet::new();
-    let methods = rpc::methods(daemon.clone())?;
+    let mut connections = Connections::new(daemon.clone(), rpc::methods(daemon.clone())?);
     loop {
         let (stream, peer) = tokio::select! {
             accepted = listener.accept() => accepted,
-            Some(_) = connections.join_next() => continue,
+            () = connections.ended() => continue,
             () = daemon.shutdown.cancelled() => break,
         };
-        if connections.len() >= MAX_CONNECTIONS {
-            tracing::warn!(target: "daemon", pid = peer.pid, "refused: {MAX_CONNECTIONS} connections are open");
-            refuse(stream).await;
-            continue;
-        }
-        connections.spawn(connection(daemon.clone(), methods.clone(), stream, peer));
+        connections.add(stream, peer).await;
     }
-    tracing::info!(target: "daemon", connections = connections.len(), "ending");
     drop(listener);
     if tokio::time::timeout(DRAIN, daemon.sessions.pause()).await.is_err() {
         tracing::warn!(target: "daemon", "a session did not end in time; its turn goes on from its log");
@@ -130,15 +130,6 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
     adopting.abort();
     process::end_left_behind(&daemon.places.database(), keeper);
     daemon.store.close().await.context("the database could not be closed")
-}
-
-/// Tells a client that there are too many, as far as its socket takes that at once, and hangs up.
-async fn refuse(mut stream: interprocess::local_socket::tokio::Stream) {
-    let error = RpcError::new(Code::TooMuch, format!("{MAX_CONNECTIONS} connections are open already"));
-    let error = error.hint("close some: `linger daemon status` counts them");
-    let line = serde_json::json!({ "jsonrpc": "2.0", "id": null, "error": error }).to_string() + "\n";
-    // Nothing was written to this socket before, so this does not wait; who has gone needs no answer.
-    let _gone = tokio::time::timeout(REFUSAL, stream.write_all(line.as_bytes())).await;
 }
 
 /// Reads the configuration again when its file has changed.
@@ -154,18 +145,4 @@ async fn watch_config(daemon: Arc<Daemon>, mut changes: Changes) {
         daemon.own_keys();
         daemon.changed.send_replace(());
     }
-}
-
-async fn connection(
-    daemon: Arc<Daemon>,
-    methods: jsonrpsee::Methods,
-    stream: interprocess::local_socket::tokio::Stream,
-    peer: Peer,
-) {
-    daemon.connections.fetch_add(1, Ordering::Relaxed);
-    let (outbox, outgoing) = Outbox::new();
-    let mut extensions = Extensions::new();
-    extensions.insert(Arc::new(rpc::Conn::new(peer, daemon.keeper, outbox.clone())));
-    serve::serve(stream, methods, extensions, outbox, outgoing).await;
-    daemon.connections.fetch_sub(1, Ordering::Relaxed);
 }

@@ -41,6 +41,8 @@ pub struct Listener {
     socket: Socket,
     /// None for a socket that the service manager owns.
     binding: Option<Binding>,
+    /// The last attempt to accept failed, and the log says so.
+    troubled: bool,
 }
 
 /// Who is at the other end; the same user.
@@ -96,14 +98,14 @@ impl Listener {
                 let (socket, id) = bind(&places.socket)?;
                 let binding = Binding::watch(&places.socket, id).map_err(|error| io(io::Error::other(error)))?;
                 lock.announce(pid, &places.socket).map_err(io)?;
-                Ok(Self { socket, binding: Some(binding) })
+                Ok(Self { socket, binding: Some(binding), troubled: false })
             }
         }
     }
 
     fn passed(socket: UnixListener) -> io::Result<Self> {
         let socket = uds_local_socket::tokio::Listener::try_from(std::os::fd::OwnedFd::from(socket))?;
-        Ok(Self { socket: socket.into(), binding: None })
+        Ok(Self { socket: socket.into(), binding: None, troubled: false })
     }
 
     /// The next connection of the daemon's own user; others are dropped unread. Safe to cancel.
@@ -117,13 +119,16 @@ impl Listener {
                 }
             };
             let identified = accepted.and_then(|stream| Ok((stream.peer_creds()?, stream)));
+            self.troubled &= identified.is_err();
             match identified {
                 Ok((creds, stream)) => match admit(&creds) {
                     Some(peer) => return (stream, peer),
                     None => warn!(uid = creds.euid(), "a connection of another user was refused"),
                 },
                 Err(error) => {
-                    warn!(%error, "a connection was not accepted");
+                    if !std::mem::replace(&mut self.troubled, true) {
+                        warn!(%error, "a connection was not accepted; trying on (few files may be open? `ulimit -n`)");
+                    }
                     sleep(BACKOFF).await;
                 }
             }

@@ -3,7 +3,9 @@
 //! A [`Process`] leads a process group of its own. Whoever holds it owns the group: dropping it kills the group, [`Process::end`]
 //! asks first. A child gets exactly the environment it is given, no input, and one pipe for its output.
 //! What leaves the group (`setsid`) stays in the family ([`adopt_orphans`]) and ends with the daemon, or at its next start:
-//! [`end_left_behind`] finds it by a variable that every child has.
+//! [`end_left_behind`] finds it by a variable that every child has, and [`ledger`] a child that cleared its environment.
+
+pub mod ledger;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -37,6 +39,10 @@ pub const READ_SIZE: usize = 32 * 1024;
 
 /// The variable that says which daemon a process descends from: the path of its database.
 pub const OWNER: &str = "LINGER_OWNER";
+
+/// Processes that tools and keys may have at once, in all sessions; each takes a descriptor or two and megabytes of its own.
+/// A session has one `bash` call at a time. How many processes a command starts itself is up to the user's own limits.
+const MAX_CHILDREN: usize = 256;
 
 /// How long a killed process may take to be gone: it may hang in the system for as long as a disk does.
 const GONE: Duration = Duration::from_secs(2);
@@ -84,6 +90,11 @@ impl Process {
         env: &BTreeMap<String, String>,
         stderr: Stderr,
     ) -> io::Result<Self> {
+        if own().len() >= MAX_CHILDREN {
+            return Err(io::Error::other(format!(
+                "{MAX_CHILDREN} commands run already; try again when some have ended"
+            )));
+        }
         let path = env.get("PATH").map_or(DEFAULT_PATH, String::as_str);
         let found = find(program, path, cwd).ok_or(io::ErrorKind::NotFound)?;
         let (reader, writer) = io::pipe()?;
@@ -109,6 +120,7 @@ impl Process {
         let child = command.spawn()?;
         let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         own().extend(group);
+        group.into_iter().for_each(ledger::add);
         // From here on the drop of `process` ends the child; `command`, which holds the pipe's other end, goes at the return.
         let output = pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?;
         Ok(Self { child, leader: group, group, output, until: None })
@@ -165,7 +177,11 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
         if let Some(leader) = self.leader {
-            own().retain(|pid| *pid != leader);
+            let mut own = own();
+            own.retain(|pid| *pid != leader);
+            if own.is_empty() {
+                ledger::clear();
+            }
         }
     }
 }

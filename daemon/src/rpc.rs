@@ -9,28 +9,38 @@ use jsonrpsee::core::RpcResult;
 use jsonrpsee::types::ErrorObjectOwned;
 use jsonrpsee::{Extensions, Methods, ResponsePayload};
 use linger_protocol::api::{DaemonApiServer, PermissionApiServer, SessionApiServer};
-use linger_protocol::daemon::{Empty, Hello, Keys, Model, Status, Stop, Tool, Welcome};
+use linger_protocol::daemon::{Empty, Hello, Keys, Model, Repair, Repaired, Status, Stop, Tool, Welcome};
 use linger_protocol::error::Code;
 use linger_protocol::id::SessionId;
 use linger_protocol::permission::{self, Answer, Answered, Mode, Pending};
-use linger_protocol::session::{Attach, Attached, Create, Created, Info, List, Named, Prompt, Prompted, Remove, Set};
+use linger_protocol::session::{
+    Attach, Attached, Create, Created, Info, Keyed, List, Named, Prompt, Prompted, Remove, Set,
+};
 use linger_protocol::transport::serve::Outbox;
 use linger_protocol::{PROTOCOL, RpcError, VERSION};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
-use crate::daemon::Daemon;
+use crate::connections::Used;
+use crate::daemon::{Daemon, KEY_BYTES};
+use crate::disk;
+use crate::key::Key;
 use crate::listener::Peer;
 use crate::peer;
-use crate::session::actor::{Command, Reply};
+use crate::repair;
+use crate::session::actor::{Asked, Command, Reply};
 use crate::session::state::State;
 use crate::session::subscriber::Subscriber;
+use crate::store::{SessionRow, StoreError};
 
 /// Rows of `session/list` unless asked for fewer.
 const MAX_ROWS: u32 = 1000;
 
 /// Sessions that one client may be attached to; an editor has a window each.
 const MAX_ATTACHED: usize = 256;
+
+/// The longest reason that comes with an answer, in bytes: a few lines for the model.
+const MAX_REASON: usize = 16 << 10;
 
 /// The longest name of a client, in characters.
 const MAX_CLIENT: usize = 60;
@@ -49,6 +59,8 @@ pub struct Conn {
     client: Mutex<Option<String>>,
     /// The forwarders of the sessions that it is attached to.
     attached: Mutex<HashMap<SessionId, Attachment>>,
+    /// Held by the query that it has among those of others.
+    querying: tokio::sync::Mutex<()>,
 }
 
 /// What sends the events of one session to one client.
@@ -57,6 +69,13 @@ struct Attachment {
     generation: u64,
     /// The task, once the session has answered.
     forwarder: Option<AbortHandle>,
+}
+
+impl Attachment {
+    /// Whether it has not ended.
+    fn is_live(&self) -> bool {
+        self.forwarder.as_ref().is_none_or(|task| !task.is_finished())
+    }
 }
 
 impl Drop for Attachment {
@@ -70,13 +89,44 @@ impl Drop for Attachment {
 impl Conn {
     /// A connection of this peer.
     pub fn new(peer: Peer, keeper: Option<u32>, outbox: Outbox) -> Self {
-        Self { peer, keeper, outbox, client: Mutex::default(), attached: Mutex::default() }
+        Self {
+            peer,
+            keeper,
+            outbox,
+            client: Mutex::default(),
+            attached: Mutex::default(),
+            querying: tokio::sync::Mutex::default(),
+        }
     }
 
     /// Who is there, as others see it.
-    fn name(&self) -> String {
+    pub fn name(&self) -> String {
         let client = self.client.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
         client.unwrap_or_else(|| self.peer.pid.map_or_else(|| "somebody".to_owned(), |pid| format!("pid {pid}")))
+    }
+
+    /// What it is used for.
+    pub fn used(&self) -> Used {
+        let activity = self.outbox.activity();
+        let attached = self.attached().values().any(Attachment::is_live);
+        match activity.stuck() {
+            Some(stuck) => Used::Stuck(stuck),
+            None if attached || activity.is_waiting() => Used::Working,
+            None => Used::Idle(activity.silent(), activity.has_asked()),
+        }
+    }
+
+    /// Runs a query for this connection: one at a time, and none once the client has gone. However many requests a client
+    /// sends at once, it has one query among those of the others.
+    async fn query<T>(&self, query: impl Future<Output = Result<T, StoreError>>) -> Result<T, RpcError> {
+        tokio::select! {
+            biased;
+            result = async {
+                let _turn = self.querying.lock().await;
+                query.await
+            } => result.map_err(RpcError::from),
+            () = self.outbox.gone() => Err(RpcError::new(Code::Internal, "the client has gone")),
+        }
     }
 
     fn attached(&self) -> MutexGuard<'_, HashMap<SessionId, Attachment>> {
@@ -86,7 +136,7 @@ impl Conn {
     /// Notes that an attach is under way, so that a detach that comes after it ends it. What was attached before is not any more.
     fn begin_attach(&self, session: &SessionId) -> Result<u64, RpcError> {
         let mut attached = self.attached();
-        attached.retain(|_, attachment| attachment.forwarder.as_ref().is_none_or(|task| !task.is_finished()));
+        attached.retain(|_, attachment| attachment.is_live());
         if attached.len() >= MAX_ATTACHED && !attached.contains_key(session) {
             let error = RpcError::new(Code::TooMuch, format!("attached to {MAX_ATTACHED} sessions already"));
             return Err(error.hint("detach from some, or open another connection"));
@@ -148,6 +198,26 @@ impl Rpc {
     }
 }
 
+impl Rpc {
+    /// The row of a session; one that cannot be read is in the list too.
+    fn info(&self, row: SessionRow) -> Info {
+        let found = &self.0.store.found;
+        let state: Result<State, _> = serde_json::from_str(&row.fold);
+        match state {
+            Ok(state) => Info { damaged: found.of(&row.id), ..state.info(row.id) },
+            Err(_) => {
+                found.session(
+                    &row.id,
+                    "its state cannot be read; when it is attached to it is made anew from its events",
+                );
+                let damaged = found.of(&row.id).or_else(|| Some("its state cannot be read".to_owned()));
+                let (name, cwd, updated_at) = (row.name, row.cwd.into(), row.updated_at);
+                Info { name, cwd, updated_at, damaged, ..State::default().info(row.id) }
+            }
+        }
+    }
+}
+
 #[async_trait]
 impl DaemonApiServer for Rpc {
     async fn hello(&self, extensions: &Extensions, params: Hello) -> RpcResult<Welcome> {
@@ -171,20 +241,35 @@ impl DaemonApiServer for Rpc {
             keys = self.0.catalogue().map(|catalogue| catalogue.wanted()).unwrap_or_default();
         }
         let config_error = self.0.config.error().map(|error| error.to_string());
-        Ok(Welcome { protocol, version: VERSION.to_owned(), env, keys, config_error })
+        Ok(Welcome {
+            protocol,
+            version: VERSION.to_owned(),
+            env,
+            keys,
+            config_error,
+            damage: repair::warnings(&self.0),
+        })
     }
 
     async fn keys(&self, extensions: &Extensions, params: Keys) -> RpcResult<Empty> {
         conn(extensions)?.must_be_user("bring keys")?;
+        if params.keys.values().any(|key| key.len() > KEY_BYTES) {
+            return Err(RpcError::new(Code::TooMuch, format!("a key may have {KEY_BYTES} bytes")).into());
+        }
         let Ok(catalogue) = self.0.catalogue() else { return Ok(Empty {}) };
         catalogue.add_keys(params.keys.iter().map(|(name, key)| (name.as_str(), key.as_str())));
         self.0.changed.send_replace(());
         Ok(Empty {})
     }
 
-    async fn status(&self, _: Empty) -> RpcResult<Status> {
+    async fn status(&self, extensions: &Extensions, _: Empty) -> RpcResult<Status> {
         let daemon = &self.0;
-        let (sessions, running, permissions) = daemon.store.counts().await.map_err(RpcError::from)?;
+        let counts = conn(extensions)?.query(daemon.store.counts()).await;
+        if let Err(error) = &counts {
+            daemon.store.found.database(&error.to_string());
+        }
+        // This is where one looks when something is wrong: it says what it can.
+        let (sessions, running, permissions) = counts.unwrap_or_default();
         let config = daemon.config.current();
         Ok(Status {
             version: VERSION.to_owned(),
@@ -204,18 +289,37 @@ impl DaemonApiServer for Rpc {
             running,
             permissions,
             connections: daemon.connections.load(Ordering::Relaxed),
+            damage: repair::damage(daemon),
         })
     }
 
-    async fn stop(&self, extensions: &Extensions, params: Stop) -> RpcResult<Empty> {
+    async fn stop(&self, extensions: &Extensions, mut params: Stop) -> RpcResult<Empty> {
         conn(extensions)?.must_be_user("stop the daemon")?;
-        let (_, running, _) = self.0.store.counts().await.map_err(RpcError::from)?;
+        let key = Key::of("daemon/stop", "", params.key.take(), &params)?;
+        if let Some(key) = &key
+            && let Ok(Some(stopped)) = self.0.outcome(key).await
+        {
+            // It was another daemon's end.
+            return Ok(stopped);
+        }
+        // A daemon that cannot read its database is to be stopped all the more.
+        let (_, running, _) = self.0.store.counts().await.unwrap_or_default();
         if running > 0 && !params.force {
             let error = RpcError::new(Code::Busy, format!("{running} sessions have a turn under way"));
             return Err(error.hint("stop it by force: the turns go on when the daemon starts again").into());
         }
+        if let Some(key) = key
+            && let Err(error) = self.0.store.remember(key.outcome(&Empty {})).await
+        {
+            tracing::error!(target: "daemon", %error, "ends all the same, and will not know the key");
+        }
         self.0.shutdown.cancel();
         Ok(Empty {})
+    }
+
+    async fn repair(&self, extensions: &Extensions, params: Repair) -> RpcResult<Repaired> {
+        conn(extensions)?.must_be_user("repair what is stored")?;
+        Ok(repair::repair(&self.0, params.check).await)
     }
 
     async fn models(&self, _: Empty) -> RpcResult<Vec<Model>> {
@@ -237,28 +341,26 @@ impl DaemonApiServer for Rpc {
 
 #[async_trait]
 impl SessionApiServer for Rpc {
-    async fn create(&self, extensions: &Extensions, params: Create) -> RpcResult<Created> {
+    async fn create(&self, extensions: &Extensions, mut params: Create) -> RpcResult<Created> {
         if matches!(params.mode, Some(Mode::Edit | Mode::Auto)) {
             conn(extensions)?.must_be_user("create a session that asks less")?;
         }
-        Ok(self.0.create(params).await?)
+        let key = Key::of("session/create", "", params.key.take(), &params)?;
+        Ok(self.0.create(params, key).await?)
     }
 
-    async fn list(&self, params: List) -> RpcResult<Vec<Info>> {
-        let cwd = params.cwd.map(|cwd| cwd.canonicalize().unwrap_or(cwd).to_string_lossy().into_owned());
-        let limit = params.limit.unwrap_or(MAX_ROWS).min(MAX_ROWS);
-        let rows = self.0.store.sessions(params.matching, cwd, limit).await.map_err(RpcError::from)?;
-        let info = |row: crate::store::SessionRow| {
-            let state: Result<State, _> = serde_json::from_str(&row.fold);
-            match state {
-                Ok(state) => Some(state.info(row.id)),
-                Err(error) => {
-                    tracing::error!(target: "session", session = %row.id, %error, "cannot be read");
-                    None
-                }
+    async fn list(&self, extensions: &Extensions, params: List) -> RpcResult<Vec<Info>> {
+        let cwd = match params.cwd {
+            None => None,
+            Some(cwd) => {
+                let seen = cwd.clone();
+                let real = disk::look(&cwd, disk::PATIENCE, move || seen.canonicalize().ok()).await.flatten();
+                Some(real.unwrap_or(cwd).to_string_lossy().into_owned())
             }
         };
-        Ok(rows.into_iter().filter_map(info).collect())
+        let limit = params.limit.unwrap_or(MAX_ROWS).min(MAX_ROWS);
+        let rows = conn(extensions)?.query(self.0.store.sessions(params.matching, cwd, limit)).await?;
+        Ok(rows.into_iter().map(|row| self.info(row)).collect())
     }
 
     async fn attach(&self, extensions: &Extensions, params: Attach) -> ResponsePayload<'static, Attached> {
@@ -297,30 +399,46 @@ impl SessionApiServer for Rpc {
         }
     }
 
-    async fn prompt(&self, extensions: &Extensions, params: Prompt) -> RpcResult<Prompted> {
+    async fn prompt(&self, extensions: &Extensions, mut params: Prompt) -> RpcResult<Prompted> {
         let by = conn(extensions)?.name();
         let session = params.session.clone();
-        Ok(self.ask(&session, |reply| Command::Prompt(params, by, reply)).await?)
+        let key = Key::of("session/prompt", session.as_str(), params.key.take(), &params)?;
+        Ok(self.ask(&session, |reply| Command::Prompt(params, key, by, reply)).await?)
     }
 
-    async fn cancel(&self, _: &Extensions, params: Named) -> RpcResult<Empty> {
-        Ok(self.ask(&params.session, Command::Cancel).await.map(|()| Empty {})?)
+    async fn cancel(&self, _: &Extensions, mut params: Keyed) -> RpcResult<Empty> {
+        let key = Key::of("session/cancel", params.session.as_str(), params.key.take(), &params)?;
+        Ok(self.ask(&params.session, |reply| Command::Cancel(Asked { key, reply })).await.map(|()| Empty {})?)
     }
 
-    async fn resume(&self, _: &Extensions, params: Named) -> RpcResult<Empty> {
-        Ok(self.ask(&params.session, Command::Continue).await.map(|()| Empty {})?)
+    async fn resume(&self, _: &Extensions, mut params: Keyed) -> RpcResult<Empty> {
+        let key = Key::of("session/continue", params.session.as_str(), params.key.take(), &params)?;
+        Ok(self.ask(&params.session, |reply| Command::Continue(Asked { key, reply })).await.map(|()| Empty {})?)
     }
 
-    async fn set(&self, extensions: &Extensions, params: Set) -> RpcResult<Empty> {
+    async fn set(&self, extensions: &Extensions, mut params: Set) -> RpcResult<Empty> {
         if params.mode.is_some() {
             conn(extensions)?.must_be_user("change the mode of a session")?;
         }
         let session = params.session.clone();
-        Ok(self.ask(&session, |reply| Command::Set(params, reply)).await.map(|()| Empty {})?)
+        let key = Key::of("session/set", session.as_str(), params.key.take(), &params)?;
+        Ok(self.ask(&session, |reply| Command::Set(params, Asked { key, reply })).await.map(|()| Empty {})?)
     }
 
-    async fn remove(&self, _: &Extensions, params: Remove) -> RpcResult<Empty> {
-        self.ask(&params.session, |reply| Command::Remove(params.force, reply)).await?;
+    async fn remove(&self, _: &Extensions, mut params: Remove) -> RpcResult<Empty> {
+        let key = Key::of("session/remove", params.session.as_str(), params.key.take(), &params)?;
+        let command = |key| move |reply| Command::Remove(params.force, Asked { key, reply });
+        if let Err(error) = self.ask(&params.session, command(key.clone())).await {
+            return Err(match key {
+                // It may have gone by this very request.
+                Some(key) if error.code() == Some(Code::UnknownSession) => match self.0.outcome::<()>(&key).await? {
+                    Some(()) => return Ok(Empty {}),
+                    None => error,
+                },
+                _ => error,
+            }
+            .into());
+        }
         let outputs = self.0.places.state.join("outputs").join(params.session.as_str());
         match tokio::fs::remove_dir_all(&outputs).await {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -334,17 +452,20 @@ impl SessionApiServer for Rpc {
 
 #[async_trait]
 impl PermissionApiServer for Rpc {
-    async fn pending(&self, params: permission::List) -> RpcResult<Vec<Pending>> {
-        Ok(self.0.store.pending(params.session).await.map_err(RpcError::from)?)
+    async fn pending(&self, extensions: &Extensions, params: permission::List) -> RpcResult<Vec<Pending>> {
+        Ok(conn(extensions)?.query(self.0.store.pending(params.session)).await?)
     }
 
-    async fn answer(&self, extensions: &Extensions, params: Answer) -> RpcResult<Answered> {
+    async fn answer(&self, extensions: &Extensions, mut params: Answer) -> RpcResult<Answered> {
         let conn = conn(extensions)?;
         conn.must_be_user("answer a permission")?;
         if params.decision == permission::Decision::Cancelled {
             return Err(RpcError::new(Code::NotAllowed, "'cancelled' is not an answer")
                 .hint("cancel the turn instead")
                 .into());
+        }
+        if params.reason.as_ref().is_some_and(|reason| reason.len() > MAX_REASON) {
+            return Err(RpcError::new(Code::TooMuch, format!("a reason may have {MAX_REASON} bytes")).into());
         }
         let session = match self.0.asked.session(&params.permission) {
             Some(session) => session,
@@ -353,8 +474,9 @@ impl PermissionApiServer for Rpc {
                 None => return Err(self.0.already_answered(&params.permission).await.into()),
             },
         };
+        let key = Key::of("permission/answer", params.permission.as_str(), params.key.take(), &params)?;
         let by = conn.name();
-        self.ask(&session, |reply| Command::Answer(params, by, reply)).await?;
+        self.ask(&session, |reply| Command::Answer(params, by, Asked { key, reply })).await?;
         Ok(Answered { outcome: "won".to_owned() })
     }
 }

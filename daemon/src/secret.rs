@@ -30,16 +30,24 @@ const REDACTED: &str = "<redacted>";
 /// Secrets shorter than this are not looked for: they would hit ordinary words.
 const SHORTEST: usize = 6;
 
+/// Secrets that are remembered; keys that a command prints anew each hour may be in a text for weeks.
+const MAX_SECRETS: usize = 1024;
+
 /// Every secret that the daemon holds, to be taken out of whatever leaves it.
 #[derive(Clone, Debug, Default)]
 pub struct Redactor(Arc<RwLock<Vec<Secret>>>);
 
 impl Redactor {
-    /// Learns a secret.
+    /// Learns a secret, or is told that it is still in use: of too many, the one that was not in use for longest is forgotten.
     pub fn add(&self, secret: &Secret) {
+        if secret.reveal().len() < SHORTEST {
+            return;
+        }
         let mut secrets = self.0.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if secret.reveal().len() >= SHORTEST && !secrets.contains(secret) {
-            secrets.push(secret.clone());
+        secrets.retain(|known| known != secret);
+        secrets.push(secret.clone());
+        if secrets.len() > MAX_SECRETS {
+            secrets.remove(0);
         }
     }
 
@@ -51,5 +59,23 @@ impl Redactor {
             text = text.replace(secret.reveal(), REDACTED);
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_too_many_secrets_the_one_that_is_not_used_is_forgotten() {
+        let redactor = Redactor::default();
+        let (used, unused) = (Secret::new("used-secret"), Secret::new("unused-secret"));
+        redactor.add(&unused);
+        for n in 0..MAX_SECRETS {
+            redactor.add(&Secret::new(&format!("printed-{n}")));
+            redactor.add(&used);
+        }
+        assert_eq!(redactor.redact("used-secret unused-secret"), "<redacted> unused-secret");
+        assert_eq!(redactor.0.read().unwrap().len(), MAX_SECRETS);
     }
 }

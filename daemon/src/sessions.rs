@@ -45,8 +45,7 @@ impl Sessions {
             None => command,
         };
         if mailboxes.len() >= MAX_LOADED && !mailboxes.contains_key(id) {
-            let error = RpcError::new(Code::TooMuch, format!("{MAX_LOADED} sessions are loaded already"));
-            return command.refuse(error.hint("detach from some, or wait until they are idle"));
+            return command.refuse(too_many());
         }
         let (mailbox, commands) = mpsc::unbounded_channel();
         if let Err(mpsc::error::SendError(command)) = mailbox.send(command) {
@@ -56,17 +55,23 @@ impl Sessions {
         tokio::spawn(load(daemon.clone(), id.clone(), commands));
     }
 
-    /// Loads a session whose turn is unfinished.
+    /// Loads a session whose turn is unfinished, however many are loaded: there were as many before.
     pub fn wake(&self, daemon: &Arc<Daemon>, id: &SessionId) {
-        let commands = self.add(id.clone());
+        let (mailbox, commands) = mpsc::unbounded_channel();
+        self.mailboxes().insert(id.clone(), mailbox);
         tokio::spawn(load(daemon.clone(), id.clone(), commands));
     }
 
-    /// Adds a session that was just made, and gives it its mailbox.
-    pub fn add(&self, id: SessionId) -> mpsc::UnboundedReceiver<Command> {
+    /// Adds a session that is being made, if there is room, and gives it its mailbox.
+    pub fn add(&self, id: SessionId) -> Result<mpsc::UnboundedReceiver<Command>, RpcError> {
+        let mut mailboxes = self.mailboxes();
+        if mailboxes.len() >= MAX_LOADED {
+            return Err(too_many());
+        }
+        // The channel has no bound of its own: each client has a few dozen requests under way at most, and waits for them.
         let (mailbox, commands) = mpsc::unbounded_channel();
-        self.mailboxes().insert(id, mailbox);
-        commands
+        mailboxes.insert(id, mailbox);
+        Ok(commands)
     }
 
     /// Takes an idle session out if nobody has asked anything of it meanwhile; whether it did.
@@ -102,6 +107,11 @@ impl Sessions {
     }
 }
 
+fn too_many() -> RpcError {
+    RpcError::new(Code::TooMuch, format!("{MAX_LOADED} sessions are loaded already"))
+        .hint("detach from some, or wait until they are idle")
+}
+
 /// Which session asked for which permission, as far as they wait: an answer then goes to its session at once, in the order in
 /// which the requests of its connection came.
 #[derive(Default)]
@@ -131,7 +141,10 @@ impl Asked {
 async fn load(daemon: Arc<Daemon>, id: SessionId, mut commands: mpsc::UnboundedReceiver<Command>) {
     let error = match daemon.store.session(id.clone()).await {
         Ok(Some(row)) => match Actor::load(daemon.clone(), row).await {
-            Ok(actor) => return actor.run(commands).await,
+            Ok(actor) => {
+                daemon.store.found.mended(&id);
+                return actor.run(commands).await;
+            }
             Err(error) => error.into(),
         },
         Ok(None) => RpcError::new(Code::UnknownSession, format!("there is no session '{id}'"))
@@ -142,5 +155,20 @@ async fn load(daemon: Arc<Daemon>, id: SessionId, mut commands: mpsc::UnboundedR
     commands.close();
     while let Some(command) = commands.recv().await {
         command.refuse(error.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_too_many_is_not_loaded() {
+        let sessions = Sessions::default();
+        let loaded: Vec<_> = (0..MAX_LOADED).map(|n| sessions.add(SessionId(n.to_string())).unwrap()).collect();
+        assert_eq!(sessions.add(SessionId("more".to_owned())).unwrap_err().code(), Some(Code::TooMuch));
+        sessions.forget(&SessionId("0".to_owned()));
+        assert!(sessions.add(SessionId("more".to_owned())).is_ok());
+        drop(loaded);
     }
 }

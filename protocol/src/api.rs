@@ -7,9 +7,9 @@ use jsonrpsee::ResponsePayload;
 use jsonrpsee::core::RpcResult;
 use jsonrpsee::proc_macros::rpc;
 
-use crate::daemon::{Empty, Hello, Keys, Model, Status, Stop, Tool, Welcome};
+use crate::daemon::{Empty, Hello, Keys, Model, Repair, Repaired, Status, Stop, Tool, Welcome};
 use crate::permission::{Answer, Answered, List as PermissionList, Pending};
-use crate::session::{Attach, Attached, Create, Created, Info, List, Named, Prompt, Prompted, Remove, Set};
+use crate::session::{Attach, Attached, Create, Created, Info, Keyed, List, Named, Prompt, Prompted, Remove, Set};
 
 /// The daemon itself.
 #[rpc(server, client)]
@@ -23,12 +23,16 @@ pub trait DaemonApi {
     async fn keys(&self, params: Keys) -> RpcResult<Empty>;
 
     /// Where everything is and how much goes on.
-    #[method(name = "daemon/status")]
+    #[method(name = "daemon/status", with_extensions)]
     async fn status(&self, params: Empty) -> RpcResult<Status>;
 
     /// Ends the daemon; turns go on when it starts again.
     #[method(name = "daemon/stop", with_extensions)]
     async fn stop(&self, params: Stop) -> RpcResult<Empty>;
+
+    /// Looks for damage to what is stored, and saves what can be read.
+    #[method(name = "daemon/repair", with_extensions)]
+    async fn repair(&self, params: Repair) -> RpcResult<Repaired>;
 
     /// The models that can be used, and what is missing for those that cannot.
     #[method(name = "model/list")]
@@ -47,7 +51,7 @@ pub trait SessionApi {
     async fn create(&self, params: Create) -> RpcResult<Created>;
 
     /// Sessions, the latest first.
-    #[method(name = "session/list")]
+    #[method(name = "session/list", with_extensions)]
     async fn list(&self, params: List) -> RpcResult<Vec<Info>>;
 
     /// Sends the session's events after a cursor, and goes on; a second attach replaces the first.
@@ -64,11 +68,11 @@ pub trait SessionApi {
 
     /// Stops the turn that is under way and keeps the session.
     #[method(name = "session/cancel", with_extensions)]
-    async fn cancel(&self, params: Named) -> RpcResult<Empty>;
+    async fn cancel(&self, params: Keyed) -> RpcResult<Empty>;
 
     /// Takes up an offered turn, or prompts that wait after a cancel or an error.
     #[method(name = "session/continue", with_extensions)]
-    async fn resume(&self, params: Named) -> RpcResult<Empty>;
+    async fn resume(&self, params: Keyed) -> RpcResult<Empty>;
 
     /// Changes model, mode or name from the next step on.
     #[method(name = "session/set", with_extensions)]
@@ -83,7 +87,7 @@ pub trait SessionApi {
 #[rpc(server, client)]
 pub trait PermissionApi {
     /// The permissions that wait.
-    #[method(name = "permission/list")]
+    #[method(name = "permission/list", with_extensions)]
     async fn pending(&self, params: PermissionList) -> RpcResult<Vec<Pending>>;
 
     /// Decides one permission; the first answer wins and the others are told who won.

@@ -7,6 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::id::SessionId;
+
 /// No parameters, or a result that says nothing but that it was done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Empty {}
@@ -34,9 +36,13 @@ pub struct Welcome {
     /// What is wrong with the configuration now, though the last good one may be in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_error: Option<String>,
+    /// What the user should know of damage to what is stored, a line each; `daemon/status` says more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub damage: Vec<String>,
 }
 
-/// `daemon/keys`: brings provider keys, which stay in the daemon's memory.
+/// `daemon/keys`: brings provider keys, which stay in the daemon's memory. It has no idempotency key: sent again it is the same,
+/// and after a restart it has to have its effect again.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Keys {
     /// Variable name to key; names that no provider uses are ignored.
@@ -91,14 +97,98 @@ pub struct Status {
     pub permissions: u32,
     /// Clients that are connected, this one included.
     pub connections: u32,
+    /// Damage to what is stored, and what became of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub damage: Vec<Damage>,
+}
+
+/// A piece of damage.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Damage {
+    /// What is damaged.
+    pub what: Damaged,
+    /// The session, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionId>,
+    /// Where it was set aside, unchanged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<PathBuf>,
+    /// When it was found, in Unix milliseconds; 0 if nobody knows.
+    pub at: u64,
+    /// What is wrong, in one line.
+    pub text: String,
+    /// What to do about it, if there is anything to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// Sessions that were carried over whole from what was set aside.
+    #[serde(default)]
+    pub carried: u32,
+    /// Sessions that were not, or only the beginning of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<Left>,
+}
+
+/// What is damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Damaged {
+    /// The database that is in use.
+    InUse,
+    /// A database that was set aside.
+    Database,
+    /// A database that a newer linger wrote, and that was set aside.
+    Newer,
+    /// The end of a WAL, of which a copy was kept.
+    Wal,
+    /// A session in the database that is in use.
+    Session,
+    /// Something that this build does not know.
+    #[serde(other)]
+    Unknown,
+}
+
+/// A session that was not carried over whole.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Left {
+    /// The session.
+    pub session: SessionId,
+    /// How many events of its beginning were carried over.
+    pub events: u64,
+    /// What is wrong with the rest.
+    pub text: String,
+}
+
+/// `daemon/repair`: looks for damage, and saves what can be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Repair {
+    /// Only look, for some seconds at most, and change nothing.
+    #[serde(default)]
+    pub check: bool,
+}
+
+/// The result of `daemon/repair`; `daemon/status` has what was found, and what became of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Repaired {
+    /// It takes longer than one answer may: ask again.
+    #[serde(default)]
+    pub working: bool,
+    /// The daemon ends, to set the database aside at its next start: connect again, and ask again.
+    #[serde(default)]
+    pub restarting: bool,
+    /// Whether everything was looked at.
+    #[serde(default)]
+    pub checked: bool,
 }
 
 /// `daemon/stop`: ends the daemon; turns that are under way go on when it starts again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Stop {
     /// Also when a turn is under way.
     #[serde(default)]
     pub force: bool,
+    /// Idempotency key: sent again with it, after a new start too, the request ends nothing more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
 }
 
 /// A row of `model/list`.

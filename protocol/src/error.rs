@@ -68,6 +68,10 @@ codes! {
     BadPrompt = -31019,
     /// Not attached to this session.
     NotAttached = -31020,
+    /// The session cannot be read: what is stored of it is not what was written.
+    Damaged = -31021,
+    /// The idempotency key is empty, too long, or was used for something else.
+    BadKey = -31022,
     /// The session met an error of the daemon's own.
     Internal = -31099,
 }

@@ -326,6 +326,9 @@ pub enum NoticeCode {
     Removed,
     /// The key came, and the turn goes on.
     KeyFound,
+    /// What was stored was damaged. With a `seq`: what became of the session; without: its log cannot be read any further, and
+    /// nothing follows.
+    Damaged,
     /// Something that this build does not know.
     #[serde(other)]
     Unknown,

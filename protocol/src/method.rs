@@ -50,13 +50,14 @@ methods! {
     DaemonKeys: "daemon/keys", daemon::Keys => daemon::Empty;
     DaemonStatus: "daemon/status", daemon::Empty => daemon::Status;
     DaemonStop: "daemon/stop", daemon::Stop => daemon::Empty;
+    DaemonRepair: "daemon/repair", daemon::Repair => daemon::Repaired;
     SessionCreate: "session/create", session::Create => session::Created;
     SessionList: "session/list", session::List => Vec<session::Info>;
     SessionAttach: "session/attach", session::Attach => session::Attached;
     SessionDetach: "session/detach", session::Named => daemon::Empty;
     SessionPrompt: "session/prompt", session::Prompt => session::Prompted;
-    SessionCancel: "session/cancel", session::Named => daemon::Empty;
-    SessionContinue: "session/continue", session::Named => daemon::Empty;
+    SessionCancel: "session/cancel", session::Keyed => daemon::Empty;
+    SessionContinue: "session/continue", session::Keyed => daemon::Empty;
     SessionSet: "session/set", session::Set => daemon::Empty;
     SessionRemove: "session/remove", session::Remove => daemon::Empty;
     PermissionList: "permission/list", permission::List => Vec<permission::Pending>;

@@ -96,6 +96,11 @@ impl Places {
         self.data.join("linger.db")
     }
 
+    /// The record of the daemon's children.
+    pub fn children(&self) -> PathBuf {
+        self.state.join("lingerd.children")
+    }
+
     /// The log file.
     pub fn log(&self) -> PathBuf {
         self.state.join("lingerd.log")

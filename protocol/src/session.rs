@@ -105,6 +105,9 @@ pub struct Info {
     pub cursor: Cursor,
     /// The beginning of its latest turn: attach after this to see that turn.
     pub turn_cursor: Cursor,
+    /// What is wrong with it, if it cannot be read; other fields may then be empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub damaged: Option<String>,
 }
 
 /// `session/attach`: send the session's events after a cursor, and go on.
@@ -127,11 +130,21 @@ pub struct Attached {
     pub cursor: Cursor,
 }
 
-/// A request that names a session and nothing else: `session/detach`, `session/cancel`, `session/continue`.
+/// A request that names a session and nothing else: `session/detach`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Named {
     /// The session.
     pub session: SessionId,
+}
+
+/// `session/cancel` and `session/continue`: what the session is to do with its turn.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Keyed {
+    /// The session.
+    pub session: SessionId,
+    /// Idempotency key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
 }
 
 /// When a prompt is taken up.
@@ -218,4 +231,7 @@ pub struct Remove {
     /// Also when a turn is under way; it is cancelled first.
     #[serde(default)]
     pub force: bool,
+    /// Idempotency key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
 }

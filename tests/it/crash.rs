@@ -1,7 +1,7 @@
 //! `kill -9` at the worst moments: what was shown is kept, what ran does not run again, and the turn goes on by itself.
 
 use linger_tests::Rng;
-use linger_tests::harness::{Daemon, comes_true, process};
+use linger_tests::harness::{Daemon, Setup, comes_true, process};
 use linger_tests::model::{Gate, ModelServer, Reply};
 use serde_json::json;
 
@@ -105,6 +105,29 @@ async fn kill_9_leaves_no_process_after_the_next_start_whatever_group_it_is_in()
 }
 
 #[tokio::test]
+async fn a_child_that_cleared_its_environment_is_ended_by_the_next_start_too() {
+    let model = ModelServer::with([bash("exec env -i sleep 643"), Reply::text("done")]);
+    let daemon = Daemon::auto(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.prompt(&session, "go").await;
+    client.first(&session, "tool_started").await;
+    let keeper = daemon.keeper();
+    let asleep = || process::descendants(keeper).into_iter().find(|child| child.command == "sleep 643");
+    assert!(comes_true(linger_tests::TIMEOUT, || asleep().is_some()), "the tool runs");
+    let child = asleep().unwrap();
+    daemon.kill_all().await;
+    assert!(process::is_alive(&child), "nobody is there to end it");
+    daemon.launch().await;
+    assert!(!process::is_alive(&child), "the next start ends it before it serves");
+    let back = daemon.client().await;
+    back.attach(&session).await;
+    back.first(&session, "turn_finished").await;
+    daemon.check(&[&client, &back], &model);
+    assert_eq!(std::fs::read_to_string(daemon.dirs.log().with_file_name("lingerd.children")).unwrap(), "");
+}
+
+#[tokio::test]
 async fn a_turn_that_met_three_crashes_is_offered_and_not_resumed() {
     let gate = Gate::new();
     let held = gate.clone();
@@ -123,6 +146,27 @@ async fn a_turn_that_met_three_crashes_is_offered_and_not_resumed() {
     assert_eq!(back.call("session/list", json!({})).await[0]["state"], "offered");
     assert_eq!(model.requests().len(), 3);
     gate.open();
+    back.call("session/continue", json!({ "session": session })).await;
+    assert_eq!(back.first(&session, "turn_finished").await.str("stop_reason"), "end_turn");
+    daemon.check(&[&client, &back], &model);
+}
+
+#[tokio::test]
+async fn where_the_configuration_says_so_a_turn_waits_for_a_word_after_a_crash() {
+    let gate = Gate::new();
+    let model = ModelServer::with([Reply::text("Good d").gate(&gate), Reply::text("Good day")]);
+    let setup = Setup { top: "after_restart = \"offer\"", ..Setup::default() };
+    let daemon = Daemon::start_with(&model, setup).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.prompt(&session, "hello").await;
+    client.sees_text(&session, "Good d").await;
+    daemon.kill_daemon().await;
+    let back = daemon.client().await;
+    back.attach(&session).await;
+    back.wait("the offer", |seen| seen.of("notice").find(|seen| seen.str("code") == "offered").cloned()).await;
+    assert_eq!(back.call("session/list", json!({})).await[0]["state"], "offered");
+    assert_eq!(model.requests().len(), 1, "nothing was asked of the model");
     back.call("session/continue", json!({ "session": session })).await;
     assert_eq!(back.first(&session, "turn_finished").await.str("stop_reason"), "end_turn");
     daemon.check(&[&client, &back], &model);

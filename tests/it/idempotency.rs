@@ -1,7 +1,7 @@
 //! A mutation with a key happens once, whatever is lost on the way and however often it is sent again.
 
-use linger_tests::harness::Daemon;
-use linger_tests::model::{ModelServer, Reply};
+use linger_tests::harness::{Daemon, comes_true, process};
+use linger_tests::model::{Gate, ModelServer, Reply};
 use serde_json::json;
 
 use crate::bash;
@@ -104,4 +104,184 @@ async fn an_answer_sent_twice_with_one_key_has_won_twice() {
     assert_eq!(again.refused("permission/answer", other).await.code, -31001);
     assert_eq!(std::fs::read_to_string(daemon.side_effects()).unwrap(), "once\n");
     daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn a_cancel_sent_again_does_not_cancel_the_next_turn() {
+    let gates = [Gate::new(), Gate::new()];
+    let model = ModelServer::with([
+        Reply::text("one").gate(&gates[0]),
+        Reply::text("two").gate(&gates[1]),
+        Reply::text("three").gate(&gates[1]),
+    ]);
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    let cancel = json!({ "session": session, "key": "c-1" });
+    assert_eq!(client.refused("session/cancel", cancel.clone()).await.code, -31014, "a refusal is no outcome");
+    client.prompt(&session, "go").await;
+    client.sees_text(&session, "one").await;
+    let (one, two) = (daemon.client().await, daemon.client().await);
+    let both = tokio::join!(one.call("session/cancel", cancel.clone()), two.call("session/cancel", cancel.clone()));
+    assert_eq!(both, (json!({}), json!({})));
+    assert_eq!(client.first(&session, "turn_finished").await.str("stop_reason"), "cancelled");
+    client.prompt(&session, "and now").await;
+    client.sees_text(&session, "two").await;
+    assert_eq!(client.call("session/cancel", cancel.clone()).await, json!({}), "it is done");
+    daemon.kill_and_restart().await;
+    let again = daemon.client().await;
+    again.attach(&session).await;
+    again.sees_text(&session, "three").await;
+    assert_eq!(again.call("session/cancel", cancel).await, json!({}), "it is still done");
+    gates.iter().for_each(Gate::open);
+    assert_eq!(again.nth(&session, "turn_finished", 2).await.str("stop_reason"), "end_turn");
+    daemon.check(&[&client, &again], &model);
+}
+
+#[tokio::test]
+async fn a_continue_sent_again_does_not_take_up_what_was_stopped_since() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let model = ModelServer::scripted(move |_| Reply::text("so").gate(&held));
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    for word in ["one", "two", "three"] {
+        client.prompt(&session, word).await;
+    }
+    let stop = async |n| {
+        client.nth(&session, "turn_started", n).await;
+        client.call("session/cancel", json!({ "session": session })).await;
+    };
+    stop(1).await;
+    let resume = json!({ "session": session, "key": "r-1" });
+    assert_eq!(client.call("session/continue", resume.clone()).await, json!({}));
+    stop(2).await;
+    assert_eq!(client.call("session/continue", resume.clone()).await, json!({}));
+    daemon.kill_and_restart().await;
+    let again = daemon.client().await;
+    assert_eq!(again.call("session/continue", resume).await, json!({}));
+    let row = again.call("session/list", json!({})).await[0].clone();
+    assert_eq!((&row["state"], &row["queued"]), (&json!("idle"), &json!(1)), "the third still waits");
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn a_removal_sent_again_is_done_though_nothing_is_left_of_the_session() {
+    let model = ModelServer::with([Reply::text("once")]);
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.call("session/prompt", json!({ "session": session, "content": "go", "key": "p-1" })).await;
+    client.first(&session, "turn_finished").await;
+    let remove = json!({ "session": session, "key": "r-1" });
+    let (one, two) = (daemon.client().await, daemon.client().await);
+    let both = tokio::join!(one.call("session/remove", remove.clone()), two.call("session/remove", remove.clone()));
+    assert_eq!(both, (json!({}), json!({})));
+    assert_eq!(client.call("session/remove", remove.clone()).await, json!({}));
+    daemon.kill_and_restart().await;
+    let again = daemon.client().await;
+    assert_eq!(again.call("session/remove", remove.clone()).await, json!({}));
+    let with = |name: &str, value: serde_json::Value| {
+        let mut params = remove.clone();
+        params[name] = value;
+        params
+    };
+    assert_eq!(again.refused("session/remove", with("key", json!("r-2"))).await.code, -31002);
+    assert_eq!(again.refused("session/remove", with("force", json!(true))).await.code, -31022);
+    let database = rusqlite::Connection::open(daemon.dirs.database()).unwrap();
+    let keys: String = database.query_row("SELECT group_concat(key) FROM outcome", [], |row| row.get(0)).unwrap();
+    assert_eq!(keys, format!("session/remove {session} r-1"), "the outcomes of a session go with it");
+}
+
+#[tokio::test]
+async fn a_stop_sent_again_does_not_stop_the_next_daemon() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let keeper = daemon.keeper();
+    let stop = json!({ "force": true, "key": "s-1" });
+    assert_eq!(client.call("daemon/stop", stop.clone()).await, json!({}));
+    client.closed().await;
+    assert!(comes_true(linger_tests::TIMEOUT, || process::memory(keeper).0 == 0), "it ends");
+    daemon.launch().await;
+    let again = daemon.client().await;
+    assert_eq!(again.call("daemon/stop", stop).await, json!({}));
+    assert_eq!(again.refused("daemon/stop", json!({ "force": false, "key": "s-1" })).await.code, -31022);
+    assert_eq!(again.call("daemon/status", json!({})).await["sessions"], 0, "it lives");
+}
+
+#[tokio::test]
+async fn a_key_that_was_used_for_something_else_is_refused_and_nothing_happens() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    model.push([bash(&daemon.effect("once")), Reply::text("done")]);
+    let client = daemon.client().await;
+    let session = client.create_with(json!({ "key": "k", "name": "one" })).await;
+    client.attach(&session).await;
+    let directory = daemon.workspace();
+    let other = json!({ "cwd": directory, "key": "k", "name": "two" });
+    let error = client.refused("session/create", other).await;
+    assert_eq!((error.code, error.message.as_str()), (-31022, "the key was used for something else"));
+
+    // A key counts within its method and its session: this is another.
+    let prompt = |text: &str| json!({ "session": session, "content": text, "key": "k" });
+    client.call("session/prompt", prompt("go")).await;
+    assert_eq!(client.refused("session/prompt", prompt("no")).await.code, -31022);
+    let permission = client.first(&session, "permission_requested").await.str("permission").to_owned();
+    let answer = |decision: &str| json!({ "permission": permission, "decision": decision, "key": "k" });
+    client.call("permission/answer", answer("allow_once")).await;
+    assert_eq!(client.refused("permission/answer", answer("reject_once")).await.code, -31022);
+    client.first(&session, "turn_finished").await;
+    let set = |mode: &str| json!({ "session": session, "mode": mode, "key": "k" });
+    client.call("session/set", set("plan")).await;
+    assert_eq!(client.refused("session/set", set("auto")).await.code, -31022);
+
+    let row = client.call("session/list", json!({})).await;
+    assert_eq!((row.as_array().unwrap().len(), &row[0]["mode"]), (1, &json!("plan")));
+    assert_eq!(client.transcript().of("prompt_accepted").count(), 1);
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn a_key_has_1_to_128_bytes() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    for (length, fits) in [(0, false), (1, true), (128, true), (129, false)] {
+        let create = json!({ "cwd": daemon.workspace(), "key": "k".repeat(length) });
+        let answer = client.request("session/create", create).await.unwrap();
+        assert_eq!(answer.map_err(|error| error.code).err(), (!fits).then_some(-31022), "{length}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_created_by_many_at_once_with_one_key_and_a_name_is_one_session() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let (one, two, three) = (daemon.client().await, daemon.client().await, daemon.client().await);
+    let create = || json!({ "key": "c1", "name": "shared" });
+    let made = tokio::join!(one.create_with(create()), two.create_with(create()), three.create_with(create()));
+    assert_eq!((&made.0, &made.0), (&made.1, &made.2));
+    assert_eq!(one.call("session/list", json!({})).await.as_array().unwrap().len(), 1);
+    assert!(!daemon.log().contains("write failed"), "none of them ran into another");
+}
+
+#[tokio::test]
+async fn the_oldest_outcome_is_forgotten_when_there_are_too_many() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let first = client.create_with(json!({ "key": "c1" })).await;
+    assert_eq!(client.create_with(json!({ "key": "c1" })).await, first);
+    // As if others had come meanwhile; one more makes the first one too many.
+    let database = rusqlite::Connection::open(daemon.dirs.database()).unwrap();
+    let other = "INSERT INTO outcome (n, key, session, params, result, at) VALUES (20000, 'x', '', '', '{}', 0)";
+    database.execute(other, []).unwrap();
+    client.create_with(json!({ "key": "c2" })).await;
+    let keys: String = database
+        .query_row("SELECT group_concat(key) FROM (SELECT key FROM outcome ORDER BY n)", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(keys, "x,session/create c2");
+    assert_ne!(client.create_with(json!({ "key": "c1" })).await, first);
 }

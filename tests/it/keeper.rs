@@ -134,3 +134,58 @@ async fn a_first_start_that_fails_says_why_once_and_is_not_tried_again() {
     assert_eq!(output.stderr.matches("LINGER_LOG is 'loud'").count(), 1, "{output:?}");
     assert!(!daemon.log().contains("[keeper]"), "{}", daemon.log());
 }
+
+#[tokio::test]
+async fn a_tool_that_ignores_sigterm_does_not_keep_the_daemon_from_ending() {
+    let model = ModelServer::with([bash("trap '' TERM; while :; do sleep 644; done"), Reply::text("done")]);
+    let daemon = Daemon::auto(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.prompt(&session, "go").await;
+    client.first(&session, "tool_started").await;
+    let began = Instant::now();
+    assert_eq!(daemon.terminate(), Some(0));
+    assert!(began.elapsed().as_secs() < 5, "{:?}", began.elapsed());
+    assert_eq!(process::of_directory(daemon.dirs.root()), []);
+    daemon.launch().await;
+    let back = daemon.client().await;
+    back.attach(&session).await;
+    back.first(&session, "turn_finished").await;
+    daemon.check(&[&client, &back], &model);
+}
+
+#[tokio::test]
+async fn descriptors_threads_and_processes_return_to_where_they_were() {
+    let model = ModelServer::start();
+    model.otherwise(|request| {
+        if crate::after_tool(request) { Reply::text("done") } else { bash("seq 20000; (sleep 0.01 &); true") }
+    });
+    let daemon = Daemon::start_with(&model, Setup { mode: "auto", top: "idle_unload_s = 0", ..Setup::default() }).await;
+    let pid = daemon.pid().await;
+    let count = |what: &str| std::fs::read_dir(format!("/proc/{pid}/{what}")).map_or(0, Iterator::count);
+    let round = async |sessions: usize| {
+        let client = daemon.client().await;
+        let mut all = Vec::new();
+        for _ in 0..sessions {
+            let session = client.session().await;
+            client.attach(&session).await;
+            client.prompt(&session, &format!("go, {session}")).await;
+            all.push(session);
+        }
+        for session in &all {
+            client.first(session, "turn_finished").await;
+        }
+        client
+    };
+    // What the first work opens for good: a connection to the model, threads for files.
+    daemon.check(&[&round(4).await], &model);
+    let rests = || (count("fd"), process::descendants(daemon.keeper()).len());
+    let mut base = rests();
+    assert!(comes_true(TIMEOUT, || {
+        let now = rests();
+        std::mem::replace(&mut base, now) == now && now.1 == 1
+    }));
+    daemon.check(&[&round(40).await], &model);
+    assert!(comes_true(TIMEOUT, || rests().0 <= base.0 && rests().1 <= base.1), "{base:?} became {:?}", rests());
+    assert!(count("task") < 16, "{} threads", count("task"));
+}

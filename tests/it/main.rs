@@ -4,12 +4,15 @@
 //! about, what must always hold is checked too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)] // A panic is how a test speaks.
 
+mod bounds;
 mod cli;
 mod crash;
 mod docs;
+mod hostile;
 mod idempotency;
 mod keeper;
 mod permission;
+mod power;
 mod provider_faults;
 mod replay;
 mod slow_client;
@@ -31,19 +34,12 @@ fn bash(command: &str) -> Reply {
 
 /// Whether the last message of a request is the result of a tool.
 fn after_tool(request: &Recorded) -> bool {
-    let last = request.json["messages"].as_array().and_then(|messages| messages.last()).cloned().unwrap_or_default();
-    last["role"] == "tool" || last["content"][0]["type"] == "tool_result"
+    request.after_tool()
 }
 
 /// The text of a user's last message.
 fn last_words(request: &Recorded) -> String {
-    let messages = request.json["messages"].as_array().cloned().unwrap_or_default();
-    let last = messages.iter().rev().find(|message| message["role"] == "user").cloned().unwrap_or_default();
-    match &last["content"] {
-        Value::String(text) => text.clone(),
-        Value::Array(blocks) => blocks.last().and_then(|block| block["text"].as_str()).unwrap_or_default().to_owned(),
-        _ => String::new(),
-    }
+    request.last_words()
 }
 
 /// Answers a permission; gives what the daemon said.

@@ -7,6 +7,8 @@
 pub mod check;
 pub mod harness;
 pub mod model;
+pub mod power;
+pub mod report;
 
 use std::time::Duration;
 

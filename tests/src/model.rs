@@ -65,6 +65,24 @@ impl Recorded {
     pub fn messages(&self) -> String {
         self.json["messages"].to_string()
     }
+
+    /// Whether the last message is the result of a tool.
+    pub fn after_tool(&self) -> bool {
+        let last = self.json["messages"].as_array().and_then(|messages| messages.last());
+        last.is_some_and(|last| last["role"] == "tool" || last["content"][0]["type"] == "tool_result")
+    }
+
+    /// The text of a user's last message.
+    pub fn last_words(&self) -> String {
+        let messages = self.json["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
+        match messages.iter().rev().find(|message| message["role"] == "user").map(|message| &message["content"]) {
+            Some(Value::String(text)) => text.clone(),
+            Some(Value::Array(blocks)) => {
+                blocks.last().and_then(|block| block["text"].as_str()).unwrap_or_default().to_owned()
+            }
+            _ => String::new(),
+        }
+    }
 }
 
 type Script = Box<dyn FnMut(&Recorded) -> Reply + Send>;

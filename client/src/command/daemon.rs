@@ -1,20 +1,34 @@
 //! `linger daemon status|start|stop`: works with a daemon of any version, and starts none unless told to.
+//!
+//! What the socket does not say, the lock does: who holds it is the daemon or its keeper, also when the socket is gone or nobody
+//! answers on it. Such a daemon is ended by a signal to that process, and to no other.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use linger_protocol::daemon::{Empty, Stop};
-use linger_protocol::method::{DaemonStatus, DaemonStop};
+use linger_protocol::daemon::{Empty, Status, Stop};
+use linger_protocol::error::Code;
+use linger_protocol::method::{DaemonStatus, DaemonStop, Method};
 use linger_protocol::place::Places;
+use serde_json::value::RawValue;
 
-use super::{call_both, now};
+use super::now;
 use crate::cli::Daemon;
-use crate::connect::{Client, dial};
+use crate::connect::{Client, Reply, key, parse};
 use crate::error::{Exit, Failure};
+use crate::holder::{self, Holder};
+use crate::reach::dial;
 use crate::render::table::{age, columns};
 use crate::terminal::Terminal;
 
 /// How long a daemon may take to end: it cancels nothing, but waits for its disk.
 const END: Duration = Duration::from_secs(10);
+
+/// How long a daemon that is looked at, or told to end, may take to answer: it does so in a millisecond, unless its disk is slow.
+const ANSWER: Duration = Duration::from_secs(5);
+
+/// How long after SIGKILL a process may still be there.
+const KILLED: Duration = Duration::from_secs(2);
 
 pub(super) fn run(command: &Daemon) -> Result<Exit, Failure> {
     match command {
@@ -24,16 +38,96 @@ pub(super) fn run(command: &Daemon) -> Result<Exit, Failure> {
     }
 }
 
+/// What was found where the daemon should be.
+enum Found {
+    /// It answered.
+    Answer(Box<RawValue>),
+    /// It refused.
+    Refusal(linger_protocol::RpcError),
+    /// Something listens, and hung up.
+    HungUp,
+    /// Something listens, and says nothing.
+    Deaf,
+    /// Something listens that is no daemon; how it was noticed.
+    Foreign(Failure),
+    /// Nobody listens.
+    Nobody,
+}
+
+/// Asks whoever listens on the socket; starts nobody.
+fn ask<M: Method>(places: &Places, request: &M) -> Result<Found, Failure> {
+    let Some(mut client) = Client::open_running(places)? else { return Ok(Found::Nobody) };
+    Ok(match client.call_once(request, ANSWER) {
+        Ok(Reply::Answered(Ok(answer))) => Found::Answer(answer),
+        Ok(Reply::Answered(Err(error))) => Found::Refusal(error),
+        Ok(Reply::Lost) => Found::HungUp,
+        Ok(Reply::Late) => Found::Deaf,
+        Err(failure) => Found::Foreign(failure),
+    })
+}
+
+/// Where the daemon of these places says that its socket is, if that is not where we looked.
+fn elsewhere(places: &Places, holder: Option<&Holder>) -> Option<Places> {
+    let socket = holder?.socket.as_ref().filter(|socket| **socket != places.socket)?;
+    Some(Places { socket: socket.clone(), ..places.clone() })
+}
+
 fn status(json: bool) -> Result<Exit, Failure> {
     let places = Places::of_user()?;
-    let mut terminal = Terminal::new();
-    let Some(mut client) = Client::open_running(&places)? else {
-        if json {
-            terminal.data(&serde_json::json!({ "running": false, "socket": places.socket }).to_string())?;
+    let found = ask(&places, &DaemonStatus(Empty {}))?;
+    if let Found::Answer(raw) = found {
+        return print_status(&raw, json);
+    }
+    let holder = holder::find(&places);
+    if json {
+        let state = match (&found, &holder) {
+            (Found::Nobody, None) => "none",
+            (Found::Foreign(_) | Found::Refusal(_), _) | (_, None) => "foreign",
+            (_, Some(_)) => "silent",
+        };
+        let pid = holder.as_ref().map(|holder| holder.pid);
+        let value = serde_json::json!({ "running": false, "state": state, "socket": places.socket, "pid": pid });
+        Terminal::new().data(&value.to_string())?;
+    }
+    Err(no_status(&places, found, holder.as_ref()))
+}
+
+/// Why there is no status.
+fn no_status(places: &Places, found: Found, holder: Option<&Holder>) -> Failure {
+    let (socket, log) = (places.socket.display(), places.log());
+    let of_lock = holder.map(|holder| holder.pid);
+    match (found, of_lock) {
+        (Found::Nobody, None) => not_running(places),
+        (Found::Nobody, Some(pid)) => match elsewhere(places, holder) {
+            Some(other) => Failure::unreachable(format!(
+                "the daemon (process {pid}) listens at {}, not at {socket}",
+                other.socket.display()
+            ))
+            .hint("LINGER_SOCKET moves the socket: set it for the daemon and for the client alike"),
+            None => Failure::unreachable(format!("the daemon (process {pid}) does not accept connections at {socket}"))
+                .hint(format!(
+                    "it may be starting or ending; if it stays so, `linger daemon stop` ends it; see {}",
+                    log.display()
+                )),
+        },
+        (Found::Deaf | Found::HungUp | Found::Answer(_), Some(pid)) => {
+            Failure::unreachable(format!("the daemon (process {pid}) does not answer at {socket}"))
+                .hint(format!("`linger daemon stop` ends it, turns go on at the next start; see {}", log.display()))
         }
-        return Err(not_running(&places));
-    };
-    let (raw, status) = call_both(&mut client, &DaemonStatus(Empty {}))?;
+        (Found::Deaf | Found::HungUp | Found::Answer(_), None) => foreign(&socket, "nothing that says so"),
+        (Found::Foreign(failure), _) => foreign(&socket, failure.message.as_deref().unwrap_or_default()),
+        (Found::Refusal(error), _) => foreign(&socket, &error.message),
+    }
+}
+
+fn foreign(socket: &impl std::fmt::Display, why: &str) -> Failure {
+    Failure::unreachable(format!("what listens at {socket} is no daemon of yours: {why}"))
+        .hint("end it, or let LINGER_SOCKET name another path")
+}
+
+fn print_status(raw: &RawValue, json: bool) -> Result<Exit, Failure> {
+    let mut terminal = Terminal::new();
+    let status: Status = parse::<DaemonStatus>(raw)?;
     if json {
         terminal.data(raw.get())?;
         return Ok(Exit::GOOD);
@@ -61,6 +155,7 @@ fn status(json: bool) -> Result<Exit, Failure> {
     ];
     rows.extend(status.config_error.map(|error| ("error", error)));
     rows.extend(status.config_warnings.into_iter().map(|warning| ("warning", warning)));
+    rows.extend(status.damage.into_iter().map(|damage| ("damage", damage.text)));
     let rows: Vec<_> = rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
     for line in columns(&rows) {
         terminal.line(&line)?;
@@ -76,23 +171,77 @@ fn start() -> Result<Exit, Failure> {
 }
 
 fn stop(force: bool) -> Result<Exit, Failure> {
-    let places = Places::of_user()?;
-    let mut terminal = Terminal::new();
-    let Some(mut client) = Client::open_running(&places)? else {
-        terminal.say("no daemon runs")?;
-        return Ok(Exit::GOOD);
-    };
-    client.stop(&DaemonStop(Stop { force }))?;
+    let mut places = Places::of_user()?;
+    let holder = holder::find(&places);
+    let stop = DaemonStop(Stop { force, key: Some(key()?) });
+    let mut found = ask(&places, &stop)?;
+    if let (Found::Nobody, Some(other)) = (&found, elsewhere(&places, holder.as_ref())) {
+        places = other;
+        found = ask(&places, &stop)?;
+    }
+    match (found, &holder) {
+        (Found::Refusal(error), _) if error.code() == Some(Code::Busy) && !force => {
+            return Err(Failure::from(error).hint("`linger daemon stop --force`: the turns go on when it starts again"));
+        }
+        (Found::Refusal(error), _) => return Err(error.into()),
+        (Found::Answer(_) | Found::HungUp, Some(holder)) if holder.ends_within(END) => {}
+        (Found::Answer(_) | Found::HungUp, None) => wait_for_socket(&places)?,
+        (Found::Nobody, None) => {
+            Terminal::new().say("no daemon runs")?;
+            return Ok(Exit::GOOD);
+        }
+        (Found::Foreign(failure), None) => return Err(no_status(&places, Found::Foreign(failure), None)),
+        (Found::Deaf, None) => return Err(no_status(&places, Found::Deaf, None)),
+        (_, Some(holder)) => end(holder, force, &places.log())?,
+    }
+    Terminal::new().say("the daemon has ended; turns that were under way go on when it starts again")?;
+    Ok(Exit::GOOD)
+}
+
+/// Waits until nobody listens any more.
+fn wait_for_socket(places: &Places) -> Result<(), Failure> {
     let deadline = Instant::now() + END;
-    while dial(&places)?.is_some() {
+    while dial(places)?.is_some() {
         if Instant::now() > deadline {
             return Err(Failure::new(Exit::FAILED, format!("the daemon did not end within {} s", END.as_secs()))
                 .hint(format!("see {}", places.log().display())));
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    terminal.say("the daemon has ended; turns that were under way go on when it starts again")?;
-    Ok(Exit::GOOD)
+    Ok(())
+}
+
+/// Ends a daemon that cannot be asked: SIGTERM lets it write down where it is, and with `force` SIGKILL follows.
+fn end(holder: &Holder, force: bool, log: &Path) -> Result<(), Failure> {
+    let pid = holder.pid;
+    if holder.ends_within(Duration::ZERO) {
+        return Ok(());
+    }
+    Terminal::new().say(&format!("the daemon (process {pid}) does not answer; it gets SIGTERM"))?;
+    let cannot = |error: std::io::Error| {
+        Failure::new(Exit::FAILED, format!("process {pid} cannot be ended: {error}"))
+            .hint(format!("see {}", log.display()))
+    };
+    // It may have ended just now, which shows in a moment.
+    let asked = holder.terminate();
+    if holder.ends_within(END) {
+        return Ok(());
+    }
+    asked.map_err(cannot)?;
+    if !force {
+        return Err(Failure::new(
+            Exit::FAILED,
+            format!("the daemon (process {pid}) did not end within {} s", END.as_secs()),
+        )
+        .hint("`linger daemon stop --force` kills it; turns go on from the log at the next start"));
+    }
+    Terminal::new().say(&format!("it did not end within {} s; it gets SIGKILL", END.as_secs()))?;
+    holder.kill().map_err(cannot)?;
+    match holder.ends_within(KILLED) {
+        true => Ok(()),
+        false => Err(Failure::new(Exit::FAILED, format!("process {pid} is still there after SIGKILL"))
+            .hint("the system does not let it go: it waits for a disk or a network that does not answer")),
+    }
 }
 
 fn not_running(places: &Places) -> Failure {

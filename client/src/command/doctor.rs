@@ -1,10 +1,12 @@
-//! `linger doctor`: looks at everything that has to be right, and says what to do about the rest.
+//! `linger doctor`: looks at everything that has to be right, and says what to do about the rest; with `--repair` the daemon
+//! saves what can be read of what is damaged.
 
 use linger_protocol::VERSION;
-use linger_protocol::daemon::{Empty, Model, Status};
-use linger_protocol::method::{DaemonStatus, ModelList};
+use linger_protocol::daemon::{Damage, Empty, Model, Repair, Status};
+use linger_protocol::method::{DaemonRepair, DaemonStatus, ModelList};
 use linger_protocol::place::{PlaceError, Places, check_socket};
 
+use crate::cli::Doctor;
 use crate::connect::Client;
 use crate::error::{Exit, Failure};
 use crate::render::style::Style;
@@ -17,15 +19,18 @@ struct Report {
     healthy: bool,
 }
 
-pub(super) fn run() -> Result<Exit, Failure> {
+/// Sessions of a damaged database that are named; `daemon status --json` has all.
+const NAMED: usize = 20;
+
+pub(super) fn run(args: &Doctor) -> Result<Exit, Failure> {
     let look = Look::of_process();
     let style = Style { color: look.color && look.stdout, unicode: look.unicode };
     let mut report = Report { terminal: Terminal::new(), style, healthy: true };
-    examine(&mut report)?;
+    examine(&mut report, args.repair)?;
     Ok(if report.healthy { Exit::GOOD } else { Exit::FAILED })
 }
 
-fn examine(report: &mut Report) -> Result<(), Failure> {
+fn examine(report: &mut Report, repair: bool) -> Result<(), Failure> {
     report.good(&format!("linger {VERSION}"))?;
     let places = match Places::of_user() {
         Ok(places) => places,
@@ -45,8 +50,12 @@ fn examine(report: &mut Report) -> Result<(), Failure> {
         Ok(client) => client,
         Err(failure) => return report.failure(&failure),
     };
+    let looked = look(&mut client, repair);
     match client.call(&DaemonStatus(Empty {})) {
-        Ok(status) => daemon(report, &status)?,
+        Ok(status) => {
+            daemon(report, &status)?;
+            stored(report, &status, looked)?;
+        }
         Err(failure) => report.failure(&failure)?,
     }
     match client.call(&ModelList(Empty {})) {
@@ -63,7 +72,6 @@ fn daemon(report: &mut Report, status: &Status) -> Result<(), Failure> {
         report
             .bad(&text, Some("`linger daemon stop` when no work is under way; the next command starts the new one"))?;
     }
-    report.good(&format!("database {}", status.database.display()))?;
     report.good(&format!("log {}", status.log.display()))?;
     if let Some(error) = &status.config_error {
         report.bad(error, Some(&format!("correct {}; it is read again at once", status.config.display())))?;
@@ -73,6 +81,48 @@ fn daemon(report: &mut Report, status: &Status) -> Result<(), Failure> {
     }
     if status.permissions > 0 {
         report.good(&format!("{} permissions wait: `linger inbox`", status.permissions))?;
+    }
+    Ok(())
+}
+
+/// Has the daemon look at what is stored, and save what can be read if it is to; whether it looked at all of it.
+fn look(client: &mut Client, repair: bool) -> Result<bool, Failure> {
+    loop {
+        // A daemon that ends to set its database aside is started again by the next call.
+        let repaired = client.call(&DaemonRepair(Repair { check: !repair }))?;
+        if !repaired.working && !repaired.restarting {
+            return Ok(repaired.checked);
+        }
+    }
+}
+
+/// The database, and the damage that there is or was.
+fn stored(report: &mut Report, status: &Status, looked: Result<bool, Failure>) -> Result<(), Failure> {
+    let in_use = |damage: &&Damage| damage.file.is_none();
+    let database = status.database.display();
+    match looked {
+        Ok(_) if status.damage.iter().any(|damage| in_use(&damage)) => {}
+        Ok(true) => report.good(&format!("database {database}, all of it can be read"))?,
+        Ok(false) => {
+            report.good(&format!("database {database}; it is large, and only the beginning of it was read"))?
+        }
+        Err(failure) => report.failure(&failure)?,
+    }
+    for damage in &status.damage {
+        match &damage.hint {
+            Some(hint) => report.bad(&damage.text, Some(hint))?,
+            None => report.good(&format!("{}; it can be deleted", damage.text))?,
+        }
+        for left in damage.left.iter().take(NAMED) {
+            let what = match left.events {
+                0 => "is not here".to_owned(),
+                events => format!("has its first {events} events"),
+            };
+            report.row(" ", &format!("session {} {what}: {}", left.session, left.text))?;
+        }
+        if damage.left.len() > NAMED {
+            report.row(" ", &format!("and {} more: `linger daemon status --json`", damage.left.len() - NAMED))?;
+        }
     }
     Ok(())
 }

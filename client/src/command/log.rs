@@ -3,6 +3,7 @@
 use linger_protocol::event::EventBody;
 
 use super::resolve;
+use super::wait::come_back;
 use crate::cli::Log;
 use crate::connect::Client;
 use crate::error::{Exit, Failure};
@@ -45,7 +46,7 @@ pub(super) fn run(args: &Log) -> Result<Exit, Failure> {
                     return Ok(Exit::GOOD);
                 }
             }
-            Happened::Lost => attachment.reattach()?,
+            Happened::Lost => come_back(&mut attachment)?,
             Happened::Signal(_) => return Ok(Exit::GOOD),
             _ => {}
         }

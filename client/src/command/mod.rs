@@ -28,7 +28,7 @@ use linger_protocol::transport::MAX_REQUEST;
 use serde_json::value::RawValue;
 
 use crate::cli::{Choice, Cli, Command};
-use crate::connect::{Client, key, parse};
+use crate::connect::{Client, key};
 use crate::error::{Exit, Failure};
 use crate::question::short_path;
 use crate::render::table::{age, columns, state};
@@ -55,7 +55,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Some(Command::Models(args)) => models::run(&args),
         Some(Command::Tools(args)) => tools::run(&args),
         Some(Command::Daemon(command)) => daemon::run(&command),
-        Some(Command::Doctor) => doctor::run(),
+        Some(Command::Doctor(args)) => doctor::run(&args),
         Some(Command::Help(args)) => help::run(&args),
     }
 }
@@ -123,13 +123,6 @@ fn print_rows<M: Method>(client: &mut Client, request: &M) -> Result<(), Failure
         terminal.data(row.get())?;
     }
     Ok(())
-}
-
-/// Sends a request and gives its result as it came and as it is read.
-fn call_both<M: Method>(client: &mut Client, request: &M) -> Result<(Box<RawValue>, M::Result), Failure> {
-    let raw = client.call_raw(request)??;
-    let result = parse::<M>(&raw)?;
-    Ok((raw, result))
 }
 
 /// The words of a prompt, or what stdin has.

@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 use super::wait::{AGAIN, Stuck, current, timed_out};
 use super::{create, deadline, prompt_text, resolve};
 use crate::cli::{Choice, Run};
-use crate::connect::{Client, key, parse};
+use crate::connect::{COMING_BACK, Client, key, parse};
 use crate::error::{Exit, Failure};
 use crate::follow::{Attachment, Happened, Request};
 use crate::input::{Input, Signal, signals};
@@ -68,6 +68,7 @@ pub(super) fn run(args: Run) -> Result<Exit, Failure> {
     let deadline = deadline(args.timeout)?;
     let text = prompt_text(&args.prompt)?;
     let mut client = Client::open()?;
+    client.until = deadline;
     let info = match &args.session {
         Some(session) => Some(adopt(&mut client, session, args.choice.clone())?),
         None => None,
@@ -146,7 +147,10 @@ impl Running {
             let exit = match self.attachment.next(wake)? {
                 Happened::Event(notification, raw) => self.arrived(*notification, &raw)?,
                 Happened::Answer(request, answer) => self.answered(request, answer)?,
-                Happened::Lost => self.attachment.reattach().map(|()| None)?,
+                Happened::Lost => match self.lost() {
+                    Err(_) if deadline.is_some_and(|deadline| Instant::now() >= deadline) => None,
+                    other => other.map(|()| None)?,
+                },
                 Happened::Key(key) => self.key(key).map(|()| None)?,
                 Happened::Signal(signal) => self.signal(signal)?,
                 Happened::Line(_) | Happened::TimedOut => None,
@@ -162,6 +166,17 @@ impl Running {
                 return Ok(exit);
             }
         }
+    }
+
+    fn lost(&mut self) -> Result<(), Failure> {
+        if self.attachment.back_soon()? {
+            return Ok(());
+        }
+        if self.look.stderr {
+            self.fresh_line()?;
+            self.terminal.say(COMING_BACK)?;
+        }
+        self.attachment.reattach()
     }
 
     fn arrived(&mut self, notification: Notification, raw: &RawValue) -> Result<Option<Exit>, Failure> {

@@ -11,7 +11,7 @@ use linger_protocol::session::{Info, List, State};
 
 use super::{deadline, resolve};
 use crate::cli::Wait;
-use crate::connect::Client;
+use crate::connect::{COMING_BACK, Client};
 use crate::error::{Exit, Failure};
 use crate::follow::{Attachment, Happened};
 use crate::question::Question;
@@ -31,6 +31,7 @@ const KEY: Duration = Duration::from_secs(2);
 pub(super) fn run(args: &Wait) -> Result<Exit, Failure> {
     let deadline = deadline(args.timeout)?;
     let mut client = Client::open()?;
+    client.until = deadline;
     let info = resolve(&mut client, &args.session)?;
     let session = info.session.clone();
     // The end of a turn that is over already is in the past.
@@ -115,11 +116,25 @@ fn news(
                     return Ok(true);
                 }
             }
-            Happened::Lost => attachment.reattach()?,
+            Happened::Lost => match come_back(attachment) {
+                Err(_) if deadline.is_some_and(|deadline| Instant::now() >= deadline) => return Ok(false),
+                other => other?,
+            },
             Happened::TimedOut => return Ok(deadline.is_none_or(|deadline| Instant::now() < deadline)),
             _ => {}
         }
     }
+}
+
+/// Comes back after a loss, with a word to a person if it takes a while.
+pub(super) fn come_back(attachment: &mut Attachment) -> Result<(), Failure> {
+    if attachment.back_soon()? {
+        return Ok(());
+    }
+    if Look::of_process().stderr {
+        Terminal::new().say(COMING_BACK)?;
+    }
+    attachment.reattach()
 }
 
 /// How the session stands, once it does nothing more by itself.

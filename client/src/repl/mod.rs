@@ -13,12 +13,12 @@ use linger_protocol::message::StopReason;
 use linger_protocol::method::{SessionList, SessionPrompt};
 use linger_protocol::permission::Mode;
 use linger_protocol::place::private_directory;
-use linger_protocol::session::{Info, List, Named, Prompt, PromptContent, Set};
+use linger_protocol::session::{Info, Keyed, List, Prompt, PromptContent, Set};
 use linger_protocol::{RpcError, error::Code};
 use serde_json::value::RawValue;
 
 use crate::command::{listing, now};
-use crate::connect::{Client, key, parse};
+use crate::connect::{COMING_BACK, Client, key, parse};
 use crate::error::{Exit, Failure};
 use crate::follow::{Attachment, Happened, Request};
 use crate::input::{Input, Line, Signal, signals};
@@ -249,10 +249,13 @@ impl Repl {
     }
 
     fn lost(&mut self) -> Result<(), Failure> {
+        if self.attachment.back_soon()? {
+            return Ok(());
+        }
         let mut lines = Vec::new();
         self.renderer.fresh_line(&mut lines);
         self.terminal.print(lines)?;
-        self.terminal.say("the connection to the daemon was lost; coming back")?;
+        self.terminal.say(COMING_BACK)?;
         self.attachment.reattach()
     }
 
@@ -318,7 +321,7 @@ impl Repl {
                 self.attachment.request(Request::Set(Set { session, model, key: Some(key()?), ..Set::default() }))?;
             }
             Slash::Cancel => self.attachment.cancel()?,
-            Slash::Continue => self.attachment.request(Request::Continue(Named { session }))?,
+            Slash::Continue => self.attachment.request(Request::Continue(Keyed { session, key: Some(key()?) }))?,
             Slash::Sessions => {
                 let rows = self.attachment.client.call(&SessionList(List::default()))?;
                 for line in listing(&rows, now()) {

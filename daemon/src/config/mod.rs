@@ -65,6 +65,17 @@ const SECRET_PREFIXES: [&str; 7] = ["sk-", "sk_", "gsk_", "xai-", "AIza", "ghp_"
 /// The shortest value that is taken for a key by its beginning.
 const SHORTEST_SECRET: usize = 16;
 
+/// What becomes of a turn that was under way when the daemon ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AfterRestart {
+    /// It goes on by itself, unless it met too many crashes.
+    #[default]
+    Resume,
+    /// It waits for `session/continue` or the next prompt.
+    Offer,
+}
+
 /// What the configuration means.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -74,6 +85,8 @@ pub struct Config {
     pub mode: Mode,
     /// The most steps of one turn.
     pub max_steps: u32,
+    /// What becomes of a turn that was under way when the daemon ended.
+    pub after_restart: AfterRestart,
     /// How long an idle session that nobody watches stays loaded, in seconds.
     pub idle_unload_s: u64,
     /// How long a `bash` call may run unless the model asks for another time, in seconds.
@@ -96,6 +109,7 @@ struct Written {
     model: Option<String>,
     mode: Mode,
     max_steps: u32,
+    after_restart: AfterRestart,
     idle_unload_s: u64,
     tools: ToolsWritten,
     env: EnvWritten,
@@ -138,6 +152,7 @@ impl Default for Written {
             model: None,
             mode: Mode::default(),
             max_steps: 200,
+            after_restart: AfterRestart::default(),
             idle_unload_s: 60,
             tools: ToolsWritten::default(),
             env: EnvWritten::default(),
@@ -156,6 +171,11 @@ impl Default for ToolsWritten {
 }
 
 impl Config {
+    /// linger's own directories.
+    pub(super) fn own(places: &Places) -> Vec<PathBuf> {
+        vec![places.config.clone(), places.data.clone(), places.state.clone()]
+    }
+
     /// Reads the text of `places.config_file()`; the empty text gives the defaults. `home` is what `~/` in a rule stands for.
     pub fn parse(text: &str, places: &Places, home: Option<&Path>) -> Result<Self, ConfigError> {
         let file = places.config_file();
@@ -191,7 +211,7 @@ impl Written {
             ask: rules_of("ask", &self.permissions.ask)?,
             allow: rules_of("allow", &self.permissions.allow)?,
             home: home.map(Path::to_path_buf),
-            own: vec![places.config.clone(), places.data.clone(), places.state.clone()],
+            own: Config::own(places),
         };
         let mut workspaces = BTreeMap::new();
         for (root, workspace) in &self.workspaces {
@@ -206,6 +226,7 @@ impl Written {
             model: self.model,
             mode: self.mode,
             max_steps: self.max_steps,
+            after_restart: self.after_restart,
             idle_unload_s: self.idle_unload_s,
             bash_timeout_s: self.tools.bash_timeout_s,
             env: env.into_iter().chain(self.env.extra).collect(),

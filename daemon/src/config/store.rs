@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 
 use super::grant::{GrantError, append};
 use super::{Config, ConfigError};
+use crate::permission::Rules;
 
 /// The largest file that is read, in bytes: hundreds of times what anybody writes.
 const MAX_FILE: u64 = 1 << 20;
@@ -66,6 +67,11 @@ impl ConfigStore {
         }
     }
 
+    /// Rules that say nothing, and what they lean on: while there is no configuration.
+    pub fn no_rules(&self) -> Rules {
+        Rules { home: self.home.clone(), own: Config::own(&self.places), ..Rules::default() }
+    }
+
     /// What is wrong with the file now, though a good one may be in use.
     pub fn error(&self) -> Option<ConfigError> {
         self.state().error.clone()
@@ -108,6 +114,10 @@ impl ConfigStore {
         parse(&text).map_err(GrantError::Broken)?;
         if let Some(text) = append(&text, root, rule)? {
             // What is written must be what can be read again.
+            if text.len() as u64 > MAX_FILE {
+                let error = format!("the file would be larger than {MAX_FILE} bytes");
+                return Err(GrantError::Refused(ConfigError::whole(&file, error)));
+            }
             parse(&text).map_err(GrantError::Refused)?;
             super::grant::replace(&file, &text)?;
         }

@@ -240,6 +240,16 @@ fn a_grant_keeps_comments_and_form() {
 }
 
 #[test]
+fn a_grant_that_would_make_the_file_too_large_to_read_is_refused() {
+    let house = house();
+    house.write("");
+    let store = house.open();
+    let error = store.grant(Path::new("/w"), &format!("bash({})", "x".repeat(1 << 20))).unwrap_err().to_string();
+    assert!(error.ends_with("the file would be larger than 1048576 bytes"), "{error}");
+    assert_eq!(store.reload(), Reload::Unchanged);
+}
+
+#[test]
 fn the_first_grant_makes_a_file_that_others_cannot_read() {
     let house = house();
     std::fs::remove_dir(&house.places.config).unwrap();

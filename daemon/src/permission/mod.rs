@@ -1,7 +1,7 @@
 //! May this call run? Rules first (deny, then ask, then allow; first match), then the mode.
 //!
-//! Pure but for one thing: links on the disk are resolved, because a rule is about the file that a call reaches and not about
-//! the name that it uses. Deliberately absent: pending questions, answers, and where rules are stored.
+//! Pure but for one thing: links on the disk are resolved ([`Sight`]), because a rule is about the file that a call reaches and
+//! not about the name that it uses. Deliberately absent: pending questions, answers, and where rules are stored.
 //!
 //! Invariants: what cannot be told asks. An allow rule for a command matches that command and no other. A path whose end is
 //! uncertain (`..`, a link that leads nowhere) is allowed by no rule and by no mode but `auto`.
@@ -65,12 +65,40 @@ pub enum Verdict {
     },
 }
 
+/// Where a call would reach, links resolved, and the directories that rules lean on.
+#[derive(Debug)]
+pub struct Sight {
+    ground: Ground,
+    /// None for a command.
+    target: Option<Target>,
+    /// linger's own directories, as written and resolved.
+    own: Vec<PathBuf>,
+}
+
+impl Sight {
+    /// Looks at the disk, which may take long: not on the thread that runs all sessions. For a command it need not look.
+    pub fn of(access: &Access, workspace: &Workspace, rules: &Rules) -> Self {
+        let target = Target::of(access, workspace);
+        let own = rules.own.iter().flat_map(|own| [own.clone(), workspace.resolve(own)]);
+        let own = if target.is_some() { own.collect() } else { Vec::new() };
+        let ground = match target {
+            Some(_) => Ground::of(workspace, rules.home.as_deref()),
+            None => Ground::unseen(workspace),
+        };
+        Self { ground, target, own }
+    }
+
+    /// The file that the call reaches.
+    pub fn reach(&self) -> Option<&Path> {
+        self.target.as_ref().map(|target| target.resolved.as_path())
+    }
+}
+
 /// Decides one call; `grants` are those of the session and of the workspace.
-pub fn decide(rules: &Rules, grants: &[Rule], mode: Mode, call: &CallInfo<'_>, workspace: &Workspace) -> Verdict {
-    let ground = Ground::of(workspace, rules.home.as_deref());
-    let target = Target::of(&call.access, workspace);
+pub fn decide(rules: &Rules, grants: &[Rule], mode: Mode, call: &CallInfo<'_>, sight: &Sight) -> Verdict {
+    let Sight { ground, target, .. } = sight;
     let first = |list: &[Rule], effect| {
-        list.iter().find(|rule| rule.matches(call, target.as_ref(), &ground, effect)).map(ToString::to_string)
+        list.iter().find(|rule| rule.matches(call, target.as_ref(), ground, effect)).map(ToString::to_string)
     };
     let read_only = call.read_only && !matches!(call.access, Access::Write(_));
 
@@ -91,7 +119,7 @@ pub fn decide(rules: &Rules, grants: &[Rule], mode: Mode, call: &CallInfo<'_>, w
         Mode::Auto => true,
         Mode::Ask | Mode::Plan => read_only && inside,
         Mode::Edit if matches!(call.access, Access::Write(_)) => {
-            inside && !target.is_some_and(|target| is_guarded(&target, rules, workspace))
+            inside && !target.as_ref().is_some_and(|target| is_guarded(target, &sight.own))
         }
         Mode::Edit => read_only && inside,
     };
@@ -110,14 +138,13 @@ pub fn hides(rules: &Rules, path: &Path, workspace: &Workspace) -> bool {
 }
 
 /// The rule that `allow_session` and `allow_always` add: this command, or this file, and nothing else.
-pub fn grant_for(call: &CallInfo<'_>, workspace: &Workspace) -> String {
+pub fn grant_for(call: &CallInfo<'_>, sight: &Sight) -> String {
     let tool = if matches!(call.access, Access::Write(_)) { "edit" } else { call.tool };
-    let Some(target) = Target::of(&call.access, workspace) else {
+    let Some(target) = &sight.target else {
         let Access::Command(command) = &call.access else { return tool.to_owned() };
         return format!("{tool}({command})");
     };
-    let ground = Ground::of(workspace, None);
-    let path = match ground.relative(&target.resolved) {
+    let path = match sight.ground.relative(&target.resolved) {
         Some(path) if path.as_os_str().is_empty() => ".".to_owned(),
         // Without the `./` a file called `~` would be taken for the home directory.
         Some(path) if path.starts_with("~") => format!("./{}", globset::escape(&path.to_string_lossy())),
@@ -136,10 +163,10 @@ pub fn digest(tool: &str, input: &Value, cwd: &Path) -> String {
 }
 
 /// Whether mode `edit` asks before this file is changed: it steers git or linger itself.
-fn is_guarded(target: &Target, rules: &Rules, workspace: &Workspace) -> bool {
+fn is_guarded(target: &Target, own: &[PathBuf]) -> bool {
     [&target.literal, &target.resolved].into_iter().any(|path| {
         path.components().any(|part| part.as_os_str().eq_ignore_ascii_case(".git"))
-            || rules.own.iter().any(|own| path.starts_with(own) || path.starts_with(workspace.resolve(own)))
+            || own.iter().any(|own| path.starts_with(own))
     })
 }
 

@@ -259,6 +259,12 @@ impl Ground {
         Self { root: workspace.resolve(&workspace.root), cwd: both(&workspace.cwd), home: home.map(both) }
     }
 
+    /// The same without a look at the disk, for what has no path.
+    pub(super) fn unseen(workspace: &Workspace) -> Self {
+        let cwd = [workspace.cwd.clone(), workspace.cwd.clone()];
+        Self { root: workspace.root.clone(), cwd, home: None }
+    }
+
     /// `path` relative to the session's directory, if it lies below.
     pub(super) fn relative<'a>(&self, path: &'a Path) -> Option<&'a Path> {
         self.cwd.iter().find_map(|cwd| path.strip_prefix(cwd).ok())

@@ -63,7 +63,8 @@ impl House {
     }
 
     fn verdict(&self, rules: [&[&str]; 3], mode: Mode, call: &str) -> String {
-        match decide(&self.rules(rules), &[], mode, &self.call(call), &self.workspace) {
+        let (rules, call) = (self.rules(rules), self.call(call));
+        match decide(&rules, &[], mode, &call, &Sight::of(&call.access, &self.workspace, &rules)) {
             Verdict::Allow { by } => format!("allow: {by}"),
             Verdict::Ask { rule } => format!("ask: {}", rule.unwrap_or_default()),
             Verdict::Deny { reason } => format!("deny: {reason}"),
@@ -282,7 +283,8 @@ fn the_digest_depends_on_meaning_and_not_on_the_order_of_keys() {
 
 fn granted(house: &House, grant: &str, call: &CallInfo<'_>) -> bool {
     let grants = [Rule::parse(grant).unwrap()];
-    let verdict = decide(&house.rules([&[], &[], &[]]), &grants, Mode::Ask, call, &house.workspace);
+    let rules = house.rules([&[], &[], &[]]);
+    let verdict = decide(&rules, &grants, Mode::Ask, call, &Sight::of(&call.access, &house.workspace, &rules));
     matches!(verdict, Verdict::Allow { by } if by.starts_with("rule"))
 }
 
@@ -300,16 +302,13 @@ fn grants_name_one_file_or_one_command() {
         ("npm run *", "bash(npm run *)"),
     ] {
         let call = house.call(call);
-        assert_eq!(grant_for(&call, &house.workspace), grant);
+        assert_eq!(granting(&house, &call), grant);
         assert!(granted(&house, grant, &call), "{grant}");
     }
     let outside = house.call("edit out/x");
-    assert_eq!(grant_for(&outside, &house.workspace), format!("edit({})", house.path("out/x").display()));
+    assert_eq!(granting(&house, &outside), format!("edit({})", house.path("out/x").display()));
     let linked = house.call("edit proj/app/link/x");
-    assert!(
-        granted(&house, &grant_for(&linked, &house.workspace), &outside),
-        "a link is granted as the file it leads to"
-    );
+    assert!(granted(&house, &granting(&house, &linked), &outside), "a link is granted as the file it leads to");
 }
 
 proptest! {
@@ -335,7 +334,7 @@ proptest! {
             read_only: false,
             access: if command { Access::Command(text.to_owned()) } else { Access::Write(house.workspace.cwd.join(text)) },
         };
-        let grant = grant_for(&call(&one), &house.workspace);
+        let grant = granting(&house, &call(&one));
         prop_assert!(granted(&house, &grant, &call(&one)), "{grant:?}");
         prop_assert_eq!(Rule::parse(&grant).unwrap().to_string(), grant.clone());
         let blank = [' ', '\t', '\n'];
@@ -352,4 +351,8 @@ proptest! {
         let outside = reached.is_ok_and(|reached| !reached.starts_with(&house.workspace.cwd)) || path.is_symlink();
         prop_assert!(!outside || !granted(&house, "edit(**)", &call), "{}", path.display());
     }
+}
+
+fn granting(house: &House, call: &CallInfo<'_>) -> String {
+    grant_for(call, &Sight::of(&call.access, &house.workspace, &Rules::default()))
 }

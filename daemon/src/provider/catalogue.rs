@@ -133,7 +133,10 @@ impl Keys {
 
     /// The key that came in `variable`.
     pub fn get(&self, variable: &str) -> Option<Secret> {
-        self.secrets.read().unwrap_or_else(PoisonError::into_inner).get(variable).cloned()
+        let secret = self.secrets.read().unwrap_or_else(PoisonError::into_inner).get(variable).cloned();
+        // It is in use, and must not be the one that is forgotten.
+        secret.iter().for_each(|secret| self.redactor.add(secret));
+        secret
     }
 }
 

@@ -62,11 +62,6 @@ impl Items {
         &self.0
     }
 
-    /// The text, without copying it.
-    pub(super) fn into_text(self) -> String {
-        self.0
-    }
-
     /// Whether there is none.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -81,18 +76,15 @@ impl FromIterator<Value> for Items {
     }
 }
 
-/// The object `fields`, and after its fields the lists in `lists`: names and items.
-pub(super) fn object(fields: &Value, lists: &[(&str, &str)]) -> String {
+/// The object `fields`, and after its fields the lists in `lists`: names and items, which may be cut anywhere.
+pub(super) fn object(fields: &Value, lists: &[(&str, &[&str])]) -> String {
     let mut text = fields.to_string();
-    text.reserve_exact(lists.iter().map(|(name, items)| name.len() + items.len() + 6).sum());
+    let size = |parts: &[&str]| parts.iter().map(|part| part.len()).sum::<usize>();
+    text.reserve_exact(lists.iter().map(|(name, items)| name.len() + size(items) + 6).sum());
     text.pop();
     for (name, items) in lists {
-        if text.len() > 1 {
-            text.push(',');
-        }
-        for part in ["\"", name, "\":[", items, "]"] {
-            text.push_str(part);
-        }
+        let comma = if text.len() > 1 { "," } else { "" };
+        [comma, "\"", name, "\":["].iter().chain(*items).chain(&["]"]).for_each(|part| text.push_str(part));
     }
     text.push('}');
     text

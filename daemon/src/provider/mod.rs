@@ -24,6 +24,8 @@ mod think;
 pub mod wellformed;
 mod wire;
 
+pub(crate) use wire::json_size;
+
 use std::fmt;
 use std::time::Duration;
 

@@ -13,6 +13,15 @@ use super::{Failure, FailureClass, Message, Request, Response, Stop, StreamEvent
 /// The most bytes of arguments in one answer: far above any file that a model writes, and a bound on what it can make us hold.
 pub(super) const MAX_ARGUMENTS: usize = 8 << 20;
 
+/// The most bytes of text and thinking in one answer: thirty times what the longest answers have.
+const MAX_TEXT: usize = 16 << 20;
+
+/// The most blocks in one answer; models write a handful, and a few dozen calls at most.
+const MAX_BLOCKS: usize = 512;
+
+/// How large an answer may be in all, in bytes of JSON: it is one event, with room to spare below what a client takes.
+const MAX_ANSWER: usize = linger_protocol::transport::MAX_EVENT / 2;
+
 /// The longest error text that is passed on.
 const MAX_MESSAGE: usize = 600;
 
@@ -151,6 +160,10 @@ pub(super) struct Answer {
     pub(super) ended: bool,
     /// Bytes of arguments so far.
     arguments: usize,
+    /// Bytes of text and thinking so far.
+    text: usize,
+    /// It has more than [`MAX_BLOCKS`].
+    overfull: bool,
 }
 
 /// A block that is being received.
@@ -182,7 +195,12 @@ pub(super) enum Draft {
 impl Answer {
     /// Adds a block and gives its index.
     pub(super) fn open(&mut self, draft: Draft) -> usize {
-        self.blocks.push(draft);
+        if self.blocks.len() >= MAX_BLOCKS {
+            // What comes next fails.
+            self.overfull = true;
+        } else {
+            self.blocks.push(draft);
+        }
         self.blocks.len() - 1
     }
 
@@ -210,9 +228,28 @@ impl Answer {
         self.append(place, piece, out);
     }
 
+    /// Ends the answer if it is larger than any answer should be.
+    fn check_size(&mut self, out: &mut Vec<StreamEvent>) {
+        let message = if self.overfull {
+            format!("the answer has more than {MAX_BLOCKS} blocks")
+        } else if self.text > MAX_TEXT {
+            format!("the model wrote more than {} MiB of text", MAX_TEXT >> 20)
+        } else if self.arguments > MAX_ARGUMENTS {
+            format!("the model wrote more than {} MiB of tool arguments", MAX_ARGUMENTS >> 20)
+        } else {
+            return;
+        };
+        self.fail(Failure { class: FailureClass::Rejected, message, retry_after: None }, out);
+    }
+
     /// Adds `piece` to a text or thinking block.
     pub(super) fn append(&mut self, index: usize, piece: &str, out: &mut Vec<StreamEvent>) {
         let block = index as u32;
+        self.text += piece.len();
+        self.check_size(out);
+        if self.ended {
+            return;
+        }
         match self.blocks.get_mut(index) {
             Some(Draft::Text(text)) if !piece.is_empty() => {
                 text.push_str(piece);
@@ -235,9 +272,9 @@ impl Answer {
     /// Adds `piece` to the arguments of a call.
     pub(super) fn append_arguments(&mut self, index: usize, piece: &str, out: &mut Vec<StreamEvent>) {
         self.arguments += piece.len();
-        if self.arguments > MAX_ARGUMENTS {
-            let message = format!("the model wrote more than {} MiB of tool arguments", MAX_ARGUMENTS >> 20);
-            return self.fail(Failure { class: FailureClass::Rejected, message, retry_after: None }, out);
+        self.check_size(out);
+        if self.ended {
+            return;
         }
         if let Some(Draft::Call { arguments, .. } | Draft::Opaque { arguments, .. } | Draft::Whole { arguments, .. }) =
             self.blocks.get_mut(index)
@@ -248,8 +285,14 @@ impl Answer {
 
     /// Ends well.
     pub(super) fn done(&mut self, out: &mut Vec<StreamEvent>) {
-        if !std::mem::replace(&mut self.ended, true) {
-            let content = std::mem::take(&mut self.blocks).into_iter().map(Draft::close).collect();
+        self.check_size(out);
+        if !self.ended {
+            let content: Vec<ContentBlock> = std::mem::take(&mut self.blocks).into_iter().map(Draft::close).collect();
+            if json_size(&content) > MAX_ANSWER {
+                let message = format!("the answer is larger than {} MiB", MAX_ANSWER >> 20);
+                return self.fail(Failure { class: FailureClass::Rejected, message, retry_after: None }, out);
+            }
+            self.ended = true;
             out.push(StreamEvent::Done(Response { content, stop: self.stop, usage: self.usage }));
         }
     }
@@ -265,6 +308,24 @@ impl Answer {
     pub(super) fn broken(&mut self, message: impl Into<String>, out: &mut Vec<StreamEvent>) {
         self.fail(Failure { class: FailureClass::Stream, message: message.into(), retry_after: None }, out);
     }
+}
+
+/// How many bytes of JSON a value takes.
+pub(crate) fn json_size(value: &impl serde::Serialize) -> usize {
+    struct Count(usize);
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    // What cannot be written takes no room; counting cannot fail.
+    let _counted = serde_json::to_writer(&mut count, value);
+    count.0
 }
 
 impl Draft {
@@ -531,5 +592,44 @@ mod tests {
         check(json!({"code": 401, "message": "key"}), FailureClass::Auth);
         check(json!({"message": "the request exceeds the available context size"}), FailureClass::TooLong);
         check(json!("something"), FailureClass::Stream);
+    }
+
+    /// The end of an answer that `fill` makes.
+    fn ended(fill: impl FnOnce(&mut Answer, &mut Vec<StreamEvent>)) -> Result<usize, String> {
+        let (mut answer, mut out) = (Answer::default(), Vec::new());
+        fill(&mut answer, &mut out);
+        answer.done(&mut out);
+        match out.pop() {
+            Some(StreamEvent::Done(response)) => Ok(response.content.len()),
+            Some(StreamEvent::Failed(failure)) => Err(failure.message),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_answer_that_is_too_large_fails_and_says_why() {
+        let blocks = |n: usize| ended(|answer, _| (0..n).for_each(|_| drop(answer.open(Draft::Text(String::new())))));
+        assert_eq!(blocks(MAX_BLOCKS), Ok(MAX_BLOCKS));
+        assert_eq!(blocks(MAX_BLOCKS + 1), Err("the answer has more than 512 blocks".to_owned()));
+        let text = |bytes: usize| {
+            ended(|answer, out| {
+                let place = answer.open(Draft::Text(String::new()));
+                answer.append(place, &"x".repeat(bytes), out);
+            })
+        };
+        assert_eq!(text(MAX_TEXT), Ok(1));
+        assert_eq!(text(MAX_TEXT + 1), Err("the model wrote more than 16 MiB of text".to_owned()));
+        let arguments = ended(|answer, out| {
+            let call =
+                Draft::Call { id: String::new(), name: String::new(), arguments: String::new(), keep_raw: false };
+            let place = answer.open(call);
+            answer.append_arguments(place, &"x".repeat(MAX_ARGUMENTS + 1), out);
+        });
+        assert_eq!(arguments, Err("the model wrote more than 8 MiB of tool arguments".to_owned()));
+        let opaque = ended(|answer, _| {
+            let native = json!("x".repeat(MAX_ANSWER));
+            answer.open(Draft::Opaque { native, arguments: String::new() });
+        });
+        assert_eq!(opaque, Err("the answer is larger than 32 MiB".to_owned()));
     }
 }

@@ -4,7 +4,9 @@
 //! nothing overlap with their neighbours of the same kind; the others run alone and in the model's order.
 
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use linger_protocol::event::{EventBody, Outcome};
@@ -18,11 +20,19 @@ use super::actor::{Permit, Permitted, TurnMessage};
 use super::log::{Piece, PieceKind};
 use super::turn::{Commits, Emitter, Over};
 use crate::daemon::Daemon;
+use crate::disk;
 use crate::permission::digest;
-use crate::tool::{Call, Context, OutputDelta, ToolOutput, Workspace};
+use crate::provider::json_size;
+use crate::tool::{Access, Call, Context, OutputDelta, ToolOutput, Workspace};
 
 /// Pieces of output that wait for the log; the tool waits beyond.
 const OUTPUT_QUEUE: usize = 4;
+
+/// Calls of one step; a model asks for a dozen. Those beyond are not run, and it is told so.
+const MAX_CALLS: usize = 128;
+
+/// How large the results of one step may be together, in bytes of JSON: they become one message, which clients take as one event.
+const MAX_RESULTS: usize = linger_protocol::transport::MAX_EVENT / 2;
 
 /// Read-only calls that run at the same time; a model asks for a dozen at most.
 const OVERLAP: usize = 8;
@@ -38,6 +48,8 @@ pub struct Runner {
     pub emit: Emitter,
     /// The session, for the log file.
     pub session: SessionId,
+    /// How large the results of the step are so far, in bytes of JSON.
+    pub size: Arc<AtomicUsize>,
 }
 
 /// A call that may run once its permission is there.
@@ -45,6 +57,8 @@ struct Ready {
     id: CallId,
     tool: String,
     digest: String,
+    /// The file that it reached when it was permitted.
+    reach: Option<PathBuf>,
     read_only: bool,
     call: Box<dyn Call>,
     permitted: oneshot::Receiver<Permitted>,
@@ -69,8 +83,17 @@ impl Runner {
         for call in calls {
             let ContentBlock::ToolUse { call_id, name, input, .. } = call else { continue };
             slots.push(match results.remove(&call_id) {
-                Some(result) => Slot::Done(result),
-                None => self.prepare(call_id, name, input, cut)?,
+                Some(result) => {
+                    self.size.fetch_add(json_size(&result), Ordering::Relaxed);
+                    Slot::Done(result)
+                }
+                None if slots.len() >= MAX_CALLS => {
+                    let text =
+                        format!("not run: an answer may have {MAX_CALLS} calls; make the others in the next one");
+                    let output = ToolOutput::error(text);
+                    Slot::Done(self.finish(call_id, &name, 0, Outcome::Invalid, output)?)
+                }
+                None => self.prepare(call_id, name, input, cut).await?,
             });
         }
         let mut done = Vec::with_capacity(slots.len());
@@ -109,7 +132,7 @@ impl Runner {
     }
 
     /// Checks a call and asks whether it may run; a call that cannot run has its result at once.
-    fn prepare(&self, id: CallId, name: String, input: Value, cut: bool) -> Result<Slot, Over> {
+    async fn prepare(&self, id: CallId, name: String, input: Value, cut: bool) -> Result<Slot, Over> {
         let refuse =
             |text: String| self.finish(id.clone(), &name, 0, Outcome::Invalid, ToolOutput::error(text)).map(Slot::Done);
         if cut {
@@ -127,24 +150,30 @@ impl Runner {
             Ok(call) => call,
             Err(invalid) => return refuse(format!("not run: {invalid}")),
         };
+        let access = call.access();
+        let Some(sight) = self.daemon.sight(&access, &self.workspace).await else {
+            return refuse(format!("not run: {}", disk::silent(&self.workspace.cwd)));
+        };
+        let reach = sight.reach().map(Path::to_path_buf);
         let digest = digest(&name, &input, &self.workspace.cwd);
         let (reply, permitted) = oneshot::channel();
         let permit = Permit {
             call_id: id.clone(),
             tool: name.clone(),
             read_only: tool.read_only(),
-            access: call.access(),
+            access,
+            sight,
             action: call.action(),
             input,
             digest: digest.clone(),
             reply,
         };
         self.emit.tell(TurnMessage::Permit(Box::new(permit)))?;
-        Ok(Slot::Ready(Box::new(Ready { id, tool: name, digest, read_only: tool.read_only(), call, permitted })))
+        Ok(Slot::Ready(Box::new(Ready { id, tool: name, digest, reach, read_only: tool.read_only(), call, permitted })))
     }
 
     async fn run_one(&self, ready: Ready) -> Result<ContentBlock, Over> {
-        let Ready { id, tool, digest, read_only, call, permitted } = ready;
+        let Ready { id, tool, digest, reach, read_only, call, permitted } = ready;
         match permitted.await.map_err(|_| Over)? {
             Permitted::No(reason) => {
                 return self.finish(id, &tool, 0, Outcome::Denied, ToolOutput::error(format!("not run: {reason}")));
@@ -154,6 +183,9 @@ impl Runner {
                 return self.finish(id, &tool, 0, Outcome::Denied, ToolOutput::error(text));
             }
             Permitted::Yes(_) => {}
+        }
+        if let Some(reason) = self.leads_elsewhere(call.access(), reach).await {
+            return self.finish(id, &tool, 0, Outcome::Denied, ToolOutput::error(reason));
         }
         let action = call.action();
         tracing::info!(target: "tool", session = %self.session, call = %id, tool, action, "started");
@@ -168,6 +200,19 @@ impl Runner {
         let output = self.run_call(&id, call).await?;
         let outcome = output.outcome;
         self.finish(id, &tool, began.elapsed().as_millis() as u64, outcome, output)
+    }
+
+    /// Why a call that was permitted may not run after all: a link was turned meanwhile, and it would reach another file.
+    async fn leads_elsewhere(&self, access: Access, reach: Option<PathBuf>) -> Option<String> {
+        let reach = reach?;
+        match self.daemon.sight(&access, &self.workspace).await {
+            None => Some(format!("not run: {}", disk::silent(&self.workspace.cwd))),
+            Some(sight) if sight.reach() == Some(&reach) => None,
+            Some(sight) => {
+                let now = sight.reach().unwrap_or(Path::new("")).display();
+                Some(format!("not run: what was allowed is {}, and the path leads to {now} now", reach.display()))
+            }
+        }
     }
 
     /// Runs the call and passes its output on as it comes.
@@ -198,8 +243,17 @@ impl Runner {
         tool: &str,
         ms: u64,
         outcome: Outcome,
-        output: ToolOutput,
+        mut output: ToolOutput,
     ) -> Result<ContentBlock, Over> {
+        let size = json_size(&output.content);
+        if self.size.fetch_add(size, Ordering::Relaxed) + size > MAX_RESULTS {
+            self.size.fetch_sub(size, Ordering::Relaxed);
+            let text = format!(
+                "[the result of {size} bytes is left out: those of one answer may have {MAX_RESULTS} together; make this call alone]"
+            );
+            let ToolOutput { file, blob, diff, .. } = output;
+            output = ToolOutput { file, blob, diff, ..ToolOutput::error(text) };
+        }
         let ToolOutput { content, is_error, output, file, blob, diff, .. } = output;
         tracing::info!(target: "result", session = %self.session, call = %call_id, tool, ms, is_error, ?outcome,
             bytes = text_of(&content).len(), "finished");

@@ -3,7 +3,7 @@
 //! The history is never changed: superseded messages are left out, and calls whose results are not a message yet are returned
 //! beside. The codecs see to the rules of their format.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use linger_protocol::event::{Event, EventBody};
 use linger_protocol::id::{CallId, MessageId};
@@ -25,34 +25,48 @@ pub struct Context {
     pub results: HashMap<CallId, ContentBlock>,
 }
 
-/// Builds the context from stored events of [`KINDS`].
-pub fn build(stored: &[Stored]) -> Result<Context, serde_json::Error> {
-    let events = stored.iter().map(|stored| serde_json::from_str::<Event>(&stored.data));
-    Ok(fold(&events.collect::<Result<Vec<_>, _>>()?))
+/// How much of a history is read and parsed at once, in bytes; it is in memory beside the context that it becomes a part of.
+pub const PAGE: usize = 256 << 10;
+
+/// Builds a context from the events of [`KINDS`], a page at a time.
+#[derive(Debug, Default)]
+pub struct Builder {
+    /// The messages so far, each with its id while it can be superseded.
+    messages: Vec<(MessageId, Message)>,
+    results: HashMap<CallId, ContentBlock>,
 }
 
-fn fold(events: &[Event]) -> Context {
-    let superseded: HashSet<&MessageId> = events
-        .iter()
-        .filter_map(|event| match &event.body {
-            EventBody::MessageSuperseded { message } => Some(message),
-            _ => None,
-        })
-        .collect();
-    let mut context = Context::default();
-    for event in events {
-        match &event.body {
-            EventBody::Message { message, role, content, model, .. } if !superseded.contains(message) => {
-                if *role == Role::User {
-                    context.results.clear();
+impl Builder {
+    /// Takes the next events.
+    pub fn add(&mut self, page: &[Stored]) -> Result<(), serde_json::Error> {
+        for stored in page {
+            self.event(serde_json::from_str(&stored.data)?);
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, event: Event) {
+        match event.body {
+            EventBody::Message { message, role, content, model, .. } => {
+                if role == Role::User {
+                    self.results.clear();
                 }
-                let origin = model.clone();
-                context.messages.push(Message { role: *role, content: content.clone(), origin });
+                self.messages.push((message, Message { role, content, origin: model }));
             }
-            body => context.results.extend(result_of(body)),
+            EventBody::MessageSuperseded { message } => {
+                // It is among the last ones: the step that it belongs to has not ended.
+                if let Some(at) = self.messages.iter().rposition(|(id, _)| *id == message) {
+                    self.messages.remove(at);
+                }
+            }
+            body => self.results.extend(result_of(&body)),
         }
     }
-    context
+
+    /// The context, once there are no more events.
+    pub fn finish(self) -> Context {
+        Context { messages: self.messages.into_iter().map(|(_, message)| message).collect(), results: self.results }
+    }
 }
 
 /// The calls of the last message, if it has any that wait for results.

@@ -18,6 +18,9 @@ const NAMES: [&str; 3] = ["AGENTS.md", "AGENT.md", "CLAUDE.md"];
 /// What all files may have together: about 8,000 tokens, sent with every request.
 const BYTES_MAX: usize = 32 * 1024;
 
+/// Directories that are looked into, the nearest ones; a session is a few levels below its root.
+const DIRECTORIES_MAX: usize = 32;
+
 /// The directory that a session belongs to: the nearest at or above `cwd` with a `.git` in it, links resolved.
 /// Never HOME or anything above it, where a `.git` keeps dot files; then it is `cwd` itself.
 pub fn workspace_root(cwd: &Path, home: Option<&Path>) -> PathBuf {
@@ -34,7 +37,7 @@ pub fn workspace_root(cwd: &Path, home: Option<&Path>) -> PathBuf {
 /// The instruction files of a session that works in `cwd`, the farthest first, each with the text that a model sees.
 /// `config` is the user's configuration directory.
 pub fn load(config: Option<&Path>, root: &Path, cwd: &Path) -> Vec<(Instruction, String)> {
-    let mut below: Vec<&Path> = cwd.ancestors().take_while(|dir| dir.starts_with(root)).collect();
+    let mut below: Vec<&Path> = cwd.ancestors().take_while(|dir| dir.starts_with(root)).take(DIRECTORIES_MAX).collect();
     if below.is_empty() {
         below.push(cwd);
     }

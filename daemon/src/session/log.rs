@@ -157,6 +157,8 @@ pub struct Log {
     failed: AtomicBool,
     /// The session is no more.
     removed: AtomicBool,
+    /// Nobody writes or mends this log any more: what is stored of the session is damaged.
+    given_up: AtomicBool,
 }
 
 impl Log {
@@ -169,6 +171,7 @@ impl Log {
             changed: watch::channel(()).0,
             failed: AtomicBool::new(false),
             removed: AtomicBool::new(false),
+            given_up: AtomicBool::new(false),
         })
     }
 
@@ -231,6 +234,18 @@ impl Log {
         self.fail();
         self.removed.store(true, Ordering::Release);
         self.changed.send_replace(());
+    }
+
+    /// What is stored is damaged: refuses every write, and ends its readers.
+    pub fn give_up(&self) {
+        self.fail();
+        self.given_up.store(true, Ordering::Release);
+        self.changed.send_replace(());
+    }
+
+    /// Whether nothing comes any more because of damage.
+    pub fn given_up(&self) -> bool {
+        self.given_up.load(Ordering::Acquire)
     }
 
     /// Whether the session is no more.

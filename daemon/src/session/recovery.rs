@@ -13,6 +13,7 @@ use linger_protocol::permission::Decision;
 use super::Draft;
 use super::log::{OpenStream, Piece, PieceKind};
 use super::state::{Call, State};
+use crate::config::AfterRestart;
 
 /// How much of an unfinished call's output goes into its result, in bytes: the end of it.
 const OUTPUT: usize = 16 << 10;
@@ -30,7 +31,7 @@ pub struct Plan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// The daemon was restarted.
-    Restart,
+    Restart(AfterRestart),
     /// A write failed.
     Storage,
 }
@@ -38,7 +39,12 @@ pub enum Cause {
 /// Plans how to go on with the turn of `state`.
 pub fn plan(state: &State, streams: &[OpenStream], cause: Cause) -> Plan {
     let Some(turn) = &state.turn else { return Plan { drafts: Vec::new(), resume: false } };
-    let resume = !turn.offered && (cause == Cause::Storage || !turn.is_hopeless());
+    let may = match cause {
+        Cause::Restart(AfterRestart::Resume) => !turn.is_hopeless(),
+        Cause::Restart(AfterRestart::Offer) => false,
+        Cause::Storage => true,
+    };
+    let resume = may && !turn.offered;
     let mut bodies: Vec<EventBody> = interrupted(state, streams).into_iter().collect();
     if resume {
         let shown = bodies.iter().find_map(|body| match body {
@@ -50,7 +56,7 @@ pub fn plan(state: &State, streams: &[OpenStream], cause: Cause) -> Plan {
     }
     for call in turn.calls.iter().filter(|call| call.started && !call.finished) {
         let text = match cause {
-            Cause::Restart => "the daemon was restarted while this call ran",
+            Cause::Restart(_) => "the daemon was restarted while this call ran",
             Cause::Storage => "the storage failed while this call ran",
         };
         let text = format!("interrupted, outcome unknown: {text}; it is not run again by itself");
@@ -58,16 +64,20 @@ pub fn plan(state: &State, streams: &[OpenStream], cause: Cause) -> Plan {
     }
     if resume {
         bodies.push(match cause {
-            Cause::Restart => notice(NoticeCode::Resumed, Level::Info, "the daemon was restarted; the turn goes on"),
+            Cause::Restart(_) => notice(NoticeCode::Resumed, Level::Info, "the daemon was restarted; the turn goes on"),
             Cause::Storage => {
                 notice(NoticeCode::Continued, Level::Warning, "the storage failed for a while; the turn goes on")
             }
         });
     } else if !turn.offered {
-        let text = format!(
-            "the turn met {} ends of the daemon without finishing a step; continue it by hand",
-            turn.crashes + 1
-        );
+        let text = if turn.is_hopeless() {
+            format!(
+                "the turn met {} ends of the daemon without finishing a step; continue it by hand",
+                turn.crashes + 1
+            )
+        } else {
+            "the daemon was restarted; continue the turn by hand".to_owned()
+        };
         bodies.push(notice(NoticeCode::Offered, Level::Warning, &text));
     }
     Plan { drafts: bodies.into_iter().map(|body| Draft { turn: Some(turn.id.clone()), body }).collect(), resume }

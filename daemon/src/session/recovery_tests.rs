@@ -112,7 +112,10 @@ impl Scene {
 
     /// Every call of the context has exactly one result, in the next message.
     fn assert_paired(&self) {
-        let context = context::build(&self.log).unwrap();
+        let mut builder = context::Builder::default();
+        // Where a page ends does not matter.
+        self.log.chunks(3).for_each(|page| builder.add(page).unwrap());
+        let context = builder.finish();
         let ids = |content: &[ContentBlock], results: bool| -> Vec<String> {
             content
                 .iter()
@@ -144,7 +147,7 @@ fn words(drafts: &[Draft]) -> Vec<String> {
 fn text_that_was_streamed_is_kept_marked_and_superseded() {
     let mut scene = Scene::with_calls(&[]);
     scene.piece("m2", PieceKind::Text, 0, "Good d");
-    let plan = plan(&scene.state, &scene.streams, Cause::Restart);
+    let plan = plan(&scene.state, &scene.streams, Cause::Restart(AfterRestart::Resume));
     assert_eq!(words(&plan.drafts), ["message m2", "message_superseded m2", "notice resumed"]);
     assert!(plan.resume);
     let EventBody::Message { content, interrupted: true, .. } = &plan.drafts[0].body else { panic!("{plan:?}") };
@@ -157,7 +160,7 @@ fn a_call_that_had_started_is_unknown_and_one_that_had_not_is_left_to_the_turn()
     scene.asked("c2");
     scene.started("c1");
     scene.piece("c1", PieceKind::Output, 0, "so far\n");
-    let plan = plan(&scene.state, &scene.streams, Cause::Restart);
+    let plan = plan(&scene.state, &scene.streams, Cause::Restart(AfterRestart::Resume));
     assert_eq!(words(&plan.drafts), ["tool_finished c1", "notice resumed"]);
     let EventBody::ToolFinished { outcome: Outcome::Unknown, content, output, .. } = &plan.drafts[0].body else {
         panic!("{plan:?}")
@@ -172,19 +175,37 @@ fn a_call_that_had_started_is_unknown_and_one_that_had_not_is_left_to_the_turn()
 fn a_turn_that_met_three_crashes_without_a_step_is_offered() {
     let mut scene = Scene::with_calls(&[]);
     for _ in 0..2 {
-        let plan = plan(&scene.state, &scene.streams, Cause::Restart);
+        let plan = plan(&scene.state, &scene.streams, Cause::Restart(AfterRestart::Resume));
         assert!(plan.resume);
         scene.events(plan.drafts);
     }
-    let last = plan(&scene.state, &scene.streams, Cause::Restart);
+    let last = plan(&scene.state, &scene.streams, Cause::Restart(AfterRestart::Resume));
     assert_eq!((words(&last.drafts), last.resume), (vec!["notice offered".to_owned()], false));
     scene.events(last.drafts);
     assert_eq!(scene.state.doing(), linger_protocol::session::State::Offered);
     assert_eq!(
-        plan(&scene.state, &scene.streams, Cause::Restart),
+        plan(&scene.state, &scene.streams, Cause::Restart(AfterRestart::Resume)),
         Plan { drafts: Vec::new(), resume: false },
         "and stays so"
     );
+}
+
+#[test]
+fn where_the_configuration_says_so_a_turn_is_offered_after_every_restart_also_an_orderly_one() {
+    for paused in [false, true] {
+        let mut scene = Scene::with_calls(&["c1"]);
+        scene.started("c1");
+        if paused {
+            scene.event(EventBody::Notice { level: Level::Info, code: Some(NoticeCode::Paused), text: String::new() });
+        }
+        let plan = plan(&scene.state, &scene.streams, Cause::Restart(AfterRestart::Offer));
+        assert_eq!(
+            (words(&plan.drafts), plan.resume),
+            (vec!["tool_finished c1".to_owned(), "notice offered".to_owned()], false)
+        );
+        scene.events(plan.drafts);
+        assert_eq!(scene.state.doing(), linger_protocol::session::State::Offered);
+    }
 }
 
 #[test]
@@ -192,12 +213,12 @@ fn a_finished_step_and_an_orderly_end_are_no_crashes() {
     let mut scene = Scene::with_calls(&[]);
     for _ in 0..5 {
         scene.event(EventBody::Notice { level: Level::Info, code: Some(NoticeCode::Paused), text: String::new() });
-        let plan = plan(&scene.state, &scene.streams, Cause::Restart);
+        let plan = plan(&scene.state, &scene.streams, Cause::Restart(AfterRestart::Resume));
         assert!(plan.resume);
         scene.events(plan.drafts);
     }
     for _ in 0..5 {
-        let plan = plan(&scene.state, &scene.streams, Cause::Restart);
+        let plan = plan(&scene.state, &scene.streams, Cause::Restart(AfterRestart::Resume));
         assert!(plan.resume);
         scene.events(plan.drafts);
         scene.message(Role::Assistant, vec![ContentBlock::text("a step")]);

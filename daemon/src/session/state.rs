@@ -289,7 +289,7 @@ impl State {
             Some(NoticeCode::Continued) => (turn.offered, turn.crashes) = (false, 0),
             Some(NoticeCode::KeyMissing) => turn.key_missing = true,
             Some(NoticeCode::KeyFound) => turn.key_missing = false,
-            Some(NoticeCode::Retry | NoticeCode::Removed | NoticeCode::Unknown) | None => {}
+            Some(NoticeCode::Retry | NoticeCode::Removed | NoticeCode::Damaged | NoticeCode::Unknown) | None => {}
         });
     }
 
@@ -322,6 +322,11 @@ impl State {
         self.turn.is_none() && !self.held && !self.queue.is_empty()
     }
 
+    /// What it is doing, as it stands in the database.
+    pub fn stored_name(&self) -> &'static str {
+        if self.is_owed() { OWED } else { state_name(self.doing()) }
+    }
+
     /// The row of `session/list`.
     pub fn info(&self, session: SessionId) -> Info {
         Info {
@@ -340,6 +345,7 @@ impl State {
             updated_at: self.updated_at,
             cursor: Position::after(self.head).cursor(),
             turn_cursor: Position::after(self.before_turn).cursor(),
+            damaged: None,
         }
     }
 }
@@ -358,10 +364,10 @@ impl Turn {
 }
 
 /// The name in the database of a session that owes its user a turn ([`State::is_owed`]).
-pub const OWED: &str = "owed";
+const OWED: &str = "owed";
 
 /// The name of a state in the database.
-pub fn state_name(state: session::State) -> &'static str {
+fn state_name(state: session::State) -> &'static str {
     match state {
         session::State::Idle => "idle",
         session::State::Running => "running",

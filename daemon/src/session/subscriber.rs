@@ -52,7 +52,12 @@ impl Subscriber {
         loop {
             let (lines, complete) = match self.next_lines().await {
                 Ok(next) => next,
-                Err(_) if self.log.removed() => return self.say_removed().await,
+                Err(_) if self.log.removed() => {
+                    // What was missing was meant to be.
+                    self.store.found.mended(&self.log.session);
+                    return self.say_removed().await;
+                }
+                Err(error) if error.is_damage() => return self.say_damaged(&error.0.to_string()).await,
                 Err(error) => {
                     tracing::error!(target: "attach", session = %self.log.session, %error, "replay failed");
                     let text = format!("the log cannot be read: {error}; attach again");
@@ -75,6 +80,10 @@ impl Subscriber {
             if self.log.removed() {
                 return self.say_removed().await;
             }
+            if self.log.given_up() {
+                let text = self.store.found.of(&self.log.session).unwrap_or_default();
+                return self.say_damaged(&text).await;
+            }
             tokio::select! {
                 woken = self.changed.changed() => if woken.is_err() { return },
                 () = self.outbox.gone() => return,
@@ -84,6 +93,11 @@ impl Subscriber {
 
     async fn say_removed(&self) {
         self.say_last(Level::Warning, Some(NoticeCode::Removed), "the session was removed".to_owned()).await;
+    }
+
+    async fn say_damaged(&self, text: &str) {
+        let text = format!("the session is damaged: {text}; `linger doctor --repair` saves what can be read");
+        self.say_last(Level::Error, Some(NoticeCode::Damaged), text).await;
     }
 
     /// The last line; if the client has gone it does not matter.
@@ -105,7 +119,7 @@ impl Subscriber {
             Batch::Behind(until) => {
                 let page = self.store.events(self.log.session.clone(), self.at.seq, until, BATCH).await?;
                 if page.is_empty() {
-                    return Err(StoreError(format!("no event {} in the database", self.at.seq + 1).into()));
+                    return Err(StoreError::damage(format!("event {} is missing", self.at.seq + 1)));
                 }
                 page.iter().for_each(|event| self.event(event, &mut lines));
                 Ok((lines, false))

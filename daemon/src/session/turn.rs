@@ -97,11 +97,7 @@ impl Turn {
     async fn drive(&mut self) -> Result<(), Over> {
         // What started this turn must be in the log before it is read.
         self.emit.committed().await?;
-        let stored = self.daemon.store.events_of(self.session.clone(), context::KINDS).await;
-        let built = stored
-            .map_err(|error| error.to_string())
-            .and_then(|stored| context::build(&stored).map_err(|e| e.to_string()));
-        let context::Context { mut messages, results } = match built {
+        let context::Context { mut messages, results } = match self.history().await {
             Ok(context) => context,
             Err(error) => {
                 let detail = format!("the history cannot be read: {error}");
@@ -148,6 +144,24 @@ impl Turn {
                 self.take(next, &mut messages);
             } else {
                 messages.push(self.run_calls(calls, HashMap::new(), stop == Stop::MaxTokens).await?);
+            }
+        }
+    }
+
+    /// What the log says, read a page at a time: other sessions' queries go between.
+    async fn history(&self) -> Result<context::Context, String> {
+        let mut builder = context::Builder::default();
+        let mut after = 0;
+        loop {
+            let read = self.daemon.store.events_of(self.session.clone(), context::KINDS, after, context::PAGE);
+            let (page, more) = read.await.map_err(|error| error.to_string())?;
+            after = page.last().map_or(after, |last| last.seq);
+            let parse = move || builder.add(&page).map(|()| builder);
+            // A long history is parsed elsewhere: one thread runs all sessions. A short one is not worth the way there.
+            let parsed = if more { tokio::task::spawn_blocking(parse).await } else { Ok(parse()) };
+            builder = parsed.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
+            if !more {
+                return Ok(builder.finish());
             }
         }
     }
@@ -358,6 +372,7 @@ impl Turn {
             workspace: self.workspace.clone(),
             emit: self.emit.clone(),
             session: self.session.clone(),
+            size: Arc::default(),
         };
         let content = runner.run(calls, results, cut).await?;
         self.messages += 1;

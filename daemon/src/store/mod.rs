@@ -3,47 +3,88 @@
 //! One thread writes: it commits whatever is queued in one transaction and never waits to collect more, so that one commit
 //! costs microseconds and many at once share it. An [`Append`] that precedes a side effect or was acknowledged to a user is
 //! *synced*: it is on disk when it is answered; the rest survives the death of the process.
-//! One thread reads, on a connection of its own. Both end when the last [`Store`] is dropped; what was queued is written.
-//! [`Store::close`] waits for that, and moves the WAL into the database.
+//! One thread reads ([`reader`]), on a connection of its own; a third moves the WAL into the database beside the commits
+//! ([`checkpoint`]). All end when the last [`Store`] is dropped; what was queued is written. [`Store::close`] waits for that.
 //! Deliberately absent: any knowledge of what an event means.
 
+pub mod aside;
+mod checkpoint;
+pub mod damage;
+mod migrate;
+pub mod open;
 mod read;
+mod reader;
+pub mod salvage;
 mod write;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc;
 
-use anyhow::Context as _;
-use linger_protocol::id::TurnId;
+use linger_protocol::id::{SessionId, TurnId};
 use linger_protocol::permission::{Decision, Pending};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
+pub use migrate::SCHEMA;
 pub use read::{Answered, Page, SessionRow};
 
+use crate::key::Outcome;
 use crate::session::log::{Log, Piece, Stored};
+use damage::{Found, is_damage};
+use reader::{Lane, Query};
 
-/// The schema, a step a version; a step that was released never changes.
-const STEPS: [&str; 1] = [include_str!("schema/1.sql")];
-
-/// The version of the schema that this build knows; a database of a later one is not opened.
-pub const SCHEMA: i64 = STEPS.len() as i64;
-
-/// Page cache of each connection in KiB: sessions read their log once and forward.
-const CACHE_KIB: i64 = 256;
-
-/// The WAL is cut back to this size after a checkpoint, in bytes.
-const WAL_LIMIT: i64 = 16 << 20;
-
-/// What a write failed with; shared by everything that was queued behind it.
+/// What a query or a write failed with; shared by everything that was queued behind it.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("storage failed: {0}")]
-pub struct StoreError(pub Arc<str>);
+pub struct StoreError(pub Reason);
+
+/// What is wrong, and whether that is damage.
+#[derive(Clone, Debug)]
+pub struct Reason {
+    text: Arc<str>,
+    damage: bool,
+}
+
+impl StoreError {
+    /// What is stored cannot be what was written.
+    pub fn damage(text: impl Into<Arc<str>>) -> Self {
+        Self(Reason { text: text.into(), damage: true })
+    }
+
+    /// Whether trying again is no use: what is stored cannot be what was written.
+    pub fn is_damage(&self) -> bool {
+        self.0.damage
+    }
+}
+
+impl std::fmt::Display for Reason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl From<&str> for Reason {
+    fn from(text: &str) -> Self {
+        Self { text: text.into(), damage: false }
+    }
+}
+
+impl From<String> for Reason {
+    fn from(text: String) -> Self {
+        Self { text: text.into(), damage: false }
+    }
+}
 
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> Self {
-        Self(error.to_string().into())
+        let damage = is_damage(&error);
+        let text = match error {
+            // What was read says itself what is wrong with it.
+            rusqlite::Error::FromSqlConversionFailure(_, _, error) => error.to_string(),
+            error => error.to_string(),
+        };
+        Self(Reason { text: text.into(), damage })
     }
 }
 
@@ -99,46 +140,43 @@ pub enum Fold {
         at: u64,
     },
     /// What a request with an idempotency key came to.
-    Outcome {
-        /// The key.
-        key: String,
-        /// The result in JSON.
-        result: String,
-    },
+    Outcome(Outcome),
 }
-
-type Query = Box<dyn FnOnce(&Connection) + Send>;
 
 enum Write {
     Append(Box<Append>),
-    Remove(Arc<Log>, Done),
+    Remove(Arc<Log>, Vec<Outcome>, Done),
+    Outcome(Outcome, Done),
     Close(Done),
 }
 
-/// Both threads; cheap to clone.
+/// The threads; cheap to clone.
 #[derive(Clone)]
 pub struct Store {
+    /// The damage that was met.
+    pub found: Found,
+    /// The database's own path, without links.
+    pub path: Arc<Path>,
     writer: mpsc::Sender<Write>,
-    reader: mpsc::Sender<Query>,
+    reader: mpsc::Sender<(Lane, Query)>,
 }
 
 impl Store {
-    /// Opens or makes the database at `path`, mode 0600.
+    /// Opens or makes the database at `path`, mode 0600; one that cannot be used is set aside.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
-        make_private(path).with_context(|| format!("{}: cannot make the database", path.display()))?;
-        let write = connect(path).with_context(|| format!("{}: cannot open the database", path.display()))?;
-        migrate(&write).with_context(|| format!("{}: not a database of this linger", path.display()))?;
-        let read = connect(path)?;
-        read.pragma_update(None, "query_only", true)?;
+        let found = Found::default();
+        let path = open::own_path(path);
+        let path = path.as_path();
+        let (mut write, read) = open::open(path)?;
+        checkpoint::beside(&mut write, path, &found)?;
         let (writer, writes) = mpsc::channel();
-        let (reader, queries) = mpsc::channel::<Query>();
-        std::thread::Builder::new().name("store-write".to_owned()).spawn(move || write::run(&write, &writes))?;
-        std::thread::Builder::new().name("store-read".to_owned()).spawn(move || {
-            while let Ok(query) = queries.recv() {
-                query(&read);
-            }
+        let (reader, queries) = mpsc::channel();
+        std::thread::Builder::new().name("store-write".to_owned()).spawn({
+            let found = found.clone();
+            move || write::run(&write, &writes, &found)
         })?;
-        Ok(Self { writer, reader })
+        std::thread::Builder::new().name("store-read".to_owned()).spawn(move || reader::run(&read, &queries))?;
+        Ok(Self { found, path: path.into(), writer, reader })
     }
 
     /// Queues an append; it is answered, and shown, once it is committed.
@@ -152,25 +190,58 @@ impl Store {
         }
     }
 
-    /// Deletes everything of a session.
-    pub async fn remove(&self, log: Arc<Log>) -> Result<(), StoreError> {
+    /// Deletes everything of a session; the outcomes of the requests that asked for it stay.
+    pub async fn remove(&self, log: Arc<Log>, outcomes: Vec<Outcome>) -> Result<(), StoreError> {
         let (done, answer) = oneshot::channel();
-        self.writer.send(Write::Remove(log, done)).map_err(|_| ended())?;
+        self.writer.send(Write::Remove(log, outcomes, done)).map_err(|_| ended())?;
         answer.await.map_err(|_| ended())?
     }
 
-    /// Runs `query` on the reading connection.
+    /// Writes down what a request of no session came to, synced.
+    pub async fn remember(&self, outcome: Outcome) -> Result<(), StoreError> {
+        let (done, answer) = oneshot::channel();
+        self.writer.send(Write::Outcome(outcome, done)).map_err(|_| ended())?;
+        answer.await.map_err(|_| ended())?
+    }
+
+    /// Runs `query`, which reads a few rows, on the reading connection.
     pub async fn read<T: Send + 'static>(
         &self,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
+        self.read_in(Lane::Quick, query).await
+    }
+
+    async fn read_in<T: Send + 'static>(
+        &self,
+        lane: Lane,
+        query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
         let (done, answer) = oneshot::channel();
         let query: Query = Box::new(move |connection| {
-            // Whoever asked may have gone.
-            let _unheard = done.send(query(connection));
+            // Whoever asked may have gone: then nothing is read, or nobody hears it.
+            if !done.is_closed() {
+                let _unheard = done.send(query(connection));
+            }
         });
-        self.reader.send(query).map_err(|_| ended())?;
+        self.reader.send((lane, query)).map_err(|_| ended())?;
         Ok(answer.await.map_err(|_| ended())??)
+    }
+
+    /// Runs a query of one session; if it meets damage, the session is damaged.
+    async fn read_of<T: Send + 'static>(
+        &self,
+        lane: Lane,
+        session: &SessionId,
+        query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let result = self.read_in(lane, query).await;
+        if let Err(error) = &result
+            && error.is_damage()
+        {
+            self.found.session(session, &error.0.to_string());
+        }
+        result
     }
 
     /// Writes what is queued, moves the WAL into the database, and takes nothing any more.
@@ -183,35 +254,4 @@ impl Store {
 
 fn ended() -> StoreError {
     StoreError("the store has ended".into())
-}
-
-/// Makes the file with its mode before SQLite sees it; the WAL takes its mode from it.
-fn make_private(path: &Path) -> std::io::Result<()> {
-    use std::os::unix::fs::OpenOptionsExt as _;
-    std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path).map(drop)
-}
-
-fn connect(path: &Path) -> rusqlite::Result<Connection> {
-    let connection = Connection::open(path)?;
-    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
-    connection.pragma_update(None, "synchronous", "NORMAL")?;
-    connection.pragma_update(None, "busy_timeout", 5000)?;
-    connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
-    connection.pragma_update_and_check(None, "journal_size_limit", WAL_LIMIT, |_| Ok(()))?;
-    connection.set_prepared_statement_cache_capacity(32);
-    Ok(connection)
-}
-
-fn migrate(connection: &Connection) -> anyhow::Result<()> {
-    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    let known = usize::try_from(version).ok().filter(|version| *version <= STEPS.len());
-    let Some(known) = known else {
-        anyhow::bail!("its schema is version {version}, this build knows {SCHEMA}: a newer lingerd wrote it");
-    };
-    let steps = STEPS.iter().skip(known).copied().collect::<String>();
-    if steps.is_empty() {
-        return Ok(());
-    }
-    let sql = format!("BEGIN IMMEDIATE; {steps} PRAGMA user_version = {SCHEMA}; COMMIT;");
-    connection.execute_batch(&sql).context("the schema could not be made")
 }

@@ -1,28 +1,42 @@
 //! Queries of the reading connection.
-
-use std::collections::BTreeMap;
+//!
+//! What cannot be read makes its session damaged and no more: a list goes on without it, or names it.
 
 use linger_protocol::id::{PermissionId, SessionId};
 use linger_protocol::permission::{Decision, Pending};
-use rusqlite::{OptionalExtension as _, Row, params};
+use rusqlite::{Connection, OptionalExtension as _, Row, Rows, ToSql, params};
 use serde::de::DeserializeOwned;
 
+use super::damage::{is_damage, unreadable};
+use super::reader::Lane;
+use super::salvage::{self, Examined};
 use super::{Store, StoreError};
+use crate::key::{Key, Outcome};
 use crate::session::log::{Piece, PieceKind, Stored};
 
-/// What the store knows of a session.
-#[derive(Clone, Debug)]
+/// What the store knows of a session; what cannot be read of it is empty.
+#[derive(Clone, Debug, Default)]
 pub struct SessionRow {
     /// Its id.
     pub id: SessionId,
+    /// Its name.
+    pub name: Option<String>,
+    /// Where it works.
+    pub cwd: String,
+    /// When it last changed, in Unix milliseconds.
+    pub updated_at: u64,
     /// Its state in JSON.
     pub fold: String,
-    /// The variables of its tools.
-    pub env: BTreeMap<String, String>,
+    /// The variables of its tools in JSON.
+    pub env: String,
 }
 
 /// Some events in a row.
 pub type Page = Vec<Stored>;
+
+/// How much of permissions that wait is listed at once, in bytes: what fits into one response. Those that are left out come when
+/// others are answered.
+const PENDING: usize = linger_protocol::transport::MAX_EVENT / 4;
 
 /// A decision that was given.
 #[derive(Clone, Debug)]
@@ -36,11 +50,19 @@ pub struct Answered {
 impl Store {
     /// A session's row.
     pub async fn session(&self, id: SessionId) -> Result<Option<SessionRow>, StoreError> {
-        self.read(move |connection| {
-            connection
-                .prepare_cached("SELECT id, fold, env FROM session WHERE id = ?")?
-                .query_row([id.as_str()], session_row)
-                .optional()
+        self.read_of(Lane::Quick, &id.clone(), move |connection| session(connection, id.as_str())).await
+    }
+
+    /// The number of a session's last event; 0 if it has none.
+    pub async fn last(&self, id: SessionId) -> Result<u64, StoreError> {
+        self.read_of(Lane::Quick, &id.clone(), move |connection| last(connection, id.as_str())).await
+    }
+
+    /// A session's state and variables, made anew from its events.
+    pub async fn examine(&self, id: SessionId) -> Result<Examined, StoreError> {
+        self.read_of(Lane::Quick, &id.clone(), move |connection| {
+            let mut examined = salvage::examine(connection, id.as_str());
+            examined.broken.take().map_or(Ok(examined), |text| Err(unreadable(text)))
         })
         .await
     }
@@ -52,15 +74,25 @@ impl Store {
         cwd: Option<String>,
         limit: u32,
     ) -> Result<Vec<SessionRow>, StoreError> {
-        self.read(move |connection| {
-            connection
-                .prepare_cached(
-                    "SELECT id, fold, env FROM session
+        let found = self.found.clone();
+        self.read_in(Lane::Page, move |connection| {
+            let rows = connection
+                .prepare_cached(&format!(
+                    "SELECT {SESSION} FROM session
                      WHERE (?1 IS NULL OR name = ?1 OR substr(id, 1, length(?1)) = ?1) AND (?2 IS NULL OR cwd = ?2)
                      ORDER BY updated_at DESC LIMIT ?3",
-                )?
+                ))?
                 .query_map(params![matching, cwd, limit], session_row)?
-                .collect()
+                .collect();
+            match rows {
+                // One of them, and perhaps only one, cannot be read.
+                Err(error) if is_damage(&error) => {
+                    Ok(one_by_one(connection, matching.as_deref(), cwd.as_deref(), limit, |id, error| {
+                        found.session(id, &StoreError::from(error).0.to_string());
+                    }))
+                }
+                rows => rows,
+            }
         })
         .await
     }
@@ -72,6 +104,14 @@ impl Store {
                 .prepare_cached("SELECT id FROM session WHERE state IN ('running', 'waiting', 'owed')")?
                 .query_map([], |row| row.get::<_, String>(0).map(SessionId))?
                 .collect()
+        })
+        .await
+    }
+
+    /// How many sessions there are.
+    pub async fn session_count(&self) -> Result<u32, StoreError> {
+        self.read(|connection| {
+            connection.prepare_cached("SELECT count(*) FROM session")?.query_row([], |row| row.get(0))
         })
         .await
     }
@@ -92,33 +132,34 @@ impl Store {
 
     /// Events after `after` and up to `until`, about `bytes` of them and at least one if there is one.
     pub async fn events(&self, id: SessionId, after: u64, until: u64, bytes: usize) -> Result<Page, StoreError> {
-        self.read(move |connection| {
-            let mut statement = connection.prepare_cached(
-                "SELECT seq, at, kind, stream, data FROM event WHERE session = ? AND seq > ? AND seq <= ? ORDER BY seq",
-            )?;
-            let mut rows = statement.query(params![id.as_str(), after as i64, until as i64])?;
-            let (mut page, mut size) = (Vec::new(), 0);
-            while size < bytes
-                && let Some(row) = rows.next()?
-            {
-                let event = stored(row)?;
-                size += event.data.len();
-                page.push(event);
+        self.read_of(Lane::Page, &id.clone(), move |connection| {
+            match page(connection, id.as_str(), after, until, bytes) {
+                (page, Some(error)) if page.is_empty() => Err(error),
+                // The next page begins with what cannot be read.
+                (page, _) => Ok(page),
             }
-            Ok(page)
         })
         .await
     }
 
-    /// The events of these kinds, all of them, in order: what a context is built from.
-    pub async fn events_of(&self, id: SessionId, kinds: &'static [&'static str]) -> Result<Page, StoreError> {
-        self.read(move |connection| {
+    /// The events of these kinds after `after`, about `bytes` of them, and whether there may be more: what a context is built from.
+    pub async fn events_of(
+        &self,
+        id: SessionId,
+        kinds: &'static [&'static str],
+        after: u64,
+        bytes: usize,
+    ) -> Result<(Page, bool), StoreError> {
+        self.read_of(Lane::Page, &id.clone(), move |connection| {
             let marks = vec!["?"; kinds.len()].join(", ");
             let sql = format!(
-                "SELECT seq, at, kind, stream, data FROM event WHERE session = ? AND kind IN ({marks}) ORDER BY seq"
+                "SELECT seq, at, kind, stream, data FROM event WHERE session = ? AND seq > ? AND kind IN ({marks}) ORDER BY seq"
             );
-            let values = std::iter::once(id.as_str()).chain(kinds.iter().copied());
-            connection.prepare_cached(&sql)?.query_map(rusqlite::params_from_iter(values), stored)?.collect()
+            let mut statement = connection.prepare_cached(&sql)?;
+            let (id, after) = (id.as_str(), after as i64);
+            let mut values: Vec<&dyn ToSql> = vec![&id, &after];
+            values.extend(kinds.iter().map(|kind| kind as &dyn ToSql));
+            rows_of(statement.query(values.as_slice())?, bytes)
         })
         .await
     }
@@ -130,7 +171,7 @@ impl Store {
 
     /// The event that closes a stream, if it is closed.
     pub async fn closing(&self, id: SessionId, stream: String) -> Result<Option<Stored>, StoreError> {
-        self.read(move |connection| {
+        self.read_of(Lane::Quick, &id.clone(), move |connection| {
             connection
                 .prepare_cached("SELECT seq, at, kind, stream, data FROM event WHERE session = ? AND stream = ?")?
                 .query_row([id.as_str(), &stream], stored)
@@ -141,40 +182,35 @@ impl Store {
 
     /// The text of streams that are still open.
     pub async fn scratch(&self, id: SessionId) -> Result<Vec<Piece>, StoreError> {
-        self.read(move |connection| {
-            connection
-                .prepare_cached(
-                    "SELECT stream, block, offset, kind, text FROM scratch WHERE session = ? ORDER BY stream, block, offset",
-                )?
-                .query_map([id.as_str()], |row| {
-                    let kind: String = row.get(3)?;
-                    Ok(Piece {
-                        stream: row.get(0)?,
-                        block: row.get(1)?,
-                        offset: row.get::<_, i64>(2)? as u64,
-                        kind: PieceKind::from_name(&kind),
-                        text: row.get(4)?,
-                    })
-                })?
-                .collect()
-        })
-        .await
+        self.read_of(Lane::Quick, &id.clone(), move |connection| pieces(connection, id.as_str())).await
     }
 
-    /// The permissions that wait, the oldest first.
+    /// The permissions that wait, the oldest first, as many as are listed at once.
     pub async fn pending(&self, session: Option<SessionId>) -> Result<Vec<Pending>, StoreError> {
-        let mut rows: Vec<Pending> = self
-            .read(move |connection| {
-                connection
-                    .prepare_cached(
-                        "SELECT pending FROM permission WHERE decision IS NULL AND (?1 IS NULL OR session = ?1)",
-                    )?
-                    .query_map([session.map(|id| id.0)], |row| parse(row, 0))?
-                    .collect()
-            })
-            .await?;
-        rows.sort_by_key(|pending| pending.at);
-        Ok(rows)
+        let found = self.found.clone();
+        self.read_in(Lane::Page, move |connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT session, pending FROM permission WHERE decision IS NULL AND (?1 IS NULL OR session = ?1)
+                 ORDER BY CASE WHEN json_valid(pending) THEN json_extract(pending, '$.at') END",
+            )?;
+            let mut rows = statement.query([session.map(|id| id.0)])?;
+            let (mut listed, mut size) = (Vec::new(), 0);
+            while let Some(row) = rows.next()? {
+                size += row.get_ref(1)?.as_str().map_or(0, str::len);
+                if size > PENDING && !listed.is_empty() {
+                    break;
+                }
+                match parse(row, 1) {
+                    Ok(row) => listed.push(row),
+                    Err(error) => {
+                        let text = format!("a permission cannot be read: {}", StoreError::from(error).0);
+                        found.session(&SessionId(row.get(0)?), &text);
+                    }
+                }
+            }
+            Ok(listed)
+        })
+        .await
     }
 
     /// Which session asked for a permission, and what was decided.
@@ -194,38 +230,149 @@ impl Store {
         .await
     }
 
-    /// What a request with this idempotency key came to: its session and its result.
-    pub async fn outcome<T: DeserializeOwned + Send + 'static>(
-        &self,
-        key: String,
-    ) -> Result<Option<(SessionId, T)>, StoreError> {
+    /// What a request with this idempotency key came to.
+    pub async fn outcome(&self, id: String) -> Result<Option<Outcome>, StoreError> {
         self.read(move |connection| {
             connection
-                .prepare_cached("SELECT session, result FROM outcome WHERE key = ?")?
-                .query_row([key], |row| Ok((SessionId(row.get(0)?), parse(row, 1)?)))
+                .prepare_cached("SELECT params, result FROM outcome WHERE key = ?")?
+                .query_row([&id], |row| {
+                    Ok(Outcome { key: Key { id: id.clone(), params: row.get(0)? }, result: row.get(1)? })
+                })
                 .optional()
         })
         .await
     }
 }
 
+/// The columns of [`session_row`].
+const SESSION: &str = "id, name, cwd, updated_at, fold, env";
+
 fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
-    Ok(SessionRow { id: SessionId(row.get(0)?), fold: row.get(1)?, env: parse(row, 2)? })
+    // Text that is none is as good as none: both are missed by whoever reads it.
+    let text = |column| Ok::<_, rusqlite::Error>(row.get_ref(column)?.as_str().unwrap_or_default().to_owned());
+    Ok(SessionRow {
+        id: SessionId(row.get(0)?),
+        name: Some(text(1)?).filter(|name| !name.is_empty()),
+        cwd: text(2)?,
+        updated_at: row.get::<_, i64>(3)? as u64,
+        fold: text(4)?,
+        env: text(5)?,
+    })
+}
+
+/// A session's row.
+pub(super) fn session(connection: &Connection, id: &str) -> rusqlite::Result<Option<SessionRow>> {
+    let sql = format!("SELECT {SESSION} FROM session WHERE id = ?");
+    connection.prepare_cached(&sql)?.query_row([id], session_row).optional()
+}
+
+/// The number of a session's last event; 0 if it has none.
+pub(super) fn last(connection: &Connection, id: &str) -> rusqlite::Result<u64> {
+    let mut last = connection.prepare_cached("SELECT seq FROM event WHERE session = ? ORDER BY seq DESC LIMIT 1")?;
+    Ok(last.query_row([id], |row| row.get::<_, i64>(0)).optional()?.map_or(0, |seq| seq as u64))
+}
+
+/// As [`Store::sessions`], reading each row for itself; says of which ones it cannot.
+fn one_by_one(
+    connection: &Connection,
+    matching: Option<&str>,
+    cwd: Option<&str>,
+    limit: u32,
+    damaged: impl Fn(&SessionId, rusqlite::Error),
+) -> Vec<SessionRow> {
+    let row = |id: String| match session(connection, &id) {
+        Ok(row) => row,
+        Err(error) => {
+            let id = SessionId(id);
+            damaged(&id, error);
+            Some(SessionRow { id, ..SessionRow::default() })
+        }
+    };
+    let wanted = |row: &SessionRow| {
+        matching.is_none_or(|text| row.id.as_str().starts_with(text) || row.name.as_deref() == Some(text))
+            && cwd.is_none_or(|cwd| row.cwd == cwd)
+    };
+    let mut rows: Vec<SessionRow> = salvage::ids(connection).into_iter().filter_map(row).filter(wanted).collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.updated_at));
+    rows.truncate(limit as usize);
+    rows
+}
+
+/// Events in a row after `after`, about `bytes` of them, and what the next one failed with if it did.
+pub(super) fn page(
+    connection: &Connection,
+    id: &str,
+    after: u64,
+    until: u64,
+    bytes: usize,
+) -> (Page, Option<rusqlite::Error>) {
+    let (mut page, mut size) = (Vec::new(), 0);
+    let mut read = || {
+        let mut statement = connection.prepare_cached(
+            "SELECT seq, at, kind, stream, data FROM event WHERE session = ? AND seq > ? AND seq <= ? ORDER BY seq",
+        )?;
+        let mut rows = statement.query(params![id, after as i64, until as i64])?;
+        let mut next = after + 1;
+        while size < bytes && next <= until {
+            let event = rows.next()?.map(stored).transpose()?;
+            let Some(event) = event.filter(|event| event.seq == next) else {
+                return Err(unreadable(format!("event {next} is missing")));
+            };
+            size += event.data.len();
+            next += 1;
+            page.push(event);
+        }
+        Ok(())
+    };
+    let error = read().err();
+    (page, error)
+}
+
+/// The text of a session's open streams.
+pub(super) fn pieces(connection: &Connection, id: &str) -> rusqlite::Result<Vec<Piece>> {
+    connection
+        .prepare_cached(
+            "SELECT stream, block, offset, kind, text FROM scratch WHERE session = ? ORDER BY stream, block, offset",
+        )?
+        .query_map([id], |row| {
+            let kind: String = row.get(3)?;
+            Ok(Piece {
+                stream: row.get(0)?,
+                block: row.get(1)?,
+                offset: row.get::<_, i64>(2)? as u64,
+                kind: PieceKind::from_name(&kind),
+                text: row.get(4)?,
+            })
+        })?
+        .collect()
+}
+
+/// Rows until there are `bytes` of them, at least one if there is one, and whether there may be more.
+fn rows_of(mut rows: Rows<'_>, bytes: usize) -> rusqlite::Result<(Page, bool)> {
+    let (mut page, mut size) = (Vec::new(), 0);
+    while let Some(row) = rows.next()? {
+        let event = stored(row)?;
+        size += event.data.len();
+        page.push(event);
+        if size >= bytes {
+            return Ok((page, true));
+        }
+    }
+    Ok((page, false))
 }
 
 fn stored(row: &Row<'_>) -> rusqlite::Result<Stored> {
-    Ok(Stored {
-        seq: row.get::<_, i64>(0)? as u64,
-        at: row.get::<_, i64>(1)? as u64,
-        kind: row.get(2)?,
-        stream: row.get(3)?,
-        data: row.get(4)?,
-    })
+    let seq = row.get::<_, i64>(0)? as u64;
+    let data: String = row.get(4).map_err(|error| unreadable(format!("event {seq} cannot be read: {error}")))?;
+    // It goes over the wire as it is: a client would not understand the line.
+    if let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(&data) {
+        return Err(unreadable(format!("event {seq} cannot be read: {error}")));
+    }
+    Ok(Stored { seq, at: row.get::<_, i64>(1)? as u64, kind: row.get(2)?, stream: row.get(3)?, data })
 }
 
 /// A column of JSON.
 fn parse<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
     let text: String = row.get(column)?;
-    serde_json::from_str(&text)
-        .map_err(|error| rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, error.into()))
+    serde_json::from_str(&text).map_err(unreadable)
 }

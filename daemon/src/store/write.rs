@@ -4,14 +4,20 @@ use std::sync::{Arc, mpsc};
 
 use rusqlite::{Connection, params};
 
+use super::damage::Found;
 use super::{Append, Done, Fold, StoreError, Write};
 use crate::clock;
+use crate::key::Outcome;
 use crate::session::log::Log;
+
+/// Outcomes of keyed requests that are kept, the newest: some 4 MB. A request is sent again within seconds or minutes, in which
+/// nobody makes so many others; at a hundred a day they last for half a year.
+const MAX_OUTCOMES: i64 = 20_000;
 
 /// Appends in one transaction; more would make the first of them wait.
 const MAX_GROUP: usize = 256;
 
-pub(super) fn run(connection: &Connection, writes: &mpsc::Receiver<Write>) {
+pub(super) fn run(connection: &Connection, writes: &mpsc::Receiver<Write>, found: &Found) {
     let mut synced = false;
     while let Ok(first) = writes.recv() {
         let mut group = Vec::new();
@@ -21,10 +27,16 @@ pub(super) fn run(connection: &Connection, writes: &mpsc::Receiver<Write>) {
             next = if group.len() < MAX_GROUP { writes.try_recv().ok() } else { None };
         }
         if !group.is_empty() {
-            commit_group(connection, group, &mut synced);
+            commit_group(connection, group, &mut synced, found);
         }
         match next {
-            Some(Write::Remove(log, done)) => remove(connection, &log, done),
+            Some(Write::Remove(log, outcomes, done)) => remove(connection, &log, &outcomes, done),
+            Some(Write::Outcome(outcome, done)) => {
+                let result =
+                    set_sync(connection, true, &mut synced).and_then(|()| remember_alone(connection, &outcome));
+                // Whoever asked may have gone.
+                let _unheard = done.send(result);
+            }
             Some(Write::Close(done)) => return close(connection, done),
             Some(Write::Append(_)) | None => {}
         }
@@ -32,20 +44,20 @@ pub(super) fn run(connection: &Connection, writes: &mpsc::Receiver<Write>) {
 }
 
 /// Commits all in one transaction; if that fails, each in one of its own, so that one bad append harms only its session.
-fn commit_group(connection: &Connection, group: Vec<Append>, synced: &mut bool) {
+fn commit_group(connection: &Connection, group: Vec<Append>, synced: &mut bool, found: &Found) {
     let sync = group.iter().any(|append| append.sync);
     if let Err(error) = set_sync(connection, sync, synced).and_then(|()| commit(connection, &group)) {
         if group.len() == 1 {
-            return finish(group, &Err(error));
+            return finish(group, &Err(error), found);
         }
         for append in group {
             let result = set_sync(connection, append.sync, synced)
                 .and_then(|()| commit(connection, std::slice::from_ref(&append)));
-            finish(vec![append], &result);
+            finish(vec![append], &result, found);
         }
         return;
     }
-    finish(group, &Ok(()));
+    finish(group, &Ok(()), found);
 }
 
 fn set_sync(connection: &Connection, sync: bool, synced: &mut bool) -> Result<(), StoreError> {
@@ -69,13 +81,17 @@ fn commit(connection: &Connection, group: &[Append]) -> Result<(), StoreError> {
 }
 
 /// Answers first: whoever asked is told before the event that it caused goes round.
-fn finish(group: Vec<Append>, result: &Result<(), StoreError>) {
+fn finish(group: Vec<Append>, result: &Result<(), StoreError>, found: &Found) {
     for append in group {
         match result {
             Ok(()) => {}
             Err(error) => {
                 tracing::error!(target: "store", session = %append.log.session, %error, "write failed");
                 append.log.fail();
+                if error.is_damage() {
+                    found.session(&append.log.session, &format!("it cannot be written: {}", error.0));
+                    found.database(&format!("writing meets damage: {}", error.0));
+                }
             }
         }
         if let Some(done) = append.done {
@@ -139,11 +155,28 @@ fn write_fold(connection: &Connection, session: &str, fold: &Fold) -> rusqlite::
                 "UPDATE permission SET decision = ?, decided_by = ?, decided_at = ? WHERE id = ? AND decision IS NULL",
             )?
             .execute(params![json(decision), by, *at as i64, permission])?,
-        Fold::Outcome { key, result } => connection
-            .prepare_cached("INSERT INTO outcome (key, session, result, at) VALUES (?, ?, ?, ?)")?
-            .execute(params![key, session, result, clock::now() as i64])?,
+        Fold::Outcome(outcome) => return remember(connection, session, outcome),
     };
     Ok(())
+}
+
+/// Writes an outcome down, and forgets the one that is the oldest by now.
+fn remember(connection: &Connection, session: &str, outcome: &Outcome) -> rusqlite::Result<()> {
+    let Outcome { key, result } = outcome;
+    connection
+        .prepare_cached("INSERT INTO outcome (key, session, params, result, at) VALUES (?, ?, ?, ?, ?)")?
+        .execute(params![key.id, session, key.params, result, clock::now() as i64])?;
+    // Numbers only grow while there is anything, so this is one row at most, found by its number.
+    connection
+        .prepare_cached("DELETE FROM outcome WHERE n <= ?")?
+        .execute([connection.last_insert_rowid() - MAX_OUTCOMES])?;
+    Ok(())
+}
+
+fn remember_alone(connection: &Connection, outcome: &Outcome) -> Result<(), StoreError> {
+    let transaction = connection.unchecked_transaction()?;
+    remember(&transaction, "", outcome)?;
+    Ok(transaction.commit()?)
 }
 
 fn close(connection: &Connection, done: Done) {
@@ -152,13 +185,17 @@ fn close(connection: &Connection, done: Done) {
     let _unheard = done.send(checkpoint.map_err(StoreError::from));
 }
 
-fn remove(connection: &Connection, log: &Arc<Log>, done: Done) {
+fn remove(connection: &Connection, log: &Arc<Log>, outcomes: &[Outcome], done: Done) {
     let result = (|| {
         let transaction = connection.unchecked_transaction()?;
         for table in ["event", "scratch", "permission", "outcome"] {
             transaction.execute(&format!("DELETE FROM {table} WHERE session = ?"), [log.session.as_str()])?;
         }
         transaction.execute("DELETE FROM session WHERE id = ?", [log.session.as_str()])?;
+        // Whoever asks again is told that it was done, though nothing is left that could tell.
+        for outcome in outcomes {
+            remember(&transaction, log.session.as_str(), outcome)?;
+        }
         Ok(transaction.commit()?)
     })();
     if result.is_ok() {

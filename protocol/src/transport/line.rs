@@ -27,6 +27,8 @@ pub enum Frame {
     Message(Vec<u8>),
     /// A message that was too large and was skipped.
     Oversize,
+    /// A message that whoever reads did not wait for ([`Decoder::give_up_message`]), now that its rest has come.
+    GivenUp,
     /// A header that makes no sense: what follows cannot be told apart, the connection is of no more use.
     Broken,
 }
@@ -42,8 +44,10 @@ pub struct Decoder {
     /// The largest message, in bytes.
     limit: usize,
     framing: Option<Framing>,
-    /// How much of a message that is too large is still to come.
+    /// How much of a message that is not wanted is still to come.
     skip: Skip,
+    /// It was given up, and is not too large.
+    given_up: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +62,7 @@ enum Skip {
 impl Decoder {
     /// A decoder for messages of up to `limit` bytes.
     pub fn new(limit: usize) -> Self {
-        Self { buffer: Vec::new(), start: 0, searched: 0, limit, framing: None, skip: Skip::Nothing }
+        Self { buffer: Vec::new(), start: 0, searched: 0, limit, framing: None, skip: Skip::Nothing, given_up: false }
     }
 
     /// The framing, once the first byte has shown it.
@@ -74,6 +78,27 @@ impl Decoder {
             self.start = 0;
         }
         self.buffer.extend_from_slice(bytes);
+    }
+
+    /// How much memory the message takes that has not come whole, in bytes.
+    pub fn held(&self) -> usize {
+        if self.start == self.buffer.len() { 0 } else { self.buffer.capacity() }
+    }
+
+    /// Drops what has come of a message that has not come whole, and its rest when it comes; then [`Frame::GivenUp`] says so.
+    pub fn give_up_message(&mut self) {
+        match self.framing {
+            None => return,
+            Some(Framing::Lines) => self.skip = Skip::ToLineEnd,
+            Some(Framing::ContentLength) => match self.counted_head() {
+                Some((body, Some(length))) => (self.start, self.skip) = (body, Skip::Bytes(length)),
+                // What a message is not known to be is small.
+                _ => return,
+            },
+        }
+        self.given_up = true;
+        // Nothing is whole: this drops the bytes, and remembers what is still to come.
+        let _nothing = self.next_frame();
     }
 
     /// The next message, or nothing until more bytes come.
@@ -110,7 +135,7 @@ impl Decoder {
             self.searched = self.start;
             self.skip = Skip::Nothing;
             if oversize {
-                return Some(Frame::Oversize);
+                return Some(self.unwanted());
             }
             if !message.iter().all(u8::is_ascii_whitespace) {
                 return Some(Frame::Message(message));
@@ -147,17 +172,14 @@ impl Decoder {
             self.start += gone as usize;
             self.searched = self.start;
             self.skip = if gone == left { Skip::Nothing } else { Skip::Bytes(left - gone) };
-            return (gone == left).then_some(Frame::Oversize);
+            return (gone == left).then(|| self.unwanted());
         }
-        let rest = self.buffer.get(self.start..)?;
-        let head = rest.get(..rest.len().min(MAX_HEADER))?;
-        let Some(at) = memchr::memmem::find(head, b"\r\n\r\n") else {
-            return if rest.len() >= MAX_HEADER { self.give_up() } else { None };
+        let Some((body, length)) = self.counted_head() else {
+            return if self.buffer.len() - self.start >= MAX_HEADER { self.give_up() } else { None };
         };
-        let Some(length) = content_length(head.get(..at)?) else {
+        let Some(length) = length else {
             return self.give_up();
         };
-        let body = self.start + at + 4;
         if length > self.limit as u64 {
             self.start = body;
             self.skip = Skip::Bytes(length);
@@ -168,6 +190,19 @@ impl Decoder {
         self.start = end;
         self.searched = end;
         Some(Frame::Message(message))
+    }
+
+    /// Where the body of the next message begins and how long it is, if its header says so; nothing until the header is there.
+    fn counted_head(&self) -> Option<(usize, Option<u64>)> {
+        let rest = self.buffer.get(self.start..)?;
+        let head = rest.get(..rest.len().min(MAX_HEADER))?;
+        let at = memchr::memmem::find(head, b"\r\n\r\n")?;
+        Some((self.start + at + 4, content_length(head.get(..at)?)))
+    }
+
+    /// What a message was whose end has come and that was dropped.
+    fn unwanted(&mut self) -> Frame {
+        if std::mem::take(&mut self.given_up) { Frame::GivenUp } else { Frame::Oversize }
     }
 }
 
@@ -234,6 +269,20 @@ mod tests {
             assert!(decoder.buffer.capacity() < 8192, "{}", decoder.buffer.capacity());
         }
         assert_eq!(frames(&mut decoder, b"\n{}\n", 2), [Frame::Oversize, Frame::Message(b"{}".to_vec())]);
+    }
+
+    #[test]
+    fn a_message_that_is_given_up_is_dropped_to_its_end_and_the_next_one_is_whole() {
+        for (begin, rest) in [("{\"a\":1", "}\n"), ("Content-Length: 8\r\n\r\n{\"a\":1", "}\n")] {
+            let mut decoder = Decoder::new(1000);
+            assert_eq!(frames(&mut decoder, begin.as_bytes(), 99), []);
+            assert!(decoder.held() > 0);
+            decoder.give_up_message();
+            assert_eq!(decoder.held(), 0);
+            let next = if begin.starts_with('C') { "Content-Length: 2\r\n\r\n{}" } else { "{}\n" };
+            let got = frames(&mut decoder, format!("{rest}{next}").as_bytes(), 1);
+            assert_eq!(got, [Frame::GivenUp, Frame::Message(b"{}".to_vec())], "{begin}");
+        }
     }
 
     proptest! {

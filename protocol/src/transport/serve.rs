@@ -12,8 +12,9 @@ use std::borrow::Cow;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Poll;
+use std::time::{Duration, Instant};
 
 use jsonrpsee::core::server::{MethodCallback, MethodResponse, MethodResponseNotifyTx, Methods};
 use jsonrpsee::types::{ErrorObjectOwned, Id, Params};
@@ -21,16 +22,29 @@ use jsonrpsee::{ConnectionId, Extensions};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc, oneshot};
+use tokio::time::timeout;
 
 use super::MAX_REQUEST;
 use super::line::{Decoder, Frame, Framing, encode};
+use crate::error::{Code, RpcError};
 
 /// Requests of one connection that wait for their result; reading stops beyond. An editor has a handful at a time.
 const MAX_WAITING: u32 = 64;
 
 /// Entries of one batch; the specification has no use for more.
 const MAX_BATCH: usize = 64;
+
+/// Up to this size, in bytes, a request is taken as it comes; all but those with a file or an image in them are smaller.
+const SMALL: usize = 64 << 10;
+
+/// How much of requests larger than [`SMALL`] all connections may hold together, in pieces of that size: 64 MiB, which is a
+/// few of the largest. Without it a few hundred clients that each send most of a request would take gigabytes.
+const MAX_LARGE: u32 = 1024;
+
+/// How long the rest of a large request may keep its client silent before what came of it is given up: on a local socket the
+/// next piece is there in microseconds, and others may want the room.
+const HALF: Duration = Duration::from_secs(10);
 
 /// Batches of lines that wait for the socket: one being filled, one waiting, keeps a fast client busy.
 const OUTBOX: usize = 4;
@@ -49,13 +63,63 @@ const INVALID_REQUEST: i32 = -32600;
 const METHOD_NOT_FOUND: i32 = -32601;
 const OVERSIZED_REQUEST: i32 = -32007;
 
+/// Room for large requests, in pieces of [`SMALL`].
+static LARGE: Semaphore = Semaphore::const_new(MAX_LARGE as usize);
+
 /// Where lines for one client go in.
 #[derive(Clone, Debug)]
-pub struct Outbox(mpsc::Sender<Vec<String>>);
+pub struct Outbox {
+    lines: mpsc::Sender<Vec<String>>,
+    activity: Arc<Activity>,
+}
 
 /// Where the connection takes them out.
 #[derive(Debug)]
-pub struct Outgoing(mpsc::Receiver<Vec<String>>);
+pub struct Outgoing {
+    lines: mpsc::Receiver<Vec<String>>,
+    activity: Arc<Activity>,
+}
+
+/// What one connection is doing, for whoever has to choose among many; times are in milliseconds after it began, 0 is never.
+#[derive(Debug)]
+pub struct Activity {
+    began: Instant,
+    asked: AtomicU64,
+    writing: AtomicU64,
+    /// Room for requests that wait for their result.
+    waiting: Arc<Semaphore>,
+}
+
+impl Activity {
+    fn now(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX).max(1)
+    }
+
+    fn since(&self, at: u64) -> Duration {
+        Duration::from_millis(self.now().saturating_sub(at))
+    }
+
+    /// Whether it ever made a request.
+    pub fn has_asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed) > 0
+    }
+
+    /// How long ago it made a request, or began.
+    pub fn silent(&self) -> Duration {
+        self.since(self.asked.load(Ordering::Relaxed))
+    }
+
+    /// How long it has not read what is being written to it.
+    pub fn stuck(&self) -> Option<Duration> {
+        let writing = self.writing.load(Ordering::Relaxed);
+        (writing > 0).then(|| self.since(writing))
+    }
+
+    /// Whether a request of it waits for its result.
+    pub fn is_waiting(&self) -> bool {
+        self.waiting.available_permits() < MAX_WAITING as usize
+    }
+}
 
 /// The client has gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,17 +129,28 @@ impl Outbox {
     /// An outbox and its other end, which [`serve`] takes.
     pub fn new() -> (Self, Outgoing) {
         let (sender, receiver) = mpsc::channel(OUTBOX);
-        (Self(sender), Outgoing(receiver))
+        let activity = Arc::new(Activity {
+            began: Instant::now(),
+            asked: AtomicU64::new(0),
+            writing: AtomicU64::new(0),
+            waiting: Arc::new(Semaphore::new(MAX_WAITING as usize)),
+        });
+        (Self { lines: sender, activity: activity.clone() }, Outgoing { lines: receiver, activity })
     }
 
     /// Sends messages, each of which becomes a line; waits while the client does not read.
     pub async fn send(&self, messages: Vec<String>) -> Result<(), Gone> {
-        self.0.send(messages).await.map_err(|_| Gone)
+        self.lines.send(messages).await.map_err(|_| Gone)
     }
 
     /// Waits until the client has gone.
     pub async fn gone(&self) {
-        self.0.closed().await;
+        self.lines.closed().await;
+    }
+
+    /// What the connection is doing.
+    pub fn activity(&self) -> &Activity {
+        &self.activity
     }
 }
 
@@ -87,17 +162,11 @@ where
     let (read, write) = tokio::io::split(stream);
     let counted = Arc::new(AtomicBool::new(false));
     let (finish, finished) = oneshot::channel();
-    let connection = Connection {
-        methods,
-        extensions,
-        outbox,
-        waiting: Arc::new(Semaphore::new(MAX_WAITING as usize)),
-        counted: counted.clone(),
-    };
+    let connection = Connection { methods, extensions, outbox, counted: counted.clone() };
     let reader = async move {
         connection.read(read).await;
         // Everything that was asked is answered before the connection ends.
-        drop(connection.waiting.acquire_many(MAX_WAITING).await);
+        drop(connection.outbox.activity.waiting.acquire_many(MAX_WAITING).await);
         drop(finish);
     };
     let writer = write_lines(write, outgoing, counted, finished);
@@ -118,11 +187,11 @@ async fn write_lines(
     let mut finishing = false;
     loop {
         let batch = if finishing {
-            outgoing.0.try_recv().ok()
+            outgoing.lines.try_recv().ok()
         } else {
             tokio::select! {
                 biased;
-                batch = outgoing.0.recv() => batch,
+                batch = outgoing.lines.recv() => batch,
                 _ = &mut finished => {
                     finishing = true;
                     continue;
@@ -134,11 +203,13 @@ async fn write_lines(
         let mut next = Some(batch);
         while let Some(batch) = next {
             batch.iter().for_each(|message| encode(framing, message, &mut bytes));
-            next = if bytes.len() < WRITE_CHUNK { outgoing.0.try_recv().ok() } else { None };
+            next = if bytes.len() < WRITE_CHUNK { outgoing.lines.try_recv().ok() } else { None };
         }
+        outgoing.activity.writing.store(outgoing.activity.now(), Ordering::Relaxed);
         if write.write_all(&bytes).await.is_err() {
             return;
         }
+        outgoing.activity.writing.store(0, Ordering::Relaxed);
         bytes.clear();
         bytes.shrink_to(READ_CHUNK);
     }
@@ -148,8 +219,27 @@ struct Connection {
     methods: Methods,
     extensions: Extensions,
     outbox: Outbox,
-    waiting: Arc<Semaphore>,
     counted: Arc<AtomicBool>,
+}
+
+/// Room that one large request takes.
+#[derive(Default)]
+struct Room(Option<SemaphorePermit<'static>>);
+
+impl Room {
+    /// Whether there is room for `bytes`.
+    fn grow(&mut self, bytes: usize) -> bool {
+        let have = self.0.as_ref().map_or(0, SemaphorePermit::num_permits);
+        // What is small needs none.
+        let more = (bytes / SMALL).saturating_sub(have);
+        let Ok(more @ 1..) = u32::try_from(more) else { return more == 0 };
+        match (LARGE.try_acquire_many(more), &mut self.0) {
+            (Err(_), _) => return false,
+            (Ok(permit), Some(held)) => held.merge(permit),
+            (Ok(permit), held @ None) => *held = Some(permit),
+        }
+        true
+    }
 }
 
 /// What a handler left behind: the response, and who wants to know that it is on its way.
@@ -160,25 +250,44 @@ impl Connection {
     async fn read(&self, mut read: impl AsyncRead + Unpin) {
         let mut decoder = Decoder::new(MAX_REQUEST);
         let mut chunk = [0; READ_CHUNK];
+        let mut room = Room::default();
         loop {
             while let Some(frame) = decoder.next_frame() {
                 self.counted.store(decoder.framing() == Framing::ContentLength, Ordering::Relaxed);
                 let broken = frame == Frame::Broken;
-                let handler = self.handle_frame(frame);
-                if self.run(handler).await.is_err() || broken {
+                if self.run(self.handle_frame(frame), std::mem::take(&mut room)).await.is_err() || broken {
                     return;
                 }
             }
-            match read.read(&mut chunk).await {
+            if !room.grow(decoder.held()) {
+                decoder.give_up_message();
+                room = Room::default();
+            }
+            let read = read.read(&mut chunk);
+            // Only what holds room has a timer: a client may be silent for as long as it likes.
+            let read = match room.0 {
+                None => read.await,
+                Some(_) => match timeout(HALF, read).await {
+                    Ok(read) => read,
+                    Err(_) => {
+                        decoder.give_up_message();
+                        room = Room::default();
+                        continue;
+                    }
+                },
+            };
+            match read {
                 Ok(n) if n > 0 => decoder.feed(chunk.get(..n).unwrap_or_default()),
                 _ => return,
             }
         }
     }
 
-    /// Polls once; what is ready is answered in place, what is not goes on beside.
-    async fn run(&self, mut handler: Handler) -> Result<(), Gone> {
-        let Ok(permit) = self.waiting.clone().acquire_owned().await else { return Err(Gone) };
+    /// Polls once; what is ready is answered in place, what is not goes on beside and keeps its room.
+    async fn run(&self, mut handler: Handler, room: Room) -> Result<(), Gone> {
+        let activity = &self.outbox.activity;
+        activity.asked.store(activity.now(), Ordering::Relaxed);
+        let Ok(permit) = activity.waiting.clone().acquire_owned().await else { return Err(Gone) };
         let first = poll_fn(|context| Poll::Ready(handler.as_mut().poll(context))).await;
         let outbox = self.outbox.clone();
         match first {
@@ -187,7 +296,7 @@ impl Connection {
                 tokio::spawn(async move {
                     // A client that has gone needs no answer.
                     let _gone = deliver(&outbox, handler.await).await;
-                    drop(permit);
+                    drop((permit, room));
                 });
                 Ok(())
             }
@@ -199,6 +308,12 @@ impl Connection {
             Frame::Message(line) => line,
             Frame::Oversize => {
                 return fault(OVERSIZED_REQUEST, format!("a message may have {MAX_REQUEST} bytes at most"), Id::Null);
+            }
+            Frame::GivenUp => {
+                let error = RpcError::new(Code::TooMuch, "a large request was given up before its end");
+                let error = error.hint("it came too slowly, or too many others were under way; send it again");
+                let (json, _, _) = MethodResponse::error(Id::Null, ErrorObjectOwned::from(error)).into_parts();
+                return Box::pin(std::future::ready(Some((json, None))));
             }
             Frame::Broken => return fault(PARSE_ERROR, "no Content-Length header".to_owned(), Id::Null),
         };

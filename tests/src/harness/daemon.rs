@@ -125,10 +125,16 @@ impl Daemon {
     }
 
     /// Starts the program and waits until it says `ready`.
-    #[allow(clippy::disallowed_methods)] // Tests own the processes that they start.
     pub async fn launch(&self) {
+        self.launch_with(&[]).await;
+    }
+
+    /// As [`Self::launch`], with more variables for this one start.
+    #[allow(clippy::disallowed_methods)] // Tests own the processes that they start.
+    pub async fn launch_with(&self, more: &[(String, String)]) {
         let mut command = Command::new(&programs().daemon);
-        command.env_clear().envs(self.env(self.setup.keys)).env("LINGER_LOG", self.setup.log).current_dir("/");
+        command.env_clear().envs(self.env(self.setup.keys)).env("LINGER_LOG", self.setup.log);
+        command.envs(more.iter().cloned()).current_dir("/");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("lingerd can be run");
         let (send, ready) = mpsc::channel();
@@ -223,6 +229,15 @@ impl Daemon {
         process::signal(self.keeper(), Signal::KILL);
         assert!(process::kill_and_wait(daemon, GRACE), "the daemon survives kill -9");
         self.reap();
+    }
+
+    /// `kill -9` of the keeper and everything below it, without asking a daemon that may not be able to answer.
+    pub fn kill_family(&self) {
+        let family = process::descendants(self.keeper());
+        process::signal(self.keeper(), Signal::KILL);
+        family.iter().for_each(|process| process::signal(process.pid, Signal::KILL));
+        self.reap();
+        assert!(comes_true(GRACE, || !family.iter().any(process::is_alive)), "a process survives kill -9");
     }
 
     /// [`Self::kill_all`], then a new start in the same directories.

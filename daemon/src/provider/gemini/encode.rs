@@ -34,7 +34,7 @@ pub(super) struct GeminiEncoder {
 }
 
 /// Contents, of which the last may still grow.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 struct Contents {
     closed: Items,
     open: Option<(Role, Items)>,
@@ -60,12 +60,13 @@ impl Encoder for GeminiEncoder {
             self.contents.add(message.role, &parts);
         }
         self.encoded = request.messages.len();
-        let tools =
-            (!tools.is_empty()).then(|| encoding::object(&json!({}), &[("functionDeclarations", tools.as_str())]));
-        let contents = self.contents.text();
-        let tools = tools.as_ref().map(|tools| ("tools", tools.as_str()));
-        let lists: Vec<_> = tools.into_iter().chain([("contents", contents.as_str())]).collect();
-        let body = encoding::object(&self.head(request), &lists);
+        let tools = encoding::object(&json!({}), &[("functionDeclarations", &[tools.as_str()])]);
+        let (tools, last) = ([tools.as_str()], self.contents.last());
+        let comma = if self.contents.closed.is_empty() || last.is_empty() { "" } else { "," };
+        let contents = [self.contents.closed.as_str(), comma, last.as_str()];
+        let lists = [("tools", tools.as_slice()), ("contents", &contents)];
+        let lists = if request.tools.is_empty() { &lists[1..] } else { &lists };
+        let body = encoding::object(&self.head(request), lists);
         debug_assert_eq!(wellformed::validate_text(Kind::Gemini, &body), Ok(()));
         HttpRequest { path: self.path(request.model), headers: Vec::new(), body: body.into_bytes() }
     }
@@ -122,16 +123,16 @@ impl Contents {
         parts.iter().for_each(|part| open.push(part));
     }
 
-    fn close(&mut self) {
-        let Some((role, parts)) = self.open.take() else { return };
-        let name = if role == Role::User { "user" } else { "model" };
-        self.closed.push_text(&encoding::object(&json!({"role": name}), &[("parts", parts.as_str())]));
+    /// The text of the last content; empty if there is none.
+    fn last(&self) -> String {
+        let Some((role, parts)) = &self.open else { return String::new() };
+        let name = if *role == Role::User { "user" } else { "model" };
+        encoding::object(&json!({"role": name}), &[("parts", &[parts.as_str()])])
     }
 
-    fn text(&self) -> String {
-        let mut all = self.clone();
-        all.close();
-        all.closed.into_text()
+    fn close(&mut self) {
+        self.closed.push_text(&self.last());
+        self.open = None;
     }
 }
 

@@ -49,9 +49,10 @@ impl Encoder for OllamaEncoder {
             }
         }
         self.encoded = request.messages.len();
-        let tools = (!tools.is_empty()).then_some(("tools", tools.as_str()));
-        let lists: Vec<_> = tools.into_iter().chain([("messages", self.messages.as_str())]).collect();
-        let body = encoding::object(&head(&self.compat, request), &lists);
+        let (tools, messages) = ([tools.as_str()], [self.messages.as_str()]);
+        let lists = [("tools", tools.as_slice()), ("messages", &messages)];
+        let lists = if tools == [""] { &lists[1..] } else { &lists };
+        let body = encoding::object(&head(&self.compat, request), lists);
         debug_assert_eq!(wellformed::validate_text(Kind::Ollama, &body), Ok(()));
         HttpRequest { path: "/api/chat".to_owned(), headers: Vec::new(), body: body.into_bytes() }
     }

@@ -45,9 +45,10 @@ impl Encoder for ResponsesEncoder {
             }
         }
         self.encoded = request.messages.len();
-        let tools = (!tools.is_empty()).then_some(("tools", tools.as_str()));
-        let lists: Vec<_> = tools.into_iter().chain([("input", self.input.as_str())]).collect();
-        let body = encoding::object(&head(&self.compat, request), &lists);
+        let (tools, input) = ([tools.as_str()], [self.input.as_str()]);
+        let lists = [("tools", tools.as_slice()), ("input", &input)];
+        let lists = if tools == [""] { &lists[1..] } else { &lists };
+        let body = encoding::object(&head(&self.compat, request), lists);
         debug_assert_eq!(wellformed::validate_text(Kind::OpenaiResponses, &body), Ok(()));
         HttpRequest { path: "/responses".to_owned(), headers: Vec::new(), body: body.into_bytes() }
     }

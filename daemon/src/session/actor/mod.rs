@@ -12,7 +12,7 @@ mod repair;
 mod requests;
 mod turns;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,17 +31,21 @@ use tokio::time::Instant;
 
 use super::cursor::Position;
 use super::log::{Log, OpenStream, Piece, Stored, push_piece};
-use super::state::{Queued, State, state_name};
+use super::state::{Queued, State};
 use super::{Draft, recovery, subscriber, turn};
 use crate::clock;
 use crate::daemon::Daemon;
-use crate::permission::{CallInfo, Verdict};
+use crate::disk;
+use crate::key::{Key, Outcome};
+use crate::permission::{CallInfo, Sight, Verdict};
 use crate::store::{Append, Fold, SessionRow, StoreError};
 use crate::tool::{Access, Workspace};
 
 pub use permits::already_answered;
 use record::notice;
-use repair::parse_state;
+pub use record::{decided, stored};
+pub use repair::environment;
+use repair::{Known, known};
 
 /// How long a turn that is being stopped may take to let go before it is left behind. Its processes are killed at once.
 const STOP_GRACE: Duration = Duration::from_secs(1);
@@ -49,8 +53,13 @@ const STOP_GRACE: Duration = Duration::from_secs(1);
 /// After a failed write: the first wait before the next try, and the longest.
 const MEND: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
 
-/// Results of keyed requests that are remembered here, for those whose commit is still queued; the rest is in the store.
+/// Outcomes of keyed requests that are remembered here, for those whose commit is still queued; with so many, it is waited for.
 const REMEMBERED: usize = 64;
+
+/// Rules that answers may add to one session, and the longest of them in bytes: they are looked through for each call, and
+/// written with each event.
+const MAX_GRANTS: usize = 256;
+const MAX_GRANT: usize = 8 << 10;
 
 /// Prompts that may wait in one session; a person types a handful, a script should look at the answers.
 const MAX_QUEUED: usize = 256;
@@ -61,22 +70,30 @@ const MAX_QUEUED_BYTES: usize = 2 * linger_protocol::transport::MAX_REQUEST;
 /// Where a command is answered.
 pub type Reply<T> = oneshot::Sender<Result<T, RpcError>>;
 
+/// A request that is answered later, and its key.
+pub struct Asked {
+    /// Its key.
+    pub key: Option<Key>,
+    /// Where it is answered.
+    pub reply: Reply<()>,
+}
+
 /// What can be asked of a session.
 pub enum Command {
     /// Where a reader begins.
     Attach(Option<Cursor>, Reply<Reading>),
     /// Something to do, and who asks.
-    Prompt(session::Prompt, String, Reply<Prompted>),
+    Prompt(session::Prompt, Option<Key>, String, Reply<Prompted>),
     /// Stop the turn.
-    Cancel(Reply<()>),
+    Cancel(Asked),
     /// Take up what was offered or held.
-    Continue(Reply<()>),
+    Continue(Asked),
     /// Change model, mode or name.
-    Set(session::Set, Reply<()>),
+    Set(session::Set, Asked),
     /// Decide a permission, and who decides.
-    Answer(permission::Answer, String, Reply<()>),
+    Answer(permission::Answer, String, Asked),
     /// Delete the session; also while it works.
-    Remove(bool, Reply<()>),
+    Remove(bool, Asked),
     /// The daemon ends.
     Pause(oneshot::Sender<()>),
 }
@@ -86,13 +103,13 @@ impl Command {
     pub fn refuse(self, error: RpcError) {
         match self {
             Self::Attach(_, reply) => respond(reply, Err(error)),
-            Self::Prompt(_, _, reply) => respond(reply, Err(error)),
-            Self::Cancel(reply)
-            | Self::Continue(reply)
-            | Self::Set(_, reply)
-            | Self::Answer(_, _, reply)
-            | Self::Remove(_, reply) => {
-                respond(reply, Err(error));
+            Self::Prompt(_, _, _, reply) => respond(reply, Err(error)),
+            Self::Cancel(asked)
+            | Self::Continue(asked)
+            | Self::Set(_, asked)
+            | Self::Answer(_, _, asked)
+            | Self::Remove(_, asked) => {
+                respond(asked.reply, Err(error));
             }
             Self::Pause(done) => drop(done),
         }
@@ -162,6 +179,8 @@ pub struct Permit {
     pub read_only: bool,
     /// What the call touches.
     pub access: Access,
+    /// Where that is on the disk.
+    pub sight: Sight,
     /// What it does, for people.
     pub action: String,
     /// Its arguments.
@@ -214,10 +233,10 @@ struct Running {
 
 enum Then {
     /// The turn ends as cancelled; the next starts at once if the user has said something since.
-    Cancel(Vec<Reply<()>>, bool),
+    Cancel(Vec<Asked>, bool),
     /// The turn goes on with the prompts that interrupt it.
     Interrupt,
-    Remove(Vec<Reply<()>>),
+    Remove(Vec<Asked>),
     Pause(oneshot::Sender<()>),
 }
 
@@ -233,19 +252,21 @@ pub struct Actor {
     results: HashMap<CallId, ContentBlock>,
     workspace: Arc<Workspace>,
     phase: Phase,
-    /// Keys of requests whose commit may still be queued, and what they came to.
-    remembered: VecDeque<(String, String)>,
+    /// Outcomes whose commit may still be queued.
+    remembered: Vec<Outcome>,
 }
 
 impl Actor {
     /// An actor for a session that is stored.
     pub async fn load(daemon: Arc<Daemon>, row: SessionRow) -> Result<Self, StoreError> {
-        let SessionRow { id, fold, env } = row;
-        let state: State = parse_state(&id, &fold)?;
-        let workspace = Arc::new(daemon.workspace(&state.cwd, env));
+        let id = row.id.clone();
+        let Known { state, env, rebuilt } = known(&daemon.store, row).await?;
+        let variables = rebuilt.then(|| environment(&env));
+        let workspace = Arc::new(daemon.workspace(&state.cwd, env).await);
         let log = Log::new(id.clone(), state.head, Vec::new());
         let mut actor = Self::new(id, daemon, log, state, workspace);
-        actor.take_up(recovery::Cause::Restart).await?;
+        actor.say_rebuilt(variables);
+        actor.take_up(recovery::Cause::Restart(actor.daemon.after_restart())).await?;
         Ok(actor)
     }
 
@@ -254,17 +275,12 @@ impl Actor {
         daemon: Arc<Daemon>,
         id: SessionId,
         created: EventBody,
-        env: BTreeMap<String, String>,
+        (env, workspace): (&BTreeMap<String, String>, Arc<Workspace>),
         outcome: Option<Fold>,
         done: oneshot::Sender<Result<(), StoreError>>,
     ) -> Self {
         let log = Log::new(id.clone(), 0, Vec::new());
-        let environment = Fold::Environment(serde_json::to_string(&env).unwrap_or_default());
-        let cwd = match &created {
-            EventBody::SessionCreated { cwd, .. } => cwd.clone(),
-            _ => std::path::PathBuf::default(),
-        };
-        let workspace = Arc::new(daemon.workspace(&cwd, env));
+        let environment = environment(env);
         let mut actor = Self::new(id, daemon, log, State::default(), workspace);
         let folds = std::iter::once(environment).chain(outcome).collect();
         actor.append(vec![Draft::new(created)], folds, true, Some(done));
@@ -272,7 +288,7 @@ impl Actor {
     }
 
     fn new(id: SessionId, daemon: Arc<Daemon>, log: Arc<Log>, state: State, workspace: Arc<Workspace>) -> Self {
-        let (streams, results, remembered) = (Vec::new(), HashMap::new(), VecDeque::new());
+        let (streams, results, remembered) = (Vec::new(), HashMap::new(), Vec::new());
         Self { id, daemon, log, state, streams, results, workspace, phase: Phase::Idle, remembered }
     }
 
@@ -304,6 +320,7 @@ impl Actor {
                         return;
                     }
                 }
+                Wake::Mend if self.daemon.store.found.of(&self.id).is_some() => return self.give_up(commands),
                 Wake::Mend => self.mend().await,
             }
         }
@@ -334,17 +351,28 @@ impl Actor {
     async fn command(&mut self, command: Command) {
         match command {
             Command::Attach(after, reply) => respond(reply, self.attach(after).await),
-            Command::Pause(done) => self.stop(Then::Pause(done)),
-            Command::Remove(force, reply) => self.remove(force, reply),
+            Command::Pause(done) => self.pause(done).await,
+            Command::Remove(force, asked) => self.remove(force, asked).await,
             command if matches!(self.phase, Phase::Failed(..)) => {
                 let error = RpcError::new(Code::Storage, format!("the last write of session {} failed", self.id));
                 command.refuse(error.hint("see whether the disk is full, and try again in a moment"));
             }
-            Command::Prompt(prompt, by, reply) => self.prompt(prompt, by, reply).await,
-            Command::Cancel(reply) => self.cancel(reply),
-            Command::Continue(reply) => self.resume(reply),
-            Command::Set(set, reply) => self.set(set, reply).await,
-            Command::Answer(answer, by, reply) => self.answer(answer, by, reply).await,
+            Command::Prompt(prompt, key, by, reply) => self.prompt(prompt, key, by, reply).await,
+            Command::Cancel(asked) => self.cancel(asked).await,
+            Command::Continue(asked) => self.resume(asked).await,
+            Command::Set(set, asked) => self.set(set, asked).await,
+            Command::Answer(answer, by, asked) => self.answer(answer, by, asked).await,
+        }
+    }
+
+    /// What is stored is damaged, and trying again is no use: the next command for the session loads it, if that can be.
+    fn give_up(self, mut commands: mpsc::UnboundedReceiver<Command>) {
+        self.daemon.sessions.forget(&self.id);
+        self.log.give_up();
+        commands.close();
+        let text = self.daemon.store.found.of(&self.id).unwrap_or_default();
+        while let Ok(command) = commands.try_recv() {
+            command.refuse(StoreError::damage(text.clone()).into());
         }
     }
 

@@ -3,13 +3,8 @@
 use super::*;
 
 impl Actor {
-    pub(super) async fn answer(&mut self, answer: permission::Answer, by: String, reply: Reply<()>) {
-        let key = answer.key.as_ref().map(|key| format!("permission/answer {} {key}", answer.permission));
-        match self.outcome::<()>(key.as_ref()).await {
-            Ok(None) => {}
-            Ok(Some(())) => return respond(reply, Ok(())),
-            Err(error) => return respond(reply, Err(error)),
-        }
+    pub(super) async fn answer(&mut self, answer: permission::Answer, by: String, asked: Asked) {
+        let Some(Asked { key, reply }) = self.first_time(asked).await else { return };
         let asked = self.state.turn.iter().flat_map(|turn| &turn.calls).filter_map(|call| call.permission.as_ref());
         let Some(asked) = asked.into_iter().find(|asked| asked.id == answer.permission) else {
             // Its turn is over; what was decided then is in the store, or on its way there.
@@ -28,6 +23,13 @@ impl Actor {
             return respond(reply, Err(error));
         }
         let grant = asked.grant.clone();
+        if matches!(answer.decision, Decision::AllowSession | Decision::AllowAlways)
+            && !self.state.grants.contains(&grant)
+            && (self.state.grants.len() >= MAX_GRANTS || grant.len() > MAX_GRANT)
+        {
+            let limit = format!("a session has room for {MAX_GRANTS} allowed rules of {MAX_GRANT} bytes");
+            return respond(reply, Err(RpcError::new(Code::TooMuch, limit).hint("allow it once")));
+        }
         let outcome = self.remember(key, &());
         let committed = self.decide(&answer.permission, answer.decision, by, answer.reason, outcome);
         let (daemon, root) = (self.daemon.clone(), self.workspace.root.clone());
@@ -77,11 +79,8 @@ impl Actor {
     /// Looks at the permissions that wait again: mode or rules have changed.
     pub(super) fn review(&mut self) {
         let Phase::Running(running) = &self.phase else { return };
-        let again: Vec<(PermissionId, Verdict)> = running
-            .waiting
-            .iter()
-            .map(|(id, permit)| (id.clone(), self.daemon.decide(&self.state, &permit.info(), &self.workspace)))
-            .collect();
+        let again: Vec<(PermissionId, Verdict)> =
+            running.waiting.iter().map(|(id, permit)| (id.clone(), self.verdict(permit))).collect();
         for (id, verdict) in again {
             match verdict {
                 Verdict::Allow { by } => drop(self.decide(&id, Decision::AllowOnce, by, None, None)),
@@ -93,13 +92,23 @@ impl Actor {
         }
     }
 
+    fn verdict(&self, permit: &Permit) -> Verdict {
+        self.daemon.decide(&self.state, &permit.info(), &permit.sight, &self.workspace)
+    }
+
     pub(super) fn permit(&mut self, permit: Permit) {
         let asked = self.state.turn.iter().flat_map(|turn| &turn.calls).find(|call| call.id == permit.call_id);
         let earlier = asked.and_then(|call| call.permission.clone());
         let verdict = match earlier {
             // Asked before the daemon was restarted; the digest is the one that was shown.
             Some(asked) => match asked.answer {
+                Some(_) if elsewhere(&asked.grant, &permit) => Permitted::No(ELSEWHERE.to_owned()),
                 Some(given) => permitted(given.decision, &asked.digest, &given.by, given.reason.as_deref()),
+                None if elsewhere(&asked.grant, &permit) => {
+                    self.wait_for(asked.id.clone(), permit);
+                    let (by, reason) = ("the daemon".to_owned(), Some(ELSEWHERE.to_owned()));
+                    return drop(self.decide(&asked.id, Decision::RejectOnce, by, reason, None));
+                }
                 None => {
                     self.daemon.asked.remember(&asked.id, &self.id);
                     self.wait_for(asked.id, permit);
@@ -107,7 +116,7 @@ impl Actor {
                     return self.review();
                 }
             },
-            None => match self.daemon.decide(&self.state, &permit.info(), &self.workspace) {
+            None => match self.verdict(&permit) {
                 Verdict::Allow { .. } => Permitted::Yes(permit.digest.clone()),
                 Verdict::Deny { reason } => Permitted::No(reason),
                 Verdict::Ask { rule } => return self.ask(permit, rule),
@@ -119,14 +128,13 @@ impl Actor {
 
     pub(super) fn ask(&mut self, mut permit: Permit, rule: Option<String>) {
         if let Access::Read(path) | Access::Write(path) = &permit.access {
-            let real = self.workspace.resolve(path);
-            if real != *path {
-                // What is shown is the file that the call reaches, whatever its name is.
+            // What is shown is the file that the call reaches, whatever its name is.
+            if let Some(real) = permit.sight.reach().filter(|real| real != path) {
                 permit.action = format!("{} (which is {})", permit.action, real.display());
             }
         }
         let id = PermissionId(format!("q{}", clock::random_word(7)));
-        let grant = crate::permission::grant_for(&permit.info(), &self.workspace);
+        let grant = crate::permission::grant_for(&permit.info(), &permit.sight);
         let pending = Pending {
             permission: id.clone(),
             session: self.id.clone(),
@@ -173,6 +181,14 @@ pub(super) fn permitted(decision: Decision, digest: &str, by: &str, reason: Opti
         Some(reason) => format!("denied by {by}: {reason}"),
         None => format!("denied by {by}"),
     })
+}
+
+/// Why a call does not run that was asked about before the daemon was restarted.
+const ELSEWHERE: &str = "the path leads to another file than when it was asked about";
+
+/// Whether the call would not reach the file any more that was shown when it was asked about.
+fn elsewhere(grant: &str, permit: &Permit) -> bool {
+    permit.sight.reach().is_some() && crate::permission::grant_for(&permit.info(), &permit.sight) != grant
 }
 
 /// The error for whoever comes second.

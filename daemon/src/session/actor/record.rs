@@ -1,7 +1,6 @@
 //! Writing down: events get their numbers, the state is folded, and both are queued at the store.
 
 use super::*;
-use crate::session::state::OWED;
 
 impl Actor {
     pub(super) fn pieces(&mut self, pieces: Vec<Piece>, done: oneshot::Sender<Result<(), StoreError>>) {
@@ -51,7 +50,7 @@ impl Actor {
             Fold::Session {
                 name: self.state.name.clone(),
                 cwd: self.state.cwd.to_string_lossy().into_owned(),
-                state: if self.state.is_owed() { OWED } else { state_name(self.state.doing()) },
+                state: self.state.stored_name(),
                 updated_at: self.state.updated_at,
                 fold: serde_json::to_string(&self.state).unwrap_or_default(),
             },
@@ -88,7 +87,7 @@ impl Actor {
 }
 
 /// A decision that nobody gave, such as of a turn that was cancelled, belongs in the table of permissions too.
-pub(super) fn decided(event: &Event) -> Option<Fold> {
+pub fn decided(event: &Event) -> Option<Fold> {
     match &event.body {
         EventBody::PermissionResolved { permission, decision: Decision::Cancelled, by, .. } => Some(Fold::Decided {
             permission: permission.0.clone(),
@@ -100,7 +99,8 @@ pub(super) fn decided(event: &Event) -> Option<Fold> {
     }
 }
 
-pub(super) fn stored(event: &Event) -> Stored {
+/// An event as it is stored.
+pub fn stored(event: &Event) -> Stored {
     let stream = match &event.body {
         EventBody::Message { message, role: Role::Assistant, .. } => Some(message.0.clone()),
         EventBody::ToolFinished { call_id, .. } => Some(call_id.0.clone()),

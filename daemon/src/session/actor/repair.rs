@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::session::recovery::Cause;
+use crate::store::Store;
 
 impl Actor {
     /// Goes on with what was left behind when the daemon died, or a write failed.
@@ -29,6 +30,16 @@ impl Actor {
         Ok(())
     }
 
+    /// Writes down what was made anew, and says so.
+    pub(super) fn say_rebuilt(&mut self, variables: Option<Fold>) {
+        let Some(variables) = variables else { return };
+        let text =
+            "what was stored of the session's state was damaged; it was made anew from its events, and nothing is lost";
+        let draft = self.in_turn(notice(Level::Warning, NoticeCode::Damaged, text));
+        tracing::warn!(target: "session", session = %self.id, events = self.state.head, "its state was damaged and made anew");
+        self.append(vec![draft], vec![variables], true, None);
+    }
+
     /// The words of the prompts that wait; the state has only where they stand.
     async fn read_queue(&mut self) -> Result<(), StoreError> {
         for queued in &mut self.state.queue {
@@ -37,7 +48,9 @@ impl Actor {
             match event.map(|event| event.body) {
                 Some(EventBody::PromptAccepted { content, .. }) => queued.content = content,
                 _ => {
-                    return Err(StoreError(format!("event {} of session {} is no prompt", queued.seq, self.id).into()));
+                    let text = format!("event {} is no prompt, but one that waits", queued.seq);
+                    self.daemon.store.found.session(&self.id, &text);
+                    return Err(StoreError::damage(text));
                 }
             }
         }
@@ -61,10 +74,14 @@ impl Actor {
     /// A write failed: what was folded since is not stored. Stops, and starts anew from the store after a while.
     pub(super) fn fail(&mut self) {
         self.remembered.clear();
-        if let Phase::Running(running) =
-            std::mem::replace(&mut self.phase, Phase::Failed(MEND[0], Instant::now() + MEND[0]))
-        {
-            running.task.abort();
+        match std::mem::replace(&mut self.phase, Phase::Failed(MEND[0], Instant::now() + MEND[0])) {
+            Phase::Running(running) => running.task.abort(),
+            Phase::Stopping(_, Then::Cancel(all, _) | Then::Remove(all)) => {
+                let error = RpcError::new(Code::Storage, format!("a write of session {} failed", self.id));
+                let error = error.hint("see whether the disk is full, and try again in a moment");
+                all.into_iter().for_each(|asked| respond(asked.reply, Err(error.clone())));
+            }
+            Phase::Idle | Phase::Stopping(..) | Phase::Failed(..) => {}
         }
     }
 
@@ -82,13 +99,44 @@ impl Actor {
         // It is refused, and so was everything that was queued before it.
         let _refused = self.barrier().await;
         let row = self.daemon.store.session(self.id.clone()).await?;
-        self.state = parse_state(&self.id, &row.map(|row| row.fold).unwrap_or_default())?;
+        let row = row.unwrap_or_else(|| SessionRow { id: self.id.clone(), ..SessionRow::default() });
+        let Known { state, env, rebuilt } = known(&self.daemon.store, row).await?;
+        self.state = state;
         self.phase = Phase::Idle;
         self.log.mend(self.state.head);
+        self.say_rebuilt(rebuilt.then(|| environment(&env)));
         self.take_up(Cause::Storage).await
     }
 }
 
-pub(super) fn parse_state(id: &SessionId, fold: &str) -> Result<State, StoreError> {
-    serde_json::from_str(fold).map_err(|error| StoreError(format!("session {id} cannot be read: {error}").into()))
+/// What is known of a session that is stored.
+pub(super) struct Known {
+    pub(super) state: State,
+    pub(super) env: BTreeMap<String, String>,
+    /// What was stored of these was damaged, and they were made anew from the events.
+    pub(super) rebuilt: bool,
+}
+
+/// Reads what is stored of a session; if only its events can be read, they are enough.
+pub(super) async fn known(store: &Store, row: SessionRow) -> Result<Known, StoreError> {
+    let last = store.last(row.id.clone()).await?;
+    let state = serde_json::from_str::<State>(&row.fold).ok();
+    if let Some(state) = &state
+        && state.head > last
+    {
+        let text = format!("its events {} to {} are missing", last + 1, state.head);
+        store.found.session(&row.id, &text);
+        return Err(StoreError::damage(text));
+    }
+    let env = serde_json::from_str(&row.env).ok();
+    if let (Some(state), Some(env)) = (state.filter(|state| state.head == last), env) {
+        return Ok(Known { state, env, rebuilt: false });
+    }
+    let examined = store.examine(row.id).await?;
+    Ok(Known { state: examined.state, env: examined.env, rebuilt: true })
+}
+
+/// The variables of a session's tools, as they are stored.
+pub fn environment(env: &BTreeMap<String, String>) -> Fold {
+    Fold::Environment(serde_json::to_string(env).unwrap_or_default())
 }

@@ -28,15 +28,20 @@ impl Actor {
         Ok(Reading { log: self.log.clone(), changed, at, head })
     }
 
-    pub(super) async fn prompt(&mut self, prompt: session::Prompt, by: String, reply: Reply<Prompted>) {
-        let key = prompt.key.map(|key| format!("session/prompt {} {key}", self.id));
+    pub(super) async fn prompt(
+        &mut self,
+        prompt: session::Prompt,
+        key: Option<Key>,
+        by: String,
+        reply: Reply<Prompted>,
+    ) {
         match self.outcome::<Prompted>(key.as_ref()).await {
             Ok(None) => {}
             Ok(Some(outcome)) => return respond(reply, Ok(outcome)),
             Err(error) => return respond(reply, Err(error)),
         }
         let content = prompt.content.into_blocks();
-        if let Err(error) = self.may_prompt(&content) {
+        if let Err(error) = self.may_prompt(&content).await {
             return respond(reply, Err(error));
         }
         let id = PromptId(format!("p{}", self.state.counts.prompts + 1));
@@ -50,13 +55,13 @@ impl Actor {
         match (&self.phase, when) {
             (Phase::Running(_), When::Interrupt) => self.stop(Then::Interrupt),
             (Phase::Stopping(_, Then::Cancel(..)), _) => self.say_word(),
-            (Phase::Idle, _) if self.state.turn.is_some() => drop(self.take_up_offered()),
+            (Phase::Idle, _) if self.state.turn.is_some() => drop(self.take_up_offered(Vec::new())),
             (Phase::Idle, _) => self.start_next(true),
             _ => {}
         }
     }
 
-    pub(super) fn may_prompt(&self, content: &[ContentBlock]) -> Result<(), RpcError> {
+    pub(super) async fn may_prompt(&self, content: &[ContentBlock]) -> Result<(), RpcError> {
         let good = |block: &ContentBlock| match block {
             ContentBlock::Text { text } => !text.trim().is_empty(),
             ContentBlock::Image { media_type, data } => {
@@ -68,7 +73,6 @@ impl Actor {
         if content.is_empty() || !content.iter().all(good) {
             return Err(RpcError::new(Code::BadPrompt, "a prompt is text or images in base64, and not empty"));
         }
-        let size = |content: &[ContentBlock]| serde_json::to_string(content).map_or(0, |json| json.len());
         let waiting: usize = self.state.queue.iter().map(|queued| size(&queued.content)).sum();
         if waiting + size(content) > MAX_QUEUED_BYTES {
             return Err(RpcError::new(
@@ -84,12 +88,19 @@ impl Actor {
             )
             .hint("wait for its turns to end, or cancel"));
         }
-        if !self.state.cwd.is_dir() {
-            return Err(RpcError::new(
-                Code::NoWorkspace,
-                format!("the directory {} is gone", self.state.cwd.display()),
-            )
-            .hint("make it again, or start a session in another directory"));
+        let cwd = self.state.cwd.clone();
+        match disk::look(&self.state.cwd, disk::SHORT, move || cwd.is_dir()).await {
+            Some(true) => {}
+            Some(false) => {
+                let gone = format!("the directory {} is gone", self.state.cwd.display());
+                return Err(RpcError::new(Code::NoWorkspace, gone)
+                    .hint("make it again, or start a session in another directory"));
+            }
+            None => {
+                return Err(
+                    RpcError::new(Code::NoWorkspace, disk::silent(&self.state.cwd)).hint("try again when it does")
+                );
+            }
         }
         self.daemon.usable(&self.state.model)
     }
@@ -101,21 +112,24 @@ impl Actor {
         }
     }
 
-    pub(super) fn cancel(&mut self, reply: Reply<()>) {
+    pub(super) async fn cancel(&mut self, asked: Asked) {
+        // Sent again it is about the turn that it ended, not about the next one.
+        let Some(asked) = self.first_time(asked).await else { return };
         match &mut self.phase {
-            Phase::Stopping(_, Then::Cancel(replies, _)) => replies.push(reply),
-            Phase::Stopping(_, then @ Then::Interrupt) => *then = Then::Cancel(vec![reply], false),
-            Phase::Running(_) => self.stop(Then::Cancel(vec![reply], false)),
-            Phase::Idle if self.state.turn.is_some() => self.close_turn(vec![reply], false),
+            Phase::Stopping(_, Then::Cancel(all, _)) => all.push(asked),
+            Phase::Stopping(_, then @ Then::Interrupt) => *then = Then::Cancel(vec![asked], false),
+            Phase::Running(_) => self.stop(Then::Cancel(vec![asked], false)),
+            Phase::Idle if self.state.turn.is_some() => self.close_turn(vec![asked], false),
             _ => {
                 let idle = RpcError::new(Code::Idle, format!("session {} has no turn under way", self.id));
-                respond(reply, Err(idle));
+                respond(asked.reply, Err(idle));
             }
         }
     }
 
     /// Takes up a turn that was offered, or prompts that were held.
-    pub(super) fn resume(&mut self, reply: Reply<()>) {
+    pub(super) async fn resume(&mut self, asked: Asked) {
+        let Some(Asked { key, reply }) = self.first_time(asked).await else { return };
         if !matches!(self.phase, Phase::Idle) || (self.state.turn.is_none() && self.state.queue.is_empty()) {
             let idle = RpcError::new(Code::Idle, format!("session {} has nothing to continue", self.id));
             return respond(reply, Err(idle));
@@ -123,30 +137,23 @@ impl Actor {
         if let Err(error) = self.daemon.usable(&self.state.model) {
             return respond(reply, Err(error));
         }
-        if self.state.turn.is_some() {
-            respond_when(reply, self.take_up_offered(), ());
-        } else {
-            self.start_next(true);
-            respond(reply, Ok(()));
-        }
+        let outcome: Vec<Fold> = self.remember(key, &()).into_iter().collect();
+        let committed =
+            if self.state.turn.is_some() { self.take_up_offered(outcome) } else { self.start_first(outcome, true) };
+        respond_when(reply, committed, ());
     }
 
-    pub(super) fn take_up_offered(&mut self) -> oneshot::Receiver<Result<(), StoreError>> {
+    pub(super) fn take_up_offered(&mut self, folds: Vec<Fold>) -> oneshot::Receiver<Result<(), StoreError>> {
         let notice = notice(Level::Info, NoticeCode::Continued, "the turn goes on");
         let (done, committed) = oneshot::channel();
         let drafts = recovery::supersede(&self.state).into_iter().chain([self.in_turn(notice)]).collect();
-        self.append(drafts, Vec::new(), true, Some(done));
+        self.append(drafts, folds, true, Some(done));
         self.spawn_turn();
         committed
     }
 
-    pub(super) async fn set(&mut self, set: session::Set, reply: Reply<()>) {
-        let key = set.key.map(|key| format!("session/set {} {key}", self.id));
-        match self.outcome::<()>(key.as_ref()).await {
-            Ok(None) => {}
-            Ok(Some(())) => return respond(reply, Ok(())),
-            Err(error) => return respond(reply, Err(error)),
-        }
+    pub(super) async fn set(&mut self, set: session::Set, asked: Asked) {
+        let Some(Asked { key, reply }) = self.first_time(asked).await else { return };
         let model = match set.model.as_deref().map(|model| self.daemon.model(Some(model))).transpose() {
             Ok(model) => model,
             Err(error) => return respond(reply, Err(error)),
@@ -166,37 +173,69 @@ impl Actor {
         self.review();
     }
 
-    pub(super) fn remove(&mut self, force: bool, reply: Reply<()>) {
+    pub(super) async fn remove(&mut self, force: bool, asked: Asked) {
+        let Some(asked) = self.first_time(asked).await else { return };
         if self.state.turn.is_some() && !force {
             let busy = RpcError::new(Code::Busy, format!("session {} has a turn under way", self.id))
                 .hint("cancel it first, or remove it by force");
-            return respond(reply, Err(busy));
+            return respond(asked.reply, Err(busy));
         }
-        self.stop(Then::Remove(vec![reply]));
+        self.stop(Then::Remove(vec![asked]));
     }
 
-    /// What a request with this key came to, if it was made before.
-    pub(super) async fn outcome<T: serde::de::DeserializeOwned + Send + 'static>(
-        &self,
-        key: Option<&String>,
+    /// Lets a request through that was not made before; one that was has its answer.
+    pub(super) async fn first_time(&mut self, asked: Asked) -> Option<Asked> {
+        match self.outcome::<()>(asked.key.as_ref()).await {
+            Ok(None) => return Some(asked),
+            Ok(Some(())) => respond(asked.reply, Ok(())),
+            Err(error) => respond(asked.reply, Err(error)),
+        }
+        None
+    }
+
+    /// What a request with this key came to, if it was made before. One that is under way with the same key is waited for by
+    /// whoever asks the same.
+    pub(super) async fn outcome<T: serde::de::DeserializeOwned>(
+        &mut self,
+        key: Option<&Key>,
     ) -> Result<Option<T>, RpcError> {
         let Some(key) = key else { return Ok(None) };
-        if let Some((_, result)) = self.remembered.iter().find(|(known, _)| known == key) {
-            let outcome = serde_json::from_str(result).ok();
+        if let Phase::Stopping(_, Then::Cancel(all, _) | Then::Remove(all)) = &self.phase
+            && let Some(earlier) = all.iter().filter_map(|asked| asked.key.as_ref()).find(|known| known.id == key.id)
+        {
+            key.same_as(earlier)?;
+        }
+        if let Some(outcome) = self.remembered.iter().find(|outcome| outcome.key.id == key.id) {
+            let answer = outcome.answer(key);
             // It may not be committed yet, and may yet be refused.
             self.barrier().await?;
-            return Ok(outcome);
+            return answer.map(Some);
         }
-        Ok(self.daemon.store.outcome(key.clone()).await?.map(|(_, outcome)| outcome))
+        if self.remembered.len() >= REMEMBERED {
+            self.barrier().await?;
+            self.remembered.clear();
+        }
+        self.daemon.outcome(key).await
     }
 
-    pub(super) fn remember(&mut self, key: Option<String>, outcome: &impl Serialize) -> Option<Fold> {
-        let key = key?;
-        let result = serde_json::to_string(outcome).unwrap_or_default();
-        self.remembered.push_back((key.clone(), result.clone()));
-        if self.remembered.len() > REMEMBERED {
-            self.remembered.pop_front();
+    /// Keeps what a request comes to until it is stored, in the transaction of its effect.
+    pub(super) fn remember(&mut self, key: Option<Key>, result: &impl Serialize) -> Option<Fold> {
+        let outcome = key?.outcome(result);
+        if self.remembered.iter().any(|known| known.key.id == outcome.key.id) {
+            return None;
         }
-        Some(Fold::Outcome { key, result })
+        self.remembered.push(outcome.clone());
+        Some(Fold::Outcome(outcome))
     }
+}
+
+/// About how much memory a prompt takes, in bytes.
+fn size(content: &[ContentBlock]) -> usize {
+    let of = |block: &ContentBlock| match block {
+        ContentBlock::Text { text } => text.len(),
+        ContentBlock::Image { data, .. } => data.len(),
+        // No prompt has others.
+        _ => 0,
+    };
+    content.iter().map(|block| size_of::<ContentBlock>() + of(block)).sum()
 }

@@ -33,14 +33,16 @@ impl Actor {
     }
 
     /// Ends the turn; the next one follows, after a cancel or an error only at the user's `word`.
-    pub(super) fn finish_turn(&mut self, ending: Ending, replies: Vec<Reply<()>>, word: bool) {
+    pub(super) fn finish_turn(&mut self, ending: Ending, asked: Vec<Asked>, word: bool) {
         let Some(turn) = &self.state.turn else { return };
         let Ending { reason: stop_reason, detail, hint } = ending;
         tracing::info!(target: "turn", session = %self.id, turn = %turn.id, ?stop_reason, steps = turn.steps, detail, "finished");
         let finished = EventBody::TurnFinished { stop_reason, detail, hint, usage: turn.usage, steps: turn.steps };
         let draft = self.in_turn(finished);
+        let (keys, replies): (Vec<_>, Vec<_>) = asked.into_iter().map(|asked| (asked.key, asked.reply)).unzip();
+        let outcomes = keys.into_iter().filter_map(|key| self.remember(key, &())).collect();
         let (done, committed) = oneshot::channel();
-        self.append(vec![draft], Vec::new(), true, Some(done));
+        self.append(vec![draft], outcomes, true, Some(done));
         respond_all(replies, committed);
         self.phase = Phase::Idle;
         self.start_next(word);
@@ -48,17 +50,23 @@ impl Actor {
 
     /// Starts a turn for the next prompt, if there is one and it need not wait for the user's `word`.
     pub(super) fn start_next(&mut self, word: bool) {
-        if self.state.turn.is_some() || (self.state.held && !word) {
-            return;
+        if self.state.turn.is_none() && (word || !self.state.held) {
+            drop(self.start_first(Vec::new(), false));
         }
-        let Some(queued) = self.state.queue.front().cloned() else { return };
+    }
+
+    /// Starts a turn for the next prompt; without one, nothing is ever heard from what this gives.
+    pub(super) fn start_first(&mut self, folds: Vec<Fold>, sync: bool) -> oneshot::Receiver<Result<(), StoreError>> {
+        let (done, committed) = oneshot::channel();
+        let Some(queued) = self.state.queue.front().cloned() else { return committed };
         let turn = TurnId(format!("t{}", self.state.counts.turns + 1));
         tracing::info!(target: "turn", session = %self.id, %turn, prompt = %queued.prompt, model = %self.state.model, "started");
         let started = EventBody::TurnStarted { prompt: queued.prompt.clone() };
         let message = user_message(self.next_message(), queued.content, Some(queued.prompt));
         let drafts = [started, message].map(|body| Draft { turn: Some(turn.clone()), body });
-        self.append(drafts.into(), Vec::new(), false, None);
+        self.append(drafts.into(), folds, sync, Some(done));
         self.spawn_turn();
+        committed
     }
 
     pub(super) fn spawn_turn(&mut self) {
@@ -91,17 +99,17 @@ impl Actor {
             }
             Phase::Stopping(task, earlier) => {
                 let then = match (earlier, then) {
-                    (Then::Cancel(replies, _), then @ (Then::Remove(_) | Then::Pause(_))) => {
-                        replies.into_iter().for_each(|reply| respond(reply, Ok(())));
+                    (Then::Cancel(all, _), then @ Then::Remove(_)) => {
+                        all.into_iter().for_each(|asked| respond(asked.reply, Ok(())));
                         then
                     }
-                    (Then::Remove(mut replies), Then::Remove(more)) => {
-                        replies.extend(more);
-                        Then::Remove(replies)
+                    (Then::Remove(mut all), Then::Remove(more)) => {
+                        all.extend(more);
+                        Then::Remove(all)
                     }
-                    (Then::Remove(replies), then) => {
+                    (Then::Remove(all), then) => {
                         let error = RpcError::new(Code::Ending, "the daemon is ending");
-                        replies.into_iter().for_each(|reply| respond(reply, Err(error.clone())));
+                        all.into_iter().for_each(|asked| respond(asked.reply, Err(error.clone())));
                         then
                     }
                     (_, then) => then,
@@ -115,15 +123,26 @@ impl Actor {
         }
     }
 
+    /// The daemon ends: the turn is left where it is, unless the user has stopped it.
+    pub(super) async fn pause(&mut self, done: oneshot::Sender<()>) {
+        if let Phase::Stopping(task, Then::Cancel(..)) = &mut self.phase {
+            // It is gone, or is left behind.
+            let _late = tokio::time::timeout(STOP_GRACE, task).await;
+            self.stopped().await;
+        }
+        self.stop(Then::Pause(done));
+    }
+
     /// The turn's task is gone; whether the actor is done.
     pub(super) async fn stopped(&mut self) -> bool {
         let Phase::Stopping(..) = self.phase else { return false };
         let Phase::Stopping(_, then) = std::mem::replace(&mut self.phase, Phase::Idle) else { return false };
         match then {
-            Then::Cancel(replies, word) => self.close_turn(replies, word),
+            Then::Cancel(asked, word) => self.close_turn(asked, word),
             Then::Interrupt => self.interrupt(),
-            Then::Remove(replies) => {
-                let removed = self.daemon.store.remove(self.log.clone()).await;
+            Then::Remove(asked) => {
+                let (outcomes, replies) = outcomes(asked);
+                let removed = self.daemon.store.remove(self.log.clone(), outcomes).await;
                 let gone = removed.is_ok();
                 if gone {
                     self.daemon.sessions.forget(&self.id);
@@ -156,10 +175,10 @@ impl Actor {
         false
     }
 
-    pub(super) fn close_turn(&mut self, replies: Vec<Reply<()>>, word: bool) {
+    pub(super) fn close_turn(&mut self, asked: Vec<Asked>, word: bool) {
         let drafts = recovery::close(&self.state, &self.streams, &self.results, "cancelled by the user");
         self.append(drafts, Vec::new(), false, None);
-        self.finish_turn(Ending::plain(StopReason::Cancelled), replies, word);
+        self.finish_turn(Ending::plain(StopReason::Cancelled), asked, word);
     }
 
     /// The step is over; the turn goes on with the prompts that interrupted it.
@@ -171,6 +190,18 @@ impl Actor {
         prompts.into_iter().for_each(|prompt| drop(self.prompt_message(prompt)));
         self.spawn_turn();
     }
+}
+
+/// What requests come to that are done together, each key once, and where they are answered.
+fn outcomes(asked: Vec<Asked>) -> (Vec<Outcome>, Vec<Reply<()>>) {
+    let mut outcomes: Vec<Outcome> = Vec::new();
+    let mut replies = Vec::new();
+    for Asked { key, reply } in asked {
+        let new = key.filter(|key| !outcomes.iter().any(|known| known.key.id == key.id));
+        outcomes.extend(new.map(|key| key.outcome(&())));
+        replies.push(reply);
+    }
+    (outcomes, replies)
 }
 
 pub(super) fn user_message(message: MessageId, content: Vec<ContentBlock>, prompt: Option<PromptId>) -> EventBody {

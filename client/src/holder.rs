@@ -1,0 +1,147 @@
+//! Who holds the daemon's lock: found out without touching it, for when the socket says nothing.
+//!
+//! The system lists which process holds which lock (`/proc/locks`), and whoever holds the daemon's is the daemon, or its keeper.
+//! Nobody else is ever sent a signal: the process is held by a descriptor first and looked up again afterwards, so that its number
+//! cannot have become another's. The lock itself is left alone: to try it would make a daemon that starts just now believe that
+//! another one runs. Where the system has no such list, nobody is found.
+
+use std::fs;
+use std::io::Read as _;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use linger_protocol::place::Places;
+use rustix::process::{Pid, Signal};
+use serde_json::Value;
+
+/// The most that is read of the lock's file, in bytes: a process and a path are far less.
+const MAX_CONTENT: u64 = 16 << 10;
+
+/// The daemon, or its keeper.
+#[derive(Debug)]
+pub(crate) struct Holder {
+    /// Its process.
+    pub(crate) pid: u32,
+    /// Where it says that its socket is.
+    pub(crate) socket: Option<PathBuf>,
+    process: OwnedFd,
+}
+
+/// Who holds the lock.
+pub(crate) fn find(places: &Places) -> Option<Holder> {
+    let path = places.data.join("lingerd.lock");
+    let meta = fs::symlink_metadata(&path).ok().filter(fs::Metadata::is_file)?;
+    if meta.uid() != rustix::process::geteuid().as_raw() {
+        return None;
+    }
+    let pid = owner(&fs::read_to_string("/proc/locks").ok()?, meta.ino())?;
+    let process = open(pid)?;
+    // From here on the number means this process, if it still holds the lock.
+    if owner(&fs::read_to_string("/proc/locks").ok()?, meta.ino()) != Some(pid) {
+        return None;
+    }
+    let flags = i32::try_from((rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits()).ok()?;
+    let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(&path).ok()?;
+    let mut text = String::new();
+    let said: Value = match file.take(MAX_CONTENT).read_to_string(&mut text) {
+        Ok(_) => serde_json::from_str(&text).unwrap_or_default(),
+        Err(_) => Value::Null,
+    };
+    Some(Holder { pid, socket: said.get("socket").and_then(Value::as_str).map(PathBuf::from), process })
+}
+
+/// The process that holds a lock on the file with this number, from what `/proc/locks` says.
+///
+/// A line is `1: FLOCK  ADVISORY  WRITE 4711 08:01:131 0 EOF`; one that begins with `1: ->` only waits. The device is not
+/// compared: some file systems give another one to `stat`. Two files with one number, of which the other is locked in this way by
+/// another process of this user, are told apart by nothing; then nobody is found.
+fn owner(locks: &str, inode: u64) -> Option<u32> {
+    let mut owners = locks.lines().filter_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [_, "FLOCK", _, "WRITE", pid, file, ..] = words.as_slice() else { return None };
+        (file.rsplit(':').next()?.parse() == Ok(inode)).then(|| pid.parse::<u32>().ok())?
+    });
+    let owner = owners.next().filter(|pid| *pid > 1)?;
+    owners.all(|other| other == owner).then_some(owner)
+}
+
+#[cfg(target_os = "linux")]
+fn open(pid: u32) -> Option<OwnedFd> {
+    let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
+    rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn open(_: u32) -> Option<OwnedFd> {
+    None
+}
+
+impl Holder {
+    /// Asks it to end, also if it was stopped.
+    pub(crate) fn terminate(&self) -> std::io::Result<()> {
+        self.signal(Signal::TERM)?;
+        self.signal(Signal::CONT)
+    }
+
+    /// Ends it.
+    pub(crate) fn kill(&self) -> std::io::Result<()> {
+        self.signal(Signal::KILL)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn signal(&self, signal: Signal) -> std::io::Result<()> {
+        Ok(rustix::process::pidfd_send_signal(&self.process, signal)?)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn signal(&self, _: Signal) -> std::io::Result<()> {
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
+
+    /// Whether it has ended, or does within this time.
+    pub(crate) fn ends_within(&self, time: Duration) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+        let limit = Timespec { tv_sec: seconds, tv_nsec: time.subsec_nanos().into() };
+        let mut ended = [PollFd::new(&self.process, PollFlags::IN)];
+        poll(&mut ended, Some(&limit)).is_ok_and(|ready| ready > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_owner_is_who_holds_the_lock_and_not_who_waits_for_it() {
+        let locks = "1: FLOCK  ADVISORY  WRITE 4711 fe:00:131 0 EOF\n\
+                     1: -> FLOCK  ADVISORY  WRITE 12 fe:00:131 0 EOF\n\
+                     2: POSIX  ADVISORY  WRITE 13 fe:00:131 0 EOF\n\
+                     3: FLOCK  ADVISORY  READ 14 fe:00:132 0 EOF\n\
+                     4: FLOCK  ADVISORY  WRITE 0 fe:00:133 0 EOF\n\
+                     5: FLOCK  ADVISORY  WRITE 15 fe:00:1310 0 EOF\n";
+        assert_eq!([131, 132, 133, 134].map(|inode| owner(locks, inode)), [Some(4711), None, None, None]);
+        let twice = "1: FLOCK ADVISORY WRITE 5 fe:00:9 0 EOF\n2: FLOCK ADVISORY WRITE 6 00:21:9 0 EOF\n";
+        assert_eq!(owner(twice, 9), None, "one of the two is not ours");
+        assert_eq!(owner("nonsense\n\n1: FLOCK\n", 1), None);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_lock_that_is_held_has_its_process_and_one_that_is_not_has_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let places = Places { config: at("c"), data: at(""), state: at("s"), socket: at("x") };
+        assert!(find(&places).is_none(), "there is no file");
+        let path = dir.path().join("lingerd.lock");
+        fs::write(&path, "{\"pid\":1,\"socket\":\"/old\"}").unwrap();
+        assert!(find(&places).is_none(), "a file that nobody holds says nothing");
+        let file = fs::File::open(&path).unwrap();
+        file.lock().unwrap();
+        let holder = find(&places).unwrap();
+        assert_eq!((holder.pid, holder.socket.as_deref()), (std::process::id(), Some(std::path::Path::new("/old"))));
+        assert!(!holder.ends_within(Duration::ZERO));
+    }
+}

@@ -1,0 +1,97 @@
+//! A record of the children that run, by number and start time, for the start that follows a death.
+//!
+//! A child that cleared its environment has no mark to be found by; its number and the time when it started name it as well.
+//! The record is a file of lines, one a child, emptied whenever none runs. It is not synced: a machine that loses power has no
+//! children left. A record that cannot be written is said once in the log, and harms nothing else.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::OFlags;
+use rustix::process::{Pid, Signal, kill_process_group};
+
+/// The most that is read of a record, in bytes: some ten thousand children, more than a user may have processes.
+const MAX_RECORD: u64 = 256 << 10;
+
+/// The record of this process; none in tests that need none.
+static RECORD: Mutex<Option<File>> = Mutex::new(None);
+
+fn record() -> MutexGuard<'static, Option<File>> {
+    RECORD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Ends the groups of the children that an earlier process recorded at `path` and that still run, and records those of this
+/// process from now on; how many were ended.
+pub fn open(path: &Path) -> io::Result<usize> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let mut options = OpenOptions::new();
+    options.read(true).append(true).create(true).mode(0o600).custom_flags(flags.bits() as i32);
+    let mut file = options.open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("is not a file"));
+    }
+    let mut text = Vec::new();
+    Read::by_ref(&mut file).take(MAX_RECORD).read_to_end(&mut text)?;
+    let left: Vec<Pid> = String::from_utf8_lossy(&text).lines().filter_map(still_runs).collect();
+    for group in &left {
+        // It may end by itself meanwhile; its number is not another's before that.
+        let _gone = kill_process_group(*group, Signal::KILL);
+    }
+    file.set_len(0)?;
+    *record() = Some(file);
+    Ok(left.len())
+}
+
+/// The child of a line, if it is the one that was meant.
+fn still_runs(line: &str) -> Option<Pid> {
+    let (pid, began) = line.split_once(' ')?;
+    let pid = Pid::from_raw(pid.parse().ok().filter(|pid| *pid > 0)?)?;
+    (started(pid)? == began).then_some(pid)
+}
+
+/// Records a child.
+pub(super) fn add(child: Pid) {
+    let mut record = record();
+    let Some(file) = record.as_mut() else { return };
+    // One that has ended already needs no record.
+    let Some(began) = started(child) else { return };
+    if let Err(error) = file.write_all(format!("{} {began}\n", child.as_raw_nonzero()).as_bytes()) {
+        tracing::warn!(target: "process", %error, "children cannot be recorded any more");
+        *record = None;
+    }
+}
+
+/// Forgets them all: none runs.
+pub(super) fn clear() {
+    if let Some(file) = record().as_ref() {
+        // What stays is not taken for anything that runs: its start time tells.
+        let _stays = file.set_len(0);
+    }
+}
+
+/// When a process started, in ticks since the system did: proc(5), field 22.
+fn started(pid: Pid) -> Option<String> {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_ascii_whitespace().nth(19).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_very_process_that_was_recorded_is_meant() {
+        let me = rustix::process::getpid();
+        let began = started(me).unwrap();
+        let line = |began: &str| format!("{} {began}", me.as_raw_nonzero());
+        assert_eq!(still_runs(&line(&began)), Some(me));
+        assert_eq!(still_runs(&line("1")), None, "an earlier one with the same number");
+        for junk in ["", "x", "1", "0 1", "-1 1", "99999999999 1", "4194304 1"] {
+            assert_eq!(still_runs(junk), None, "{junk}");
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! What is sent: the context's messages, of which neighbours of the same role become one.
+//!
+//! Where the cache markers stand changes from request to request; everything else of a request is a prefix of the next one's.
+
+use linger_protocol::message::{ContentBlock, Role};
+use serde_json::{Value, json};
+
+use super::super::catalogue::Kind;
+use super::super::encoding::{self, CallNames, Items};
+use super::super::{Encoder, HttpRequest, Message, Request, ToolSpec, wellformed, wire};
+
+/// What is asked for when the request leaves it open, as the format demands a number.
+const MAX_TOKENS: u32 = 32_000;
+
+/// Where the provider may look for what it has cached, at the end of a block.
+const MARKER: &str = ",\"cache_control\":{\"type\":\"ephemeral\"}";
+
+/// What comes after the fields of a message's last block: ends of the block, the list and the message.
+const AFTER_BLOCK: usize = "}]}".len();
+
+/// The requests of one context.
+#[derive(Debug, Default)]
+pub(super) struct MessagesEncoder {
+    /// System prompt and tools; none before the first request.
+    fixed: Option<(Items, Items)>,
+    messages: Messages,
+    /// How many messages of the context these are.
+    encoded: usize,
+    names: CallNames,
+}
+
+/// Messages, of which neighbours of the same role are one, in which results come first.
+#[derive(Debug, Default)]
+struct Messages {
+    /// Those that do not change any more.
+    closed: Items,
+    /// Where in `closed` the last block of each of the last two user's messages ends.
+    ends: [Option<usize>; 2],
+    /// The last message: its role, results, and other blocks.
+    open: Option<(Role, Items, Items)>,
+}
+
+impl Encoder for MessagesEncoder {
+    fn encode(&mut self, request: &Request<'_>) -> HttpRequest {
+        let (system, tools) = self.fixed.get_or_insert_with(|| fixed(request));
+        for message in request.messages.get(self.encoded..).unwrap_or_default() {
+            let own = wire::is_own(message, request);
+            self.names.add(message, own);
+            let blocks = match message.role {
+                Role::User => user_blocks(message, &self.names),
+                Role::Assistant => assistant_blocks(message, own, &self.names),
+            };
+            self.messages.add(message.role, &blocks);
+        }
+        self.encoded = request.messages.len();
+        let last = self.messages.last();
+        let (system, tools, messages) = ([system.as_str()], [tools.as_str()], self.messages.marked(&last));
+        let lists = [("system", system.as_slice()), ("tools", &tools), ("messages", &messages)];
+        let lists: Vec<_> = lists.into_iter().filter(|(_, items)| *items != [""]).collect();
+        let head = json!({
+            "model": request.model,
+            "max_tokens": if request.max_tokens == 0 { MAX_TOKENS } else { request.max_tokens },
+            "stream": true,
+        });
+        let body = encoding::object(&head, &lists);
+        debug_assert_eq!(wellformed::validate_text(Kind::Anthropic, &body), Ok(()));
+        HttpRequest {
+            path: "/v1/messages".to_owned(),
+            headers: vec![("anthropic-version", "2023-06-01".to_owned())],
+            body: body.into_bytes(),
+        }
+    }
+}
+
+/// System prompt and tools. The tools come first in the provider's cache, so one marker covers both.
+fn fixed(request: &Request<'_>) -> (Items, Items) {
+    let mark = |block: &mut Value| wire::set(block, "cache_control", json!({"type": "ephemeral"}));
+    let mut system = wire::visible(request.system).map(|system| json!({"type": "text", "text": system}));
+    let tool = |tool: &ToolSpec| {
+        wire::clean_value(
+            &json!({"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}),
+        )
+    };
+    let mut tools: Vec<Value> = request.tools.iter().map(tool).collect();
+    system.iter_mut().chain(tools.last_mut()).take(1).for_each(mark);
+    (system.into_iter().collect(), tools.into_iter().collect())
+}
+
+impl Messages {
+    fn add(&mut self, role: Role, blocks: &[Value]) {
+        if blocks.is_empty() {
+            return;
+        }
+        if self.open.as_ref().is_some_and(|(before, ..)| *before != role) {
+            self.close();
+        }
+        let (_, results, others) = self.open.get_or_insert_with(|| (role, Items::default(), Items::default()));
+        for block in blocks {
+            let place = if block["type"] == "tool_result" { &mut *results } else { &mut *others };
+            place.push(block);
+        }
+    }
+
+    /// The text of the last message; empty if there is none.
+    fn last(&self) -> String {
+        let Some((role, results, others)) = &self.open else { return String::new() };
+        let mut content = results.clone();
+        content.push_text(others.as_str());
+        let name = if *role == Role::User { "user" } else { "assistant" };
+        encoding::object(&json!({"role": name}), &[("content", &[content.as_str()])])
+    }
+
+    fn close(&mut self) {
+        self.closed.push_text(&self.last());
+        if self.open.take().is_some_and(|(role, ..)| role == Role::User) {
+            self.ends = [self.ends[1], self.closed.as_str().len().checked_sub(AFTER_BLOCK)];
+        }
+    }
+
+    /// The text of the messages with markers, in parts. The provider looks for a cached prefix at each marker and 20 blocks before
+    /// it; many parallel calls are more than that, so the place where the previous request ended is marked too.
+    fn marked<'a>(&'a self, last: &'a str) -> Vec<&'a str> {
+        let asks = self.open.as_ref().is_some_and(|(role, ..)| *role == Role::User);
+        let before = self.ends.iter().skip(usize::from(asks)).flatten().copied();
+        let mut parts = marked_at(self.closed.as_str(), before);
+        if !self.closed.is_empty() && !last.is_empty() {
+            parts.push(",");
+        }
+        parts.extend(marked_at(last, last.len().checked_sub(AFTER_BLOCK).filter(|_| asks)));
+        parts
+    }
+}
+
+/// `text` with a marker at each of these places, which come in order.
+fn marked_at(text: &str, places: impl IntoIterator<Item = usize>) -> Vec<&str> {
+    let (mut parts, mut rest, mut at) = (Vec::new(), text, 0);
+    for place in places {
+        let Some((part, after)) = rest.split_at_checked(place - at) else { break };
+        parts.extend([part, MARKER]);
+        (rest, at) = (after, place);
+    }
+    parts.push(rest);
+    parts
+}
+
+fn user_blocks(message: &Message, names: &CallNames) -> Vec<Value> {
+    let blocks = message.content.iter().filter_map(|block| match block {
+        ContentBlock::ToolResult { call_id, is_error, content } => {
+            let content: Vec<Value> = wire::result_blocks(content).iter().filter_map(plain_block).collect();
+            let mut result = json!({"type": "tool_result", "tool_use_id": names.get(call_id), "content": content});
+            if *is_error {
+                wire::set(&mut result, "is_error", true);
+            }
+            Some(result)
+        }
+        block => plain_block(block),
+    });
+    let mut blocks: Vec<Value> = blocks.collect();
+    if blocks.is_empty() {
+        blocks.push(json!({"type": "text", "text": wire::NOTHING_SAID}));
+    }
+    blocks
+}
+
+fn plain_block(block: &ContentBlock) -> Option<Value> {
+    match block {
+        ContentBlock::Text { text } => Some(json!({"type": "text", "text": wire::visible(text)?})),
+        ContentBlock::Image { media_type, data } => {
+            Some(json!({"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}))
+        }
+        _ => None,
+    }
+}
+
+fn assistant_blocks(message: &Message, own: bool, names: &CallNames) -> Vec<Value> {
+    let mut blocks: Vec<Value> = message
+        .content
+        .iter()
+        .filter_map(|block| match block {
+            ContentBlock::Text { .. } => plain_block(block),
+            ContentBlock::Thinking { text, native } if own => {
+                let signature = wire::native_str(native, "signature")?;
+                Some(json!({"type": "thinking", "thinking": text, "signature": signature}))
+            }
+            ContentBlock::ToolUse { call_id, name, input, .. } => Some(json!({
+                "type": "tool_use",
+                "id": names.get(call_id),
+                "name": wire::tool_name(name),
+                "input": wire::arguments(input),
+            })),
+            ContentBlock::Opaque { native } if own => Some(native.clone()),
+            _ => None,
+        })
+        .collect();
+    // An answer that was cut may end in thinking, which the provider refuses.
+    while blocks.pop_if(|last| matches!(last["type"].as_str(), Some("thinking" | "redacted_thinking"))).is_some() {}
+    blocks
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::super::support::{assistant, body, call, check_history, history, result, thought, user};
+    use super::super::Anthropic;
+    use super::*;
+
+    #[test]
+    fn a_whole_request() {
+        let messages = [
+            user(vec![ContentBlock::text("first"), ContentBlock::text(" ")]),
+            user(vec![ContentBlock::Image { media_type: "image/png".to_owned(), data: "AAAA".to_owned() }]),
+            assistant(
+                "p/m",
+                vec![
+                    thought("hm", json!({"signature": "sig"})),
+                    ContentBlock::Thinking { text: "unsigned".to_owned(), native: None },
+                    ContentBlock::text("I look."),
+                    call("c1", "ls", json!({}), Some(json!({"id": "toolu_1"}))),
+                    call("c2", "ls", json!("{bad"), Some(json!({"id": "toolu_1"}))),
+                ],
+            ),
+            user(vec![result("c1", "a\0b"), result("c2", "")]),
+            user(vec![ContentBlock::text("and this")]),
+        ];
+        let expect = json!({
+            "model": "m",
+            "max_tokens": 100,
+            "stream": true,
+            "system": [{"type": "text", "text": "be brief", "cache_control": {"type": "ephemeral"}}],
+            "tools": [{"name": "ls", "description": "lists", "input_schema": {"type": "object"}}],
+            "messages": [
+                {"role": "user", "content": [
+                    {"type": "text", "text": "first"},
+                    {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"},
+                     "cache_control": {"type": "ephemeral"}}]},
+                {"role": "assistant", "content": [
+                    {"type": "thinking", "thinking": "hm", "signature": "sig"},
+                    {"type": "text", "text": "I look."},
+                    {"type": "tool_use", "id": "toolu_1", "name": "ls", "input": {}},
+                    {"type": "tool_use", "id": "c2", "name": "ls", "input": {"invalid_arguments": "{bad"}}]},
+                {"role": "user", "content": [
+                    {"type": "tool_result", "tool_use_id": "toolu_1", "content": [{"type": "text", "text": "a\u{fffd}b"}]},
+                    {"type": "tool_result", "tool_use_id": "c2", "content": [{"type": "text", "text": "(no output)"}]},
+                    {"type": "text", "text": "and this", "cache_control": {"type": "ephemeral"}}]},
+            ],
+        });
+        assert_eq!(body(&Anthropic, &messages), expect);
+    }
+
+    #[test]
+    fn another_models_secrets_stay_with_it() {
+        let opaque = ContentBlock::Opaque { native: json!({"type": "redacted_thinking", "data": "x"}) };
+        let content = vec![
+            thought("hm", json!({"signature": "sig"})),
+            opaque,
+            call("c1", "ls", json!({}), Some(json!({"id": "theirs"}))),
+        ];
+        let messages =
+            [user(vec![ContentBlock::text("hi")]), assistant("p/other", content), user(vec![result("c1", "ok")])];
+        let expect =
+            json!({"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "ls", "input": {}}]});
+        assert_eq!(body(&Anthropic, &messages)["messages"][1], expect);
+    }
+
+    #[test]
+    fn an_answer_that_ends_in_thinking_goes_back_without_it() {
+        let content = vec![ContentBlock::text("so"), thought("hm", json!({"signature": "sig"}))];
+        let messages =
+            [user(vec![ContentBlock::text("hi")]), assistant("p/m", content), user(vec![ContentBlock::text("on")])];
+        let expect = json!({"role": "assistant", "content": [{"type": "text", "text": "so"}]});
+        assert_eq!(body(&Anthropic, &messages)["messages"][1], expect);
+    }
+
+    proptest! {
+        #[test]
+        fn histories_are_well_formed_and_extend_each_other(messages in history()) {
+            check_history(Kind::Anthropic, &Anthropic, &messages);
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Setting aside: a database that cannot be used goes, with its WAL, to a dated name beside it. Nothing is ever deleted or
+//! changed on the way.
+//!
+//! A set-aside database `linger.db.damaged-2026-11-21T101500Z` has its WAL and index under the same name with SQLite's
+//! suffixes, so that `sqlite3` opens it as it is, and a [`Report`] in JSON beside it: why, and what became of it.
+//! Three renames are not one: a marker that is written first says what is under way, so that a daemon that is killed between two
+//! of them goes on with it at its next start. No database is made while the marker is there.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock;
+
+/// What SQLite adds to a database's name for the WAL and its index.
+pub const PARTS: [&str; 3] = ["", "-wal", "-shm"];
+
+/// What a set-aside file's name has after the database's.
+const NAMES: [(&str, Kind); 3] =
+    [(".damaged-", Kind::Database), (".newer-", Kind::Newer), ("-wal.damaged-", Kind::Wal)];
+
+/// The most that is read of a report, in bytes: 10,000 sessions that could not be carried over.
+const MAX_REPORT: u64 = 4 << 20;
+
+/// What a set-aside file is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// A whole database that cannot be used, or not in part.
+    #[default]
+    Database,
+    /// A whole database that a later linger wrote.
+    Newer,
+    /// The end of a WAL that cannot be read; its database is in use.
+    Wal,
+}
+
+/// What is known of a set-aside file; beside it in JSON.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Report {
+    /// What it is.
+    pub kind: Kind,
+    /// When it was set aside, in Unix milliseconds.
+    pub at: u64,
+    /// Why.
+    pub reason: String,
+    /// Whether the user asked for parts of sessions too, where the whole cannot be read.
+    pub partial: bool,
+    /// Whether everything that could be carried over was.
+    pub settled: bool,
+    /// Sessions that were carried over whole.
+    pub carried: u32,
+    /// Sessions that could not be carried over, or not whole.
+    pub left: Vec<Left>,
+}
+
+/// A session that could not be carried over whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Left {
+    /// The session.
+    pub session: String,
+    /// How many events of its beginning were carried over.
+    pub events: u64,
+    /// What is wrong with the rest.
+    pub text: String,
+}
+
+/// A set-aside file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Aside {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// What is known of it.
+    pub report: Report,
+}
+
+impl Aside {
+    /// Writes down what is known now.
+    pub fn save(&self) -> io::Result<()> {
+        write_whole(&with(&self.path, ".json"), &self.report)
+    }
+}
+
+/// What is under way.
+#[derive(Serialize, Deserialize)]
+struct Marker {
+    to: PathBuf,
+    report: Report,
+}
+
+/// `path` with something after its last component.
+pub fn with(path: &Path, suffix: &str) -> PathBuf {
+    let mut name: OsString = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+fn marker(database: &Path) -> PathBuf {
+    with(database, ".setting-aside")
+}
+
+/// Notes that the database at `path` is to be set aside; [`finish`] does it, now or at the next start.
+pub fn begin(database: &Path, report: Report) -> io::Result<PathBuf> {
+    let to = free_name(database, report.kind, report.at);
+    write_whole(&marker(database), &Marker { to: to.clone(), report })?;
+    Ok(to)
+}
+
+/// Does what [`begin`] noted, if anything. Nobody may have the database open.
+pub fn finish(database: &Path) -> io::Result<Option<Aside>> {
+    let note = marker(database);
+    let Marker { to, report } = match std::fs::read(&note) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+        Ok(text) => match serde_json::from_slice(&text) {
+            Ok(marker) => marker,
+            // It is written whole or not at all: this is somebody else's, or damaged itself.
+            Err(_) => {
+                std::fs::rename(&note, free_name(&note, Kind::Database, clock::now()))?;
+                return Ok(None);
+            }
+        },
+    };
+    for part in PARTS {
+        let (from, to) = (with(database, part), with(&to, part));
+        match std::fs::rename(&from, &to) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    let aside = Aside { path: to, report };
+    aside.save()?;
+    std::fs::remove_file(&note)?;
+    sync_directory(database)?;
+    tracing::error!(target: "store", file = %aside.path.display(), reason = aside.report.reason, "the database was set aside");
+    Ok(Some(aside))
+}
+
+/// Copies a file aside that stays in use.
+pub fn copy(database: &Path, part: &str, reason: String) -> io::Result<Aside> {
+    let at = clock::now();
+    let to = free_name(database, Kind::Wal, at);
+    let from = File::open(with(database, part))?;
+    let mut copy = private_file(&to)?;
+    io::copy(&mut &from, &mut copy)?;
+    copy.sync_all()?;
+    // Nothing in it can be carried over: what could be read was.
+    let aside = Aside { path: to, report: Report { kind: Kind::Wal, at, reason, settled: true, ..Report::default() } };
+    aside.save()?;
+    Ok(aside)
+}
+
+/// Renames a part of a database that has lost its main file.
+pub fn orphan(database: &Path, part: &str) -> io::Result<()> {
+    let (from, at) = (with(database, part), clock::now());
+    if !from.exists() {
+        return Ok(());
+    }
+    let to = free_name(&from, Kind::Database, at);
+    tracing::error!(target: "store", file = %to.display(), "a part of a database that is not there was set aside");
+    std::fs::rename(&from, &to)?;
+    let reason = "its database is not there".to_owned();
+    Aside { path: to, report: Report { kind: Kind::Wal, at, reason, settled: true, ..Report::default() } }.save()
+}
+
+/// Everything that was set aside, the oldest first.
+pub fn list(database: &Path) -> Vec<Aside> {
+    let (Some(dir), Some(name)) = (database.parent(), database.file_name().and_then(|name| name.to_str())) else {
+        return Vec::new();
+    };
+    let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
+    let mut found: Vec<Aside> = entries
+        .flatten()
+        .filter_map(|entry| {
+            let file = entry.file_name().into_string().ok()?;
+            let rest = file.strip_prefix(name)?;
+            let (_, kind) = NAMES.into_iter().find(|(mark, _)| rest.starts_with(mark))?;
+            let part = ["-wal", "-shm", ".json"].iter().any(|part| file.ends_with(part));
+            (!part).then(|| Aside { path: dir.join(&file), report: report(&dir.join(&file), kind) })
+        })
+        .collect();
+    found.sort_by(|a, b| (a.report.at, &a.path).cmp(&(b.report.at, &b.path)));
+    found
+}
+
+fn report(path: &Path, kind: Kind) -> Report {
+    let file = with(path, ".json");
+    let known = std::fs::metadata(&file).is_ok_and(|meta| meta.len() <= MAX_REPORT);
+    let text = known.then(|| std::fs::read(&file).ok()).flatten();
+    let unknown = || Report { kind, reason: "nothing is known of why".to_owned(), ..Report::default() };
+    text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_else(unknown)
+}
+
+/// The dated name, and one that is free if two were set aside in one second.
+fn free_name(database: &Path, kind: Kind, at: u64) -> PathBuf {
+    let mark = NAMES.iter().find(|(_, named)| *named == kind).map_or(".damaged-", |(mark, _)| mark);
+    let name = format!("{mark}{}", stamp(at));
+    let taken = |path: &Path| PARTS.iter().any(|part| with(path, part).symlink_metadata().is_ok());
+    let first = with(database, &name);
+    let more = (2..).map(|n| with(database, &format!("{name}-{n}")));
+    std::iter::once(first.clone()).chain(more).find(|path| !taken(path)).unwrap_or(first)
+}
+
+/// `2026-11-21T101500Z`: no character that a shell or another system would mind.
+fn stamp(at: u64) -> String {
+    let (day, second) = (at / 86_400_000, at / 1000 % 86_400);
+    format!("{}T{:02}{:02}{:02}Z", clock::date(day), second / 3600, second / 60 % 60, second % 60)
+}
+
+/// Writes a file that is there whole or not at all, also after the machine lost its power.
+fn write_whole(path: &Path, content: &impl Serialize) -> io::Result<()> {
+    let new = with(path, ".new");
+    if let Err(error) = std::fs::remove_file(&new)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        return Err(error);
+    }
+    let mut file = private_file(&new)?;
+    file.write_all(serde_json::to_string_pretty(content)?.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(&new, path)?;
+    sync_directory(path)
+}
+
+/// Makes a file that nobody else can read.
+pub fn private_file(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    std::fs::OpenOptions::new().create_new(true).read(true).write(true).mode(0o600).open(path)
+}
+
+/// Names are on disk once their directory is.
+pub fn sync_directory(path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all())
+}

@@ -1,0 +1,109 @@
+//! What is damage, and where it was met.
+//!
+//! Damage is found where it is met, and not looked for at the start, which would read everything. A query of one session that
+//! meets it makes that session damaged and no other: its error is typed, lists and starts go on without it. A write that meets it
+//! says that the database is damaged. Both are kept here until the session can be read again or the daemon ends, for
+//! `daemon/status`; `daemon/repair` mends them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use linger_protocol::id::SessionId;
+use rusqlite::{Error, ErrorCode, ffi};
+
+use crate::clock;
+
+/// Damaged sessions that are remembered: more than anybody reads, and a list must end.
+const MAX_SESSIONS: usize = 1000;
+
+/// Whether this means that what is stored is not what was written.
+pub fn is_damage(error: &Error) -> bool {
+    match error {
+        Error::SqliteFailure(error, _) => match error.code {
+            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => true,
+            // The disk cannot give back what it took; other input and output errors come from writing, or pass.
+            ErrorCode::SystemIoFailure => matches!(
+                error.extended_code,
+                ffi::SQLITE_IOERR_READ | ffi::SQLITE_IOERR_SHORT_READ | ffi::SQLITE_IOERR_CORRUPTFS
+            ),
+            _ => false,
+        },
+        Error::FromSqlConversionFailure(..)
+        | Error::IntegralValueOutOfRange(..)
+        | Error::InvalidColumnType(..)
+        | Error::Utf8Error(..) => true,
+        _ => false,
+    }
+}
+
+/// What was read and cannot be what was written.
+pub fn unreadable(text: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+    Error::FromSqlConversionFailure(0, rusqlite::types::Type::Text, text.into())
+}
+
+/// One piece of damage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Met {
+    /// When it was first met, in Unix milliseconds.
+    pub at: u64,
+    /// What was said.
+    pub text: String,
+}
+
+#[derive(Default)]
+struct State {
+    sessions: BTreeMap<SessionId, Met>,
+    database: Option<Met>,
+}
+
+/// The damage that this daemon has met; cheap to clone.
+#[derive(Clone, Default)]
+pub struct Found(Arc<Mutex<State>>);
+
+impl Found {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A session cannot be read.
+    pub fn session(&self, session: &SessionId, text: &str) {
+        let sessions = &mut self.state().sessions;
+        if sessions.contains_key(session) || sessions.len() >= MAX_SESSIONS {
+            return;
+        }
+        tracing::error!(target: "store", %session, text, "damaged");
+        sessions.insert(session.clone(), Met { at: clock::now(), text: text.to_owned() });
+    }
+
+    /// Something met this error beside any session.
+    pub fn write_failed(&self, error: &Error) {
+        if is_damage(error) {
+            self.database(&error.to_string());
+        }
+    }
+
+    /// The database is damaged beyond one session.
+    pub fn database(&self, text: &str) {
+        let database = &mut self.state().database;
+        if database.is_none() {
+            tracing::error!(target: "store", text, "the database is damaged");
+            *database = Some(Met { at: clock::now(), text: text.to_owned() });
+        }
+    }
+
+    /// A session can be read again.
+    pub fn mended(&self, session: &SessionId) {
+        self.state().sessions.remove(session);
+    }
+
+    /// What is wrong with a session.
+    pub fn of(&self, session: &SessionId) -> Option<String> {
+        self.state().sessions.get(session).map(|met| met.text.clone())
+    }
+
+    /// What is wrong with the database, and with which sessions.
+    pub fn all(&self) -> (Option<Met>, Vec<(SessionId, Met)>) {
+        let state = self.state();
+        (state.database.clone(), state.sessions.iter().map(|(id, met)| (id.clone(), met.clone())).collect())
+    }
+}

@@ -1,0 +1,398 @@
+//! Opening the database: the daemon starts, whatever it finds.
+//!
+//! A database that cannot be used is set aside ([`super::aside`]) and a new one made; its sessions are carried over from there
+//! ([`super::salvage`]). To know, the start looks at what is small: the header, the schema, held against the one that the steps
+//! make, and the ids of all sessions. Reading everything would take minutes where a start takes milliseconds; damage further in is
+//! met by whoever reads it ([`super::damage`]). Until the database is found to be good nothing is written to it, also not by
+//! closing it, so that what is set aside is what was found, byte for byte.
+//! A database of a later linger is set aside too: an older one does not know what it would break. The later one finds it there
+//! and carries its sessions over.
+//! A new database is made under another name and renamed, so that one that is empty or half made is always damage.
+//! A network file system is refused: the WAL's index is shared memory, which two machines do not share, and locks there are
+//! promises.
+
+use std::io::{self, Read as _};
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use rusqlite::Connection;
+use rusqlite::config::DbConfig;
+
+use super::aside::{self, Kind, PARTS, Report};
+use super::damage::is_damage;
+use super::migrate::{self, SCHEMA};
+use crate::clock;
+
+/// Page cache of each connection in KiB: sessions read their log once and forward.
+const CACHE_KIB: i64 = 256;
+
+/// The WAL is cut back to this size after a checkpoint, in bytes.
+const WAL_LIMIT: i64 = 16 << 20;
+
+/// How long somebody else may hold the database, in milliseconds: a person with `sqlite3`.
+const BUSY_MS: i64 = 5000;
+
+/// The largest index of a WAL that is kept as it was found, in bytes: that of a WAL of a gigabyte.
+const MAX_INDEX: u64 = 4 << 20;
+
+/// The first bytes of every database (<https://sqlite.org/fileformat.html>, 1.3).
+const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+
+/// Why a database is not used.
+enum Trouble {
+    Damaged(String),
+    Newer(i64),
+    /// The system's, which setting aside does not help.
+    Other(anyhow::Error),
+}
+
+impl From<rusqlite::Error> for Trouble {
+    fn from(error: rusqlite::Error) -> Self {
+        if is_damage(&error) { Self::Damaged(error.to_string()) } else { Self::Other(error.into()) }
+    }
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        Self::Other(error.into())
+    }
+}
+
+/// Where the database itself lies: a link would be set aside instead of what it means, and the WAL lies beside the latter.
+pub fn own_path(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_path_buf())
+}
+
+/// A connection for writing to a database of this schema, made if there is none, and one for reading.
+pub fn open(path: &Path) -> anyhow::Result<(Connection, Connection)> {
+    refuse_network(path)?;
+    let failed = || format!("{}: what is left of a database cannot be set aside", path.display());
+    aside::finish(path).with_context(failed)?;
+    let write = match path.symlink_metadata() {
+        Ok(_) => match usable(path) {
+            Ok(connection) => connection,
+            Err(trouble) => {
+                let (kind, reason) = match trouble {
+                    Trouble::Damaged(reason) => (Kind::Database, reason),
+                    Trouble::Newer(version) => (Kind::Newer, newer(version)),
+                    Trouble::Other(error) => {
+                        return Err(error.context(format!("{}: cannot open the database", path.display())));
+                    }
+                };
+                aside::begin(path, Report { kind, reason, at: clock::now(), ..Report::default() })
+                    .with_context(failed)?;
+                aside::finish(path).with_context(failed)?;
+                create(path)?
+            }
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            // SQLite would take a WAL without its database for that of the new one.
+            PARTS.iter().skip(1).try_for_each(|part| aside::orphan(path, part)).with_context(failed)?;
+            create(path)?
+        }
+        Err(error) => return Err(error).with_context(|| path.display().to_string()),
+    };
+    let read = connect(path)?;
+    read.pragma_update(None, "query_only", true)?;
+    Ok((write, read))
+}
+
+fn newer(version: i64) -> String {
+    format!("its schema is version {version}, this lingerd knows {SCHEMA}: a newer one wrote it")
+}
+
+/// The settings of a connection that is used.
+pub fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = Connection::open(path)?;
+    settle(&connection)?;
+    Ok(connection)
+}
+
+fn settle(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "busy_timeout", BUSY_MS)?;
+    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+    connection.pragma_update(None, "synchronous", "NORMAL")?;
+    connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
+    connection.pragma_update_and_check(None, "journal_size_limit", WAL_LIMIT, |_| Ok(()))?;
+    connection.set_prepared_statement_cache_capacity(32);
+    Ok(())
+}
+
+/// Makes a database under another name; it gets its own when it is whole and on disk.
+fn create(path: &Path) -> anyhow::Result<Connection> {
+    let new = aside::with(path, ".new");
+    let made = (|| {
+        for part in PARTS {
+            // What a start that was killed here had begun; it never held anything.
+            match std::fs::remove_file(aside::with(&new, part)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+                _ => {}
+            }
+        }
+        // SQLite gives the WAL and its index the mode of the database.
+        let file = aside::private_file(&new)?;
+        let connection = connect(&new)?;
+        migrate::migrate(&connection, &new, 0)?;
+        connection.pragma_update_and_check(None, "wal_checkpoint", "TRUNCATE", |_| Ok(()))?;
+        connection.close().map_err(|(_, error)| error)?;
+        file.sync_all()?;
+        std::fs::rename(&new, path)?;
+        aside::sync_directory(path)?;
+        anyhow::Ok(connect(path)?)
+    })();
+    made.with_context(|| format!("{}: cannot make the database", path.display()))
+}
+
+/// A connection to the database that is there, brought to this schema; until it is known to be good it is only read.
+fn usable(path: &Path) -> Result<Connection, Trouble> {
+    look(path)?;
+    for part in PARTS {
+        make_private(&aside::with(path, part))?;
+    }
+    let as_found = Beside::of(path)?;
+    let connection = Connection::open(path)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    let checked = check(&connection).and_then(|version| {
+        keep_lost_commits(path)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
+        settle(&connection)?;
+        migrate::migrate(&connection, path, version).map_err(|error| match error.downcast::<rusqlite::Error>() {
+            Ok(error) => Trouble::from(error),
+            Err(error) => Trouble::Other(error),
+        })
+    });
+    if let Err(trouble) = checked {
+        drop(connection);
+        as_found.restore(path)?;
+        return Err(trouble);
+    }
+    Ok(connection)
+}
+
+/// What lies beside a database that is only looked at: SQLite makes a WAL if there is none, and its index anew in any case.
+struct Beside {
+    wal: bool,
+    index: Option<Vec<u8>>,
+    large: bool,
+}
+
+impl Beside {
+    fn of(path: &Path) -> io::Result<Self> {
+        let index = aside::with(path, "-shm");
+        let length = std::fs::metadata(&index).map(|meta| meta.len()).ok();
+        let kept = length.filter(|length| *length <= MAX_INDEX).map(|_| std::fs::read(&index)).transpose()?;
+        let large = length.is_some() && kept.is_none();
+        Ok(Self { wal: aside::with(path, "-wal").exists(), index: kept, large })
+    }
+
+    fn restore(self, path: &Path) -> io::Result<()> {
+        let (wal, index) = (aside::with(path, "-wal"), aside::with(path, "-shm"));
+        if !self.wal && std::fs::metadata(&wal).is_ok_and(|meta| meta.len() == 0) {
+            std::fs::remove_file(&wal)?;
+        }
+        match self.index {
+            Some(found) => std::fs::write(&index, found),
+            None if !self.large && index.exists() => std::fs::remove_file(&index),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What can be seen without SQLite, which takes an empty file for a new database and deletes its WAL.
+fn look(path: &Path) -> Result<(), Trouble> {
+    for part in PARTS {
+        let other = aside::with(path, part).symlink_metadata().is_ok_and(|meta| !meta.is_file());
+        if other {
+            return Err(Trouble::Damaged(format!("linger.db{part} is not a file")));
+        }
+    }
+    let mut header = Vec::new();
+    // What it begins with, and the size of its pages.
+    std::fs::File::open(path)?.take(MAGIC.len() as u64 + 2).read_to_end(&mut header)?;
+    let size = std::fs::metadata(path)?.len();
+    // A checkpoint that was killed may have left half a page; all of it is in the WAL.
+    let torn =
+        |page: u64| size % page != 0 && std::fs::metadata(aside::with(path, "-wal")).map_or(0, |meta| meta.len()) == 0;
+    match header.as_slice() {
+        [] => Err(Trouble::Damaged("it is empty".to_owned())),
+        [magic @ .., high, low] if magic == MAGIC => match u64::from(u16::from_be_bytes([*high, *low])) {
+            page @ 512.. if torn(page) => Err(Trouble::Damaged("it ends in the middle of a page".to_owned())),
+            _ => Ok(()),
+        },
+        _ => Err(Trouble::Damaged("it does not begin as a database does".to_owned())),
+    }
+}
+
+/// The version of a database that can be used.
+fn check(connection: &Connection) -> Result<i64, Trouble> {
+    connection.pragma_update(None, "busy_timeout", BUSY_MS)?;
+    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if version > SCHEMA {
+        return Err(Trouble::Newer(version));
+    }
+    let found = schema(connection)?;
+    if version == 0 && found.is_empty() {
+        return Ok(0);
+    }
+    let model = Connection::open_in_memory()?;
+    model.execute_batch(&migrate::sql(0, version))?;
+    let expected = schema(&model)?;
+    if version <= 0 || expected.iter().any(|part| !found.contains(part)) {
+        return Err(Trouble::Damaged(format!("it has not the schema of a linger database of version {version}")));
+    }
+    for (table, ..) in expected.iter().filter(|(name, kind, _)| kind == "table" && !name.starts_with("sqlite_")) {
+        connection.prepare(&format!("SELECT 1 FROM \"{table}\" LIMIT 1"))?.exists([])?;
+    }
+    let mut sessions = connection.prepare("SELECT id, state FROM session")?;
+    let mut rows = sessions.query([])?;
+    while let Some(row) = rows.next()? {
+        row.get_ref(0)?;
+    }
+    Ok(version)
+}
+
+/// Name, type and text of everything in the schema.
+fn schema(connection: &Connection) -> rusqlite::Result<Vec<(String, String, Option<String>)>> {
+    let mut statement = connection.prepare("SELECT name, type, sql FROM sqlite_schema")?;
+    statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?.collect()
+}
+
+/// Keeps a copy of a WAL that has commits behind the place where it cannot be read any more: SQLite will write over them.
+///
+/// After the death of a process there are none: a commit's last page is written when all others are, and only the very last page
+/// may be half there. They are the mark of a lost power supply, or of damage. (Formats: <https://sqlite.org/walformat.html>.)
+fn keep_lost_commits(path: &Path) -> io::Result<()> {
+    let (wal, index) =
+        match (std::fs::File::open(aside::with(path, "-wal")), std::fs::File::open(aside::with(path, "-shm"))) {
+            (Ok(wal), Ok(index)) => (wal, index),
+            _ => return Ok(()),
+        };
+    // In the WAL's header the size of a page is at 8 and the salt at 16; in that of a page its commit mark at 4, the salt at 8.
+    let at = |file: &std::fs::File, at: u64| {
+        let mut bytes = [0; 4];
+        file.read_exact_at(&mut bytes, at).ok().map(|()| bytes)
+    };
+    // The index says at 16, in the machine's own byte order, how many pages of the WAL can be read.
+    let (Some(page), Some(salts), Some(readable)) = (at(&wal, 8), at(&wal, 16).zip(at(&wal, 20)), at(&index, 16))
+    else {
+        return Ok(());
+    };
+    let step = 24 + u64::from(u32::from_be_bytes(page));
+    let mut next = 32 + u64::from(u32::from_ne_bytes(readable)) * step;
+    let (mut lost, mut more) = (0, false);
+    while let (Some(commit), Some(salts_here)) = (at(&wal, next + 4), at(&wal, next + 8).zip(at(&wal, next + 12))) {
+        let written = salts_here == salts;
+        more |= written && lost > 0;
+        lost += u64::from(written && commit != [0; 4]);
+        next += step;
+    }
+    if more {
+        let reason = format!("{lost} commits at the end of the WAL cannot be read; what comes before them is in use");
+        let copy = aside::copy(path, "-wal", reason)?;
+        tracing::error!(target: "store", lost, file = %copy.path.display(), "the end of the WAL cannot be read; a copy was kept");
+    }
+    Ok(())
+}
+
+/// A file that was there before, with whatever mode, becomes the user's alone.
+fn make_private(path: &Path) -> io::Result<()> {
+    match path.symlink_metadata() {
+        Ok(meta) if meta.permissions().mode() & 0o777 != 0o600 => {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
+        }
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a directory that other machines may use too.
+fn refuse_network(path: &Path) -> anyhow::Result<()> {
+    let dir = path.parent().unwrap_or(Path::new("/"));
+    let kind = rustix::fs::statfs(dir).with_context(|| dir.display().to_string())?.f_type;
+    // Not all systems have the same type there; all values are 32 bits.
+    let name = network_file_system(kind as u32, || fuse_type(dir));
+    match name {
+        None => Ok(()),
+        Some(name) => anyhow::bail!(
+            "{} lies on a network file system ({name}), where a database is not safe; let XDG_DATA_HOME name a directory on a local disk",
+            dir.display()
+        ),
+    }
+}
+
+/// The name of a file system that other machines may use at the same time, by its number in `statfs`.
+///
+/// The numbers are those of Linux (`linux/magic.h`, and the file systems' own headers). FUSE has one number for all its file
+/// systems, many of them local: there the type of the mount decides.
+pub fn network_file_system(kind: u32, fuse: impl FnOnce() -> Option<String>) -> Option<String> {
+    let name = match kind {
+        0x6969 => "NFS",
+        0x517b => "SMB",
+        0xfe53_4d42 => "SMB2",
+        0xff53_4d42 => "CIFS",
+        0x5346_414f | 0x6b41_4653 => "AFS",
+        0x7375_7245 => "Coda",
+        0x564c => "NCP",
+        // Directories of the host of a virtual machine, Windows' drives in WSL: no locks, and the host writes too.
+        0x0102_1997 => "9p",
+        0x786f_4256 => "vboxsf",
+        0x00c3_6400 => "Ceph",
+        0x0bd0_0bd0 => "Lustre",
+        0x0116_1970 => "GFS2",
+        0x7461_636f => "OCFS2",
+        0x4750_4653 => "GPFS",
+        0x6573_5546 => {
+            const REMOTE: [&str; 14] = [
+                "sshfs",
+                "rclone",
+                "s3fs",
+                "gcsfuse",
+                "goofys",
+                "mount-s3",
+                "blobfuse",
+                "davfs",
+                "curlftpfs",
+                "smbnetfs",
+                "glusterfs",
+                "ceph",
+                "juicefs",
+                "moosefs",
+            ];
+            let mounted = fuse()?;
+            let kind = mounted.strip_prefix("fuse.").unwrap_or(&mounted);
+            return REMOTE.iter().any(|remote| kind.starts_with(remote)).then(|| mounted.clone());
+        }
+        _ => return None,
+    };
+    Some(name.to_owned())
+}
+
+/// The type of the mount that `dir` lies on, such as `fuse.sshfs`.
+fn fuse_type(dir: &Path) -> Option<String> {
+    let dir = dir.canonicalize().ok()?;
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    mount_type(&mounts, &dir)
+}
+
+/// The type of the innermost mount above `dir` (proc(5), `/proc/pid/mountinfo`).
+fn mount_type(mounts: &str, dir: &Path) -> Option<String> {
+    let mount = |line: &str| {
+        let (left, right) = line.split_once(" - ")?;
+        let point = PathBuf::from(unescape(left.split(' ').nth(4)?));
+        dir.starts_with(&point).then(|| Some((point.components().count(), right.split(' ').next()?.to_owned())))?
+    };
+    // Of two mounts on one point the later one is seen.
+    mounts.lines().filter_map(mount).max_by_key(|(depth, _)| *depth).map(|(_, kind)| kind)
+}
+
+/// Spaces and the like stand as `\040` there.
+fn unescape(text: &str) -> String {
+    [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
+        .into_iter()
+        .fold(text.to_owned(), |text, (escaped, plain)| text.replace(escaped, plain))
+}
+
+#[cfg(test)]
+#[path = "open_tests.rs"]
+mod tests;

@@ -1,0 +1,358 @@
+//! Reading what can be read of a session, or of a database that was set aside.
+//!
+//! A session is its events: its state is folded from them again ([`State::apply`]) and whatever else is stored of it follows from
+//! both. What counts is how far the events can be read without a gap ([`examine`]); the same walk tells a session whose state
+//! alone is damaged, which needs no more than a new state.
+//! A set-aside database ([`Source`]) is never written to, not even its WAL: it is opened for reading only, by another name in a
+//! directory of its own, where SQLite can make what it needs. If its first page is damaged, which alone says where the tables
+//! begin, that of a new database takes its place, in a copy: the tables of every linger database begin at the same pages.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use linger_protocol::event::{Event, EventBody};
+use linger_protocol::id::CallId;
+use linger_protocol::message::{ContentBlock, Role};
+use linger_protocol::permission::Pending;
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
+
+use super::read::{self, Page, SessionRow};
+use super::{Fold, SCHEMA, StoreError, aside, migrate};
+use crate::session::log::Piece;
+use crate::session::recovery;
+use crate::session::state::State;
+
+/// Events that are read at once, in bytes.
+const PAGE: usize = 256 << 10;
+
+/// Results of keyed requests that are carried over: the prompts of years.
+const MAX_OUTCOMES: usize = 200_000;
+
+/// Sessions that are looked for: a damaged table may lead in circles.
+const MAX_IDS: usize = 1_000_000;
+
+/// The size of a page in every linger database, in bytes: SQLite's own.
+const PAGE_SIZE: usize = 4096;
+
+/// A session as far as it can be read.
+#[derive(Debug)]
+pub struct Examined {
+    /// Its row, as it is stored, if it has one.
+    pub row: Result<Option<SessionRow>, String>,
+    /// How many events can be read, without a gap from the first.
+    pub events: u64,
+    /// What is folded from them.
+    pub state: State,
+    /// The variables of its tools.
+    pub env: BTreeMap<String, String>,
+    /// Results of calls that are not in a message yet.
+    pub results: HashMap<CallId, ContentBlock>,
+    /// Why there are no more events, if there should be.
+    pub broken: Option<String>,
+    /// Whether the state that is stored is not that of the events.
+    pub stale: bool,
+}
+
+/// Reads a session from its first event on.
+pub fn examine(connection: &Connection, id: &str) -> Examined {
+    // All of it as it is now: the session may be at work. Without this its state may seem to be older than its events.
+    let _now = connection.unchecked_transaction();
+    let row = read::session(connection, id).map_err(|error| StoreError::from(error).0.to_string());
+    let columns = row.as_ref().ok().and_then(Option::as_ref);
+    let fold: Option<State> = columns.and_then(|row| serde_json::from_str(&row.fold).ok());
+    let env: Option<BTreeMap<String, String>> = columns.and_then(|row| serde_json::from_str(&row.env).ok());
+    let mut session = Examined {
+        row,
+        events: 0,
+        state: State::default(),
+        env: env.clone().unwrap_or_default(),
+        results: HashMap::new(),
+        broken: None,
+        stale: false,
+    };
+    let last = read::last(connection, id);
+    let head = fold.as_ref().map_or(0, |fold| fold.head);
+    let until = last.as_ref().map_or(head, |last| head.max(*last));
+    session.broken = last.err().filter(|_| fold.is_none()).map(|error| format!("its end cannot be found: {error}"));
+    while session.events < until {
+        let (page, error) = read::page(connection, id, session.events, until, PAGE);
+        let taken = page.len();
+        if let Some(text) = page.iter().find_map(|stored| session.take(&stored.data, stored.seq).err()) {
+            session.broken = Some(text);
+            break;
+        }
+        if let Some(error) = error.filter(|_| taken == 0) {
+            session.broken = Some(StoreError::from(error).0.to_string());
+            break;
+        }
+    }
+    if session.events == 0 && session.broken.is_none() {
+        session.broken = Some("it has no events".to_owned());
+    }
+    session.stale = fold.is_none_or(|fold| fold.head != session.events) || env.is_none();
+    session
+}
+
+impl Examined {
+    fn take(&mut self, data: &str, seq: u64) -> Result<(), String> {
+        let event: Event =
+            serde_json::from_str(data).map_err(|error| format!("event {seq} cannot be understood: {error}"))?;
+        if event.seq != Some(seq) {
+            return Err(format!("event {seq} has another number inside"));
+        }
+        self.state.apply(&event);
+        match &event.body {
+            EventBody::SessionCreated { env, .. } if self.env.is_empty() => self.env.clone_from(env),
+            EventBody::Message { role: Role::User, .. } => self.results.clear(),
+            body => self.results.extend(recovery::result_of(body)),
+        }
+        self.events = seq;
+        Ok(())
+    }
+}
+
+/// What is kept of permissions beside the events that speak of them.
+pub fn permissions(session: &str, page: &Page) -> Vec<Fold> {
+    let fold = |stored: &crate::session::log::Stored| {
+        let event: Event = serde_json::from_str(&stored.data).ok()?;
+        match event.body {
+            EventBody::PermissionRequested { permission, call_id, tool, action, input, cwd, digest, grant, .. } => {
+                let session = session.into();
+                let (call, at) = (call_id, event.at);
+                Some(Fold::Asked(Pending { permission, session, call, tool, action, input, cwd, digest, grant, at }))
+            }
+            EventBody::PermissionResolved { permission, decision, by, .. } => {
+                Some(Fold::Decided { permission: permission.0, decision, by, at: event.at })
+            }
+            _ => None,
+        }
+    };
+    page.iter().filter_map(fold).collect()
+}
+
+/// The ids of all sessions that can be found, by every way there is to them; the latest first where that is known.
+pub fn ids(connection: &Connection) -> Vec<String> {
+    let mut found = Vec::new();
+    let ways = [
+        "SELECT id FROM session INDEXED BY session_updated ORDER BY updated_at DESC",
+        "SELECT id FROM session INDEXED BY session_updated ORDER BY updated_at",
+        "SELECT id FROM session NOT INDEXED ORDER BY id",
+        "SELECT id FROM session NOT INDEXED ORDER BY id DESC",
+    ];
+    for way in ways {
+        // An error ends this way; what lies behind it is found from the other end.
+        let mut walk = || -> rusqlite::Result<()> {
+            let mut statement = connection.prepare(way)?;
+            let mut rows = statement.query([])?;
+            for _ in 0..MAX_IDS {
+                let Some(row) = rows.next()? else { break };
+                found.extend(row.get::<_, String>(0));
+            }
+            Ok(())
+        };
+        let _end = walk();
+    }
+    for (next, start) in [
+        ("SELECT session FROM event WHERE session > ? ORDER BY session LIMIT 1", ""),
+        ("SELECT session FROM event WHERE session < ? ORDER BY session DESC LIMIT 1", "\u{10ffff}"),
+    ] {
+        let (mut at, mut met) = (start.to_owned(), BTreeSet::new());
+        let next_id = |at: &str| -> rusqlite::Result<String> {
+            connection.prepare_cached(next)?.query_row([at], |row| row.get(0))
+        };
+        while met.len() < MAX_IDS
+            && let Ok(id) = next_id(&at)
+            && met.insert(id.clone())
+        {
+            at.clone_from(&id);
+            found.push(id);
+        }
+    }
+    let mut seen = BTreeSet::new();
+    found.retain(|id| seen.insert(id.clone()));
+    found
+}
+
+/// A set-aside database, open for reading.
+pub struct Source {
+    /// The connection; dropped before its directory is removed.
+    pub connection: Option<Connection>,
+    dir: PathBuf,
+}
+
+/// Why nothing of a set-aside database can be read.
+#[derive(Debug, thiserror::Error)]
+pub enum Unreadable {
+    /// A later linger wrote it.
+    #[error("its schema is version {0}, this lingerd knows {SCHEMA}")]
+    Newer(i64),
+    /// There is nothing in it that looks like a session.
+    #[error("no session can be found in it")]
+    Nothing,
+    /// The system's.
+    #[error("{0:#}")]
+    Other(#[from] anyhow::Error),
+}
+
+impl Source {
+    /// Opens a set-aside database.
+    pub fn open(file: &Path) -> Result<Self, Unreadable> {
+        let dir = aside::with(file, ".reading");
+        remove(&dir)?;
+        std::fs::DirBuilder::new().mode(0o700).create(&dir).with_context(|| dir.display().to_string())?;
+        let mut source = Self { connection: None, dir };
+        match source.as_it_is(file) {
+            Ok(()) => Ok(source),
+            Err(error @ Unreadable::Newer(_)) => Err(error),
+            Err(_) => source.with_new_first_page(file).map(|()| source),
+        }
+    }
+
+    /// By another name, so that what SQLite makes beside it is not made beside the original.
+    fn as_it_is(&mut self, file: &Path) -> Result<(), Unreadable> {
+        let here = self.dir.join("linger.db");
+        if std::fs::hard_link(file, &here).is_err() {
+            std::fs::copy(file, &here).context("it cannot be copied")?;
+        }
+        self.copy_wal(file)?;
+        self.connect(&here)
+    }
+
+    fn with_new_first_page(&mut self, file: &Path) -> Result<(), Unreadable> {
+        let mut failed = Unreadable::Nothing;
+        for version in (1..=SCHEMA).rev() {
+            self.connection = None;
+            remove(&self.dir)?;
+            std::fs::DirBuilder::new().mode(0o700).create(&self.dir).with_context(|| self.dir.display().to_string())?;
+            let here = self.dir.join("linger.db");
+            std::fs::copy(file, &here).context("it cannot be copied")?;
+            self.copy_wal(file)?;
+            transplant(&here, &self.dir.join("model.db"), version)?;
+            match self.connect(&here) {
+                Ok(()) => return Ok(()),
+                Err(error) => failed = error,
+            }
+        }
+        self.connection = None;
+        Err(failed)
+    }
+
+    fn copy_wal(&self, file: &Path) -> Result<(), Unreadable> {
+        match std::fs::copy(aside::with(file, "-wal"), self.dir.join("linger.db-wal")) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(anyhow::Error::from(error).context("its WAL cannot be copied").into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn connect(&mut self, here: &Path) -> Result<(), Unreadable> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let open = || -> rusqlite::Result<(Connection, i64)> {
+            let connection = Connection::open_with_flags(here, flags)?;
+            connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+            // A file that is shorter than its header says is read as far as it goes.
+            connection.set_db_config(DbConfig::SQLITE_DBCONFIG_WRITABLE_SCHEMA, true)?;
+            connection.pragma_update(None, "query_only", true)?;
+            connection.pragma_update(None, "cell_size_check", true)?;
+            let version = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+            Ok((connection, version))
+        };
+        let (connection, version) = open().context("it cannot be opened")?;
+        if version > SCHEMA {
+            return Err(Unreadable::Newer(version));
+        }
+        if ids(&connection).is_empty() {
+            return Err(Unreadable::Nothing);
+        }
+        self.connection = Some(connection);
+        Ok(())
+    }
+
+    /// The text of a session's open streams.
+    pub fn pieces(&self, id: &str) -> Vec<Piece> {
+        self.with(|connection| read::pieces(connection, id).ok()).unwrap_or_default()
+    }
+
+    /// Events after `after`.
+    pub fn page(&self, id: &str, after: u64, until: u64) -> Page {
+        self.with(|connection| Some(read::page(connection, id, after, until, PAGE).0)).unwrap_or_default()
+    }
+
+    /// Runs a query.
+    pub fn with<T>(&self, query: impl FnOnce(&Connection) -> Option<T>) -> Option<T> {
+        self.connection.as_ref().and_then(query)
+    }
+
+    /// What requests with idempotency keys came to, by session.
+    pub fn outcomes(&self) -> HashMap<String, Vec<(String, String)>> {
+        let mut found: HashMap<String, Vec<(String, String)>> = HashMap::new();
+        let mut seen = BTreeSet::new();
+        for order in ["key", "key DESC"] {
+            let sql = format!("SELECT key, session, result FROM outcome ORDER BY {order} LIMIT {MAX_OUTCOMES}");
+            // As with the ids: from both ends, as far as it goes.
+            let _end = self.with(|connection| {
+                let mut statement = connection.prepare(&sql).ok()?;
+                let mut rows = statement.query([]).ok()?;
+                while let Some(row) = rows.next().ok()? {
+                    let columns = (row.get::<_, String>(0), row.get::<_, String>(1), row.get::<_, String>(2));
+                    if let (Ok(key), Ok(session), Ok(result)) = columns
+                        && seen.insert(key.clone())
+                    {
+                        found.entry(session).or_default().push((key, result));
+                    }
+                }
+                Some(())
+            });
+        }
+        found
+    }
+}
+
+impl Drop for Source {
+    fn drop(&mut self) {
+        self.connection = None;
+        if let Err(error) = remove(&self.dir) {
+            tracing::warn!(target: "store", dir = %self.dir.display(), %error, "could not be removed");
+        }
+    }
+}
+
+fn remove(dir: &Path) -> anyhow::Result<()> {
+    match std::fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).with_context(|| dir.display().to_string()),
+        _ => Ok(()),
+    }
+}
+
+/// Gives a database the first page that a new one of this version has (<https://sqlite.org/fileformat.html>, 1.3).
+fn transplant(file: &Path, model: &Path, version: i64) -> anyhow::Result<()> {
+    let connection = Connection::open(model)?;
+    connection
+        .execute_batch(&format!("PRAGMA page_size = {PAGE_SIZE}; BEGIN; {} COMMIT;", migrate::sql(0, version)))?;
+    connection.close().map_err(|(_, error)| error)?;
+    let mut page = vec![0; PAGE_SIZE];
+    std::fs::File::open(model)?.read_exact_at(&mut page, 0)?;
+    let target = std::fs::OpenOptions::new().write(true).open(file)?;
+    let pages = u32::try_from(target.metadata()?.len() / PAGE_SIZE as u64).unwrap_or(u32::MAX);
+    let wal = u8::from(aside::with(file, "-wal").exists());
+    let mut put = |at: usize, bytes: &[u8]| {
+        if let Some(place) = page.get_mut(at..at + bytes.len()) {
+            place.copy_from_slice(bytes);
+        }
+    };
+    // Written and read with a WAL, if there is one.
+    put(18, &[1 + wal, 1 + wal]);
+    // The number of pages counts if these two are the same: of the last change, and of the one that it was written with.
+    put(24, &[0, 0, 0, 1]);
+    put(92, &[0, 0, 0, 1]);
+    put(28, &pages.to_be_bytes());
+    // No free pages are known.
+    put(32, &[0; 8]);
+    target.write_all_at(&page, 0)?;
+    Ok(())
+}

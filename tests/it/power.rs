@@ -1,0 +1,27 @@
+//! Power cuts: see `linger_tests::power`.
+
+use linger_tests::power::{Power, power};
+
+/// Cuts in the ordinary run of the tests.
+const CUTS: u64 = 200;
+
+/// Cuts of a disk that lies; few of them hit nothing.
+const LIES: u64 = 12;
+
+/// What this run is to do more often than usual, from the environment: `LINGER_TEST_CUTS=5000`.
+fn wanted(variable: &str, usual: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|count| count.parse().ok()).unwrap_or(usual)
+}
+
+#[test]
+fn what_was_acknowledged_survives_a_power_cut_at_any_moment() {
+    let report = power(wanted("LINGER_TEST_CUTS", CUTS), wanted("LINGER_TEST_SEED", 1));
+    report.assert_clean();
+}
+
+#[test]
+fn a_disk_that_forgets_what_it_was_told_to_sync_is_noticed() {
+    let report = Power { cuts: LIES, seed: 1, without_syncs: true }.run();
+    let lost = report.violations.iter().filter(|what| what.contains("which was acknowledged")).count();
+    assert!(lost > 0, "{report}: {:#?}", report.violations);
+}

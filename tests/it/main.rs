@@ -14,6 +14,7 @@ mod keeper;
 mod permission;
 mod power;
 mod provider_faults;
+mod providers;
 mod replay;
 mod slow_client;
 mod storage;

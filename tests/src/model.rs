@@ -1,4 +1,4 @@
-//! A scripted model server on 127.0.0.1 that speaks Anthropic Messages and OpenAI Chat Completions, byte for byte.
+//! A scripted model server on 127.0.0.1 that speaks all five wire formats, byte for byte.
 //!
 //! It runs on a thread and a runtime of its own, so that a test that blocks does not stop it. Replies come from a queue (of one
 //! model, or of all) or from a function; a request that nothing was scripted for is a violation. Every request is recorded and
@@ -16,6 +16,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
+use lingerd::provider::wellformed;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -51,9 +52,15 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// The model that was asked.
+    /// The model that was asked; one format has it in its path.
     pub fn model(&self) -> &str {
-        self.json["model"].as_str().unwrap_or_default()
+        let named = self.path.split_once("/models/").and_then(|(_, rest)| rest.split(':').next());
+        self.json["model"].as_str().or(named).unwrap_or_default()
+    }
+
+    /// The messages, or what the format has in their place.
+    pub fn list(&self) -> &[Value] {
+        body::messages(&self.json)
     }
 
     /// A header.
@@ -63,19 +70,24 @@ impl Recorded {
 
     /// The messages, as text in which a test may look for words.
     pub fn messages(&self) -> String {
-        self.json["messages"].to_string()
+        Value::from(self.list().to_vec()).to_string()
     }
 
     /// Whether the last message is the result of a tool.
     pub fn after_tool(&self) -> bool {
-        let last = self.json["messages"].as_array().and_then(|messages| messages.last());
-        last.is_some_and(|last| last["role"] == "tool" || last["content"][0]["type"] == "tool_result")
+        self.list().last().is_some_and(|last| {
+            last["role"] == "tool"
+                || last["type"] == "function_call_output"
+                || last["content"][0]["type"] == "tool_result"
+                || last["parts"][0]["functionResponse"].is_object()
+        })
     }
 
     /// The text of a user's last message.
     pub fn last_words(&self) -> String {
-        let messages = self.json["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
-        match messages.iter().rev().find(|message| message["role"] == "user").map(|message| &message["content"]) {
+        let last = self.list().iter().rev().find(|message| message["role"] == "user");
+        let blocks = last.map(|last| if last["parts"].is_array() { &last["parts"] } else { &last["content"] });
+        match blocks {
             Some(Value::String(text)) => text.clone(),
             Some(Value::Array(blocks)) => {
                 blocks.last().and_then(|block| block["text"].as_str()).unwrap_or_default().to_owned()
@@ -261,11 +273,7 @@ async fn serve(stream: TcpStream, shared: &Shared) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut stream = BufReader::new(stream);
     while let Some(request) = http::read_request(&mut stream).await? {
-        let format = match request.path.as_str() {
-            path if path.ends_with("/messages") => Some(Format::Anthropic),
-            path if path.ends_with("/chat/completions") => Some(Format::OpenAi),
-            _ => None,
-        };
+        let format = Format::at(&request.path);
         let Some(format) = format.filter(|_| request.method == "POST") else {
             http::write_plain(&mut stream, 404, &[], b"{\"error\":{\"message\":\"no such path\"}}").await?;
             continue;
@@ -294,8 +302,11 @@ fn admit(shared: &Shared, request: http::Request, format: Format) -> (Option<Rep
     let json = serde_json::from_slice(&body).unwrap_or_default();
     let recorded = Recorded { number, format, path, headers, body, json, at, answered_at: None };
     let mut wrong = well_formed(format, &recorded.body);
+    // What the product asserts of itself is checked in builds without assertions too.
+    let text = String::from_utf8_lossy(&recorded.body);
+    wrong.extend(wellformed::validate_text(format.product_kind(), &text).err().into_iter().flatten());
     if wrong.is_empty() {
-        wrong = state.continuity.admit(format, &recorded.json);
+        wrong = state.continuity.admit(format, recorded.model(), &recorded.json);
     }
     if !recorded.header("content-type").is_some_and(|kind| kind.starts_with("application/json")) {
         wrong.push("content-type is not application/json".to_owned());
@@ -305,7 +316,8 @@ fn admit(shared: &Shared, request: http::Request, format: Format) -> (Option<Rep
     }
     let key = match format {
         Format::Anthropic => recorded.header("x-api-key"),
-        Format::OpenAi => recorded.header("authorization").and_then(|value| value.strip_prefix("Bearer ")),
+        Format::Gemini if recorded.header("x-goog-api-key").is_some() => recorded.header("x-goog-api-key"),
+        _ => recorded.header("authorization").and_then(|value| value.strip_prefix("Bearer ")),
     };
     let refused = state.key.as_deref().is_some_and(|wanted| key != Some(wanted));
     let reply = if refused { None } else { Some(next_reply(state, &recorded, &mut wrong)) };
@@ -337,8 +349,11 @@ async fn answer(
     number: usize,
 ) -> io::Result<bool> {
     let content_type = match &reply.head {
-        Head::Plain { status, headers, body } => {
-            http::write_plain(stream, *status, headers, body).await?;
+        Head::Plain { status, headers, body, error } => {
+            let said =
+                || format.error_body(*status, error, &format!("scripted status {status}")).to_string().into_bytes();
+            let body = body.clone().unwrap_or_else(said);
+            http::write_plain(stream, *status, headers, &body).await?;
             return Ok(true);
         }
         Head::Reset => {
@@ -347,7 +362,7 @@ async fn answer(
             return Ok(false);
         }
         Head::Typed(kind) => kind,
-        Head::Stream => "text/event-stream; charset=utf-8",
+        Head::Stream => format.content_type(),
     };
     let model = shared.state().requests[number].model().to_owned();
     let (pieces, issued) = render(reply, format, &model, number);

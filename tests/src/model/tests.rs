@@ -45,7 +45,8 @@ async fn response(stream: &mut TcpStream) -> (String, String, Vec<usize>) {
 }
 
 fn claude() -> Value {
-    json!({ "model": "m", "max_tokens": 9, "stream": true, "messages": [{ "role": "user", "content": "hi" }] })
+    let content = json!([{ "type": "text", "text": "hi" }]);
+    json!({ "model": "m", "max_tokens": 9, "stream": true, "messages": [{ "role": "user", "content": content }] })
 }
 
 fn gpt() -> Value {

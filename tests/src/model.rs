@@ -7,6 +7,7 @@
 pub mod body;
 mod gate;
 mod http;
+mod record;
 mod reply;
 mod wire;
 
@@ -70,7 +71,8 @@ impl Recorded {
 
     /// The messages, as text in which a test may look for words.
     pub fn messages(&self) -> String {
-        Value::from(self.list().to_vec()).to_string()
+        let messages: Vec<String> = self.list().iter().map(Value::to_string).collect();
+        format!("[{}]", messages.join(","))
     }
 
     /// Whether the last message is the result of a tool.
@@ -107,6 +109,8 @@ struct State {
     requests: Vec<Recorded>,
     continuity: Continuity,
     violations: Vec<String>,
+    /// How many requests are not looked at any more.
+    forgiven: usize,
     key: Option<String>,
 }
 
@@ -223,9 +227,17 @@ impl ModelServer {
         requests
     }
 
-    /// What was wrong with the requests so far.
+    /// What was wrong with the requests so far. What the product asserts of itself is looked at here and not when a request
+    /// comes, as long turns would wait for it.
     pub fn violations(&self) -> Vec<String> {
-        self.shared.state().violations.clone()
+        let state = self.shared.state();
+        let mut wrong = state.violations.clone();
+        for request in state.requests.iter().skip(state.forgiven) {
+            let own = wellformed::validate(request.format.product_kind(), &request.json).err();
+            let named = |what| format!("request {} ({}): {what}", request.number, request.model());
+            wrong.extend(own.into_iter().flatten().map(named));
+        }
+        wrong
     }
 
     /// Panics with what was wrong with the requests.
@@ -241,7 +253,9 @@ impl ModelServer {
 
     /// Forgets what was wrong: for tests of the server itself.
     pub fn forgive(&self) {
-        self.shared.state().violations.clear();
+        let mut state = self.shared.state();
+        state.violations.clear();
+        state.forgiven = state.requests.len();
     }
 }
 
@@ -301,10 +315,8 @@ fn admit(shared: &Shared, request: http::Request, format: Format) -> (Option<Rep
     let http::Request { path, headers, body, .. } = request;
     let json = serde_json::from_slice(&body).unwrap_or_default();
     let recorded = Recorded { number, format, path, headers, body, json, at, answered_at: None };
+    record::request(format, &recorded.json);
     let mut wrong = well_formed(format, &recorded.body);
-    // What the product asserts of itself is checked in builds without assertions too.
-    let text = String::from_utf8_lossy(&recorded.body);
-    wrong.extend(wellformed::validate_text(format.product_kind(), &text).err().into_iter().flatten());
     if wrong.is_empty() {
         wrong = state.continuity.admit(format, recorded.model(), &recorded.json);
     }
@@ -366,6 +378,7 @@ async fn answer(
     };
     let model = shared.state().requests[number].model().to_owned();
     let (pieces, issued) = render(reply, format, &model, number);
+    record::response(format, reply, &pieces);
     shared.state().continuity.issue(issued);
     http::write_head(stream, content_type).await?;
     let mut bytes = Vec::new();

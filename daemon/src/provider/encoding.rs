@@ -173,12 +173,14 @@ mod tests {
     use serde_json::json;
 
     use super::super::anthropic::Anthropic;
+    use super::super::catalogue::{self, Kind};
     use super::super::compat::Compat;
     use super::super::gemini::Gemini;
     use super::super::ollama::Ollama;
     use super::super::openai::OpenAi;
     use super::super::responses::Responses;
-    use super::super::support::{assistant, call, history, request};
+    use super::super::support::{KINDS, assistant, call, history, mixed_history, request};
+    use super::super::wellformed::{extends, validate};
     use super::*;
 
     #[test]
@@ -201,6 +203,42 @@ mod tests {
         assert!(names.iter().all(|name| is_short(name)), "{names:?}");
         assert_eq!(names[0], "AbC123xyz");
         assert_eq!(names.iter().collect::<HashSet<_>>().len(), 4, "{names:?}");
+    }
+
+    proptest! {
+        /// A session that goes from format to format, and begins anew in the middle, sends what each takes: its own opaque parts,
+        /// nobody else's, and what it was sent before unchanged at the beginning.
+        #[test]
+        fn histories_of_all_formats_are_good_in_each(
+            messages in mixed_history(),
+            asked in prop::collection::vec((0..5usize, 0..3u8), 40),
+        ) {
+            let mut encoding = Encoding::default();
+            let mut sent: HashMap<&str, Value> = HashMap::new();
+            let mut kind = KINDS[0];
+            for (n, (next, chance)) in (1..=messages.len()).zip(asked) {
+                if chance == 0 {
+                    kind = KINDS[next];
+                } else if chance == 1 {
+                    encoding = Encoding::default();
+                }
+                let is_call = |block: &ContentBlock| matches!(block, ContentBlock::ToolUse { .. });
+                if messages[n - 1].content.iter().any(is_call) {
+                    continue; // Nobody is asked before the results are there.
+                }
+                let request = Request { origin: kind.name(), ..request(&messages[..n]) };
+                let codec = catalogue::codec(kind, Compat::NONE).unwrap();
+                let body: Value = serde_json::from_slice(&encoding.encode(codec.as_ref(), &request).body).unwrap();
+                prop_assert_eq!(validate(kind, &body), Ok(()), "{:#}", body);
+                if let Some(before) = sent.insert(kind.name(), body.clone()) {
+                    prop_assert!(extends(&before, &body), "{:#}\n is no prefix of\n{:#}", before, body);
+                }
+                let text = body.to_string();
+                for (secret, of) in [("gAAA", Kind::OpenaiResponses), ("Y2FsbA==", Kind::Gemini), ("xyz", Kind::Anthropic)] {
+                    prop_assert!(of == kind || !text.contains(secret), "{:?} has a secret of {:?}: {}", kind, of, text);
+                }
+            }
+        }
     }
 
     proptest! {

@@ -136,12 +136,12 @@ fn natives(kind: Kind) -> (Vec<Value>, Vec<Value>, Vec<Value>) {
 }
 
 /// What happens in a step of a made-up history.
-fn step(kind: Kind) -> impl Strategy<Value = Vec<Message>> {
+fn step(kind: Kind, origins: Vec<&'static str>) -> impl Strategy<Value = Vec<Message>> {
     let or_none = |natives: Vec<Value>| natives.into_iter().map(Some).chain([None]).collect::<Vec<_>>();
     let (of_thoughts, of_calls, opaque) = natives(kind);
     let words = prop::sample::select(vec!["hello", " ", "", "a\0b", "ä€😀", "</think>", "x\ny"]);
     let texts = prop::collection::vec(words.prop_map(ContentBlock::text), 0..3);
-    let origin = prop::sample::select(vec!["p/m", "q/n"]);
+    let origin = prop::sample::select(origins);
     let native = prop::sample::select(or_none(of_thoughts));
     let thought = native.prop_map(|native| ContentBlock::Thinking { text: "hm".to_owned(), native });
     let opaque = prop::sample::select(opaque).prop_map(|native| ContentBlock::Opaque { native });
@@ -185,31 +185,50 @@ pub(super) fn history() -> impl Strategy<Value = Vec<Message>> {
 
 /// A history whose own answers are of a provider of this kind, others of another's.
 pub(super) fn history_of(kind: Kind) -> impl Strategy<Value = Vec<Message>> {
-    prop::collection::vec(step(kind), 0..6).prop_map(|steps| {
-        let mut messages = vec![user(vec![ContentBlock::text("begin")])];
-        messages.extend(steps.into_iter().flatten());
-        for (n, message) in messages.iter_mut().enumerate() {
-            for (k, block) in message.content.iter_mut().enumerate() {
-                if let ContentBlock::ToolUse { call_id, .. } = block {
-                    *call_id = format!("c{n}-{k}").into();
-                }
+    prop::collection::vec(step(kind, vec!["p/m", "q/n"]), 0..6).prop_map(numbered)
+}
+
+/// The formats that need a network, each the origin of its answers by its name.
+pub(super) const KINDS: [Kind; 5] = [Kind::Anthropic, Kind::Openai, Kind::OpenaiResponses, Kind::Gemini, Kind::Ollama];
+
+/// A history to which each of the formats has contributed, with answers that broke off.
+pub(super) fn mixed_history() -> impl Strategy<Value = Vec<Message>> {
+    let step = prop::sample::select(KINDS.to_vec()).prop_flat_map(|kind| step(kind, vec![kind.name()]));
+    let broken = prop::sample::select(KINDS.to_vec()).prop_map(|kind| {
+        let thought = ContentBlock::Thinking { text: "half a tho".to_owned(), native: None };
+        vec![
+            user(vec![ContentBlock::text("go")]),
+            assistant(kind.name(), vec![thought, ContentBlock::text("half an ans")]),
+        ]
+    });
+    prop::collection::vec(prop_oneof![4 => step, 1 => broken], 0..8).prop_map(numbered)
+}
+
+/// The steps as one history, in which each call has a name and each result that of its call.
+fn numbered(steps: Vec<Vec<Message>>) -> Vec<Message> {
+    let mut messages = vec![user(vec![ContentBlock::text("begin")])];
+    messages.extend(steps.into_iter().flatten());
+    for (n, message) in messages.iter_mut().enumerate() {
+        for (k, block) in message.content.iter_mut().enumerate() {
+            if let ContentBlock::ToolUse { call_id, .. } = block {
+                *call_id = format!("c{n}-{k}").into();
             }
         }
-        for n in 1..messages.len() {
-            let calls = |block: &ContentBlock| match block {
-                ContentBlock::ToolUse { call_id, .. } => Some(call_id.clone()),
-                _ => None,
-            };
-            let mut ids: Vec<_> = messages[n - 1].content.iter().filter_map(calls).collect();
-            ids.reverse();
-            for block in &mut messages[n].content {
-                if let ContentBlock::ToolResult { call_id, .. } = block {
-                    *call_id = ids.pop().unwrap();
-                }
+    }
+    for n in 1..messages.len() {
+        let calls = |block: &ContentBlock| match block {
+            ContentBlock::ToolUse { call_id, .. } => Some(call_id.clone()),
+            _ => None,
+        };
+        let mut ids: Vec<_> = messages[n - 1].content.iter().filter_map(calls).collect();
+        ids.reverse();
+        for block in &mut messages[n].content {
+            if let ContentBlock::ToolResult { call_id, .. } = block {
+                *call_id = ids.pop().unwrap();
             }
         }
-        messages
-    })
+    }
+    messages
 }
 
 /// Every beginning of `messages` gives a good body, which the next one extends.

@@ -32,7 +32,7 @@ impl Responses {
             "id": format!("resp_{:06}", out.number), "object": "response", "created_at": 1_760_000_000, "status": status,
             "background": false, "error": null, "incomplete_details": null, "instructions": null, "max_output_tokens": null,
             "model": out.model, "output": self.output, "parallel_tool_calls": true, "previous_response_id": null,
-            "reasoning": { "effort": "medium", "summary": null }, "service_tier": "default", "store": false, "temperature": 1.0,
+            "reasoning": { "effort": "medium", "summary": null }, "service_tier": "default", "temperature": 1.0,
             "text": { "format": { "type": "text" } }, "tool_choice": "auto", "tools": [], "top_p": 1.0, "truncation": "disabled",
             "usage": usage, "user": null, "metadata": {},
         })
@@ -128,7 +128,7 @@ impl Voice for Responses {
             let fields = json!({ "item_id": id, "output_index": index, "delta": piece });
             self.event(out, "response.function_call_arguments.delta", fields);
         }
-        let fields = json!({ "item_id": id, "output_index": index, "name": name, "arguments": arguments });
+        let fields = json!({ "item_id": id, "output_index": index, "arguments": arguments });
         self.event(out, "response.function_call_arguments.done", fields);
         self.end_item(out, item(arguments, "completed"));
     }

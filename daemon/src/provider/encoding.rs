@@ -179,7 +179,7 @@ mod tests {
     use super::super::ollama::Ollama;
     use super::super::openai::OpenAi;
     use super::super::responses::Responses;
-    use super::super::support::{KINDS, assistant, call, history, mixed_history, request};
+    use super::super::support::{KINDS, THEIRS, assistant, call, history, mixed_history, request};
     use super::super::wellformed::{extends, validate};
     use super::*;
 
@@ -234,6 +234,7 @@ mod tests {
                     prop_assert!(extends(&before, &body), "{:#}\n is no prefix of\n{:#}", before, body);
                 }
                 let text = body.to_string();
+                prop_assert!(!text.contains(THEIRS), "{:?} has a secret of a model that is never asked: {}", kind, text);
                 for (secret, of) in [("gAAA", Kind::OpenaiResponses), ("Y2FsbA==", Kind::Gemini), ("xyz", Kind::Anthropic)] {
                     prop_assert!(of == kind || !text.contains(secret), "{:?} has a secret of {:?}: {}", kind, of, text);
                 }

@@ -193,7 +193,9 @@ pub(super) const KINDS: [Kind; 5] = [Kind::Anthropic, Kind::Openai, Kind::Openai
 
 /// A history to which each of the formats has contributed, with answers that broke off.
 pub(super) fn mixed_history() -> impl Strategy<Value = Vec<Message>> {
-    let step = prop::sample::select(KINDS.to_vec()).prop_flat_map(|kind| step(kind, vec![kind.name()]));
+    let kinds = || prop::sample::select(KINDS.to_vec());
+    let own = kinds().prop_flat_map(|kind| step(kind, vec![kind.name()]));
+    let theirs = kinds().prop_flat_map(|kind| step(kind, vec!["x/theirs"])).prop_map(disguised);
     let broken = prop::sample::select(KINDS.to_vec()).prop_map(|kind| {
         let thought = ContentBlock::Thinking { text: "half a tho".to_owned(), native: None };
         vec![
@@ -201,7 +203,29 @@ pub(super) fn mixed_history() -> impl Strategy<Value = Vec<Message>> {
             assistant(kind.name(), vec![thought, ContentBlock::text("half an ans")]),
         ]
     });
-    prop::collection::vec(prop_oneof![4 => step, 1 => broken], 0..8).prop_map(numbered)
+    prop::collection::vec(prop_oneof![3 => own, 1 => theirs, 1 => broken], 0..8).prop_map(numbered)
+}
+
+/// What stands in [`mixed_history`] for everything opaque of a model that is never asked.
+pub(super) const THEIRS: &str = "Zm9yZWlnbg==";
+
+/// The messages with other secrets.
+fn disguised(mut messages: Vec<Message>) -> Vec<Message> {
+    for block in messages.iter_mut().flat_map(|message| &mut message.content) {
+        let native = match block {
+            ContentBlock::Thinking { native: Some(native), .. }
+            | ContentBlock::ToolUse { native: Some(native), .. } => native,
+            ContentBlock::Opaque { native } => native,
+            _ => continue,
+        };
+        let secrets = ["c2ln", "Y2FsbA==", "gAAA", "gAAB", "xyz", "ws_1", "\"sig\"", "same", "other", "executable"];
+        let text = secrets.iter().fold(native.to_string(), |text, secret| match secret.starts_with('"') {
+            true => text.replace(secret, &format!("\"{THEIRS}\"")),
+            false => text.replace(secret, THEIRS),
+        });
+        *native = serde_json::from_str(&text).unwrap();
+    }
+    messages
 }
 
 /// The steps as one history, in which each call has a name and each result that of its call.

@@ -94,6 +94,9 @@ impl ProviderConfig {
         if let Some(flag) = self.compat.misplaced(kind) {
             return Err(("compat", format!("{flag} means nothing to the kind {}", kind.name())));
         }
+        if self.compat.num_ctx == Some(0) {
+            return Err(("compat", "num_ctx is 0: no model can work without a context".to_owned()));
+        }
         if name.is_empty() || name.contains('/') {
             return Err(("kind", "the provider's name is empty or has a slash in it".to_owned()));
         }
@@ -630,6 +633,7 @@ mod tests {
         check("kind = 'openai'\nbase_url = '/v1'", "base_url");
         check("kind = 'openai'\napi_key_env = 'A'\napi_key_command = 'b'", "api_key_command");
         check("kind = 'openai'\ncompat = { num_ctx = 9 }", "compat");
+        check("kind = 'ollama'\ncompat = { num_ctx = 0 }", "compat");
         assert!(toml::from_str::<ProviderConfig>("api_key = 'oops'").is_err());
     }
 }

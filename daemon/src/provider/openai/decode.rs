@@ -191,8 +191,9 @@ impl ChatDecoder {
 
     /// Pieces of one item have its index and type: their texts are one, whatever else they have is the last one's.
     fn detail(&mut self, detail: Value) {
+        let of = |detail: &Value, name: &str| detail.get(name).filter(|value| !value.is_null()).cloned();
         let same = |last: &&mut Value| {
-            !detail["index"].is_null() && last["index"] == detail["index"] && last["type"] == detail["type"]
+            of(&detail, "index").is_some() && ["index", "type"].iter().all(|name| of(last, name) == of(&detail, name))
         };
         let (Some(last), Value::Object(fields)) = (self.details.last_mut().filter(same), &detail) else {
             if self.details.len() < MAX_DETAILS && detail.is_object() {

@@ -31,7 +31,7 @@ use signal_hook::low_level::pipe;
 
 use crate::lock::{Lock, LockError};
 use crate::process::{OWNER, children};
-use crate::{inherit, log};
+use crate::{fault, inherit, log};
 
 /// Pauses before the lives that follow crashes, in milliseconds. Nobody should wait after one crash; a daemon that cannot live
 /// must not keep a processor busy, and after some twenty seconds somebody has to look.
@@ -189,7 +189,9 @@ impl Keeper<'_> {
         loop {
             let mut life = self.begin().context("the daemon cannot be started")?;
             let status = self.watch(&mut life)?;
+            fault::point("keeper.daemon_died");
             let left = self.end_family(life.pid);
+            fault::point("keeper.family_ended");
             if left > 0 {
                 record(self.places, "WARN", &format!("{left} processes of the daemon do not end"));
             }

@@ -7,6 +7,7 @@ pub mod config;
 pub mod connections;
 pub mod daemon;
 pub mod disk;
+pub mod fault;
 pub mod inherit;
 pub mod keeper;
 pub mod key;
@@ -103,6 +104,7 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
         daemon.store.found.database(&error.to_string());
         Vec::new()
     });
+    fault::point("daemon.unfinished");
     unfinished.iter().for_each(|session| daemon.sessions.wake(&daemon, session));
     let watching = tokio::spawn(watch_config(daemon.clone(), changes));
     let adopting = tokio::spawn(async {
@@ -112,6 +114,7 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
     });
     repair::at_start(&daemon).await;
     ready()?;
+    fault::point("daemon.ready");
     let mut connections = Connections::new(daemon.clone(), rpc::methods(daemon.clone())?);
     loop {
         let (stream, peer) = tokio::select! {

@@ -24,6 +24,8 @@ use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::fault;
+
 /// How long a group may take to end after SIGTERM. Long enough to remove a lock file, short enough that a cancel ends within 2 s.
 const GRACE: Duration = Duration::from_millis(500);
 
@@ -117,7 +119,9 @@ impl Process {
             .process_group(0)
             // For a child that moved itself to another group; Tokio reaps what is dropped.
             .kill_on_drop(true);
+        fault::point("child.before_spawn");
         let child = command.spawn()?;
+        fault::point("child.spawned");
         let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         own().extend(group);
         group.into_iter().for_each(ledger::add);
@@ -145,6 +149,7 @@ impl Process {
     /// Waits for the child, then kills what is left of its group.
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
         let status = self.child.wait().await;
+        fault::point("child.ended");
         self.kill();
         status
     }

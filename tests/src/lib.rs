@@ -9,6 +9,7 @@ pub mod harness;
 pub mod model;
 pub mod power;
 pub mod report;
+pub mod torture;
 
 use std::time::Duration;
 

@@ -44,7 +44,7 @@ pub struct Recorded {
     pub headers: Vec<(String, String)>,
     /// The body as it came.
     pub body: Vec<u8>,
-    /// The body read as JSON, or null.
+    /// The body read as JSON, or null; for a script null too if it is checked later.
     pub json: Value,
     /// When the whole request had arrived.
     pub at: Instant,
@@ -109,9 +109,29 @@ struct State {
     requests: Vec<Recorded>,
     continuity: Continuity,
     violations: Vec<String>,
-    /// How many requests are not looked at any more.
-    forgiven: usize,
+    /// Requests are checked when somebody asks what was wrong with them, and not when they come.
+    later: bool,
+    /// How many requests are checked.
+    checked: usize,
     key: Option<String>,
+}
+
+impl State {
+    /// Checks what was left for later; what the product asserts of itself always is, as long turns would wait for it.
+    fn check_rest(&mut self) {
+        let later = self.later;
+        for recorded in self.requests.iter_mut().skip(self.checked) {
+            let mut wrong = Vec::new();
+            if later {
+                recorded.json = serde_json::from_slice(&recorded.body).unwrap_or_default();
+                wrong = check(&mut self.continuity, recorded);
+            }
+            let own = wellformed::validate(recorded.format.product_kind(), &recorded.json).err();
+            wrong.extend(own.into_iter().flatten());
+            self.violations.extend(wrong.iter().map(|what| said(recorded, what)));
+        }
+        self.checked = self.requests.len();
+    }
 }
 
 struct Shared {
@@ -213,9 +233,17 @@ impl ModelServer {
         self.shared.state().continuity.rewrites = true;
     }
 
+    /// From now on requests are checked when they are looked at, and not when they come: a check takes longer with every
+    /// request of a long turn, and leaves the caches of a machine that is measured to whoever comes next.
+    pub fn check_later(&self) {
+        self.shared.state().later = true;
+    }
+
     /// Everything that was asked so far.
     pub fn requests(&self) -> Vec<Recorded> {
-        self.shared.state().requests.clone()
+        let mut state = self.shared.state();
+        state.check_rest();
+        state.requests.clone()
     }
 
     /// Waits until `n` requests have come, and gives them.
@@ -227,17 +255,11 @@ impl ModelServer {
         requests
     }
 
-    /// What was wrong with the requests so far. What the product asserts of itself is looked at here and not when a request
-    /// comes, as long turns would wait for it.
+    /// What was wrong with the requests so far.
     pub fn violations(&self) -> Vec<String> {
-        let state = self.shared.state();
-        let mut wrong = state.violations.clone();
-        for request in state.requests.iter().skip(state.forgiven) {
-            let own = wellformed::validate(request.format.product_kind(), &request.json).err();
-            let named = |what| format!("request {} ({}): {what}", request.number, request.model());
-            wrong.extend(own.into_iter().flatten().map(named));
-        }
-        wrong
+        let mut state = self.shared.state();
+        state.check_rest();
+        state.violations.clone()
     }
 
     /// Panics with what was wrong with the requests.
@@ -255,7 +277,7 @@ impl ModelServer {
     pub fn forgive(&self) {
         let mut state = self.shared.state();
         state.violations.clear();
-        state.forgiven = state.requests.len();
+        state.checked = state.requests.len();
     }
 }
 
@@ -313,19 +335,9 @@ fn admit(shared: &Shared, request: http::Request, format: Format) -> (Option<Rep
     let state = &mut *state;
     let number = state.requests.len();
     let http::Request { path, headers, body, .. } = request;
-    let json = serde_json::from_slice(&body).unwrap_or_default();
+    let json = if state.later { Value::Null } else { serde_json::from_slice(&body).unwrap_or_default() };
     let recorded = Recorded { number, format, path, headers, body, json, at, answered_at: None };
-    record::request(format, &recorded.json);
-    let mut wrong = well_formed(format, &recorded.body);
-    if wrong.is_empty() {
-        wrong = state.continuity.admit(format, recorded.model(), &recorded.json);
-    }
-    if !recorded.header("content-type").is_some_and(|kind| kind.starts_with("application/json")) {
-        wrong.push("content-type is not application/json".to_owned());
-    }
-    if format == Format::Anthropic && recorded.header("anthropic-version").is_none() {
-        wrong.push("no anthropic-version".to_owned());
-    }
+    let mut wrong = if state.later { Vec::new() } else { check(&mut state.continuity, &recorded) };
     let key = match format {
         Format::Anthropic => recorded.header("x-api-key"),
         Format::Gemini if recorded.header("x-goog-api-key").is_some() => recorded.header("x-goog-api-key"),
@@ -333,11 +345,34 @@ fn admit(shared: &Shared, request: http::Request, format: Format) -> (Option<Rep
     };
     let refused = state.key.as_deref().is_some_and(|wanted| key != Some(wanted));
     let reply = if refused { None } else { Some(next_reply(state, &recorded, &mut wrong)) };
-    state.violations.extend(wrong.into_iter().map(|what| format!("request {number} ({}): {what}", recorded.model())));
+    state.violations.extend(wrong.iter().map(|what| said(&recorded, what)));
     state.requests.push(recorded);
+    if !state.later {
+        state.checked = state.requests.len();
+    }
     let count = state.requests.len();
     shared.count.send_replace(count);
     (reply, number)
+}
+
+/// What is wrong with a request in the light of those before.
+fn check(continuity: &mut Continuity, recorded: &Recorded) -> Vec<String> {
+    record::request(recorded.format, &recorded.json);
+    let mut wrong = well_formed(recorded.format, &recorded.body);
+    if wrong.is_empty() {
+        wrong = continuity.admit(recorded.format, recorded.model(), &recorded.json);
+    }
+    if !recorded.header("content-type").is_some_and(|kind| kind.starts_with("application/json")) {
+        wrong.push("content-type is not application/json".to_owned());
+    }
+    if recorded.format == Format::Anthropic && recorded.header("anthropic-version").is_none() {
+        wrong.push("no anthropic-version".to_owned());
+    }
+    wrong
+}
+
+fn said(recorded: &Recorded, what: &str) -> String {
+    format!("request {} ({}): {what}", recorded.number, recorded.model())
 }
 
 fn next_reply(state: &mut State, recorded: &Recorded, wrong: &mut Vec<String>) -> Reply {

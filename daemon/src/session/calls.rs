@@ -21,6 +21,7 @@ use super::log::{Piece, PieceKind};
 use super::turn::{Commits, Emitter, Over};
 use crate::daemon::Daemon;
 use crate::disk;
+use crate::fault;
 use crate::permission::digest;
 use crate::provider::json_size;
 use crate::tool::{Access, Call, Context, OutputDelta, ToolOutput, Workspace};
@@ -187,6 +188,7 @@ impl Runner {
         if let Some(reason) = self.leads_elsewhere(call.access(), reach).await {
             return self.finish(id, &tool, 0, Outcome::Denied, ToolOutput::error(reason));
         }
+        fault::point("call.before_start");
         let action = call.action();
         tracing::info!(target: "tool", session = %self.session, call = %id, tool, action, "started");
         let started = EventBody::ToolStarted { call_id: id.clone(), tool: tool.clone(), action };
@@ -196,9 +198,11 @@ impl Runner {
             // On disk before anything exists that it could have done.
             self.emit.synced(vec![started]).await?;
         }
+        fault::point("call.started");
         let began = Instant::now();
         let output = self.run_call(&id, call).await?;
         let outcome = output.outcome;
+        fault::point("call.finished");
         self.finish(id, &tool, began.elapsed().as_millis() as u64, outcome, output)
     }
 

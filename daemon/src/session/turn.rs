@@ -19,6 +19,7 @@ use super::state::State;
 use super::{Draft, calls, context, instructions, recovery};
 use crate::clock;
 use crate::daemon::Daemon;
+use crate::fault;
 use crate::provider::catalogue::{KeySource, ResolveError, Resolved};
 use crate::provider::retry::{self, Decision};
 use crate::provider::{
@@ -104,6 +105,7 @@ impl Turn {
                 return self.end(StopReason::Error, &detail, "`linger doctor` says more").await.map(drop);
             }
         };
+        fault::point("turn.context");
         let system = self.system().await?;
         let tools = self.daemon.tool_specs();
         let mut encoding = Encoding::default();
@@ -228,6 +230,7 @@ impl Turn {
                 max_tokens: resolved.max_tokens,
                 cache_key: self.session.as_str(),
             };
+            fault::point("request.before_send");
             tracing::info!(target: "request", session = %self.session, model = %self.model, messages = messages.len(), attempt, "sent");
             let id = MessageId(format!("m{}", self.messages + 1));
             let mut shown = Shown { id: id.clone(), ..Shown::default() };
@@ -324,6 +327,7 @@ impl Turn {
                     StreamEvent::Failed(failure) => end = Some(Err(failure)),
                 }
             }
+            fault::point("request.first_piece");
             if !pieces.is_empty() {
                 commits.add(self.emit.pieces(pieces)?).await?;
             }
@@ -335,6 +339,7 @@ impl Turn {
 
     /// Writes the answer down; its calls get the daemon's ids.
     fn answered(&mut self, id: MessageId, response: Response) -> Result<(Vec<ContentBlock>, Stop), Over> {
+        fault::point("response.done");
         let Response { mut content, stop, usage } = response;
         for block in &mut content {
             if let ContentBlock::ToolUse { call_id, .. } = block {

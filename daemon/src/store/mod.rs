@@ -27,8 +27,9 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 pub use migrate::SCHEMA;
-pub use read::{Answered, Page, SessionRow};
+pub use read::{Answered, PENDING, Page, SessionRow};
 
+use crate::fault;
 use crate::key::Outcome;
 use crate::session::log::{Log, Piece, Stored};
 use damage::{Found, is_damage};
@@ -221,7 +222,7 @@ impl Store {
         let query: Query = Box::new(move |connection| {
             // Whoever asked may have gone: then nothing is read, or nobody hears it.
             if !done.is_closed() {
-                let _unheard = done.send(query(connection));
+                let _unheard = done.send(fault::store().and_then(|()| query(connection)));
             }
         });
         self.reader.send((lane, query)).map_err(|_| ended())?;

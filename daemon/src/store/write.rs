@@ -7,6 +7,7 @@ use rusqlite::{Connection, params};
 use super::damage::Found;
 use super::{Append, Done, Fold, StoreError, Write};
 use crate::clock;
+use crate::fault;
 use crate::key::Outcome;
 use crate::session::log::Log;
 
@@ -73,11 +74,16 @@ fn commit(connection: &Connection, group: &[Append]) -> Result<(), StoreError> {
         // Its numbers follow events that were never stored.
         return Err(StoreError(format!("an earlier write of session {} failed", append.log.session).into()));
     }
+    fault::store()?;
     let transaction = connection.unchecked_transaction()?;
     for append in group {
         write(&transaction, append)?;
     }
-    Ok(transaction.commit()?)
+    fault::commit("before", group);
+    fault::store()?;
+    transaction.commit()?;
+    fault::commit("after", group);
+    Ok(())
 }
 
 /// Answers first: whoever asked is told before the event that it caused goes round.
@@ -94,19 +100,23 @@ fn finish(group: Vec<Append>, result: &Result<(), StoreError>, found: &Found) {
                 }
             }
         }
+        fault::point("store.before_answer");
         if let Some(done) = append.done {
             // The turn or client that asked may have gone; the commit stands.
             let _unheard = done.send(result.clone());
         }
+        fault::point("store.after_answer");
         if result.is_ok() {
             append.log.publish(append.turn.as_ref(), append.pieces, append.events);
         }
+        fault::point("store.after_publish");
     }
 }
 
 fn write(connection: &Connection, append: &Append) -> rusqlite::Result<()> {
     let session = append.log.session.as_str();
     for piece in &append.pieces {
+        fault::store()?;
         connection
             .prepare_cached(
                 "INSERT INTO scratch (session, stream, block, offset, kind, text) VALUES (?, ?, ?, ?, ?, ?)",
@@ -121,6 +131,7 @@ fn write(connection: &Connection, append: &Append) -> rusqlite::Result<()> {
             ])?;
     }
     for event in &append.events {
+        fault::store()?;
         connection
             .prepare_cached("INSERT INTO event (session, seq, at, kind, stream, data) VALUES (?, ?, ?, ?, ?, ?)")?
             .execute(params![session, event.seq as i64, event.at as i64, event.kind, event.stream, event.data])?;
@@ -131,6 +142,7 @@ fn write(connection: &Connection, append: &Append) -> rusqlite::Result<()> {
         }
     }
     for fold in &append.folds {
+        fault::store()?;
         write_fold(connection, session, fold)?;
     }
     Ok(())
@@ -180,12 +192,14 @@ fn remember_alone(connection: &Connection, outcome: &Outcome) -> Result<(), Stor
 }
 
 fn close(connection: &Connection, done: Done) {
+    fault::point("store.close");
     let checkpoint = connection.pragma_update_and_check(None, "wal_checkpoint", "TRUNCATE", |_| Ok(()));
     // Whoever closes the store waits for the answer; if not, the WAL is moved at the next start.
     let _unheard = done.send(checkpoint.map_err(StoreError::from));
 }
 
 fn remove(connection: &Connection, log: &Arc<Log>, outcomes: &[Outcome], done: Done) {
+    fault::point("store.before_remove");
     let result = (|| {
         let transaction = connection.unchecked_transaction()?;
         for table in ["event", "scratch", "permission", "outcome"] {
@@ -198,6 +212,7 @@ fn remove(connection: &Connection, log: &Arc<Log>, outcomes: &[Outcome], done: D
         }
         Ok(transaction.commit()?)
     })();
+    fault::point("store.after_remove");
     if result.is_ok() {
         log.remove();
     }

@@ -219,6 +219,11 @@ impl Client {
         .await
     }
 
+    /// Whether the daemon has hung up.
+    pub fn has_hung_up(&self) -> bool {
+        self.shared.state().closed
+    }
+
     /// Waits until the daemon has hung up.
     pub async fn closed(&self) {
         self.until("the daemon hangs up", |state| state.closed.then_some(())).await;

@@ -41,6 +41,8 @@ pub struct Setup {
     pub log: &'static str,
     /// More variables for whatever is started.
     pub env: Vec<(String, String)>,
+    /// How many files the daemon may open, if not as many as the test.
+    pub files: Option<u64>,
 }
 
 impl Default for Setup {
@@ -53,6 +55,7 @@ impl Default for Setup {
             keys: true,
             log: "debug",
             env: Vec::new(),
+            files: None,
         }
     }
 }
@@ -133,6 +136,10 @@ impl Daemon {
     #[allow(clippy::disallowed_methods)] // Tests own the processes that they start.
     pub async fn launch_with(&self, more: &[(String, String)]) {
         let mut command = Command::new(&programs().daemon);
+        if let Some(files) = self.setup.files {
+            command = Command::new("/bin/sh");
+            command.args(["-c", &format!("ulimit -n {files} && exec \"$0\"")]).arg(&programs().daemon);
+        }
         command.env_clear().envs(self.env(self.setup.keys)).env("LINGER_LOG", self.setup.log);
         command.envs(more.iter().cloned()).current_dir("/");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -36,6 +36,7 @@ use super::{Draft, recovery, subscriber, turn};
 use crate::clock;
 use crate::daemon::Daemon;
 use crate::disk;
+use crate::fault;
 use crate::key::{Key, Outcome};
 use crate::permission::{CallInfo, Sight, Verdict};
 use crate::store::{Append, Fold, SessionRow, StoreError};
@@ -46,6 +47,7 @@ use record::notice;
 pub use record::{decided, stored};
 pub use repair::environment;
 use repair::{Known, known};
+pub use turns::user_message;
 
 /// How long a turn that is being stopped may take to let go before it is left behind. Its processes are killed at once.
 const STOP_GRACE: Duration = Duration::from_secs(1);
@@ -212,6 +214,8 @@ enum Wake {
     Turn(Option<TurnMessage>),
     Stopped,
     Idle,
+    /// A write failed while nothing was under way.
+    Broken,
     Mend,
 }
 
@@ -283,6 +287,7 @@ impl Actor {
         let environment = environment(env);
         let mut actor = Self::new(id, daemon, log, State::default(), workspace);
         let folds = std::iter::once(environment).chain(outcome).collect();
+        fault::point("actor.create");
         actor.append(vec![Draft::new(created)], folds, true, Some(done));
         actor
     }
@@ -316,12 +321,15 @@ impl Actor {
                 Wake::Idle => {
                     // What is loaded again is read from the store: everything must be there.
                     if self.barrier().await.is_ok() && self.daemon.sessions.unload(&self.id, &self.log, &commands) {
+                        fault::point("actor.unload");
                         tracing::debug!(target: "session", session = %self.id, "unloaded");
                         return;
                     }
                 }
                 Wake::Mend if self.daemon.store.found.of(&self.id).is_some() => return self.give_up(commands),
                 Wake::Mend => self.mend().await,
+                // What there is to do was done above.
+                Wake::Broken => {}
             }
         }
     }
@@ -344,6 +352,7 @@ impl Actor {
             Phase::Idle => tokio::select! {
                 command = commands.recv() => Wake::Command(command),
                 () = async { self.log.unwatched().await; tokio::time::sleep(self.daemon.idle_unload()).await } => Wake::Idle,
+                () = self.log.broken() => Wake::Broken,
             },
         }
     }

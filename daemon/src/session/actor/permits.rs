@@ -22,6 +22,7 @@ impl Actor {
                 .hint("look at it again with permission/list");
             return respond(reply, Err(error));
         }
+        fault::point("actor.answered");
         let grant = asked.grant.clone();
         if matches!(answer.decision, Decision::AllowSession | Decision::AllowAlways)
             && !self.state.grants.contains(&grant)
@@ -68,6 +69,7 @@ impl Actor {
         if let Phase::Running(running) = &mut self.phase
             && let Some(permit) = running.waiting.remove(permission)
         {
+            fault::point("actor.permitted");
             // What was shown, not what would run: the call compares the two.
             let verdict = permitted(decision, &shown, &by, reason.as_deref());
             // The call may have been cancelled meanwhile.

@@ -19,8 +19,10 @@ impl Actor {
         };
         self.results = self.stored_results(turn).await?;
         let plan = recovery::plan(&self.state, &self.streams, cause);
+        fault::point("actor.recovery.planned");
         tracing::info!(target: "turn", session = %self.id, resume = plan.resume, "found unfinished");
         self.append(plan.drafts, Vec::new(), true, None);
+        fault::point("actor.recovery.written");
         match plan.resume {
             // The user has said that the step which was under way is not wanted.
             true if self.state.queue.iter().any(|queued| queued.when == When::Interrupt) => self.interrupt(),

@@ -25,6 +25,7 @@ impl Actor {
                 position
             }
         };
+        fault::point("actor.attach");
         Ok(Reading { log: self.log.clone(), changed, at, head })
     }
 
@@ -44,6 +45,7 @@ impl Actor {
         if let Err(error) = self.may_prompt(&content).await {
             return respond(reply, Err(error));
         }
+        fault::point("actor.prompt");
         let id = PromptId(format!("p{}", self.state.counts.prompts + 1));
         let when = prompt.when.unwrap_or_default();
         let accepted = EventBody::PromptAccepted { prompt: id.clone(), content, when, by: Some(by) };
@@ -115,6 +117,7 @@ impl Actor {
     pub(super) async fn cancel(&mut self, asked: Asked) {
         // Sent again it is about the turn that it ended, not about the next one.
         let Some(asked) = self.first_time(asked).await else { return };
+        fault::point("actor.cancel");
         match &mut self.phase {
             Phase::Stopping(_, Then::Cancel(all, _)) => all.push(asked),
             Phase::Stopping(_, then @ Then::Interrupt) => *then = Then::Cancel(vec![asked], false),

@@ -9,6 +9,7 @@ impl Actor {
         let may_go_on = ending.as_ref().is_none_or(|ending| ending.reason == StopReason::EndTurn);
         let prompts: Vec<Queued> =
             if may_go_on { self.state.queue.iter().filter(steers).cloned().collect() } else { Vec::new() };
+        fault::point("turn.boundary");
         if prompts.is_empty()
             && let Some(ending) = ending
         {
@@ -73,6 +74,7 @@ impl Actor {
         let (sender, messages) = mpsc::unbounded_channel();
         let turn = turn::Turn::new(self.id.clone(), self.daemon.clone(), self.workspace.clone(), &self.state, sender);
         let task = tokio::spawn(turn.run());
+        fault::point("actor.turn.spawned");
         self.phase = Phase::Running(Running { task, messages, waiting: HashMap::new() });
     }
 
@@ -137,6 +139,7 @@ impl Actor {
     pub(super) async fn stopped(&mut self) -> bool {
         let Phase::Stopping(..) = self.phase else { return false };
         let Phase::Stopping(_, then) = std::mem::replace(&mut self.phase, Phase::Idle) else { return false };
+        fault::point("actor.stopped");
         match then {
             Then::Cancel(asked, word) => self.close_turn(asked, word),
             Then::Interrupt => self.interrupt(),
@@ -167,6 +170,7 @@ impl Actor {
                     self.append(vec![draft], Vec::new(), true, Some(written));
                     // A write that failed is in the log file.
                     let _logged = committed.await;
+                    fault::point("actor.paused");
                 }
                 let _gone = done.send(());
                 return true;
@@ -204,7 +208,8 @@ fn outcomes(asked: Vec<Asked>) -> (Vec<Outcome>, Vec<Reply<()>>) {
     (outcomes, replies)
 }
 
-pub(super) fn user_message(message: MessageId, content: Vec<ContentBlock>, prompt: Option<PromptId>) -> EventBody {
+/// A user's words as a message of the history.
+pub fn user_message(message: MessageId, content: Vec<ContentBlock>, prompt: Option<PromptId>) -> EventBody {
     EventBody::Message {
         message,
         role: Role::User,

@@ -1,0 +1,216 @@
+//! Faults on purpose: crash points, store operations that fail, planted bugs. For tests of tests; without the feature `faults`
+//! every function here is empty, and nothing in the environment has any effect.
+//!
+//! - `LINGER_CRASH=POINT:N` and `LINGER_CRASH_ONCE=FILE`: the process that passes POINT for the Nth time is killed, unless FILE
+//!   exists, which it makes first: one crash over all lives.
+//! - `LINGER_POINTS=FILE`: each process adds the names of the points that it passes, once each.
+//! - `LINGER_STORE_FAULT=N:KIND:K` and `LINGER_STORE_ONCE=FILE`: the Nth store operation of the process and the K−1 after it fail
+//!   with KIND (`full`, `ioerr`, `busy`); FILE is made by the first, and where it exists nothing fails.
+//! - `LINGER_BUG=NAME`: the bug NAME is there.
+
+/// The crash points. Each commit has one before and one after it for each kind of event, beside those named here.
+pub const POINTS: [&str; 34] = [
+    "actor.answered",
+    "actor.attach",
+    "actor.cancel",
+    "actor.create",
+    "actor.paused",
+    "actor.permitted",
+    "actor.prompt",
+    "actor.recovery.planned",
+    "actor.recovery.written",
+    "actor.stopped",
+    "actor.turn.spawned",
+    "actor.unload",
+    "call.before_start",
+    "call.finished",
+    "call.started",
+    "child.before_spawn",
+    "child.ended",
+    "child.spawned",
+    "daemon.ready",
+    "daemon.unfinished",
+    "request.before_send",
+    "request.first_piece",
+    "response.done",
+    "rpc.answer",
+    "store.after_answer",
+    "store.after_publish",
+    "store.after_remove",
+    "store.before_answer",
+    "store.before_remove",
+    "store.close",
+    "subscriber.before_send",
+    "subscriber.sent",
+    "turn.boundary",
+    "turn.context",
+];
+
+/// The kinds of commit that have crash points of their own: `commit.before.KIND` and `commit.after.KIND`.
+pub const COMMITS: [&str; 12] = [
+    "message",
+    "message_superseded",
+    "notice",
+    "permission_requested",
+    "permission_resolved",
+    "pieces",
+    "prompt_accepted",
+    "session_changed",
+    "session_created",
+    "tool_finished",
+    "tool_started",
+    "turn_finished",
+];
+
+/// Points of the keeper, passed only when a daemon has died.
+pub const KEEPER_POINTS: [&str; 2] = ["keeper.daemon_died", "keeper.family_ended"];
+
+#[cfg(not(feature = "faults"))]
+mod none {
+    /// A crash point.
+    #[inline(always)]
+    pub fn point(_name: &'static str) {}
+
+    /// The crash points of a commit.
+    #[inline(always)]
+    pub(crate) fn commit(_when: &'static str, _appends: &[crate::store::Append]) {}
+
+    /// A store operation.
+    #[inline(always)]
+    pub fn store() -> rusqlite::Result<()> {
+        Ok(())
+    }
+
+    /// Whether a bug is there.
+    #[inline(always)]
+    pub fn bug(_name: &str) -> bool {
+        false
+    }
+}
+
+#[cfg(feature = "faults")]
+mod real {
+    use std::collections::HashMap;
+    use std::fs::OpenOptions;
+    use std::io::Write as _;
+    use std::path::PathBuf;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::{LazyLock, Mutex, PoisonError};
+
+    use rustix::process::{Signal, getpid, kill_process};
+
+    use super::{COMMITS, KEEPER_POINTS, POINTS};
+
+    /// What the environment asks for.
+    struct Asked {
+        crash: Option<(String, u64)>,
+        crash_once: Option<PathBuf>,
+        points: Option<PathBuf>,
+        store: Option<(u64, i32, u64)>,
+        store_once: Option<PathBuf>,
+        bug: String,
+    }
+
+    static ASKED: LazyLock<Asked> = LazyLock::new(|| {
+        let var = |name: &str| std::env::var(name).ok();
+        let crash = var("LINGER_CRASH")
+            .and_then(|text| text.rsplit_once(':').and_then(|(name, n)| Some((name.to_owned(), n.parse().ok()?))));
+        let store = var("LINGER_STORE_FAULT").and_then(|text| {
+            let mut parts = text.split(':');
+            let first = parts.next()?.parse().ok()?;
+            let code = match parts.next()? {
+                "full" => rusqlite::ffi::SQLITE_FULL,
+                "busy" => rusqlite::ffi::SQLITE_BUSY,
+                _ => rusqlite::ffi::SQLITE_IOERR_WRITE,
+            };
+            Some((first, code, parts.next()?.parse().ok()?))
+        });
+        Asked {
+            crash,
+            crash_once: var("LINGER_CRASH_ONCE").map(PathBuf::from),
+            points: var("LINGER_POINTS").map(PathBuf::from),
+            store,
+            store_once: var("LINGER_STORE_ONCE").map(PathBuf::from),
+            bug: var("LINGER_BUG").unwrap_or_default(),
+        }
+    });
+
+    /// How often each point was passed.
+    static PASSED: Mutex<Option<HashMap<String, u64>>> = Mutex::new(None);
+
+    /// Store operations so far.
+    static OPERATIONS: AtomicU64 = AtomicU64::new(0);
+
+    /// Whether the fault of the store has begun in this process.
+    static FAULTY: AtomicU64 = AtomicU64::new(0);
+
+    /// A crash point.
+    pub fn point(name: &'static str) {
+        debug_assert!(POINTS.contains(&name) || KEEPER_POINTS.contains(&name), "{name} is not in the list");
+        pass(name.to_owned());
+    }
+
+    /// The crash points of a commit.
+    pub(crate) fn commit(when: &'static str, appends: &[crate::store::Append]) {
+        for append in appends {
+            if !append.pieces.is_empty() {
+                pass(format!("commit.{when}.pieces"));
+            }
+            for event in append.events.iter().filter(|event| COMMITS.contains(&event.kind.as_str())) {
+                pass(format!("commit.{when}.{}", event.kind));
+            }
+        }
+    }
+
+    fn pass(name: String) {
+        let mut passed = PASSED.lock().unwrap_or_else(PoisonError::into_inner);
+        let times = passed.get_or_insert_default().entry(name.clone()).or_default();
+        *times += 1;
+        if *times == 1
+            && let Some(file) = &ASKED.points
+        {
+            append(file, &name);
+        }
+        if ASKED.crash.as_ref().is_some_and(|(at, n)| *at == name && *n == *times) && claim(ASKED.crash_once.as_ref()) {
+            let _sent = kill_process(getpid(), Signal::KILL);
+            // It comes before this process does anything else.
+            std::thread::park();
+        }
+    }
+
+    /// Makes the file; false if it was there.
+    fn claim(file: Option<&PathBuf>) -> bool {
+        file.is_none_or(|file| OpenOptions::new().write(true).create_new(true).open(file).is_ok())
+    }
+
+    fn append(file: &PathBuf, line: &str) {
+        let file = OpenOptions::new().append(true).create(true).open(file);
+        let _unwritten = file.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
+    }
+
+    /// A store operation.
+    pub fn store() -> rusqlite::Result<()> {
+        let Some((first, code, times)) = ASKED.store else { return Ok(()) };
+        let n = OPERATIONS.fetch_add(1, Ordering::Relaxed) + 1;
+        if n < first || n >= first + times {
+            return Ok(());
+        }
+        if FAULTY.load(Ordering::Relaxed) == 0 {
+            if !claim(ASKED.store_once.as_ref()) {
+                return Ok(());
+            }
+            FAULTY.store(1, Ordering::Relaxed);
+        }
+        Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), Some("a fault on purpose".to_owned())))
+    }
+
+    /// Whether a bug is there.
+    pub fn bug(name: &str) -> bool {
+        ASKED.bug == name
+    }
+}
+
+#[cfg(not(feature = "faults"))]
+pub use none::*;
+#[cfg(feature = "faults")]
+pub use real::*;

@@ -1,0 +1,247 @@
+//! A client that does not give up: it comes back after every loss, reads on from its cursor, and sends again what was not
+//! answered, with the same key.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use linger_protocol::RpcError;
+use linger_protocol::error::Code;
+use serde_json::{Value, json};
+
+use crate::check::{Entry, Seen, Transcript};
+use crate::harness::{Client, Daemon};
+
+/// How long a daemon may be away, or a request unanswered: what takes longer will not come.
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long it waits before it tries again.
+const AGAIN: Duration = Duration::from_millis(4);
+
+/// A client with a name, over as many connections as it takes.
+pub(super) struct Persona {
+    daemon: Arc<Daemon>,
+    name: String,
+    client: Option<Client>,
+    /// What it saw over connections that are gone.
+    before: Transcript,
+    /// Sessions that it is attached to.
+    attached: Vec<String>,
+    /// Keys that it has used.
+    keys: u32,
+}
+
+/// Something that must not be, in one line.
+pub(super) type Wrong = String;
+
+impl Persona {
+    pub(super) fn new(daemon: &Arc<Daemon>, name: &str) -> Self {
+        let (daemon, name) = (daemon.clone(), name.to_owned());
+        Self { daemon, name, client: None, before: Transcript::default(), attached: Vec::new(), keys: 0 }
+    }
+
+    /// A key for one more thing.
+    pub(super) fn key(&mut self) -> String {
+        self.keys += 1;
+        format!("{}-{}", self.name, self.keys)
+    }
+
+    /// A connection that is attached as the last one was.
+    async fn connected(&mut self, until: Instant) -> Result<&Client, Wrong> {
+        while self.client.is_none() {
+            if Instant::now() > until {
+                return Err(format!("I14: {} finds no daemon within {PATIENCE:?}", self.name));
+            }
+            match Client::connect(&self.daemon.dirs, &self.name).await {
+                Ok(client) => self.take_up(client).await?,
+                Err(_) => tokio::time::sleep(AGAIN).await,
+            }
+        }
+        self.client.as_ref().ok_or_else(|| "no connection".to_owned())
+    }
+
+    async fn take_up(&mut self, client: Client) -> Result<(), Wrong> {
+        client.continues(std::mem::take(&mut self.before));
+        let cursors: Vec<_> = self
+            .attached
+            .iter()
+            .map(|session| (session.clone(), client.transcript().cursor(session).map(str::to_owned)))
+            .collect();
+        for (session, cursor) in cursors {
+            match client.request("session/attach", json!({ "session": session, "after": cursor })).await {
+                Some(Ok(_)) => {}
+                Some(Err(error)) if may_pass(&error) => {
+                    self.before = client.hang_up();
+                    return Ok(());
+                }
+                Some(Err(error)) => {
+                    self.before = client.hang_up();
+                    return Err(format!("I3: {} cannot read on after {cursor:?}: {error}", self.name));
+                }
+                None => {
+                    self.before = client.hang_up();
+                    return Ok(());
+                }
+            }
+        }
+        self.client = Some(client);
+        Ok(())
+    }
+
+    /// Hangs up; it comes back when there is something to do.
+    pub(super) fn hang_up(&mut self) {
+        if let Some(client) = self.client.take() {
+            self.before = client.hang_up();
+        }
+    }
+
+    /// Sends a request until it is answered.
+    pub(super) async fn request(&mut self, method: &str, params: Value) -> Result<Result<Value, RpcError>, Wrong> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let answer = self.connected(until).await?.request(method, params.clone()).await;
+            match answer {
+                Some(Err(error)) if may_pass(&error) && Instant::now() < until => tokio::time::sleep(AGAIN).await,
+                Some(answer) => return Ok(answer),
+                None => {
+                    self.hang_up();
+                    if Instant::now() > until {
+                        return Err(format!("I14: {method} of {} is never answered", self.name));
+                    }
+                    tokio::time::sleep(AGAIN).await;
+                }
+            }
+        }
+    }
+
+    /// As [`Self::request`]; what is refused is wrong.
+    pub(super) async fn must(&mut self, method: &str, params: Value) -> Result<Value, Wrong> {
+        let answered = self.request(method, params.clone()).await?;
+        answered.map_err(|error| format!("run: {method} {params} is refused: {} {error}", error.code))
+    }
+
+    /// Makes a session in the workspace.
+    pub(super) async fn create(&mut self, more: Value) -> Result<String, Wrong> {
+        let key = self.key();
+        let mut params = json!({ "cwd": self.daemon.workspace(), "key": key });
+        for (name, value) in more.as_object().into_iter().flatten() {
+            params[name] = value.clone();
+        }
+        let created = self.must("session/create", params).await?;
+        Ok(created["session"].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// Attaches, from the beginning or where it was.
+    pub(super) async fn attach(&mut self, session: &str) -> Result<(), Wrong> {
+        let cursor = self.transcript().cursor(session).map(str::to_owned);
+        self.must("session/attach", json!({ "session": session, "after": cursor })).await?;
+        if !self.attached.iter().any(|attached| attached == session) {
+            self.attached.push(session.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Forgets what it saw, as a terminal that was closed; gives it.
+    pub(super) fn forget(&mut self) -> Transcript {
+        self.hang_up();
+        self.attached.clear();
+        std::mem::take(&mut self.before)
+    }
+
+    /// Sends a prompt; gives its key.
+    pub(super) async fn prompt(&mut self, session: &str, text: &str, when: &str) -> Result<String, Wrong> {
+        let key = self.key();
+        self.must("session/prompt", json!({ "session": session, "content": text, "when": when, "key": key })).await?;
+        Ok(key)
+    }
+
+    /// What it saw so far.
+    pub(super) fn transcript(&self) -> Transcript {
+        self.client.as_ref().map_or_else(|| self.before.clone(), Client::transcript)
+    }
+
+    /// Waits until `look` finds something in what it saw, coming back after each loss.
+    pub(super) async fn sees<T>(
+        &mut self,
+        what: &str,
+        mut look: impl FnMut(&Transcript) -> Option<T>,
+    ) -> Result<T, Wrong> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if self.client.as_ref().is_some_and(Client::has_hung_up) {
+                self.hang_up();
+            }
+            self.connected(until).await?;
+            if let Some(found) = look(&self.transcript()) {
+                return Ok(found);
+            }
+            if Instant::now() > until {
+                return Err(format!("run: {} never sees {what}:\n{}", self.name, self.transcript().outline()));
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
+    /// Waits until the session has nothing to do any more, and takes up what waits for a word.
+    pub(super) async fn settle(&mut self, session: &str) -> Result<(), Wrong> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let rows = self.must("session/list", json!({ "matching": session })).await?;
+            let row = rows[0].clone();
+            let queued = row["queued"].as_u64().unwrap_or_default();
+            match row["state"].as_str().unwrap_or_default() {
+                "idle" if queued == 0 => return Ok(()),
+                "idle" | "offered" => {
+                    let key = self.key();
+                    // It may have gone on by itself meanwhile.
+                    let _idle = self.request("session/continue", json!({ "session": session, "key": key })).await?;
+                }
+                _ => {}
+            }
+            if Instant::now() > until {
+                let seen = self.transcript().outline();
+                return Err(format!("I6: session {session} never comes to rest: {row}\n{seen}"));
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
+    /// Waits until it has seen all that is stored.
+    pub(super) async fn reads_to_the_end(&mut self, session: &str) -> Result<(), Wrong> {
+        let rows = self.must("session/list", json!({ "matching": session })).await?;
+        let head: u64 = rows[0]["cursor"].as_str().unwrap_or_default().parse().unwrap_or_default();
+        let seen = |seen: &Transcript| seen.events().filter(|seen| seen.session == session).filter_map(Seen::seq).max();
+        self.sees(&format!("event {head}"), |transcript| (seen(transcript) >= Some(head)).then_some(())).await
+    }
+
+    /// Answers every permission that waits, the way `decide` says.
+    pub(super) async fn answers(&mut self, mut decide: impl FnMut(&str) -> &'static str) -> Result<usize, Wrong> {
+        let seen = self.transcript();
+        let done: Vec<&str> = seen.of("permission_resolved").map(|seen| seen.str("permission")).collect();
+        let waiting: Vec<(String, String)> = seen
+            .of("permission_requested")
+            .filter(|asked| !done.contains(&asked.str("permission")))
+            .map(|asked| (asked.str("permission").to_owned(), asked.str("digest").to_owned()))
+            .collect();
+        for (permission, digest) in &waiting {
+            let decision = decide(permission);
+            let params = json!({ "permission": permission, "decision": decision, "digest": digest, "key": format!("a-{permission}") });
+            // The turn may have ended, or somebody else may have been first.
+            let _late = self.request("permission/answer", params).await?;
+        }
+        Ok(waiting.len())
+    }
+}
+
+/// Whether what was refused may be granted in a moment.
+fn may_pass(error: &RpcError) -> bool {
+    matches!(error.code(), Some(Code::Ending | Code::Storage))
+}
+
+/// The prompts that a client was told were accepted, by key.
+pub(super) fn accepted(transcript: &Transcript, wanted: &str) -> Vec<String> {
+    let of = |entry: &Entry| match entry {
+        Entry::Accepted { prompt, key: Some(key), .. } if key == wanted => Some(prompt.clone()),
+        _ => None,
+    };
+    transcript.0.iter().filter_map(of).collect()
+}

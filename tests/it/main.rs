@@ -20,6 +20,7 @@ mod large;
 mod permission;
 mod power;
 mod provider_faults;
+mod providers;
 mod races;
 mod replay;
 mod slow_client;

@@ -112,3 +112,7 @@ fn catch_up(connection: &Connection) -> rusqlite::Result<c_int> {
 fn length(connection: &Connection) -> rusqlite::Result<c_int> {
     Ok(connection.wal_checkpoint_v2(None::<&str>, CheckpointMode::NOOP)?.0)
 }
+
+#[cfg(test)]
+#[path = "checkpoint_tests.rs"]
+mod tests;

@@ -312,7 +312,8 @@ impl MessagesDecoder {
         let kind = text("type");
         let (text_start, thinking_start, signature) = (text("text"), text("thinking"), text("signature"));
         let place = match kind.as_str() {
-            "text" | "thinking" => None,
+            // Its deltas say what it is. A block of no kind, or of one that only a user's message has, could not go back.
+            "text" | "thinking" | "" | "image" | "tool_result" => None,
             "tool_use" => {
                 let input = block.get("input").filter(|input| input.as_object().is_some_and(|input| !input.is_empty()));
                 let (id, name, input) = (text("id"), text("name"), input.map(Value::to_string));
@@ -487,6 +488,18 @@ mod tests {
             call("", "ls", json!({}), Some(json!({"id": "toolu_2"}))),
         ];
         check(&events, &[thinking(0, "Let me see."), text(2, "Zwei: ä€😀"), done(content, Stop::End)]);
+    }
+
+    #[test]
+    fn a_block_that_could_not_go_back_is_not_kept() {
+        let pieces = [json!({"type": "text_delta", "text": "a"})];
+        let events = [
+            vec![start()],
+            block(0, json!({"cgntent": 1}), &pieces),
+            block(1, json!({"type": "tool_result", "content": []}), &[]),
+            end("end_turn").to_vec(),
+        ];
+        check(&events.concat(), &[text(0, "a"), done(vec![ContentBlock::text("a")], Stop::End)]);
     }
 
     #[test]

@@ -165,8 +165,11 @@ impl Answer {
         self.blocks.len() - 1
     }
 
-    /// Adds `piece` to a text or thinking block.
+    /// Adds `piece` to a text or thinking block; after the end nothing is added.
     pub(super) fn append(&mut self, index: usize, piece: &str, out: &mut Vec<StreamEvent>) {
+        if self.ended {
+            return;
+        }
         let block = index as u32;
         match self.blocks.get_mut(index) {
             Some(Draft::Text(text)) if !piece.is_empty() => {

@@ -1,4 +1,4 @@
-//! Permissions: durable, answered once, by whoever is first; and the modes that decide what is asked.
+//! Permissions: durable, answered once, by whoever is first; and the modes that decide what is asked. Races: `races.rs`.
 
 use linger_tests::harness::{Client, Daemon, Setup};
 use linger_tests::model::{ModelServer, Reply};
@@ -6,61 +6,10 @@ use serde_json::{Value, json};
 
 use crate::{after_tool, answer, bash, story};
 
-/// How often two clients race for an answer.
-const RACES: usize = 1000;
-
-/// How many of them are in one session: its context must not grow without bound.
-const ROUNDS: usize = 50;
-
 /// Waits for the `n`th permission of a session.
 async fn asked(client: &Client, session: &str, n: usize) -> (String, Value) {
     let seen = client.nth(session, "permission_requested", n).await;
     (seen.str("permission").to_owned(), seen.event)
-}
-
-/// Both answer the `n`th permission of a session at once; gives who won: 0 or 1.
-async fn race(clients: [&Client; 2], session: &str, n: usize) -> usize {
-    let ((permission, event), _) = tokio::join!(asked(clients[0], session, n), asked(clients[1], session, n));
-    let allow = json!({ "permission": permission, "decision": "allow_once", "digest": event["digest"] });
-    let reject = json!({ "permission": permission, "decision": "reject_once" });
-    let (a, b) =
-        tokio::join!(clients[0].request("permission/answer", allow), clients[1].request("permission/answer", reject));
-    let (winner, decision, by, lost) = match (a.unwrap(), b.unwrap()) {
-        (Ok(_), Err(lost)) => (0, "allow_once", "one", lost),
-        (Err(lost), Ok(_)) => (1, "reject_once", "two", lost),
-        other => panic!("one wins and one does not: {other:?}"),
-    };
-    assert_eq!(lost.code, -31001);
-    let data = lost.data.unwrap();
-    assert_eq!((data["decision"].as_str(), data["by"].as_str()), (Some(decision), Some(by)));
-    winner
-}
-
-#[tokio::test]
-async fn two_clients_answer_at_once_a_thousand_times_and_one_wins() {
-    let model = ModelServer::start();
-    let daemon = Daemon::start_with(&model, Setup { top: "max_steps = 1000", ..Setup::default() }).await;
-    let effects = daemon.side_effects().display().to_string();
-    model.otherwise(move |request| {
-        let rounds = request.messages().matches("\"tool_call_id\"").count();
-        let command = format!("echo effect-{} >> {effects}", request.number);
-        if rounds < ROUNDS { bash(&command) } else { Reply::text("enough") }
-    });
-    let (one, two) = (daemon.named("one").await, daemon.named("two").await);
-    let mut won = [0, 0];
-    for _ in 0..RACES / ROUNDS {
-        let session = one.session().await;
-        two.attach(&session).await;
-        one.prompt(&session, "go").await;
-        for n in 1..=ROUNDS {
-            won[race([&one, &two], &session, n).await] += 1;
-        }
-        one.first(&session, "turn_finished").await;
-        two.first(&session, "turn_finished").await;
-    }
-    let ran = std::fs::read_to_string(daemon.side_effects()).unwrap_or_default().lines().count();
-    assert_eq!(ran, won[0], "as many commands ran as were allowed");
-    daemon.check(&[&one, &two], &model);
 }
 
 #[tokio::test]

@@ -23,7 +23,7 @@ use serde_json::json;
 
 use crate::Rng;
 use crate::check::{Stored, Trace, check, read};
-use crate::harness::{Daemon, Setup};
+use crate::harness::{Daemon, Setup, programs};
 use crate::model::{ModelServer, Reply};
 use crate::report::Report;
 use disk::{Disk, Image, Journal};
@@ -84,6 +84,7 @@ impl Power {
     }
 
     async fn record_and_cut(self) -> Report {
+        programs();
         let began = Instant::now();
         let what = if self.without_syncs { "power cuts of a disk that lies" } else { "power cuts" };
         let mut report = Report::new(what, self.seed);

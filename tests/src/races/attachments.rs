@@ -1,7 +1,7 @@
 //! Readers that attach, detach, hang up and read on from any cursor they had, while turns are live: whatever they do, they read
 //! what one reads that never left, without a gap and without a repetition.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,8 +14,8 @@ use super::batches;
 use super::lean::{Connection, Incoming, Line, Wrong};
 use crate::Rng;
 use crate::check::{Stream, read};
-use crate::harness::{Daemon, Setup};
-use crate::model::{ModelServer, Recorded, Reply};
+use crate::harness::{Daemon, Setup, programs};
+use crate::model::{Gate, ModelServer, Recorded, Reply};
 use crate::report::Report;
 
 /// Sessions at a time.
@@ -30,6 +30,12 @@ const TURNS: usize = 3;
 /// What one reader does before it reads a session to its end.
 const OPERATIONS: u64 = 150;
 
+/// Places in each answer where the model waits.
+const GATES: usize = 8;
+
+/// How many operations there are between two of them, about.
+const BETWEEN: usize = 4;
+
 /// Old places that a reader remembers.
 const REMEMBERED: usize = 32;
 
@@ -38,6 +44,8 @@ const SOON: Duration = Duration::from_millis(1);
 
 /// Lets readers attach, detach and resume `count` times.
 pub async fn attachments(count: u64, seed: u64) -> Report {
+    // Built now, so that no rate counts it.
+    programs();
     let began = Instant::now();
     let mut report = Report::new("attaches, detaches and resumes", seed);
     let mut lines = 0;
@@ -49,19 +57,24 @@ pub async fn attachments(count: u64, seed: u64) -> Report {
     report.finish(began)
 }
 
+/// Where the model of each session waits, until somebody has come and gone.
+type Gates = Arc<Mutex<BTreeMap<String, VecDeque<Gate>>>>;
+
 async fn batch(size: u64, seed: u64, report: &mut Report) -> u64 {
-    let model = ModelServer::scripted(reply);
+    let gates = Gates::default();
+    let closed = gates.clone();
+    let model = ModelServer::scripted(move |request| reply(request, &closed));
     let setup = Setup { mode: "auto", log: "warn", ..Setup::default() };
     let daemon = Arc::new(Daemon::start_with(&model, setup).await);
     let (wrong, mut found) = mpsc::unbounded_channel();
     let mut workers = JoinSet::new();
     for worker in 0..SESSIONS {
-        let (daemon, wrong) = (daemon.clone(), wrong.clone());
+        let (daemon, wrong, gates) = (daemon.clone(), wrong.clone(), gates.clone());
         let mut rng = Rng(seed.wrapping_mul(SESSIONS).wrapping_add(worker));
         workers.spawn(async move {
             let (mut operations, mut lines) = (0, 0);
             while operations < size.div_ceil(SESSIONS) {
-                let done = session(&daemon, &mut rng, &wrong).await;
+                let done = session(&daemon, &mut rng, &wrong, &gates).await;
                 operations += done.0;
                 lines += done.1;
             }
@@ -83,14 +96,26 @@ async fn batch(size: u64, seed: u64, report: &mut Report) -> u64 {
     lines
 }
 
-/// Text and thinking in small pieces, and a command that says something now and then.
-fn reply(request: &Recorded) -> Reply {
-    let text = format!("Grüße — 🦀 {} ", request.number).repeat(60);
+/// Text in small pieces, with gates between them so that the turn lives while readers come and go, and a command that says
+/// something now and then.
+fn reply(request: &Recorded, gates: &Gates) -> Reply {
+    let text = format!("Grüße — 🦀 {} ", request.number).repeat(3);
+    let words = request.json["messages"].to_string();
+    let session = words.rsplit("go ").next().and_then(|words| words.split(' ').next()).unwrap_or_default();
+    let mut closed = gates.lock().unwrap_or_else(PoisonError::into_inner);
+    let closed = closed.entry(session.to_owned()).or_default();
+    let mut spoken = |reply: Reply| {
+        (0..GATES).fold(reply, |reply, _| {
+            let gate = Gate::new();
+            closed.push_back(gate.clone());
+            reply.text_in_deltas(&text, 5).gate(&gate)
+        })
+    };
     if request.after_tool() {
-        return Reply::new().thinking("hm, so be it", "sig").text_in_deltas(&text, 7);
+        return spoken(Reply::new().thinking("hm, so be it", "sig"));
     }
     let command = "for i in 1 2 3 4 5 6; do echo line $i of the output; done";
-    Reply::new().text_in_deltas(&text, 5).and_tool("bash", json!({ "command": command }))
+    spoken(Reply::new()).and_tool("bash", json!({ "command": command }))
 }
 
 /// What all readers of a session have seen: the first to see a thing says what it is, the others must see the same.
@@ -180,7 +205,7 @@ impl Place {
 }
 
 /// One session with a reader that stays and some that do not; gives operations and lines.
-async fn session(daemon: &Daemon, rng: &mut Rng, wrong: &Wrong) -> (u64, u64) {
+async fn session(daemon: &Daemon, rng: &mut Rng, wrong: &Wrong, gates: &Gates) -> (u64, u64) {
     let socket = daemon.dirs.socket();
     let mut stayed = Connection::connect(&socket, "stayed").await;
     let params = json!({ "cwd": daemon.workspace(), "env": { "PATH": "/usr/bin:/bin" }, "model": "claude/m" });
@@ -200,6 +225,7 @@ async fn session(daemon: &Daemon, rng: &mut Rng, wrong: &Wrong) -> (u64, u64) {
             connection: Connection::connect(&socket, "reader").await,
             session: session.clone(),
             truth: truth.clone(),
+            gates: gates.clone(),
             attached: false,
             place: Place::default(),
             old: Vec::new(),
@@ -209,16 +235,18 @@ async fn session(daemon: &Daemon, rng: &mut Rng, wrong: &Wrong) -> (u64, u64) {
         };
         readers.spawn(reader.run(socket.clone(), over.subscribe()));
     }
-    let mut place = Place::default();
-    while place.finished < TURNS {
+    let (mut place, mut finished, mut good) = (Place::default(), 0, true);
+    while finished < TURNS {
         let Line::Event(event) = stayed.line().await else { continue };
-        if let Err(what) = place.take(&event, &truth) {
-            // Nothing that comes after it can be judged.
+        finished += usize::from(event.str("kind") == "turn_finished");
+        // What comes after something wrong cannot be judged.
+        if good && let Err(what) = place.take(&event, &truth) {
             wrong.send(format!("{session}: one that stayed: {what}")).expect("somebody listens");
-            break;
+            good = false;
         }
     }
     over.send_replace(true);
+    gates.lock().unwrap_or_else(PoisonError::into_inner).remove(&session);
     let (mut operations, mut lines) = (0, 0);
     while let Some(reader) = readers.join_next().await {
         let (done, read, what) = reader.expect("a reader goes on to the end");
@@ -258,6 +286,7 @@ struct Reader {
     connection: Connection,
     session: String,
     truth: Arc<Mutex<Truth>>,
+    gates: Gates,
     attached: bool,
     /// Where it reads on.
     place: Place,
@@ -271,6 +300,11 @@ struct Reader {
 impl Reader {
     async fn run(mut self, socket: std::path::PathBuf, over: watch::Receiver<bool>) -> (u64, u64, Option<String>) {
         let result = self.wander(&socket, &over).await;
+        // Nobody waits for the others for ever when one has given up.
+        while result.is_err() && !*over.borrow() {
+            self.open_gate();
+            tokio::time::sleep(SOON).await;
+        }
         (self.operations, self.lines, result.err())
     }
 
@@ -305,6 +339,9 @@ impl Reader {
             if again.is_none() {
                 self.place = place;
             }
+            if self.rng.below(BETWEEN) == 0 {
+                self.open_gate();
+            }
         }
         let mut place = self.place.clone();
         self.attach(&mut place).await?;
@@ -313,6 +350,13 @@ impl Reader {
             self.take(line, &mut place)?;
         }
         Ok(())
+    }
+
+    /// Lets the model go on.
+    fn open_gate(&self) {
+        let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = gates.get_mut(&self.session).and_then(VecDeque::pop_front);
+        next.into_iter().for_each(|gate| gate.open());
     }
 
     async fn attach(&mut self, place: &mut Place) -> Result<(), String> {

@@ -5,8 +5,209 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+<<<<<<< HEAD:daemon/src/provider/anthropic/decode.rs
 use super::super::wire::{self, Answer, Draft, Text};
 use super::super::{Decoder, Failure, FailureClass, Stop, StreamEvent};
+=======
+use super::catalogue::Kind;
+use super::encoding::{self, CallNames, Items};
+use super::wire::{self, Answer, Draft, Text};
+use super::{
+    Codec, Decoder, Encoder, Failure, FailureClass, Framing, HttpRequest, Message, Request, Stop, StreamEvent,
+    ToolSpec, wellformed,
+};
+use crate::secret::Secret;
+
+/// What is asked for when the request leaves it open, as the format demands a number.
+const MAX_TOKENS: u32 = 32_000;
+
+/// The wire format.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Anthropic;
+
+impl Codec for Anthropic {
+    fn encoder(&self) -> Box<dyn Encoder> {
+        Box::<MessagesEncoder>::default()
+    }
+
+    fn authorize(&self, key: &Secret) -> (&'static str, String) {
+        ("x-api-key", key.reveal().to_owned())
+    }
+
+    fn framing(&self) -> Framing {
+        Framing::Sse
+    }
+
+    fn decoder(&self) -> Box<dyn Decoder> {
+        Box::<MessagesDecoder>::default()
+    }
+
+    fn failure(&self, status: u16, body: &[u8]) -> Failure {
+        wire::failure(status, body)
+    }
+}
+
+/// Where the provider may look for what it has cached, at the end of a block.
+const MARKER: &str = ",\"cache_control\":{\"type\":\"ephemeral\"}";
+
+/// The requests of one context.
+#[derive(Debug, Default)]
+struct MessagesEncoder {
+    /// System prompt and tools; none before the first request.
+    fixed: Option<(Items, Items)>,
+    messages: Messages,
+    /// How many messages of the context these are.
+    encoded: usize,
+    names: CallNames,
+}
+
+/// Messages, of which neighbours of the same role are one, in which results come first.
+#[derive(Clone, Debug, Default)]
+struct Messages {
+    /// Those that do not change any more.
+    closed: Items,
+    /// Where in `closed` the last block of each of the last two user's messages ends.
+    ends: [Option<usize>; 2],
+    /// The last message: its role, results, and other blocks.
+    open: Option<(Role, Items, Items)>,
+}
+
+impl Encoder for MessagesEncoder {
+    fn encode(&mut self, request: &Request<'_>) -> HttpRequest {
+        let (system, tools) = self.fixed.get_or_insert_with(|| fixed(request));
+        for message in request.messages.get(self.encoded..).unwrap_or_default() {
+            let own = wire::is_own(message, request);
+            self.names.add(message, own);
+            let blocks = match message.role {
+                Role::User => user_blocks(message, &self.names),
+                Role::Assistant => assistant_blocks(message, own, &self.names),
+            };
+            self.messages.add(message.role, &blocks);
+        }
+        self.encoded = request.messages.len();
+        let messages = self.messages.marked();
+        let lists = [("system", system.as_str()), ("tools", tools.as_str()), ("messages", messages.as_str())];
+        let lists: Vec<_> = lists.into_iter().filter(|(_, items)| !items.is_empty()).collect();
+        let head = json!({
+            "model": request.model,
+            "max_tokens": if request.max_tokens == 0 { MAX_TOKENS } else { request.max_tokens },
+            "stream": true,
+        });
+        let body = encoding::object(&head, &lists);
+        debug_assert_eq!(wellformed::validate_text(Kind::Anthropic, &body), Ok(()));
+        HttpRequest {
+            path: "/v1/messages".to_owned(),
+            headers: vec![("anthropic-version", "2023-06-01".to_owned())],
+            body: body.into_bytes(),
+        }
+    }
+}
+
+/// System prompt and tools. The tools come first in the provider's cache, so one marker covers both.
+fn fixed(request: &Request<'_>) -> (Items, Items) {
+    let mark = |block: &mut Value| wire::set(block, "cache_control", json!({"type": "ephemeral"}));
+    let mut system = wire::visible(request.system).map(|system| json!({"type": "text", "text": system}));
+    let tool = |tool: &ToolSpec| {
+        wire::clean_value(
+            &json!({"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}),
+        )
+    };
+    let mut tools: Vec<Value> = request.tools.iter().map(tool).collect();
+    system.iter_mut().chain(tools.last_mut()).take(1).for_each(mark);
+    (system.into_iter().collect(), tools.into_iter().collect())
+}
+
+impl Messages {
+    fn add(&mut self, role: Role, blocks: &[Value]) {
+        if blocks.is_empty() {
+            return;
+        }
+        if self.open.as_ref().is_some_and(|(before, ..)| *before != role) {
+            self.close();
+        }
+        let (_, results, others) = self.open.get_or_insert_with(|| (role, Items::default(), Items::default()));
+        for block in blocks {
+            let place = if block["type"] == "tool_result" { &mut *results } else { &mut *others };
+            place.push(block);
+        }
+    }
+
+    fn close(&mut self) {
+        let Some((role, mut content, others)) = self.open.take() else { return };
+        content.push_text(others.as_str());
+        let name = if role == Role::User { "user" } else { "assistant" };
+        self.closed.push_text(&encoding::object(&json!({"role": name}), &[("content", content.as_str())]));
+        if role == Role::User {
+            // After the last block's fields, which a brace ends, come those that end the list and the message.
+            self.ends = [self.ends[1], self.closed.as_str().len().checked_sub("}]}".len())];
+        }
+    }
+
+    /// The text of the messages with markers. The provider looks for a cached prefix at each marker and 20 blocks before it; many
+    /// parallel calls are more than that, so the place where the previous request ended is marked too.
+    fn marked(&self) -> String {
+        let mut all = self.clone();
+        all.close();
+        let mut text = all.closed.into_text();
+        all.ends.iter().rev().flatten().for_each(|end| text.insert_str(*end, MARKER));
+        text
+    }
+}
+
+fn user_blocks(message: &Message, names: &CallNames) -> Vec<Value> {
+    let blocks = message.content.iter().filter_map(|block| match block {
+        ContentBlock::ToolResult { call_id, is_error, content } => {
+            let content: Vec<Value> = wire::result_blocks(content).iter().filter_map(plain_block).collect();
+            let mut result = json!({"type": "tool_result", "tool_use_id": names.get(call_id), "content": content});
+            if *is_error {
+                wire::set(&mut result, "is_error", true);
+            }
+            Some(result)
+        }
+        block => plain_block(block),
+    });
+    let mut blocks: Vec<Value> = blocks.collect();
+    if blocks.is_empty() {
+        blocks.push(json!({"type": "text", "text": wire::NOTHING_SAID}));
+    }
+    blocks
+}
+
+fn plain_block(block: &ContentBlock) -> Option<Value> {
+    match block {
+        ContentBlock::Text { text } => Some(json!({"type": "text", "text": wire::visible(text)?})),
+        ContentBlock::Image { media_type, data } => {
+            Some(json!({"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}))
+        }
+        _ => None,
+    }
+}
+
+fn assistant_blocks(message: &Message, own: bool, names: &CallNames) -> Vec<Value> {
+    let mut blocks: Vec<Value> = message
+        .content
+        .iter()
+        .filter_map(|block| match block {
+            ContentBlock::Text { .. } => plain_block(block),
+            ContentBlock::Thinking { text, native } if own => {
+                let signature = wire::native_str(native, "signature")?;
+                Some(json!({"type": "thinking", "thinking": text, "signature": signature}))
+            }
+            ContentBlock::ToolUse { call_id, name, input, .. } => Some(json!({
+                "type": "tool_use",
+                "id": names.get(call_id),
+                "name": wire::tool_name(name),
+                "input": wire::arguments(input),
+            })),
+            ContentBlock::Opaque { native } if own => Some(native.clone()),
+            _ => None,
+        })
+        .collect();
+    // An answer that was cut may end in thinking, of whatever kind, which the provider refuses.
+    while blocks.pop_if(|last| last["type"].as_str().is_some_and(|kind| kind.ends_with("thinking"))).is_some() {}
+    blocks
+}
+>>>>>>> wt-races:daemon/src/provider/anthropic.rs
 
 /// One response.
 #[derive(Debug, Default)]
@@ -111,7 +312,8 @@ impl MessagesDecoder {
         let kind = text("type");
         let (text_start, thinking_start, signature) = (text("text"), text("thinking"), text("signature"));
         let place = match kind.as_str() {
-            "text" | "thinking" => None,
+            // Its deltas say what it is. A block of no kind, or of one that only a user's message has, could not go back.
+            "text" | "thinking" | "" | "image" | "tool_result" => None,
             "tool_use" => {
                 let input = block.get("input").filter(|input| input.as_object().is_some_and(|input| !input.is_empty()));
                 let (id, name, input) = (text("id"), text("name"), input.map(Value::to_string));
@@ -284,6 +486,18 @@ mod tests {
             call("", "ls", json!({}), Some(json!({"id": "toolu_2"}))),
         ];
         check(&events, &[thinking(0, "Let me see."), text(2, "Zwei: ä€😀"), done(content, Stop::End)]);
+    }
+
+    #[test]
+    fn a_block_that_could_not_go_back_is_not_kept() {
+        let pieces = [json!({"type": "text_delta", "text": "a"})];
+        let events = [
+            vec![start()],
+            block(0, json!({"cgntent": 1}), &pieces),
+            block(1, json!({"type": "tool_result", "content": []}), &[]),
+            end("end_turn").to_vec(),
+        ];
+        check(&events.concat(), &[text(0, "a"), done(vec![ContentBlock::text("a")], Stop::End)]);
     }
 
     #[test]

@@ -339,6 +339,15 @@ mod tests {
     }
 
     #[test]
+    fn after_a_failure_nothing_comes_that_was_held_back() {
+        let expect = [failed(
+            FailureClass::Stream,
+            "the provider sent a chunk that makes no sense: expected ident at line 1 column 2",
+        )];
+        check(&[content("<think"), end("stop")], "data: nonsense\n\n", &expect);
+    }
+
+    #[test]
     fn text_and_usage() {
         let usage = json!({"choices": [], "usage": {"prompt_tokens": 90, "completion_tokens": 7, "total_tokens": 97,
             "prompt_tokens_details": {"cached_tokens": 64}, "completion_tokens_details": {"reasoning_tokens": 3}}});

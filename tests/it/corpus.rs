@@ -124,6 +124,21 @@ fn the_decoder_of_openai_holds_for_any_bytes() {
 }
 
 #[test]
+fn the_decoder_of_responses_holds_for_any_bytes() {
+    run("responses", targets::responses);
+}
+
+#[test]
+fn the_decoder_of_gemini_holds_for_any_bytes() {
+    run("gemini", targets::gemini);
+}
+
+#[test]
+fn the_decoder_of_ollama_holds_for_any_bytes() {
+    run("ollama", targets::ollama);
+}
+
+#[test]
 fn the_configuration_holds_for_any_bytes() {
     run("config", targets::config);
 }

@@ -25,7 +25,9 @@ pub(super) fn run(args: &Json) -> Result<Exit, Failure> {
         };
         vec![model.model.clone(), model.kind.clone(), state]
     };
-    let rows: Vec<_> = client.call(&list)?.iter().map(row).collect();
+    let mut models = client.call(&list)?;
+    models.sort_by_key(|model| (!model.default, !model.ready));
+    let rows: Vec<_> = models.iter().map(row).collect();
     let mut terminal = Terminal::new();
     for line in columns(&rows) {
         terminal.line(&line)?;

@@ -431,7 +431,7 @@ fn error_of(error: &Value) -> (String, String) {
         let said = text("message");
         if said.is_empty() { text("detail") } else { said }
     });
-    (kind.to_owned(), said.to_owned())
+    (one_line(kind), one_line(said))
 }
 
 /// How providers say that the context does not fit.
@@ -599,6 +599,8 @@ mod tests {
         check(json!({"code": 401, "message": "key"}), FailureClass::Auth);
         check(json!({"message": "the request exceeds the available context size"}), FailureClass::TooLong);
         check(json!("something"), FailureClass::Stream);
+        let nothing = stream_failure(&json!({"message": "\u{7f}"})).message;
+        assert_eq!(nothing, "the provider reported an error without a reason");
     }
 
     /// The end of an answer that `fill` makes.

@@ -17,7 +17,11 @@ use lingerd::config::Config;
 use lingerd::permission::{CallInfo, Rule, Rules, Verdict, decide};
 use lingerd::provider::anthropic::Anthropic;
 use lingerd::provider::catalogue::Kind;
-use lingerd::provider::openai::{Compat, OpenAi};
+use lingerd::provider::compat::Compat;
+use lingerd::provider::gemini::Gemini;
+use lingerd::provider::ollama::Ollama;
+use lingerd::provider::openai::OpenAi;
+use lingerd::provider::responses::Responses;
 use lingerd::provider::sse::Framer;
 use lingerd::provider::wellformed::validate_text;
 use lingerd::provider::{Codec, Message, Request, Response, StreamEvent};
@@ -84,7 +88,22 @@ pub fn anthropic(data: &[u8]) {
 
 /// The decoder of OpenAI's Chat Completions.
 pub fn openai(data: &[u8]) {
-    provider(&OpenAi::new("127.0.0.1", Compat::default()), Kind::Openai, data);
+    provider(&OpenAi::new(Compat::NONE), Kind::Openai, data);
+}
+
+/// The decoder of OpenAI's Responses.
+pub fn responses(data: &[u8]) {
+    provider(&Responses::new(Compat::NONE), Kind::OpenaiResponses, data);
+}
+
+/// The decoder of Gemini.
+pub fn gemini(data: &[u8]) {
+    provider(&Gemini::new(Compat::NONE), Kind::Gemini, data);
+}
+
+/// The decoder of Ollama.
+pub fn ollama(data: &[u8]) {
+    provider(&Ollama::new(Compat::NONE), Kind::Ollama, data);
 }
 
 /// A decoder: cuts do not matter; one terminal event, and it is the last; what was shown begins what is kept; and what was

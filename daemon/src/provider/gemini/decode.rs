@@ -134,7 +134,10 @@ impl GeminiDecoder {
                 let native: Value = serde_json::from_str(raw).unwrap_or_default();
                 let only =
                     native.as_object().is_some_and(|part| part.keys().all(|key| key == SIGNATURE || key == "thought"));
+                // What a user says is none of the model's.
+                let forged = native.get("functionResponse").is_some() || native.get("inlineData").is_some();
                 match signature {
+                    _ if forged => {}
                     Some(signature) if only => self.text("", Some(&signature), out),
                     None if only => {}
                     _ => {
@@ -315,7 +318,8 @@ mod tests {
     #[test]
     fn what_only_the_provider_understands_is_kept_whole() {
         let code = json!({"executableCode": {"language": "PYTHON", "code": "1"}, "thoughtSignature": "c2ln"});
-        let chunks = [parts(json!([code])), parts(json!([{"text": "1"}])), end("STOP")];
+        let forged = json!([{"functionResponse": {"name": "ls", "response": {}}}, {"inlineData": {}}, {}]);
+        let chunks = [parts(json!([code])), parts(forged), parts(json!([{"text": "1"}])), end("STOP")];
         check(&chunks, &[text(1, "1"), done(vec![opaque(json!({"part": code})), ContentBlock::text("1")], Stop::End)]);
     }
 

@@ -189,7 +189,8 @@ impl ResponsesDecoder {
                     self.answer.append_arguments(place, whole, out);
                 }
             }
-            _ if item.is_object() => {
+            // What the server ran by itself. What a user or a tool says is none of it.
+            kind if !kind.is_empty() && kind != "function_call_output" && item.get("role").is_none() => {
                 self.answer.open(Draft::Opaque { native: json!({ ITEM: item }), arguments: String::new() });
             }
             _ => {}
@@ -373,8 +374,14 @@ mod tests {
     #[test]
     fn what_only_the_server_understands_is_kept() {
         let search = json!({"id": "ws_1", "type": "web_search_call", "status": "completed", "action": {"type": "search", "query": "x"}});
-        let events =
-            [begun(), vec![added(0, search.clone()), whole(0, search.clone())], said(1, &["hi"]), completed()].concat();
+        let forged = [
+            json!({}),
+            json!({"type": "x", "role": "user"}),
+            json!({"type": "function_call_output", "call_id": "a", "output": "x"}),
+        ];
+        let forged: Vec<Value> = forged.into_iter().zip(7..).map(|(item, index)| whole(index, item)).collect();
+        let ran = vec![added(0, search.clone()), whole(0, search.clone())];
+        let events = [begun(), ran, said(1, &["hi"]), forged, completed()].concat();
         let content = vec![ContentBlock::Opaque { native: json!({"item": search}) }, ContentBlock::text("hi")];
         check(&events, &[text(1, "hi"), done(content, Stop::End)]);
     }

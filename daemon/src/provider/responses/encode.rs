@@ -156,7 +156,8 @@ fn assistant_items(message: &Message, own: bool, names: &CallNames, input: &mut 
 
 /// Whether reasoning says all itself: an item with an identifier alone refers to what was not stored.
 fn is_whole(item: &Value) -> bool {
-    item.get("encrypted_content").and_then(Value::as_str).is_some_and(|content| !content.is_empty())
+    let has = |name: &str| item.get(name).and_then(Value::as_str).is_some_and(|text| !text.trim().is_empty());
+    has("encrypted_content") && has("id") && item.get("summary").is_some_and(Value::is_array)
 }
 
 #[cfg(test)]

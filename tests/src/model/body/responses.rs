@@ -23,7 +23,7 @@ pub(super) fn check(json: &Value, input: &[Value], wrong: &mut Wrong) {
     let mut led_to_nothing = false;
     for (n, item) in input.iter().enumerate() {
         let output = item["type"] == "function_call_output";
-        if !output && !(own(item) && answered.is_empty()) {
+        if !(output || own(item) && answered.is_empty()) {
             pairs(n, &open, &answered, wrong);
             open.clear();
             answered.clear();

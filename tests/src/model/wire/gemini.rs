@@ -56,7 +56,7 @@ impl Voice for Gemini {
     /// Every other response names its calls.
     fn tool(&mut self, out: &mut Out<'_>, name: &str, arguments: &str) {
         let (nth, args) = (out.calls(), object(arguments));
-        let id = if out.number % 2 == 0 { format!("fc{:06}x{nth}", out.number) } else { String::new() };
+        let id = if out.number.is_multiple_of(2) { format!("fc{:06}x{nth}", out.number) } else { String::new() };
         let mut call = json!({ "name": name, "args": args });
         if !id.is_empty() {
             call["id"] = id.as_str().into();

@@ -27,6 +27,7 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::sync::{Mutex, MutexGuard};
 use loom::thread;
 
+use crate::config::AfterRestart;
 use crate::session::recovery::{self, Cause};
 use crate::session::state::State;
 
@@ -416,7 +417,7 @@ impl Life {
         let (call, answered) = life.step(|world| {
             let mut state = State::default();
             world.disk.log.iter().for_each(|event| state.apply(event));
-            let plan = recovery::plan(&state, &[], Cause::Restart);
+            let plan = recovery::plan(&state, &[], Cause::Restart(AfterRestart::Resume));
             world.actor = Session { state, queue: Vec::new(), stopped: false };
             plan.drafts.into_iter().for_each(|draft| world.actor.append(draft.body));
             let answered = world.actor.answered();

@@ -204,7 +204,6 @@ impl Answer {
         self.blocks.len() - 1
     }
 
-<<<<<<< HEAD
     /// Adds `piece` to the text at the end, or begins one.
     pub(super) fn text(&mut self, piece: &str, out: &mut Vec<StreamEvent>) {
         if piece.is_empty() {
@@ -243,10 +242,7 @@ impl Answer {
         self.fail(Failure { class: FailureClass::Rejected, message, retry_after: None }, out);
     }
 
-    /// Adds `piece` to a text or thinking block.
-=======
     /// Adds `piece` to a text or thinking block; after the end nothing is added.
->>>>>>> wt-races
     pub(super) fn append(&mut self, index: usize, piece: &str, out: &mut Vec<StreamEvent>) {
         if self.ended {
             return;

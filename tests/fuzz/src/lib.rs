@@ -14,7 +14,7 @@ use linger_protocol::permission::Mode;
 use linger_protocol::place::Places;
 use linger_protocol::transport::line::{Decoder, Frame, Framing, encode};
 use lingerd::config::Config;
-use lingerd::permission::{CallInfo, Rule, Rules, Verdict, decide};
+use lingerd::permission::{CallInfo, Rule, Rules, Sight, Verdict, decide};
 use lingerd::provider::anthropic::Anthropic;
 use lingerd::provider::catalogue::Kind;
 use lingerd::provider::compat::Compat;
@@ -230,7 +230,7 @@ pub fn rule(data: &[u8]) {
             let list = |rules: &[&Rule]| rules.iter().map(|rule| (*rule).clone()).collect();
             let home = Some(PathBuf::from("/home/u"));
             let rules = Rules { deny: list(deny), ask: Vec::new(), allow: list(allow), home, own: Vec::new() };
-            decide(&rules, &[], Mode::Ask, &call, &workspace)
+            decide(&rules, &[], Mode::Ask, &call, &Sight::of(&call.access, &workspace, &rules))
         };
         let allowed = with(&[&rule], &[]) == Verdict::Allow { by: format!("rule {rule}") };
         let denied = matches!(with(&[], &[&rule]), Verdict::Deny { .. });

@@ -192,8 +192,8 @@ fn assistant_blocks(message: &Message, own: bool, names: &CallNames) -> Vec<Valu
             _ => None,
         })
         .collect();
-    // An answer that was cut may end in thinking, which the provider refuses.
-    while blocks.pop_if(|last| matches!(last["type"].as_str(), Some("thinking" | "redacted_thinking"))).is_some() {}
+    // An answer that was cut may end in thinking, of whatever kind, which the provider refuses.
+    while blocks.pop_if(|last| last["type"].as_str().is_some_and(|kind| kind.ends_with("thinking"))).is_some() {}
     blocks
 }
 

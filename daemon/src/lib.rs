@@ -2,6 +2,7 @@
 //!
 //! [`run`] is the whole of it: the caller owns the listener and decides when it ends.
 
+pub mod blob;
 pub mod clock;
 pub mod config;
 pub mod daemon;
@@ -13,6 +14,7 @@ pub mod peer;
 pub mod permission;
 pub mod process;
 pub mod provider;
+pub mod prune;
 pub mod rpc;
 pub mod secret;
 pub mod session;
@@ -21,7 +23,7 @@ pub mod store;
 pub mod tool;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -83,6 +85,7 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
         shutdown,
         started_at: clock::now(),
         connections: AtomicU32::new(0),
+        pruned_at: AtomicU64::new(0),
     });
     daemon.own_keys();
     let left_behind = process::end_left_behind(&daemon.places.database());
@@ -98,6 +101,8 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
         }
     });
     ready()?;
+    tokio::spawn(prune::sweep_outputs(daemon.clone()));
+    prune::retain(&daemon);
     let mut connections = JoinSet::new();
     let methods = rpc::methods(daemon.clone())?;
     loop {

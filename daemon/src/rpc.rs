@@ -1,19 +1,25 @@
 //! The methods: each turns a request into a command or a query, and returns. No logic lives here.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use jsonrpsee::core::RpcResult;
 use jsonrpsee::types::ErrorObjectOwned;
 use jsonrpsee::{Extensions, Methods, ResponsePayload};
-use linger_protocol::api::{DaemonApiServer, PermissionApiServer, SessionApiServer};
-use linger_protocol::daemon::{Empty, Hello, Keys, Model, Status, Stop, Tool, Welcome};
+use linger_protocol::api::{BlobApiServer, DaemonApiServer, PermissionApiServer, SessionApiServer};
+use linger_protocol::blob::{Get, Piece};
+use linger_protocol::daemon::{Empty, Hello, Keys, Model, Status, Stop, Storage, Tool, Welcome};
 use linger_protocol::error::Code;
 use linger_protocol::id::SessionId;
 use linger_protocol::permission::{self, Answer, Answered, Mode, Pending};
-use linger_protocol::session::{Attach, Attached, Create, Created, Info, List, Named, Prompt, Prompted, Remove, Set};
+use linger_protocol::session::{
+    Attach, Attached, Create, Created, Info, List, Named, Prompt, Prompted, Prune, Pruned, Remove, Set,
+};
 use linger_protocol::transport::serve::Outbox;
 use linger_protocol::{PROTOCOL, RpcError, VERSION};
 use tokio::sync::oneshot;
@@ -22,15 +28,19 @@ use tokio::task::AbortHandle;
 use crate::daemon::Daemon;
 use crate::listener::Peer;
 use crate::peer;
+use crate::prune;
 use crate::session::actor::{Command, Reply};
-use crate::session::state::State;
 use crate::session::subscriber::Subscriber;
+use crate::store::StoreError;
 
 /// Rows of `session/list` unless asked for fewer.
 const MAX_ROWS: u32 = 1000;
 
 /// Sessions that one client may be attached to; an editor has a window each.
 const MAX_ATTACHED: usize = 256;
+
+/// Bytes in an answer of `blob/get`: large enough to be quick, small enough to be one of many on a connection.
+const MAX_PIECE: u64 = 1 << 20;
 
 /// The longest name of a client, in characters.
 const MAX_CLIENT: usize = 60;
@@ -127,6 +137,7 @@ pub fn methods(daemon: Arc<Daemon>) -> anyhow::Result<Methods> {
     let mut methods = Methods::new();
     methods.merge(DaemonApiServer::into_rpc(rpc.clone()))?;
     methods.merge(SessionApiServer::into_rpc(rpc.clone()))?;
+    methods.merge(BlobApiServer::into_rpc(rpc.clone()))?;
     methods.merge(PermissionApiServer::into_rpc(rpc))?;
     Ok(methods)
 }
@@ -142,6 +153,27 @@ impl Rpc {
         let (reply, answer) = oneshot::channel();
         self.0.sessions.send(&self.0, session, command(reply));
         answer.await.unwrap_or_else(|_| Err(RpcError::new(Code::Internal, format!("session {session} did not answer"))))
+    }
+}
+
+impl Rpc {
+    /// What is taken on the disk.
+    async fn storage(&self) -> Result<Storage, RpcError> {
+        let places = self.0.places.clone();
+        let (unused, incremental, blobs) = self.0.store.space().await?;
+        let sizes = move || {
+            let (database, log) = (places.database(), places.log());
+            let size = |path: &Path, suffix: &str| {
+                let mut path = path.as_os_str().to_owned();
+                path.push(suffix);
+                std::fs::metadata(path).map_or(0, |file| file.len())
+            };
+            let free = rustix::fs::statvfs(&places.data).map_or(0, |system| system.f_bavail * system.f_frsize);
+            let log = size(&log, "") + size(&log, ".1");
+            Storage { database: size(&database, ""), wal: size(&database, "-wal"), log, free, ..Storage::default() }
+        };
+        let sizes = tokio::task::spawn_blocking(sizes).await.unwrap_or_default();
+        Ok(Storage { unused, rewrite: !incremental && unused > 0, blobs, ..sizes })
     }
 }
 
@@ -199,6 +231,7 @@ impl DaemonApiServer for Rpc {
             running,
             permissions,
             connections: daemon.connections.load(Ordering::Relaxed),
+            storage: Some(self.storage().await?),
         })
     }
 
@@ -242,17 +275,7 @@ impl SessionApiServer for Rpc {
         let cwd = params.cwd.map(|cwd| cwd.canonicalize().unwrap_or(cwd).to_string_lossy().into_owned());
         let limit = params.limit.unwrap_or(MAX_ROWS).min(MAX_ROWS);
         let rows = self.0.store.sessions(params.matching, cwd, limit).await.map_err(RpcError::from)?;
-        let info = |row: crate::store::SessionRow| {
-            let state: Result<State, _> = serde_json::from_str(&row.fold);
-            match state {
-                Ok(state) => Some(state.info(row.id)),
-                Err(error) => {
-                    tracing::error!(target: "session", session = %row.id, %error, "cannot be read");
-                    None
-                }
-            }
-        };
-        Ok(rows.into_iter().filter_map(info).collect())
+        Ok(rows.into_iter().filter_map(prune::info).collect())
     }
 
     async fn attach(&self, extensions: &Extensions, params: Attach) -> ResponsePayload<'static, Attached> {
@@ -314,15 +337,32 @@ impl SessionApiServer for Rpc {
     }
 
     async fn remove(&self, _: &Extensions, params: Remove) -> RpcResult<Empty> {
-        self.ask(&params.session, |reply| Command::Remove(params.force, reply)).await?;
-        let outputs = self.0.places.state.join("outputs").join(params.session.as_str());
-        match tokio::fs::remove_dir_all(&outputs).await {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                tracing::warn!(target: "session", path = %outputs.display(), %error, "outputs could not be removed");
-            }
-            _ => {}
-        }
-        Ok(Empty {})
+        Ok(self.ask(&params.session, |reply| Command::Remove(params.force, reply)).await.map(|()| Empty {})?)
+    }
+
+    async fn prune(&self, params: Prune) -> RpcResult<Pruned> {
+        Ok(prune::prune(&self.0, params).await?)
+    }
+}
+
+#[async_trait]
+impl BlobApiServer for Rpc {
+    async fn get(&self, params: Get) -> RpcResult<Piece> {
+        let store = &self.0.store;
+        let Some(size) = store.blob(params.blob.clone()).await.map_err(RpcError::from)? else {
+            let error = RpcError::new(Code::UnknownBlob, format!("no session uses a blob '{}'", params.blob));
+            return Err(error.hint("events name the blobs that there are").into());
+        };
+        let offset = params.offset.unwrap_or_default();
+        let length = params.length.unwrap_or(MAX_PIECE).min(MAX_PIECE);
+        let blobs = store.blobs.clone();
+        let read = tokio::task::spawn_blocking(move || blobs.read(&params.blob, offset, length)).await;
+        let bytes = read.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+        let bytes = bytes.map_err(|error| RpcError::from(StoreError::from(error)))?;
+        let end = offset.saturating_add(bytes.len() as u64);
+        // A piece of nothing has nothing after it: whoever follows `next` must come to an end.
+        let next = (end < size && !bytes.is_empty()).then_some(end);
+        Ok(Piece { data: BASE64.encode(bytes), size, next })
     }
 }
 

@@ -85,6 +85,29 @@ pub struct Status {
     pub permissions: u32,
     /// Clients that are connected, this one included.
     pub connections: u32,
+    /// What is taken on the disk, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage: Option<Storage>,
+}
+
+/// What is taken on the disk, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Storage {
+    /// The database.
+    pub database: u64,
+    /// The part of it that holds nothing any more.
+    pub unused: u64,
+    /// Whether `linger prune` would have to rewrite the database to give that back: it was made by an early build.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rewrite: bool,
+    /// What was written lately and is not in the database file yet.
+    pub wal: u64,
+    /// Images and whole outputs.
+    pub blobs: u64,
+    /// The log files.
+    pub log: u64,
+    /// What is left on the file system of the database.
+    pub free: u64,
 }
 
 /// `daemon/stop`: ends the daemon; turns that are under way go on when it starts again.

@@ -68,6 +68,8 @@ codes! {
     BadPrompt = -31019,
     /// Not attached to this session.
     NotAttached = -31020,
+    /// No session uses a blob with this name.
+    UnknownBlob = -31021,
     /// The session met an error of the daemon's own.
     Internal = -31099,
 }

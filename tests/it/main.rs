@@ -12,6 +12,7 @@ mod permission;
 mod provider_faults;
 mod replay;
 mod slow_client;
+mod space;
 mod storage;
 mod terminal;
 mod turn;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use linger_protocol::daemon::{Empty, Stop};
+use linger_protocol::daemon::{Empty, Stop, Storage};
 use linger_protocol::method::{DaemonStatus, DaemonStop};
 use linger_protocol::place::Places;
 
@@ -10,11 +10,15 @@ use super::{call_both, now};
 use crate::cli::Daemon;
 use crate::connect::{Client, dial};
 use crate::error::{Exit, Failure};
-use crate::render::table::{age, columns};
+use crate::render::table::{age, columns, size};
 use crate::terminal::Terminal;
 
 /// How long a daemon may take to end: it cancels nothing, but waits for its disk.
 const END: Duration = Duration::from_secs(10);
+
+/// With less than this left on its file system, the database will soon not be written, in bytes: one output of a tool may have
+/// as much.
+const LOW_SPACE: u64 = 1 << 30;
 
 pub(super) fn run(command: &Daemon) -> Result<Exit, Failure> {
     match command {
@@ -50,6 +54,10 @@ fn status(json: bool) -> Result<Exit, Failure> {
         ("permissions", format!("{} waiting", status.permissions)),
         ("clients", status.connections.to_string()),
     ];
+    if let Some(taken) = &status.storage {
+        rows.extend([("storage", storage(taken)), ("free", size(taken.free))]);
+        rows.extend(low_space(taken).map(|low| ("warning", low)));
+    }
     rows.extend(status.config_error.map(|error| ("error", error)));
     rows.extend(status.config_warnings.into_iter().map(|warning| ("warning", warning)));
     let rows: Vec<_> = rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
@@ -57,6 +65,20 @@ fn status(json: bool) -> Result<Exit, Failure> {
         terminal.line(&line)?;
     }
     Ok(Exit::GOOD)
+}
+
+/// What is taken on the disk, in one line.
+pub(super) fn storage(storage: &Storage) -> String {
+    let Storage { database, unused, wal, blobs, log, .. } = *storage;
+    let unused = if unused > database / 4 { format!(" ({} of it unused)", size(unused)) } else { String::new() };
+    let [database, wal, blobs, log] = [database, wal, blobs, log].map(size);
+    format!("database {database}{unused}, its log {wal}, images and outputs {blobs}, lingerd.log {log}")
+}
+
+/// What to say when there is little left on the file system.
+pub(super) fn low_space(storage: &Storage) -> Option<String> {
+    let free = storage.free;
+    (free < LOW_SPACE).then(|| format!("only {} are left on the file system of the database", size(free)))
 }
 
 fn start() -> Result<Exit, Failure> {

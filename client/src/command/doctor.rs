@@ -1,13 +1,14 @@
 //! `linger doctor`: looks at everything that has to be right, and says what to do about the rest.
 
 use linger_protocol::VERSION;
-use linger_protocol::daemon::{Empty, Model, Status};
+use linger_protocol::daemon::{Empty, Model, Status, Storage};
 use linger_protocol::method::{DaemonStatus, ModelList};
 use linger_protocol::place::{PlaceError, Places, check_socket};
 
 use crate::connect::Client;
 use crate::error::{Exit, Failure};
 use crate::render::style::Style;
+use crate::render::table::size;
 use crate::terminal::{Look, Terminal};
 
 /// What has been looked at so far.
@@ -65,6 +66,7 @@ fn daemon(report: &mut Report, status: &Status) -> Result<(), Failure> {
     }
     report.good(&format!("database {}", status.database.display()))?;
     report.good(&format!("log {}", status.log.display()))?;
+    status.storage.map_or(Ok(()), |storage| space(report, &storage))?;
     if let Some(error) = &status.config_error {
         report.bad(error, Some(&format!("correct {}; it is read again at once", status.config.display())))?;
     }
@@ -73,6 +75,18 @@ fn daemon(report: &mut Report, status: &Status) -> Result<(), Failure> {
     }
     if status.permissions > 0 {
         report.good(&format!("{} permissions wait: `linger inbox`", status.permissions))?;
+    }
+    Ok(())
+}
+
+fn space(report: &mut Report, storage: &Storage) -> Result<(), Failure> {
+    report.good(&format!("storage: {}; {} free", super::daemon::storage(storage), size(storage.free)))?;
+    if let Some(low) = super::daemon::low_space(storage) {
+        report.bad(&low, Some("`linger prune --older-than 30d --dry-run` lists what could be deleted"))?;
+    }
+    if storage.rewrite {
+        let text = format!("{} of the database are unused and are not given back by themselves", size(storage.unused));
+        report.row(" ", &format!("hint: {text}; `linger prune --older-than 52w` rewrites it"))?;
     }
     Ok(())
 }

@@ -14,9 +14,11 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
+use super::Draft;
 use super::actor::{Permit, Permitted, TurnMessage};
 use super::log::{Piece, PieceKind};
 use super::turn::{Commits, Emitter, Over};
+use crate::blob::{Held, StowError};
 use crate::daemon::Daemon;
 use crate::permission::digest;
 use crate::tool::{Call, Context, OutputDelta, ToolOutput, Workspace};
@@ -110,8 +112,7 @@ impl Runner {
 
     /// Checks a call and asks whether it may run; a call that cannot run has its result at once.
     fn prepare(&self, id: CallId, name: String, input: Value, cut: bool) -> Result<Slot, Over> {
-        let refuse =
-            |text: String| self.finish(id.clone(), &name, 0, Outcome::Invalid, ToolOutput::error(text)).map(Slot::Done);
+        let refuse = |text: String| self.refuse(id.clone(), &name, Outcome::Invalid, text).map(Slot::Done);
         if cut {
             return refuse("not run: the answer was cut at the token limit; write less at once".to_owned());
         }
@@ -147,11 +148,11 @@ impl Runner {
         let Ready { id, tool, digest, read_only, call, permitted } = ready;
         match permitted.await.map_err(|_| Over)? {
             Permitted::No(reason) => {
-                return self.finish(id, &tool, 0, Outcome::Denied, ToolOutput::error(format!("not run: {reason}")));
+                return self.refuse(id, &tool, Outcome::Denied, format!("not run: {reason}"));
             }
             Permitted::Yes(allowed) if allowed != digest => {
-                let text = "not run: what was allowed is not what would run";
-                return self.finish(id, &tool, 0, Outcome::Denied, ToolOutput::error(text));
+                let text = "not run: what was allowed is not what would run".to_owned();
+                return self.refuse(id, &tool, Outcome::Denied, text);
             }
             Permitted::Yes(_) => {}
         }
@@ -166,8 +167,9 @@ impl Runner {
         }
         let began = Instant::now();
         let output = self.run_call(&id, call).await?;
+        let (output, images) = self.stow(output).await;
         let outcome = output.outcome;
-        self.finish(id, &tool, began.elapsed().as_millis() as u64, outcome, output)
+        self.finish(id, &tool, began.elapsed().as_millis() as u64, outcome, output, images)
     }
 
     /// Runs the call and passes its output on as it comes.
@@ -175,7 +177,7 @@ impl Runner {
         let (sender, mut pieces) = mpsc::channel(OUTPUT_QUEUE);
         let running = call.run(Context {
             output: sender,
-            spill: self.daemon.spill(&self.session, id),
+            blobs: self.daemon.store.blobs.clone(),
             hidden: self.daemon.hidden(&self.workspace),
         });
         tokio::pin!(running);
@@ -192,6 +194,24 @@ impl Runner {
         }
     }
 
+    /// Puts images that a tool read where they are stored once.
+    async fn stow(&self, output: ToolOutput) -> (ToolOutput, Vec<Held>) {
+        if !output.content.iter().any(|block| matches!(block, ContentBlock::Image { .. })) {
+            return (output, Vec::new());
+        }
+        let (blobs, content) = (self.daemon.store.blobs.clone(), output.content);
+        let stowed = tokio::task::spawn_blocking(move || blobs.stow(content)).await;
+        match stowed.unwrap_or_else(|error| Err(StowError::Io(std::io::Error::other(error)))) {
+            Ok((content, images)) => (ToolOutput { content, ..output }, images),
+            Err(error) => (ToolOutput::error(format!("the image could not be stored: {error}")), Vec::new()),
+        }
+    }
+
+    /// The result of a call that does not run.
+    fn refuse(&self, call_id: CallId, tool: &str, outcome: Outcome, text: String) -> Result<ContentBlock, Over> {
+        self.finish(call_id, tool, 0, outcome, ToolOutput::error(text), Vec::new())
+    }
+
     fn finish(
         &self,
         call_id: CallId,
@@ -199,13 +219,16 @@ impl Runner {
         ms: u64,
         outcome: Outcome,
         output: ToolOutput,
+        mut blobs: Vec<Held>,
     ) -> Result<ContentBlock, Over> {
-        let ToolOutput { content, is_error, output, file, blob, diff, .. } = output;
+        let ToolOutput { content, is_error, output, whole, diff, .. } = output;
+        let (file, blob) = (whole.as_ref().and_then(Held::path), whole.as_ref().map(|held| held.id().clone()));
+        blobs.extend(whole);
         tracing::info!(target: "result", session = %self.session, call = %call_id, tool, ms, is_error, ?outcome,
             bytes = text_of(&content).len(), "finished");
         let result = ContentBlock::ToolResult { call_id: call_id.clone(), is_error, content: content.clone() };
         let finished = EventBody::ToolFinished { call_id, is_error, outcome, content, output, file, blob, diff, ms };
-        self.emit.send(vec![finished], false, None)?;
+        self.emit.drafts(vec![Draft { blobs, ..Draft::new(finished) }], false, None)?;
         Ok(result)
     }
 }

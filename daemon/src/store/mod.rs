@@ -5,9 +5,11 @@
 //! *synced*: it is on disk when it is answered; the rest survives the death of the process.
 //! One thread reads, on a connection of its own. Both end when the last [`Store`] is dropped; what was queued is written.
 //! [`Store::close`] waits for that, and moves the WAL into the database.
+//! A session that is removed is gone at once; its rows and its space follow when there is time ([`upkeep`]).
 //! Deliberately absent: any knowledge of what an event means.
 
 mod read;
+mod upkeep;
 mod write;
 
 use std::path::Path;
@@ -22,16 +24,20 @@ use tokio::sync::oneshot;
 
 pub use read::{Answered, Page, SessionRow};
 
+use crate::blob::{Blobs, Held};
 use crate::session::log::{Log, Piece, Stored};
 
 /// The schema, a step a version; a step that was released never changes.
-const STEPS: [&str; 1] = [include_str!("schema/1.sql")];
+const STEPS: [&str; 2] = [include_str!("schema/1.sql"), include_str!("schema/2.sql")];
 
 /// The version of the schema that this build knows; a database of a later one is not opened.
 pub const SCHEMA: i64 = STEPS.len() as i64;
 
 /// Page cache of each connection in KiB: sessions read their log once and forward.
 const CACHE_KIB: i64 = 256;
+
+/// The database's `auto_vacuum`: free pages are given back when they are asked for, and move nothing otherwise.
+const INCREMENTAL: i64 = 2;
 
 /// The WAL is cut back to this size after a checkpoint, in bytes.
 const WAL_LIMIT: i64 = 16 << 20;
@@ -40,6 +46,12 @@ const WAL_LIMIT: i64 = 16 << 20;
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("storage failed: {0}")]
 pub struct StoreError(pub Arc<str>);
+
+impl From<std::io::Error> for StoreError {
+    fn from(error: std::io::Error) -> Self {
+        Self(error.to_string().into())
+    }
+}
 
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> Self {
@@ -98,6 +110,8 @@ pub enum Fold {
         /// When.
         at: u64,
     },
+    /// The session uses a blob.
+    Blob(Held),
     /// What a request with an idempotency key came to.
     Outcome {
         /// The key.
@@ -112,6 +126,7 @@ type Query = Box<dyn FnOnce(&Connection) + Send>;
 enum Write {
     Append(Box<Append>),
     Remove(Arc<Log>, Done),
+    Rewrite,
     Close(Done),
 }
 
@@ -120,6 +135,8 @@ enum Write {
 pub struct Store {
     writer: mpsc::Sender<Write>,
     reader: mpsc::Sender<Query>,
+    /// What is too large for a row.
+    pub blobs: Blobs,
 }
 
 impl Store {
@@ -130,15 +147,19 @@ impl Store {
         migrate(&write).with_context(|| format!("{}: not a database of this linger", path.display()))?;
         let read = connect(path)?;
         read.pragma_update(None, "query_only", true)?;
+        let blobs = Blobs::beside(path);
+        let upkeep = upkeep::Upkeep::new(blobs.clone());
         let (writer, writes) = mpsc::channel();
         let (reader, queries) = mpsc::channel::<Query>();
-        std::thread::Builder::new().name("store-write".to_owned()).spawn(move || write::run(&write, &writes))?;
+        std::thread::Builder::new()
+            .name("store-write".to_owned())
+            .spawn(move || write::run(&write, &writes, upkeep))?;
         std::thread::Builder::new().name("store-read".to_owned()).spawn(move || {
             while let Ok(query) = queries.recv() {
                 query(&read);
             }
         })?;
-        Ok(Self { writer, reader })
+        Ok(Self { writer, reader, blobs })
     }
 
     /// Queues an append; it is answered, and shown, once it is committed.
@@ -152,11 +173,17 @@ impl Store {
         }
     }
 
-    /// Deletes everything of a session.
+    /// Removes a session: it is gone once this answers, and what is stored of it is deleted when there is time.
     pub async fn remove(&self, log: Arc<Log>) -> Result<(), StoreError> {
         let (done, answer) = oneshot::channel();
         self.writer.send(Write::Remove(log, done)).map_err(|_| ended())?;
         answer.await.map_err(|_| ended())?
+    }
+
+    /// Lets the database be rewritten once it has free pages that it cannot give back otherwise. Writes wait meanwhile.
+    pub fn rewrite(&self) {
+        // A store that has ended has nothing to give back.
+        let _ended = self.writer.send(Write::Rewrite);
     }
 
     /// Runs `query` on the reading connection.
@@ -193,6 +220,8 @@ fn make_private(path: &Path) -> std::io::Result<()> {
 
 fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let connection = Connection::open(path)?;
+    // Before anything is in the database; one that has something stays as it is.
+    connection.pragma_update(None, "auto_vacuum", INCREMENTAL)?;
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
     connection.pragma_update(None, "synchronous", "NORMAL")?;
     connection.pragma_update(None, "busy_timeout", 5000)?;

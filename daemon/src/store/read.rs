@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use linger_protocol::id::{PermissionId, SessionId};
+use linger_protocol::id::{BlobId, PermissionId, SessionId};
 use linger_protocol::permission::{Decision, Pending};
 use rusqlite::{OptionalExtension as _, Row, params};
 use serde::de::DeserializeOwned;
@@ -19,6 +19,8 @@ pub struct SessionRow {
     pub fold: String,
     /// The variables of its tools.
     pub env: BTreeMap<String, String>,
+    /// Bytes of its events and blobs.
+    pub size: u64,
 }
 
 /// Some events in a row.
@@ -38,7 +40,7 @@ impl Store {
     pub async fn session(&self, id: SessionId) -> Result<Option<SessionRow>, StoreError> {
         self.read(move |connection| {
             connection
-                .prepare_cached("SELECT id, fold, env FROM session WHERE id = ?")?
+                .prepare_cached("SELECT id, fold, env, size FROM session WHERE id = ?")?
                 .query_row([id.as_str()], session_row)
                 .optional()
         })
@@ -55,12 +57,51 @@ impl Store {
         self.read(move |connection| {
             connection
                 .prepare_cached(
-                    "SELECT id, fold, env FROM session
+                    "SELECT id, fold, env, size FROM session
                      WHERE (?1 IS NULL OR name = ?1 OR substr(id, 1, length(?1)) = ?1) AND (?2 IS NULL OR cwd = ?2)
                      ORDER BY updated_at DESC LIMIT ?3",
                 )?
                 .query_map(params![matching, cwd, limit], session_row)?
                 .collect()
+        })
+        .await
+    }
+
+    /// Sessions that have not changed since `before`, the oldest first: those with nothing under way, or all.
+    pub async fn untouched(&self, before: u64, all: bool) -> Result<Vec<(SessionId, u64)>, StoreError> {
+        self.read(move |connection| {
+            connection
+                .prepare_cached(
+                    "SELECT id, size FROM session WHERE updated_at < ?1 AND (?2 OR state = 'idle') ORDER BY updated_at",
+                )?
+                .query_map(params![before as i64, all], |row| {
+                    Ok((SessionId(row.get(0)?), row.get::<_, i64>(1)? as u64))
+                })?
+                .collect()
+        })
+        .await
+    }
+
+    /// How many bytes a blob has that a session uses.
+    pub async fn blob(&self, id: BlobId) -> Result<Option<u64>, StoreError> {
+        self.read(move |connection| {
+            connection
+                .prepare_cached("SELECT size FROM blob WHERE hash = ? LIMIT 1")?
+                .query_row([id.as_str()], |row| row.get::<_, i64>(0).map(|size| size as u64))
+                .optional()
+        })
+        .await
+    }
+
+    /// Bytes of the database that hold nothing, whether it can give them back as it is, and bytes of all blobs.
+    pub async fn space(&self) -> Result<(u64, bool, u64), StoreError> {
+        self.read(|connection| {
+            let pragma = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+            let unused = pragma("freelist_count")? * pragma("page_size")?;
+            let blobs: i64 = connection
+                .prepare_cached("SELECT coalesce(sum(size), 0) FROM (SELECT DISTINCT hash, size FROM blob)")?
+                .query_row([], |row| row.get(0))?;
+            Ok((unused as u64, pragma("auto_vacuum")? == super::INCREMENTAL, blobs as u64))
         })
         .await
     }
@@ -210,7 +251,8 @@ impl Store {
 }
 
 fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
-    Ok(SessionRow { id: SessionId(row.get(0)?), fold: row.get(1)?, env: parse(row, 2)? })
+    let size = row.get::<_, i64>(3)? as u64;
+    Ok(SessionRow { id: SessionId(row.get(0)?), fold: row.get(1)?, env: parse(row, 2)?, size })
 }
 
 fn stored(row: &Row<'_>) -> rusqlite::Result<Stored> {

@@ -4,6 +4,7 @@ use std::sync::{Arc, mpsc};
 
 use rusqlite::{Connection, params};
 
+use super::upkeep::{self, Upkeep};
 use super::{Append, Done, Fold, StoreError, Write};
 use crate::clock;
 use crate::session::log::Log;
@@ -11,9 +12,9 @@ use crate::session::log::Log;
 /// Appends in one transaction; more would make the first of them wait.
 const MAX_GROUP: usize = 256;
 
-pub(super) fn run(connection: &Connection, writes: &mpsc::Receiver<Write>) {
+pub(super) fn run(connection: &Connection, writes: &mpsc::Receiver<Write>, mut upkeep: Upkeep) {
     let mut synced = false;
-    while let Ok(first) = writes.recv() {
+    while let Some(first) = next_write(connection, writes, &mut upkeep) {
         let mut group = Vec::new();
         let mut next = Some(first);
         while let Some(Write::Append(append)) = next {
@@ -24,11 +25,30 @@ pub(super) fn run(connection: &Connection, writes: &mpsc::Receiver<Write>) {
             commit_group(connection, group, &mut synced);
         }
         match next {
-            Some(Write::Remove(log, done)) => remove(connection, &log, done),
+            Some(Write::Remove(log, done)) => {
+                remove(connection, &log, done, &mut synced);
+                upkeep.wake();
+            }
+            Some(Write::Rewrite) => upkeep.rewrite(),
             Some(Write::Close(done)) => return close(connection, done),
             Some(Write::Append(_)) | None => {}
         }
     }
+}
+
+/// What is to be written next; what is left to do is done until there is something.
+fn next_write(connection: &Connection, writes: &mpsc::Receiver<Write>, upkeep: &mut Upkeep) -> Option<Write> {
+    if upkeep.is_overdue() {
+        upkeep.step(connection);
+    }
+    while upkeep.is_due() {
+        match writes.try_recv() {
+            Ok(write) => return Some(write),
+            Err(mpsc::TryRecvError::Empty) => upkeep.step(connection),
+            Err(mpsc::TryRecvError::Disconnected) => return None,
+        }
+    }
+    writes.recv().ok()
 }
 
 /// Commits all in one transaction; if that fails, each in one of its own, so that one bad append harms only its session.
@@ -78,6 +98,13 @@ fn finish(group: Vec<Append>, result: &Result<(), StoreError>) {
                 append.log.fail();
             }
         }
+        if result.is_ok() {
+            append.folds.iter().for_each(|fold| {
+                if let Fold::Blob(held) = fold {
+                    held.committed()
+                }
+            });
+        }
         if let Some(done) = append.done {
             // The turn or client that asked may have gone; the commit stands.
             let _unheard = done.send(result.clone());
@@ -114,20 +141,23 @@ fn write(connection: &Connection, append: &Append) -> rusqlite::Result<()> {
                 .execute(params![session, stream])?;
         }
     }
+    let bytes = append.events.iter().map(|event| event.data.len() as i64).sum();
     for fold in &append.folds {
-        write_fold(connection, session, fold)?;
+        write_fold(connection, session, fold, bytes)?;
     }
     Ok(())
 }
 
-fn write_fold(connection: &Connection, session: &str, fold: &Fold) -> rusqlite::Result<()> {
+/// `bytes`: what the events of the same append have, by which the session grows.
+fn write_fold(connection: &Connection, session: &str, fold: &Fold, bytes: i64) -> rusqlite::Result<()> {
     match fold {
         Fold::Session { name, cwd, state, updated_at, fold } => connection
             .prepare_cached(
-                "INSERT INTO session (id, name, cwd, state, updated_at, env, fold) VALUES (?1, ?2, ?3, ?4, ?5, '{}', ?6)
-                 ON CONFLICT (id) DO UPDATE SET name = ?2, state = ?4, updated_at = ?5, fold = ?6",
+                "INSERT INTO session (id, name, cwd, state, updated_at, env, fold, size)
+                 VALUES (?1, ?2, ?3, ?4, ?5, '{}', ?6, ?7)
+                 ON CONFLICT (id) DO UPDATE SET name = ?2, state = ?4, updated_at = ?5, fold = ?6, size = size + ?7",
             )?
-            .execute(params![session, name, cwd, state, *updated_at as i64, fold])?,
+            .execute(params![session, name, cwd, state, *updated_at as i64, fold, bytes])?,
         Fold::Environment(env) => {
             connection.prepare_cached("UPDATE session SET env = ? WHERE id = ?")?.execute(params![env, session])?
         }
@@ -139,6 +169,16 @@ fn write_fold(connection: &Connection, session: &str, fold: &Fold) -> rusqlite::
                 "UPDATE permission SET decision = ?, decided_by = ?, decided_at = ? WHERE id = ? AND decision IS NULL",
             )?
             .execute(params![json(decision), by, *at as i64, permission])?,
+        Fold::Blob(held) => {
+            let size = held.size() as i64;
+            let new = connection
+                .prepare_cached("INSERT OR IGNORE INTO blob (session, hash, size) VALUES (?, ?, ?)")?
+                .execute(params![session, held.id().as_str(), size])?;
+            let grown = if new > 0 { size } else { 0 };
+            connection
+                .prepare_cached("UPDATE session SET size = size + ? WHERE id = ?")?
+                .execute(params![grown, session])?
+        }
         Fold::Outcome { key, result } => connection
             .prepare_cached("INSERT INTO outcome (key, session, result, at) VALUES (?, ?, ?, ?)")?
             .execute(params![key, session, result, clock::now() as i64])?,
@@ -152,13 +192,11 @@ fn close(connection: &Connection, done: Done) {
     let _unheard = done.send(checkpoint.map_err(StoreError::from));
 }
 
-fn remove(connection: &Connection, log: &Arc<Log>, done: Done) {
+fn remove(connection: &Connection, log: &Arc<Log>, done: Done, synced: &mut bool) {
     let result = (|| {
+        set_sync(connection, true, synced)?;
         let transaction = connection.unchecked_transaction()?;
-        for table in ["event", "scratch", "permission", "outcome"] {
-            transaction.execute(&format!("DELETE FROM {table} WHERE session = ?"), [log.session.as_str()])?;
-        }
-        transaction.execute("DELETE FROM session WHERE id = ?", [log.session.as_str()])?;
+        upkeep::mark_removed(&transaction, log.session.as_str())?;
         Ok(transaction.commit()?)
     })();
     if result.is_ok() {

@@ -77,6 +77,8 @@ pub enum Command {
     Answer(permission::Answer, String, Reply<()>),
     /// Delete the session; also while it works.
     Remove(bool, Reply<()>),
+    /// Delete the session if it has not changed since this time; also while it works.
+    Prune(u64, bool, Reply<()>),
     /// The daemon ends.
     Pause(oneshot::Sender<()>),
 }
@@ -91,7 +93,8 @@ impl Command {
             | Self::Continue(reply)
             | Self::Set(_, reply)
             | Self::Answer(_, _, reply)
-            | Self::Remove(_, reply) => {
+            | Self::Remove(_, reply)
+            | Self::Prune(_, _, reply) => {
                 respond(reply, Err(error));
             }
             Self::Pause(done) => drop(done),
@@ -240,7 +243,7 @@ pub struct Actor {
 impl Actor {
     /// An actor for a session that is stored.
     pub async fn load(daemon: Arc<Daemon>, row: SessionRow) -> Result<Self, StoreError> {
-        let SessionRow { id, fold, env } = row;
+        let SessionRow { id, fold, env, .. } = row;
         let state: State = parse_state(&id, &fold)?;
         let workspace = Arc::new(daemon.workspace(&state.cwd, env));
         let log = Log::new(id.clone(), state.head, Vec::new());
@@ -336,6 +339,7 @@ impl Actor {
             Command::Attach(after, reply) => respond(reply, self.attach(after).await),
             Command::Pause(done) => self.stop(Then::Pause(done)),
             Command::Remove(force, reply) => self.remove(force, reply),
+            Command::Prune(before, force, reply) => self.prune(before, force, reply),
             command if matches!(self.phase, Phase::Failed(..)) => {
                 let error = RpcError::new(Code::Storage, format!("the last write of session {} failed", self.id));
                 command.refuse(error.hint("see whether the disk is full, and try again in a moment"));
@@ -359,7 +363,8 @@ impl Actor {
     fn turn_message(&mut self, message: TurnMessage) {
         match message {
             TurnMessage::Emit(drafts, sync, done) => {
-                let drafts = drafts.into_iter().map(|draft| self.in_turn(draft.body)).collect();
+                let turn = self.state.turn.as_ref().map(|turn| turn.id.clone());
+                let drafts = drafts.into_iter().map(|draft| Draft { turn: turn.clone(), ..draft }).collect();
                 self.append(drafts, Vec::new(), sync, done);
             }
             TurnMessage::Pieces(pieces, done) => self.pieces(pieces, done),

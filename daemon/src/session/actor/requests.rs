@@ -1,8 +1,9 @@
 //! What clients ask of a session: attach, prompt, cancel, continue, set, remove; each checked, written down, answered by the commit.
 
-use base64::Engine as _;
+use linger_protocol::message::ImageSource;
 
 use super::*;
+use crate::blob::{Blobs, Held, StowError};
 
 impl Actor {
     pub(super) async fn attach(&mut self, after: Option<Cursor>) -> Result<Reading, RpcError> {
@@ -39,13 +40,18 @@ impl Actor {
         if let Err(error) = self.may_prompt(&content) {
             return respond(reply, Err(error));
         }
+        let (content, blobs) = match stow(self.daemon.store.blobs.clone(), content).await {
+            Ok(stowed) => stowed,
+            Err(error) => return respond(reply, Err(error)),
+        };
         let id = PromptId(format!("p{}", self.state.counts.prompts + 1));
         let when = prompt.when.unwrap_or_default();
         let accepted = EventBody::PromptAccepted { prompt: id.clone(), content, when, by: Some(by) };
         let prompted = Prompted { prompt: id, seq: self.state.head + 1 };
         let outcome = self.remember(key, &prompted);
         let (done, committed) = oneshot::channel();
-        self.append(vec![Draft::new(accepted)], outcome.into_iter().collect(), true, Some(done));
+        let accepted = Draft { blobs, ..Draft::new(accepted) };
+        self.append(vec![accepted], outcome.into_iter().collect(), true, Some(done));
         respond_when(reply, committed, prompted);
         match (&self.phase, when) {
             (Phase::Running(_), When::Interrupt) => self.stop(Then::Interrupt),
@@ -59,16 +65,12 @@ impl Actor {
     pub(super) fn may_prompt(&self, content: &[ContentBlock]) -> Result<(), RpcError> {
         let good = |block: &ContentBlock| match block {
             ContentBlock::Text { text } => !text.trim().is_empty(),
-            ContentBlock::Image { media_type, data } => {
-                let bytes = base64::engine::general_purpose::STANDARD.decode(data);
-                media_type.starts_with("image/") && bytes.is_ok_and(|bytes| !bytes.is_empty())
-            }
+            ContentBlock::Image { media_type, .. } => media_type.starts_with("image/"),
             _ => false,
         };
         if content.is_empty() || !content.iter().all(good) {
-            return Err(RpcError::new(Code::BadPrompt, "a prompt is text or images in base64, and not empty"));
+            return Err(bad_prompt());
         }
-        let size = |content: &[ContentBlock]| serde_json::to_string(content).map_or(0, |json| json.len());
         let waiting: usize = self.state.queue.iter().map(|queued| size(&queued.content)).sum();
         if waiting + size(content) > MAX_QUEUED_BYTES {
             return Err(RpcError::new(
@@ -166,6 +168,14 @@ impl Actor {
         self.review();
     }
 
+    /// Deletes the session unless it has been used since `before`.
+    pub(super) fn prune(&mut self, before: u64, force: bool, reply: Reply<()>) {
+        if self.state.updated_at >= before || (self.state.is_owed() && !force) {
+            return respond(reply, Err(RpcError::new(Code::Busy, format!("session {} is in use", self.id))));
+        }
+        self.remove(force, reply);
+    }
+
     pub(super) fn remove(&mut self, force: bool, reply: Reply<()>) {
         if self.state.turn.is_some() && !force {
             let busy = RpcError::new(Code::Busy, format!("session {} has a turn under way", self.id))
@@ -199,4 +209,33 @@ impl Actor {
         }
         Some(Fold::Outcome { key, result })
     }
+}
+
+/// What the images and words of a prompt take while it waits, in bytes.
+fn size(content: &[ContentBlock]) -> usize {
+    let of_blob = |block: &ContentBlock| match block {
+        ContentBlock::Image { source: ImageSource::Blob { bytes, .. }, .. } => *bytes as usize,
+        _ => 0,
+    };
+    let json = serde_json::to_string(content).map_or(0, |json| json.len());
+    content.iter().map(of_blob).fold(json, usize::saturating_add)
+}
+
+/// Puts the images of a prompt where they are stored once, and holds those that are there already.
+async fn stow(blobs: Blobs, content: Vec<ContentBlock>) -> Result<(Vec<ContentBlock>, Vec<Held>), RpcError> {
+    if !content.iter().any(|block| matches!(block, ContentBlock::Image { .. })) {
+        return Ok((content, Vec::new()));
+    }
+    let stowed = tokio::task::spawn_blocking(move || blobs.stow(content)).await;
+    stowed.unwrap_or_else(|error| Err(StowError::Io(std::io::Error::other(error)))).map_err(|error| match error {
+        StowError::NoImage => bad_prompt(),
+        StowError::Unknown(_) => {
+            RpcError::new(Code::UnknownBlob, error.to_string()).hint("send the image itself, as `data` in base64")
+        }
+        StowError::Io(error) => StoreError::from(error).into(),
+    })
+}
+
+fn bad_prompt() -> RpcError {
+    RpcError::new(Code::BadPrompt, "a prompt is text or images in base64, and not empty")
 }

@@ -107,7 +107,7 @@ impl Blobs {
 
     /// Stores `bytes`.
     pub fn put(&self, bytes: &[u8]) -> io::Result<Held> {
-        let (id, size) = (id_of(&Sha256::digest(bytes)), bytes.len() as u64);
+        let (id, size) = (id_of_bytes(bytes), bytes.len() as u64);
         if let Some(held) = self.hold(&id)?.filter(|held| held.size() == size) {
             return Ok(held);
         }
@@ -194,7 +194,7 @@ impl Blobs {
     /// A whole blob in base64, if it is what its name says.
     pub fn load(&self, id: &BlobId) -> io::Result<String> {
         let bytes = self.read(id, 0, u64::MAX)?;
-        if id_of(&Sha256::digest(&bytes)) != *id {
+        if id_of_bytes(&bytes) != *id {
             return Err(io::Error::other("its bytes are not those that were stored"));
         }
         Ok(BASE64.encode(bytes))
@@ -251,7 +251,15 @@ impl Blobs {
     }
 
     fn make_fresh(&self) -> io::Result<()> {
-        private_directory(&self.0.fresh).map_err(io::Error::other)
+        let Inner { root, fresh, .. } = &*self.0;
+        if fresh.is_dir() {
+            return Ok(());
+        }
+        if !root.is_dir() {
+            private_directory(root).map_err(io::Error::other)?;
+            root.parent().map_or(Ok(()), |above| File::open(above)?.sync_all())?;
+        }
+        private_directory(fresh).map_err(io::Error::other)
     }
 
     fn marker(&self, id: &BlobId) -> Option<PathBuf> {
@@ -310,6 +318,11 @@ impl Drop for Hold {
             let _stays = fs::remove_file(marker);
         }
     }
+}
+
+/// The name of the blob of these bytes.
+pub fn id_of_bytes(bytes: &[u8]) -> BlobId {
+    id_of(&Sha256::digest(bytes))
 }
 
 /// The name of the blob with this hash.
@@ -373,7 +386,7 @@ mod tests {
             held.committed();
         }
         assert_eq!(files(dir.path()), [path.to_str().unwrap()]);
-        assert_eq!(blobs.read(&id_of(&Sha256::digest(b"abc")), 1, 1).unwrap(), b"b");
+        assert_eq!(blobs.read(&id_of_bytes(b"abc"), 1, 1).unwrap(), b"b");
     }
 
     #[test]

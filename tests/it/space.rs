@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use linger_tests::check::Entry;
 use linger_tests::harness::{Client, Daemon, Setup, comes_true};
 use linger_tests::model::{ModelServer, Recorded, Reply};
 use serde_json::{Value, json};
@@ -114,6 +115,7 @@ async fn an_image_is_stored_once_outside_the_database_and_the_model_gets_its_byt
         again.nth(session, "turn_finished", 3).await;
     }
     assert!(model.requests().iter().all(|request| body(request).contains(&data)));
+    check_blobs(&daemon);
     daemon.check(&[&client, &again], &model);
 }
 
@@ -195,6 +197,7 @@ async fn a_long_output_and_an_image_that_was_read_are_blobs_that_tools_and_clien
     assert!(body(model.requests().last().unwrap()).contains(&data));
     assert!(!is_in_database(&daemon, &data[1000..1100]));
     assert_eq!((blobs(&daemon).len(), leftovers(&daemon)), (2, 0));
+    check_blobs(&daemon);
     // The model reads on in what was left out.
     model.push([Reply::tool("read", json!({ "path": file, "offset": 50_000, "limit": 1 })), Reply::text("fifty")]);
     model.requests();
@@ -303,6 +306,63 @@ async fn a_removal_that_is_cut_by_kill_9_is_finished_after_the_restart() {
     assert!(comes_true(linger_tests::TIMEOUT, || after() < before / 10), "{} of {before} bytes", after());
     assert_eq!(count(&daemon, "SELECT count(*) FROM pragma_integrity_check WHERE integrity_check <> 'ok'"), 0);
     daemon.check(&[&again], &model);
+}
+
+/// Panics unless each blob that an event names is a file with the bytes of its name, and no other file is there.
+fn check_blobs(daemon: &Daemon) {
+    let connection = database(daemon);
+    let mut statement = connection.prepare("SELECT DISTINCT hash, size FROM blob ORDER BY hash").unwrap();
+    let rows = statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)? as u64))).unwrap();
+    let mut expect: Vec<(String, u64)> = rows.collect::<Result<_, _>>().unwrap();
+    expect.sort();
+    let file = |path: PathBuf| {
+        let bytes = std::fs::read(&path).unwrap();
+        (lingerd::blob::id_of_bytes(&bytes).0, bytes.len() as u64)
+    };
+    let mut found: Vec<_> = blobs(daemon).into_iter().map(file).collect();
+    found.sort();
+    assert_eq!(found, expect);
+    let mut events = connection.prepare("SELECT data FROM event WHERE data LIKE '%\"blob\":\"%'").unwrap();
+    let data: Vec<String> = events.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
+    for data in data {
+        let named = data.split("\"blob\":\"").skip(1).map(|rest| rest.split('"').next().unwrap());
+        named.for_each(|hash| assert!(expect.iter().any(|(known, _)| known == hash), "{hash} is named and not known"));
+    }
+}
+
+#[tokio::test]
+async fn kill_9_at_any_moment_leaves_each_blob_that_is_named_and_after_the_next_start_no_other() {
+    let model = ModelServer::scripted(|request| match crate::after_tool(request) {
+        true => Reply::text("done"),
+        false => bash("head -c 60000 /dev/urandom | base64"),
+    });
+    let daemon = Daemon::auto(&model).await;
+    model.expect_rewrites();
+    let mut accepted = 0;
+    for round in 0..6 {
+        let client = daemon.client().await;
+        let session = client.session().await;
+        // Several at once, so that the kill finds some of them in each state.
+        for n in 0..4 {
+            let content = json!([image(&noise(50_000, round * 10 + n)), { "type": "text", "text": "go" }]);
+            client.send("session/prompt", json!({ "session": session, "content": content })).await.unwrap();
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(round * 25)).await;
+        daemon.kill_all().await;
+        accepted += client.transcript().0.iter().filter(|entry| matches!(entry, Entry::Accepted { .. })).count();
+        daemon.launch().await;
+        let again = daemon.client().await;
+        let idle = linger_tests::harness::until("nothing is under way", async || {
+            let rows = again.call("session/list", json!({})).await;
+            let busy = |row: &Value| row["state"] == "running" || row["queued"] != 0;
+            (!rows.as_array().unwrap().iter().any(busy)).then_some(())
+        });
+        idle.await;
+        assert!(comes_true(linger_tests::TIMEOUT, || leftovers(&daemon) == 0));
+        check_blobs(&daemon);
+    }
+    let stored = count(&daemon, "SELECT count(*) FROM event WHERE kind = 'prompt_accepted'");
+    assert!(stored >= accepted as i64 && accepted > 0, "{stored} stored, {accepted} accepted");
 }
 
 /// Makes a session look as if nobody had used it for so many days, while no daemon runs.

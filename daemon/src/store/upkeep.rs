@@ -96,7 +96,13 @@ impl Upkeep {
 
     fn run(&mut self, connection: &Connection) -> Result<Step, StoreError> {
         match self.next {
-            Step::Sweep => self.sweep(connection).map(|()| Step::Rows),
+            Step::Sweep => {
+                if let Err(error) = self.sweep(connection) {
+                    // What is left takes space and does no harm; the next start tries again.
+                    tracing::warn!(target: "store", %error, "what was left among the blobs cannot be looked at");
+                }
+                Ok(Step::Rows)
+            }
             Step::Rows => Ok(if delete_rows(connection)? { Step::Rows } else { Step::Strays }),
             Step::Strays => Ok(if self.delete_strays(connection)? { Step::Strays } else { Step::Pages }),
             Step::Pages => Ok(if self.give_back(connection)? { Step::Pages } else { Step::Nothing }),
@@ -127,9 +133,13 @@ impl Upkeep {
             let used = || -> Result<bool, StoreError> {
                 Ok(transaction.prepare_cached("SELECT 1 FROM blob WHERE hash = ? LIMIT 1")?.exists([hash])?)
             };
-            if self.blobs.discard(&BlobId(hash.clone()), used, &mut gone)? == Discarded::Settled {
-                transaction.prepare_cached("DELETE FROM stray WHERE hash = ?")?.execute([hash])?;
-                settled += 1;
+            match self.blobs.discard(&BlobId(hash.clone()), used, &mut gone) {
+                Ok(Discarded::Settled) => {
+                    transaction.prepare_cached("DELETE FROM stray WHERE hash = ?")?.execute([hash])?;
+                    settled += 1;
+                }
+                Ok(Discarded::Held) => {}
+                Err(error) => tracing::warn!(target: "store", blob = hash, %error, "cannot be deleted"),
             }
         }
         transaction.commit()?;

@@ -14,7 +14,7 @@ const MAX_GROUP: usize = 256;
 
 pub(super) fn run(connection: &Connection, writes: &mpsc::Receiver<Write>, mut upkeep: Upkeep) {
     let mut synced = false;
-    while let Some(first) = next_write(connection, writes, &mut upkeep) {
+    while let Some(first) = next_write(connection, writes, &mut upkeep, &mut synced) {
         let mut group = Vec::new();
         let mut next = Some(first);
         while let Some(Write::Append(append)) = next {
@@ -37,14 +37,24 @@ pub(super) fn run(connection: &Connection, writes: &mpsc::Receiver<Write>, mut u
 }
 
 /// What is to be written next; what is left to do is done until there is something.
-fn next_write(connection: &Connection, writes: &mpsc::Receiver<Write>, upkeep: &mut Upkeep) -> Option<Write> {
-    if upkeep.is_overdue() {
+fn next_write(
+    connection: &Connection,
+    writes: &mpsc::Receiver<Write>,
+    upkeep: &mut Upkeep,
+    synced: &mut bool,
+) -> Option<Write> {
+    let mut step = |upkeep: &mut Upkeep| {
+        // Nobody waits for it to be on disk. If this fails, so does the step, or it is only slower.
+        let _slower = set_sync(connection, false, synced);
         upkeep.step(connection);
+    };
+    if upkeep.is_overdue() {
+        step(upkeep);
     }
     while upkeep.is_due() {
         match writes.try_recv() {
             Ok(write) => return Some(write),
-            Err(mpsc::TryRecvError::Empty) => upkeep.step(connection),
+            Err(mpsc::TryRecvError::Empty) => step(upkeep),
             Err(mpsc::TryRecvError::Disconnected) => return None,
         }
     }

@@ -250,6 +250,11 @@ impl Blobs {
         Ok((ids, dirs))
     }
 
+    /// Leaves nothing behind unless the next start has a use for it.
+    pub fn close(&self) {
+        let _in_use = fs::remove_dir(&self.0.fresh);
+    }
+
     fn make_fresh(&self) -> io::Result<()> {
         let Inner { root, fresh, .. } = &*self.0;
         if fresh.is_dir() {
@@ -264,13 +269,6 @@ impl Blobs {
 
     fn marker(&self, id: &BlobId) -> Option<PathBuf> {
         Some(self.0.fresh.join(digits(id)?))
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        // Unless something in it is of use to the next start.
-        let _in_use = fs::remove_dir(&self.fresh);
     }
 }
 

@@ -410,7 +410,7 @@ async fn prune_deletes_what_is_old_and_idle_and_a_dry_run_nothing() {
     assert_eq!(sessions(&daemon), all);
     // However old, what waits for an answer is not forgotten, unless it is meant.
     daemon.cli(&["prune", "--older-than", "0s"]).run().await.exits(0);
-    assert_eq!(sessions(&daemon), [waiting.clone()]);
+    assert_eq!(sessions(&daemon), vec![waiting.clone()]);
     daemon.cli(&["prune", "--older-than", "0s", "--force"]).run().await.exits(0).says("1 session, ");
     assert_eq!(sessions(&daemon), Vec::<String>::new());
     daemon.cli(&["inbox"]).run().await.exits(0);
@@ -428,7 +428,7 @@ async fn sessions_older_than_the_configuration_keeps_are_deleted_at_the_start() 
     age(&daemon, &old, 31);
     age(&daemon, &kept, 29);
     daemon.launch().await;
-    assert!(comes_true(linger_tests::TIMEOUT, || sessions(&daemon) == [kept.clone()]));
+    assert!(comes_true(linger_tests::TIMEOUT, || sessions(&daemon) == vec![kept.clone()]));
     assert!(daemon.log().contains("[retention]") && daemon.log().contains(&old), "{}", daemon.log_tail());
     let config = std::fs::read_to_string(daemon.dirs.config()).unwrap();
     for (wrong, why) in [("1h", "at least 1d"), ("a month", "no age")] {

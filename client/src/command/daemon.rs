@@ -20,6 +20,9 @@ const END: Duration = Duration::from_secs(10);
 /// as much.
 const LOW_SPACE: u64 = 1 << 30;
 
+/// What the database holds for later use is worth a word beyond this, in bytes.
+const MUCH_UNUSED: u64 = 1 << 20;
+
 pub(super) fn run(command: &Daemon) -> Result<Exit, Failure> {
     match command {
         Daemon::Status(args) => status(args.json),
@@ -70,9 +73,9 @@ fn status(json: bool) -> Result<Exit, Failure> {
 /// What is taken on the disk, in one line.
 pub(super) fn storage(storage: &Storage) -> String {
     let Storage { database, unused, wal, blobs, log, .. } = *storage;
-    let unused = if unused > database / 4 { format!(" ({} of it unused)", size(unused)) } else { String::new() };
+    let unused = if unused > MUCH_UNUSED { format!(" ({} of it unused)", size(unused)) } else { String::new() };
     let [database, wal, blobs, log] = [database, wal, blobs, log].map(size);
-    format!("database {database}{unused}, its log {wal}, images and outputs {blobs}, lingerd.log {log}")
+    format!("database {database}{unused}, its write-ahead log {wal}, images and outputs {blobs}, lingerd.log {log}")
 }
 
 /// What to say when there is little left on the file system.

@@ -57,6 +57,11 @@ impl Upkeep {
         Self { blobs, next: Step::Sweep, last: Instant::now(), paused: None, rewrite: false }
     }
 
+    /// Nothing will be written any more.
+    pub(super) fn close(&self) {
+        self.blobs.close();
+    }
+
     /// Something was removed.
     pub(super) fn wake(&mut self) {
         if self.next != Step::Sweep {

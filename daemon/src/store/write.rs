@@ -30,7 +30,10 @@ pub(super) fn run(connection: &Connection, writes: &mpsc::Receiver<Write>, mut u
                 upkeep.wake();
             }
             Some(Write::Rewrite) => upkeep.rewrite(),
-            Some(Write::Close(done)) => return close(connection, done),
+            Some(Write::Close(done)) => {
+                upkeep.close();
+                return close(connection, done);
+            }
             Some(Write::Append(_)) | None => {}
         }
     }

@@ -20,6 +20,7 @@ mod power;
 mod provider_faults;
 mod replay;
 mod slow_client;
+mod space;
 mod storage;
 mod terminal;
 mod turn;

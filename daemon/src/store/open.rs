@@ -132,7 +132,10 @@ fn create(path: &Path) -> anyhow::Result<Connection> {
         }
         // SQLite gives the WAL and its index the mode of the database.
         let file = aside::private_file(&new)?;
-        let connection = connect(&new)?;
+        let connection = Connection::open(&new)?;
+        // Before anything is in it; what has something stays as it is.
+        connection.pragma_update(None, "auto_vacuum", super::INCREMENTAL)?;
+        settle(&connection)?;
         migrate::migrate(&connection, &new, 0)?;
         connection.pragma_update_and_check(None, "wal_checkpoint", "TRUNCATE", |_| Ok(()))?;
         connection.close().map_err(|(_, error)| error)?;

@@ -6,7 +6,7 @@ use tokio::net::TcpListener;
 
 use super::super::openai::{Compat, OpenAi};
 use super::super::support::{text, user};
-use super::super::{Response, StreamEvent};
+use super::super::{Images, Response, StreamEvent};
 use super::*;
 
 const KEY: &str = "sk-very-secret";
@@ -30,7 +30,16 @@ fn start(endpoint: &Endpoint) -> HttpStream {
     let origin = "work/m";
     HttpStream::start(
         endpoint,
-        &Request { model: "m", origin, system: "", tools: &[], messages: &messages, max_tokens: 0, cache_key: "" },
+        &Request {
+            model: "m",
+            origin,
+            system: "",
+            tools: &[],
+            messages: &messages,
+            max_tokens: 0,
+            cache_key: "",
+            images: &Images::new(),
+        },
         &mut Encoding::default(),
     )
 }

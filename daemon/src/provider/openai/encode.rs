@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::super::catalogue::Kind;
 use super::super::encoding::{self, CallNames, Items};
-use super::super::{Encoder, HttpRequest, Message, Request, ToolSpec, wellformed, wire};
+use super::super::{Encoder, HttpRequest, Images, Message, Request, ToolSpec, wellformed, wire};
 use super::OpenAi;
 
 /// The requests of one context.
@@ -40,7 +40,7 @@ impl Encoder for ChatEncoder {
             let own = wire::is_own(message, request);
             self.names.add(message, own);
             match message.role {
-                Role::User => user_messages(message, &self.names, &mut self.messages),
+                Role::User => user_messages(message, &self.names, request.images, &mut self.messages),
                 Role::Assistant => {
                     let said = self.codec.assistant_message(message, own, &self.names);
                     said.iter().for_each(|message| self.messages.push(message));
@@ -121,14 +121,14 @@ fn tool(tool: &ToolSpec) -> Value {
 }
 
 /// A user's message: first each result as a message of its own, then what is left. Images in results can only follow them.
-fn user_messages(message: &Message, names: &CallNames, messages: &mut Items) {
+fn user_messages(message: &Message, names: &CallNames, images: &Images, messages: &mut Items) {
+    let part = |block: &ContentBlock| part(block, images);
     let mut parts = Vec::new();
     for block in &message.content {
         let ContentBlock::ToolResult { call_id, content, .. } = block else { continue };
         let blocks = wire::result_blocks(content);
-        let images = blocks.iter().filter(|block| block.as_text().is_none()).filter_map(part);
         let before = parts.len();
-        parts.extend(images);
+        parts.extend(blocks.iter().filter(|block| block.as_text().is_none()).filter_map(part));
         let mut texts: Vec<&str> = blocks.iter().filter_map(ContentBlock::as_text).collect();
         if parts.len() > before {
             texts.push("(the images of this result follow)");
@@ -150,12 +150,15 @@ fn user_messages(message: &Message, names: &CallNames, messages: &mut Items) {
     }
 }
 
-fn part(block: &ContentBlock) -> Option<Value> {
+fn part(block: &ContentBlock, images: &Images) -> Option<Value> {
     match block {
         ContentBlock::Text { text } => Some(json!({"type": "text", "text": wire::visible(text)?})),
-        ContentBlock::Image { media_type, data } => {
-            Some(json!({"type": "image_url", "image_url": {"url": format!("data:{media_type};base64,{data}")}}))
-        }
+        ContentBlock::Image { media_type, source } => Some(match wire::image(source, images) {
+            Ok(data) => {
+                json!({"type": "image_url", "image_url": {"url": format!("data:{media_type};base64,{data}")}})
+            }
+            Err(lost) => json!({"type": "text", "text": lost}),
+        }),
         _ => None,
     }
 }
@@ -174,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_whole_request() {
-        let image = || ContentBlock::Image { media_type: "image/png".to_owned(), data: "AAAA".to_owned() };
+        let image = || ContentBlock::image("image/png", "AAAA");
         let pictured = ContentBlock::ToolResult { call_id: "c2".into(), is_error: false, content: vec![image()] };
         let messages = [
             user(vec![ContentBlock::text("look"), image()]),

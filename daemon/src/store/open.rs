@@ -3,7 +3,7 @@
 //! A database that cannot be used is set aside ([`super::aside`]) and a new one made; its sessions are carried over from there
 //! ([`super::salvage`]). To know, the start looks at what is small: the header, the schema, held against the one that the steps
 //! make, and the ids of all sessions. Reading everything would take minutes where a start takes milliseconds; damage further in is
-//! met by whoever reads it ([`super::damage`]). Until the database is found to be good nothing is written to it, also not by
+//! met by whoever reads it ([`super::damage`]). Only before its schema changes all of it is read. Until the database is found to be good nothing is written to it, also not by
 //! closing it, so that what is set aside is what was found, byte for byte.
 //! A database of a later linger is set aside too: an older one does not know what it would break. The later one finds it there
 //! and carries its sessions over.
@@ -157,13 +157,17 @@ fn usable(path: &Path) -> Result<Connection, Trouble> {
     let connection = Connection::open(path)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     let checked = check(&connection).and_then(|version| {
+        if (1..SCHEMA).contains(&version) {
+            // The steps would meet damage halfway, when something has been written already.
+            check_all(&connection)?;
+        }
         keep_lost_commits(path)?;
-        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
-        settle(&connection)?;
         migrate::migrate(&connection, path, version).map_err(|error| match error.downcast::<rusqlite::Error>() {
             Ok(error) => Trouble::from(error),
             Err(error) => Trouble::Other(error),
-        })
+        })?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
+        Ok(settle(&connection)?)
     });
     if let Err(trouble) = checked {
         drop(connection);
@@ -253,6 +257,12 @@ fn check(connection: &Connection) -> Result<i64, Trouble> {
         row.get_ref(0)?;
     }
     Ok(version)
+}
+
+/// Reads everything, which takes its time, once a version.
+fn check_all(connection: &Connection) -> Result<(), Trouble> {
+    let complaint: String = connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
+    if complaint == "ok" { Ok(()) } else { Err(Trouble::Damaged(complaint)) }
 }
 
 /// Name, type and text of everything in the schema.

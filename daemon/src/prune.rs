@@ -39,7 +39,11 @@ pub async fn prune(daemon: &Arc<Daemon>, params: Prune) -> Result<Pruned, RpcErr
         pruned.size += size;
     }
     if !params.dry_run {
-        daemon.store.rewrite();
+        let (unused, gives_back, _) = daemon.store.space().await?;
+        pruned.rewrite = !gives_back && (unused > 0 || pruned.count > 0);
+        if pruned.rewrite {
+            daemon.store.rewrite();
+        }
     }
     Ok(pruned)
 }

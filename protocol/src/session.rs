@@ -264,4 +264,7 @@ pub struct Pruned {
     pub count: u32,
     /// Bytes that they took.
     pub size: u64,
+    /// The database, which an early build made, is rewritten to give its space back; what is to be written waits meanwhile.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rewrite: bool,
 }

@@ -1,7 +1,6 @@
 //! `linger prune`: deletes the sessions that nobody has used for a while, or lists them.
 
-use linger_protocol::daemon::Empty;
-use linger_protocol::method::{DaemonStatus, SessionPrune};
+use linger_protocol::method::SessionPrune;
 use linger_protocol::session::Pruned;
 
 use super::{listing, now};
@@ -26,7 +25,7 @@ pub(super) fn run(args: &Prune) -> Result<Exit, Failure> {
         }
         terminal.say(&summary(&pruned, dry_run))?;
     }
-    if !dry_run && client.call(&DaemonStatus(Empty {}))?.storage.is_some_and(|storage| storage.rewrite) {
+    if pruned.rewrite {
         terminal.say("the database is rewritten once to give its space back; what is to be written waits meanwhile")?;
     }
     Ok(Exit::GOOD)

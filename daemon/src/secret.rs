@@ -82,7 +82,7 @@ mod tests {
     fn of_a_secret_that_contains_another_nothing_is_left() {
         for words in [["used-secret", "unused-secret"], ["unused-secret", "used-secret"]] {
             let redactor = Redactor::default();
-            words.map(|word| redactor.add(&Secret::new(word)));
+            words.iter().for_each(|word| redactor.add(&Secret::new(word)));
             assert_eq!(redactor.redact("unused-secret, used-secret"), "<redacted>, <redacted>");
         }
     }

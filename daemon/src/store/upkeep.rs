@@ -276,3 +276,78 @@ fn delete_files(paths: Vec<PathBuf>) {
         tracing::warn!(target: "store", %error, "files cannot be deleted now");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use linger_protocol::id::SessionId;
+
+    use crate::key::{Key, Outcome};
+    use crate::session::log::{Log, Stored};
+    use crate::store::{Append, Fold, Store};
+
+    fn event(seq: u64) -> Arc<Stored> {
+        let data = format!("{{\"seq\":{seq}}}");
+        Arc::new(Stored { seq, at: 1, kind: "notice".into(), stream: None, data })
+    }
+
+    fn outcome(id: &str) -> Outcome {
+        Outcome { key: Key { id: id.to_owned(), params: "p".to_owned() }, result: "null".to_owned() }
+    }
+
+    async fn write(store: &Store, log: &Arc<Log>, outcomes: &[&str]) {
+        let (done, committed) = tokio::sync::oneshot::channel();
+        let session = Fold::Session {
+            name: Some("n".to_owned()),
+            cwd: "/".to_owned(),
+            state: "idle",
+            updated_at: 1,
+            fold: "{}".to_owned(),
+        };
+        let folds = outcomes.iter().map(|id| Fold::Outcome(outcome(id))).chain([session]).collect();
+        let events = (1..=600).map(event).collect();
+        let log = log.clone();
+        store.append(Append { log, events, turn: None, pieces: Vec::new(), folds, sync: true, done: Some(done) });
+        committed.await.unwrap().unwrap();
+    }
+
+    async fn rows(store: &Store) -> i64 {
+        let count = "SELECT (SELECT count(*) FROM event) + (SELECT count(*) FROM removed)";
+        store.read(move |connection| connection.query_row(count, [], |row| row.get(0))).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn of_a_session_that_was_removed_nothing_stays_but_what_its_removal_came_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("linger.db")).unwrap();
+        let log = Log::new(SessionId::from("s1"), 0, Vec::new());
+        write(&store, &log, &["prompt"]).await;
+        store.remove(log, vec![outcome("remove")]).await.unwrap();
+        assert!(store.session(SessionId::from("s1")).await.unwrap().is_none());
+        while rows(&store).await > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert_eq!(store.outcome("remove".to_owned()).await.unwrap(), Some(outcome("remove")));
+        assert_eq!(store.outcome("prompt".to_owned()).await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn what_is_written_anew_is_not_deleted_with_what_was_there_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("linger.db")).unwrap();
+        let id = SessionId::from("s1");
+        let log = || Log::new(SessionId::from("s1"), 0, Vec::new());
+        write(&store, &log(), &[]).await;
+        store.remove(log(), Vec::new()).await.unwrap();
+        store.clear(id.clone()).await.unwrap();
+        assert!(!store.is_begun(id.clone()).await.unwrap());
+        write(&store, &log(), &[]).await;
+        // Whatever was left to do is done before the next answer.
+        store.remember(outcome("x")).await.unwrap();
+        assert_eq!(rows(&store).await, 600);
+        let bytes: usize = (1..=600).map(|seq| event(seq).data.len()).sum();
+        assert_eq!(store.session(id).await.unwrap().unwrap().size, bytes as u64);
+    }
+}

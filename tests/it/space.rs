@@ -265,13 +265,15 @@ async fn what_is_removed_gives_its_space_back_and_what_another_session_uses_stay
     assert!(comes_true(linger_tests::TIMEOUT, || count(&daemon, "SELECT count(*) FROM removed") == 0));
 }
 
-/// Gives a session that many more events, while no daemon runs.
+/// Gives a session so many events, while no daemon runs.
 fn grow(daemon: &Daemon, session: &str, events: u32) {
     let sql = format!(
-        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {events})
+        "WITH RECURSIVE n(i) AS (SELECT max(seq) + 1 FROM event WHERE session = '{session}'
+                                 UNION ALL SELECT i + 1 FROM n WHERE i < {events})
          INSERT INTO event (session, seq, at, kind, stream, data)
-         SELECT '{session}', 1000000 + i, 0, 'notice', NULL,
-                '{{\"kind\":\"notice\",\"level\":\"info\",\"text\":\"' || hex(randomblob(500)) || '\"}}' FROM n"
+         SELECT '{session}', i, 0, 'notice', NULL,
+                '{{\"kind\":\"notice\",\"level\":\"info\",\"text\":\"' || hex(randomblob(500)) || '\",\"seq\":' || i || ',\"at\":0}}' FROM n;
+         UPDATE session SET fold = json_set(fold, '$.head', {events}) WHERE id = '{session}'"
     );
     database(daemon).execute_batch(&sql).unwrap();
 }
@@ -289,7 +291,7 @@ async fn a_removal_that_is_cut_by_kill_9_is_finished_after_the_restart() {
     let again = daemon.client().await;
     again.call("session/remove", json!({ "session": session })).await;
     daemon.kill_all().await;
-    let left = count(&daemon, "SELECT count(*) FROM event WHERE seq > 1000000");
+    let left = count(&daemon, &format!("SELECT count(*) FROM event WHERE session = '{session}'"));
     assert!(left > 0, "it was killed before the rows were gone");
     let before = std::fs::metadata(daemon.dirs.database()).unwrap().len();
     daemon.launch().await;
@@ -458,13 +460,21 @@ fn make_old(daemon: &Daemon, image: &Value) {
             .unwrap();
     }
     drop(rows);
+    drop(connection);
+    let path = daemon.dirs.database();
+    let old = path.with_file_name("old.db");
+    let connection = rusqlite::Connection::open(&old).unwrap();
+    connection.execute_batch(include_str!("../../daemon/src/store/schema/1.sql")).unwrap();
+    connection.execute("ATTACH ? AS new", [path.to_str().unwrap()]).unwrap();
     connection
         .execute_batch(
-            "DROP TABLE blob; DROP TABLE stray; DROP TABLE removed;
-             DROP INDEX permission_session; DROP INDEX outcome_session; ALTER TABLE session DROP COLUMN size;
-             PRAGMA user_version = 1; PRAGMA auto_vacuum = NONE; VACUUM; PRAGMA wal_checkpoint(TRUNCATE);",
+            "PRAGMA user_version = 1;
+             INSERT INTO event SELECT * FROM new.event;
+             INSERT INTO session SELECT id, name, cwd, state, updated_at, env, fold FROM new.session;",
         )
         .unwrap();
+    drop(connection);
+    std::fs::rename(&old, &path).unwrap();
     std::fs::remove_dir_all(blobs_dir(daemon)).unwrap();
 }
 

@@ -236,7 +236,7 @@ fn what_was_removed_and_which_blobs_are_used_is_known_of_databases_of_every_sche
         let source = Source::open(&path).unwrap();
         assert_eq!(source.removed().iter().map(String::as_str).collect::<Vec<_>>(), Vec::from_iter(gone));
         let blobs = crate::store::salvage::blobs(&source.page("nan4p4avy9", 0, 6));
-        assert_eq!(blobs.iter().map(|blob| blob.as_str()).collect::<Vec<_>>(), Vec::from_iter(used));
+        assert_eq!(blobs.iter().map(linger_protocol::id::BlobId::as_str).collect::<Vec<_>>(), Vec::from_iter(used));
     }
 }
 

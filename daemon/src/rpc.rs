@@ -337,13 +337,15 @@ impl DaemonApiServer for Rpc {
     async fn stop(&self, extensions: &Extensions, mut params: Stop) -> RpcResult<Empty> {
         conn(extensions)?.must_be_user("stop the daemon")?;
         let key = Key::of("daemon/stop", "", params.key.take(), &params)?;
-        if let Some(key) = &key
-            && let Ok(Some(stopped)) = self.0.outcome(key).await
-        {
-            // It was another daemon's end.
-            return Ok(stopped);
+        if let Some(key) = &key {
+            match self.0.outcome(key).await {
+                // It was another daemon's end.
+                Ok(Some(stopped)) => return Ok(stopped),
+                Err(error) if error.code() == Some(Code::BadKey) => return Err(error.into()),
+                // A daemon that cannot read its database is to be stopped all the more.
+                Ok(None) | Err(_) => {}
+            }
         }
-        // A daemon that cannot read its database is to be stopped all the more.
         let (_, running, _) = self.0.store.counts().await.unwrap_or_default();
         if running > 0 && !params.force {
             let error = RpcError::new(Code::Busy, format!("{running} sessions have a turn under way"));
@@ -365,7 +367,8 @@ impl DaemonApiServer for Rpc {
 
     async fn models(&self, _: Empty) -> RpcResult<Vec<Model>> {
         self.0.config()?;
-        Ok(self.0.catalogue().map(|catalogue| catalogue.list()).unwrap_or_default())
+        let Ok(catalogue) = self.0.catalogue() else { return Ok(Vec::new()) };
+        Ok(catalogue.list().await)
     }
 
     async fn tools(&self, _: Empty) -> RpcResult<Vec<Tool>> {

@@ -428,7 +428,7 @@ async fn a_row_that_is_no_event_ends_the_replay_before_it_and_nothing_after_it_r
     assert_eq!((end.str("code"), end.seq()), ("damaged", None));
     assert!(end.str("text").contains(&format!("event {broken} cannot be read")), "{end:?}");
     let seen = back.transcript();
-    assert_eq!(seen.events().filter_map(|seen| seen.seq()).max(), Some(broken - 1));
+    assert_eq!(seen.events().filter_map(linger_tests::check::Seen::seq).max(), Some(broken - 1));
     assert_eq!(said(&back).await[0]["session"], session);
     back.attach(&good).await;
     back.first(&good, "turn_finished").await;

@@ -11,7 +11,7 @@ mod transcript;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-pub use database::{Stored, read};
+pub use database::{Row, Stored, read};
 pub use transcript::{Assembled, Entry, Seen, Stream, Transcript, assemble};
 
 /// What was seen of a run.

@@ -37,6 +37,8 @@ pub(crate) enum Command {
     Cancel(Named),
     /// Delete a session
     Rm(Rm),
+    /// Delete the sessions that nobody has used for a while
+    Prune(Prune),
     /// List the models that can be used
     Models(Json),
     /// List the tools that models are given
@@ -193,6 +195,22 @@ pub(crate) struct Rm {
     /// Also when a turn is under way
     #[arg(long)]
     pub(crate) force: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Prune {
+    /// Those that have not changed for longer than this: 90d, 12h, 2w
+    #[arg(long, value_name = "AGE", value_parser = linger_protocol::age::parse)]
+    pub(crate) older_than: u64,
+    /// Delete nothing, and list what would be deleted
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Also those with a turn under way, such as one that waits for an answer
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// One JSON object: `sessions`, `count`, `size`
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Subcommand)]

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use linger_protocol::RpcError;
 use linger_protocol::error::Code;
 use linger_protocol::event::EventBody;
-use linger_protocol::id::{CallId, PermissionId, SessionId};
+use linger_protocol::id::{PermissionId, SessionId};
 use linger_protocol::place::Places;
 use linger_protocol::session::{Create, Created};
 use serde::de::DeserializeOwned;
@@ -24,6 +24,7 @@ use crate::permission::{self, CallInfo, Rule, Sight, Verdict};
 use crate::process;
 use crate::provider::ToolSpec;
 use crate::provider::catalogue::{Catalogue, Keys, ResolveError};
+use crate::prune;
 use crate::repair::Repairs;
 use crate::session::actor::{Actor, already_answered};
 use crate::session::instructions::workspace_root;
@@ -98,6 +99,8 @@ pub struct Daemon {
     pub connections: AtomicU32,
     /// The search for damage, and the saving of what can be read.
     pub repairs: Repairs,
+    /// When sessions were last looked through for those that are kept no longer, in Unix milliseconds.
+    pub pruned_at: AtomicU64,
 }
 
 impl Daemon {
@@ -205,11 +208,6 @@ impl Daemon {
     /// What a model is told that calls a tool which does not exist.
     pub fn no_such_tool(&self, name: &str) -> String {
         tool::find(&self.tools, name).err().map_or_else(String::new, |invalid| invalid.to_string())
-    }
-
-    /// Where the whole output of a call goes if it is too long.
-    pub fn spill(&self, session: &SessionId, call: &CallId) -> PathBuf {
-        self.places.state.join("outputs").join(session.as_str()).join(format!("{call}.txt"))
     }
 
     /// Where a call would reach; nothing if the disk does not answer.
@@ -330,6 +328,7 @@ impl Daemon {
         match committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into()))) {
             Ok(()) => {
                 tokio::spawn(actor.run(commands));
+                prune::retain(self);
                 Ok(created)
             }
             Err(error) => {

@@ -2,6 +2,7 @@
 //!
 //! [`run`] is the whole of it: the caller owns the listener and decides when it ends.
 
+pub mod blob;
 pub mod clock;
 pub mod config;
 pub mod connections;
@@ -18,6 +19,7 @@ pub mod peer;
 pub mod permission;
 pub mod process;
 pub mod provider;
+pub mod prune;
 pub mod repair;
 pub mod rpc;
 pub mod secret;
@@ -27,7 +29,7 @@ pub mod store;
 pub mod tool;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -88,6 +90,7 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
         restarts,
         connections: AtomicU32::new(0),
         repairs: repair::Repairs::default(),
+        pruned_at: AtomicU64::new(0),
     });
     daemon.own_keys();
     let recorded = process::ledger::open(&daemon.places.children()).unwrap_or_else(|error| {
@@ -115,6 +118,8 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
     repair::at_start(&daemon).await;
     ready()?;
     fault::point("daemon.ready");
+    tokio::spawn(prune::sweep_outputs(daemon.clone()));
+    prune::retain(&daemon);
     let mut connections = Connections::new(daemon.clone(), rpc::methods(daemon.clone())?);
     loop {
         let (stream, peer) = tokio::select! {

@@ -249,7 +249,10 @@ fn carry_over(daemon: &Arc<Daemon>, aside: &mut Aside) {
     let outcomes = source.outcomes();
     let earlier: HashMap<String, Left> = aside.report.left.drain(..).map(|left| (left.session.clone(), left)).collect();
     aside.report.carried = 0;
-    for id in source.with(|connection| Some(salvage::ids(connection))).unwrap_or_default() {
+    let removed = source.removed();
+    let mut ids = source.with(|connection| Some(salvage::ids(connection))).unwrap_or_default();
+    ids.retain(|id| !removed.contains(id));
+    for id in ids {
         if daemon.shutdown.is_cancelled() {
             return;
         }
@@ -311,9 +314,9 @@ impl Carry<'_> {
             let text = broken.unwrap_or_default();
             return Ok(Some(Left { session: id.to_owned(), events: 0, text }));
         }
-        if runtime.block_on(store.last(here.clone()))? > 0 {
+        if runtime.block_on(store.is_begun(here.clone()))? {
             // What a job that was cut short had begun.
-            runtime.block_on(store.remove(Log::new(here.clone(), 0, Vec::new()), Vec::new()))?;
+            runtime.block_on(store.clear(here.clone()))?;
         }
         let mut after = 0;
         while after < events {
@@ -322,7 +325,11 @@ impl Carry<'_> {
                 return Err(StoreError::from(salvage_changed(id, after)));
             };
             after = last.seq;
-            let folds = salvage::permissions(id, &page);
+            let mut folds = salvage::permissions(id, &page);
+            for blob in salvage::blobs(&page) {
+                // One whose file is lost is not used any more.
+                folds.extend(store.blobs.hold(&blob)?.map(Fold::Blob));
+            }
             let events = page.into_iter().map(Arc::new).collect();
             self.append(&here, Vec::new(), events, folds)?;
         }
@@ -361,7 +368,7 @@ impl Carry<'_> {
         let turn = state.turn.as_ref().filter(|_| drafts.is_empty()).map(|turn| turn.id.clone());
         let body = EventBody::Notice { level: Level::Warning, code: Some(NoticeCode::Damaged), text };
         let (mut new, mut folds) = (Vec::new(), vec![environment(&env)]);
-        for Draft { turn, body } in drafts.into_iter().chain([Draft { turn, body }]) {
+        for Draft { turn, body, .. } in drafts.into_iter().chain([Draft { turn, ..Draft::new(body) }]) {
             let event = Event { body, seq: Some(state.head + 1), at: clock::now(), turn };
             state.apply(&event);
             folds.extend(decided(&event));
@@ -433,16 +440,16 @@ fn cut_off(state: &State, results: &HashMap<CallId, ContentBlock>) -> Vec<Draft>
     };
     if let Some(turn) = &state.turn {
         let mut drafts = recovery::close(state, &[], results, why);
-        drafts.push(Draft { turn: Some(turn.id.clone()), body: finished(turn.usage, turn.steps) });
+        drafts.push(Draft::of_turn(&turn.id, finished(turn.usage, turn.steps)));
         return drafts;
     }
     let Some(queued) = state.queue.front().filter(|_| state.is_owed()) else { return Vec::new() };
     // The first prompt that waits would start, and may have had its turn: it is shown, and not answered. The others wait.
-    let turn = Some(TurnId(format!("t{}", state.counts.turns + 1)));
+    let turn = TurnId(format!("t{}", state.counts.turns + 1));
     let message = MessageId(format!("m{}", state.counts.messages + 1));
     let started = EventBody::TurnStarted { prompt: queued.prompt.clone() };
     let said = user_message(message, queued.content.clone(), Some(queued.prompt.clone()));
-    [started, said, finished(Usage::default(), 0)].map(|body| Draft { turn: turn.clone(), body }).into()
+    [started, said, finished(Usage::default(), 0)].map(|body| Draft::of_turn(&turn, body)).into()
 }
 
 /// What every client is told when it says hello.

@@ -1,20 +1,24 @@
 //! The methods: each turns a request into a command or a query, and returns. No logic lives here.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use jsonrpsee::core::RpcResult;
 use jsonrpsee::types::ErrorObjectOwned;
 use jsonrpsee::{Extensions, Methods, ResponsePayload};
-use linger_protocol::api::{DaemonApiServer, PermissionApiServer, SessionApiServer};
-use linger_protocol::daemon::{Empty, Hello, Keys, Model, Repair, Repaired, Status, Stop, Tool, Welcome};
+use linger_protocol::api::{BlobApiServer, DaemonApiServer, PermissionApiServer, SessionApiServer};
+use linger_protocol::blob::{Get, Piece};
+use linger_protocol::daemon::{Empty, Hello, Keys, Model, Repair, Repaired, Status, Stop, Storage, Tool, Welcome};
 use linger_protocol::error::Code;
 use linger_protocol::id::SessionId;
 use linger_protocol::permission::{self, Answer, Answered, Mode, Pending};
 use linger_protocol::session::{
-    Attach, Attached, Create, Created, Info, Keyed, List, Named, Prompt, Prompted, Remove, Set,
+    Attach, Attached, Create, Created, Info, Keyed, List, Named, Prompt, Prompted, Prune, Pruned, Remove, Set,
 };
 use linger_protocol::transport::room::{AnswerRoom, LargeRoom};
 use linger_protocol::transport::serve::Outbox;
@@ -29,12 +33,11 @@ use crate::fault;
 use crate::key::Key;
 use crate::listener::Peer;
 use crate::peer;
+use crate::prune;
 use crate::repair;
 use crate::session::actor::{Asked, Command, Reply};
-use crate::session::state::State;
 use crate::session::subscriber::Subscriber;
-use crate::store::damage::Found;
-use crate::store::{PENDING, SessionRow, StoreError};
+use crate::store::{PENDING, StoreError};
 
 /// Rows of `session/list` unless asked for fewer.
 const MAX_ROWS: u32 = 1000;
@@ -47,6 +50,11 @@ const MAX_ATTACHED: usize = 256;
 
 /// The longest reason that comes with an answer, in bytes: a few lines for the model.
 const MAX_REASON: usize = 16 << 10;
+/// Bytes in an answer of `blob/get`: large enough to be quick, small enough to be one of many on a connection.
+const MAX_PIECE: u64 = 1 << 20;
+
+/// About how large such an answer is, in bytes: base64 has a third more.
+const PIECE_ROOM: usize = 3 << 19;
 
 /// The longest name of a client, in characters.
 const MAX_CLIENT: usize = 60;
@@ -143,10 +151,7 @@ impl Conn {
         query: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, RpcError> {
         self.query(async {
-            let room = LargeRoom::of(bytes).await;
-            if let Some(answer) = extensions.get::<AnswerRoom>() {
-                answer.keep(room);
-            }
+            make_room(extensions, bytes).await;
             query.await
         })
         .await
@@ -203,8 +208,17 @@ pub fn methods(daemon: Arc<Daemon>) -> anyhow::Result<Methods> {
     let mut methods = Methods::new();
     methods.merge(DaemonApiServer::into_rpc(rpc.clone()))?;
     methods.merge(SessionApiServer::into_rpc(rpc.clone()))?;
+    methods.merge(BlobApiServer::into_rpc(rpc.clone()))?;
     methods.merge(PermissionApiServer::into_rpc(rpc))?;
     Ok(methods)
+}
+
+/// Waits for room for a large answer, which keeps it until it is on its way.
+async fn make_room(extensions: &Extensions, bytes: usize) {
+    let room = LargeRoom::of(bytes).await;
+    if let Some(answer) = extensions.get::<AnswerRoom>() {
+        answer.keep(room);
+    }
 }
 
 /// The connection that a request came over. Every connection has one in its extensions.
@@ -223,17 +237,24 @@ impl Rpc {
     }
 }
 
-/// The row of a session; one that cannot be read is in the list too.
-fn info(found: &Found, row: SessionRow) -> Info {
-    let state: Result<State, _> = serde_json::from_str(&row.fold);
-    match state {
-        Ok(state) => Info { damaged: found.of(&row.id), ..state.info(row.id) },
-        Err(_) => {
-            found.session(&row.id, "its state cannot be read; when it is attached to it is made anew from its events");
-            let damaged = found.of(&row.id).or_else(|| Some("its state cannot be read".to_owned()));
-            let (name, cwd, updated_at) = (row.name, row.cwd.into(), row.updated_at);
-            Info { name, cwd, updated_at, damaged, ..State::default().info(row.id) }
-        }
+impl Rpc {
+    /// What is taken on the disk.
+    async fn storage(&self, conn: &Conn) -> Result<Storage, RpcError> {
+        let places = self.0.places.clone();
+        let (unused, incremental, blobs) = conn.query(self.0.store.space()).await?;
+        let sizes = move || {
+            let (database, log) = (places.database(), places.log());
+            let size = |path: &Path, suffix: &str| {
+                let mut path = path.as_os_str().to_owned();
+                path.push(suffix);
+                std::fs::metadata(path).map_or(0, |file| file.len())
+            };
+            let free = rustix::fs::statvfs(&places.data).map_or(0, |system| system.f_bavail * system.f_frsize);
+            let log = size(&log, "") + size(&log, ".1");
+            Storage { database: size(&database, ""), wal: size(&database, "-wal"), log, free, ..Storage::default() }
+        };
+        let sizes = tokio::task::spawn_blocking(sizes).await.unwrap_or_default();
+        Ok(Storage { unused, rewrite: !incremental && unused > 0, blobs, ..sizes })
     }
 }
 
@@ -309,6 +330,7 @@ impl DaemonApiServer for Rpc {
             permissions,
             connections: daemon.connections.load(Ordering::Relaxed),
             damage: repair::damage(daemon),
+            storage: self.storage(conn(extensions)?).await.ok(),
         })
     }
 
@@ -381,7 +403,7 @@ impl SessionApiServer for Rpc {
         };
         let limit = params.limit.unwrap_or(MAX_ROWS).min(MAX_ROWS);
         let found = self.0.store.found.clone();
-        let rows = self.0.store.sessions(params.matching, cwd, limit, move |row| info(&found, row));
+        let rows = self.0.store.sessions(params.matching, cwd, limit, move |row| prune::info(&found, row));
         Ok(conn(extensions)?.query_large(extensions, LIST_ROOM, rows).await?)
     }
 
@@ -461,14 +483,48 @@ impl SessionApiServer for Rpc {
             }
             .into());
         }
-        let outputs = self.0.places.state.join("outputs").join(params.session.as_str());
-        match tokio::fs::remove_dir_all(&outputs).await {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                tracing::warn!(target: "session", path = %outputs.display(), %error, "outputs could not be removed");
-            }
-            _ => {}
-        }
         Ok(Empty {})
+    }
+
+    async fn prune(&self, extensions: &Extensions, mut params: Prune) -> RpcResult<Pruned> {
+        let key = Key::of("session/prune", "", params.key.take(), &params)?;
+        if let Some(key) = &key
+            && let Some(pruned) = self.0.outcome(key).await?
+        {
+            return Ok(pruned);
+        }
+        let pruned = prune::prune(&self.0, params).await?;
+        if let Some(key) = key {
+            // Not with its effect, which is many commits: until then it goes on where it was when it is sent again.
+            self.0.store.remember(key.outcome(&pruned)).await.map_err(RpcError::from)?;
+        }
+        make_room(extensions, LIST_ROOM).await;
+        Ok(pruned)
+    }
+}
+
+#[async_trait]
+impl BlobApiServer for Rpc {
+    async fn get(&self, extensions: &Extensions, params: Get) -> RpcResult<Piece> {
+        let conn = conn(extensions)?;
+        let store = &self.0.store;
+        let Some(size) = conn.query(store.blob(params.blob.clone())).await? else {
+            let error = RpcError::new(Code::UnknownBlob, format!("no session uses a blob '{}'", params.blob));
+            return Err(error.hint("events name the blobs that there are").into());
+        };
+        let offset = params.offset.unwrap_or_default();
+        let length = params.length.unwrap_or(MAX_PIECE).min(MAX_PIECE);
+        let blobs = store.blobs.clone();
+        let read = async {
+            let read = tokio::task::spawn_blocking(move || blobs.read(&params.blob, offset, length)).await;
+            let bytes = read.unwrap_or_else(|error| Err(std::io::Error::other(error)))?;
+            Ok((bytes.len() as u64, BASE64.encode(bytes)))
+        };
+        let (read, data) = conn.query_large(extensions, PIECE_ROOM, read).await?;
+        let end = offset.saturating_add(read);
+        // A piece of nothing has nothing after it: whoever follows `next` must come to an end.
+        let next = (end < size && read > 0).then_some(end);
+        Ok(Piece { data, size, next })
     }
 }
 

@@ -54,11 +54,10 @@ impl Redactor {
     /// `text` without any secret in it.
     pub fn redact(&self, text: &str) -> String {
         let secrets = self.0.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let mut text = text.to_owned();
-        for secret in secrets.iter().filter(|secret| text.contains(secret.reveal())).collect::<Vec<_>>() {
-            text = text.replace(secret.reveal(), REDACTED);
-        }
-        text
+        let mut found: Vec<&str> = secrets.iter().map(Secret::reveal).filter(|secret| text.contains(secret)).collect();
+        // One that is a part of another would leave the rest of that one.
+        found.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        found.into_iter().fold(text.to_owned(), |text, secret| text.replace(secret, REDACTED))
     }
 }
 
@@ -77,5 +76,14 @@ mod tests {
         }
         assert_eq!(redactor.redact("in-use-key forgotten-key"), "<redacted> forgotten-key");
         assert_eq!(redactor.0.read().unwrap().len(), MAX_SECRETS);
+    }
+
+    #[test]
+    fn of_a_secret_that_contains_another_nothing_is_left() {
+        for words in [["used-secret", "unused-secret"], ["unused-secret", "used-secret"]] {
+            let redactor = Redactor::default();
+            words.iter().for_each(|word| redactor.add(&Secret::new(word)));
+            assert_eq!(redactor.redact("unused-secret, used-secret"), "<redacted>, <redacted>");
+        }
     }
 }

@@ -7,9 +7,12 @@ use jsonrpsee::ResponsePayload;
 use jsonrpsee::core::RpcResult;
 use jsonrpsee::proc_macros::rpc;
 
+use crate::blob::{Get, Piece};
 use crate::daemon::{Empty, Hello, Keys, Model, Repair, Repaired, Status, Stop, Tool, Welcome};
 use crate::permission::{Answer, Answered, List as PermissionList, Pending};
-use crate::session::{Attach, Attached, Create, Created, Info, Keyed, List, Named, Prompt, Prompted, Remove, Set};
+use crate::session::{
+    Attach, Attached, Create, Created, Info, Keyed, List, Named, Prompt, Prompted, Prune, Pruned, Remove, Set,
+};
 
 /// The daemon itself.
 #[rpc(server, client)]
@@ -81,6 +84,18 @@ pub trait SessionApi {
     /// Deletes a session and everything that was stored for it.
     #[method(name = "session/remove", with_extensions)]
     async fn remove(&self, params: Remove) -> RpcResult<Empty>;
+
+    /// Deletes the sessions that nobody has used for a while, or says which these are.
+    #[method(name = "session/prune", with_extensions)]
+    async fn prune(&self, params: Prune) -> RpcResult<Pruned>;
+}
+
+/// Blobs.
+#[rpc(server, client)]
+pub trait BlobApi {
+    /// A piece of what an event names.
+    #[method(name = "blob/get", with_extensions)]
+    async fn get(&self, params: Get) -> RpcResult<Piece>;
 }
 
 /// Permissions.

@@ -100,6 +100,9 @@ pub struct Status {
     /// Damage to what is stored, and what became of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub damage: Vec<Damage>,
+    /// What is taken on the disk, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage: Option<Storage>,
 }
 
 /// A piece of damage.
@@ -178,6 +181,26 @@ pub struct Repaired {
     /// Whether everything was looked at.
     #[serde(default)]
     pub checked: bool,
+}
+
+/// What is taken on the disk, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Storage {
+    /// The database.
+    pub database: u64,
+    /// The part of it that holds nothing any more.
+    pub unused: u64,
+    /// Whether `linger prune` would have to rewrite the database to give that back: it was made by an early build.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rewrite: bool,
+    /// What was written lately and is not in the database file yet.
+    pub wal: u64,
+    /// Images and whole outputs.
+    pub blobs: u64,
+    /// The log files.
+    pub log: u64,
+    /// What is left on the file system of the database.
+    pub free: u64,
 }
 
 /// `daemon/stop`: ends the daemon; turns that are under way go on when it starts again.

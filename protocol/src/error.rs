@@ -72,6 +72,8 @@ codes! {
     Damaged = -31021,
     /// The idempotency key is empty, too long, or was used for something else.
     BadKey = -31022,
+    /// No session uses a blob with this name.
+    UnknownBlob = -31023,
     /// The session met an error of the daemon's own.
     Internal = -31099,
 }

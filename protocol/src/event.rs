@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::id::{CallId, Cursor, MessageId, PermissionId, PromptId, SessionId, TurnId};
+use crate::id::{BlobId, CallId, Cursor, MessageId, PermissionId, PromptId, SessionId, TurnId};
 use crate::message::{ContentBlock, Role, StopReason, Usage};
 use crate::permission::{Decision, Mode};
 use crate::session::When;
@@ -151,9 +151,9 @@ pub enum EventBody {
         /// The file that has the whole output, when `content` has not.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         file: Option<PathBuf>,
-        /// `sha256:` and the hash of what is in `file`.
+        /// The name of what is in `file`; `blob/get` gives it too.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        blob: Option<String>,
+        blob: Option<BlobId>,
         /// A unified diff of what the call changed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         diff: Option<String>,

@@ -50,6 +50,8 @@ ids! {
     CallId
     /// A permission; unique among all sessions of a daemon.
     PermissionId
+    /// Bytes that are stored once, whoever uses them: `sha256:` and their hash in hexadecimal digits.
+    BlobId
 }
 
 /// A position in the event stream of a session: opaque, to be kept and given back to `session/attach`.

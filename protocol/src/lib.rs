@@ -1,12 +1,14 @@
 //! What linger's daemon and its clients agree on.
 //!
-//! The nouns ([`message`], [`event`], [`session`], [`permission`], [`daemon`], [`error`]), the methods ([`api`], feature
+//! The nouns ([`message`], [`event`], [`session`], [`permission`], [`blob`], [`daemon`], [`error`]), the methods ([`api`], feature
 //! `rpc`), the places where things lie ([`place`]), and JSON lines over a local socket ([`transport`]), which is the only
 //! I/O of this crate.
 //! Deliberately absent: any logic of sessions, providers or rendering.
 
+pub mod age;
 #[cfg(feature = "rpc")]
 pub mod api;
+pub mod blob;
 pub mod daemon;
 pub mod error;
 pub mod event;

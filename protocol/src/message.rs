@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::id::CallId;
+use crate::id::{BlobId, CallId};
 
 /// Who speaks in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -33,12 +33,13 @@ pub enum ContentBlock {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         native: Option<Value>,
     },
-    /// An image that a user sent.
+    /// An image that a user sent, or a tool read.
     Image {
         /// Such as `image/png`.
         media_type: String,
-        /// The bytes in base64.
-        data: String,
+        /// Its bytes, or where they are.
+        #[serde(flatten)]
+        source: ImageSource,
     },
     /// The model's request to run a tool.
     ToolUse {
@@ -72,10 +73,42 @@ pub enum ContentBlock {
     Unknown,
 }
 
+/// The bytes of an image.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "an image has `data` (base64) or `blob`")]
+pub enum ImageSource {
+    /// Here, as a client sends them.
+    Data {
+        /// The bytes in base64.
+        data: String,
+    },
+    /// Stored, as events have them; `blob/get` gives them.
+    Blob {
+        /// Their name.
+        blob: BlobId,
+        /// How many there are; what a client says here is not looked at.
+        #[serde(default)]
+        bytes: u64,
+    },
+}
+
 impl ContentBlock {
+    /// An image whose bytes are here, in base64.
+    pub fn image(media_type: impl Into<String>, data: impl Into<String>) -> Self {
+        Self::Image { media_type: media_type.into(), source: ImageSource::Data { data: data.into() } }
+    }
+
     /// A text block.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into() }
+    }
+
+    /// The blob that an image is in.
+    pub fn blob(&self) -> Option<&BlobId> {
+        match self {
+            Self::Image { source: ImageSource::Blob { blob, .. }, .. } => Some(blob),
+            _ => None,
+        }
     }
 
     /// The text of a text block.

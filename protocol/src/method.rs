@@ -5,7 +5,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::{daemon, permission, session};
+use crate::{blob, daemon, permission, session};
 
 /// Parameters that know their method.
 pub trait Method: Serialize {
@@ -60,6 +60,8 @@ methods! {
     SessionContinue: "session/continue", session::Keyed => daemon::Empty;
     SessionSet: "session/set", session::Set => daemon::Empty;
     SessionRemove: "session/remove", session::Remove => daemon::Empty;
+    SessionPrune: "session/prune", session::Prune => session::Pruned;
+    BlobGet: "blob/get", blob::Get => blob::Piece;
     PermissionList: "permission/list", permission::List => Vec<permission::Pending>;
     PermissionAnswer: "permission/answer", permission::Answer => permission::Answered;
     ModelList: "model/list", daemon::Empty => Vec<daemon::Model>;

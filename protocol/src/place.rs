@@ -14,9 +14,9 @@ const MAX_SOCKET_PATH: usize = 104;
 pub struct Places {
     /// `config.toml`, `AGENTS.md`.
     pub config: PathBuf,
-    /// `linger.db`.
+    /// `linger.db`, and `blobs` with what is too large for it.
     pub data: PathBuf,
-    /// `lingerd.log`, the socket, whole outputs of tools.
+    /// `lingerd.log`, the socket.
     pub state: PathBuf,
     /// The socket: `lingerd.sock` in the state directory, or what `LINGER_SOCKET` says.
     pub socket: PathBuf,

@@ -97,6 +97,9 @@ pub struct Info {
     pub title: Option<String>,
     /// Tokens over all its turns.
     pub usage: Usage,
+    /// Bytes that it takes on the disk: its events, and the blobs that they name.
+    #[serde(default)]
+    pub size: u64,
     /// When it was created, in Unix milliseconds.
     pub created_at: u64,
     /// When it last changed, in Unix milliseconds.
@@ -234,4 +237,34 @@ pub struct Remove {
     /// Idempotency key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+}
+
+/// `session/prune`: deletes the sessions that nobody has used for a while.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Prune {
+    /// Only sessions that have not changed for longer than this, in milliseconds.
+    pub older_than_ms: u64,
+    /// Delete nothing, and say what would be deleted.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// Also sessions with a turn under way, such as one that has waited for an answer that long.
+    #[serde(default)]
+    pub force: bool,
+    /// Idempotency key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+}
+
+/// The result of `session/prune`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Pruned {
+    /// The sessions that were deleted, or would be, the oldest first; 1000 at most.
+    pub sessions: Vec<Info>,
+    /// How many there are in all.
+    pub count: u32,
+    /// Bytes that they took.
+    pub size: u64,
+    /// The database, which an early build made, is rewritten to give its space back; what is to be written waits meanwhile.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rewrite: bool,
 }

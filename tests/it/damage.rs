@@ -154,6 +154,50 @@ async fn what_was_under_way_when_the_database_was_set_aside_goes_on_and_keys_are
 }
 
 #[tokio::test]
+async fn images_are_carried_over_with_their_session_and_what_was_removed_stays_so() {
+    let model = ModelServer::scripted(|_| Reply::text("a picture"));
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let (kept, gone) = (client.session().await, client.create_with(json!({ "name": "gone" })).await);
+    let image = json!({ "type": "image", "media_type": "image/png", "data": "aGVsbG8=" });
+    client.call("session/prompt", json!({ "session": kept, "content": [image] })).await;
+    client.first(&kept, "turn_finished").await;
+    let row = |rows: Value| rows.as_array().unwrap().iter().find(|row| row["session"] == *kept).cloned().unwrap();
+    let size = row(client.call("session/list", json!({})).await)["size"].as_u64().unwrap();
+    let accepted = client.first(&kept, "prompt_accepted").await;
+    let blob = accepted.event["content"][0]["blob"].clone();
+    let was = damage(&daemon, |path| {
+        // As a daemon leaves it that dies before it has deleted anything of it.
+        let connection = Connection::open(path).unwrap();
+        connection.execute("INSERT INTO removed VALUES (?)", [&gone]).unwrap();
+        connection.execute("DELETE FROM session WHERE id = ?", [&gone]).unwrap();
+        // A marker of one that died while it held the blob.
+        let fresh = path.with_file_name("blobs/new-dead");
+        std::fs::create_dir_all(&fresh).unwrap();
+        std::fs::write(fresh.join(blob.as_str().unwrap().trim_start_matches("sha256:")), "").unwrap();
+        connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE); DROP TABLE scratch").unwrap();
+    })
+    .await;
+    daemon.launch().await;
+    let back = daemon.client().await;
+    assert_eq!(set_aside(&back, &was).await["carried"], 1);
+    let rows = back.call("session/list", json!({})).await;
+    assert_eq!(rows.as_array().unwrap().len(), 1, "{rows}");
+    // The notice that it was carried over came to it.
+    assert!(row(rows.clone())["size"].as_u64().unwrap() > size, "{rows}");
+    assert_eq!(back.call("blob/get", json!({ "blob": blob })).await["data"], "aGVsbG8=");
+    // Nor does a later start, which sees that nothing is owed, take it for a stray.
+    assert_eq!(daemon.terminate(), Some(0));
+    daemon.launch().await;
+    let later = daemon.client().await;
+    until("the start has looked at what was left", async || {
+        (!daemon.dirs.database().with_file_name("blobs/new-dead").exists()).then_some(())
+    })
+    .await;
+    assert_eq!(later.call("blob/get", json!({ "blob": blob })).await["data"], "aGVsbG8=");
+}
+
+#[tokio::test]
 async fn a_torn_page_harms_its_session_alone_and_repair_saves_the_rest_of_it() {
     let model = ModelServer::start();
     let daemon = Daemon::start(&model).await;

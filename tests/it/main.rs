@@ -24,6 +24,7 @@ mod providers;
 mod races;
 mod replay;
 mod slow_client;
+mod space;
 mod storage;
 mod terminal;
 mod turn;

@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use linger_protocol::daemon::{Empty, Status, Stop};
+use linger_protocol::daemon::{Empty, Status, Stop, Storage};
 use linger_protocol::error::Code;
 use linger_protocol::method::{DaemonStatus, DaemonStop, Method};
 use linger_protocol::place::Places;
@@ -18,7 +18,7 @@ use crate::connect::{Client, Reply, key, parse};
 use crate::error::{Exit, Failure};
 use crate::holder::{self, Holder};
 use crate::reach::dial;
-use crate::render::table::{age, columns};
+use crate::render::table::{age, columns, size};
 use crate::terminal::Terminal;
 
 /// How long a daemon may take to end: it cancels nothing, but waits for its disk.
@@ -29,6 +29,13 @@ const ANSWER: Duration = Duration::from_secs(5);
 
 /// How long after SIGKILL a process may still be there.
 const KILLED: Duration = Duration::from_secs(2);
+
+/// With less than this left on its file system, the database will soon not be written, in bytes: one output of a tool may have
+/// as much.
+const LOW_SPACE: u64 = 1 << 30;
+
+/// What the database holds for later use is worth a word beyond this, in bytes.
+const MUCH_UNUSED: u64 = 1 << 20;
 
 pub(super) fn run(command: &Daemon) -> Result<Exit, Failure> {
     match command {
@@ -153,6 +160,10 @@ fn print_status(raw: &RawValue, json: bool) -> Result<Exit, Failure> {
         ("permissions", format!("{} waiting", status.permissions)),
         ("clients", status.connections.to_string()),
     ];
+    if let Some(taken) = &status.storage {
+        rows.extend([("storage", storage(taken)), ("free", size(taken.free))]);
+        rows.extend(low_space(taken).map(|low| ("warning", low)));
+    }
     rows.extend(status.config_error.map(|error| ("error", error)));
     rows.extend(status.config_warnings.into_iter().map(|warning| ("warning", warning)));
     rows.extend(status.damage.into_iter().map(|damage| ("damage", damage.text)));
@@ -161,6 +172,20 @@ fn print_status(raw: &RawValue, json: bool) -> Result<Exit, Failure> {
         terminal.line(&line)?;
     }
     Ok(Exit::GOOD)
+}
+
+/// What is taken on the disk, in one line.
+pub(super) fn storage(storage: &Storage) -> String {
+    let Storage { database, unused, wal, blobs, log, .. } = *storage;
+    let unused = if unused > MUCH_UNUSED { format!(" ({} of it unused)", size(unused)) } else { String::new() };
+    let [database, wal, blobs, log] = [database, wal, blobs, log].map(size);
+    format!("database {database}{unused}, its write-ahead log {wal}, images and outputs {blobs}, lingerd.log {log}")
+}
+
+/// What to say when there is little left on the file system.
+pub(super) fn low_space(storage: &Storage) -> Option<String> {
+    let free = storage.free;
+    (free < LOW_SPACE).then(|| format!("only {} are left on the file system of the database", size(free)))
 }
 
 fn start() -> Result<Exit, Failure> {

@@ -2,7 +2,7 @@
 //! saves what can be read of what is damaged.
 
 use linger_protocol::VERSION;
-use linger_protocol::daemon::{Damage, Empty, Model, Repair, Status};
+use linger_protocol::daemon::{Damage, Empty, Model, Repair, Status, Storage};
 use linger_protocol::method::{DaemonRepair, DaemonStatus, ModelList};
 use linger_protocol::place::{PlaceError, Places, check_socket};
 
@@ -10,6 +10,7 @@ use crate::cli::Doctor;
 use crate::connect::Client;
 use crate::error::{Exit, Failure};
 use crate::render::style::Style;
+use crate::render::table::size;
 use crate::terminal::{Look, Terminal};
 
 /// What has been looked at so far.
@@ -73,6 +74,7 @@ fn daemon(report: &mut Report, status: &Status) -> Result<(), Failure> {
             .bad(&text, Some("`linger daemon stop` when no work is under way; the next command starts the new one"))?;
     }
     report.good(&format!("log {}", status.log.display()))?;
+    status.storage.map_or(Ok(()), |storage| space(report, &storage))?;
     if let Some(error) = &status.config_error {
         report.bad(error, Some(&format!("correct {}; it is read again at once", status.config.display())))?;
     }
@@ -123,6 +125,18 @@ fn stored(report: &mut Report, status: &Status, looked: Result<bool, Failure>) -
         if damage.left.len() > NAMED {
             report.row(" ", &format!("and {} more: `linger daemon status --json`", damage.left.len() - NAMED))?;
         }
+    }
+    Ok(())
+}
+
+fn space(report: &mut Report, storage: &Storage) -> Result<(), Failure> {
+    report.good(&format!("storage: {}; {} free", super::daemon::storage(storage), size(storage.free)))?;
+    if let Some(low) = super::daemon::low_space(storage) {
+        report.bad(&low, Some("`linger prune --older-than 30d --dry-run` lists what could be deleted"))?;
+    }
+    if storage.rewrite {
+        let text = format!("{} of the database are unused and are not given back by themselves", size(storage.unused));
+        report.row(" ", &format!("hint: {text}; `linger prune --older-than 52w` rewrites it"))?;
     }
     Ok(())
 }

@@ -11,6 +11,7 @@ mod log;
 mod ls;
 mod models;
 mod new;
+mod prune;
 mod rm;
 mod run;
 mod send;
@@ -31,7 +32,7 @@ use crate::cli::{Choice, Cli, Command};
 use crate::connect::{Client, key};
 use crate::error::{Exit, Failure};
 use crate::question::short_path;
-use crate::render::table::{age, columns, state};
+use crate::render::table::{age, columns, size, state};
 use crate::terminal::Terminal;
 
 /// Candidates of an ambiguous name that are listed.
@@ -52,6 +53,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Some(Command::Answer(args)) => answer::run(args),
         Some(Command::Cancel(args)) => cancel::run(&args),
         Some(Command::Rm(args)) => rm::run(&args),
+        Some(Command::Prune(args)) => prune::run(&args),
         Some(Command::Models(args)) => models::run(&args),
         Some(Command::Tools(args)) => tools::run(&args),
         Some(Command::Daemon(command)) => daemon::run(&command),
@@ -107,7 +109,14 @@ pub(crate) fn listing(rows: &[Info], now: u64) -> Vec<String> {
     let row = |info: &Info| {
         let title = info.name.clone().or_else(|| info.title.clone()).unwrap_or_default();
         let title: String = title.chars().map(|c| if c.is_whitespace() { ' ' } else { c }).take(40).collect();
-        vec![info.session.to_string(), state(info), age(info.updated_at, now), title, short_path(&info.cwd)]
+        vec![
+            info.session.to_string(),
+            state(info),
+            age(info.updated_at, now),
+            size(info.size),
+            title,
+            short_path(&info.cwd),
+        ]
     };
     columns(&rows.iter().map(row).collect::<Vec<_>>())
 }

@@ -49,6 +49,23 @@ pub(crate) fn age(then: u64, now: u64) -> String {
     }
 }
 
+/// Bytes in the largest unit that leaves a number before the point.
+pub(crate) fn size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
+    if bytes < 1000 {
+        return format!("{bytes} B");
+    }
+    let mut scaled = bytes as f64 / 1000.0;
+    let mut units = UNITS.iter().peekable();
+    // What would be shown as 1000 belongs to the next unit.
+    while scaled >= 999.5 && units.len() > 1 {
+        scaled /= 1000.0;
+        units.next();
+    }
+    let unit = units.peek().copied().unwrap_or(&"");
+    if scaled < 9.95 { format!("{scaled:.1} {unit}") } else { format!("{scaled:.0} {unit}") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,6 +74,13 @@ mod tests {
     fn columns_are_as_wide_as_their_widest_cell() {
         let rows = [["a", "bb", "c"], ["äää", "b", ""]].map(|row| row.map(str::to_owned).to_vec());
         assert_eq!(columns(&rows), ["a    bb  c", "äää  b"]);
+    }
+
+    #[test]
+    fn a_size_has_two_or_three_digits() {
+        let sizes = [0, 999, 1000, 9940, 9960, 999_499, 999_501, 1_234_567, 12_345_678_901, u64::MAX].map(size);
+        let expect = ["0 B", "999 B", "1.0 kB", "9.9 kB", "10 kB", "999 kB", "1.0 MB", "1.2 MB", "12 GB", "18447 PB"];
+        assert_eq!(sizes, expect);
     }
 
     #[test]

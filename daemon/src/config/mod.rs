@@ -56,6 +56,10 @@ const PASSED: [&str; 22] = [
 /// The longest a `bash` call or an idle session may be told to wait, in seconds: a week; more is a slip of the finger.
 const MAX_SECONDS: u64 = 7 * 24 * 3600;
 
+/// The shortest time that a session can be kept, in milliseconds: what somebody left yesterday is not deleted by a slip of the
+/// finger.
+const MIN_RETENTION_MS: u64 = 24 * 3600 * 1000;
+
 /// Keys under which people put a secret.
 const SECRET_KEYS: [&str; 6] = ["api_key", "apikey", "key", "token", "secret", "password"];
 
@@ -89,6 +93,8 @@ pub struct Config {
     pub after_restart: AfterRestart,
     /// How long an idle session that nobody watches stays loaded, in seconds.
     pub idle_unload_s: u64,
+    /// How long a session is kept that nobody uses, in milliseconds; for ever when absent.
+    pub retention_ms: Option<u64>,
     /// How long a `bash` call may run unless the model asks for another time, in seconds.
     pub bash_timeout_s: u64,
     /// The variables that a client passes to the sessions it creates.
@@ -111,6 +117,7 @@ struct Written {
     max_steps: u32,
     after_restart: AfterRestart,
     idle_unload_s: u64,
+    retention: Option<String>,
     tools: ToolsWritten,
     env: EnvWritten,
     permissions: PermissionsWritten,
@@ -154,6 +161,7 @@ impl Default for Written {
             max_steps: 200,
             after_restart: AfterRestart::default(),
             idle_unload_s: 60,
+            retention: None,
             tools: ToolsWritten::default(),
             env: EnvWritten::default(),
             permissions: PermissionsWritten::default(),
@@ -221,6 +229,7 @@ impl Written {
             workspaces.insert(PathBuf::from(root), rules(&["workspaces", root, "allow"], &workspace.allow)?);
         }
         let warnings = self.warnings(source, &rules_everywhere);
+        let retention_ms = self.retention.as_deref().map(|text| retention(source, text)).transpose()?;
         let env = self.env.allow.unwrap_or_else(|| PASSED.map(str::to_owned).to_vec());
         Ok(Config {
             model: self.model,
@@ -228,6 +237,7 @@ impl Written {
             max_steps: self.max_steps,
             after_restart: self.after_restart,
             idle_unload_s: self.idle_unload_s,
+            retention_ms,
             bash_timeout_s: self.tools.bash_timeout_s,
             env: env.into_iter().chain(self.env.extra).collect(),
             rules: rules_everywhere,
@@ -315,6 +325,14 @@ fn refuse_secrets(source: &Source<'_>) -> Result<(), ConfigError> {
         }
     }
     Ok(())
+}
+
+fn retention(source: &Source<'_>, text: &str) -> Result<u64, ConfigError> {
+    let kept = linger_protocol::age::parse(text).map_err(|error| source.error(&["retention"], error))?;
+    if kept < MIN_RETENTION_MS {
+        return Err(source.error(&["retention"], "must be at least 1d: sessions that nobody uses so long are deleted"));
+    }
+    Ok(kept)
 }
 
 fn url_problem(text: &str) -> Option<String> {

@@ -221,7 +221,7 @@ fn split(text: &str) -> impl Iterator<Item = String> {
 #[cfg(test)]
 mod tests {
     use super::super::support::{assistant, call, result, shown_is_kept, user};
-    use super::super::{Encoding, Provider};
+    use super::super::{Encoding, Images, Provider};
     use super::*;
 
     /// What the model answers, and how long it takes.
@@ -234,6 +234,7 @@ mod tests {
             messages,
             max_tokens: 0,
             cache_key: "",
+            images: &Images::new(),
         };
         let began = Instant::now();
         let mut stream = Provider::Demo.start(&request, &mut Encoding::default());

@@ -21,9 +21,21 @@ struct Current {
     codec: String,
     origin: String,
     encoder: Box<dyn Encoder>,
+    /// How many messages it has.
+    messages: usize,
 }
 
 impl Encoding {
+    /// How many messages need not be encoded again for this model.
+    pub fn encoded(&self, codec: &dyn Codec, origin: &str) -> usize {
+        if cfg!(debug_assertions) {
+            return 0; // There all is encoded twice.
+        }
+        let name = format!("{codec:?}");
+        let kept = self.0.as_ref().filter(|current| current.codec == name && current.origin == origin);
+        kept.map_or(0, |current| current.messages)
+    }
+
     /// The request, byte for byte as if nothing had been encoded before.
     pub fn encode(&mut self, codec: &dyn Codec, request: &Request<'_>) -> HttpRequest {
         let name = format!("{codec:?}");
@@ -32,8 +44,10 @@ impl Encoding {
             codec: name,
             origin: request.origin.to_owned(),
             encoder: codec.encoder(),
+            messages: 0,
         }));
         let encoded = current.encoder.encode(request);
+        current.messages = request.messages.len();
         debug_assert_eq!(encoded, codec.encoder().encode(request), "what was encoded before has changed");
         encoded
     }

@@ -26,9 +26,11 @@ mod wire;
 
 pub(crate) use wire::json_size;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use linger_protocol::id::BlobId;
 use linger_protocol::message::{ContentBlock, Role, Usage};
 use serde_json::Value;
 
@@ -53,7 +55,12 @@ pub struct Request<'a> {
     pub max_tokens: u32,
     /// Names the session to the provider's prompt cache.
     pub cache_key: &'a str,
+    /// The images that messages name, as far as they are not encoded yet; one that is not here is said to be missing.
+    pub images: &'a Images,
 }
+
+/// Images in base64, by the names of their blobs.
+pub type Images = BTreeMap<BlobId, String>;
 
 /// Something that answers requests.
 #[derive(Clone, Debug)]
@@ -65,6 +72,14 @@ pub enum Provider {
 }
 
 impl Provider {
+    /// How many of the first messages of a context `encoding` has, so that their images are not needed again.
+    pub fn encoded(&self, origin: &str, encoding: &Encoding) -> usize {
+        match self {
+            Self::Http(endpoint) => encoding.encoded(endpoint.codec.as_ref(), origin),
+            Self::Demo => usize::MAX,
+        }
+    }
+
     /// Begins one attempt at `request`; nothing happens before [`Stream::next`] is called.
     /// `encoding` keeps what was encoded of the context; it is the same for all requests that extend each other.
     pub fn start(&self, request: &Request<'_>, encoding: &mut Encoding) -> Stream {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::catalogue::Kind;
 use super::sse::Framer;
 use super::wellformed::{extends, validate};
-use super::{Codec, Message, Request, Response, StreamEvent, ToolSpec};
+use super::{Codec, Images, Message, Request, Response, StreamEvent, ToolSpec};
 
 /// The events of `body`, received in pieces of at most `size` bytes; adjacent pieces of one block are joined.
 pub(super) fn decode(codec: &dyn Codec, body: &str, size: usize) -> Vec<StreamEvent> {
@@ -91,6 +91,7 @@ pub(super) fn request(messages: &[Message]) -> Request<'_> {
         let input_schema = json!({"type": "object"});
         [ToolSpec { name: "ls".to_owned(), description: "lists".to_owned(), input_schema }]
     });
+    static NO_IMAGES: Images = Images::new();
     Request {
         model: "m",
         origin: "p/m",
@@ -99,6 +100,7 @@ pub(super) fn request(messages: &[Message]) -> Request<'_> {
         messages,
         max_tokens: 100,
         cache_key: "s1",
+        images: &NO_IMAGES,
     }
 }
 
@@ -150,7 +152,7 @@ fn step(kind: Kind, origins: Vec<&'static str>) -> impl Strategy<Value = Vec<Mes
     let call_native = prop::sample::select(or_none(of_calls));
     let name = prop::sample::select(vec!["ls", "no such\ntool", ""]);
     let calls = prop::collection::vec((name, input, call_native, texts.clone(), any::<bool>()), 0..3);
-    let image = ContentBlock::Image { media_type: "image/png".to_owned(), data: "AAAA".to_owned() };
+    let image = ContentBlock::image("image/png", "AAAA");
     let prompt = (texts.clone(), any::<bool>()).prop_map(move |(mut content, with_image)| {
         content.extend(with_image.then(|| image.clone()));
         content

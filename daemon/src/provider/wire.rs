@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use linger_protocol::id::CallId;
-use linger_protocol::message::{ContentBlock, Usage};
+use linger_protocol::message::{ContentBlock, ImageSource, Usage};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Failure, FailureClass, Message, Request, Response, Stop, StreamEvent};
+use super::{Failure, FailureClass, Images, Message, Request, Response, Stop, StreamEvent};
 
 /// The most bytes of arguments in one answer: far above any file that a model writes, and a bound on what it can make us hold.
 pub(super) const MAX_ARGUMENTS: usize = 8 << 20;
@@ -30,6 +30,9 @@ const NO_OUTPUT: &str = "(no output)";
 
 /// What a user's message says that would otherwise be empty.
 pub(super) const NOTHING_SAID: &str = "(an empty message)";
+
+/// What stands for an image whose file cannot be read any more.
+const LOST_IMAGE: &str = "(an image that is lost)";
 
 /// What a result says whose images its format cannot hold, so that they come after it.
 pub(super) const IMAGES_FOLLOW: &str = "(the images of this result follow)";
@@ -147,6 +150,14 @@ pub(super) fn result_blocks(content: &[ContentBlock]) -> Vec<ContentBlock> {
         blocks.push(ContentBlock::text(NO_OUTPUT));
     }
     blocks
+}
+
+/// The bytes of an image in base64; or, when they are lost, what the model is told.
+pub(super) fn image<'a>(source: &'a ImageSource, images: &'a Images) -> Result<&'a str, &'static str> {
+    match source {
+        ImageSource::Data { data } => Ok(data),
+        ImageSource::Blob { blob, .. } => images.get(blob).map(String::as_str).ok_or(LOST_IMAGE),
+    }
 }
 
 /// An answer that is being received.

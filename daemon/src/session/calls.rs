@@ -11,14 +11,16 @@ use std::time::Instant;
 
 use linger_protocol::event::{EventBody, Outcome};
 use linger_protocol::id::{CallId, SessionId};
-use linger_protocol::message::{ContentBlock, text_of};
+use linger_protocol::message::{ContentBlock, ImageSource, text_of};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
+use super::Draft;
 use super::actor::{Permit, Permitted, TurnMessage};
 use super::log::{Piece, PieceKind};
 use super::turn::{Commits, Emitter, Over};
+use crate::blob::{Held, StowError, in_base64};
 use crate::daemon::Daemon;
 use crate::disk;
 use crate::fault;
@@ -85,14 +87,13 @@ impl Runner {
             let ContentBlock::ToolUse { call_id, name, input, .. } = call else { continue };
             slots.push(match results.remove(&call_id) {
                 Some(result) => {
-                    self.size.fetch_add(json_size(&result), Ordering::Relaxed);
+                    self.size.fetch_add(request_size(std::slice::from_ref(&result)), Ordering::Relaxed);
                     Slot::Done(result)
                 }
                 None if slots.len() >= MAX_CALLS => {
                     let text =
                         format!("not run: an answer may have {MAX_CALLS} calls; make the others in the next one");
-                    let output = ToolOutput::error(text);
-                    Slot::Done(self.finish(call_id, &name, 0, Outcome::Invalid, output)?)
+                    Slot::Done(self.refuse(call_id, &name, Outcome::Invalid, text)?)
                 }
                 None => self.prepare(call_id, name, input, cut).await?,
             });
@@ -134,8 +135,7 @@ impl Runner {
 
     /// Checks a call and asks whether it may run; a call that cannot run has its result at once.
     async fn prepare(&self, id: CallId, name: String, input: Value, cut: bool) -> Result<Slot, Over> {
-        let refuse =
-            |text: String| self.finish(id.clone(), &name, 0, Outcome::Invalid, ToolOutput::error(text)).map(Slot::Done);
+        let refuse = |text: String| self.refuse(id.clone(), &name, Outcome::Invalid, text).map(Slot::Done);
         if cut {
             return refuse("not run: the answer was cut at the token limit; write less at once".to_owned());
         }
@@ -177,16 +177,16 @@ impl Runner {
         let Ready { id, tool, digest, reach, read_only, call, permitted } = ready;
         match permitted.await.map_err(|_| Over)? {
             Permitted::No(reason) => {
-                return self.finish(id, &tool, 0, Outcome::Denied, ToolOutput::error(format!("not run: {reason}")));
+                return self.refuse(id, &tool, Outcome::Denied, format!("not run: {reason}"));
             }
             Permitted::Yes(allowed) if allowed != digest => {
-                let text = "not run: what was allowed is not what would run";
-                return self.finish(id, &tool, 0, Outcome::Denied, ToolOutput::error(text));
+                let text = "not run: what was allowed is not what would run".to_owned();
+                return self.refuse(id, &tool, Outcome::Denied, text);
             }
             Permitted::Yes(_) => {}
         }
         if let Some(reason) = self.leads_elsewhere(call.access(), reach).await {
-            return self.finish(id, &tool, 0, Outcome::Denied, ToolOutput::error(reason));
+            return self.refuse(id, &tool, Outcome::Denied, reason);
         }
         fault::point("call.before_start");
         let action = call.action();
@@ -201,9 +201,10 @@ impl Runner {
         fault::point("call.started");
         let began = Instant::now();
         let output = self.run_call(&id, call).await?;
+        let (output, images) = self.stow(output).await;
         let outcome = output.outcome;
         fault::point("call.finished");
-        self.finish(id, &tool, began.elapsed().as_millis() as u64, outcome, output)
+        self.finish(id, &tool, began.elapsed().as_millis() as u64, outcome, output, images)
     }
 
     /// Why a call that was permitted may not run after all: a link was turned meanwhile, and it would reach another file.
@@ -224,7 +225,7 @@ impl Runner {
         let (sender, mut pieces) = mpsc::channel(OUTPUT_QUEUE);
         let running = call.run(Context {
             output: sender,
-            spill: self.daemon.spill(&self.session, id),
+            blobs: self.daemon.store.blobs.clone(),
             hidden: self.daemon.hidden(&self.workspace),
         });
         tokio::pin!(running);
@@ -241,6 +242,24 @@ impl Runner {
         }
     }
 
+    /// Puts images that a tool read where they are stored once.
+    async fn stow(&self, output: ToolOutput) -> (ToolOutput, Vec<Held>) {
+        if !output.content.iter().any(|block| matches!(block, ContentBlock::Image { .. })) {
+            return (output, Vec::new());
+        }
+        let (blobs, content) = (self.daemon.store.blobs.clone(), output.content);
+        let stowed = tokio::task::spawn_blocking(move || blobs.stow(content)).await;
+        match stowed.unwrap_or_else(|error| Err(StowError::Io(std::io::Error::other(error)))) {
+            Ok((content, images)) => (ToolOutput { content, ..output }, images),
+            Err(error) => (ToolOutput::error(format!("the image could not be stored: {error}")), Vec::new()),
+        }
+    }
+
+    /// The result of a call that does not run.
+    fn refuse(&self, call_id: CallId, tool: &str, outcome: Outcome, text: String) -> Result<ContentBlock, Over> {
+        self.finish(call_id, tool, 0, outcome, ToolOutput::error(text), Vec::new())
+    }
+
     fn finish(
         &self,
         call_id: CallId,
@@ -248,24 +267,41 @@ impl Runner {
         ms: u64,
         outcome: Outcome,
         mut output: ToolOutput,
+        mut blobs: Vec<Held>,
     ) -> Result<ContentBlock, Over> {
-        let size = json_size(&output.content);
+        let size = request_size(&output.content);
         if self.size.fetch_add(size, Ordering::Relaxed) + size > MAX_RESULTS {
             self.size.fetch_sub(size, Ordering::Relaxed);
             let text = format!(
                 "[the result of {size} bytes is left out: those of one answer may have {MAX_RESULTS} together; make this call alone]"
             );
-            let ToolOutput { file, blob, diff, .. } = output;
-            output = ToolOutput { file, blob, diff, ..ToolOutput::error(text) };
+            let ToolOutput { whole, diff, .. } = output;
+            output = ToolOutput { whole, diff, ..ToolOutput::error(text) };
+            blobs.clear();
         }
-        let ToolOutput { content, is_error, output, file, blob, diff, .. } = output;
+        let ToolOutput { content, is_error, output, whole, diff, .. } = output;
+        let (file, blob) = (whole.as_ref().and_then(Held::path), whole.as_ref().map(|held| held.id().clone()));
+        blobs.extend(whole);
         tracing::info!(target: "result", session = %self.session, call = %call_id, tool, ms, is_error, ?outcome,
             bytes = text_of(&content).len(), "finished");
         let result = ContentBlock::ToolResult { call_id: call_id.clone(), is_error, content: content.clone() };
         let finished = EventBody::ToolFinished { call_id, is_error, outcome, content, output, file, blob, diff, ms };
-        self.emit.send(vec![finished], false, None)?;
+        self.emit.drafts(vec![Draft { blobs, ..Draft::new(finished) }], false, None)?;
         Ok(result)
     }
+}
+
+/// About how large blocks are in a request, in bytes: their images are there too.
+fn request_size(content: &[ContentBlock]) -> usize {
+    fn images(content: &[ContentBlock]) -> usize {
+        let image = |block: &ContentBlock| match block {
+            ContentBlock::Image { source: ImageSource::Blob { bytes, .. }, .. } => in_base64(*bytes),
+            ContentBlock::ToolResult { content, .. } => images(content),
+            _ => 0,
+        };
+        content.iter().map(image).fold(0, usize::saturating_add)
+    }
+    json_size(&content).saturating_add(images(content))
 }
 
 fn set(done: &mut [Option<ContentBlock>], index: usize, result: ContentBlock) {

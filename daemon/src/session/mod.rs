@@ -14,6 +14,8 @@ pub mod turn;
 use linger_protocol::event::EventBody;
 use linger_protocol::id::TurnId;
 
+use crate::blob::Held;
+
 /// An event before it has its number and its time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Draft {
@@ -21,11 +23,18 @@ pub struct Draft {
     pub turn: Option<TurnId>,
     /// What happened.
     pub body: EventBody,
+    /// The blobs that it names, held until it is written.
+    pub blobs: Vec<Held>,
 }
 
 impl Draft {
     /// An event outside any turn; the actor puts those of a turn into theirs.
     pub fn new(body: EventBody) -> Self {
-        Self { turn: None, body }
+        Self { turn: None, body, blobs: Vec::new() }
+    }
+
+    /// An event of a turn.
+    pub fn of_turn(turn: &TurnId, body: EventBody) -> Self {
+        Self { turn: Some(turn.clone()), ..Self::new(body) }
     }
 }

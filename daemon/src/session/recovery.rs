@@ -80,14 +80,14 @@ pub fn plan(state: &State, streams: &[OpenStream], cause: Cause) -> Plan {
         };
         bodies.push(notice(NoticeCode::Offered, Level::Warning, &text));
     }
-    Plan { drafts: bodies.into_iter().map(|body| Draft { turn: Some(turn.id.clone()), body }).collect(), resume }
+    Plan { drafts: bodies.into_iter().map(|body| Draft::of_turn(&turn.id, body)).collect(), resume }
 }
 
 /// What takes an interrupted message out of the context before its step is repeated.
 pub fn supersede(state: &State) -> Option<Draft> {
     let turn = state.turn.as_ref()?;
     let message = turn.interrupted.clone()?;
-    Some(Draft { turn: Some(turn.id.clone()), body: EventBody::MessageSuperseded { message } })
+    Some(Draft::of_turn(&turn.id, EventBody::MessageSuperseded { message }))
 }
 
 /// Closes everything that the turn of `state` has open, because of `why`: every call gets its result.
@@ -127,7 +127,7 @@ pub fn close(state: &State, streams: &[OpenStream], results: &HashMap<CallId, Co
             cut: false,
         });
     }
-    bodies.into_iter().map(|body| Draft { turn: Some(turn.id.clone()), body }).collect()
+    bodies.into_iter().map(|body| Draft::of_turn(&turn.id, body)).collect()
 }
 
 /// The result that a `tool_finished` is for the model.

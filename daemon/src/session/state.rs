@@ -341,6 +341,7 @@ impl State {
             permissions: self.turn.iter().flat_map(Turn::waiting).map(|asked| asked.id.clone()).collect(),
             title: self.title.clone(),
             usage: self.usage,
+            size: 0,
             created_at: self.created_at,
             updated_at: self.updated_at,
             cursor: Position::after(self.head).cursor(),

@@ -4,13 +4,13 @@
 //! one that is new: open calls first, then step after step until an answer has no tool call. Dropping it at any point is how a
 //! turn is stopped. It never touches the store but to read its context, and never waits for a client but in a permission.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
 use linger_protocol::event::{EventBody, Level, NoticeCode};
-use linger_protocol::id::{CallId, MessageId, SessionId};
-use linger_protocol::message::{ContentBlock, Role, StopReason};
+use linger_protocol::id::{BlobId, CallId, MessageId, SessionId};
+use linger_protocol::message::{ContentBlock, ImageSource, Role, StopReason};
 use tokio::sync::{mpsc, oneshot};
 
 use super::actor::{Ending, Next, TurnMessage};
@@ -23,7 +23,7 @@ use crate::fault;
 use crate::provider::catalogue::{KeySource, ResolveError, Resolved};
 use crate::provider::retry::{self, Decision};
 use crate::provider::{
-    Encoding, Failure, FailureClass, Message, Provider, Request, Response, Stop, Stream, StreamEvent, ToolSpec,
+    Encoding, Failure, FailureClass, Images, Message, Provider, Request, Response, Stop, Stream, StreamEvent, ToolSpec,
 };
 use crate::store::StoreError;
 use crate::tool::Workspace;
@@ -221,6 +221,7 @@ impl Turn {
                 Ok(resolved) => resolved,
                 Err(failure) => return Ok(Step::Failed(failure)),
             };
+            let images = self.images(messages.get(provider.encoded(&resolved.origin, encoding)..)).await;
             let request = Request {
                 model: &resolved.model,
                 origin: &resolved.origin,
@@ -229,12 +230,15 @@ impl Turn {
                 messages,
                 max_tokens: resolved.max_tokens,
                 cache_key: self.session.as_str(),
+                images: &images,
             };
             fault::point("request.before_send");
             tracing::info!(target: "request", session = %self.session, model = %self.model, messages = messages.len(), attempt, "sent");
             let id = MessageId(format!("m{}", self.messages + 1));
             let mut shown = Shown { id: id.clone(), ..Shown::default() };
-            let failure = match self.attempt(provider.start(&request, encoding), &mut shown).await? {
+            let stream = provider.start(&request, encoding);
+            drop(images);
+            let failure = match self.attempt(stream, &mut shown).await? {
                 Ok(response) => {
                     tracing::info!(target: "response", session = %self.session, id = %id, ms = began.elapsed().as_millis() as u64,
                         input = response.usage.input_tokens, output = response.usage.output_tokens, "done");
@@ -267,6 +271,33 @@ impl Turn {
                 self.emit.send(vec![EventBody::MessageSuperseded { message: id }], false, None)?;
             }
         }
+    }
+
+    /// The images that these messages name, read for one request and then let go.
+    async fn images(&self, messages: Option<&[Message]>) -> Images {
+        let named = |block: &ContentBlock| -> Vec<BlobId> {
+            match block {
+                ContentBlock::Image { source: ImageSource::Blob { blob, .. }, .. } => vec![blob.clone()],
+                ContentBlock::ToolResult { content, .. } => {
+                    content.iter().filter_map(ContentBlock::blob).cloned().collect()
+                }
+                _ => Vec::new(),
+            }
+        };
+        let blocks = messages.unwrap_or_default().iter().flat_map(|message| &message.content);
+        let ids: BTreeSet<BlobId> = blocks.flat_map(named).collect();
+        if ids.is_empty() {
+            return Images::new();
+        }
+        let (blobs, session) = (self.daemon.store.blobs.clone(), self.session.clone());
+        let load = move |id: BlobId| match blobs.load(&id) {
+            Ok(data) => Some((id, data)),
+            Err(error) => {
+                tracing::error!(target: "request", %session, blob = %id, %error, "an image cannot be read");
+                None
+            }
+        };
+        tokio::task::spawn_blocking(move || ids.into_iter().filter_map(load).collect()).await.unwrap_or_default()
     }
 
     /// The provider and its key; waits, visibly, for a key that the daemon does not have.
@@ -408,7 +439,16 @@ impl Emitter {
         sync: bool,
         done: Option<oneshot::Sender<Result<(), StoreError>>>,
     ) -> Result<(), Over> {
-        let drafts = bodies.into_iter().map(Draft::new).collect();
+        self.drafts(bodies.into_iter().map(Draft::new).collect(), sync, done)
+    }
+
+    /// Emits events in order, with the blobs that they name.
+    pub fn drafts(
+        &self,
+        drafts: Vec<Draft>,
+        sync: bool,
+        done: Option<oneshot::Sender<Result<(), StoreError>>>,
+    ) -> Result<(), Over> {
         self.tell(TurnMessage::Emit(drafts, sync, done))
     }
 

@@ -187,6 +187,12 @@ pub fn list(database: &Path) -> Vec<Aside> {
     found
 }
 
+/// Whether a database was set aside from which not everything that can be was carried over: what its sessions have in files of
+/// their own is to stay.
+pub fn is_owed(database: &Path) -> bool {
+    list(database).iter().any(|aside| aside.report.kind != Kind::Wal && !aside.report.settled)
+}
+
 fn report(path: &Path, kind: Kind) -> Report {
     let file = with(path, ".json");
     let known = std::fs::metadata(&file).is_ok_and(|meta| meta.len() <= MAX_REPORT);

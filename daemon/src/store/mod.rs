@@ -5,6 +5,7 @@
 //! *synced*: it is on disk when it is answered; the rest survives the death of the process.
 //! One thread reads ([`reader`]), on a connection of its own; a third moves the WAL into the database beside the commits
 //! ([`checkpoint`]). All end when the last [`Store`] is dropped; what was queued is written. [`Store::close`] waits for that.
+//! A session that is removed is gone at once; its rows and its space follow when there is time ([`upkeep`]).
 //! Deliberately absent: any knowledge of what an event means.
 
 pub mod aside;
@@ -15,6 +16,7 @@ pub mod open;
 mod read;
 mod reader;
 pub mod salvage;
+mod upkeep;
 mod write;
 
 use std::path::Path;
@@ -29,11 +31,15 @@ use tokio::sync::oneshot;
 pub use migrate::SCHEMA;
 pub use read::{Answered, PENDING, Page, SessionRow};
 
+use crate::blob::{Blobs, Held};
 use crate::fault;
 use crate::key::Outcome;
 use crate::session::log::{Log, Piece, Stored};
 use damage::{Found, is_damage};
 use reader::{Lane, Query};
+
+/// The database's `auto_vacuum`: free pages are given back when they are asked for, and move nothing otherwise.
+const INCREMENTAL: i64 = 2;
 
 /// What a query or a write failed with; shared by everything that was queued behind it.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -74,6 +80,12 @@ impl From<&str> for Reason {
 impl From<String> for Reason {
     fn from(text: String) -> Self {
         Self { text: text.into(), damage: false }
+    }
+}
+
+impl From<std::io::Error> for StoreError {
+    fn from(error: std::io::Error) -> Self {
+        Self(error.to_string().into())
     }
 }
 
@@ -140,6 +152,8 @@ pub enum Fold {
         /// When.
         at: u64,
     },
+    /// The session uses a blob.
+    Blob(Held),
     /// What a request with an idempotency key came to.
     Outcome(Outcome),
 }
@@ -147,7 +161,9 @@ pub enum Fold {
 enum Write {
     Append(Box<Append>),
     Remove(Arc<Log>, Vec<Outcome>, Done),
+    Clear(SessionId, Done),
     Outcome(Outcome, Done),
+    Rewrite,
     Close(Done),
 }
 
@@ -160,6 +176,8 @@ pub struct Store {
     pub path: Arc<Path>,
     writer: mpsc::Sender<Write>,
     reader: mpsc::Sender<(Lane, Query)>,
+    /// What is too large for a row.
+    pub blobs: Blobs,
 }
 
 impl Store {
@@ -170,14 +188,16 @@ impl Store {
         let path = path.as_path();
         let (mut write, read) = open::open(path)?;
         checkpoint::beside(&mut write, path, &found)?;
+        let blobs = Blobs::beside(path);
         let (writer, writes) = mpsc::channel();
         let (reader, queries) = mpsc::channel();
         std::thread::Builder::new().name("store-write".to_owned()).spawn({
             let found = found.clone();
-            move || write::run(&write, &writes, &found)
+            let upkeep = upkeep::Upkeep::new(path, blobs.clone(), found.clone());
+            move || write::run(&write, &writes, upkeep, &found)
         })?;
         std::thread::Builder::new().name("store-read".to_owned()).spawn(move || reader::run(&read, &queries))?;
-        Ok(Self { found, path: path.into(), writer, reader })
+        Ok(Self { found, path: path.into(), writer, reader, blobs })
     }
 
     /// Queues an append; it is answered, and shown, once it is committed.
@@ -191,10 +211,18 @@ impl Store {
         }
     }
 
-    /// Deletes everything of a session; the outcomes of the requests that asked for it stay.
+    /// Removes a session: it is gone once this answers, and what is stored of it is deleted when there is time. The outcomes of
+    /// the requests that asked for it stay.
     pub async fn remove(&self, log: Arc<Log>, outcomes: Vec<Outcome>) -> Result<(), StoreError> {
         let (done, answer) = oneshot::channel();
         self.writer.send(Write::Remove(log, outcomes, done)).map_err(|_| ended())?;
+        answer.await.map_err(|_| ended())?
+    }
+
+    /// Deletes whatever is stored of a session that nobody has seen, so that it can be written anew.
+    pub async fn clear(&self, session: SessionId) -> Result<(), StoreError> {
+        let (done, answer) = oneshot::channel();
+        self.writer.send(Write::Clear(session, done)).map_err(|_| ended())?;
         answer.await.map_err(|_| ended())?
     }
 
@@ -203,6 +231,12 @@ impl Store {
         let (done, answer) = oneshot::channel();
         self.writer.send(Write::Outcome(outcome, done)).map_err(|_| ended())?;
         answer.await.map_err(|_| ended())?
+    }
+
+    /// Lets the database be rewritten once it has free pages that it cannot give back otherwise. Writes wait meanwhile.
+    pub fn rewrite(&self) {
+        // A store that has ended has nothing to give back.
+        let _ended = self.writer.send(Write::Rewrite);
     }
 
     /// Runs `query`, which reads a few rows, on the reading connection.

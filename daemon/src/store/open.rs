@@ -3,11 +3,13 @@
 //! A database that cannot be used is set aside ([`super::aside`]) and a new one made; its sessions are carried over from there
 //! ([`super::salvage`]). To know, the start looks at what is small: the header, the schema, held against the one that the steps
 //! make, and the ids of all sessions. Reading everything would take minutes where a start takes milliseconds; damage further in is
-//! met by whoever reads it ([`super::damage`]). Until the database is found to be good nothing is written to it, also not by
+//! met by whoever reads it ([`super::damage`]). Only before its schema changes all of it is read. Until the database is found to be good nothing is written to it, also not by
 //! closing it, so that what is set aside is what was found, byte for byte.
 //! A database of a later linger is set aside too: an older one does not know what it would break. The later one finds it there
 //! and carries its sessions over.
 //! A new database is made under another name and renamed, so that one that is empty or half made is always damage.
+//! While a connection is open, neither the database nor its index is opened by anybody but SQLite: when a process closes any
+//! descriptor of a file, it loses all the locks that it has on it, and others take it for unused (fcntl(2)).
 //! A network file system is refused: the WAL's index is shared memory, which two machines do not share, and locks there are
 //! promises.
 
@@ -18,6 +20,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
+use rusqlite::wal::CheckpointMode;
 
 use super::aside::{self, Kind, PARTS, Report};
 use super::damage::is_damage;
@@ -132,11 +135,15 @@ fn create(path: &Path) -> anyhow::Result<Connection> {
         }
         // SQLite gives the WAL and its index the mode of the database.
         let file = aside::private_file(&new)?;
-        let connection = connect(&new)?;
+        let connection = Connection::open(&new)?;
+        // Before anything is in it; what has something stays as it is.
+        connection.pragma_update(None, "auto_vacuum", super::INCREMENTAL)?;
+        settle(&connection)?;
         migrate::migrate(&connection, &new, 0)?;
         connection.pragma_update_and_check(None, "wal_checkpoint", "TRUNCATE", |_| Ok(()))?;
         connection.close().map_err(|(_, error)| error)?;
         file.sync_all()?;
+        drop(file);
         std::fs::rename(&new, path)?;
         aside::sync_directory(path)?;
         anyhow::Ok(connect(path)?)
@@ -154,13 +161,17 @@ fn usable(path: &Path) -> Result<Connection, Trouble> {
     let connection = Connection::open(path)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     let checked = check(&connection).and_then(|version| {
-        keep_lost_commits(path)?;
-        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
-        settle(&connection)?;
+        if (1..SCHEMA).contains(&version) {
+            // The steps would meet damage halfway, when something has been written already.
+            check_all(&connection)?;
+        }
+        keep_lost_commits(path, &connection)?;
         migrate::migrate(&connection, path, version).map_err(|error| match error.downcast::<rusqlite::Error>() {
             Ok(error) => Trouble::from(error),
             Err(error) => Trouble::Other(error),
-        })
+        })?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
+        Ok(settle(&connection)?)
     });
     if let Err(trouble) = checked {
         drop(connection);
@@ -252,6 +263,12 @@ fn check(connection: &Connection) -> Result<i64, Trouble> {
     Ok(version)
 }
 
+/// Reads everything, which takes its time, once a version.
+fn check_all(connection: &Connection) -> Result<(), Trouble> {
+    let complaint: String = connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
+    if complaint == "ok" { Ok(()) } else { Err(Trouble::Damaged(complaint)) }
+}
+
 /// Name, type and text of everything in the schema.
 fn schema(connection: &Connection) -> rusqlite::Result<Vec<(String, String, Option<String>)>> {
     let mut statement = connection.prepare("SELECT name, type, sql FROM sqlite_schema")?;
@@ -262,24 +279,18 @@ fn schema(connection: &Connection) -> rusqlite::Result<Vec<(String, String, Opti
 ///
 /// After the death of a process there are none: a commit's last page is written when all others are, and only the very last page
 /// may be half there. They are the mark of a lost power supply, or of damage. (Formats: <https://sqlite.org/walformat.html>.)
-fn keep_lost_commits(path: &Path) -> io::Result<()> {
-    let (wal, index) =
-        match (std::fs::File::open(aside::with(path, "-wal")), std::fs::File::open(aside::with(path, "-shm"))) {
-            (Ok(wal), Ok(index)) => (wal, index),
-            _ => return Ok(()),
-        };
+fn keep_lost_commits(path: &Path, connection: &Connection) -> Result<(), Trouble> {
+    let Ok(wal) = std::fs::File::open(aside::with(path, "-wal")) else { return Ok(()) };
+    // How many pages of it can be read. The index has that too, but must not be opened here: see the top.
+    let (readable, _) = connection.wal_checkpoint_v2(None::<&str>, CheckpointMode::NOOP)?;
     // In the WAL's header the size of a page is at 8 and the salt at 16; in that of a page its commit mark at 4, the salt at 8.
     let at = |file: &std::fs::File, at: u64| {
         let mut bytes = [0; 4];
         file.read_exact_at(&mut bytes, at).ok().map(|()| bytes)
     };
-    // The index says at 16, in the machine's own byte order, how many pages of the WAL can be read.
-    let (Some(page), Some(salts), Some(readable)) = (at(&wal, 8), at(&wal, 16).zip(at(&wal, 20)), at(&index, 16))
-    else {
-        return Ok(());
-    };
+    let (Some(page), Some(salts)) = (at(&wal, 8), at(&wal, 16).zip(at(&wal, 20))) else { return Ok(()) };
     let step = 24 + u64::from(u32::from_be_bytes(page));
-    let mut next = 32 + u64::from(u32::from_ne_bytes(readable)) * step;
+    let mut next = 32 + u64::try_from(readable).unwrap_or(0) * step;
     let (mut lost, mut more) = (0, false);
     while let (Some(commit), Some(salts_here)) = (at(&wal, next + 4), at(&wal, next + 8).zip(at(&wal, next + 12))) {
         let written = salts_here == salts;

@@ -15,6 +15,9 @@ use crate::store::{Store, damage};
 /// The database of a daemon that was killed, of the first schema.
 const SCHEMA_1: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/schema-1.sql"));
 
+/// One with a blob, and with a session that was removed and is not deleted yet.
+const SCHEMA_3: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/schema-3.sql"));
+
 /// How many damaged copies are opened.
 const SEEDS: u64 = 300;
 
@@ -196,6 +199,47 @@ fn with_its_first_page_gone_everything_else_is_read() {
     }
 }
 
+#[test]
+fn a_database_that_was_made_here_is_read_without_its_first_page_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, other) = (dir.path().join("linger.db"), dir.path().join("other.db"));
+    Connection::open(&other).unwrap().execute_batch(SCHEMA_3).unwrap();
+    let (write, read) = open(&path).unwrap();
+    let vacuum: i64 = write.pragma_query_value(None, "auto_vacuum", |row| row.get(0)).unwrap();
+    assert_eq!(vacuum, crate::store::INCREMENTAL, "or other pages are where the tables of old databases are");
+    write.execute("ATTACH ? AS other", [other.to_str().unwrap()]).unwrap();
+    for table in ["event", "scratch", "session", "permission", "outcome", "blob", "stray", "removed"] {
+        write.execute(&format!("INSERT INTO {table} SELECT * FROM other.{table}"), []).unwrap();
+    }
+    drop((write, read));
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[..PAGE].fill(0xaa);
+    fs::write(&path, bytes).unwrap();
+    let asides = opens(&path, "no first page");
+    let source = Source::open(&asides[0].path).unwrap();
+    let found = source.with(|connection| Some(ids(connection))).unwrap();
+    assert_eq!(found.len(), 6);
+    for id in found.iter().filter(|id| *id != "jd6jypey8m") {
+        let examined = source.with(|connection| Some(examine(connection, id))).unwrap();
+        assert_eq!((examined.broken, examined.stale), (None, false), "{id}");
+    }
+    assert!(source.outcomes().contains_key("nan4p4avy9"));
+}
+
+#[test]
+fn what_was_removed_and_which_blobs_are_used_is_known_of_databases_of_every_schema() {
+    let image = "sha256:6b7fa434f92a8b80aab02d9bf1a12e49ffcae424e4013a1c4f68b67e3d2bbcd0";
+    for (sql, gone, used) in [(SCHEMA_1, None, None), (SCHEMA_3, Some("jd6jypey8m"), Some(image))] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("linger.db");
+        Connection::open(&path).unwrap().execute_batch(sql).unwrap();
+        let source = Source::open(&path).unwrap();
+        assert_eq!(source.removed().iter().map(String::as_str).collect::<Vec<_>>(), Vec::from_iter(gone));
+        let blobs = crate::store::salvage::blobs(&source.page("nan4p4avy9", 0, 6));
+        assert_eq!(blobs.iter().map(linger_protocol::id::BlobId::as_str).collect::<Vec<_>>(), Vec::from_iter(used));
+    }
+}
+
 /// The size of a page.
 const PAGE: usize = 4096;
 
@@ -285,6 +329,37 @@ fn a_wal_that_is_damaged_in_the_middle_is_kept_and_what_comes_before_is_used() {
     let length = fs::metadata(&wal).unwrap().len();
     fs::OpenOptions::new().write(true).open(&wal).unwrap().set_len(length - 3000).unwrap();
     assert_eq!(opens(&path, "a WAL that ends"), []);
+}
+
+/// Whether this process has a lock on a file.
+#[cfg(target_os = "linux")]
+fn is_locked(path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let (inode, pid) = (fs::metadata(path).unwrap().ino().to_string(), std::process::id().to_string());
+    let locks = fs::read_to_string("/proc/locks").unwrap();
+    locks.lines().any(|line| {
+        // 1: POSIX  ADVISORY  READ 4711 08:02:131090 1073741826 1073742335
+        let words: Vec<&str> = line.split_whitespace().collect();
+        words.get(4) == Some(&pid.as_str()) && words.get(5).and_then(|file| file.rsplit(':').next()) == Some(&inode)
+    })
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn the_locks_that_keep_others_from_taking_it_for_unused_are_held() {
+    let new = tempfile::tempdir().unwrap();
+    let old = killed();
+    for path in [new.path().join("linger.db"), old.path().join("linger.db")] {
+        for time in ["first", "second"] {
+            let connections = open(&path).unwrap();
+            for part in ["", "-shm"] {
+                assert!(is_locked(&aside::with(&path, part)), "{}{part}, opened for the {time} time", path.display());
+            }
+            // As a kill leaves it: with a WAL.
+            connections.0.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).unwrap();
+            connections.1.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).unwrap();
+        }
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! What cannot be read makes its session damaged and no more: a list goes on without it, or names it.
 
-use linger_protocol::id::{PermissionId, SessionId};
+use linger_protocol::id::{BlobId, PermissionId, SessionId};
 use linger_protocol::permission::{Decision, Pending};
 use rusqlite::{Connection, OptionalExtension as _, Row, Rows, ToSql, params};
 use serde::de::DeserializeOwned;
@@ -29,6 +29,8 @@ pub struct SessionRow {
     pub fold: String,
     /// The variables of its tools in JSON.
     pub env: String,
+    /// Bytes of its events and blobs.
+    pub size: u64,
 }
 
 /// Some events in a row.
@@ -53,12 +55,23 @@ pub struct Answered {
 impl Store {
     /// A session's row.
     pub async fn session(&self, id: SessionId) -> Result<Option<SessionRow>, StoreError> {
-        self.read_of(Lane::Quick, &id.clone(), move |connection| session(connection, id.as_str())).await
+        self.read_of(Lane::Quick, &id.clone(), move |connection| session(connection, id.as_str(), SESSION)).await
     }
 
     /// The number of a session's last event; 0 if it has none.
     pub async fn last(&self, id: SessionId) -> Result<u64, StoreError> {
         self.read_of(Lane::Quick, &id.clone(), move |connection| last(connection, id.as_str())).await
+    }
+
+    /// Whether anything is stored of a session that has no row: the beginning of one that is being carried over, or the rest of
+    /// one that was removed.
+    pub async fn is_begun(&self, id: SessionId) -> Result<bool, StoreError> {
+        self.read_of(Lane::Quick, &id.clone(), move |connection| {
+            let removed =
+                connection.prepare_cached("SELECT 1 FROM removed WHERE session = ?")?.exists([id.as_str()])?;
+            Ok(removed || last(connection, id.as_str())? > 0)
+        })
+        .await
     }
 
     /// A session's state and variables, made anew from its events.
@@ -99,6 +112,45 @@ impl Store {
                 }
                 rows => rows,
             }
+        })
+        .await
+    }
+
+    /// Sessions that have not changed since `before`, the oldest first: those with nothing under way, or all.
+    pub async fn untouched(&self, before: u64, all: bool) -> Result<Vec<(SessionId, u64)>, StoreError> {
+        self.read_in(Lane::Page, move |connection| {
+            connection
+                .prepare_cached(
+                    "SELECT id, size FROM session WHERE updated_at < ?1 AND (?2 OR state = 'idle') ORDER BY updated_at",
+                )?
+                .query_map(params![before as i64, all], |row| {
+                    Ok((SessionId(row.get(0)?), row.get::<_, i64>(1)? as u64))
+                })?
+                .collect()
+        })
+        .await
+    }
+
+    /// How many bytes a blob has that a session uses.
+    pub async fn blob(&self, id: BlobId) -> Result<Option<u64>, StoreError> {
+        self.read(move |connection| {
+            connection
+                .prepare_cached("SELECT size FROM blob WHERE hash = ? LIMIT 1")?
+                .query_row([id.as_str()], |row| row.get::<_, i64>(0).map(|size| size as u64))
+                .optional()
+        })
+        .await
+    }
+
+    /// Bytes of the database that hold nothing, whether it can give them back as it is, and bytes of all blobs.
+    pub async fn space(&self) -> Result<(u64, bool, u64), StoreError> {
+        self.read_in(Lane::Page, |connection| {
+            let pragma = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+            let unused = pragma("freelist_count")? * pragma("page_size")?;
+            let blobs: i64 = connection
+                .prepare_cached("SELECT coalesce(sum(size), 0) FROM (SELECT DISTINCT hash, size FROM blob)")?
+                .query_row([], |row| row.get(0))?;
+            Ok((unused as u64, pragma("auto_vacuum")? == super::INCREMENTAL, blobs as u64))
         })
         .await
     }
@@ -272,7 +324,10 @@ impl Store {
 }
 
 /// The columns of [`session_row`].
-const SESSION: &str = "id, name, cwd, updated_at, fold, env";
+const SESSION: &str = "id, name, cwd, updated_at, fold, env, size";
+
+/// Those that a database of any version has.
+pub(super) const ANY_SESSION: &str = "id, name, cwd, updated_at, fold, env";
 
 fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
     // Text that is none is as good as none: both are missed by whoever reads it.
@@ -284,12 +339,14 @@ fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
         updated_at: row.get::<_, i64>(3)? as u64,
         fold: text(4)?,
         env: text(5)?,
+        // Not in every database that is read, and only to be shown.
+        size: row.get::<_, i64>(6).unwrap_or_default() as u64,
     })
 }
 
-/// A session's row.
-pub(super) fn session(connection: &Connection, id: &str) -> rusqlite::Result<Option<SessionRow>> {
-    let sql = format!("SELECT {SESSION} FROM session WHERE id = ?");
+/// A session's row, with these columns.
+pub(super) fn session(connection: &Connection, id: &str, columns: &str) -> rusqlite::Result<Option<SessionRow>> {
+    let sql = format!("SELECT {columns} FROM session WHERE id = ?");
     connection.prepare_cached(&sql)?.query_row([id], session_row).optional()
 }
 
@@ -307,7 +364,7 @@ fn one_by_one(
     limit: u32,
     damaged: impl Fn(&SessionId, rusqlite::Error),
 ) -> Vec<SessionRow> {
-    let row = |id: String| match session(connection, &id) {
+    let row = |id: String| match session(connection, &id, SESSION) {
         Ok(row) => row,
         Err(error) => {
             let id = SessionId(id);

@@ -14,14 +14,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use linger_protocol::event::{Event, EventBody};
-use linger_protocol::id::CallId;
+use linger_protocol::id::{BlobId, CallId};
 use linger_protocol::message::{ContentBlock, Role};
 use linger_protocol::permission::Pending;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::read::{self, Page, SessionRow};
-use super::{Fold, SCHEMA, StoreError, aside, migrate};
+use super::{Fold, INCREMENTAL, SCHEMA, StoreError, aside, migrate};
 use crate::session::log::Piece;
 use crate::session::recovery;
 use crate::session::state::State;
@@ -61,7 +61,7 @@ pub struct Examined {
 pub fn examine(connection: &Connection, id: &str) -> Examined {
     // All of it as it is now: the session may be at work. Without this its state may seem to be older than its events.
     let _now = connection.unchecked_transaction();
-    let row = read::session(connection, id).map_err(|error| StoreError::from(error).0.to_string());
+    let row = read::session(connection, id, read::ANY_SESSION).map_err(|error| StoreError::from(error).0.to_string());
     let columns = row.as_ref().ok().and_then(Option::as_ref);
     let fold: Option<State> = columns.and_then(|row| serde_json::from_str(&row.fold).ok());
     let env: Option<BTreeMap<String, String>> = columns.and_then(|row| serde_json::from_str(&row.env).ok());
@@ -134,6 +134,32 @@ pub fn permissions(session: &str, page: &Page) -> Vec<Fold> {
     page.iter().filter_map(fold).collect()
 }
 
+/// The blobs that these events name.
+pub fn blobs(page: &Page) -> BTreeSet<BlobId> {
+    fn named(content: &[ContentBlock], found: &mut BTreeSet<BlobId>) {
+        for block in content {
+            found.extend(block.blob().cloned());
+            if let ContentBlock::ToolResult { content, .. } = block {
+                named(content, found);
+            }
+        }
+    }
+    let mut found = BTreeSet::new();
+    for event in page.iter().filter_map(|stored| serde_json::from_str::<Event>(&stored.data).ok()) {
+        match event.body {
+            EventBody::PromptAccepted { content, .. } | EventBody::Message { content, .. } => {
+                named(&content, &mut found)
+            }
+            EventBody::ToolFinished { content, blob, .. } => {
+                named(&content, &mut found);
+                found.extend(blob);
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
 /// The ids of all sessions that can be found, by every way there is to them; the latest first where that is known.
 pub fn ids(connection: &Connection) -> Vec<String> {
     let mut found = Vec::new();
@@ -182,6 +208,8 @@ pub struct Source {
     /// The connection; dropped before its directory is removed.
     pub connection: Option<Connection>,
     dir: PathBuf,
+    /// Its first page is that of a new database, which may name other pages for some tables.
+    transplanted: bool,
 }
 
 /// Why nothing of a set-aside database can be read.
@@ -204,7 +232,7 @@ impl Source {
         let dir = aside::with(file, ".reading");
         remove(&dir)?;
         std::fs::DirBuilder::new().mode(0o700).create(&dir).with_context(|| dir.display().to_string())?;
-        let mut source = Self { connection: None, dir };
+        let mut source = Self { connection: None, dir, transplanted: false };
         match source.as_it_is(file) {
             Ok(()) => Ok(source),
             Err(error @ Unreadable::Newer(_)) => Err(error),
@@ -224,14 +252,17 @@ impl Source {
 
     fn with_new_first_page(&mut self, file: &Path) -> Result<(), Unreadable> {
         let mut failed = Unreadable::Nothing;
-        for version in (1..=SCHEMA).rev() {
+        self.transplanted = true;
+        let vacuum = auto_vacuum(file);
+        let models = (1..=SCHEMA).rev().flat_map(|version| [(version, vacuum), (version, INCREMENTAL - vacuum)]);
+        for (version, vacuum) in models {
             self.connection = None;
             remove(&self.dir)?;
             std::fs::DirBuilder::new().mode(0o700).create(&self.dir).with_context(|| self.dir.display().to_string())?;
             let here = self.dir.join("linger.db");
             std::fs::copy(file, &here).context("it cannot be copied")?;
             self.copy_wal(file)?;
-            transplant(&here, &self.dir.join("model.db"), version)?;
+            transplant(&here, &self.dir.join("model.db"), version, vacuum)?;
             match self.connect(&here) {
                 Ok(()) => return Ok(()),
                 Err(error) => failed = error,
@@ -288,6 +319,21 @@ impl Source {
         self.connection.as_ref().and_then(query)
     }
 
+    /// Sessions that the user has removed, of which there still are events. Without a doubt only: what is not here is carried over.
+    pub fn removed(&self) -> BTreeSet<String> {
+        if self.transplanted {
+            return BTreeSet::new();
+        }
+        // Early versions have no such table.
+        self.with(|connection| {
+            let mut statement =
+                connection.prepare("SELECT session FROM removed WHERE session NOT IN (SELECT id FROM session)").ok()?;
+            let rows = statement.query_map([], |row| row.get(0)).ok()?;
+            Some(rows.map_while(Result::ok).collect())
+        })
+        .unwrap_or_default()
+    }
+
     /// What requests with idempotency keys came to, by session.
     pub fn outcomes(&self) -> HashMap<String, Vec<(String, String)>> {
         let mut found: HashMap<String, Vec<(String, String)>> = HashMap::new();
@@ -329,11 +375,21 @@ fn remove(dir: &Path) -> anyhow::Result<()> {
     }
 }
 
+/// What a database most likely has for `auto_vacuum`: with it the second page says what the others are, the third one being the
+/// root of a table (<https://sqlite.org/fileformat.html>, 1.8), and everything else comes a page later.
+fn auto_vacuum(file: &Path) -> i64 {
+    let mut entry = [0; 5];
+    let read = std::fs::File::open(file).and_then(|file| file.read_exact_at(&mut entry, PAGE_SIZE as u64));
+    if read.is_ok() && entry == [1, 0, 0, 0, 0] { INCREMENTAL } else { 0 }
+}
+
 /// Gives a database the first page that a new one of this version has (<https://sqlite.org/fileformat.html>, 1.3).
-fn transplant(file: &Path, model: &Path, version: i64) -> anyhow::Result<()> {
+fn transplant(file: &Path, model: &Path, version: i64, vacuum: i64) -> anyhow::Result<()> {
     let connection = Connection::open(model)?;
-    connection
-        .execute_batch(&format!("PRAGMA page_size = {PAGE_SIZE}; BEGIN; {} COMMIT;", migrate::sql(0, version)))?;
+    connection.execute_batch(&format!(
+        "PRAGMA page_size = {PAGE_SIZE}; PRAGMA auto_vacuum = {vacuum}; BEGIN; {} COMMIT;",
+        migrate::sql(0, version)
+    ))?;
     connection.close().map_err(|(_, error)| error)?;
     let mut page = vec![0; PAGE_SIZE];
     std::fs::File::open(model)?.read_exact_at(&mut page, 0)?;

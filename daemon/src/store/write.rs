@@ -5,6 +5,7 @@ use std::sync::{Arc, mpsc};
 use rusqlite::{Connection, params};
 
 use super::damage::Found;
+use super::upkeep::{self, Upkeep};
 use super::{Append, Done, Fold, StoreError, Write};
 use crate::clock;
 use crate::fault;
@@ -18,9 +19,9 @@ const MAX_OUTCOMES: i64 = 20_000;
 /// Appends in one transaction; more would make the first of them wait.
 const MAX_GROUP: usize = 256;
 
-pub(super) fn run(connection: &Connection, writes: &mpsc::Receiver<Write>, found: &Found) {
+pub(super) fn run(connection: &Connection, writes: &mpsc::Receiver<Write>, mut upkeep: Upkeep, found: &Found) {
     let mut synced = false;
-    while let Ok(first) = writes.recv() {
+    while let Some(first) = next_write(connection, writes, &mut upkeep, &mut synced) {
         let mut group = Vec::new();
         let mut next = Some(first);
         while let Some(Write::Append(append)) = next {
@@ -31,17 +32,56 @@ pub(super) fn run(connection: &Connection, writes: &mpsc::Receiver<Write>, found
             commit_group(connection, group, &mut synced, found);
         }
         match next {
-            Some(Write::Remove(log, outcomes, done)) => remove(connection, &log, &outcomes, done),
+            Some(Write::Remove(log, outcomes, done)) => {
+                remove(connection, &log, &outcomes, done, &mut synced);
+                upkeep.wake();
+            }
+            Some(Write::Clear(session, done)) => {
+                // Nobody waits for it to be on disk; what is written next is.
+                let result =
+                    set_sync(connection, false, &mut synced).and_then(|()| upkeep::clear(connection, &session));
+                let _unheard = done.send(result);
+                upkeep.wake();
+            }
             Some(Write::Outcome(outcome, done)) => {
                 let result =
                     set_sync(connection, true, &mut synced).and_then(|()| remember_alone(connection, &outcome));
                 // Whoever asked may have gone.
                 let _unheard = done.send(result);
             }
-            Some(Write::Close(done)) => return close(connection, done),
+            Some(Write::Rewrite) => upkeep.rewrite(),
+            Some(Write::Close(done)) => {
+                upkeep.close();
+                return close(connection, done);
+            }
             Some(Write::Append(_)) | None => {}
         }
     }
+}
+
+/// What is to be written next; what is left to do is done until there is something.
+fn next_write(
+    connection: &Connection,
+    writes: &mpsc::Receiver<Write>,
+    upkeep: &mut Upkeep,
+    synced: &mut bool,
+) -> Option<Write> {
+    let mut step = |upkeep: &mut Upkeep| {
+        // Nobody waits for it to be on disk. If this fails, so does the step, or it is only slower.
+        let _slower = set_sync(connection, false, synced);
+        upkeep.step(connection);
+    };
+    if upkeep.is_overdue() {
+        step(upkeep);
+    }
+    while upkeep.is_due() {
+        match writes.try_recv() {
+            Ok(write) => return Some(write),
+            Err(mpsc::TryRecvError::Empty) => step(upkeep),
+            Err(mpsc::TryRecvError::Disconnected) => return None,
+        }
+    }
+    writes.recv().ok()
 }
 
 /// Commits all in one transaction; if that fails, each in one of its own, so that one bad append harms only its session.
@@ -101,6 +141,13 @@ fn finish(group: Vec<Append>, result: &Result<(), StoreError>, found: &Found) {
             }
         }
         fault::point("store.before_answer");
+        if result.is_ok() {
+            append.folds.iter().for_each(|fold| {
+                if let Fold::Blob(held) = fold {
+                    held.committed()
+                }
+            });
+        }
         if let Some(done) = append.done {
             // The turn or client that asked may have gone; the commit stands.
             let _unheard = done.send(result.clone());
@@ -141,21 +188,36 @@ fn write(connection: &Connection, append: &Append) -> rusqlite::Result<()> {
                 .execute(params![session, stream])?;
         }
     }
+    let bytes = append.events.iter().map(|event| event.data.len() as i64).sum();
     for fold in &append.folds {
         fault::store()?;
-        write_fold(connection, session, fold)?;
+        write_fold(connection, session, fold, bytes)?;
     }
     Ok(())
 }
 
-fn write_fold(connection: &Connection, session: &str, fold: &Fold) -> rusqlite::Result<()> {
+/// `bytes`: what the events of the same append have, by which the session grows.
+fn write_fold(connection: &Connection, session: &str, fold: &Fold, bytes: i64) -> rusqlite::Result<()> {
     match fold {
-        Fold::Session { name, cwd, state, updated_at, fold } => connection
-            .prepare_cached(
-                "INSERT INTO session (id, name, cwd, state, updated_at, env, fold) VALUES (?1, ?2, ?3, ?4, ?5, '{}', ?6)
-                 ON CONFLICT (id) DO UPDATE SET name = ?2, state = ?4, updated_at = ?5, fold = ?6",
-            )?
-            .execute(params![session, name, cwd, state, *updated_at as i64, fold])?,
+        Fold::Session { name, cwd, state, updated_at, fold } => {
+            let known = connection
+                .prepare_cached(
+                    "UPDATE session SET name = ?2, state = ?3, updated_at = ?4, fold = ?5, size = size + ?6 WHERE id = ?1",
+                )?
+                .execute(params![session, name, state, *updated_at as i64, fold, bytes])?;
+            if known > 0 {
+                return Ok(());
+            }
+            // A new one has one event; one that is carried over has all of them, and its blobs.
+            connection
+                .prepare_cached(
+                    "INSERT INTO session (id, name, cwd, state, updated_at, env, fold, size)
+                     VALUES (?1, ?2, ?3, ?4, ?5, '{}', ?6,
+                             (SELECT coalesce(sum(octet_length(data)), 0) FROM event WHERE session = ?1)
+                             + (SELECT coalesce(sum(size), 0) FROM blob WHERE session = ?1))",
+                )?
+                .execute(params![session, name, cwd, state, *updated_at as i64, fold])?
+        }
         Fold::Environment(env) => {
             connection.prepare_cached("UPDATE session SET env = ? WHERE id = ?")?.execute(params![env, session])?
         }
@@ -167,6 +229,16 @@ fn write_fold(connection: &Connection, session: &str, fold: &Fold) -> rusqlite::
                 "UPDATE permission SET decision = ?, decided_by = ?, decided_at = ? WHERE id = ? AND decision IS NULL",
             )?
             .execute(params![json(decision), by, *at as i64, permission])?,
+        Fold::Blob(held) => {
+            let size = held.size() as i64;
+            let new = connection
+                .prepare_cached("INSERT OR IGNORE INTO blob (session, hash, size) VALUES (?, ?, ?)")?
+                .execute(params![session, held.id().as_str(), size])?;
+            let grown = if new > 0 { size } else { 0 };
+            connection
+                .prepare_cached("UPDATE session SET size = size + ? WHERE id = ?")?
+                .execute(params![grown, session])?
+        }
         Fold::Outcome(outcome) => return remember(connection, session, outcome),
     };
     Ok(())
@@ -198,17 +270,15 @@ fn close(connection: &Connection, done: Done) {
     let _unheard = done.send(checkpoint.map_err(StoreError::from));
 }
 
-fn remove(connection: &Connection, log: &Arc<Log>, outcomes: &[Outcome], done: Done) {
+fn remove(connection: &Connection, log: &Arc<Log>, outcomes: &[Outcome], done: Done, synced: &mut bool) {
     fault::point("store.before_remove");
     let result = (|| {
+        set_sync(connection, true, synced)?;
         let transaction = connection.unchecked_transaction()?;
-        for table in ["event", "scratch", "permission", "outcome"] {
-            transaction.execute(&format!("DELETE FROM {table} WHERE session = ?"), [log.session.as_str()])?;
-        }
-        transaction.execute("DELETE FROM session WHERE id = ?", [log.session.as_str()])?;
-        // Whoever asks again is told that it was done, though nothing is left that could tell.
+        upkeep::mark_removed(&transaction, log.session.as_str())?;
+        // Whoever asks again is told that it was done, though nothing is left that could tell: it is no session's any more.
         for outcome in outcomes {
-            remember(&transaction, log.session.as_str(), outcome)?;
+            remember(&transaction, "", outcome)?;
         }
         Ok(transaction.commit()?)
     })();

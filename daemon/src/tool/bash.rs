@@ -110,8 +110,7 @@ impl Command {
         let mut kept = output.finish().await;
         let is_error = status.is_some();
         kept.content.extend(status.map(ContentBlock::text));
-        let (file, blob) = kept.file.unzip();
-        ToolOutput { content: kept.content, is_error, outcome, output: kept.segments, file, blob, diff: None }
+        ToolOutput { content: kept.content, is_error, outcome, output: kept.segments, whole: kept.whole, diff: None }
     }
 }
 
@@ -165,7 +164,7 @@ mod tests {
 
     use super::*;
     use crate::tool::OutputDelta;
-    use crate::tool::tests::test_workspace;
+    use crate::tool::tests::{test_context, test_workspace};
 
     /// More than any of these takes; a hang fails the test.
     const SOON: Duration = Duration::from_secs(60);
@@ -173,8 +172,7 @@ mod tests {
     /// Runs a call and gives its output and all that was streamed.
     async fn run(workspace: &Workspace, input: Value) -> (ToolOutput, Vec<OutputDelta>) {
         let (output, mut receiver) = mpsc::channel(4);
-        let context =
-            Context { output, spill: workspace.cwd.join("out/spill"), hidden: std::sync::Arc::new(|_| false) };
+        let context = test_context(workspace, output);
         let call = Bash.prepare(&input, workspace).unwrap();
         let collect = async {
             let mut deltas = Vec::new();
@@ -270,11 +268,7 @@ mod tests {
         let witness = witness(&workspace);
         let (output, mut receiver) = mpsc::channel(1);
         let call = Bash.prepare(&json!({"command": "exec 3>witness; sleep 1000 & echo ready; sleep 1000"}), &workspace);
-        let running = tokio::spawn(call.unwrap().run(Context {
-            output,
-            spill: workspace.cwd.join("out/spill"),
-            hidden: std::sync::Arc::new(|_| false),
-        }));
+        let running = tokio::spawn(call.unwrap().run(test_context(&workspace, output)));
         assert_eq!(receiver.recv().await.unwrap().text, "ready\n");
         running.abort();
         assert!(running.await.unwrap_err().is_cancelled());
@@ -303,8 +297,8 @@ mod tests {
         assert_eq!(texts(&output), [whole.as_str()]);
         assert_eq!(deltas.iter().map(|delta| delta.text.as_str()).collect::<String>(), whole);
         check_pieces(&whole, &output, &deltas);
-        assert_eq!(output.file, None);
-        assert!(!workspace.cwd.join("out/spill").exists());
+        assert_eq!(output.whole, None);
+        assert!(!workspace.cwd.join("out").exists());
     }
 
     #[tokio::test]
@@ -313,7 +307,9 @@ mod tests {
         let (output, deltas) = run(&workspace, json!({"command": "seq 1 100000; exit 1"})).await;
         let whole: String = (1..=100_000).map(|i| format!("{i}\n")).collect();
         check_pieces(&whole, &output, &deltas);
-        let spill = workspace.cwd.join("out/spill");
+        let held = output.whole.clone().unwrap();
+        let spill = held.path().unwrap();
+        assert!(spill.starts_with(workspace.cwd.join("out/blobs")));
         assert_eq!(fs::read_to_string(&spill).unwrap(), whole);
         assert_eq!(std::os::unix::fs::PermissionsExt::mode(&spill.metadata().unwrap().permissions()) & 0o777, 0o600);
         let [head, marker, tail, status] = texts(&output)[..] else { panic!("{output:?}") };
@@ -322,8 +318,7 @@ mod tests {
         assert_eq!(marker, format!("[… {left_out} bytes left out; the whole output is in {}]", spill.display()));
         assert_eq!((status, output.output.len()), ("[exit code 1]", 2));
         let whole: [u8; 32] = <sha2::Sha256 as sha2::Digest>::digest(fs::read(&spill).unwrap()).into();
-        assert_eq!(output.blob, Some(crate::tool::output::blob_name(&whole)));
-        assert_eq!(output.file, Some(spill));
+        assert_eq!(*held.id(), crate::blob::id_of(&whole));
     }
 
     #[tokio::test]
@@ -332,7 +327,7 @@ mod tests {
         let begun = Instant::now();
         let (output, deltas) = run(&workspace, json!({"command": "yes | head -c 200000000"})).await;
         let seconds = begun.elapsed().as_secs() + 1;
-        assert_eq!(workspace.cwd.join("out/spill").metadata().unwrap().len(), 200_000_000);
+        assert_eq!(output.whole.as_ref().unwrap().path().unwrap().metadata().unwrap().len(), 200_000_000);
         let streamed: usize = deltas.iter().map(|delta| delta.text.len()).sum();
         assert!(streamed as u64 <= 64 * 1024 + seconds * 32 * 1024, "{streamed} bytes streamed in {seconds} s");
         let kept: usize = texts(&output).iter().map(|text| text.len()).sum();
@@ -345,10 +340,11 @@ mod tests {
     async fn output_that_cannot_be_stored_is_still_told() {
         let (_dir, workspace) = test_workspace();
         linger_protocol::place::private_directory(&workspace.cwd.join("out")).unwrap();
-        fs::write(workspace.cwd.join("out/spill"), "mine").unwrap();
+        fs::write(workspace.cwd.join("out/blobs"), "mine").unwrap();
         let (output, _) = run(&workspace, json!({"command": "seq 1 100000"})).await;
-        assert!(texts(&output)[1].ends_with("bytes left out; they could not be stored: File exists (os error 17)]"));
-        assert_eq!((output.file, output.is_error), (None, false));
-        assert_eq!(fs::read_to_string(workspace.cwd.join("out/spill")).unwrap(), "mine");
+        let said = texts(&output)[1];
+        assert!(said.contains("bytes left out; they could not be stored: ") && said.contains("os error"), "{said}");
+        assert_eq!((output.whole, output.is_error), (None, false));
+        assert_eq!(fs::read_to_string(workspace.cwd.join("out/blobs")).unwrap(), "mine");
     }
 }

@@ -262,7 +262,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::tool::tests::{run, test_workspace};
+    use crate::tool::tests::{run, test_context, test_workspace};
 
     #[tokio::test]
     async fn matches_are_shown_with_file_and_line() {
@@ -316,7 +316,7 @@ mod tests {
         let call = Grep.prepare(&json!({ "pattern": "password" }), &workspace).unwrap();
         let hidden: Hidden = std::sync::Arc::new(|path| path.ends_with("secret.txt"));
         let (output, _) = tokio::sync::mpsc::channel(1);
-        let found = call.run(Context { output, spill: workspace.cwd.join("spill"), hidden }).await;
+        let found = call.run(Context { hidden, ..test_context(&workspace, output) }).await;
         let text = found.content[0].as_text().unwrap();
         assert!(text.contains("open.txt") && !text.contains("secret.txt"), "{text}");
         assert!(text.contains("1 files are kept from being read"), "{text}");

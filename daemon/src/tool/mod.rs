@@ -30,6 +30,8 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::blob::{Blobs, Held};
+
 /// How many links `resolve` follows before it gives up on a loop; Linux allows as many.
 const LINKS_MAX: usize = 40;
 
@@ -126,8 +128,8 @@ impl Workspace {
 pub struct Context {
     /// Takes output while the call runs; waits when the reader is behind.
     pub output: mpsc::Sender<OutputDelta>,
-    /// Where the whole of an output that is too long goes; the call makes the file, 0600, when it needs it.
-    pub spill: PathBuf,
+    /// Where the whole of an output that is too long goes.
+    pub blobs: Blobs,
     /// Whether a rule keeps this file from being read; for calls that read more than the path that was permitted.
     pub hidden: Hidden,
 }
@@ -155,10 +157,8 @@ pub struct ToolOutput {
     pub outcome: Outcome,
     /// Which blocks of `content` were streamed, and where each begins in the stream.
     pub output: Vec<OutputSegment>,
-    /// The file with the whole output, when `content` has not.
-    pub file: Option<PathBuf>,
-    /// `sha256:` and the hash of what is in `file`.
-    pub blob: Option<String>,
+    /// The whole output, when `content` has not.
+    pub whole: Option<Held>,
     /// A unified diff of what changed; bounded.
     pub diff: Option<String>,
 }
@@ -171,8 +171,7 @@ impl ToolOutput {
             is_error: false,
             outcome: Outcome::Ran,
             output: Vec::new(),
-            file: None,
-            blob: None,
+            whole: None,
             diff: None,
         }
     }
@@ -275,6 +274,11 @@ mod tests {
         check("../x", false);
     }
 
+    /// What a call is given whose blobs are in the directory `out` of its workspace.
+    pub(super) fn test_context(workspace: &Workspace, output: mpsc::Sender<OutputDelta>) -> Context {
+        Context { output, blobs: Blobs::beside(&workspace.cwd.join("out/linger.db")), hidden: Arc::new(|_| false) }
+    }
+
     /// A workspace in a new directory.
     pub(super) fn test_workspace() -> (tempfile::TempDir, Workspace) {
         let dir = tempfile::tempdir().unwrap();
@@ -292,9 +296,7 @@ mod tests {
             Err(invalid) => return (invalid.0, true),
         };
         let (sender, _receiver) = mpsc::channel(1);
-        let output = call
-            .run(Context { output: sender, spill: workspace.cwd.join("spill"), hidden: std::sync::Arc::new(|_| false) })
-            .await;
+        let output = call.run(test_context(workspace, sender)).await;
         (output.content.iter().filter_map(ContentBlock::as_text).collect::<Vec<_>>().join("|"), output.is_error)
     }
 }

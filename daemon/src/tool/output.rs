@@ -1,20 +1,19 @@
-//! The output of a command: streamed within a budget, its head and tail kept for the model, the whole in a file.
+//! The output of a command: streamed within a budget, its head and tail kept for the model, the whole in a blob.
 //!
 //! Offsets count bytes of the decoded text. Memory is bounded whatever comes.
 
-use std::path::PathBuf;
-
 use linger_protocol::event::OutputSegment;
 use linger_protocol::message::ContentBlock;
-use linger_protocol::place::private_directory;
 use sha2::{Digest as _, Sha256};
-use tokio::fs::{File, OpenOptions};
+use tempfile::TempPath;
+use tokio::fs::File;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::text::{self, Decoder};
 use super::{Context, OutputDelta};
+use crate::blob::{Blobs, Held, id_of};
 
 /// What is kept of the beginning and of the end: about 3,000 tokens each, enough for an error and what led to it.
 const HEAD: usize = 12 * 1024;
@@ -52,7 +51,7 @@ pub(super) struct Output {
 pub(super) struct Kept {
     pub(super) content: Vec<ContentBlock>,
     pub(super) segments: Vec<OutputSegment>,
-    pub(super) file: Option<(PathBuf, String)>,
+    pub(super) whole: Option<Held>,
 }
 
 impl Output {
@@ -64,7 +63,7 @@ impl Output {
             total: 0,
             head: String::new(),
             tail: String::new(),
-            spill: Spill::Memory { path: context.spill, bytes: Vec::new() },
+            spill: Spill::Memory { blobs: context.blobs, bytes: Vec::new() },
         }
     }
 
@@ -114,11 +113,11 @@ impl Output {
         if !self.tail.is_empty() {
             let tail = text::tail(&self.tail, TAIL);
             let offset = self.total - tail.len() as u64;
-            let (whole, file) = self.spill.finish().await;
+            let (said, whole) = self.spill.finish().await;
             let left_out = offset - self.head.len() as u64;
-            kept.content.push(ContentBlock::text(format!("[… {left_out} bytes left out; {whole}]")));
+            kept.content.push(ContentBlock::text(format!("[… {left_out} bytes left out; {said}]")));
             kept.add(tail, offset);
-            kept.file = file;
+            kept.whole = whole;
         }
         if kept.content.is_empty() {
             let what = if self.total == 0 { "[no output]" } else { "[nothing but white space]" };
@@ -161,29 +160,47 @@ impl Budget {
     }
 }
 
-/// What names a whole output: `sha256:` and its hash.
-pub(super) fn blob_name(hash: &[u8]) -> String {
-    hash.iter().fold("sha256:".to_owned(), |name, byte| format!("{name}{byte:02x}"))
+/// The whole output as it came, in memory until it is known to be long. The file is gone unless it becomes a blob.
+enum Spill {
+    Memory { blobs: Blobs, bytes: Vec<u8> },
+    File(Box<Begun>),
+    Failed(std::io::Error),
 }
 
-/// The whole output as it came, in memory until it is known to be long.
-enum Spill {
-    Memory { path: PathBuf, bytes: Vec<u8> },
-    File { path: PathBuf, file: File, written: u64, full: bool, hash: Sha256 },
-    Failed(std::io::Error),
+struct Begun {
+    blobs: Blobs,
+    path: TempPath,
+    file: File,
+    written: u64,
+    full: bool,
+    hash: Sha256,
+}
+
+impl Begun {
+    fn new(blobs: Blobs) -> std::io::Result<Self> {
+        let (file, path) = blobs.begin()?.into_parts();
+        Ok(Self { blobs, path, file: File::from_std(file), written: 0, full: false, hash: Sha256::new() })
+    }
+
+    async fn finish(mut self) -> std::io::Result<Held> {
+        self.file.flush().await?;
+        let Self { blobs, path, written, hash, .. } = self;
+        let adopted = tokio::task::spawn_blocking(move || blobs.adopt(path, id_of(&hash.finalize()), written)).await;
+        adopted.unwrap_or_else(|error| Err(std::io::Error::other(error)))
+    }
 }
 
 impl Spill {
     async fn add(&mut self, new: &[u8]) {
         match self {
             Self::Memory { bytes, .. } => bytes.extend_from_slice(new),
-            Self::File { file, written, full, hash, .. } => {
-                let room = usize::try_from(FILE_MAX - *written).unwrap_or(usize::MAX);
+            Self::File(begun) => {
+                let room = usize::try_from(FILE_MAX - begun.written).unwrap_or(usize::MAX);
                 let fits = new.get(..room).unwrap_or(new);
-                *full |= fits.len() < new.len();
-                *written += fits.len() as u64;
-                hash.update(fits);
-                if let Err(error) = file.write_all(fits).await {
+                begun.full |= fits.len() < new.len();
+                begun.written += fits.len() as u64;
+                begun.hash.update(fits);
+                if let Err(error) = begun.file.write_all(fits).await {
                     *self = Self::Failed(error);
                 }
             }
@@ -193,40 +210,30 @@ impl Spill {
 
     /// Makes the file and writes what came so far, once.
     async fn open(&mut self) {
-        if let Self::Memory { path, bytes } = self {
-            let bytes = std::mem::take(bytes);
-            let made = path.parent().map_or(Ok(()), private_directory);
-            let opened = match made {
-                Ok(()) => OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).await,
-                Err(error) => Err(std::io::Error::other(error)),
-            };
-            *self = match opened {
-                Ok(file) => {
-                    Self::File { path: std::mem::take(path), file, written: 0, full: false, hash: Sha256::new() }
-                }
-                Err(error) => Self::Failed(error),
-            };
+        if let Self::Memory { blobs, bytes } = self {
+            let (blobs, bytes) = (blobs.clone(), std::mem::take(bytes));
+            *self = Begun::new(blobs).map_or_else(Self::Failed, |begun| Self::File(Box::new(begun)));
             self.add(&bytes).await;
         }
     }
 
-    /// Where the output is, in words, and the file with the hash of what is in it.
-    async fn finish(mut self) -> (String, Option<(PathBuf, String)>) {
-        if let Self::File { file, .. } = &mut self
-            && let Err(error) = file.flush().await
-        {
-            self = Self::Failed(error);
-        }
-        match self {
-            Self::File { path, full: false, hash, .. } => {
-                (format!("the whole output is in {}", path.display()), Some((path, blob_name(&hash.finalize()))))
+    /// Where the output is, in words, and the blob.
+    async fn finish(self) -> (String, Option<Held>) {
+        let (full, stored) = match self {
+            Self::File(begun) => (begun.full, begun.finish().await),
+            Self::Failed(error) => (false, Err(error)),
+            Self::Memory { .. } => return ("they were not stored".to_owned(), None),
+        };
+        match stored {
+            Ok(held) => {
+                let path = held.path().unwrap_or_default();
+                let said = match full {
+                    true => format!("the first {} MiB of the output are in {}", FILE_MAX >> 20, path.display()),
+                    false => format!("the whole output is in {}", path.display()),
+                };
+                (said, Some(held))
             }
-            Self::File { path, full: true, hash, .. } => {
-                let said = format!("the first {} MiB of the output are in {}", FILE_MAX >> 20, path.display());
-                (said, Some((path, blob_name(&hash.finalize()))))
-            }
-            Self::Failed(error) => (format!("they could not be stored: {error}"), None),
-            Self::Memory { .. } => ("they were not stored".to_owned(), None),
+            Err(error) => (format!("they could not be stored: {error}"), None),
         }
     }
 }
@@ -240,7 +247,11 @@ mod tests {
     fn output(dir: &tempfile::TempDir) -> (Output, mpsc::Receiver<OutputDelta>) {
         let (output, receiver) = mpsc::channel(1024);
         (
-            Output::new(Context { output, spill: dir.path().join("spill"), hidden: std::sync::Arc::new(|_| false) }),
+            Output::new(Context {
+                output,
+                blobs: Blobs::beside(&dir.path().join("linger.db")),
+                hidden: std::sync::Arc::new(|_| false),
+            }),
             receiver,
         )
     }
@@ -274,14 +285,30 @@ mod tests {
     #[tokio::test]
     async fn the_file_is_capped_and_says_so() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("spill");
-        let file = File::create(&path).await.unwrap();
-        let mut spill =
-            Spill::File { path: path.clone(), file, written: FILE_MAX - 3, full: false, hash: Sha256::new() };
+        let blobs = Blobs::beside(&dir.path().join("linger.db"));
+        let mut spill = Spill::File(Box::new(Begun { written: FILE_MAX - 3, ..Begun::new(blobs).unwrap() }));
         spill.add(b"abcdef").await;
         spill.add(b"g").await;
-        let (said, file) = spill.finish().await;
+        let (said, held) = spill.finish().await;
+        let path = held.unwrap().path().unwrap();
         assert_eq!(said, format!("the first 1024 MiB of the output are in {}", path.display()));
-        assert_eq!(std::fs::read_to_string(file.unwrap().0).unwrap(), "abc");
+        assert_eq!(std::fs::read_to_string(path).unwrap(), "abc");
+    }
+
+    #[tokio::test]
+    async fn an_output_that_is_given_up_leaves_no_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut output, _receiver) = output(&dir);
+        output.push(&[b'x'; 2 * WHOLE]).await;
+        let begun = || walk(dir.path());
+        assert_eq!(begun(), 1);
+        drop(output);
+        assert_eq!(begun(), 0);
+    }
+
+    /// How many files there are below `dir`.
+    fn walk(dir: &std::path::Path) -> usize {
+        let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+        entries.map(|path| if path.is_dir() { walk(&path) } else { 1 }).sum()
     }
 }

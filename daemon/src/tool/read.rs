@@ -194,7 +194,7 @@ fn image(input: impl io::Read, media_type: &str, size: u64) -> io::Result<ToolOu
         )));
     }
     let mut output = ToolOutput::text(format!("[{media_type}, {size} bytes]"));
-    output.content.push(ContentBlock::Image { media_type: media_type.to_owned(), data: BASE64.encode(bytes) });
+    output.content.push(ContentBlock::image(media_type, BASE64.encode(bytes)));
     Ok(output)
 }
 
@@ -205,7 +205,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::tool::tests::{run, test_workspace};
+    use crate::tool::tests::{run, test_context, test_workspace};
 
     async fn check(content: &[u8], extra: Value, expect: &str) {
         let (_dir, workspace) = test_workspace();
@@ -276,8 +276,8 @@ mod tests {
         fs::write(workspace.cwd.join("a.png"), b"\x89PNG\r\n\x1a\n\0").unwrap();
         let call = Read.prepare(&json!({"path": "a.png"}), &workspace).unwrap();
         let (output, _receiver) = tokio::sync::mpsc::channel(1);
-        let output = call.run(Context { output, spill: PathBuf::new(), hidden: std::sync::Arc::new(|_| false) }).await;
-        let image = ContentBlock::Image { media_type: "image/png".to_owned(), data: "iVBORw0KGgoA".to_owned() };
+        let output = call.run(test_context(&workspace, output)).await;
+        let image = ContentBlock::image("image/png", "iVBORw0KGgoA");
         assert_eq!(output.content, [ContentBlock::text("[image/png, 9 bytes]"), image]);
     }
 }

@@ -92,7 +92,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::tool::tests::{run, test_workspace};
+    use crate::tool::tests::{run, test_context, test_workspace};
 
     #[tokio::test]
     async fn a_new_file_gets_its_directories_and_the_usual_mode() {
@@ -115,7 +115,7 @@ mod tests {
         symlink("script", workspace.cwd.join("link")).unwrap();
         let call = Write.prepare(&json!({"path": "link", "content": "a\nc\n"}), &workspace).unwrap();
         let (output, _receiver) = tokio::sync::mpsc::channel(1);
-        let output = call.run(Context { output, spill: PathBuf::new(), hidden: std::sync::Arc::new(|_| false) }).await;
+        let output = call.run(test_context(&workspace, output)).await;
         assert_eq!(output.content, ToolOutput::text("wrote link, 4 bytes").content);
         assert_eq!(output.diff.unwrap(), "--- link\n+++ link\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n");
         assert_eq!(fs::read_to_string(&file).unwrap(), "a\nc\n");

@@ -24,7 +24,7 @@ use lingerd::provider::openai::OpenAi;
 use lingerd::provider::responses::Responses;
 use lingerd::provider::sse::Framer;
 use lingerd::provider::wellformed::validate_text;
-use lingerd::provider::{Codec, Message, Request, Response, StreamEvent};
+use lingerd::provider::{Codec, Images, Message, Request, Response, StreamEvent};
 use lingerd::session::cursor::Position;
 use lingerd::tool::{Access, Workspace};
 
@@ -168,7 +168,8 @@ fn sent_back(codec: &dyn Codec, kind: Kind, mut content: Vec<ContentBlock>) {
     }
     messages.push(user(if results.is_empty() { vec![ContentBlock::text("more")] } else { results }));
     let (system, tools, messages) = ("be brief", &[], messages.as_slice());
-    let request = Request { model: "m", origin: "p/m", system, tools, messages, max_tokens: 100, cache_key: "s1" };
+    let (model, origin, max_tokens, cache_key, images) = ("m", "p/m", 100, "s1", &Images::new());
+    let request = Request { model, origin, system, tools, messages, max_tokens, cache_key, images };
     let body = codec.encoder().encode(&request).body;
     let body = String::from_utf8(body).expect("a body is text");
     assert_eq!(validate_text(kind, &body), Ok(()), "{body}");

@@ -46,7 +46,11 @@ pub fn read(path: &Path) -> anyhow::Result<Stored> {
     for id in sessions.query_map([], |row| row.get::<_, String>(0))? {
         stored.0.insert(id?, Vec::new());
     }
-    let mut events = connection.prepare("SELECT session, seq, kind, data FROM event ORDER BY session, seq")?;
+    // Of a session that was removed, what is left is on its way out; the first schema deleted all at once.
+    let removed = connection.prepare("SELECT 1 FROM sqlite_master WHERE name = 'removed'")?.exists([])?;
+    let there = if removed { "WHERE session NOT IN (SELECT session FROM removed)" } else { "" };
+    let mut events =
+        connection.prepare(&format!("SELECT session, seq, kind, data FROM event {there} ORDER BY session, seq"))?;
     let mut rows = events.query([])?;
     while let Some(row) = rows.next()? {
         let raw: String = row.get(3)?;

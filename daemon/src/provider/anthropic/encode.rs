@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::super::catalogue::Kind;
 use super::super::encoding::{self, CallNames, Items};
-use super::super::{Encoder, HttpRequest, Message, Request, ToolSpec, wellformed, wire};
+use super::super::{Encoder, HttpRequest, Images, Message, Request, ToolSpec, wellformed, wire};
 
 /// What is asked for when the request leaves it open, as the format demands a number.
 const MAX_TOKENS: u32 = 32_000;
@@ -47,7 +47,7 @@ impl Encoder for MessagesEncoder {
             let own = wire::is_own(message, request);
             self.names.add(message, own);
             let blocks = match message.role {
-                Role::User => user_blocks(message, &self.names),
+                Role::User => user_blocks(message, &self.names, request.images),
                 Role::Assistant => assistant_blocks(message, own, &self.names),
             };
             self.messages.add(message.role, &blocks);
@@ -143,7 +143,8 @@ fn marked_at(text: &str, places: impl IntoIterator<Item = usize>) -> Vec<&str> {
     parts
 }
 
-fn user_blocks(message: &Message, names: &CallNames) -> Vec<Value> {
+fn user_blocks(message: &Message, names: &CallNames, images: &Images) -> Vec<Value> {
+    let plain_block = |block: &ContentBlock| plain_block(block, images);
     let blocks = message.content.iter().filter_map(|block| match block {
         ContentBlock::ToolResult { call_id, is_error, content } => {
             let content: Vec<Value> = wire::result_blocks(content).iter().filter_map(plain_block).collect();
@@ -162,12 +163,15 @@ fn user_blocks(message: &Message, names: &CallNames) -> Vec<Value> {
     blocks
 }
 
-fn plain_block(block: &ContentBlock) -> Option<Value> {
+fn plain_block(block: &ContentBlock, images: &Images) -> Option<Value> {
     match block {
         ContentBlock::Text { text } => Some(json!({"type": "text", "text": wire::visible(text)?})),
-        ContentBlock::Image { media_type, data } => {
-            Some(json!({"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}))
-        }
+        ContentBlock::Image { media_type, source } => Some(match wire::image(source, images) {
+            Ok(data) => {
+                json!({"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}})
+            }
+            Err(lost) => json!({"type": "text", "text": lost}),
+        }),
         _ => None,
     }
 }
@@ -177,7 +181,7 @@ fn assistant_blocks(message: &Message, own: bool, names: &CallNames) -> Vec<Valu
         .content
         .iter()
         .filter_map(|block| match block {
-            ContentBlock::Text { .. } => plain_block(block),
+            ContentBlock::Text { text } => Some(json!({"type": "text", "text": wire::visible(text)?})),
             ContentBlock::Thinking { text, native } if own => {
                 let signature = wire::native_str(native, "signature")?;
                 Some(json!({"type": "thinking", "thinking": text, "signature": signature}))
@@ -209,7 +213,7 @@ mod tests {
     fn a_whole_request() {
         let messages = [
             user(vec![ContentBlock::text("first"), ContentBlock::text(" ")]),
-            user(vec![ContentBlock::Image { media_type: "image/png".to_owned(), data: "AAAA".to_owned() }]),
+            user(vec![ContentBlock::image("image/png", "AAAA")]),
             assistant(
                 "p/m",
                 vec![

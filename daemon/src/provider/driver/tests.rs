@@ -7,7 +7,7 @@ use tokio::net::TcpListener;
 use super::super::compat::Compat;
 use super::super::openai::OpenAi;
 use super::super::support::{text, user};
-use super::super::{Response, StreamEvent};
+use super::super::{Images, Response, StreamEvent};
 use super::*;
 
 const KEY: &str = "sk-very-secret";
@@ -31,7 +31,16 @@ fn start(endpoint: &Endpoint) -> HttpStream {
     let origin = "work/m";
     HttpStream::start(
         endpoint,
-        &Request { model: "m", origin, system: "", tools: &[], messages: &messages, max_tokens: 0, cache_key: "" },
+        &Request {
+            model: "m",
+            origin,
+            system: "",
+            tools: &[],
+            messages: &messages,
+            max_tokens: 0,
+            cache_key: "",
+            images: &Images::new(),
+        },
         &mut Encoding::default(),
     )
 }

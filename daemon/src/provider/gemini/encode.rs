@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::super::catalogue::Kind;
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
-use super::super::{Encoder, HttpRequest, Message, Request, ToolSpec, wellformed, wire};
+use super::super::{Encoder, HttpRequest, Images, Message, Request, ToolSpec, wellformed, wire};
 
 /// In the `native` part of a block: the signature of its part.
 pub(super) const SIGNATURE: &str = "thoughtSignature";
@@ -54,7 +54,7 @@ impl Encoder for GeminiEncoder {
             let own = wire::is_own(message, request);
             self.names.add(message, own);
             let parts = match message.role {
-                Role::User => user_parts(message, &self.names),
+                Role::User => user_parts(message, &self.names, request.images),
                 Role::Assistant => model_parts(message, own, placeholder, &self.names),
             };
             self.contents.add(message.role, &parts);
@@ -143,7 +143,8 @@ fn function(tool: &ToolSpec) -> Value {
 }
 
 /// The results first, in the order of their calls, then what is left. Images in results can only follow them.
-fn user_parts(message: &Message, names: &CallNames) -> Vec<Value> {
+fn user_parts(message: &Message, names: &CallNames, images: &Images) -> Vec<Value> {
+    let plain_part = |block: &ContentBlock| plain_part(block, images);
     let (mut results, mut others) = (Vec::new(), Vec::new());
     for block in &message.content {
         match block {
@@ -171,10 +172,13 @@ fn user_parts(message: &Message, names: &CallNames) -> Vec<Value> {
     results
 }
 
-fn plain_part(block: &ContentBlock) -> Option<Value> {
+fn plain_part(block: &ContentBlock, images: &Images) -> Option<Value> {
     match block {
         ContentBlock::Text { text } => Some(json!({"text": wire::visible(text)?})),
-        ContentBlock::Image { media_type, data } => Some(json!({"inlineData": {"mimeType": media_type, "data": data}})),
+        ContentBlock::Image { media_type, source } => Some(match wire::image(source, images) {
+            Ok(data) => json!({"inlineData": {"mimeType": media_type, "data": data}}),
+            Err(lost) => json!({"text": lost}),
+        }),
         _ => None,
     }
 }
@@ -273,7 +277,7 @@ mod tests {
 
     #[test]
     fn a_whole_request() {
-        let image = || ContentBlock::Image { media_type: "image/png".to_owned(), data: "AAAA".to_owned() };
+        let image = || ContentBlock::image("image/png", "AAAA");
         let pictured = ContentBlock::ToolResult { call_id: "c2".into(), is_error: true, content: vec![image()] };
         let messages = [
             user(vec![ContentBlock::text("look"), image()]),

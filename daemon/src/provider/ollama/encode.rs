@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::super::catalogue::Kind;
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
-use super::super::{Encoder, HttpRequest, Message, Request, ToolSpec, wellformed, wire};
+use super::super::{Encoder, HttpRequest, Images, Message, Request, ToolSpec, wellformed, wire};
 
 /// The tokens that the server keeps in view. Its own default is 4096 on most machines, which our instructions, tools and two
 /// files fill; what is over is dropped from the beginning without a word. Ollama advises 64000 for agents, but a model of
@@ -44,7 +44,7 @@ impl Encoder for OllamaEncoder {
             let own = wire::is_own(message, request);
             self.names.add(message, own);
             match message.role {
-                Role::User => user_messages(message, &self.names, &mut self.messages),
+                Role::User => user_messages(message, &self.names, request.images, &mut self.messages),
                 Role::Assistant => assistant_message(message, own).iter().for_each(|said| self.messages.push(said)),
             }
         }
@@ -77,7 +77,7 @@ fn tool(tool: &ToolSpec) -> Value {
 }
 
 /// First each result as a message of its own, then what is left. Images in results can only follow them.
-fn user_messages(message: &Message, names: &CallNames, messages: &mut Items) {
+fn user_messages(message: &Message, names: &CallNames, known: &Images, messages: &mut Items) {
     let (mut texts, mut images, mut answers) = (Vec::new(), Vec::new(), false);
     for block in &message.content {
         match block {
@@ -86,14 +86,23 @@ fn user_messages(message: &Message, names: &CallNames, messages: &mut Items) {
                 let blocks = wire::result_blocks(content);
                 let mut said: Vec<&str> = blocks.iter().filter_map(ContentBlock::as_text).collect();
                 let before = images.len();
-                images.extend(blocks.iter().filter_map(image));
+                for image in blocks.iter().filter_map(|block| image(block, known)) {
+                    match image {
+                        Ok(data) => images.push(data.to_owned()),
+                        Err(lost) => said.push(lost),
+                    }
+                }
                 if images.len() > before {
                     said.push(wire::IMAGES_FOLLOW);
                 }
                 messages.push(&json!({"role": "tool", "tool_name": names.tool(call_id), "content": said.join("\n\n")}));
             }
             ContentBlock::Text { text } => texts.extend(wire::visible(text)),
-            block => images.extend(image(block)),
+            block => match image(block, known) {
+                Some(Ok(data)) => images.push(data.to_owned()),
+                Some(Err(lost)) => texts.push(lost.into()),
+                None => {}
+            },
         }
     }
     if texts.is_empty() && images.is_empty() {
@@ -109,9 +118,10 @@ fn user_messages(message: &Message, names: &CallNames, messages: &mut Items) {
     messages.push(&encoded);
 }
 
-fn image(block: &ContentBlock) -> Option<Value> {
+/// The image of a block, if it is one; or what is said instead of one that is lost.
+fn image<'a>(block: &'a ContentBlock, images: &'a Images) -> Option<Result<&'a str, &'static str>> {
     match block {
-        ContentBlock::Image { data, .. } => Some(data.as_str().into()),
+        ContentBlock::Image { source, .. } => Some(wire::image(source, images)),
         _ => None,
     }
 }
@@ -152,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_whole_request() {
-        let image = || ContentBlock::Image { media_type: "image/png".to_owned(), data: "AAAA".to_owned() };
+        let image = || ContentBlock::image("image/png", "AAAA");
         let pictured = ContentBlock::ToolResult { call_id: "c2".into(), is_error: false, content: vec![image()] };
         let messages = [
             user(vec![ContentBlock::text("look"), image()]),

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::super::catalogue::Kind;
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
-use super::super::{Encoder, HttpRequest, Message, Request, ToolSpec, wellformed, wire};
+use super::super::{Encoder, HttpRequest, Images, Message, Request, ToolSpec, wellformed, wire};
 
 /// What OpenRouter gives of a model's reasoning, and takes back.
 pub(super) const DETAILS: &str = "reasoning_details";
@@ -57,7 +57,7 @@ impl Encoder for ChatEncoder {
             let own = wire::is_own(message, request);
             self.names.add(message, own);
             match message.role {
-                Role::User => self.user_messages(message),
+                Role::User => self.user_messages(message, request.images),
                 Role::Assistant => {
                     if let Some(said) = self.assistant_message(message, own) {
                         self.messages.push(&said);
@@ -143,7 +143,8 @@ impl ChatEncoder {
     }
 
     /// A user's message: first each result as a message of its own, then what is left. Images in results can only follow them.
-    fn user_messages(&mut self, message: &Message) {
+    fn user_messages(&mut self, message: &Message, images: &Images) {
+        let part = |block: &ContentBlock| part(block, images);
         let mut parts = Vec::new();
         let mut answers = false;
         for block in &message.content {
@@ -189,12 +190,15 @@ fn tool(tool: &ToolSpec) -> Value {
     wire::clean_value(&json!({"type": "function", "function": function}))
 }
 
-fn part(block: &ContentBlock) -> Option<Value> {
+fn part(block: &ContentBlock, images: &Images) -> Option<Value> {
     match block {
         ContentBlock::Text { text } => Some(json!({"type": "text", "text": wire::visible(text)?})),
-        ContentBlock::Image { media_type, data } => {
-            Some(json!({"type": "image_url", "image_url": {"url": format!("data:{media_type};base64,{data}")}}))
-        }
+        ContentBlock::Image { media_type, source } => Some(match wire::image(source, images) {
+            Ok(data) => {
+                json!({"type": "image_url", "image_url": {"url": format!("data:{media_type};base64,{data}")}})
+            }
+            Err(lost) => json!({"type": "text", "text": lost}),
+        }),
         _ => None,
     }
 }
@@ -214,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_whole_request() {
-        let image = || ContentBlock::Image { media_type: "image/png".to_owned(), data: "AAAA".to_owned() };
+        let image = || ContentBlock::image("image/png", "AAAA");
         let pictured = ContentBlock::ToolResult { call_id: "c2".into(), is_error: false, content: vec![image()] };
         let messages = [
             user(vec![ContentBlock::text("look"), image()]),

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::super::catalogue::Kind;
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
-use super::super::{Encoder, HttpRequest, Message, Request, ToolSpec, wellformed, wire};
+use super::super::{Encoder, HttpRequest, Images, Message, Request, ToolSpec, wellformed, wire};
 
 /// In the `native` part of thinking: the item that it came as.
 pub(super) const ITEM: &str = "item";
@@ -40,7 +40,7 @@ impl Encoder for ResponsesEncoder {
             let own = wire::is_own(message, request);
             self.names.add(message, own);
             match message.role {
-                Role::User => user_items(message, &self.names, &mut self.input),
+                Role::User => user_items(message, &self.names, request.images, &mut self.input),
                 Role::Assistant => assistant_items(message, own, &self.names, &mut self.input),
             }
         }
@@ -87,7 +87,8 @@ fn tool(tool: &ToolSpec) -> Value {
 }
 
 /// The results first, each an item, then what is left as one message.
-fn user_items(message: &Message, names: &CallNames, input: &mut Items) {
+fn user_items(message: &Message, names: &CallNames, images: &Images, input: &mut Items) {
+    let part = |block: &ContentBlock| part(block, images);
     let mut answers = false;
     for block in &message.content {
         let ContentBlock::ToolResult { call_id, content, .. } = block else { continue };
@@ -109,13 +110,16 @@ fn user_items(message: &Message, names: &CallNames, input: &mut Items) {
     }
 }
 
-fn part(block: &ContentBlock) -> Option<Value> {
+fn part(block: &ContentBlock, images: &Images) -> Option<Value> {
     match block {
         ContentBlock::Text { text } => Some(json!({"type": "input_text", "text": wire::visible(text)?})),
-        ContentBlock::Image { media_type, data } => {
-            let url = format!("data:{media_type};base64,{data}");
-            Some(json!({"type": "input_image", "image_url": url, "detail": "auto"}))
-        }
+        ContentBlock::Image { media_type, source } => Some(match wire::image(source, images) {
+            Ok(data) => {
+                let url = format!("data:{media_type};base64,{data}");
+                json!({"type": "input_image", "image_url": url, "detail": "auto"})
+            }
+            Err(lost) => json!({"type": "input_text", "text": lost}),
+        }),
         _ => None,
     }
 }
@@ -179,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_whole_request() {
-        let image = || ContentBlock::Image { media_type: "image/png".to_owned(), data: "AAAA".to_owned() };
+        let image = || ContentBlock::image("image/png", "AAAA");
         let pictured = ContentBlock::ToolResult {
             call_id: "c2".into(),
             is_error: false,

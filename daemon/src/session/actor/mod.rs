@@ -96,6 +96,8 @@ pub enum Command {
     Answer(permission::Answer, String, Asked),
     /// Delete the session; also while it works.
     Remove(bool, Asked),
+    /// Delete the session if it has not changed since this time; also while it works.
+    Prune(u64, bool, Reply<()>),
     /// The daemon ends.
     Pause(oneshot::Sender<()>),
 }
@@ -106,6 +108,7 @@ impl Command {
         match self {
             Self::Attach(_, reply) => respond(reply, Err(error)),
             Self::Prompt(_, _, _, reply) => respond(reply, Err(error)),
+            Self::Prune(_, _, reply) => respond(reply, Err(error)),
             Self::Cancel(asked)
             | Self::Continue(asked)
             | Self::Set(_, asked)
@@ -362,6 +365,7 @@ impl Actor {
             Command::Attach(after, reply) => respond(reply, self.attach(after).await),
             Command::Pause(done) => self.pause(done).await,
             Command::Remove(force, asked) => self.remove(force, asked).await,
+            Command::Prune(before, force, reply) => self.prune(before, force, reply).await,
             command if matches!(self.phase, Phase::Failed(..)) => {
                 let error = RpcError::new(Code::Storage, format!("the last write of session {} failed", self.id));
                 command.refuse(error.hint("see whether the disk is full, and try again in a moment"));
@@ -396,7 +400,8 @@ impl Actor {
     fn turn_message(&mut self, message: TurnMessage) {
         match message {
             TurnMessage::Emit(drafts, sync, done) => {
-                let drafts = drafts.into_iter().map(|draft| self.in_turn(draft.body)).collect();
+                let turn = self.state.turn.as_ref().map(|turn| turn.id.clone());
+                let drafts = drafts.into_iter().map(|draft| Draft { turn: turn.clone(), ..draft }).collect();
                 self.append(drafts, Vec::new(), sync, done);
             }
             TurnMessage::Pieces(pieces, done) => self.pieces(pieces, done),

@@ -32,6 +32,7 @@ impl Actor {
             let event = Event { body: draft.body, seq: Some(self.state.head + 1), at: clock::now(), turn: draft.turn };
             self.state.apply(&event);
             folds.extend(decided(&event));
+            folds.extend(draft.blobs.into_iter().map(Fold::Blob));
             if let EventBody::PermissionResolved { permission, .. } = &event.body {
                 self.daemon.asked.forget(permission);
             }
@@ -87,7 +88,7 @@ impl Actor {
     }
 
     pub(super) fn in_turn(&self, body: EventBody) -> Draft {
-        Draft { turn: self.state.turn.as_ref().map(|turn| turn.id.clone()), body }
+        Draft { turn: self.state.turn.as_ref().map(|turn| turn.id.clone()), ..Draft::new(body) }
     }
 }
 

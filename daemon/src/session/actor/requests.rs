@@ -1,8 +1,9 @@
 //! What clients ask of a session: attach, prompt, cancel, continue, set, remove; each checked, written down, answered by the commit.
 
-use base64::Engine as _;
+use linger_protocol::message::ImageSource;
 
 use super::*;
+use crate::blob::{Blobs, Held, StowError, in_base64};
 
 impl Actor {
     pub(super) async fn attach(&mut self, after: Option<Cursor>) -> Result<Reading, RpcError> {
@@ -45,6 +46,10 @@ impl Actor {
         if let Err(error) = self.may_prompt(&content).await {
             return respond(reply, Err(error));
         }
+        let (content, blobs) = match stow(self.daemon.store.blobs.clone(), content).await {
+            Ok(stowed) => stowed,
+            Err(error) => return respond(reply, Err(error)),
+        };
         fault::point("actor.prompt");
         let id = PromptId(format!("p{}", self.state.counts.prompts + 1));
         let when = prompt.when.unwrap_or_default();
@@ -52,7 +57,8 @@ impl Actor {
         let prompted = Prompted { prompt: id, seq: self.state.head + 1 };
         let outcome = self.remember(key, &prompted);
         let (done, committed) = oneshot::channel();
-        self.append(vec![Draft::new(accepted)], outcome.into_iter().collect(), true, Some(done));
+        let accepted = Draft { blobs, ..Draft::new(accepted) };
+        self.append(vec![accepted], outcome.into_iter().collect(), true, Some(done));
         respond_when(reply, committed, prompted);
         match (&self.phase, when) {
             (Phase::Running(_), When::Interrupt) => self.stop(Then::Interrupt),
@@ -66,14 +72,11 @@ impl Actor {
     pub(super) async fn may_prompt(&self, content: &[ContentBlock]) -> Result<(), RpcError> {
         let good = |block: &ContentBlock| match block {
             ContentBlock::Text { text } => !text.trim().is_empty(),
-            ContentBlock::Image { media_type, data } => {
-                let bytes = base64::engine::general_purpose::STANDARD.decode(data);
-                media_type.starts_with("image/") && bytes.is_ok_and(|bytes| !bytes.is_empty())
-            }
+            ContentBlock::Image { media_type, .. } => media_type.starts_with("image/"),
             _ => false,
         };
         if content.is_empty() || !content.iter().all(good) {
-            return Err(RpcError::new(Code::BadPrompt, "a prompt is text or images in base64, and not empty"));
+            return Err(bad_prompt());
         }
         let waiting: usize = self.state.queue.iter().map(|queued| size(&queued.content)).sum();
         if waiting + size(content) > MAX_QUEUED_BYTES {
@@ -176,6 +179,14 @@ impl Actor {
         self.review();
     }
 
+    /// Deletes the session unless it has been used since `before`.
+    pub(super) async fn prune(&mut self, before: u64, force: bool, reply: Reply<()>) {
+        if self.state.updated_at >= before || (self.state.is_owed() && !force) {
+            return respond(reply, Err(RpcError::new(Code::Busy, format!("session {} is in use", self.id))));
+        }
+        self.remove(force, Asked { key: None, reply }).await;
+    }
+
     pub(super) async fn remove(&mut self, force: bool, asked: Asked) {
         let Some(asked) = self.first_time(asked).await else { return };
         if self.state.turn.is_some() && !force {
@@ -232,13 +243,33 @@ impl Actor {
     }
 }
 
-/// About how much memory a prompt takes, in bytes.
+/// About how much memory a prompt takes, in bytes; of images what they take when they are sent.
 fn size(content: &[ContentBlock]) -> usize {
     let of = |block: &ContentBlock| match block {
         ContentBlock::Text { text } => text.len(),
-        ContentBlock::Image { data, .. } => data.len(),
+        ContentBlock::Image { source: ImageSource::Data { data }, .. } => data.len(),
+        ContentBlock::Image { source: ImageSource::Blob { bytes, .. }, .. } => in_base64(*bytes),
         // No prompt has others.
         _ => 0,
     };
-    content.iter().map(|block| size_of::<ContentBlock>() + of(block)).sum()
+    content.iter().map(|block| size_of::<ContentBlock>() + of(block)).fold(0, usize::saturating_add)
+}
+
+/// Puts the images of a prompt where they are stored once, and holds those that are there already.
+async fn stow(blobs: Blobs, content: Vec<ContentBlock>) -> Result<(Vec<ContentBlock>, Vec<Held>), RpcError> {
+    if !content.iter().any(|block| matches!(block, ContentBlock::Image { .. })) {
+        return Ok((content, Vec::new()));
+    }
+    let stowed = tokio::task::spawn_blocking(move || blobs.stow(content)).await;
+    stowed.unwrap_or_else(|error| Err(StowError::Io(std::io::Error::other(error)))).map_err(|error| match error {
+        StowError::NoImage => bad_prompt(),
+        StowError::Unknown(_) => {
+            RpcError::new(Code::UnknownBlob, error.to_string()).hint("send the image itself, as `data` in base64")
+        }
+        StowError::Io(error) => StoreError::from(error).into(),
+    })
+}
+
+fn bad_prompt() -> RpcError {
+    RpcError::new(Code::BadPrompt, "a prompt is text or images in base64, and not empty")
 }

@@ -1,6 +1,7 @@
 //! The life of turns: started, steered, stopped, closed.
 
 use super::*;
+use crate::prune;
 
 impl Actor {
     /// Between two steps: prompts that steer become messages of the turn; without any, a turn that wants to end does.
@@ -64,7 +65,7 @@ impl Actor {
         tracing::info!(target: "turn", session = %self.id, %turn, prompt = %queued.prompt, model = %self.state.model, "started");
         let started = EventBody::TurnStarted { prompt: queued.prompt.clone() };
         let message = user_message(self.next_message(), queued.content, Some(queued.prompt));
-        let drafts = [started, message].map(|body| Draft { turn: Some(turn.clone()), body });
+        let drafts = [started, message].map(|body| Draft::of_turn(&turn, body));
         self.append(drafts.into(), folds, sync, Some(done));
         self.spawn_turn();
         committed
@@ -149,6 +150,7 @@ impl Actor {
                 let gone = removed.is_ok();
                 if gone {
                     self.daemon.sessions.forget(&self.id);
+                    prune::remove_outputs(&self.daemon, &self.id).await;
                 }
                 let result = removed.map_err(RpcError::from);
                 replies.into_iter().for_each(|reply| respond(reply, result.clone()));

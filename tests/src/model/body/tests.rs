@@ -129,7 +129,10 @@ fn conversation(format: Format) -> (Value, &'static str) {
 }
 
 /// Each change of a good conversation is found.
-fn planted(format: Format, faults: &[(&str, fn(&mut Vec<Value>))]) {
+/// What is broken, and what breaks it.
+type Fault = (&'static str, fn(&mut Vec<Value>));
+
+fn planted(format: Format, faults: &[Fault]) {
     let (good, list) = conversation(format);
     assert_eq!(well_formed(format, good.to_string().as_bytes()), Vec::<String>::new());
     for (what, change) in faults {
@@ -142,7 +145,7 @@ fn planted(format: Format, faults: &[(&str, fn(&mut Vec<Value>))]) {
 
 #[test]
 fn each_planted_fault_is_found_in_responses() {
-    let faults: [(&str, fn(&mut Vec<Value>)); 8] = [
+    let faults: [Fault; 8] = [
         ("has 0 results", |input| drop(input.pop())),
         ("has 2 results", |input| input[5] = input[4].clone()),
         ("used twice", |input| input[3] = input[2].clone()),
@@ -157,7 +160,7 @@ fn each_planted_fault_is_found_in_responses() {
 
 #[test]
 fn each_planted_fault_is_found_in_gemini() {
-    let faults: [(&str, fn(&mut Vec<Value>)); 6] = [
+    let faults: [Fault; 6] = [
         ("have no results", |contents| drop(contents.pop())),
         ("for the calls", |contents| contents[2]["parts"].as_array_mut().unwrap().swap(0, 1)),
         ("for the calls", |contents| contents[2]["parts"][0]["functionResponse"]["id"] = json!("x")),
@@ -170,7 +173,7 @@ fn each_planted_fault_is_found_in_gemini() {
 
 #[test]
 fn each_planted_fault_is_found_in_ollama() {
-    let faults: [(&str, fn(&mut Vec<Value>)); 5] = [
+    let faults: [Fault; 5] = [
         ("for the calls", |messages| drop(messages.pop())),
         ("for the calls", |messages| messages.swap(2, 3)),
         ("no object", |messages| messages[1]["tool_calls"][0]["function"]["arguments"] = json!("{}")),

@@ -1,0 +1,43 @@
+//! `linger prune`: deletes the sessions that nobody has used for a while, or lists them.
+
+use linger_protocol::method::SessionPrune;
+use linger_protocol::session::Pruned;
+
+use super::{listing, now};
+use crate::cli::Prune;
+use crate::connect::{Client, key, parse};
+use crate::error::{Exit, Failure};
+use crate::render::table::size;
+use crate::terminal::Terminal;
+
+pub(super) fn run(args: &Prune) -> Result<Exit, Failure> {
+    let mut client = Client::open()?;
+    let Prune { older_than: older_than_ms, dry_run, force, json } = *args;
+    let params = linger_protocol::session::Prune { older_than_ms, dry_run, force, key: Some(key()?) };
+    let raw = client.call_raw(&SessionPrune(params))??;
+    let pruned: Pruned = parse::<SessionPrune>(&raw)?;
+    let mut terminal = Terminal::new();
+    if json {
+        terminal.data(raw.get())?;
+    } else {
+        for line in listing(&pruned.sessions, now()) {
+            terminal.line(&line)?;
+        }
+        terminal.say(&summary(&pruned, dry_run))?;
+    }
+    if pruned.rewrite {
+        terminal.say("the database is rewritten once to give its space back; what is to be written waits meanwhile")?;
+    }
+    Ok(Exit::GOOD)
+}
+
+fn summary(pruned: &Pruned, dry_run: bool) -> String {
+    let (total, what) = (size(pruned.size), if dry_run { "would be deleted" } else { "deleted" });
+    let more = u64::from(pruned.count).saturating_sub(pruned.sessions.len() as u64);
+    match (pruned.count, more) {
+        (0, _) => "no session is that old".to_owned(),
+        (1, _) => format!("1 session, {total}, {what}"),
+        (count, 0) => format!("{count} sessions, {total}, {what}"),
+        (count, more) => format!("and {more} more: {count} sessions, {total}, {what}"),
+    }
+}

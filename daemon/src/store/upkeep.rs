@@ -1,0 +1,353 @@
+//! What the writing thread does when nobody wants anything written: deletes the rows of sessions that are no more, the files
+//! of blobs that nobody uses, and gives the space back.
+//!
+//! Each step is a small transaction of its own, so that whoever comes next waits for a few milliseconds at most. What is to be
+//! done is in the database (`removed`, `stray`, the list of free pages): a daemon that dies goes on where it was at its next
+//! start. When there is nothing more to do the thread sleeps; nothing wakes it but work.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use linger_protocol::id::{BlobId, SessionId};
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use super::damage::Found;
+use super::{StoreError, aside};
+use crate::blob::{Blobs, Discarded};
+
+/// Rows that one step deletes at most, and bytes of events: about a millisecond of work.
+const ROWS: i64 = 256;
+const BYTES: i64 = 1 << 20;
+
+/// Pages that one step gives back to the file system: it moves as many from the end of the file.
+const PAGES: i64 = 256;
+
+/// Free pages that stay: what is written next needs them anyway.
+const SPARE: i64 = 64;
+
+/// While there is always something to write, a step comes in between at least this often.
+const TURN: Duration = Duration::from_millis(50);
+
+/// After a step that failed, such as for a full disk, this long nothing is tried.
+const PAUSE: Duration = Duration::from_secs(60);
+
+/// What is left to do.
+pub(super) struct Upkeep {
+    /// The database.
+    path: PathBuf,
+    blobs: Blobs,
+    found: Found,
+    next: Step,
+    /// When the last step ended.
+    last: Instant,
+    /// A step failed: until when to wait.
+    paused: Option<Instant>,
+    /// The database may be rewritten to give space back, if it cannot otherwise.
+    rewrite: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Look at what a daemon that died left among the blobs.
+    Sweep,
+    Rows,
+    Strays,
+    Pages,
+    Nothing,
+}
+
+impl Upkeep {
+    pub(super) fn new(path: &Path, blobs: Blobs, found: Found) -> Self {
+        let path = path.to_path_buf();
+        Self { path, blobs, found, next: Step::Sweep, last: Instant::now(), paused: None, rewrite: false }
+    }
+
+    /// Nothing will be written any more.
+    pub(super) fn close(&self) {
+        self.blobs.close();
+    }
+
+    /// Something was removed.
+    pub(super) fn wake(&mut self) {
+        if self.next != Step::Sweep {
+            self.next = Step::Rows;
+        }
+        self.paused = None;
+    }
+
+    /// The database may be rewritten.
+    pub(super) fn rewrite(&mut self) {
+        self.rewrite = true;
+        self.wake();
+    }
+
+    /// Whether there is something to do; asked when nothing is to be written.
+    pub(super) fn is_due(&self) -> bool {
+        self.next != Step::Nothing && self.paused.is_none_or(|until| Instant::now() >= until)
+    }
+
+    /// Whether its turn has come although there is something to write.
+    pub(super) fn is_overdue(&self) -> bool {
+        self.is_due() && self.last.elapsed() >= TURN
+    }
+
+    /// Does a little of it.
+    pub(super) fn step(&mut self, connection: &Connection) {
+        self.paused = None;
+        match self.run(connection) {
+            Ok(next) => self.next = next,
+            Err(error) => {
+                tracing::warn!(target: "store", step = ?self.next, %error, "what was removed is not deleted yet");
+                if error.is_damage() {
+                    self.found.database(&format!("deleting meets damage: {}", error.0));
+                }
+                self.paused = Some(Instant::now() + PAUSE);
+            }
+        }
+        self.last = Instant::now();
+    }
+
+    fn run(&mut self, connection: &Connection) -> Result<Step, StoreError> {
+        match self.next {
+            Step::Sweep => {
+                if aside::is_owed(&self.path) {
+                    // The sessions of a database that was set aside may use what nobody here does.
+                    return Ok(Step::Rows);
+                }
+                if let Err(error) = self.sweep(connection) {
+                    // What is left takes space and does no harm; the next start tries again.
+                    tracing::warn!(target: "store", %error, "what was left among the blobs cannot be looked at");
+                }
+                Ok(Step::Rows)
+            }
+            Step::Rows => Ok(if delete_rows(connection)? { Step::Rows } else { Step::Strays }),
+            // As above; they are looked at again after the next removal, or at the next start.
+            Step::Strays if aside::is_owed(&self.path) => Ok(Step::Pages),
+            Step::Strays => Ok(if self.delete_strays(connection)? { Step::Strays } else { Step::Pages }),
+            Step::Pages => Ok(if self.give_back(connection)? { Step::Pages } else { Step::Nothing }),
+            Step::Nothing => Ok(Step::Nothing),
+        }
+    }
+
+    fn sweep(&self, connection: &Connection) -> Result<(), StoreError> {
+        let (ids, dirs) = self.blobs.left_behind()?;
+        let transaction = connection.unchecked_transaction()?;
+        for id in ids {
+            transaction.prepare_cached("INSERT OR IGNORE INTO stray (hash) VALUES (?)")?.execute([id.as_str()])?;
+        }
+        transaction.commit()?;
+        delete_files(dirs);
+        Ok(())
+    }
+
+    /// Deletes some blobs that nobody uses; whether there may be more.
+    fn delete_strays(&self, connection: &Connection) -> Result<bool, StoreError> {
+        let transaction = connection.unchecked_transaction()?;
+        let strays: Vec<String> = transaction
+            .prepare_cached("SELECT hash FROM stray LIMIT ?")?
+            .query_map([ROWS], |row| row.get(0))?
+            .collect::<rusqlite::Result<_>>()?;
+        let (mut gone, mut settled) = (Vec::new(), 0);
+        for hash in &strays {
+            let used = || -> Result<bool, StoreError> {
+                Ok(transaction.prepare_cached("SELECT 1 FROM blob WHERE hash = ? LIMIT 1")?.exists([hash])?)
+            };
+            match self.blobs.discard(&BlobId(hash.clone()), used, &mut gone) {
+                Ok(Discarded::Settled) => {
+                    transaction.prepare_cached("DELETE FROM stray WHERE hash = ?")?.execute([hash])?;
+                    settled += 1;
+                }
+                Ok(Discarded::Held) => {}
+                Err(error) => tracing::warn!(target: "store", blob = hash, %error, "cannot be deleted"),
+            }
+        }
+        transaction.commit()?;
+        delete_files(gone);
+        // Those that are held are looked at again after the next removal, or at the next start.
+        Ok(settled > 0 && strays.len() as i64 == ROWS)
+    }
+
+    /// Gives some free pages back to the file system; whether there are more.
+    fn give_back(&mut self, connection: &Connection) -> Result<bool, StoreError> {
+        let pragma = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+        if pragma("freelist_count")? <= SPARE {
+            return Ok(false);
+        }
+        if pragma("auto_vacuum")? == super::INCREMENTAL {
+            // It gives one page a row back; a batch would take the first only.
+            let mut statement = connection.prepare_cached(&format!("PRAGMA incremental_vacuum({PAGES})"))?;
+            let mut rows = statement.query([])?;
+            while rows.next()?.is_some() {}
+            if pragma("freelist_count")? > SPARE {
+                return Ok(true);
+            }
+        } else if std::mem::take(&mut self.rewrite) {
+            tracing::info!(target: "store", "rewriting the database to give space back");
+            connection.pragma_update(None, "auto_vacuum", super::INCREMENTAL)?;
+            connection.execute_batch("VACUUM")?;
+        } else {
+            return Ok(false);
+        }
+        // The file shrinks when the WAL is moved into it; readers are not waited for.
+        connection.pragma_update_and_check(None, "wal_checkpoint", "PASSIVE", |_| Ok(()))?;
+        Ok(false)
+    }
+}
+
+/// Marks a session as no more, within the caller's transaction: it is gone for everybody, its rows follow.
+pub(super) fn mark_removed(connection: &Connection, session: &str) -> rusqlite::Result<()> {
+    connection.execute("INSERT OR IGNORE INTO removed (session) VALUES (?)", [session])?;
+    connection.execute("DELETE FROM session WHERE id = ?", [session])?;
+    // These are looked for without their session.
+    connection.execute("DELETE FROM permission WHERE session = ? AND decision IS NULL", [session])?;
+    Ok(())
+}
+
+/// Deletes at once whatever is stored of a session that has no row.
+pub(super) fn clear(connection: &Connection, session: &SessionId) -> Result<(), StoreError> {
+    let transaction = connection.unchecked_transaction()?;
+    transaction
+        .execute("INSERT OR IGNORE INTO stray (hash) SELECT hash FROM blob WHERE session = ?", [session.as_str()])?;
+    for table in ["event", "scratch", "permission", "blob", "removed"] {
+        transaction.execute(&format!("DELETE FROM {table} WHERE session = ?"), [session.as_str()])?;
+    }
+    Ok(transaction.commit()?)
+}
+
+/// Deletes some rows of a session that is no more; whether there may be others.
+fn delete_rows(connection: &Connection) -> Result<bool, StoreError> {
+    let transaction = connection.unchecked_transaction()?;
+    let session: Option<String> =
+        transaction.query_row("SELECT session FROM removed LIMIT 1", [], |row| row.get(0)).optional()?;
+    let Some(session) = session else { return Ok(false) };
+    let mut deleted = delete_events(&transaction, &session)?;
+    for sql in [
+        "DELETE FROM scratch WHERE session = ?1 AND (stream, block, offset) IN
+             (SELECT stream, block, offset FROM scratch WHERE session = ?1 LIMIT ?2)",
+        "DELETE FROM permission WHERE id IN (SELECT id FROM permission WHERE session = ?1 LIMIT ?2)",
+        "DELETE FROM outcome WHERE key IN (SELECT key FROM outcome WHERE session = ?1 LIMIT ?2)",
+        "INSERT OR IGNORE INTO stray (hash) SELECT hash FROM blob WHERE session = ?1 ORDER BY hash LIMIT ?2",
+        "DELETE FROM blob WHERE session = ?1 AND hash IN
+             (SELECT hash FROM blob WHERE session = ?1 ORDER BY hash LIMIT ?2)",
+    ] {
+        if deleted < ROWS {
+            deleted += transaction.prepare_cached(sql)?.execute(params![session, ROWS])? as i64;
+        }
+    }
+    if deleted == 0 {
+        transaction.execute("DELETE FROM removed WHERE session = ?", [&session])?;
+        tracing::debug!(target: "store", session, "nothing of it is left");
+    }
+    transaction.commit()?;
+    Ok(true)
+}
+
+/// Deletes the first events of a session, about [`BYTES`] of them.
+fn delete_events(connection: &Connection, session: &str) -> rusqlite::Result<i64> {
+    let mut statement = connection
+        .prepare_cached("SELECT seq, octet_length(data) FROM event WHERE session = ? ORDER BY seq LIMIT ?")?;
+    let mut rows = statement.query(params![session, ROWS])?;
+    let (mut last, mut bytes) = (None, 0);
+    while bytes < BYTES
+        && let Some(row) = rows.next()?
+    {
+        last = Some(row.get::<_, i64>(0)?);
+        bytes += row.get::<_, i64>(1)?;
+    }
+    let Some(last) = last else { return Ok(0) };
+    let mut delete = connection.prepare_cached("DELETE FROM event WHERE session = ? AND seq <= ?")?;
+    Ok(delete.execute(params![session, last])? as i64)
+}
+
+/// Deletes files and directories on a thread of its own: a large file takes its time. What is left, the next start deletes.
+fn delete_files(paths: Vec<PathBuf>) {
+    if paths.is_empty() {
+        return;
+    }
+    let delete = move || {
+        for path in paths {
+            let deleted = if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
+            if let Err(error) = deleted {
+                tracing::warn!(target: "store", path = %path.display(), %error, "cannot be deleted");
+            }
+        }
+    };
+    if let Err(error) = std::thread::Builder::new().name("store-delete".to_owned()).spawn(delete) {
+        tracing::warn!(target: "store", %error, "files cannot be deleted now");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use linger_protocol::id::SessionId;
+
+    use crate::key::{Key, Outcome};
+    use crate::session::log::{Log, Stored};
+    use crate::store::{Append, Fold, Store};
+
+    fn event(seq: u64) -> Arc<Stored> {
+        let data = format!("{{\"seq\":{seq}}}");
+        Arc::new(Stored { seq, at: 1, kind: "notice".into(), stream: None, data })
+    }
+
+    fn outcome(id: &str) -> Outcome {
+        Outcome { key: Key { id: id.to_owned(), params: "p".to_owned() }, result: "null".to_owned() }
+    }
+
+    async fn write(store: &Store, log: &Arc<Log>, outcomes: &[&str]) {
+        let (done, committed) = tokio::sync::oneshot::channel();
+        let session = Fold::Session {
+            name: Some("n".to_owned()),
+            cwd: "/".to_owned(),
+            state: "idle",
+            updated_at: 1,
+            fold: "{}".to_owned(),
+        };
+        let folds = outcomes.iter().map(|id| Fold::Outcome(outcome(id))).chain([session]).collect();
+        let events = (1..=600).map(event).collect();
+        let log = log.clone();
+        store.append(Append { log, events, turn: None, pieces: Vec::new(), folds, sync: true, done: Some(done) });
+        committed.await.unwrap().unwrap();
+    }
+
+    async fn rows(store: &Store) -> i64 {
+        let count = "SELECT (SELECT count(*) FROM event) + (SELECT count(*) FROM removed)";
+        store.read(move |connection| connection.query_row(count, [], |row| row.get(0))).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn of_a_session_that_was_removed_nothing_stays_but_what_its_removal_came_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("linger.db")).unwrap();
+        let log = Log::new(SessionId::from("s1"), 0, Vec::new());
+        write(&store, &log, &["prompt"]).await;
+        store.remove(log, vec![outcome("remove")]).await.unwrap();
+        assert!(store.session(SessionId::from("s1")).await.unwrap().is_none());
+        while rows(&store).await > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert_eq!(store.outcome("remove".to_owned()).await.unwrap(), Some(outcome("remove")));
+        assert_eq!(store.outcome("prompt".to_owned()).await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn what_is_written_anew_is_not_deleted_with_what_was_there_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("linger.db")).unwrap();
+        let id = SessionId::from("s1");
+        let log = || Log::new(SessionId::from("s1"), 0, Vec::new());
+        write(&store, &log(), &[]).await;
+        store.remove(log(), Vec::new()).await.unwrap();
+        store.clear(id.clone()).await.unwrap();
+        assert!(!store.is_begun(id.clone()).await.unwrap());
+        write(&store, &log(), &[]).await;
+        // Whatever was left to do is done before the next answer.
+        store.remember(outcome("x")).await.unwrap();
+        assert_eq!(rows(&store).await, 600);
+        let bytes: usize = (1..=600).map(|seq| event(seq).data.len()).sum();
+        assert_eq!(store.session(id).await.unwrap().unwrap().size, bytes as u64);
+    }
+}

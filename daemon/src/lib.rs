@@ -105,7 +105,7 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
         Vec::new()
     });
     fault::point("daemon.unfinished");
-    unfinished.iter().for_each(|session| daemon.sessions.wake(&daemon, session));
+    unfinished.iter().filter(|_| !fault::bug("I6")).for_each(|session| daemon.sessions.wake(&daemon, session));
     let watching = tokio::spawn(watch_config(daemon.clone(), changes));
     let adopting = tokio::spawn(async {
         if let Err(error) = process::adopt_orphans().await {
@@ -125,6 +125,7 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
         connections.add(stream, peer).await;
     }
     drop(listener);
+    fault::point("daemon.ending");
     if tokio::time::timeout(DRAIN, daemon.sessions.pause()).await.is_err() {
         tracing::warn!(target: "daemon", "a session did not end in time; its turn goes on from its log");
     }

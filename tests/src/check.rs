@@ -10,8 +10,9 @@ mod transcript;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::time::Duration;
 
-pub use database::{Stored, read};
+pub use database::{Folded, Stored, read, read_folded};
 pub use transcript::{Assembled, Entry, Seen, Stream, Transcript, assemble};
 
 /// What was seen of a run.
@@ -31,6 +32,18 @@ pub struct Trace {
     pub canaries: Vec<String>,
     /// Whether nothing should be under way any more.
     pub settled: bool,
+    /// What is folded from the log, if it was read.
+    pub folded: Option<Folded>,
+    /// Processes that are there and should not be.
+    pub left: Vec<String>,
+    /// What the client printed on what may be a terminal, without colours of its own.
+    pub printed: Vec<String>,
+    /// How long each cancel took to end its turn.
+    pub cancels: Vec<Duration>,
+    /// Resident memory of the daemon in KiB, before and after it was given far more than it may keep.
+    pub grown: Option<(u64, u64)>,
+    /// Starts that were refused, and why.
+    pub refused: Vec<String>,
 }
 
 /// Something that must not be.
@@ -87,6 +100,8 @@ pub fn check(trace: &Trace) -> Vec<Violation> {
     rules::winners(&trace.clients, &trace.stored, &mut found);
     rules::side_effects(trace, &mut found);
     rules::secrets(trace, &mut found);
+    rules::folded(trace, &mut found);
+    rules::limits(trace, &mut found);
     trace.model.iter().for_each(|what| found.add("I4", what.clone()));
     found.0
 }

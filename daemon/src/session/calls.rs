@@ -115,7 +115,7 @@ impl Runner {
             }
         }
         self.run_together(together, &mut done).await?;
-        Ok(done.into_iter().flatten().collect())
+        Ok(done.into_iter().flatten().skip(usize::from(fault::bug("I4"))).collect())
     }
 
     async fn run_together(&self, together: Vec<(usize, Ready)>, done: &mut [Option<ContentBlock>]) -> Result<(), Over> {
@@ -183,7 +183,7 @@ impl Runner {
                 let text = "not run: what was allowed is not what would run";
                 return self.finish(id, &tool, 0, Outcome::Denied, ToolOutput::error(text));
             }
-            Permitted::Yes(_) => {}
+            Permitted::Yes(_) => fault::point("call.permitted"),
         }
         if let Some(reason) = self.leads_elsewhere(call.access(), reach).await {
             return self.finish(id, &tool, 0, Outcome::Denied, ToolOutput::error(reason));

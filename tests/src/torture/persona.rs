@@ -167,7 +167,7 @@ impl Persona {
     ) -> Result<T, Wrong> {
         let until = Instant::now() + PATIENCE;
         loop {
-            if self.client.as_ref().is_some_and(Client::has_hung_up) {
+            if self.client.as_ref().is_some_and(|client| client.has_hung_up() || must_attach_again(client)) {
                 self.hang_up();
             }
             self.connected(until).await?;
@@ -179,6 +179,12 @@ impl Persona {
             }
             tokio::time::sleep(AGAIN).await;
         }
+    }
+
+    /// What the session is doing.
+    pub(super) async fn state(&mut self, session: &str) -> Result<String, Wrong> {
+        let rows = self.must("session/list", json!({ "matching": session })).await?;
+        Ok(rows[0]["state"].as_str().unwrap_or_default().to_owned())
     }
 
     /// Waits until the session has nothing to do any more, and takes up what waits for a word.
@@ -230,6 +236,11 @@ impl Persona {
         }
         Ok(waiting.len())
     }
+}
+
+/// Whether the last thing that the daemon said is that it cannot read on for this client.
+fn must_attach_again(client: &Client) -> bool {
+    client.last(|seen| seen.kind() == "notice" && seen.seq().is_none() && seen.str("text").contains("attach again"))
 }
 
 /// Whether what was refused may be granted in a moment.

@@ -260,6 +260,7 @@ pub struct Actor {
 impl Actor {
     /// An actor for a session that is stored.
     pub async fn load(daemon: Arc<Daemon>, row: SessionRow) -> Result<Self, StoreError> {
+        fault::point("actor.load");
         let id = row.id.clone();
         let Known { state, env, rebuilt } = known(&daemon.store, row).await?;
         let variables = rebuilt.then(|| environment(&env));

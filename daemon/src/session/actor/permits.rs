@@ -14,7 +14,7 @@ impl Actor {
             let error = self.daemon.already_answered(&answer.permission).await;
             return respond(reply, Err(error));
         };
-        if let Some(given) = &asked.answer {
+        if let Some(given) = asked.answer.as_ref().filter(|_| !fault::bug("I9")) {
             return respond(reply, Err(already_answered(given.decision, &given.by, given.at)));
         }
         if answer.digest.as_ref().is_some_and(|digest| *digest != asked.digest) {

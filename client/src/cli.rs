@@ -77,7 +77,7 @@ pub(crate) struct Run {
     /// Print the events, one JSON object a line
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print text as it comes, also to a pipe
+    /// Print text as it comes, also to a pipe; what a crash has cut stays, with a line on stderr
     #[arg(long)]
     pub(crate) stream: bool,
     /// Leave after this many seconds; the work goes on
@@ -201,9 +201,9 @@ pub(crate) enum Daemon {
     Status(Json),
     /// Start the daemon if it does not run
     Start,
-    /// End the daemon; turns go on when it starts again
+    /// End the daemon, also one that hangs; turns go on when it starts again
     Stop {
-        /// Also when a turn is under way
+        /// Also when a turn is under way; kills a daemon that does not end
         #[arg(long)]
         force: bool,
     },

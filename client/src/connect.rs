@@ -51,8 +51,10 @@ pub(crate) struct Client {
     pub(crate) name: String,
     /// What the daemon said to our hello.
     pub(crate) welcome: Welcome,
-    /// Which connection this is; counts up with each that is made.
+    /// The connection over which a daemon has greeted us last; another number means that whatever was attached is so no more.
     pub(crate) epoch: u32,
+    /// The connection that there is; counts up with each that is made.
+    connection: u32,
     writer: Writer,
     sender: Sender<Event>,
     events: Receiver<Event>,
@@ -125,6 +127,7 @@ impl Client {
             name: name(),
             welcome,
             epoch: 0,
+            connection: 0,
             writer,
             sender,
             events,
@@ -189,15 +192,15 @@ impl Client {
         match self.writer.request(request) {
             Ok(id) => Ok(Some(id)),
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(Failure::unsendable(&error)),
-            Err(_) if self.backlog.iter().any(|event| matches!(event, Event::Lost(epoch) if *epoch == self.epoch)) => {
+            Err(_) if self.backlog.iter().any(|event| matches!(event, Event::Lost(n) if *n == self.connection)) => {
                 Ok(None)
             }
             Err(_) => {
                 // The daemon may have said why before it hung up; no answer has number 0.
                 match self.reply(0, LAST_WORDS)? {
-                    // Whoever reads events has to hear of it too.
-                    Reply::Lost => self.backlog.push_back(Event::Lost(self.epoch)),
-                    Reply::Answered(_) | Reply::Late => {}
+                    // Whoever reads events has to hear of it too, also if the loss itself was noticed long ago.
+                    Reply::Lost | Reply::Late => self.backlog.push_back(Event::Lost(self.connection)),
+                    Reply::Answered(_) => {}
                 }
                 Ok(None)
             }
@@ -282,7 +285,7 @@ impl Client {
 
     fn is_news(&self, event: &Event) -> bool {
         match event {
-            Event::Incoming(epoch, _) | Event::Lost(epoch) | Event::Refused(epoch, _) => *epoch == self.epoch,
+            Event::Incoming(n, _) | Event::Lost(n) | Event::Refused(n, _) => *n == self.connection,
             _ => true,
         }
     }
@@ -330,10 +333,12 @@ impl Client {
 
     /// Goes on with another connection.
     fn replace(&mut self, (reader, writer): Stream) -> Result<(), Failure> {
-        self.epoch += 1;
+        self.connection += 1;
         self.writer = writer;
-        listen(reader, self.epoch, self.sender.clone());
-        self.hello()
+        listen(reader, self.connection, self.sender.clone());
+        self.hello()?;
+        self.epoch = self.connection;
+        Ok(())
     }
 
     fn pause(&mut self, pause: Duration) -> Result<(), Failure> {

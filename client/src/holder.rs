@@ -79,10 +79,16 @@ fn open(_: u32) -> Option<OwnedFd> {
 }
 
 impl Holder {
-    /// Asks it to end, also if it was stopped.
+    /// Asks it to end, also if it was stopped, or the daemon below a keeper was.
     pub(crate) fn terminate(&self) -> std::io::Result<()> {
         self.signal(Signal::TERM)?;
-        self.signal(Signal::CONT)
+        self.signal(Signal::CONT)?;
+        let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", self.pid)).unwrap_or_default();
+        for child in children.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)) {
+            // One that has gone meanwhile needs nothing; to go on harms nobody.
+            let _ = rustix::process::kill_process(child, Signal::CONT);
+        }
+        Ok(())
     }
 
     /// Ends it.

@@ -280,13 +280,11 @@ impl Daemon {
             return Err(error
                 .hint(format!("up to {MAX_NAME} letters, digits, '-', '_' and '.', the first a letter or a digit")));
         }
-        let rows = self.store.sessions(Some(name.to_owned()), None, 2).await?;
-        match rows.into_iter().find(|row| Some(&row.id) != own) {
+        let rows = self.store.sessions(Some(name.to_owned()), None, 2, |row| row.id).await?;
+        match rows.into_iter().find(|id| Some(id) != own) {
             None => Ok(()),
-            Some(row) => {
-                Err(RpcError::new(Code::BadName, format!("session {} is called '{name}' or begins so", row.id))
-                    .hint("choose another name, or remove that session"))
-            }
+            Some(id) => Err(RpcError::new(Code::BadName, format!("session {id} is called '{name}' or begins so"))
+                .hint("choose another name, or remove that session")),
         }
     }
 

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use linger_protocol::daemon::{self, Damage, Damaged, Repaired};
 use linger_protocol::event::{Event, EventBody, Level, NoticeCode};
-use linger_protocol::id::SessionId;
-use linger_protocol::message::StopReason;
+use linger_protocol::id::{CallId, MessageId, SessionId, TurnId};
+use linger_protocol::message::{ContentBlock, StopReason, Usage};
 use rusqlite::{Connection, OpenFlags};
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
@@ -23,8 +23,8 @@ use tokio::sync::{oneshot, watch};
 use crate::clock;
 use crate::daemon::Daemon;
 use crate::key::{Key, Outcome};
-use crate::session::actor::{Command, decided, environment, stored};
-use crate::session::log::{Log, Piece};
+use crate::session::actor::{Command, decided, environment, stored, user_message};
+use crate::session::log::{Log, Piece, Stored};
 use crate::session::state::State;
 use crate::session::{Draft, recovery};
 use crate::store::aside::{self, Aside, Kind, Left, Report};
@@ -97,6 +97,10 @@ pub async fn at_start(daemon: &Arc<Daemon>) {
 
 /// Looks for damage, and unless this is only a `check` saves what can be read.
 pub async fn repair(daemon: &Arc<Daemon>, check: bool) -> Repaired {
+    if daemon.shutdown.is_cancelled() {
+        // It was asked for already.
+        return Repaired { restarting: true, ..Repaired::default() };
+    }
     let task = if check { Task::Look } else { Task::Repair };
     let mut ended = daemon.repairs.ended.subscribe();
     let waited = tokio::time::timeout(ANSWER, async {
@@ -391,7 +395,7 @@ impl Carry<'_> {
 
     /// Whether no session that was made meanwhile has taken this name.
     fn is_free(&self, name: &str) -> bool {
-        let named = self.daemon.store.sessions(Some(name.to_owned()), None, u32::MAX);
+        let named = self.daemon.store.sessions(Some(name.to_owned()), None, u32::MAX, |row| row);
         let rows = Handle::current().block_on(named);
         rows.is_ok_and(|rows| rows.iter().all(|row| row.name.as_deref() != Some(name)))
     }
@@ -400,7 +404,7 @@ impl Carry<'_> {
         &self,
         id: &SessionId,
         pieces: Vec<Piece>,
-        events: Vec<Arc<crate::session::log::Stored>>,
+        events: Vec<Arc<Stored>>,
         folds: Vec<Fold>,
     ) -> Result<(), StoreError> {
         let (done, committed) = oneshot::channel();
@@ -418,10 +422,7 @@ fn salvage_changed(id: &str, after: u64) -> rusqlite::Error {
 }
 
 /// Closes what the beginning of a session has open. Nothing of it goes on by itself: what comes next has happened, and is lost.
-fn cut_off(
-    state: &State,
-    results: &HashMap<linger_protocol::id::CallId, linger_protocol::message::ContentBlock>,
-) -> Vec<Draft> {
+fn cut_off(state: &State, results: &HashMap<CallId, ContentBlock>) -> Vec<Draft> {
     let why = "the rest of the session could not be read";
     let finished = |usage, steps| EventBody::TurnFinished {
         stop_reason: StopReason::Error,
@@ -436,10 +437,12 @@ fn cut_off(
         return drafts;
     }
     let Some(queued) = state.queue.front().filter(|_| state.is_owed()) else { return Vec::new() };
-    // A prompt that waits would start: it may have had its turn.
-    let turn = Some(linger_protocol::id::TurnId(format!("t{}", state.counts.turns + 1)));
+    // The first prompt that waits would start, and may have had its turn: it is shown, and not answered. The others wait.
+    let turn = Some(TurnId(format!("t{}", state.counts.turns + 1)));
+    let message = MessageId(format!("m{}", state.counts.messages + 1));
     let started = EventBody::TurnStarted { prompt: queued.prompt.clone() };
-    [started, finished(Default::default(), 0)].map(|body| Draft { turn: turn.clone(), body }).into()
+    let said = user_message(message, queued.content.clone(), Some(queued.prompt.clone()));
+    [started, said, finished(Usage::default(), 0)].map(|body| Draft { turn: turn.clone(), body }).into()
 }
 
 /// What every client is told when it says hello.
@@ -488,7 +491,7 @@ fn of_aside(aside: Aside, working: bool) -> Damage {
     let carried = match (report.carried, left) {
         (0, 0) => "nothing in it could be read".to_owned(),
         (carried, 0) => format!("all sessions that are in it were carried over ({carried})"),
-        (carried, left) => format!("{carried} sessions were carried over from it, {left} were not, or not whole"),
+        (carried, left) => format!("of its sessions {carried} were carried over whole, {left} not"),
     };
     let known = report.settled || report.carried > 0 || !whole;
     let (text, hint) = match (report.kind, known) {

@@ -16,6 +16,7 @@ use linger_protocol::permission::{self, Answer, Answered, Mode, Pending};
 use linger_protocol::session::{
     Attach, Attached, Create, Created, Info, Keyed, List, Named, Prompt, Prompted, Remove, Set,
 };
+use linger_protocol::transport::room::{AnswerRoom, LargeRoom};
 use linger_protocol::transport::serve::Outbox;
 use linger_protocol::{PROTOCOL, RpcError, VERSION};
 use tokio::sync::oneshot;
@@ -32,10 +33,14 @@ use crate::repair;
 use crate::session::actor::{Asked, Command, Reply};
 use crate::session::state::State;
 use crate::session::subscriber::Subscriber;
-use crate::store::{SessionRow, StoreError};
+use crate::store::damage::Found;
+use crate::store::{PENDING, SessionRow, StoreError};
 
 /// Rows of `session/list` unless asked for fewer.
 const MAX_ROWS: u32 = 1000;
+
+/// About how large a list of sessions is, in bytes: a thousand take half of it.
+const LIST_ROOM: usize = 1 << 20;
 
 /// Sessions that one client may be attached to; an editor has a window each.
 const MAX_ATTACHED: usize = 256;
@@ -130,6 +135,23 @@ impl Conn {
         }
     }
 
+    /// As [`Self::query`], for what may give a large answer: it is made when there is room for it.
+    async fn query_large<T>(
+        &self,
+        extensions: &Extensions,
+        bytes: usize,
+        query: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, RpcError> {
+        self.query(async {
+            let room = LargeRoom::of(bytes).await;
+            if let Some(answer) = extensions.get::<AnswerRoom>() {
+                answer.keep(room);
+            }
+            query.await
+        })
+        .await
+    }
+
     fn attached(&self) -> MutexGuard<'_, HashMap<SessionId, Attachment>> {
         self.attached.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
@@ -201,22 +223,16 @@ impl Rpc {
     }
 }
 
-impl Rpc {
-    /// The row of a session; one that cannot be read is in the list too.
-    fn info(&self, row: SessionRow) -> Info {
-        let found = &self.0.store.found;
-        let state: Result<State, _> = serde_json::from_str(&row.fold);
-        match state {
-            Ok(state) => Info { damaged: found.of(&row.id), ..state.info(row.id) },
-            Err(_) => {
-                found.session(
-                    &row.id,
-                    "its state cannot be read; when it is attached to it is made anew from its events",
-                );
-                let damaged = found.of(&row.id).or_else(|| Some("its state cannot be read".to_owned()));
-                let (name, cwd, updated_at) = (row.name, row.cwd.into(), row.updated_at);
-                Info { name, cwd, updated_at, damaged, ..State::default().info(row.id) }
-            }
+/// The row of a session; one that cannot be read is in the list too.
+fn info(found: &Found, row: SessionRow) -> Info {
+    let state: Result<State, _> = serde_json::from_str(&row.fold);
+    match state {
+        Ok(state) => Info { damaged: found.of(&row.id), ..state.info(row.id) },
+        Err(_) => {
+            found.session(&row.id, "its state cannot be read; when it is attached to it is made anew from its events");
+            let damaged = found.of(&row.id).or_else(|| Some("its state cannot be read".to_owned()));
+            let (name, cwd, updated_at) = (row.name, row.cwd.into(), row.updated_at);
+            Info { name, cwd, updated_at, damaged, ..State::default().info(row.id) }
         }
     }
 }
@@ -299,13 +315,15 @@ impl DaemonApiServer for Rpc {
     async fn stop(&self, extensions: &Extensions, mut params: Stop) -> RpcResult<Empty> {
         conn(extensions)?.must_be_user("stop the daemon")?;
         let key = Key::of("daemon/stop", "", params.key.take(), &params)?;
-        if let Some(key) = &key
-            && let Ok(Some(stopped)) = self.0.outcome(key).await
-        {
-            // It was another daemon's end.
-            return Ok(stopped);
+        if let Some(key) = &key {
+            match self.0.outcome(key).await {
+                // It was another daemon's end.
+                Ok(Some(stopped)) => return Ok(stopped),
+                Err(error) if error.code() == Some(Code::BadKey) => return Err(error.into()),
+                // A daemon that cannot read its database is to be stopped all the more.
+                Ok(None) | Err(_) => {}
+            }
         }
-        // A daemon that cannot read its database is to be stopped all the more.
         let (_, running, _) = self.0.store.counts().await.unwrap_or_default();
         if running > 0 && !params.force {
             let error = RpcError::new(Code::Busy, format!("{running} sessions have a turn under way"));
@@ -361,8 +379,9 @@ impl SessionApiServer for Rpc {
             }
         };
         let limit = params.limit.unwrap_or(MAX_ROWS).min(MAX_ROWS);
-        let rows = conn(extensions)?.query(self.0.store.sessions(params.matching, cwd, limit)).await?;
-        Ok(rows.into_iter().map(|row| self.info(row)).collect())
+        let found = self.0.store.found.clone();
+        let rows = self.0.store.sessions(params.matching, cwd, limit, move |row| info(&found, row));
+        Ok(conn(extensions)?.query_large(extensions, LIST_ROOM, rows).await?)
     }
 
     async fn attach(&self, extensions: &Extensions, params: Attach) -> ResponsePayload<'static, Attached> {
@@ -455,7 +474,7 @@ impl SessionApiServer for Rpc {
 #[async_trait]
 impl PermissionApiServer for Rpc {
     async fn pending(&self, extensions: &Extensions, params: permission::List) -> RpcResult<Vec<Pending>> {
-        Ok(conn(extensions)?.query(self.0.store.pending(params.session)).await?)
+        Ok(conn(extensions)?.query_large(extensions, PENDING, self.0.store.pending(params.session)).await?)
     }
 
     async fn answer(&self, extensions: &Extensions, mut params: Answer) -> RpcResult<Answered> {

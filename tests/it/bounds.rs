@@ -111,7 +111,11 @@ async fn the_results_of_one_answer_have_a_size_and_what_is_beyond_is_left_out() 
     model.push([(0..7).fold(Reply::new(), call), Reply::text("done")]);
     let client = daemon.client().await;
     let session = client.session().await;
-    client.turn(&session, "look").await;
+    client.prompt(&session, "look").await;
+    for n in 1..=7 {
+        client.nth(&session, "tool_finished", n).await;
+    }
+    client.first(&session, "turn_finished").await;
     let left_out: Vec<bool> = client
         .transcript()
         .of("tool_finished")

@@ -177,8 +177,8 @@ async fn descriptors_threads_and_processes_return_to_where_they_were() {
         }
         client
     };
-    // What the first work opens for good: a connection to the model, threads for files.
-    daemon.check(&[&round(4).await], &model);
+    // What the first work opens for good, or for a while: connections to the model, threads for files.
+    daemon.check(&[&round(40).await], &model);
     let rests = || (count("fd"), process::descendants(daemon.keeper()).len());
     let mut base = rests();
     assert!(comes_true(TIMEOUT, || {

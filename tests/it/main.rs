@@ -6,11 +6,16 @@
 
 mod bounds;
 mod cli;
+mod client_survives;
+mod configuration;
 mod crash;
+mod daemon_command;
+mod damage;
 mod docs;
 mod hostile;
 mod idempotency;
 mod keeper;
+mod large;
 mod permission;
 mod power;
 mod provider_faults;
@@ -20,6 +25,7 @@ mod storage;
 mod terminal;
 mod turn;
 mod turn_cancel;
+mod versions;
 mod wire;
 
 use linger_tests::check::Transcript;

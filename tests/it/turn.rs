@@ -280,13 +280,14 @@ async fn an_interrupt_while_a_tool_runs_gives_the_call_its_result_first() {
 #[tokio::test]
 async fn two_hundred_tool_rounds_keep_one_prefix() {
     let model = ModelServer::scripted(|request| {
-        let rounds = request.messages().matches("\"tool_use_id\"").count();
+        let rounds = request.number;
         if rounds < 200 {
             Reply::tool("bash", json!({ "command": format!("true {rounds}") }))
         } else {
             Reply::text("done")
         }
     });
+    model.check_later();
     let daemon = Daemon::start_with(&model, Setup { mode: "auto", top: "max_steps = 1000", ..Setup::default() }).await;
     let client = daemon.client().await;
     let session = client.create_with(json!({ "model": "claude/m" })).await;

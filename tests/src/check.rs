@@ -84,7 +84,9 @@ pub fn check(trace: &Trace) -> Vec<Violation> {
     let sessions: BTreeSet<String> = trace.stored.0.keys().cloned().chain(seen).collect();
     for session in &sessions {
         let Some(stored) = trace.stored.0.get(session) else {
-            found.add("I1", format!("session {session} was seen and is not in the database"));
+            if !rules::removed(&trace.clients, session) {
+                found.add("I1", format!("session {session} was seen and is not in the database"));
+            }
             continue;
         };
         rules::sequence(session, stored, &mut found);

@@ -42,7 +42,7 @@ pub struct Recorded {
     pub headers: Vec<(String, String)>,
     /// The body as it came.
     pub body: Vec<u8>,
-    /// The body read as JSON, or null.
+    /// The body read as JSON, or null; for a script null too if it is checked later.
     pub json: Value,
     /// When the whole request had arrived.
     pub at: Instant,
@@ -95,7 +95,23 @@ struct State {
     requests: Vec<Recorded>,
     continuity: Continuity,
     violations: Vec<String>,
+    /// Requests are checked when somebody asks what was wrong with them, and not when they come.
+    later: bool,
+    /// How many requests are checked.
+    checked: usize,
     key: Option<String>,
+}
+
+impl State {
+    /// Checks what was left for later.
+    fn check_rest(&mut self) {
+        for recorded in self.requests.iter_mut().skip(self.checked).filter(|_| self.later) {
+            recorded.json = serde_json::from_slice(&recorded.body).unwrap_or_default();
+            let wrong = check(&mut self.continuity, recorded);
+            self.violations.extend(wrong.iter().map(|what| said(recorded, what)));
+        }
+        self.checked = self.requests.len();
+    }
 }
 
 struct Shared {
@@ -197,9 +213,17 @@ impl ModelServer {
         self.shared.state().continuity.rewrites = true;
     }
 
+    /// From now on requests are checked when they are looked at, and not when they come: a check takes longer with every
+    /// request of a long turn, and leaves the caches of a machine that is measured to whoever comes next.
+    pub fn check_later(&self) {
+        self.shared.state().later = true;
+    }
+
     /// Everything that was asked so far.
     pub fn requests(&self) -> Vec<Recorded> {
-        self.shared.state().requests.clone()
+        let mut state = self.shared.state();
+        state.check_rest();
+        state.requests.clone()
     }
 
     /// Waits until `n` requests have come, and gives them.
@@ -213,7 +237,9 @@ impl ModelServer {
 
     /// What was wrong with the requests so far.
     pub fn violations(&self) -> Vec<String> {
-        self.shared.state().violations.clone()
+        let mut state = self.shared.state();
+        state.check_rest();
+        state.violations.clone()
     }
 
     /// Panics with what was wrong with the requests.
@@ -291,29 +317,42 @@ fn admit(shared: &Shared, request: http::Request, format: Format) -> (Option<Rep
     let state = &mut *state;
     let number = state.requests.len();
     let http::Request { path, headers, body, .. } = request;
-    let json = serde_json::from_slice(&body).unwrap_or_default();
+    let json = if state.later { Value::Null } else { serde_json::from_slice(&body).unwrap_or_default() };
     let recorded = Recorded { number, format, path, headers, body, json, at, answered_at: None };
-    let mut wrong = well_formed(format, &recorded.body);
-    if wrong.is_empty() {
-        wrong = state.continuity.admit(format, &recorded.json);
-    }
-    if !recorded.header("content-type").is_some_and(|kind| kind.starts_with("application/json")) {
-        wrong.push("content-type is not application/json".to_owned());
-    }
-    if format == Format::Anthropic && recorded.header("anthropic-version").is_none() {
-        wrong.push("no anthropic-version".to_owned());
-    }
+    let mut wrong = if state.later { Vec::new() } else { check(&mut state.continuity, &recorded) };
     let key = match format {
         Format::Anthropic => recorded.header("x-api-key"),
         Format::OpenAi => recorded.header("authorization").and_then(|value| value.strip_prefix("Bearer ")),
     };
     let refused = state.key.as_deref().is_some_and(|wanted| key != Some(wanted));
     let reply = if refused { None } else { Some(next_reply(state, &recorded, &mut wrong)) };
-    state.violations.extend(wrong.into_iter().map(|what| format!("request {number} ({}): {what}", recorded.model())));
+    state.violations.extend(wrong.iter().map(|what| said(&recorded, what)));
     state.requests.push(recorded);
+    if !state.later {
+        state.checked = state.requests.len();
+    }
     let count = state.requests.len();
     shared.count.send_replace(count);
     (reply, number)
+}
+
+/// What is wrong with a request in the light of those before.
+fn check(continuity: &mut Continuity, recorded: &Recorded) -> Vec<String> {
+    let mut wrong = well_formed(recorded.format, &recorded.body);
+    if wrong.is_empty() {
+        wrong = continuity.admit(recorded.format, &recorded.json);
+    }
+    if !recorded.header("content-type").is_some_and(|kind| kind.starts_with("application/json")) {
+        wrong.push("content-type is not application/json".to_owned());
+    }
+    if recorded.format == Format::Anthropic && recorded.header("anthropic-version").is_none() {
+        wrong.push("no anthropic-version".to_owned());
+    }
+    wrong
+}
+
+fn said(recorded: &Recorded, what: &str) -> String {
+    format!("request {} ({}): {what}", recorded.number, recorded.model())
 }
 
 fn next_reply(state: &mut State, recorded: &Recorded, wrong: &mut Vec<String>) -> Reply {

@@ -273,10 +273,14 @@ impl Running {
 
     fn show(&mut self, event: &Event) -> Result<(), Failure> {
         let ends = matches!(event.body, EventBody::TurnFinished { .. });
+        // What stands on stdout cannot be taken back: that it was cut, and comes again, is told to whoever reads stderr.
+        let cut =
+            matches!(event.body, EventBody::Message { interrupted: true, .. } | EventBody::MessageSuperseded { .. });
+        let told = ends || (cut && self.data == Data::Stream);
         let output = self.renderer.event(event).into_iter().filter(|output| match output {
             Output::Text(_) => self.data == Data::Stream,
-            // A script hears how it ended, and nothing before.
-            Output::Talk(_) => self.look.stderr || ends,
+            // A script hears how it ended, and what of its text does not count.
+            Output::Talk(_) => self.look.stderr || told,
         });
         let output = output.collect();
         Ok(self.terminal.print(output)?)

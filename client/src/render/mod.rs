@@ -125,10 +125,15 @@ impl Renderer {
                     self.say(&format!("hint: {}", clean_line(hint)), &mut out);
                 }
             }
+            EventBody::MessageSuperseded { .. } => {
+                self.say(
+                    &self.settings.style.dim("the interrupted text does not count; the step is repeated"),
+                    &mut out,
+                );
+            }
             EventBody::CaughtUp {} => self.replaying = false,
             EventBody::SessionCreated { .. }
             | EventBody::TurnStarted { .. }
-            | EventBody::MessageSuperseded { .. }
             | EventBody::PermissionRequested { .. }
             | EventBody::ToolOutputDelta { .. }
             | EventBody::Unknown => {}

@@ -82,6 +82,7 @@ fn what_was_interrupted_gets_a_line_under_it_and_stays() {
     Good d
     ╌╌╌ interrupted ╌╌╌
     warning: provider overloaded; trying again in 1.2 s
+    the interrupted text does not count; the step is repeated
     Good day
     failed: HTTP 500
     ");

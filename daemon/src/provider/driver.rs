@@ -34,6 +34,8 @@ const MAX_ERROR_BODY: usize = 64 << 10;
 const BATCH: usize = 64 << 10;
 /// How long the end of a body may take that follows a complete answer, so that its connection can be used again.
 const DRAIN: Duration = Duration::from_secs(1);
+/// Connections to one provider that are kept open for the next request; each holds a file descriptor.
+const MAX_IDLE: usize = 16;
 /// The longest wait that is understood; whoever asks for more is not waited for anyway.
 const MAX_RETRY_AFTER: f64 = 30.0 * 86_400.0;
 
@@ -307,6 +309,7 @@ fn client(url: &Url, connect_timeout: Duration) -> Result<Client, Failure> {
     let mut builder = Client::builder()
         .user_agent(concat!("linger/", env!("CARGO_PKG_VERSION")))
         .redirect(reqwest::redirect::Policy::none())
+        .pool_max_idle_per_host(MAX_IDLE)
         .connect_timeout(connect_timeout);
     if !secure {
         builder = builder.tls_certs_only([]);

@@ -510,7 +510,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_is_too_large_fails_and_says_why() {
-        let blocks = |n: usize| ended(|answer, _| (0..n).for_each(|_| drop(answer.open(Draft::Text(String::new())))));
+        let blocks = |n: usize| ended(|answer, _| (0..n).for_each(|_| _ = answer.open(Draft::Text(String::new()))));
         assert_eq!(blocks(MAX_BLOCKS), Ok(MAX_BLOCKS));
         assert_eq!(blocks(MAX_BLOCKS + 1), Err("the answer has more than 512 blocks".to_owned()));
         let text = |bytes: usize| {

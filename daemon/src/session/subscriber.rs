@@ -1,13 +1,15 @@
 //! A subscriber: a cursor that reads a session's log at its own pace and turns it into lines for one client.
 //!
 //! Replay and live are the same loop: copy what lies after the cursor out of the tail (or, further back, out of the store),
-//! send it, wait until the log grows. The task belongs to its connection, which aborts it; it holds one batch at most.
+//! send it, wait until the log grows. The task belongs to its connection, which aborts it; it reads a batch when there is room for it.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use linger_protocol::event::{Delta, Event, EventBody, Level, NoticeCode, OutputSegment, SESSION_EVENT};
 use linger_protocol::id::{CallId, MessageId, SessionId, TurnId};
 use linger_protocol::message::{ContentBlock, Role};
+use linger_protocol::transport::room::LargeRoom;
 use linger_protocol::transport::serve::{Gone, Outbox};
 
 use tokio::sync::watch;
@@ -19,8 +21,11 @@ use crate::clock;
 use crate::fault;
 use crate::store::{Store, StoreError};
 
-/// How much of the log is read and sent at once, in bytes.
-const BATCH: usize = 64 << 10;
+/// How much of the log is read and sent at once, in bytes: a client that does not read holds a few of these.
+const BATCH: usize = 16 << 10;
+
+/// How many copies of a large event there are on its way to the socket: its text as a delta, itself, and both as bytes.
+const COPIES: usize = 4;
 
 /// One client's view of one session.
 pub struct Subscriber {
@@ -34,8 +39,8 @@ pub struct Subscriber {
 
 /// What lies after a cursor.
 enum Batch {
-    /// Events, and the streams that are open if the events reach the head.
-    Here(Vec<Arc<Stored>>, Option<Vec<OpenStream>>),
+    /// Events, and if they reach the head the streams that are open, and whether that is all of them.
+    Here(Vec<Arc<Stored>>, Option<(Vec<OpenStream>, bool)>),
     /// The tail begins later than the cursor; what is missing goes up to this number.
     Behind(u64),
 }
@@ -51,26 +56,31 @@ impl Subscriber {
     pub async fn run(mut self) {
         let mut caught_up = false;
         loop {
-            let (lines, complete) = match self.next_lines().await {
+            let Ok(room) = self.outbox.room().await else { return };
+            let (lines, complete, large) = match self.next_lines().await {
                 Ok(next) => next,
                 Err(_) if self.log.removed() => {
+                    drop(room);
                     // What was missing was meant to be.
                     self.store.found.mended(&self.log.session);
                     return self.say_removed().await;
                 }
-                Err(error) if error.is_damage() => return self.say_damaged(&error.0.to_string()).await,
+                Err(error) if error.is_damage() => {
+                    drop(room);
+                    return self.say_damaged(&error.0.to_string()).await;
+                }
                 Err(error) => {
+                    drop(room);
                     tracing::error!(target: "attach", session = %self.log.session, %error, "replay failed");
                     let text = format!("the log cannot be read: {error}; attach again");
                     return self.say_last(Level::Error, None, text).await;
                 }
             };
             fault::point("subscriber.before_send");
-            if fault::bug("I10") {
-                let (outbox, lines) = (self.outbox.clone(), lines);
-                tokio::spawn(async move { outbox.send(lines).await });
-            } else if !lines.is_empty() && self.outbox.send(lines).await == Err(Gone) {
-                return;
+            match large {
+                _ if lines.is_empty() => drop(room),
+                Some(large) => room.send_large(lines, large),
+                None => room.send(lines),
             }
             fault::point("subscriber.sent");
             if !complete {
@@ -78,7 +88,7 @@ impl Subscriber {
             }
             if !caught_up {
                 caught_up = true;
-                let line = self.line(&EventBody::CaughtUp {}, clock::now(), None);
+                let line = self.line(&EventBody::CaughtUp {}, clock::now());
                 if self.outbox.send(vec![line]).await == Err(Gone) {
                     return;
                 }
@@ -108,27 +118,47 @@ impl Subscriber {
 
     /// The last line; if the client has gone it does not matter.
     async fn say_last(&self, level: Level, code: Option<NoticeCode>, text: String) {
-        let line = self.line(&EventBody::Notice { level, code, text }, clock::now(), None);
+        let line = self.line(&EventBody::Notice { level, code, text }, clock::now());
         let _last = self.outbox.send(vec![line]).await;
     }
 
-    /// The next lines, and whether they reach the head.
-    async fn next_lines(&mut self) -> Result<(Vec<String>, bool), StoreError> {
+    /// The next lines, whether they reach the head, and the room that they take if they are large.
+    async fn next_lines(&mut self) -> Result<(Vec<String>, bool, Option<LargeRoom>), StoreError> {
         let mut lines = Vec::new();
         match self.batch() {
             Batch::Here(events, streams) => {
                 events.iter().for_each(|event| self.event(event, &mut lines));
-                let complete = streams.is_some();
+                let complete = streams.as_ref().is_some_and(|(_, whole)| *whole);
+                let streams = streams.map(|(streams, _)| streams);
                 streams.iter().flatten().for_each(|stream| self.open_stream(stream, &mut lines));
-                Ok((lines, complete))
+                Ok((lines, complete, None))
             }
             Batch::Behind(until) => {
-                let page = self.store.events(self.log.session.clone(), self.at.seq, until, BATCH).await?;
+                let (session, after) = (&self.log.session, self.at.seq);
+                let mut large = None;
+                let page = match self.store.events(session.clone(), after, until, BATCH, false).await? {
+                    Ok(page) => page,
+                    Err(size) => {
+                        large = Some(LargeRoom::of(size * COPIES).await);
+                        self.store.events(session.clone(), after, until, BATCH, true).await?.unwrap_or_default()
+                    }
+                };
                 if page.is_empty() {
                     return Err(StoreError::damage(format!("event {} is missing", self.at.seq + 1)));
                 }
-                page.iter().for_each(|event| self.event(event, &mut lines));
-                Ok((lines, false))
+                if large.is_none() {
+                    page.iter().for_each(|event| self.event(event, &mut lines));
+                    return Ok((lines, false, None));
+                }
+                // A large event takes a while to take apart: not on the thread that runs all sessions.
+                let (session, deltas, mut at) = (self.log.session.clone(), self.deltas, self.at.clone());
+                let making = tokio::task::spawn_blocking(move || {
+                    page.iter().for_each(|event| push_event(&session, &mut at, deltas, event, &mut lines));
+                    (lines, at)
+                });
+                let (lines, at) = making.await.map_err(|error| StoreError(error.to_string().into()))?;
+                self.at = at;
+                Ok((lines, false, large))
             }
         }
     }
@@ -147,59 +177,97 @@ impl Subscriber {
             bytes += event.data.len();
             events.push(event.clone());
         }
-        let streams = if self.deltas { self.fresh(&tail.streams) } else { Vec::new() };
+        let streams = if self.deltas { self.fresh(&tail.streams) } else { (Vec::new(), true) };
         Batch::Here(events, Some(streams))
     }
 
-    /// The part of the open streams that lies after the cursor.
-    fn fresh(&self, streams: &[OpenStream]) -> Vec<OpenStream> {
-        let fresh = |stream: &OpenStream| {
+    /// The part of the open streams that lies after the cursor, as much as is sent at once; whether that is all of it.
+    fn fresh(&self, streams: &[OpenStream]) -> (Vec<OpenStream>, bool) {
+        let mut left = BATCH;
+        let mut fresh = Vec::new();
+        for stream in streams {
             let at = self.at.within(&stream.id);
-            let pieces = stream.pieces.iter().filter_map(|piece| after(piece, at)).collect();
-            OpenStream { id: stream.id.clone(), turn: stream.turn.clone(), pieces }
-        };
-        streams.iter().map(fresh).filter(|stream| !stream.pieces.is_empty()).collect()
-    }
-
-    /// An event: first what is left of the stream that it closes, then the event itself, as it is stored.
-    fn event(&mut self, stored: &Stored, lines: &mut Vec<String>) {
-        if let Some(stream) = &stored.stream {
-            if self.deltas && !fault::bug("I3") {
-                let at = self.at.within(stream);
-                let (pieces, turn) = closed_pieces(stored);
-                for piece in pieces.iter().filter_map(|piece| after(piece, at)) {
-                    self.piece(piece, stored.at, turn.as_ref(), lines);
+            let mut pieces = VecDeque::new();
+            let mut whole = true;
+            for (piece, start) in stream.pieces.iter().filter_map(|piece| Some((piece, start_after(piece, at)?))) {
+                let text = piece.text.get(start..).unwrap_or_default();
+                let end = text.floor_char_boundary(left);
+                whole = end == text.len();
+                if end == 0 {
+                    break;
+                }
+                left -= end;
+                let text = text.get(..end).unwrap_or_default().to_owned();
+                let (stream, offset) = (piece.stream.clone(), piece.offset + start as u64);
+                pieces.push_back(Piece { stream, block: piece.block, offset, kind: piece.kind, text });
+                if !whole {
+                    break;
                 }
             }
-            self.at.streams.remove(stream);
+            if !pieces.is_empty() {
+                fresh.push(OpenStream { id: stream.id.clone(), turn: stream.turn.clone(), pieces });
+            }
+            if !whole {
+                return (fresh, false);
+            }
         }
-        self.at.seq = stored.seq;
-        lines.push(notification(&self.log.session, &self.at, &stored.data));
+        (fresh, true)
+    }
+
+    fn event(&mut self, stored: &Stored, lines: &mut Vec<String>) {
+        push_event(&self.log.session, &mut self.at, self.deltas, stored, lines);
     }
 
     fn open_stream(&mut self, stream: &OpenStream, lines: &mut Vec<String>) {
         let now = clock::now();
         for piece in &stream.pieces {
-            self.piece(piece.clone(), now, stream.turn.as_ref(), lines);
+            push_piece(&self.log.session, &mut self.at, piece.clone(), now, stream.turn.as_ref(), lines);
         }
     }
 
-    fn piece(&mut self, piece: Piece, at: u64, turn: Option<&TurnId>, lines: &mut Vec<String>) {
-        self.at.advance(&piece.stream, piece.block, piece.end());
-        let Piece { stream, block, offset, kind, text } = piece;
-        let delta = |stream| Delta { message: MessageId(stream), block, offset, text: text.clone() };
-        let body = match kind {
-            PieceKind::Text => EventBody::TextDelta(delta(stream)),
-            PieceKind::Thinking => EventBody::ThinkingDelta(delta(stream)),
-            PieceKind::Output => EventBody::ToolOutputDelta { call_id: CallId(stream), offset, text },
-        };
-        lines.push(self.line(&body, at, turn));
+    fn line(&self, body: &EventBody, at: u64) -> String {
+        line(&self.log.session, &self.at, body, at, None)
     }
+}
 
-    fn line(&self, body: &EventBody, at: u64, turn: Option<&TurnId>) -> String {
-        let event = Event { body: body.clone(), seq: None, at, turn: turn.cloned() };
-        notification(&self.log.session, &self.at, &serde_json::to_string(&event).unwrap_or_default())
+/// An event: first what is left of the stream that it closes, then the event itself, as it is stored. Moves `position` on.
+fn push_event(session: &SessionId, position: &mut Position, deltas: bool, stored: &Stored, lines: &mut Vec<String>) {
+    if let Some(stream) = &stored.stream {
+        if deltas && !fault::bug("I3") {
+            let at = position.within(stream);
+            let (pieces, turn) = closed_pieces(stored);
+            for piece in pieces.iter().filter_map(|piece| after(piece, at)) {
+                push_piece(session, position, piece, stored.at, turn.as_ref(), lines);
+            }
+        }
+        position.streams.remove(stream);
     }
+    position.seq = stored.seq;
+    lines.push(notification(session, position, &stored.data));
+}
+
+/// A piece of a stream. Moves `position` on.
+fn push_piece(
+    session: &SessionId,
+    position: &mut Position,
+    piece: Piece,
+    at: u64,
+    turn: Option<&TurnId>,
+    lines: &mut Vec<String>,
+) {
+    position.advance(&piece.stream, piece.block, piece.end());
+    let Piece { stream, block, offset, kind, text } = piece;
+    let body = match kind {
+        PieceKind::Text => EventBody::TextDelta(Delta { message: MessageId(stream), block, offset, text }),
+        PieceKind::Thinking => EventBody::ThinkingDelta(Delta { message: MessageId(stream), block, offset, text }),
+        PieceKind::Output => EventBody::ToolOutputDelta { call_id: CallId(stream), offset, text },
+    };
+    lines.push(line(session, position, &body, at, turn));
+}
+
+fn line(session: &SessionId, position: &Position, body: &EventBody, at: u64, turn: Option<&TurnId>) -> String {
+    let event = Event { body: body.clone(), seq: None, at, turn: turn.cloned() };
+    notification(session, position, &serde_json::to_string(&event).unwrap_or_default())
 }
 
 /// A whole notification around an event that is JSON already.
@@ -211,16 +279,26 @@ fn notification(session: &SessionId, at: &Position, event: &str) -> String {
     )
 }
 
-/// The part of `piece` that lies after block and offset.
-fn after(piece: &Piece, (block, offset): (u32, u64)) -> Option<Piece> {
+/// Where in its text the part of `piece` begins that lies after block and offset.
+fn start_after(piece: &Piece, (block, offset): (u32, u64)) -> Option<usize> {
     if piece.block < block || (piece.block == block && piece.end() <= offset) {
         return None;
     }
-    if piece.block > block || piece.offset >= offset {
-        return Some(piece.clone());
-    }
-    let text = piece.text.get((offset - piece.offset) as usize..)?.to_owned();
-    Some(Piece { text, offset, ..piece.clone() })
+    let before = if piece.block > block { 0 } else { offset.saturating_sub(piece.offset) };
+    piece.text.is_char_boundary(before as usize).then_some(before as usize)
+}
+
+/// The part of `piece` that lies after block and offset.
+fn after(piece: &Piece, at: (u32, u64)) -> Option<Piece> {
+    let start = start_after(piece, at)?;
+    let text = piece.text.get(start..)?.to_owned();
+    Some(Piece {
+        stream: piece.stream.clone(),
+        block: piece.block,
+        offset: piece.offset + start as u64,
+        kind: piece.kind,
+        text,
+    })
 }
 
 /// The stream that a stored event closes, cut from the event.

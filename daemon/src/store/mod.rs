@@ -27,7 +27,7 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 pub use migrate::SCHEMA;
-pub use read::{Answered, Page, SessionRow};
+pub use read::{Answered, PENDING, Page, SessionRow};
 
 use crate::fault;
 use crate::key::Outcome;

@@ -34,9 +34,12 @@ pub struct SessionRow {
 /// Some events in a row.
 pub type Page = Vec<Stored>;
 
-/// How much of permissions that wait is listed at once, in bytes: what fits into one response. Those that are left out come when
+/// The largest event that is read without asking, in bytes; hardly any text is longer.
+const LARGE: usize = 256 << 10;
+
+/// How much of permissions that wait is listed at once, in bytes: thousands of usual ones. Those that are left out come when
 /// others are answered.
-const PENDING: usize = linger_protocol::transport::MAX_EVENT / 4;
+pub const PENDING: usize = 4 << 20;
 
 /// A decision that was given.
 #[derive(Clone, Debug)]
@@ -68,12 +71,14 @@ impl Store {
     }
 
     /// The latest `limit` sessions, of one directory if `cwd` is given, that have the name or begin with the id `matching`.
-    pub async fn sessions(
+    /// Each is made into what is wanted of it by `of`, on the reading thread.
+    pub async fn sessions<T: Send + 'static>(
         &self,
         matching: Option<String>,
         cwd: Option<String>,
         limit: u32,
-    ) -> Result<Vec<SessionRow>, StoreError> {
+        of: impl Fn(SessionRow) -> T + Send + 'static,
+    ) -> Result<Vec<T>, StoreError> {
         let found = self.found.clone();
         self.read_in(Lane::Page, move |connection| {
             let rows = connection
@@ -82,14 +87,15 @@ impl Store {
                      WHERE (?1 IS NULL OR name = ?1 OR substr(id, 1, length(?1)) = ?1) AND (?2 IS NULL OR cwd = ?2)
                      ORDER BY updated_at DESC LIMIT ?3",
                 ))?
-                .query_map(params![matching, cwd, limit], session_row)?
+                .query_map(params![matching, cwd, limit], |row| session_row(row).map(&of))?
                 .collect();
             match rows {
                 // One of them, and perhaps only one, cannot be read.
                 Err(error) if is_damage(&error) => {
-                    Ok(one_by_one(connection, matching.as_deref(), cwd.as_deref(), limit, |id, error| {
+                    let rows = one_by_one(connection, matching.as_deref(), cwd.as_deref(), limit, |id, error| {
                         found.session(id, &StoreError::from(error).0.to_string());
-                    }))
+                    });
+                    Ok(rows.into_iter().map(of).collect())
                 }
                 rows => rows,
             }
@@ -130,13 +136,33 @@ impl Store {
         .await
     }
 
-    /// Events after `after` and up to `until`, about `bytes` of them and at least one if there is one.
-    pub async fn events(&self, id: SessionId, after: u64, until: u64, bytes: usize) -> Result<Page, StoreError> {
+    /// Events after `after` and up to `until`, about `bytes` of them and at least one if there is one. Instead of a first one that
+    /// is large it gives the size, unless `large` says that there is room for one.
+    pub async fn events(
+        &self,
+        id: SessionId,
+        after: u64,
+        until: u64,
+        bytes: usize,
+        large: bool,
+    ) -> Result<Result<Page, usize>, StoreError> {
         self.read_of(Lane::Page, &id.clone(), move |connection| {
-            match page(connection, id.as_str(), after, until, bytes) {
+            if !large {
+                let size = connection
+                    .prepare_cached(
+                        "SELECT octet_length(data) FROM event WHERE session = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT 1",
+                    )?
+                    .query_row(params![id.as_str(), after as i64, until as i64], |row| row.get::<_, i64>(0))
+                    .optional()?;
+                if let Some(size) = size.map(|size| size as usize).filter(|size| *size > LARGE) {
+                    return Ok(Err(size));
+                }
+            }
+            let (bytes, largest) = if large { (1, usize::MAX) } else { (bytes, LARGE) };
+            match page(connection, id.as_str(), after, until, bytes, largest) {
                 (page, Some(error)) if page.is_empty() => Err(error),
                 // The next page begins with what cannot be read.
-                (page, _) => Ok(page),
+                (page, _) => Ok(Ok(page)),
             }
         })
         .await
@@ -166,7 +192,8 @@ impl Store {
 
     /// One event.
     pub async fn event(&self, id: SessionId, seq: u64) -> Result<Option<Stored>, StoreError> {
-        Ok(self.events(id, seq.saturating_sub(1), seq, 1).await?.into_iter().next())
+        let page = self.events(id, seq.saturating_sub(1), seq, 1, true).await?;
+        Ok(page.unwrap_or_default().into_iter().next())
     }
 
     /// The event that closes a stream, if it is closed.
@@ -298,13 +325,15 @@ fn one_by_one(
     rows
 }
 
-/// Events in a row after `after`, about `bytes` of them, and what the next one failed with if it did.
+/// Events in a row after `after`, about `bytes` of them and none after the first that is larger than `largest`, and what the
+/// next one failed with if it did.
 pub(super) fn page(
     connection: &Connection,
     id: &str,
     after: u64,
     until: u64,
     bytes: usize,
+    largest: usize,
 ) -> (Page, Option<rusqlite::Error>) {
     let (mut page, mut size) = (Vec::new(), 0);
     let mut read = || {
@@ -314,7 +343,11 @@ pub(super) fn page(
         let mut rows = statement.query(params![id, after as i64, until as i64])?;
         let mut next = after + 1;
         while size < bytes && next <= until {
-            let event = rows.next()?.map(stored).transpose()?;
+            let row = rows.next()?;
+            if !page.is_empty() && row.is_some_and(|row| length(row) > largest) {
+                break;
+            }
+            let event = row.map(stored).transpose()?;
             let Some(event) = event.filter(|event| event.seq == next) else {
                 return Err(unreadable(format!("event {next} is missing")));
             };
@@ -326,6 +359,11 @@ pub(super) fn page(
     };
     let error = read().err();
     (page, error)
+}
+
+/// How long the event in a row is, in bytes.
+fn length(row: &Row<'_>) -> usize {
+    row.get_ref(4).ok().and_then(|data| data.as_bytes().ok()).map_or(0, <[u8]>::len)
 }
 
 /// The text of a session's open streams.

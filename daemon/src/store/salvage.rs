@@ -79,7 +79,7 @@ pub fn examine(connection: &Connection, id: &str) -> Examined {
     let until = last.as_ref().map_or(head, |last| head.max(*last));
     session.broken = last.err().filter(|_| fold.is_none()).map(|error| format!("its end cannot be found: {error}"));
     while session.events < until {
-        let (page, error) = read::page(connection, id, session.events, until, PAGE);
+        let (page, error) = read::page(connection, id, session.events, until, PAGE, usize::MAX);
         let taken = page.len();
         if let Some(text) = page.iter().find_map(|stored| session.take(&stored.data, stored.seq).err()) {
             session.broken = Some(text);
@@ -280,7 +280,7 @@ impl Source {
 
     /// Events after `after`.
     pub fn page(&self, id: &str, after: u64, until: u64) -> Page {
-        self.with(|connection| Some(read::page(connection, id, after, until, PAGE).0)).unwrap_or_default()
+        self.with(|connection| Some(read::page(connection, id, after, until, PAGE, usize::MAX).0)).unwrap_or_default()
     }
 
     /// Runs a query.

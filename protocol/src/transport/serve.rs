@@ -27,6 +27,7 @@ use tokio::time::timeout;
 
 use super::MAX_REQUEST;
 use super::line::{Decoder, Frame, Framing, encode};
+use super::room::{AnswerRoom, LargeRoom, contended};
 use crate::error::{Code, RpcError};
 
 /// Requests of one connection that wait for their result; reading stops beyond. An editor has a handful at a time.
@@ -42,15 +43,20 @@ const SMALL: usize = 64 << 10;
 /// few of the largest. Without it a few hundred clients that each send most of a request would take gigabytes.
 const MAX_LARGE: u32 = 1024;
 
+/// How long a client may not read what holds room that others wait for; then it is hung up, and loses nothing: it reads on from
+/// its cursor.
+const STUCK: Duration = Duration::from_secs(2);
+
 /// How long the rest of a large request may keep its client silent before what came of it is given up: on a local socket the
 /// next piece is there in microseconds, and others may want the room.
 const HALF: Duration = Duration::from_secs(10);
 
-/// Batches of lines that wait for the socket: one being filled, one waiting, keeps a fast client busy.
-const OUTBOX: usize = 4;
+/// Batches of lines that wait for the socket: one being filled, one waiting, keeps a fast client busy. Hundreds of clients that
+/// do not read each hold as many.
+const OUTBOX: usize = 2;
 
-/// How much is written at once, in bytes: half of Linux' default socket buffer.
-const WRITE_CHUNK: usize = 64 << 10;
+/// How much is written at once, in bytes: a quarter of Linux' default socket buffer.
+const WRITE_CHUNK: usize = 32 << 10;
 
 /// How much is read at once, in bytes: a request is a few hundred.
 const READ_CHUNK: usize = 4 << 10;
@@ -66,17 +72,24 @@ const OVERSIZED_REQUEST: i32 = -32007;
 /// Room for large requests, in pieces of [`SMALL`].
 static LARGE: Semaphore = Semaphore::const_new(MAX_LARGE as usize);
 
+/// Lines that go out together.
+#[derive(Debug)]
+struct Batch {
+    lines: Vec<String>,
+    rooms: Vec<LargeRoom>,
+}
+
 /// Where lines for one client go in.
 #[derive(Clone, Debug)]
 pub struct Outbox {
-    lines: mpsc::Sender<Vec<String>>,
+    lines: mpsc::Sender<Batch>,
     activity: Arc<Activity>,
 }
 
 /// Where the connection takes them out.
 #[derive(Debug)]
 pub struct Outgoing {
-    lines: mpsc::Receiver<Vec<String>>,
+    lines: mpsc::Receiver<Batch>,
     activity: Arc<Activity>,
 }
 
@@ -121,6 +134,22 @@ impl Activity {
     }
 }
 
+/// Room for one batch of lines; free again when it is dropped.
+#[derive(Debug)]
+pub struct OutboxRoom(mpsc::OwnedPermit<Batch>);
+
+impl OutboxRoom {
+    /// Sends messages, each of which becomes a line.
+    pub fn send(self, lines: Vec<String>) {
+        self.0.send(Batch { lines, rooms: Vec::new() });
+    }
+
+    /// Sends messages that take this room until they are written.
+    pub fn send_large(self, lines: Vec<String>, room: LargeRoom) {
+        self.0.send(Batch { lines, rooms: vec![room] });
+    }
+}
+
 /// The client has gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gone;
@@ -140,7 +169,16 @@ impl Outbox {
 
     /// Sends messages, each of which becomes a line; waits while the client does not read.
     pub async fn send(&self, messages: Vec<String>) -> Result<(), Gone> {
-        self.lines.send(messages).await.map_err(|_| Gone)
+        self.send_batch(Batch { lines: messages, rooms: Vec::new() }).await
+    }
+
+    async fn send_batch(&self, batch: Batch) -> Result<(), Gone> {
+        self.lines.send(batch).await.map_err(|_| Gone)
+    }
+
+    /// Waits until there is room for one more batch: whoever makes it then need not hold it while the client does not read.
+    pub async fn room(&self) -> Result<OutboxRoom, Gone> {
+        self.lines.clone().reserve_owned().await.map(OutboxRoom).map_err(|_| Gone)
     }
 
     /// Waits until the client has gone.
@@ -201,18 +239,38 @@ async fn write_lines(
         let Some(batch) = batch else { return };
         let framing = if counted.load(Ordering::Relaxed) { Framing::ContentLength } else { Framing::Lines };
         let mut next = Some(batch);
+        let mut rooms = Vec::new();
         while let Some(batch) = next {
-            batch.iter().for_each(|message| encode(framing, message, &mut bytes));
+            rooms.extend(batch.rooms);
+            batch.lines.iter().for_each(|message| encode(framing, message, &mut bytes));
             next = if bytes.len() < WRITE_CHUNK { outgoing.lines.try_recv().ok() } else { None };
         }
         outgoing.activity.writing.store(outgoing.activity.now(), Ordering::Relaxed);
-        if write.write_all(&bytes).await.is_err() {
+        if write_whole(&mut write, &bytes, !rooms.is_empty()).await.is_err() {
             return;
         }
         outgoing.activity.writing.store(0, Ordering::Relaxed);
         bytes.clear();
         bytes.shrink_to(READ_CHUNK);
     }
+}
+
+/// Writes all of it. A client that does not read may take its time, unless what it does not read is `large` and others wait
+/// for its room.
+async fn write_whole(write: &mut (impl AsyncWrite + Unpin), bytes: &[u8], large: bool) -> Result<(), Gone> {
+    if !large {
+        return write.write_all(bytes).await.map_err(|_| Gone);
+    }
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        match timeout(STUCK, write.write(rest)).await {
+            Ok(Ok(written @ 1..)) => rest = rest.get(written..).unwrap_or_default(),
+            Ok(_) => return Err(Gone),
+            Err(_) if contended() => return Err(Gone),
+            Err(_) => {}
+        }
+    }
+    Ok(())
 }
 
 struct Connection {
@@ -242,8 +300,8 @@ impl Room {
     }
 }
 
-/// What a handler left behind: the response, and who wants to know that it is on its way.
-type Answer = (Box<RawValue>, Option<MethodResponseNotifyTx>);
+/// What a handler left behind: the response, who wants to know that it is on its way, and the room that it takes.
+type Answer = (Box<RawValue>, Option<MethodResponseNotifyTx>, Vec<LargeRoom>);
 type Handler = Pin<Box<dyn Future<Output = Option<Answer>> + Send>>;
 
 impl Connection {
@@ -313,7 +371,7 @@ impl Connection {
                 let error = RpcError::new(Code::TooMuch, "a large request was given up before its end");
                 let error = error.hint("it came too slowly, or too many others were under way; send it again");
                 let (json, _, _) = MethodResponse::error(Id::Null, ErrorObjectOwned::from(error)).into_parts();
-                return Box::pin(std::future::ready(Some((json, None))));
+                return Box::pin(std::future::ready(Some((json, None, Vec::new()))));
             }
             Frame::Broken => return fault(PARSE_ERROR, "no Content-Length header".to_owned(), Id::Null),
         };
@@ -335,10 +393,12 @@ impl Connection {
         Box::pin(async move {
             let mut answers = Vec::new();
             let mut notify = Vec::new();
+            let mut rooms = Vec::new();
             for handler in handlers {
-                if let Some((answer, then)) = handler.await {
+                if let Some((answer, then, room)) = handler.await {
                     answers.push(answer);
                     notify.extend(then);
+                    rooms.extend(room);
                 }
             }
             // Every subscriber that a batch made may start: its response goes out with the batch or not at all.
@@ -348,7 +408,7 @@ impl Connection {
             }
             let texts: Vec<&str> = answers.iter().map(|answer| answer.get()).collect();
             let whole = RawValue::from_string(format!("[{}]", texts.join(","))).ok()?;
-            Some((whole, None))
+            Some((whole, None, rooms))
         })
     }
 
@@ -372,12 +432,14 @@ impl Connection {
         let Some(params) = params(request.params) else {
             return fault(INVALID_REQUEST, "params is an object".to_owned(), answer_to);
         };
-        let response = self.call(name, params, answer_to);
+        let room = AnswerRoom::default();
+        let response = self.call(name, params, answer_to, room.clone());
         // A request without an id is a notification: it happens, and is not answered.
         let wanted = id.is_some();
         Box::pin(async move {
             let (json, notify, _) = response.await.into_parts();
-            wanted.then_some((json, notify))
+            let room = room.take();
+            wanted.then(|| (json, notify, Vec::from_iter(room)))
         })
     }
 
@@ -386,14 +448,17 @@ impl Connection {
         name: &str,
         params: Params<'static>,
         id: Id<'static>,
+        room: AnswerRoom,
     ) -> Pin<Box<dyn Future<Output = MethodResponse> + Send>> {
+        let mut extensions = self.extensions.clone();
+        extensions.insert(room);
         match self.methods.method(name) {
             Some(MethodCallback::Sync(method)) => {
-                let response = method(id, params, MAX_RESPONSE, self.extensions.clone());
+                let response = method(id, params, MAX_RESPONSE, extensions);
                 Box::pin(std::future::ready(response))
             }
             Some(MethodCallback::Async(method)) => {
-                Box::pin(method(id, params, ConnectionId(0), MAX_RESPONSE, self.extensions.clone()))
+                Box::pin(method(id, params, ConnectionId(0), MAX_RESPONSE, extensions))
             }
             Some(MethodCallback::Subscription(_) | MethodCallback::Unsubscription(_)) | None => {
                 let hint = serde_json::json!({ "hint": "`linger help schema` lists the methods" });
@@ -435,12 +500,12 @@ fn params(raw: Option<&RawValue>) -> Option<Params<'static>> {
 
 fn fault(code: i32, message: String, id: Id<'static>) -> Handler {
     let (json, _, _) = MethodResponse::error(id, ErrorObjectOwned::owned(code, message, None::<()>)).into_parts();
-    Box::pin(std::future::ready(Some((json, None))))
+    Box::pin(std::future::ready(Some((json, None, Vec::new()))))
 }
 
 async fn deliver(outbox: &Outbox, answer: Option<Answer>) -> Result<(), Gone> {
-    let Some((json, notify)) = answer else { return Ok(()) };
-    let sent = outbox.send(vec![String::from(Box::<str>::from(json))]).await;
+    let Some((json, notify, rooms)) = answer else { return Ok(()) };
+    let sent = outbox.send_batch(Batch { lines: vec![String::from(Box::<str>::from(json))], rooms }).await;
     if let Some(notify) = notify {
         notify.notify(sent.is_ok());
     }

@@ -127,6 +127,9 @@ pub(super) fn acknowledged(clients: &[Transcript], stored: &Stored, found: &mut 
     let mut keys: BTreeMap<(&str, &str), &str> = BTreeMap::new();
     for entry in clients.iter().flat_map(|client| &client.0) {
         let Entry::Accepted { session, prompt, seq, key } = entry else { continue };
+        if removed(clients, session) {
+            continue;
+        }
         let rows = stored.0.get(session).map(Vec::as_slice).unwrap_or_default();
         let there =
             rows.iter().any(|row| row.seq == *seq && row.kind == "prompt_accepted" && row.str("prompt") == prompt);
@@ -135,6 +138,12 @@ pub(super) fn acknowledged(clients: &[Transcript], stored: &Stored, found: &mut 
         let known = keys.entry((session, key)).or_insert(prompt);
         found.unless(known == prompt, "I5", || format!("{session}: key {key} made prompts {known} and {prompt}"));
     }
+}
+
+/// Whether a client removed it: then nothing of it need be there.
+pub(super) fn removed(clients: &[Transcript], session: &str) -> bool {
+    let mut all = clients.iter().flat_map(|client| &client.0);
+    all.any(|entry| matches!(entry, Entry::Removed { session: removed } if removed == session))
 }
 
 /// I6: a turn starts once, finishes once, nothing of it comes later, and no two run at once.

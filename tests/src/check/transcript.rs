@@ -36,6 +36,11 @@ pub enum Entry {
         /// The digest that it gave, if it did.
         digest: Option<String>,
     },
+    /// It removed a session.
+    Removed {
+        /// The session.
+        session: String,
+    },
     /// An event came.
     Event(Seen),
 }

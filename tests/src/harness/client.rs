@@ -310,6 +310,7 @@ fn meaning(method: &str, params: &Value) -> Option<Meaning> {
                 key,
             })
         }
+        "session/remove" => Box::new(move |_| Entry::Removed { session }),
         "permission/answer" => {
             let (permission, decision) = (text("permission").unwrap_or_default(), text("decision").unwrap_or_default());
             let digest = text("digest");

@@ -43,6 +43,8 @@ pub struct Setup {
     pub env: Vec<(String, String)>,
     /// Whether the programs are those with faults.
     pub faulty: bool,
+    /// How many files the daemon may open, if not as many as the test.
+    pub files: Option<u64>,
 }
 
 impl Default for Setup {
@@ -56,6 +58,7 @@ impl Default for Setup {
             log: "debug",
             env: Vec::new(),
             faulty: false,
+            files: None,
         }
     }
 }
@@ -145,7 +148,12 @@ impl Daemon {
     /// As [`Self::launch_with`]; whether it came to be ready, or ended before.
     #[allow(clippy::disallowed_methods)] // Tests own the processes that they start.
     pub async fn try_launch(&self, more: &[(String, String)]) -> bool {
-        let mut command = Command::new(&if self.setup.faulty { faulty() } else { programs() }.daemon);
+        let program = &if self.setup.faulty { faulty() } else { programs() }.daemon;
+        let mut command = Command::new(program);
+        if let Some(files) = self.setup.files {
+            command = Command::new("/bin/sh");
+            command.args(["-c", &format!("ulimit -n {files} && exec \"$0\"")]).arg(program);
+        }
         command.env_clear().envs(self.env(self.setup.keys)).env("LINGER_LOG", self.setup.log);
         command.envs(more.iter().cloned()).current_dir("/");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

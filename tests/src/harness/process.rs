@@ -104,11 +104,30 @@ pub fn memory(pid: u32) -> (u64, u64) {
     (of("Rss:"), of("Pss:"))
 }
 
+/// How many files a process has open.
+pub fn files(pid: u32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
+}
+
+/// How many bytes a process has read so far, from files, pipes and sockets.
+pub fn read(pid: u32) -> u64 {
+    let io = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
+    let of = io.lines().find_map(|line| line.strip_prefix("rchar: "));
+    of.and_then(|n| n.parse().ok()).unwrap_or_default()
+}
+
 /// User and system time of all threads, in seconds.
 pub fn cpu(pid: u32) -> f64 {
     let Some(stat) = stat(pid) else { return 0.0 };
     let ticks: f64 = [11, 12].iter().filter_map(|field| stat[*field].parse::<f64>().ok()).sum();
     ticks / rustix::param::clock_ticks_per_second() as f64
+}
+
+/// The same, as exact as the scheduler knows it, in milliseconds; what runs at this moment may lack its last few.
+pub fn cpu_of_threads(pid: u32) -> f64 {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let of = |stat: String| stat.split_whitespace().next()?.parse::<f64>().ok();
+    threads.filter_map(|thread| of(fs::read_to_string(thread.path().join("schedstat")).ok()?)).sum::<f64>() / 1e6
 }
 
 /// How often the threads of a process went to sleep by themselves so far.
@@ -145,6 +164,7 @@ mod tests {
         assert!(rss >= pss && pss > 0, "{rss} {pss}");
         assert!(wakeups(child.id()) > 0);
         assert!(cpu(child.id()) < 1.0);
+        assert!((0.0..1000.0).contains(&cpu_of_threads(std::process::id())) && cpu_of_threads(child.id()) > 0.0);
         all.iter().for_each(|process| signal(process.pid, Signal::KILL));
         child.wait().unwrap();
         assert!(comes_true(limit, || !all.iter().any(is_alive)));

@@ -247,3 +247,19 @@ async fn a_wrong_key_is_answered_with_401() {
     stream.read_to_string(&mut text).await.unwrap();
     assert!(text.starts_with("HTTP/1.1 401 "), "{text}");
 }
+
+#[tokio::test]
+async fn what_is_checked_later_is_checked() {
+    let server = ModelServer::with([Reply::text("one"), Reply::text("two"), Reply::text("three")]);
+    server.check_later();
+    let mut empty = gpt();
+    empty["messages"][0]["content"] = json!("");
+    for body in [gpt(), empty] {
+        response(&mut ask(&server, "/v1/chat/completions", &body).await).await;
+    }
+    assert_eq!(server.requests()[0].json, gpt());
+    assert_eq!(server.violations(), ["request 1 (m): message 0 (user) has no content"]);
+    response(&mut ask(&server, "/v1/chat/completions", &gpt()).await).await;
+    assert_eq!(server.violations().len(), 1, "each is checked once");
+    server.forgive();
+}

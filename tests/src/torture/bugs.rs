@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::check::{Trace, Violation, check};
-use crate::harness::{Client, Daemon, Raw, Setup, comes_true, process};
+use crate::harness::{Client, Daemon, Setup, comes_true, process};
 use crate::model::{Gate, ModelServer, Reply};
 
 /// The bugs, by the invariant that they break.
@@ -19,11 +19,8 @@ pub(super) const ALL: [&str; 14] =
 /// How long something is waited for that a bug may keep from coming.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// How many deltas are streamed past a client that does not read: as JSON some 8 MB for each such client.
-const DELTAS: usize = 40_000;
-
-/// How many clients do not read.
-const STUCK: usize = 4;
+/// How much a call writes, in bytes: what the daemon keeps of it is a few hundred thousand.
+const FLOOD: u64 = 40 << 20;
 
 /// What the check finds in the scene of `invariant`, with its bug or without.
 pub(super) async fn play(invariant: &str, planted: bool) -> Vec<Violation> {
@@ -44,7 +41,7 @@ pub(super) async fn play(invariant: &str, planted: bool) -> Vec<Violation> {
         "I7" => scene.killed_while_a_call_runs().await,
         "I8" => scene.cancelled_while_a_call_runs().await,
         "I9" => scene.two_answers().await,
-        "I10" => scene.clients_that_do_not_read().await,
+        "I10" => scene.a_call_that_floods().await,
         "I11" => scene.a_call_that_shows_its_environment().await,
         "I12" => scene.a_model_that_writes_escapes().await,
         "I13" => scene.cancelled_in_mid_stream().await,
@@ -199,29 +196,20 @@ impl Scene<'_> {
         self.trace(&[&one, &two])
     }
 
-    async fn clients_that_do_not_read(self) -> Trace {
-        let long = || Reply::new().text_in_deltas(&"word ".repeat(DELTAS), 5);
-        self.model.push([long(), long()]);
+    async fn a_call_that_floods(self) -> Trace {
+        let flood = format!("yes 0123456789abcdef | head -c {FLOOD}; {}; sleep 653", self.daemon.effect("all"));
+        self.model.push([bash("echo little"), bash(&flood)]);
         let client = self.daemon.client().await;
         let session = client.create().await;
-        // The first time is what a turn takes anyway.
-        client.prompt(&session, "without").await;
-        client_rests(&client, &session).await;
+        client.prompt(&session, "go").await;
         let pid = self.daemon.pid().await;
         let before = process::memory(pid).0;
-        let mut stuck = Vec::new();
-        for _ in 0..STUCK {
-            let mut raw = Raw::connect(&self.daemon.dirs.socket()).await;
-            let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "daemon/hello", "params": { "client": "stuck", "protocol": [1, 1] } });
-            raw.ask(&hello.to_string()).await;
-            let attach =
-                json!({ "jsonrpc": "2.0", "id": 2, "method": "session/attach", "params": { "session": session } });
-            raw.send(format!("{attach}\n")).await;
-            stuck.push(raw);
-        }
-        client.prompt(&session, "with").await;
-        client_rests(&client, &session).await;
-        Trace { grown: Some((before, process::memory(pid).0)), ..self.trace(&[&client]) }
+        let effects = self.daemon.side_effects();
+        assert!(comes_true(crate::TIMEOUT, || effects.exists()), "all is written");
+        let after = process::memory(pid).0;
+        client.call("session/cancel", json!({ "session": session })).await;
+        until_idle(&client, &session).await;
+        Trace { grown: Some((before, after)), ..self.trace(&[&client]) }
     }
 
     async fn a_call_that_shows_its_environment(self) -> Trace {
@@ -281,15 +269,4 @@ async fn until_idle(client: &Client, session: &str) {
         }
     };
     comes(rest).await;
-}
-
-/// As [`until_idle`], for a turn that takes longer.
-async fn client_rests(client: &Client, session: &str) {
-    for _ in 0..5 {
-        until_idle(client, session).await;
-        let rows = client.call("session/list", json!({ "matching": session })).await;
-        if rows[0]["state"] == "idle" {
-            return;
-        }
-    }
 }

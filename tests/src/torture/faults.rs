@@ -76,10 +76,11 @@ async fn run(
     if status["restarts"] != 0 {
         life.violations.push("I14: the daemon died of a store fault".to_owned());
     }
-    // Whoever looks into the log finds it.
-    let told = daemon.log().contains("a fault on purpose") || !once.exists();
-    if !told {
+    // Whoever asked was told, or it is in the log file.
+    let (answered, told) = answered?;
+    let told = told + stays.told > 0 || daemon.log().contains("a fault on purpose");
+    if once.exists() && !told {
         life.violations.push("I14: a store fault is told to nobody".to_owned());
     }
-    look(daemon, model, vec![stays.transcript(), answered?], life).await
+    look(daemon, model, vec![stays.transcript(), answered], life).await
 }

@@ -28,6 +28,8 @@ pub(super) struct Persona {
     attached: Vec<String>,
     /// Keys that it has used.
     keys: u32,
+    /// How often it was told that the storage failed.
+    pub(super) told: u64,
 }
 
 /// Something that must not be, in one line.
@@ -36,7 +38,7 @@ pub(super) type Wrong = String;
 impl Persona {
     pub(super) fn new(daemon: &Arc<Daemon>, name: &str) -> Self {
         let (daemon, name) = (daemon.clone(), name.to_owned());
-        Self { daemon, name, client: None, before: Transcript::default(), attached: Vec::new(), keys: 0 }
+        Self { daemon, name, client: None, before: Transcript::default(), attached: Vec::new(), keys: 0, told: 0 }
     }
 
     /// A key for one more thing.
@@ -70,6 +72,7 @@ impl Persona {
             match client.request("session/attach", json!({ "session": session, "after": cursor })).await {
                 Some(Ok(_)) => {}
                 Some(Err(error)) if may_pass(&error) => {
+                    self.told += u64::from(error.code() == Some(Code::Storage));
                     self.before = client.hang_up();
                     return Ok(());
                 }
@@ -100,7 +103,10 @@ impl Persona {
         loop {
             let answer = self.connected(until).await?.request(method, params.clone()).await;
             match answer {
-                Some(Err(error)) if may_pass(&error) && Instant::now() < until => tokio::time::sleep(AGAIN).await,
+                Some(Err(error)) if may_pass(&error) && Instant::now() < until => {
+                    self.told += u64::from(error.code() == Some(Code::Storage));
+                    tokio::time::sleep(AGAIN).await;
+                }
                 Some(answer) => return Ok(answer),
                 None => {
                     self.hang_up();

@@ -16,6 +16,7 @@ use serde_json::json;
 use super::kills::look;
 use super::persona::{Persona, Wrong};
 use super::{Life, script};
+use crate::check::Transcript;
 use crate::harness::{Daemon, Setup, process};
 use crate::model::ModelServer;
 
@@ -73,7 +74,7 @@ async fn run(
     let answered = asks.await.map_err(|error| format!("run: a client failed: {error}"))?;
     watchman.await.map_err(|error| format!("run: the daemon does not come back: {error}"))?;
     walked?;
-    look(daemon, model, vec![stays.transcript(), answered?], life).await
+    look(daemon, model, vec![stays.transcript(), answered?.0], life).await
 }
 
 /// Everything that passes a crash point.
@@ -150,12 +151,12 @@ async fn says(stays: &mut Persona, text: &str, times: usize) -> Result<(), Wrong
         .await
 }
 
-/// Allows whatever is asked.
+/// Allows whatever is asked; gives what it saw, and how often it was told that the storage failed.
 pub(super) async fn allows(
     daemon: Arc<Daemon>,
     session: String,
     over: Arc<AtomicBool>,
-) -> Result<crate::check::Transcript, Wrong> {
+) -> Result<(Transcript, u64), Wrong> {
     let mut persona = Persona::new(&daemon, "answers");
     persona.attach(&session).await?;
     while !over.load(Ordering::Relaxed) {
@@ -164,7 +165,7 @@ pub(super) async fn allows(
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     persona.reads_to_the_end(&session).await?;
-    Ok(persona.transcript())
+    Ok((persona.transcript(), persona.told))
 }
 
 /// Starts a keeper where there is none.

@@ -7,6 +7,7 @@ use super::super::catalogue::Kind;
 use super::super::encoding::{self, CallNames, Items};
 use super::super::{Encoder, HttpRequest, Message, Request, ToolSpec, wellformed, wire};
 use super::OpenAi;
+use crate::fault;
 
 /// The requests of one context.
 #[derive(Debug)]
@@ -52,7 +53,9 @@ impl Encoder for ChatEncoder {
         let lists = [("tools", tools.as_slice()), ("messages", &messages)];
         let lists = if tools == [""] { &lists[1..] } else { &lists };
         let body = encoding::object(&self.codec.head(request), lists);
-        debug_assert_eq!(wellformed::validate_text(Kind::Openai, &body), Ok(()));
+        if !fault::bug("I4") {
+            debug_assert_eq!(wellformed::validate_text(Kind::Openai, &body), Ok(()));
+        }
         HttpRequest { path: "/chat/completions".to_owned(), headers: Vec::new(), body: body.into_bytes() }
     }
 }

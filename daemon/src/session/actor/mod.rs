@@ -47,6 +47,7 @@ use record::notice;
 pub use record::{decided, stored};
 pub use repair::environment;
 use repair::{Known, known};
+pub use turns::user_message;
 
 /// How long a turn that is being stopped may take to let go before it is left behind. Its processes are killed at once.
 const STOP_GRACE: Duration = Duration::from_secs(1);
@@ -213,6 +214,8 @@ enum Wake {
     Turn(Option<TurnMessage>),
     Stopped,
     Idle,
+    /// A write failed while nothing was under way.
+    Broken,
     Mend,
 }
 
@@ -326,6 +329,8 @@ impl Actor {
                 }
                 Wake::Mend if self.daemon.store.found.of(&self.id).is_some() => return self.give_up(commands),
                 Wake::Mend => self.mend().await,
+                // What there is to do was done above.
+                Wake::Broken => {}
             }
         }
     }
@@ -348,6 +353,7 @@ impl Actor {
             Phase::Idle => tokio::select! {
                 command = commands.recv() => Wake::Command(command),
                 () = async { self.log.unwatched().await; tokio::time::sleep(self.daemon.idle_unload()).await } => Wake::Idle,
+                () = self.log.broken() => Wake::Broken,
             },
         }
     }

@@ -208,7 +208,8 @@ fn outcomes(asked: Vec<Asked>) -> (Vec<Outcome>, Vec<Reply<()>>) {
     (outcomes, replies)
 }
 
-pub(super) fn user_message(message: MessageId, content: Vec<ContentBlock>, prompt: Option<PromptId>) -> EventBody {
+/// A user's words as a message of the history.
+pub fn user_message(message: MessageId, content: Vec<ContentBlock>, prompt: Option<PromptId>) -> EventBody {
     EventBody::Message {
         message,
         role: Role::User,

@@ -6,7 +6,7 @@ use linger_tests::harness::{Client, Daemon, Raw, Setup, process};
 use linger_tests::model::{Gate, ModelServer, Reply};
 use serde_json::json;
 
-use super::floors::{asked, commit_and_spawn, curl, echo, ms};
+use super::floors::{asked, curl, echo, ms};
 use super::{Figure, median};
 
 /// Runs whose median is taken.
@@ -18,16 +18,13 @@ const COLD: usize = 7;
 /// Tokens of the long stream.
 const TOKENS: usize = 20_000;
 
-/// Rounds of the turn with tools.
-const ROUNDS: usize = 200;
-
 /// Round trips over the socket.
 const TRIPS: usize = 2000;
 
 /// How long nothing happens when idle wake-ups are counted.
 const IDLE: Duration = Duration::from_secs(3);
 
-fn setup() -> Setup {
+pub(super) fn setup() -> Setup {
     Setup { mode: "auto", top: "max_steps = 1000", log: "info", ..Setup::default() }
 }
 
@@ -110,33 +107,6 @@ pub(super) async fn stream() -> Vec<Figure> {
     vec![
         Figure::new("20,000 streamed tokens, wall", took, "ms", floor * 2.0).over(floor),
         Figure::new("the same, CPU of the daemon a token", cpu, "us", 4.0),
-    ]
-}
-
-pub(super) async fn tool_rounds() -> Vec<Figure> {
-    let model = ModelServer::scripted(|request| {
-        let rounds = request.messages().matches("\"tool_call_id\"").count();
-        if rounds < ROUNDS { Reply::tool("bash", json!({ "command": "true" })) } else { Reply::text("done") }
-    });
-    let daemon = Daemon::start_with(&model, setup()).await;
-    let client = daemon.client().await;
-    let session = client.session().await;
-    client.turn(&session, "go").await;
-    let requests = model.requests();
-    let gaps: Vec<f64> = requests
-        .windows(2)
-        .map(|pair| {
-            let answered = pair[0].answered_at.expect("it was answered");
-            pair[1].at.saturating_duration_since(answered).as_secs_f64() * 1000.0
-        })
-        .collect();
-    assert_eq!(gaps.len(), ROUNDS);
-    let floor = commit_and_spawn(daemon.dirs.root());
-    let (first, last) = (median(gaps[..10].to_vec()), median(gaps[ROUNDS - 10..].to_vec()));
-    vec![
-        Figure::new("tool round: last byte to next request, first ten", first, "ms", floor + 1.5).over(floor),
-        Figure::new("tool round: the same, last ten of 200", last, "ms", floor + 1.5).over(floor),
-        Figure::new("tool round: growth from the first ten to the last ten", last - first, "ms", 0.2),
     ]
 }
 

@@ -30,20 +30,33 @@ pub(super) fn curl(url: &str, body: &[u8], dir: &Path) -> f64 {
 
 /// One synced commit of SQLite in `dir` and one spawned `true`, in milliseconds.
 pub(super) fn commit_and_spawn(dir: &Path) -> f64 {
-    let connection = rusqlite::Connection::open(dir.join("floor.db")).expect("a database");
-    connection.pragma_update(None, "journal_mode", "wal").expect("WAL");
-    connection.pragma_update(None, "synchronous", "full").expect("synced");
-    connection.execute("CREATE TABLE t(x)", ()).expect("a table");
-    median((0..TIMES).map(|n| one_commit_and_spawn(&connection, n)).collect())
+    let mut commits = Commits::new(&dir.join("floor.db"));
+    let mut once = || {
+        let start = Instant::now();
+        commits.commit_and_spawn();
+        ms(start)
+    };
+    median((0..TIMES).map(|_| once()).collect())
 }
 
-#[allow(clippy::disallowed_methods)] // Benches own the processes that they start.
-fn one_commit_and_spawn(connection: &rusqlite::Connection, n: usize) -> f64 {
-    let start = Instant::now();
-    connection.execute("INSERT INTO t VALUES (?1)", [format!("{n:0300}")]).expect("a commit");
-    let status = Command::new("true").status().expect("true can be run");
-    assert!(status.success());
-    ms(start)
+/// A database of one table.
+pub(super) struct Commits(rusqlite::Connection);
+
+impl Commits {
+    pub(super) fn new(path: &Path) -> Self {
+        let connection = rusqlite::Connection::open(path).expect("a database");
+        connection.pragma_update(None, "journal_mode", "wal").expect("WAL");
+        connection.pragma_update(None, "synchronous", "full").expect("synced");
+        connection.execute("CREATE TABLE t(x)", ()).expect("a table");
+        Self(connection)
+    }
+
+    /// Commits 300 bytes, and runs a process to its end.
+    #[allow(clippy::disallowed_methods)] // Benches own the processes that they start.
+    pub(super) fn commit_and_spawn(&mut self) {
+        self.0.execute("INSERT INTO t VALUES (?1)", ["x".repeat(300)]).expect("a commit");
+        assert!(Command::new("true").status().expect("true can be run").success());
+    }
 }
 
 /// A round trip over a bare socket: median and 99th percentile, in microseconds.

@@ -5,8 +5,10 @@
 //! one value a line; names of groups (`stream`, `tool_rounds` …) measure only these. The exit code is 1 when a figure misses its target.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)] // A bench has nobody to tell.
 
+mod bare;
 mod figures;
 mod floors;
+mod rounds;
 
 use std::process::ExitCode;
 
@@ -16,32 +18,41 @@ struct Figure {
     value: f64,
     unit: &'static str,
     floor: Option<f64>,
+    /// Where the value lies with 95 % certainty, if it is one that hides in noise.
+    between: Option<(f64, f64)>,
     /// The most that it should be.
     target: f64,
 }
 
 impl Figure {
     fn new(name: &'static str, value: f64, unit: &'static str, target: f64) -> Self {
-        Self { name, value, unit, floor: None, target }
+        Self { name, value, unit, floor: None, between: None, target }
     }
 
     fn over(self, floor: f64) -> Self {
         Self { floor: Some(floor), ..self }
     }
 
+    fn between(self, between: (f64, f64)) -> Self {
+        Self { between: Some(between), ..self }
+    }
+
+    /// What hides in noise is missed when it is certain to be.
     fn ok(&self) -> bool {
-        self.value <= self.target
+        self.between.map_or(self.value, |(low, _)| low) <= self.target
     }
 
     fn row(&self) -> String {
         let floor = self.floor.map_or_else(|| "-".to_owned(), |floor| format!("{floor:.2}"));
         let verdict = if self.ok() { "ok" } else { "MISS" };
-        format!("{:<56} {:>10.2} {:>10} {:>10.2} {:<6} {verdict}", self.name, self.value, floor, self.target, self.unit)
+        let between = self.between.map_or_else(String::new, |(low, high)| format!("  ({low:.2} to {high:.2})"));
+        let Self { name, value, target, unit, .. } = self;
+        format!("{name:<56} {value:>10.2} {floor:>10} {target:>10.2} {unit:<6} {verdict}{between}")
     }
 
     fn json(&self) -> String {
         let row = serde_json::json!({
-            "name": self.name, "value": self.value, "unit": self.unit, "floor": self.floor, "target": self.target, "ok": self.ok(),
+            "name": self.name, "value": self.value, "unit": self.unit, "floor": self.floor, "between": self.between, "target": self.target, "ok": self.ok(),
         });
         row.to_string()
     }
@@ -50,6 +61,14 @@ impl Figure {
 /// The value in the middle.
 fn median(mut values: Vec<f64>) -> f64 {
     percentile(&mut values, 0.5)
+}
+
+/// The value in the middle, and the two between which the true one lies with 95 % certainty, whatever the distribution: so many
+/// values lie to the left of it as a coin shows heads.
+fn median_between(mut values: Vec<f64>) -> (f64, (f64, f64)) {
+    let off = 0.98 / (values.len() as f64).sqrt();
+    let mut at = |part: f64| percentile(&mut values, part.clamp(0.0, 1.0));
+    (at(0.5), (at(0.5 - off), at(0.5 + off)))
 }
 
 /// The value below which this part of the values lies.
@@ -78,12 +97,15 @@ async fn main() -> ExitCode {
         }
     };
     macro_rules! measure {
-        ($($name:ident)*) => {$(
+        ($($module:ident::$name:ident)*) => {$(
             if wanted(stringify!($name)) {
-                show(figures::$name().await);
+                show($module::$name().await);
             }
         )*};
     }
-    measure!(warm_run warm_turn cold_start stream tool_rounds memory round_trip idle);
+    measure! {
+        figures::warm_run figures::warm_turn figures::cold_start figures::stream rounds::tool_rounds
+        figures::memory figures::round_trip figures::idle
+    }
     ExitCode::from(u8::from(!good))
 }

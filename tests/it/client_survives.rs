@@ -1,0 +1,320 @@
+//! The daemon is killed under its clients, at many moments of each command: they come back, start a daemon where there is none,
+//! and print and do everything once.
+//!
+//! Nobody but the clients starts a daemon here. A kill takes the daemon proper, or its keeper with it.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use linger_tests::Rng;
+use linger_tests::harness::{Cli, Client, Daemon, Output, Setup, process, until};
+use linger_tests::model::{Gate, ModelServer, Reply};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::{bash, last_words};
+
+/// Kills of each command that follows a turn; each costs half a second in which a keeper is waited for.
+const KILLS: usize = 12;
+
+/// The latest moment of a kill after a command's start, in milliseconds: by then it waits for the model.
+const LATEST: usize = 60;
+
+/// Words of an answer.
+const WORDS: usize = 30;
+
+/// A daemon that only clients start, a model that says nothing to its end before the kill, and the moments.
+struct Scene {
+    daemon: Daemon,
+    model: ModelServer,
+    /// Held closed until the daemon is dead.
+    gate: Arc<Mutex<Gate>>,
+    rng: Rng,
+    /// `(daemon, keeper)` of the daemon that lives now.
+    victims: (u32, u32),
+}
+
+/// What the model says to a prompt: words that are there once, so that whatever is lost, repeated or out of order shows.
+fn answer(prompt: &str) -> String {
+    (0..WORDS).map(|n| format!("{}.{n}", prompt.trim().replace(' ', "-"))).collect::<Vec<_>>().join(" ")
+}
+
+impl Scene {
+    async fn new(seed: u64) -> Self {
+        let model = ModelServer::start();
+        let gate = Arc::new(Mutex::new(Gate::new()));
+        let (held, mut cuts) = (gate.clone(), Rng(seed ^ 0x5eed));
+        model.otherwise(move |request| {
+            let text = answer(&last_words(request));
+            let (before, after) = text.split_at(cuts.below(text.len()));
+            let gate = held.lock().unwrap().clone();
+            Reply::new().text_in_deltas(before, 3).gate(&gate).text_in_deltas(after, 3)
+        });
+        let daemon = Daemon::prepare(&model, Setup::default());
+        daemon.cli(&["daemon", "start"]).run().await.exits(0);
+        let mut scene = Self { daemon, model, gate, rng: Rng(seed), victims: (0, 0) };
+        scene.look().await;
+        scene
+    }
+
+    /// Finds out whom to kill next, and lets the model wait.
+    async fn look(&mut self) {
+        *self.gate.lock().unwrap() = Gate::new();
+        let lock = std::fs::read_to_string(self.daemon.dirs.database().with_file_name("lingerd.lock")).unwrap();
+        let lock: Value = serde_json::from_str(&lock).unwrap();
+        let status = self.daemon.client().await.call("daemon/status", json!({})).await;
+        let pid = |value: &Value| u32::try_from(value["pid"].as_u64().unwrap()).unwrap();
+        self.victims = (pid(&status), pid(&lock));
+    }
+
+    /// Kills the daemon at a moment within `latest` milliseconds; then the model may go on.
+    async fn kill(&mut self, latest: usize) {
+        let moment = self.rng.below(latest * 1000 + 1) as u64;
+        // No event marks the moments that are sought here.
+        tokio::time::sleep(Duration::from_micros(moment)).await;
+        let (daemon, keeper) = self.victims;
+        if self.rng.below(2) == 0 {
+            process::signal(keeper, Signal::KILL);
+        }
+        process::signal(daemon, Signal::KILL);
+        until("the daemon is dead", async || (process::memory(daemon).0 == 0).then_some(())).await;
+        self.gate.lock().unwrap().open();
+    }
+
+    /// Runs a command and kills the daemon under it.
+    async fn killed(&mut self, args: &[&str]) -> Output {
+        self.killed_within(args, LATEST).await
+    }
+
+    async fn killed_within(&mut self, args: &[&str], latest: usize) -> Output {
+        self.look().await;
+        let running = self.daemon.cli(args).spawn().await;
+        self.kill(latest).await;
+        let output = running.end().await.exits(0);
+        // A command that was done before the kill has left nobody to start the next daemon.
+        self.cli(&["daemon", "start"]).run().await.exits(0);
+        output
+    }
+
+    fn cli(&self, args: &[&str]) -> Cli {
+        self.daemon.cli(args)
+    }
+
+    async fn sessions(&self) -> Vec<Value> {
+        self.daemon.client().await.call("session/list", json!({})).await.as_array().unwrap().clone()
+    }
+
+    /// Holds everything against what must always be, each session seen by a client; then ends the daemon.
+    async fn end(self) {
+        let client = self.daemon.client().await;
+        for row in self.sessions().await {
+            let session = row["session"].as_str().unwrap();
+            client.attach(session).await;
+            client
+                .wait("all of it", |seen| {
+                    let mut events = seen.events().filter(|event| event.session == session);
+                    events.any(|event| event.kind() == "caught_up").then_some(())
+                })
+                .await;
+        }
+        self.daemon.check(&[&client], &self.model);
+        self.cli(&["daemon", "stop", "--force"]).run().await.exits(0);
+    }
+}
+
+/// How many prompts there are in each session that this client is attached to.
+fn prompts(client: &Client) -> usize {
+    client.transcript().of("prompt_accepted").count()
+}
+
+#[tokio::test]
+async fn run_prints_the_answer_once() {
+    let mut scene = Scene::new(1).await;
+    for n in 0..KILLS {
+        let prompt = format!("run {n}");
+        let output = scene.killed(&["run", &prompt]).await;
+        assert_eq!((output.stdout, output.stderr), (answer(&prompt) + "\n", String::new()), "kill {n}");
+    }
+    assert_eq!(scene.sessions().await.len(), KILLS, "each session was made once");
+    scene.end().await;
+}
+
+#[tokio::test]
+async fn run_with_stream_says_what_of_its_text_does_not_count() {
+    let mut scene = Scene::new(2).await;
+    let mut cut = 0;
+    for n in 0..KILLS {
+        let prompt = format!("stream {n}");
+        let output = scene.killed(&["run", "--stream", &prompt]).await;
+        let lines: Vec<&str> = output.stdout.lines().collect();
+        let (last, before) = lines.split_last().unwrap();
+        assert_eq!(*last, answer(&prompt), "kill {n}: {output:?}");
+        assert!(
+            before.len() <= 1 && before.iter().all(|line| answer(&prompt).starts_with(line)),
+            "kill {n}: {output:?}"
+        );
+        let told = output.stderr.contains("the interrupted text does not count");
+        assert!(told || before.is_empty(), "kill {n}: {output:?}");
+        cut += before.len();
+    }
+    assert!(cut > 0, "no kill met a stream: nothing was tried");
+    scene.end().await;
+}
+
+#[tokio::test]
+async fn run_with_json_prints_each_event_and_each_byte_once() {
+    let mut scene = Scene::new(3).await;
+    for n in 0..KILLS {
+        let prompt = format!("json {n}");
+        let output = scene.killed(&["run", "--json", "--stream", &prompt]).await;
+        let (mut seq, mut text, mut message) = (0, String::new(), Value::Null);
+        for line in output.json() {
+            let event = &line["event"];
+            if let Some(number) = event["seq"].as_u64() {
+                assert_eq!(number, seq + 1, "kill {n}: {}", output.stdout);
+                seq = number;
+            }
+            if event["kind"] == "text_delta" {
+                if message != event["message"] {
+                    (message, text) = (event["message"].clone(), String::new());
+                }
+                assert_eq!(event["offset"], text.len(), "kill {n}: {}", output.stdout);
+                text.push_str(event["text"].as_str().unwrap());
+            }
+        }
+        assert_eq!(text, answer(&prompt), "kill {n}");
+    }
+    scene.end().await;
+}
+
+#[tokio::test]
+async fn log_that_follows_shows_what_log_shows_afterwards_and_wait_waits() {
+    let mut scene = Scene::new(4).await;
+    let session = scene.cli(&["new"]).run().await.exits(0).word().to_owned();
+    let log = scene.cli(&["log", "-f", &session]).spawn().await;
+    for n in 0..KILLS / 2 {
+        scene.killed(&["send", &session, &format!("send {n}")]).await;
+        let output = scene.killed(&["wait", &session]).await;
+        assert_eq!((output.stdout, output.stderr), (String::new(), String::new()), "kill {n}");
+    }
+    let whole = scene.cli(&["log", &session]).run().await.exits(0).stdout;
+    let client = scene.daemon.client().await;
+    client.attach(&session).await;
+    client.nth(&session, "turn_finished", KILLS / 2).await;
+    assert_eq!(prompts(&client), KILLS / 2, "each prompt was taken once");
+    let mut log = log;
+    let mut seen = String::new();
+    while seen.len() < whole.len() {
+        let Some(line) = log.line().await else { break };
+        seen.push_str(&(line + "\n"));
+    }
+    log.signal(Signal::INT);
+    seen.push_str(&log.end().await.exits(0).stdout);
+    assert_eq!(seen, whole);
+    scene.end().await;
+}
+
+#[tokio::test]
+async fn commands_that_change_something_change_it_once() {
+    let mut scene = Scene::new(5).await;
+    for n in 0..KILLS / 4 {
+        let name = format!("n{n}");
+        scene.killed_within(&["new", "--name", &name], 15).await;
+        scene.killed_within(&["run", "-d", "-s", &name, "--mode", "plan", "hello"], 25).await;
+        let row = scene.sessions().await.into_iter().find(|row| row["name"] == name.as_str()).unwrap();
+        assert_eq!((scene.sessions().await.len(), &row["mode"]), (n + 1, &json!("plan")));
+    }
+    let client = scene.daemon.client().await;
+    for row in scene.sessions().await {
+        let session = row["session"].as_str().unwrap();
+        client.attach(session).await;
+        client.nth(session, "turn_finished", 1).await;
+    }
+    assert_eq!(prompts(&client), KILLS / 4);
+    for n in 0..KILLS / 4 {
+        scene.killed_within(&["rm", &format!("n{n}")], 15).await;
+        assert_eq!(scene.sessions().await.len(), KILLS / 4 - n - 1);
+    }
+    scene.end().await;
+}
+
+#[tokio::test]
+async fn a_terminal_shows_every_word_once_and_takes_the_next_line() {
+    let mut scene = Scene::new(6).await;
+    let mut terminal = scene.daemon.pty(&[]);
+    terminal.shows("/help").await;
+    for n in 0..KILLS / 2 {
+        scene.look().await;
+        terminal.line(&format!("line {n}"));
+        scene.kill(LATEST).await;
+        terminal.shows(&format!("line-{n}.{}", WORDS - 1)).await;
+        // A line that is half typed when the daemon dies is still there, and goes where it should.
+        until("an open prompt", async || {
+            let screen = terminal.screen();
+            (screen.lines().rev().find(|line| !line.trim().is_empty())?.trim() == ">").then_some(())
+        })
+        .await;
+        scene.look().await;
+        terminal.keys("half a ");
+        scene.kill(LATEST).await;
+        terminal.line(&format!("line {n}"));
+        terminal.shows(&format!("half-a-line-{n}.{}", WORDS - 1)).await;
+    }
+    assert_eq!(terminal.leaves().await, 0);
+    // Each attempt at an answer begins with its first word and goes on without a gap; the last is whole.
+    let text = terminal.text();
+    for prompt in (0..KILLS / 2).flat_map(|n| [format!("line {n}"), format!("half a line {n}")]) {
+        let whole = answer(&prompt);
+        let first = whole.split(' ').next().unwrap().trim_end_matches('0').to_owned();
+        let attempts: Vec<&str> = text.lines().filter(|line| line.starts_with(&first)).collect();
+        let (last, before) = attempts.split_last().unwrap_or_else(|| panic!("no answer to {prompt}:\n{text}"));
+        assert_eq!(*last, whole, "{text}");
+        assert!(before.len() <= 1 && before.iter().all(|line| whole.starts_with(line)), "{prompt}: {before:?}");
+    }
+    scene.end().await;
+}
+
+#[tokio::test]
+async fn a_question_on_the_terminal_can_be_answered_after_the_daemon_died() {
+    let mut scene = Scene::new(7).await;
+    let effects = ["one", "two", "three"];
+    for effect in effects {
+        scene.model.push([bash(&scene.daemon.effect(effect))]);
+    }
+    let mut terminal = scene.daemon.pty(&[]);
+    terminal.shows("/help").await;
+    terminal.line("go");
+    for (n, _) in effects.iter().enumerate() {
+        terminal.shows_times("in this session", n + 1).await;
+        scene.look().await;
+        scene.kill(1).await;
+        // Before, while or after it comes back.
+        tokio::time::sleep(Duration::from_millis(scene.rng.below(1500) as u64)).await;
+        terminal.keys("y");
+    }
+    terminal.shows("4 steps").await;
+    assert_eq!(terminal.leaves().await, 0);
+    assert_eq!(std::fs::read_to_string(scene.daemon.side_effects()).unwrap(), "one\ntwo\nthree\n");
+    scene.end().await;
+}
+
+#[tokio::test]
+async fn when_no_daemon_can_be_had_the_exit_code_is_5_and_says_what_to_do() {
+    let mut scene = Scene::new(8).await;
+    let mut running = scene.cli(&["run", "--json", "hello"]).spawn().await;
+    running.line().await;
+    let state = scene.daemon.dirs.state();
+    scene.kill(0).await;
+    std::fs::remove_file(state.join("lingerd.sock")).unwrap();
+    // What stands in the way of every start.
+    std::fs::create_dir(state.join("lingerd.sock")).unwrap();
+    let output = running.end().await.fails_with_hint(5);
+    assert!(output.stderr.contains("the daemon does not start"), "{}", output.stderr);
+    std::fs::remove_dir(state.join("lingerd.sock")).unwrap();
+    scene
+        .cli(&["wait", scene.cli(&["ls", "--json"]).run().await.json()[0]["session"].as_str().unwrap()])
+        .run()
+        .await
+        .exits(0);
+    scene.end().await;
+}

@@ -1,0 +1,109 @@
+//! `linger daemon`, and how a client starts one: also where the daemon hangs, its socket is gone, or something else has its place.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixListener;
+
+use linger_tests::harness::{Cli, Daemon, Setup, comes_true, process};
+use linger_tests::model::ModelServer;
+use rustix::process::Signal;
+
+/// A daemon that the client has started, and its process.
+async fn started() -> (Daemon, u32) {
+    let daemon = Daemon::prepare(&ModelServer::start(), Setup::default());
+    daemon.cli(&["daemon", "start"]).run().await.exits(0);
+    let pid = daemon.pid().await;
+    (daemon, pid)
+}
+
+fn is_dead(pid: u32) -> bool {
+    comes_true(linger_tests::TIMEOUT, || process::memory(pid).0 == 0)
+}
+
+async fn state(daemon: &Daemon) -> String {
+    let output = daemon.cli(&["daemon", "status", "--json"]).run().await.fails_with_hint(5);
+    output.json()[0]["state"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_daemon_that_hangs_is_named_and_can_be_ended() {
+    let (daemon, pid) = started().await;
+    process::signal(pid, Signal::STOP);
+    daemon.cli(&["daemon", "status"]).run().await.fails_with_hint(5).says("does not answer");
+    assert_eq!(state(&daemon).await, "silent");
+    daemon.cli(&["daemon", "stop"]).run().await.exits(0).says("it gets SIGTERM");
+    assert!(is_dead(pid));
+    assert_eq!(state(&daemon).await, "none");
+    daemon.cli(&["daemon", "stop"]).run().await.exits(0).says("no daemon runs");
+}
+
+#[tokio::test]
+async fn a_daemon_without_a_socket_is_named_and_can_be_ended() {
+    let (daemon, pid) = started().await;
+    // It cannot bind it again while it is stopped.
+    process::signal(pid, Signal::STOP);
+    std::fs::remove_file(daemon.dirs.socket()).unwrap();
+    daemon.cli(&["daemon", "status"]).run().await.fails_with_hint(5).says("does not accept connections");
+    daemon.cli(&["daemon", "stop"]).run().await.exits(0).says("it gets SIGTERM");
+    assert!(is_dead(pid));
+}
+
+#[tokio::test]
+async fn a_daemon_with_another_socket_is_named_and_can_be_ended() {
+    let (daemon, pid) = started().await;
+    let other = daemon.dirs.state().join("other.sock").display().to_string();
+    let cli = |args: &[&str]| -> Cli { daemon.cli(args).env("LINGER_SOCKET", &other) };
+    cli(&["daemon", "status"]).run().await.fails_with_hint(5).says("listens at");
+    let output = cli(&["daemon", "stop"]).run().await.exits(0);
+    assert!(!output.stderr.contains("SIG"), "it is asked where it listens: {output:?}");
+    assert!(is_dead(pid));
+}
+
+#[tokio::test]
+async fn what_listens_and_is_no_daemon_is_left_alone() {
+    let daemon = Daemon::prepare(&ModelServer::start(), Setup::default());
+    let listener = UnixListener::bind(daemon.dirs.socket()).unwrap();
+    std::thread::spawn(move || {
+        // Says what no daemon would, to each of the two who ask.
+        for stream in listener.incoming().take(2) {
+            std::io::Write::write_all(&mut stream.unwrap(), b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
+        }
+    });
+    assert_eq!(state(&daemon).await, "foreign");
+    daemon.cli(&["daemon", "stop"]).run().await.fails_with_hint(5).says("is no daemon of yours");
+}
+
+#[tokio::test]
+async fn the_daemon_gets_a_scope_of_its_own_from_systemd_and_runs_without_one_if_need_be() {
+    let daemon = Daemon::prepare(&ModelServer::start(), Setup::default());
+    let root = daemon.dirs.root();
+    let (bin, calls) = (root.join("bin"), root.join("calls"));
+    std::fs::create_dir(&bin).unwrap();
+    std::fs::write(root.join("r/bus"), "").unwrap();
+    let systemd_run = |script: String| {
+        let program = bin.join("systemd-run");
+        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(program, std::fs::Permissions::from_mode(0o700)).unwrap();
+    };
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let cli = |args: &[&str]| -> Cli { daemon.cli(args).env("PATH", &path) };
+
+    systemd_run(format!(
+        "echo \"$*\" >> {}\nwhile [ \"$1\" != -- ]; do shift; done\nshift\nexec \"$@\"",
+        calls.display()
+    ));
+    cli(&["ls"]).run().await.exits(0);
+    cli(&["ls"]).run().await.exits(0);
+    let called = std::fs::read_to_string(&calls).unwrap();
+    assert_eq!(called.lines().count(), 1, "a daemon that runs needs no start");
+    assert!(called.starts_with("--user --scope --collect --quiet --unit=lingerd-"), "{called}");
+    assert!(called.trim_end().ends_with("/lingerd --background"), "{called}");
+    cli(&["daemon", "stop"]).run().await.exits(0);
+
+    systemd_run("echo 'Failed to connect to bus: No medium found' >&2; exit 1".to_owned());
+    let output = cli(&["ls"]).run().await.exits(0);
+    assert!(!output.stderr.contains("systemd"), "{output:?}");
+    assert!(
+        daemon.log().contains("systemd-run failed, so the daemon is started in this login's scope: Failed to connect")
+    );
+    cli(&["daemon", "stop"]).run().await.exits(0);
+}

@@ -1,0 +1,464 @@
+//! Damage to what is stored: the daemon starts, what is damaged is set aside unchanged and named, and the rest is served.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use linger_tests::harness::{Client, Daemon, comes_true, until};
+use linger_tests::model::{Gate, ModelServer, Reply};
+use rusqlite::Connection;
+use serde_json::{Value, json};
+
+use crate::story;
+
+/// The files of a database.
+const PARTS: [&str; 3] = ["", "-wal", "-shm"];
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    PathBuf::from(format!("{}{suffix}", path.display()))
+}
+
+fn files(path: &Path) -> BTreeMap<&'static str, Vec<u8>> {
+    PARTS.iter().filter_map(|part| Some((*part, std::fs::read(beside(path, part)).ok()?))).collect()
+}
+
+/// A session with some turns, each of a page or so of text that names it.
+async fn talk(client: &Client, model: &ModelServer, name: &str, turns: usize) -> String {
+    let session = client.create_with(json!({ "name": name })).await;
+    client.attach(&session).await;
+    for turn in 0..turns {
+        model.push([Reply::text(format!("{name}-{turn} {}", "and so on ".repeat(300)))]);
+        client.turn(&session, &format!("{name} {turn}")).await;
+    }
+    session
+}
+
+/// Changes the database while no daemon runs; gives what then lies there.
+async fn damage(daemon: &Daemon, how: impl FnOnce(&Path)) -> BTreeMap<&'static str, Vec<u8>> {
+    assert_eq!(daemon.terminate(), Some(0));
+    how(&daemon.dirs.database());
+    files(&daemon.dirs.database())
+}
+
+/// Overwrites half of a page of events of the session called `name`, in the middle of its turns.
+fn tear(database: &Path, name: &str, turns: usize) {
+    let mut bytes = std::fs::read(database).unwrap();
+    let page = |turn: usize| {
+        let text = format!("{name}-{turn} and so on");
+        let found = bytes.windows(text.len()).enumerate().filter(|(_, found)| *found == text.as_bytes());
+        // A leaf of an index, which is what tables by key are; its parent has rows of all sessions.
+        found.map(|(at, _)| at / 4096 * 4096).find(|page| bytes[*page] == 0x0a)
+    };
+    let page = (turns / 3..turns * 2 / 3).find_map(page).expect("the text is stored");
+    bytes[page..][..2048].fill(0x5a);
+    std::fs::write(database, bytes).unwrap();
+}
+
+/// What the daemon says of damage.
+async fn said(client: &Client) -> Vec<Value> {
+    client.call("daemon/status", json!({})).await["damage"].as_array().cloned().unwrap_or_default()
+}
+
+/// The one thing that was set aside, which must be what was there.
+async fn set_aside(client: &Client, was: &BTreeMap<&'static str, Vec<u8>>) -> Value {
+    let said = said(client).await;
+    let [aside] = said.iter().filter(|said| said["file"].is_string()).collect::<Vec<_>>()[..] else {
+        panic!("one thing is set aside, not {said:?}");
+    };
+    let file = Path::new(aside["file"].as_str().unwrap());
+    assert!(file.file_name().unwrap().to_str().unwrap().starts_with("linger.db."), "{file:?}");
+    assert!(files(file) == *was, "what was set aside is what was there");
+    aside.clone()
+}
+
+/// What `linger doctor` says of what is stored: a line that is good, or one that is not.
+async fn doctor(daemon: &Daemon, more: &[&str], good: bool, words: &str) {
+    let output = daemon.cli(&[&["doctor"], more].concat()).run().await;
+    let sign = if good { '✓' } else { '✗' };
+    let said = output.stdout.lines().any(|line| line.starts_with(sign) && line.contains(words));
+    assert!(said, "'{sign} … {words}' is not in {output:?}");
+}
+
+/// Waits until a session has nothing to do.
+async fn idle(client: &Client, session: &str) {
+    until("the session is idle", async || {
+        let rows = client.call("session/list", json!({ "matching": session })).await;
+        (rows[0]["state"] == "idle" && rows[0]["queued"] == 0).then_some(())
+    })
+    .await;
+}
+
+/// Ends a daemon that a client has started.
+async fn stop(daemon: &Daemon) {
+    daemon.cli(&["daemon", "stop", "--force"]).run().await.exits(0);
+}
+
+#[tokio::test]
+async fn with_its_header_gone_the_daemon_starts_and_everything_is_carried_over() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let (one, two) = (talk(&client, &model, "one", 3).await, talk(&client, &model, "two", 2).await);
+    let was = damage(&daemon, |path| {
+        let mut bytes = std::fs::read(path).unwrap();
+        bytes[..100].fill(0x5a);
+        std::fs::write(path, bytes).unwrap();
+    })
+    .await;
+    daemon.launch().await;
+    let back = daemon.client().await;
+    let aside = set_aside(&back, &was).await;
+    assert_eq!((aside["what"].as_str(), aside["carried"].as_u64()), (Some("database"), Some(2)), "{aside}");
+    assert_eq!(aside["hint"], Value::Null, "nothing is left to do");
+    let rows = back.call("session/list", json!({})).await;
+    let names: Vec<_> = rows.as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["two", "one"], "in the order in which they were used");
+    back.attach(&one).await;
+    back.attach(&two).await;
+    assert_eq!(back.first(&one, "notice").await.str("code"), "damaged");
+    // It goes on where it was.
+    model.push([Reply::text("Good day")]);
+    assert_eq!(back.turn(&one, "hello").await.str("stop_reason"), "end_turn");
+    daemon.check(&[&client, &back], &model);
+    assert!(daemon.cli(&["ls"]).run().await.exits(0).stdout.contains("one"));
+    doctor(&daemon, &[], true, "all sessions that are in it were carried over (2)").await;
+    // What is set aside once is not carried over again.
+    assert_eq!(daemon.terminate(), Some(0));
+    daemon.launch().await;
+    assert!(set_aside(&daemon.client().await, &was).await["carried"] == 2);
+}
+
+#[tokio::test]
+async fn what_was_under_way_when_the_database_was_set_aside_goes_on_and_keys_are_still_known() {
+    let gate = Gate::new();
+    let model = ModelServer::with([Reply::text("Good d").gate(&gate), Reply::text("Good day")]);
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    let prompt = json!({ "session": session, "content": "hello", "key": "k-1" });
+    client.call("session/prompt", prompt.clone()).await;
+    client.sees_text(&session, "Good d").await;
+    daemon.kill_all().await;
+    // All of it is in the WAL or in the database; the header of the latter is gone.
+    let path = daemon.dirs.database();
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[..50].fill(0);
+    std::fs::write(&path, bytes).unwrap();
+    daemon.launch().await;
+    let back = daemon.client().await;
+    back.attach(&session).await;
+    assert_eq!(back.first(&session, "turn_finished").await.str("stop_reason"), "end_turn");
+    assert_eq!(back.call("session/prompt", prompt).await["prompt"], "p1", "it was accepted before");
+    assert_eq!(back.transcript().of("prompt_accepted").count(), 1);
+    daemon.check(&[&client, &back], &model);
+}
+
+#[tokio::test]
+async fn a_torn_page_harms_its_session_alone_and_repair_saves_the_rest_of_it() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let (torn, whole) = (talk(&client, &model, "torn", 18).await, talk(&client, &model, "whole", 6).await);
+    let was = damage(&daemon, |path| tear(path, "torn", 18)).await;
+    daemon.launch().await;
+    let back = daemon.client().await;
+    assert_eq!(said(&back).await, Vec::<Value>::new(), "nobody has read it yet");
+    back.attach(&whole).await;
+    back.nth(&whole, "turn_finished", 6).await;
+    // As far as it goes, and then a word.
+    let page = back.request("session/attach", json!({ "session": torn })).await.unwrap();
+    match page {
+        Ok(_) => {
+            let last = back.first(&torn, "notice").await;
+            assert_eq!((last.str("code"), last.seq()), ("damaged", None));
+        }
+        Err(error) => assert_eq!(error.code, -31021, "{error:?}"),
+    }
+    let rows = back.call("session/list", json!({})).await;
+    let damaged = |row: &&Value| row["damaged"].is_string();
+    let named: Vec<_> = rows.as_array().unwrap().iter().filter(damaged).map(|row| row["name"].clone()).collect();
+    assert_eq!(named, ["torn"]);
+    assert_eq!(said(&back).await[0]["session"], torn);
+    let ls = daemon.cli(&["ls"]).run().await.exits(0);
+    assert!(ls.stdout.lines().any(|line| line.contains("damaged") && line.contains("torn")), "{ls:?}");
+    let log = daemon.cli(&["log", &torn]).run().await.exits(1);
+    assert!(log.stderr.contains("linger doctor --repair"), "{log:?}");
+    doctor(&daemon, &[], false, "session").await;
+    assert!(files(&daemon.dirs.database())[""] == was[""], "looking changes nothing");
+
+    let repaired = daemon.cli(&["doctor", "--repair"]).run().await;
+    assert!(repaired.stdout.contains("has its first"), "{repaired:?}");
+    let after = daemon.client().await;
+    let aside = said(&after).await.remove(0);
+    assert!(std::fs::read(aside["file"].as_str().unwrap()).unwrap() == was[""]);
+    assert_eq!((aside["carried"].as_u64(), aside["left"][0]["session"].as_str()), (Some(1), Some(&*torn)), "{aside}");
+    assert!(aside["left"][0]["events"].as_u64().unwrap() >= 8, "{aside}");
+    after.attach(&torn).await;
+    after.attach(&whole).await;
+    let notice = after.first(&torn, "notice").await;
+    assert_eq!(notice.str("code"), "damaged");
+    assert!(notice.str("text").contains("the rest is in"), "{notice:?}");
+    assert_eq!(after.first(&whole, "notice").await.str("code"), "damaged");
+    // The model is not sent what it had been sent: the history is shorter. A prompt may have waited at its end.
+    model.expect_rewrites();
+    model.otherwise(|_| Reply::text("Good day"));
+    after.prompt(&torn, "hello").await;
+    idle(&after, &torn).await;
+    daemon.check(&[&after], &model);
+    stop(&daemon).await;
+}
+
+#[tokio::test]
+async fn a_truncated_database_is_set_aside_and_what_is_whole_is_there_at_once() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let mut sessions = Vec::new();
+    for name in ["the-a", "the-b", "the-c", "the-d"] {
+        sessions.push(talk(&client, &model, name, 5).await);
+    }
+    let was = damage(&daemon, |path| {
+        let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+        file.set_len(file.metadata().unwrap().len() * 2 / 3 - 100).unwrap();
+    })
+    .await;
+    daemon.launch().await;
+    let back = daemon.client().await;
+    let aside = set_aside(&back, &was).await;
+    let (carried, left) = (aside["carried"].as_u64().unwrap(), aside["left"].as_array().cloned().unwrap_or_default());
+    assert_eq!(carried as usize + left.len(), 4, "{aside}");
+    assert!(!left.is_empty() && aside["hint"].is_string(), "{aside}");
+    daemon.cli(&["ls"]).run().await.exits(0);
+    assert!(daemon.cli(&["ls"]).run().await.stderr.contains("warning: the database was set aside"));
+    daemon.cli(&["doctor", "--repair"]).run().await;
+    let after = set_aside(&back, &was).await;
+    assert_eq!(after["hint"], Value::Null, "{after}");
+    for session in &sessions {
+        let left = after["left"].as_array().into_iter().flatten().find(|left| left["session"] == **session);
+        if left.is_none_or(|left| left["events"].as_u64() > Some(0)) {
+            back.attach(session).await;
+            assert_eq!(back.first(session, "notice").await.str("code"), "damaged");
+        }
+    }
+    assert!(!daemon.cli(&["ls"]).run().await.stderr.contains("warning"));
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn a_truncated_wal_is_read_as_far_as_it_goes() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let session = talk(&client, &model, "cut", 4).await;
+    daemon.kill_all().await;
+    let wal = beside(&daemon.dirs.database(), "-wal");
+    let file = std::fs::OpenOptions::new().write(true).open(&wal).unwrap();
+    file.set_len(file.metadata().unwrap().len() / 2).unwrap();
+    // A turn whose end was lost goes on.
+    model.expect_rewrites();
+    model.otherwise(|_| Reply::text("Good day"));
+    daemon.launch().await;
+    let back = daemon.client().await;
+    back.attach(&session).await;
+    idle(&back, &session).await;
+    back.wait("all there is", |seen| seen.of("caught_up").next().map(|_| ())).await;
+    let kinds = story(&back.transcript(), &session);
+    assert!(kinds.contains(&"turn_finished".to_owned()), "{kinds:?}");
+    // What the lost end held is no longer there to be held against what was seen.
+    daemon.check(&[], &model);
+    assert_eq!(said(&back).await, Vec::<Value>::new());
+}
+
+#[tokio::test]
+async fn an_empty_database_is_damage_and_not_a_new_one() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    talk(&client, &model, "gone", 1).await;
+    let was = damage(&daemon, |path| std::fs::write(path, []).unwrap()).await;
+    daemon.launch().await;
+    let back = daemon.client().await;
+    let aside = set_aside(&back, &was).await;
+    assert!(aside["text"].as_str().unwrap().contains("it is empty; nothing in it could be read"), "{aside}");
+    let ls = daemon.cli(&["ls"]).run().await.exits(0);
+    assert!(ls.stderr.contains("warning: the database was set aside as"), "{ls:?}");
+    doctor(&daemon, &[], false, "it is empty").await;
+    doctor(&daemon, &["--repair"], true, "set aside").await;
+    assert!(!daemon.cli(&["ls"]).run().await.stderr.contains("warning"), "it was said, and heard");
+    assert_eq!(back.call("session/list", json!({})).await, json!([]));
+    talk(&back, &model, "new", 1).await;
+    daemon.check(&[&back], &model);
+}
+
+#[tokio::test]
+async fn a_later_linger_takes_back_what_an_older_one_set_aside_with_what_came_meanwhile() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let before = talk(&client, &model, "same", 2).await;
+    let version: i64 = {
+        let connection = Connection::open(daemon.dirs.database()).unwrap();
+        connection.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap()
+    };
+    let set = |path: &Path, version: i64| {
+        Connection::open(path).unwrap().pragma_update(None, "user_version", version).unwrap();
+    };
+    let was = damage(&daemon, |path| set(path, version + 7)).await;
+    daemon.launch().await;
+    let older = daemon.client().await;
+    let aside = set_aside(&older, &was).await;
+    assert_eq!(aside["what"], "newer");
+    assert!(aside["text"].as_str().unwrap().contains(&format!("its schema is version {}", version + 7)), "{aside}");
+    let ls = daemon.cli(&["ls"]).run().await.exits(0);
+    assert!(ls.stderr.contains("a newer one wrote it"), "{ls:?}");
+    // An older one cannot repair it, and does not say that it did.
+    doctor(&daemon, &["--repair"], false, "a newer one wrote it").await;
+    // The name is taken meanwhile.
+    let meanwhile = talk(&older, &model, "same", 1).await;
+    assert_eq!(daemon.terminate(), Some(0));
+    set(Path::new(aside["file"].as_str().unwrap()), version);
+    daemon.launch().await;
+    let newer = daemon.client().await;
+    newer.attach(&before).await;
+    newer.attach(&meanwhile).await;
+    newer.nth(&before, "turn_finished", 2).await;
+    newer.first(&meanwhile, "turn_finished").await;
+    let rows = newer.call("session/list", json!({ "matching": "same" })).await;
+    assert_eq!(rows.as_array().unwrap().len(), 1, "a name has one session: {rows}");
+    assert_eq!(rows[0]["session"], meanwhile);
+    daemon.check(&[&client, &older, &newer], &model);
+}
+
+#[tokio::test]
+async fn a_session_whose_state_cannot_be_read_is_made_anew_from_its_events() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let (broken, good) = (talk(&client, &model, "broken", 2).await, talk(&client, &model, "good", 1).await);
+    damage(&daemon, |path| {
+        let sql = format!("UPDATE session SET fold = '{{\"head\":', env = 'none' WHERE id = '{broken}'");
+        Connection::open(path).unwrap().execute_batch(&sql).unwrap();
+    })
+    .await;
+    daemon.launch().await;
+    let back = daemon.client().await;
+    let rows = back.call("session/list", json!({})).await;
+    let row = |name: &str| rows.as_array().unwrap().iter().find(|row| row["name"] == name).cloned().unwrap();
+    assert!(row("broken")["damaged"].is_string() && row("good")["damaged"].is_null(), "{rows}");
+    doctor(&daemon, &[], false, "its state cannot be read").await;
+    back.attach(&broken).await;
+    back.attach(&good).await;
+    let notice = back.first(&broken, "notice").await;
+    assert_eq!((notice.str("code"), notice.seq().is_some()), ("damaged", true));
+    model.push([Reply::text("Good day")]);
+    assert_eq!(back.turn(&broken, "hello").await.str("stop_reason"), "end_turn");
+    let rows = back.call("session/list", json!({})).await;
+    assert!(rows.as_array().unwrap().iter().all(|row| row["damaged"].is_null()), "{rows}");
+    daemon.check(&[&client, &back], &model);
+    doctor(&daemon, &[], true, "all of it can be read").await;
+    let env: String = Connection::open(daemon.dirs.database())
+        .unwrap()
+        .query_row("SELECT env FROM session WHERE id = ?", [&broken], |row| row.get(0))
+        .unwrap();
+    assert!(env.contains("PATH"), "its variables are there again: {env}");
+}
+
+#[tokio::test]
+async fn a_row_that_is_no_event_ends_the_replay_before_it_and_nothing_after_it_runs_again() {
+    let model = ModelServer::start();
+    let daemon = Daemon::auto(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    model.push([crate::bash(&daemon.effect("once")), Reply::text("done")]);
+    client.turn(&session, "go").await;
+    let (good, started) = (talk(&client, &model, "good", 1).await, client.first(&session, "tool_started").await);
+    let broken = started.seq().unwrap();
+    let was = damage(&daemon, |path| {
+        let sql = format!("UPDATE event SET data = '{{\"kind\":' WHERE session = '{session}' AND seq = {broken}");
+        Connection::open(path).unwrap().execute_batch(&sql).unwrap();
+    })
+    .await;
+    daemon.launch().await;
+    let back = daemon.client().await;
+    back.attach(&session).await;
+    let end = back.first(&session, "notice").await;
+    assert_eq!((end.str("code"), end.seq()), ("damaged", None));
+    assert!(end.str("text").contains(&format!("event {broken} cannot be read")), "{end:?}");
+    let seen = back.transcript();
+    assert_eq!(seen.events().filter_map(|seen| seen.seq()).max(), Some(broken - 1));
+    assert_eq!(said(&back).await[0]["session"], session);
+    back.attach(&good).await;
+    back.first(&good, "turn_finished").await;
+    doctor(&daemon, &["--repair"], true, "set aside").await;
+    let after = daemon.client().await;
+    assert!(std::fs::read(said(&after).await[0]["file"].as_str().unwrap()).unwrap() == was[""]);
+    after.attach(&session).await;
+    // The turn is over, as an error: what its call did, nobody can say any more.
+    assert_eq!(after.first(&session, "turn_finished").await.str("stop_reason"), "error");
+    assert_eq!(after.first(&session, "tool_finished").await.str("outcome"), "cancelled");
+    assert_eq!(std::fs::read_to_string(daemon.side_effects()).unwrap(), "once\n");
+    model.push([Reply::text("Good day")]);
+    model.expect_rewrites();
+    assert_eq!(after.turn(&session, "hello").await.str("stop_reason"), "end_turn");
+    daemon.check(&[&after], &model);
+    stop(&daemon).await;
+}
+
+#[tokio::test]
+async fn damage_that_only_writing_meets_stops_its_session_and_not_the_daemon() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let quiet = client.session().await;
+    damage(&daemon, |path| {
+        let connection = Connection::open(path).unwrap();
+        // An index of many pages, whose leaves nothing reads before a message is written.
+        for n in 0..3000 {
+            let row = ("zz", n + 1, format!("m{n:040}"));
+            let sql = "INSERT INTO event VALUES (?, ?, 1, 'x', ?, '{}')";
+            connection.execute(sql, row).unwrap();
+        }
+        let leaves = "SELECT pageno FROM dbstat WHERE name = 'event_stream' AND pagetype = 'leaf'";
+        let leaves: Vec<u32> =
+            connection.prepare(leaves).unwrap().query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+        connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+        drop(connection);
+        let mut bytes = std::fs::read(path).unwrap();
+        leaves.iter().for_each(|leaf| bytes[(*leaf as usize - 1) * 4096..][..4096].fill(0x5a));
+        std::fs::write(path, bytes).unwrap();
+    })
+    .await;
+    daemon.launch().await;
+    let back = daemon.client().await;
+    model.push([Reply::text("Good day"), Reply::text("Good day")]);
+    let session = back.session().await;
+    back.prompt(&session, "hello").await;
+    let end = back.first(&session, "notice").await;
+    assert_eq!((end.str("code"), end.seq()), ("damaged", None));
+    back.attach(&quiet).await;
+    let damage = said(&back).await;
+    assert!(damage.iter().any(|damage| damage["what"] == "in_use" && damage["hint"].is_string()), "{damage:?}");
+    let failures = || daemon.log().matches("write failed").count();
+    assert!(!comes_true(std::time::Duration::from_secs(3), || failures() > 3), "it is not tried for ever");
+    doctor(&daemon, &["--repair"], true, "set aside").await;
+    let after = daemon.client().await;
+    after.attach(&session).await;
+    // The prompt was accepted, and gets its answer now.
+    assert_eq!(after.first(&session, "turn_finished").await.str("stop_reason"), "end_turn");
+    daemon.check(&[&after], &model);
+    stop(&daemon).await;
+}
+
+#[tokio::test]
+async fn a_process_that_the_daemon_started_repairs_nothing() {
+    let model = ModelServer::start();
+    let daemon = Daemon::auto(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    let linger = linger_tests::harness::programs().client.display().to_string();
+    let env: String = daemon.dirs.env().iter().map(|(name, value)| format!("{name}='{value}' ")).collect();
+    model.push([crate::bash(&format!("{env}{linger} doctor --repair")), Reply::text("done")]);
+    client.turn(&session, "go").await;
+    let finished = client.first(&session, "tool_finished").await;
+    assert!(finished.event["content"].to_string().contains("may not repair what is stored"), "{finished:?}");
+    daemon.check(&[&client], &model);
+}

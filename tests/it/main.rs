@@ -23,6 +23,7 @@ mod replay;
 mod slow_client;
 mod storage;
 mod terminal;
+mod torture;
 mod turn;
 mod turn_cancel;
 mod versions;

@@ -333,7 +333,7 @@ impl Daemon {
         let actor = Actor::create(self.clone(), id.clone(), body, (&env, workspace), outcome, done);
         match committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into()))) {
             Ok(()) => {
-                tokio::spawn(actor.run(commands));
+                tokio::spawn(actor.run(None, commands));
                 Ok(created)
             }
             Err(error) => {
@@ -380,6 +380,9 @@ fn rpc_error(error: &ResolveError) -> RpcError {
     let (code, hint) = match error {
         ResolveError::NoModel { .. } => (Code::NoModel, "`--model demo` shows linger without a key".to_owned()),
         ResolveError::NoDefault { .. } => (Code::NoModel, "`linger models` lists what can be used".to_owned()),
+        ResolveError::NoAddress { .. } => {
+            (Code::NoModel, "write it in config.toml; it is read again when it is saved".to_owned())
+        }
         ResolveError::UnknownProvider { .. } => {
             (Code::UnknownProvider, "`linger models` lists those there are; config.toml may name more".to_owned())
         }

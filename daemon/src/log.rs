@@ -8,7 +8,7 @@
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -148,6 +148,13 @@ impl LogFile {
         if std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() > MAX_FILE) {
             std::fs::rename(path, aside(path))?;
         }
+        // What an earlier build, or a copy, left readable for others.
+        for old in [path.to_path_buf(), aside(path)] {
+            let open = std::fs::symlink_metadata(&old).is_ok_and(|meta| meta.is_file() && meta.mode() & 0o077 != 0);
+            if open {
+                std::fs::set_permissions(&old, std::fs::Permissions::from_mode(0o600))?;
+            }
+        }
         let mut options = OpenOptions::new();
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         options.append(true).create(true).mode(0o600).custom_flags(flags.bits() as i32);
@@ -187,8 +194,6 @@ fn aside(path: &Path) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
     use crate::secret::Secret;
 
@@ -254,6 +259,20 @@ mod tests {
         assert_eq!(std::fs::read(&path).unwrap(), b"c");
         LogFile::open(&path).unwrap().write_all(b"d").unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"cd", "a restart goes on in the same file");
+    }
+
+    #[test]
+    fn a_log_that_others_could_read_is_the_users_alone_afterwards() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        for path in [&path, &aside(&path)] {
+            std::fs::write(path, "old").unwrap();
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o664)).unwrap();
+        }
+        LogFile::open(&path).unwrap();
+        for path in [&path, &aside(&path)] {
+            assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
+        }
     }
 
     #[test]

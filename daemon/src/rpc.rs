@@ -345,7 +345,8 @@ impl DaemonApiServer for Rpc {
 
     async fn models(&self, _: Empty) -> RpcResult<Vec<Model>> {
         self.0.config()?;
-        Ok(self.0.catalogue().map(|catalogue| catalogue.list()).unwrap_or_default())
+        let Ok(catalogue) = self.0.catalogue() else { return Ok(Vec::new()) };
+        Ok(catalogue.list().await)
     }
 
     async fn tools(&self, _: Empty) -> RpcResult<Vec<Tool>> {

@@ -69,13 +69,13 @@ mod tests {
     #[test]
     fn of_too_many_secrets_the_one_that_is_not_used_is_forgotten() {
         let redactor = Redactor::default();
-        let (used, unused) = (Secret::new("used-secret"), Secret::new("unused-secret"));
+        let (used, unused) = (Secret::new("in-use-key"), Secret::new("forgotten-key"));
         redactor.add(&unused);
         for n in 0..MAX_SECRETS {
             redactor.add(&Secret::new(&format!("printed-{n}")));
             redactor.add(&used);
         }
-        assert_eq!(redactor.redact("used-secret unused-secret"), "<redacted> unused-secret");
+        assert_eq!(redactor.redact("in-use-key forgotten-key"), "<redacted> forgotten-key");
         assert_eq!(redactor.0.read().unwrap().len(), MAX_SECRETS);
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use linger_tests::check::Seen;
 use linger_tests::harness::{Client, Daemon, comes_true, until};
 use linger_tests::model::{Gate, ModelServer, Reply};
 use rusqlite::Connection;
@@ -384,7 +385,7 @@ async fn a_row_that_is_no_event_ends_the_replay_before_it_and_nothing_after_it_r
     assert_eq!((end.str("code"), end.seq()), ("damaged", None));
     assert!(end.str("text").contains(&format!("event {broken} cannot be read")), "{end:?}");
     let seen = back.transcript();
-    assert_eq!(seen.events().filter_map(|seen| seen.seq()).max(), Some(broken - 1));
+    assert_eq!(seen.events().filter_map(Seen::seq).max(), Some(broken - 1));
     assert_eq!(said(&back).await[0]["session"], session);
     back.attach(&good).await;
     back.first(&good, "turn_finished").await;

@@ -260,7 +260,7 @@ async fn attaching_and_detaching_without_end_leaves_nothing_and_disturbs_nobody(
             let answers = [raw.line().await.unwrap(), raw.line().await.unwrap()];
             let ids: Vec<&Value> = answers.iter().map(|answer| &answer["id"]).collect();
             assert!(ids.contains(&&json!(1)) && ids.contains(&&json!(2)), "{answers:?}");
-            if (round + seed) % 97 == 0 {
+            if (round + seed).is_multiple_of(97) {
                 raw = Raw::connect(&daemon.dirs.socket()).await;
             }
         }
@@ -321,7 +321,7 @@ async fn one_who_replays_much_or_asks_much_does_not_hold_up_the_others() {
     let busy = async |n: usize| {
         let mut raw = Raw::connect(&daemon.dirs.socket()).await;
         while !stop.is_cancelled() {
-            if n % 2 == 0 {
+            if n.is_multiple_of(2) {
                 attach_blind(&mut raw, &large).await.unwrap();
                 raw.drain(|line| line.contains("caught_up") || stop.is_cancelled()).await;
             } else {

@@ -8,6 +8,7 @@ mod bounds;
 mod cli;
 mod client_survives;
 mod configuration;
+mod corpus;
 mod crash;
 mod daemon_command;
 mod damage;
@@ -19,6 +20,8 @@ mod large;
 mod permission;
 mod power;
 mod provider_faults;
+mod providers;
+mod races;
 mod replay;
 mod slow_client;
 mod storage;
@@ -47,6 +50,11 @@ fn after_tool(request: &Recorded) -> bool {
 /// The text of a user's last message.
 fn last_words(request: &Recorded) -> String {
     request.last_words()
+}
+
+/// How often something is to be done: what the variable says, or as usual.
+fn wanted(variable: &str, usual: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|count| count.parse().ok()).unwrap_or(usual)
 }
 
 /// Answers a permission; gives what the daemon said.

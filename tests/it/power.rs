@@ -1,17 +1,14 @@
-//! Power cuts: see `linger_tests::power`.
+//! Power cuts: see `linger_tests::power`. More of them than usual by `LINGER_TEST_CUTS=5000`, from `LINGER_TEST_SEED`.
 
 use linger_tests::power::{Power, power};
+
+use crate::wanted;
 
 /// Cuts in the ordinary run of the tests.
 const CUTS: u64 = 200;
 
 /// Cuts of a disk that lies; few of them hit nothing.
 const LIES: u64 = 12;
-
-/// What this run is to do more often than usual, from the environment: `LINGER_TEST_CUTS=5000`.
-fn wanted(variable: &str, usual: u64) -> u64 {
-    std::env::var(variable).ok().and_then(|count| count.parse().ok()).unwrap_or(usual)
-}
 
 #[test]
 fn what_was_acknowledged_survives_a_power_cut_at_any_moment() {

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use database::{Folded, Stored, read, read_folded};
+pub use database::{Folded, Row, Stored, read, read_folded};
 pub use transcript::{Assembled, Entry, Seen, Stream, Transcript, assemble};
 
 /// What was seen of a run.

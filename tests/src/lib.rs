@@ -8,6 +8,7 @@ pub mod check;
 pub mod harness;
 pub mod model;
 pub mod power;
+pub mod races;
 pub mod report;
 pub mod torture;
 

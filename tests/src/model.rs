@@ -1,4 +1,4 @@
-//! A scripted model server on 127.0.0.1 that speaks Anthropic Messages and OpenAI Chat Completions, byte for byte.
+//! A scripted model server on 127.0.0.1 that speaks all five wire formats, byte for byte.
 //!
 //! It runs on a thread and a runtime of its own, so that a test that blocks does not stop it. Replies come from a queue (of one
 //! model, or of all) or from a function; a request that nothing was scripted for is a violation. Every request is recorded and
@@ -7,6 +7,7 @@
 pub mod body;
 mod gate;
 mod http;
+mod record;
 mod reply;
 mod wire;
 
@@ -16,6 +17,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
+use lingerd::provider::wellformed;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -51,9 +53,15 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// The model that was asked.
+    /// The model that was asked; one format has it in its path.
     pub fn model(&self) -> &str {
-        self.json["model"].as_str().unwrap_or_default()
+        let named = self.path.split_once("/models/").and_then(|(_, rest)| rest.split(':').next());
+        self.json["model"].as_str().or(named).unwrap_or_default()
+    }
+
+    /// The messages, or what the format has in their place.
+    pub fn list(&self) -> &[Value] {
+        body::messages(&self.json)
     }
 
     /// A header.
@@ -63,19 +71,25 @@ impl Recorded {
 
     /// The messages, as text in which a test may look for words.
     pub fn messages(&self) -> String {
-        self.json["messages"].to_string()
+        let messages: Vec<String> = self.list().iter().map(Value::to_string).collect();
+        format!("[{}]", messages.join(","))
     }
 
     /// Whether the last message is the result of a tool.
     pub fn after_tool(&self) -> bool {
-        let last = self.json["messages"].as_array().and_then(|messages| messages.last());
-        last.is_some_and(|last| last["role"] == "tool" || last["content"][0]["type"] == "tool_result")
+        self.list().last().is_some_and(|last| {
+            last["role"] == "tool"
+                || last["type"] == "function_call_output"
+                || last["content"][0]["type"] == "tool_result"
+                || last["parts"][0]["functionResponse"].is_object()
+        })
     }
 
     /// The text of a user's last message.
     pub fn last_words(&self) -> String {
-        let messages = self.json["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
-        match messages.iter().rev().find(|message| message["role"] == "user").map(|message| &message["content"]) {
+        let last = self.list().iter().rev().find(|message| message["role"] == "user");
+        let blocks = last.map(|last| if last["parts"].is_array() { &last["parts"] } else { &last["content"] });
+        match blocks {
             Some(Value::String(text)) => text.clone(),
             Some(Value::Array(blocks)) => {
                 blocks.last().and_then(|block| block["text"].as_str()).unwrap_or_default().to_owned()
@@ -103,11 +117,17 @@ struct State {
 }
 
 impl State {
-    /// Checks what was left for later.
+    /// Checks what was left for later; what the product asserts of itself always is, as long turns would wait for it.
     fn check_rest(&mut self) {
-        for recorded in self.requests.iter_mut().skip(self.checked).filter(|_| self.later) {
-            recorded.json = serde_json::from_slice(&recorded.body).unwrap_or_default();
-            let wrong = check(&mut self.continuity, recorded);
+        let later = self.later;
+        for recorded in self.requests.iter_mut().skip(self.checked) {
+            let mut wrong = Vec::new();
+            if later {
+                recorded.json = serde_json::from_slice(&recorded.body).unwrap_or_default();
+                wrong = check(&mut self.continuity, recorded);
+            }
+            let own = wellformed::validate(recorded.format.product_kind(), &recorded.json).err();
+            wrong.extend(own.into_iter().flatten());
             self.violations.extend(wrong.iter().map(|what| said(recorded, what)));
         }
         self.checked = self.requests.len();
@@ -255,7 +275,9 @@ impl ModelServer {
 
     /// Forgets what was wrong: for tests of the server itself.
     pub fn forgive(&self) {
-        self.shared.state().violations.clear();
+        let mut state = self.shared.state();
+        state.violations.clear();
+        state.checked = state.requests.len();
     }
 }
 
@@ -287,11 +309,7 @@ async fn serve(stream: TcpStream, shared: &Shared) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut stream = BufReader::new(stream);
     while let Some(request) = http::read_request(&mut stream).await? {
-        let format = match request.path.as_str() {
-            path if path.ends_with("/messages") => Some(Format::Anthropic),
-            path if path.ends_with("/chat/completions") => Some(Format::OpenAi),
-            _ => None,
-        };
+        let format = Format::at(&request.path);
         let Some(format) = format.filter(|_| request.method == "POST") else {
             http::write_plain(&mut stream, 404, &[], b"{\"error\":{\"message\":\"no such path\"}}").await?;
             continue;
@@ -322,7 +340,8 @@ fn admit(shared: &Shared, request: http::Request, format: Format) -> (Option<Rep
     let mut wrong = if state.later { Vec::new() } else { check(&mut state.continuity, &recorded) };
     let key = match format {
         Format::Anthropic => recorded.header("x-api-key"),
-        Format::OpenAi => recorded.header("authorization").and_then(|value| value.strip_prefix("Bearer ")),
+        Format::Gemini if recorded.header("x-goog-api-key").is_some() => recorded.header("x-goog-api-key"),
+        _ => recorded.header("authorization").and_then(|value| value.strip_prefix("Bearer ")),
     };
     let refused = state.key.as_deref().is_some_and(|wanted| key != Some(wanted));
     let reply = if refused { None } else { Some(next_reply(state, &recorded, &mut wrong)) };
@@ -338,9 +357,10 @@ fn admit(shared: &Shared, request: http::Request, format: Format) -> (Option<Rep
 
 /// What is wrong with a request in the light of those before.
 fn check(continuity: &mut Continuity, recorded: &Recorded) -> Vec<String> {
+    record::request(recorded.format, &recorded.json);
     let mut wrong = well_formed(recorded.format, &recorded.body);
     if wrong.is_empty() {
-        wrong = continuity.admit(recorded.format, &recorded.json);
+        wrong = continuity.admit(recorded.format, recorded.model(), &recorded.json);
     }
     if !recorded.header("content-type").is_some_and(|kind| kind.starts_with("application/json")) {
         wrong.push("content-type is not application/json".to_owned());
@@ -376,8 +396,11 @@ async fn answer(
     number: usize,
 ) -> io::Result<bool> {
     let content_type = match &reply.head {
-        Head::Plain { status, headers, body } => {
-            http::write_plain(stream, *status, headers, body).await?;
+        Head::Plain { status, headers, body, error } => {
+            let said =
+                || format.error_body(*status, error, &format!("scripted status {status}")).to_string().into_bytes();
+            let body = body.clone().unwrap_or_else(said);
+            http::write_plain(stream, *status, headers, &body).await?;
             return Ok(true);
         }
         Head::Reset => {
@@ -386,10 +409,11 @@ async fn answer(
             return Ok(false);
         }
         Head::Typed(kind) => kind,
-        Head::Stream => "text/event-stream; charset=utf-8",
+        Head::Stream => format.content_type(),
     };
     let model = shared.state().requests[number].model().to_owned();
     let (pieces, issued) = render(reply, format, &model, number);
+    record::response(format, reply, &pieces);
     shared.state().continuity.issue(issued);
     http::write_head(stream, content_type).await?;
     let mut bytes = Vec::new();

@@ -202,4 +202,6 @@ fn canonical(value: &Value, out: &mut String) {
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests;

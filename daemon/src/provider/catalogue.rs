@@ -12,10 +12,21 @@ use reqwest::Url;
 use serde::Deserialize;
 
 use super::anthropic::Anthropic;
+use super::compat::Compat;
 use super::driver::{CONNECT_TIMEOUT, Endpoint, IDLE_TIMEOUT};
-use super::openai::{Compat, OpenAi};
+use super::gemini::Gemini;
+use super::ollama::Ollama;
+use super::openai::OpenAi;
+use super::preset::{self, PLACEHOLDER, PRESETS};
+use super::responses::Responses;
 use super::{Codec, Provider};
 use crate::secret::{Redactor, Secret};
+
+/// How many variables a hint names: the rest are a list of their own.
+const NAMED: usize = 3;
+
+/// How long a local server is waited for when models are listed: on one's own machine a connection takes microseconds.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// A wire format, as the configuration names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -25,6 +36,12 @@ pub enum Kind {
     Anthropic,
     /// OpenAI's Chat Completions.
     Openai,
+    /// OpenAI's Responses.
+    OpenaiResponses,
+    /// Google's Gemini.
+    Gemini,
+    /// Ollama's own.
+    Ollama,
     /// The built-in scripted model.
     Demo,
 }
@@ -35,6 +52,9 @@ impl Kind {
         match self {
             Self::Anthropic => "anthropic",
             Self::Openai => "openai",
+            Self::OpenaiResponses => "openai-responses",
+            Self::Gemini => "gemini",
+            Self::Ollama => "ollama",
             Self::Demo => "demo",
         }
     }
@@ -64,39 +84,18 @@ pub struct ProviderConfig {
     pub compat: Compat,
 }
 
-/// A provider that needs no configuration but its key.
-struct Preset {
-    name: &'static str,
-    kind: Kind,
-    base_url: &'static str,
-    variable: &'static str,
-    model: &'static str,
-}
-
-/// In the order in which a default is looked for.
-const PRESETS: [Preset; 3] = [
-    Preset {
-        name: "anthropic",
-        kind: Kind::Anthropic,
-        base_url: "https://api.anthropic.com",
-        variable: "ANTHROPIC_API_KEY",
-        model: "claude-sonnet-5",
-    },
-    Preset {
-        name: "openai",
-        kind: Kind::Openai,
-        base_url: "https://api.openai.com/v1",
-        variable: "OPENAI_API_KEY",
-        model: "gpt-5",
-    },
-    Preset { name: "demo", kind: Kind::Demo, base_url: "", variable: "", model: "demo" },
-];
-
 impl ProviderConfig {
     /// What is wrong with it as the provider `name`: the key that is at fault, and why.
     pub fn check(&self, name: &str) -> Result<(), (&'static str, String)> {
-        if self.kind.is_none() && preset(name).is_none() {
-            return Err(("kind", "missing: one of anthropic, openai, demo".to_owned()));
+        let Some(kind) = self.kind.or_else(|| Some(preset::named(name)?.kind)) else {
+            let kinds = "anthropic, openai, openai-responses, gemini, ollama, demo";
+            return Err(("kind", format!("missing: one of {kinds}")));
+        };
+        if let Some(flag) = self.compat.misplaced(kind) {
+            return Err(("compat", format!("{flag} means nothing to the kind {}", kind.name())));
+        }
+        if self.compat.num_ctx == Some(0) {
+            return Err(("compat", "num_ctx is 0: no model can work without a context".to_owned()));
         }
         if name.is_empty() || name.contains('/') {
             return Err(("kind", "the provider's name is empty or has a slash in it".to_owned()));
@@ -111,10 +110,6 @@ impl ProviderConfig {
             Err(error) => Err(("base_url", error.to_string())),
         }
     }
-}
-
-fn preset(name: &str) -> Option<&'static Preset> {
-    PRESETS.iter().find(|preset| preset.name == name)
 }
 
 /// The keys that the daemon holds, by the variable that they came in.
@@ -195,9 +190,12 @@ impl Resolved {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResolveError {
     /// None was named, and there is no default.
-    #[error("no model: set {}, or name one in config.toml, or use the scripted model `demo`", .variables.join(" or "))]
+    #[error(
+        "no model: set {} (`linger models` lists more), or name one in config.toml, or use the scripted model `demo`",
+        .variables.join(" or ")
+    )]
     NoModel {
-        /// Any of these would give one.
+        /// Any of these would give one, among others.
         variables: Vec<String>,
     },
     /// The provider is named, but it has no default model.
@@ -215,6 +213,16 @@ pub enum ResolveError {
         provider: String,
         /// A name that is like it.
         near: Option<String>,
+    },
+    /// The provider's address is not known.
+    #[error(
+        "the provider `{provider}` has no address: set `base_url` in [providers.{provider}], such as \"{example}\""
+    )]
+    NoAddress {
+        /// The provider.
+        provider: String,
+        /// An address with a placeholder.
+        example: String,
     },
     /// The key is not there.
     #[error("the provider `{provider}` needs a key: set {variable}")]
@@ -240,47 +248,52 @@ pub struct Catalogue {
 struct Entry {
     kind: Kind,
     base_url: String,
-    /// Of `base_url`; empty if it has none.
-    host: String,
     variable: Option<String>,
+    /// It may do without the key in `variable`.
+    key_optional: bool,
     command: Option<String>,
     model: Option<String>,
     max_tokens: u32,
     connect_timeout: Duration,
     idle_timeout: Duration,
     compat: Compat,
+    /// A known server on this machine, which can be used while somebody listens.
+    local: bool,
 }
 
 impl Entry {
     /// Gives nothing for a provider whose kind nobody knows; [`ProviderConfig::check`] says so to people.
     fn new(name: &str, config: &ProviderConfig) -> Option<Self> {
-        let preset = preset(name);
-        let kind = config.kind.or(preset.map(|preset| preset.kind))?;
-        let vendor = PRESETS.iter().find(|preset| preset.kind == kind)?;
-        let base_url = config.base_url.clone().unwrap_or_else(|| vendor.base_url.to_owned());
+        let named = preset::named(name);
+        let kind = config.kind.or(named.map(|preset| preset.kind))?;
+        let vendor = preset::vendor(kind)?;
+        // A preset may be given another of its vendor's kinds, and stays what it is.
+        let origin = named.filter(|preset| preset.kind == kind || preset.name == vendor.name).unwrap_or(vendor);
+        let base_url = config.base_url.clone().unwrap_or_else(|| origin.base_url.to_owned());
         // A vendor's key goes to the vendor, unless somebody says otherwise.
-        let url = Url::parse(&base_url).ok();
-        let host = url.as_ref().and_then(Url::host_str).unwrap_or_default().to_owned();
-        let own = url.zip(Url::parse(vendor.base_url).ok());
-        let own =
-            own.is_some_and(|(url, vendor)| url.host_str() == vendor.host_str() && url.scheme() == vendor.scheme());
-        let variable = match (&config.api_key_env, &config.api_key_command) {
-            (Some(variable), _) => Some(variable.clone()),
-            (None, None) if own => Some(vendor.variable.to_owned()),
-            _ => None,
+        let place = if config.base_url.is_none() { Some(origin) } else { preset::at(&base_url) };
+        let own = |text: fn(&preset::Preset) -> &'static str| {
+            place.map(text).filter(|text| !text.is_empty()).map(str::to_owned)
         };
+        let (variable, command) = match (&config.api_key_env, &config.api_key_command) {
+            (None, None) => (own(|place| place.variable), own(|place| place.command)),
+            (variable, command) => (variable.clone(), command.clone()),
+        };
+        let known =
+            place.map_or(Compat::NONE, |place| place.compat).or(named.map_or(Compat::NONE, |named| named.compat));
         let timeout = |millis: Option<u64>, default| millis.map_or(default, Duration::from_millis);
         Some(Self {
             kind,
             base_url,
-            host,
             variable,
-            command: config.api_key_command.clone(),
-            model: config.model.clone().or_else(|| preset.map(|preset| preset.model.to_owned())),
+            key_optional: config.api_key_env.is_none() && place.is_some_and(|place| place.local),
+            command,
+            model: config.model.clone().or_else(|| Some(named?.model.to_owned()).filter(|model| !model.is_empty())),
             max_tokens: config.max_tokens.unwrap_or_default(),
             connect_timeout: timeout(config.connect_timeout_ms, CONNECT_TIMEOUT),
             idle_timeout: timeout(config.idle_timeout_ms, IDLE_TIMEOUT),
-            compat: config.compat,
+            compat: config.compat.or(known),
+            local: place.is_some_and(|place| place.local),
         })
     }
 }
@@ -327,7 +340,11 @@ impl Catalogue {
             let entry = self.entries.get(name).filter(|entry| entry.kind != Kind::Demo)?;
             self.missing(entry).is_none().then_some(format!("{name}/{}", entry.model.as_ref()?))
         });
-        models.next().ok_or_else(|| ResolveError::NoModel { variables: self.wanted() })
+        models.next().ok_or_else(|| {
+            let with_model = PRESETS.iter().filter(|preset| !preset.model.is_empty() && !preset.variable.is_empty());
+            let named = with_model.filter_map(|preset| self.missing(self.entries.get(preset.name)?));
+            ResolveError::NoModel { variables: named.take(NAMED).map(str::to_owned).collect() }
+        })
     }
 
     /// What `spec` means: `provider/model`, a provider for its default model, or nothing for the default of new sessions.
@@ -347,6 +364,9 @@ impl Catalogue {
             ("", None) => return Err(ResolveError::NoDefault { provider }),
             (model, _) => model.to_owned(),
         };
+        if entry.base_url.contains(PLACEHOLDER) {
+            return Err(ResolveError::NoAddress { provider, example: entry.base_url.clone() });
+        }
         if let Some(variable) = self.missing(entry) {
             return Err(ResolveError::KeyMissing { provider, variable: variable.to_owned() });
         }
@@ -360,35 +380,38 @@ impl Catalogue {
         Ok(Resolved { provider, model, origin, max_tokens: entry.max_tokens, key, target })
     }
 
-    /// The rows of `model/list`: each provider with its default model.
-    pub fn list(&self) -> Vec<Model> {
+    /// The rows of `model/list`: each provider with its default model. Asks the machine which of the local servers are there.
+    pub async fn list(&self) -> Vec<Model> {
         let default = self.default_model().and_then(|spec| self.resolve(&spec)).map(|resolved| resolved.origin).ok();
-        let row = |(name, entry): (&String, &Entry)| {
+        let mut rows = Vec::new();
+        for (name, entry) in &self.entries {
             let model = format!("{name}/{}", entry.model.as_deref().unwrap_or("MODEL"));
-            let missing = self.missing(entry);
-            Model {
+            let missing = match (entry.base_url.contains(PLACEHOLDER), self.missing(entry)) {
+                (true, _) => Some("base_url".to_owned()),
+                (false, Some(variable)) => Some(variable.to_owned()),
+                (false, None) if entry.local => nobody_at(&entry.base_url).await,
+                (false, None) => None,
+            };
+            rows.push(Model {
                 default: default.as_ref() == Some(&model),
                 model,
                 kind: entry.kind.name().to_owned(),
                 base_url: (entry.kind != Kind::Demo).then(|| entry.base_url.clone()),
                 ready: missing.is_none(),
-                missing: missing.map(str::to_owned),
-            }
-        };
-        self.entries.iter().map(row).collect()
+                missing,
+            });
+        }
+        rows
     }
 
     /// The variable that must be set before `entry` can be used.
     fn missing<'a>(&self, entry: &'a Entry) -> Option<&'a str> {
-        entry.variable.as_deref().filter(|variable| self.keys.get(variable).is_none())
+        let needed = entry.variable.as_deref().filter(|_| !entry.key_optional);
+        needed.filter(|variable| self.keys.get(variable).is_none())
     }
 
     fn target(&self, name: &str, entry: &Entry) -> Provider {
-        let codec: Arc<dyn Codec> = match entry.kind {
-            Kind::Demo => return Provider::Demo,
-            Kind::Anthropic => Arc::new(Anthropic),
-            Kind::Openai => Arc::new(OpenAi::new(&entry.host, entry.compat)),
-        };
+        let Some(codec) = codec(entry.kind, entry.compat) else { return Provider::Demo };
         Provider::Http(Endpoint {
             name: name.to_owned(),
             base_url: entry.base_url.clone(),
@@ -399,6 +422,26 @@ impl Catalogue {
             redactor: self.keys.redactor.clone(),
         })
     }
+}
+
+/// The wire format `kind` with these flags; `demo` has none.
+pub fn codec(kind: Kind, compat: Compat) -> Option<Arc<dyn Codec>> {
+    Some(match kind {
+        Kind::Anthropic => Arc::new(Anthropic),
+        Kind::Openai => Arc::new(OpenAi::new(compat)),
+        Kind::OpenaiResponses => Arc::new(Responses::new(compat)),
+        Kind::Gemini => Arc::new(Gemini::new(compat)),
+        Kind::Ollama => Arc::new(Ollama::new(compat)),
+        Kind::Demo => return None,
+    })
+}
+
+/// What is missing if nobody listens at an address of this machine; an answer, good or bad, comes at once there.
+async fn nobody_at(base_url: &str) -> Option<String> {
+    let url = Url::parse(base_url).ok()?;
+    let (host, port) = (url.host_str()?.to_owned(), url.port_or_known_default()?);
+    let listens = tokio::time::timeout(LOOK, tokio::net::TcpStream::connect((host.as_str(), port))).await;
+    (!matches!(listens, Ok(Ok(_)))).then(|| format!("nobody listens at {host}:{port}"))
 }
 
 #[cfg(test)]
@@ -416,12 +459,12 @@ mod tests {
     const WORK: &str = "
         [work]
         kind = 'openai'
-        base_url = 'http://127.0.0.1:4000/v1'
+        base_url = 'http://127.0.0.1:4001/v1'
         api_key_env = 'WORK_KEY'
         max_tokens = 9
         [local]
         kind = 'openai'
-        base_url = 'http://127.0.0.1:8080/v1'
+        base_url = 'http://127.0.0.1:8081/v1'
         model = 'qwen/3'
         compat = { developer_role = true }
         [pass]
@@ -455,7 +498,13 @@ mod tests {
         );
         check(&catalogue, "antropic/x", Err("there is no provider `antropic`; did you mean `anthropic`?"));
         check(&catalogue, "zzz", Err("there is no provider `zzz`"));
-        assert_eq!(catalogue.wanted(), ["ANTHROPIC_API_KEY", "OPENAI_API_KEY"]);
+        let wanted = catalogue.wanted();
+        assert!(
+            ["ANTHROPIC_API_KEY", "GEMINI_API_KEY", "VLLM_API_KEY"]
+                .iter()
+                .all(|name| wanted.contains(&(*name).to_owned()))
+        );
+        assert!(!wanted.contains(&"WORK_KEY".to_owned()));
         assert_eq!(catalogue.keys.get("HOME"), None);
     }
 
@@ -465,7 +514,7 @@ mod tests {
             &catalogue("", "", &[]),
             "",
             Err(
-                "no model: set ANTHROPIC_API_KEY or OPENAI_API_KEY, or name one in config.toml, or use the scripted model `demo`",
+                "no model: set ANTHROPIC_API_KEY or OPENAI_API_KEY or GEMINI_API_KEY (`linger models` lists more), or name one in config.toml, or use the scripted model `demo`",
             ),
         );
         check(&catalogue("", "", &[("OPENAI_API_KEY", "o")]), "", Ok(("openai/gpt-5", known("o"))));
@@ -495,22 +544,82 @@ mod tests {
         assert!(!format!("{endpoint:?}").contains("s3cr3t"));
     }
 
-    #[test]
-    fn the_list_says_what_is_ready() {
-        let rows = catalogue(WORK, "local", &[]).list();
-        let rows: Vec<_> = rows
-            .iter()
-            .map(|row| (row.model.as_str(), row.kind.as_str(), row.missing.as_deref(), row.default))
-            .collect();
-        let expect = [
+    #[tokio::test]
+    async fn the_list_says_what_is_ready() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let rows = catalogue(WORK, "local", &[]).list().await;
+        let row = |name: &str| {
+            let row = rows.iter().find(|row| row.model.starts_with(&format!("{name}/"))).unwrap();
+            (row.model.as_str(), row.kind.as_str(), row.missing.as_deref(), row.default)
+        };
+        for expect in [
             ("anthropic/claude-sonnet-5", "anthropic", Some("ANTHROPIC_API_KEY"), false),
             ("demo/demo", "demo", None, false),
             ("local/qwen/3", "openai", None, true),
             ("openai/gpt-5", "openai", Some("OPENAI_API_KEY"), false),
             ("pass/m", "anthropic", None, false),
             ("work/MODEL", "openai", Some("WORK_KEY"), false),
-        ];
-        assert_eq!(rows, expect);
+            ("vertex/MODEL", "gemini", Some("base_url"), false),
+            ("groq/MODEL", "openai", Some("GROQ_API_KEY"), false),
+        ] {
+            assert_eq!(row(expect.0.split('/').next().unwrap()), expect);
+        }
+        let port = listener.local_addr().unwrap().port();
+        assert_eq!(nobody_at(&format!("http://127.0.0.1:{port}/v1")).await, None);
+        drop(listener);
+        let nobody = format!("nobody listens at 127.0.0.1:{port}");
+        assert_eq!(nobody_at(&format!("http://127.0.0.1:{port}/v1")).await, Some(nobody));
+    }
+
+    #[test]
+    fn presets_know_their_addresses_keys_and_flags() {
+        fn check(config: &str, name: &str, expect: (Kind, &str, Option<&str>, Option<&str>)) -> Compat {
+            let catalogue = catalogue(config, "", &[]);
+            let entry = &catalogue.entries[name];
+            let got = (entry.kind, entry.base_url.as_str(), entry.variable.as_deref(), entry.command.as_deref());
+            assert_eq!(got, expect, "{config} {name}");
+            entry.compat
+        }
+        use Kind::{Gemini, Ollama, Openai, OpenaiResponses};
+        let groq = "https://api.groq.com/openai/v1";
+        check("", "groq", (Openai, groq, Some("GROQ_API_KEY"), None));
+        check("[groq]\nmodel = 'x'", "groq", (Openai, groq, Some("GROQ_API_KEY"), None));
+        let responses = (OpenaiResponses, "https://api.openai.com/v1", Some("OPENAI_API_KEY"), None);
+        check("[openai]\nkind = 'openai-responses'", "openai", responses);
+        check("[gpt]\nkind = 'openai-responses'", "gpt", responses);
+        check("", "ollama", (Ollama, "http://127.0.0.1:11434", Some("OLLAMA_API_KEY"), None));
+        // An address is as good as a name, and a name keeps its flags at another address.
+        let there = "[mine]\nkind = 'openai'\nbase_url = 'https://api.deepseek.com/v1'";
+        let flags = check(there, "mine", (Openai, "https://api.deepseek.com/v1", Some("DEEPSEEK_API_KEY"), None));
+        assert_eq!(flags.reasoning_content, Some(true));
+        let proxied = "[deepseek]\nbase_url = 'http://10.0.0.1/v1'\ncompat = { tool_result_name = true }";
+        let flags = check(proxied, "deepseek", (Openai, "http://10.0.0.1/v1", None, None));
+        assert_eq!((flags.reasoning_content, flags.tool_result_name), (Some(true), Some(true)));
+        let off = check(
+            "[deepseek]\ncompat = { reasoning_content = false }",
+            "deepseek",
+            (Openai, "https://api.deepseek.com", Some("DEEPSEEK_API_KEY"), None),
+        );
+        assert_eq!(off.reasoning_content, Some(false));
+        let region = "https://europe-west1-aiplatform.googleapis.com/v1/projects/p/locations/europe-west1";
+        let token = Some("gcloud auth print-access-token");
+        let flags = check(&format!("[vertex]\nbase_url = '{region}'"), "vertex", (Gemini, region, None, token));
+        assert_eq!(flags.vertex, Some(true));
+        let own = format!("[vertex]\nbase_url = '{region}'\napi_key_command = 'token'");
+        check(&own, "vertex", (Gemini, region, None, Some("token")));
+    }
+
+    #[test]
+    fn a_local_server_needs_no_key_and_vertex_needs_a_project() {
+        let plain = catalogue("", "", &[]);
+        check(&plain, "ollama/qwen3", Ok(("ollama/qwen3", KeySource::None)));
+        let with_key = catalogue("", "", &[("OLLAMA_API_KEY", "k-secret")]);
+        check(&with_key, "ollama/qwen3", Ok(("ollama/qwen3", known("k-secret"))));
+        let needed = catalogue("[ollama]\napi_key_env = 'MINE'", "", &[]);
+        check(&needed, "ollama/x", Err("the provider `ollama` needs a key: set MINE"));
+        let address = "the provider `vertex` has no address: set `base_url` in [providers.vertex], such as \
+                       \"https://aiplatform.googleapis.com/v1/projects/PROJECT/locations/global\"";
+        check(&plain, "vertex/gemini-x", Err(address));
     }
 
     #[test]
@@ -523,6 +632,8 @@ mod tests {
         check("kind = 'openai'\nbase_url = 'localhost:4000'", "base_url");
         check("kind = 'openai'\nbase_url = '/v1'", "base_url");
         check("kind = 'openai'\napi_key_env = 'A'\napi_key_command = 'b'", "api_key_command");
+        check("kind = 'openai'\ncompat = { num_ctx = 9 }", "compat");
+        check("kind = 'ollama'\ncompat = { num_ctx = 0 }", "compat");
         assert!(toml::from_str::<ProviderConfig>("api_key = 'oops'").is_err());
     }
 }

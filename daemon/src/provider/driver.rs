@@ -278,10 +278,15 @@ async fn send(endpoint: Endpoint, encoded: super::HttpRequest) -> Result<reqwest
     Ok(response)
 }
 
-/// `path` at `base_url`, which may end in the version that the path begins with.
+/// `path` at `base_url`, which may end in what the path begins with: a version (any one), or `/api`.
 fn address(base_url: &str, path: &str) -> Result<Url, Failure> {
     let base = base_url.trim_end_matches('/');
-    let path = if base.ends_with("/v1") { path.strip_prefix("/v1").unwrap_or(path) } else { path };
+    let first = |path: &str| path.trim_start_matches('/').split('/').next().unwrap_or_default().to_owned();
+    let end = base.split_once("://").and_then(|(_, place)| Some(place.rsplit_once('/')?.1)).unwrap_or_default();
+    let start = first(path);
+    let is_version = |segment: &str| segment.starts_with("v1");
+    let doubled = start == "api" && end == "api" || is_version(&start) && is_version(end);
+    let path = if doubled { path.get(1 + start.len()..).unwrap_or(path) } else { path };
     Url::parse(&format!("{base}{path}"))
         .map_err(|error| failed(FailureClass::NotFound, format!("base_url {base_url}: {error}")))
 }
@@ -343,7 +348,8 @@ async fn beginning(mut response: reqwest::Response, idle: Duration) -> Vec<u8> {
 /// `failure` with what the headers say about trying again.
 fn advised(mut failure: Failure, headers: &HeaderMap) -> Failure {
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
-    failure.retry_after = retry_after(header("retry-after-ms"), header("retry-after"), clock::now());
+    failure.retry_after =
+        retry_after(header("retry-after-ms"), header("retry-after"), clock::now()).or(failure.retry_after);
     match (header("x-should-retry"), failure.class) {
         (Some("false"), FailureClass::Overloaded) => failure.class = FailureClass::Rejected,
         (Some("true"), FailureClass::Rejected) => failure.class = FailureClass::Overloaded,

@@ -83,7 +83,8 @@ pub(super) fn object(fields: &Value, lists: &[(&str, &[&str])]) -> String {
     text.reserve_exact(lists.iter().map(|(name, items)| name.len() + size(items) + 6).sum());
     text.pop();
     for (name, items) in lists {
-        [",\"", name, "\":["].iter().chain(*items).chain(&["]"]).for_each(|part| text.push_str(part));
+        let comma = if text.len() > 1 { "," } else { "" };
+        [comma, "\"", name, "\":["].iter().chain(*items).chain(&["]"]).for_each(|part| text.push_str(part));
     }
     text.push('}');
     text
@@ -92,31 +93,76 @@ pub(super) fn object(fields: &Value, lists: &[(&str, &[&str])]) -> String {
 /// The names of tool calls on the wire: the provider's own where they go back to it and are unique, ours otherwise.
 #[derive(Debug, Default)]
 pub(super) struct CallNames {
-    names: HashMap<CallId, String>,
+    /// Each call's name, and its tool's.
+    names: HashMap<CallId, (String, String)>,
     taken: HashSet<String>,
+    /// The calls whose names are the provider's own.
+    own: HashSet<CallId>,
+    /// Names are nine letters or digits.
+    short: bool,
 }
 
 impl CallNames {
+    /// Names for a server that wants nine letters or digits.
+    pub(super) fn short() -> Self {
+        Self { short: true, ..Self::default() }
+    }
+
     /// Names the calls of the next message. First come, first served, so that what is appended renames nothing.
     pub(super) fn add(&mut self, message: &Message, own: bool) {
         if message.role != Role::Assistant {
             return;
         }
         for block in &message.content {
-            let ContentBlock::ToolUse { call_id, native, .. } = block else { continue };
-            let native = wire::native_str(native, "id").filter(|id| own && !id.is_empty() && !self.taken.contains(*id));
+            let ContentBlock::ToolUse { call_id, name: tool, native, .. } = block else { continue };
+            let native = wire::native_str(native, "id")
+                .filter(|id| own && !id.is_empty() && !self.taken.contains(*id) && (!self.short || is_short(id)));
+            if native.is_some() {
+                self.own.insert(call_id.clone());
+            }
             let mut name = native.unwrap_or(call_id.as_str()).to_owned();
+            if self.short && native.is_none() {
+                name = shortened(&name);
+            }
             while !self.taken.insert(name.clone()) {
                 name.push('_');
+                if self.short {
+                    name = shortened(&name);
+                }
             }
-            self.names.insert(call_id.clone(), name);
+            self.names.insert(call_id.clone(), (name, wire::tool_name(tool)));
         }
     }
 
     /// The name of `call`.
     pub(super) fn get<'a>(&'a self, call: &'a CallId) -> &'a str {
-        self.names.get(call).map_or(call.as_str(), String::as_str)
+        self.names.get(call).map_or(call.as_str(), |(name, _)| name)
     }
+
+    /// The name of `call`, if it is the provider's own.
+    pub(super) fn native<'a>(&'a self, call: &CallId) -> Option<&'a str> {
+        self.own.contains(call).then(|| self.names.get(call)).flatten().map(|(name, _)| name.as_str())
+    }
+
+    /// The tool of `call`.
+    pub(super) fn tool(&self, call: &CallId) -> &str {
+        self.names.get(call).map_or("unknown", |(_, tool)| tool)
+    }
+}
+
+/// How long a short name is.
+const SHORT: usize = 9;
+
+fn is_short(name: &str) -> bool {
+    name.len() == SHORT && name.bytes().all(|byte| byte.is_ascii_alphanumeric())
+}
+
+/// A short name that is always the same for `name`: its FNV-1a hash in letters and digits.
+fn shortened(name: &str) -> String {
+    let hash = name
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    (0..SHORT as u32).filter_map(|n| char::from_digit((hash / 36_u64.pow(n) % 36) as u32, 36)).collect()
 }
 
 #[cfg(test)]
@@ -127,8 +173,14 @@ mod tests {
     use serde_json::json;
 
     use super::super::anthropic::Anthropic;
-    use super::super::openai::{Compat, OpenAi};
-    use super::super::support::{assistant, call, history, request};
+    use super::super::catalogue::{self, Kind};
+    use super::super::compat::Compat;
+    use super::super::gemini::Gemini;
+    use super::super::ollama::Ollama;
+    use super::super::openai::OpenAi;
+    use super::super::responses::Responses;
+    use super::super::support::{KINDS, THEIRS, assistant, call, history, mixed_history, request};
+    use super::super::wellformed::{extends, validate};
     use super::*;
 
     #[test]
@@ -141,16 +193,76 @@ mod tests {
         assert_eq!(names, ["c2", "c2_", "x", "c4", "c5"]);
     }
 
+    #[test]
+    fn short_names_are_nine_letters_or_digits_and_unique() {
+        let call = |call_id: &str, id: &str| call(call_id, "ls", json!({}), Some(json!({ "id": id })));
+        let mut names = CallNames::short();
+        let calls = vec![call("c1", "AbC123xyz"), call("c2", "AbC123xyz"), call("c3", "call_1"), call("c4", "")];
+        names.add(&assistant("p/m", calls), true);
+        let names: Vec<String> = ["c1", "c2", "c3", "c4"].map(|call| names.get(&call.into()).to_owned()).into();
+        assert!(names.iter().all(|name| is_short(name)), "{names:?}");
+        assert_eq!(names[0], "AbC123xyz");
+        assert_eq!(names.iter().collect::<HashSet<_>>().len(), 4, "{names:?}");
+    }
+
     proptest! {
-        /// Each step asks one of three servers, two of which speak one format in two ways, for one of two models.
+        /// A session that goes from format to format, and begins anew in the middle, sends what each takes: its own opaque parts,
+        /// nobody else's, and what it was sent before unchanged at the beginning.
+        #[test]
+        fn histories_of_all_formats_are_good_in_each(
+            messages in mixed_history(),
+            asked in prop::collection::vec((0..5usize, 0..3u8), 40),
+        ) {
+            let mut encoding = Encoding::default();
+            let mut sent: HashMap<&str, Value> = HashMap::new();
+            let mut kind = KINDS[0];
+            for (n, (next, chance)) in (1..=messages.len()).zip(asked) {
+                if chance == 0 {
+                    kind = KINDS[next];
+                } else if chance == 1 {
+                    encoding = Encoding::default();
+                }
+                let is_call = |block: &ContentBlock| matches!(block, ContentBlock::ToolUse { .. });
+                if messages[n - 1].content.iter().any(is_call) {
+                    continue; // Nobody is asked before the results are there.
+                }
+                let request = Request { origin: kind.name(), ..request(&messages[..n]) };
+                let codec = catalogue::codec(kind, Compat::NONE).unwrap();
+                let body: Value = serde_json::from_slice(&encoding.encode(codec.as_ref(), &request).body).unwrap();
+                prop_assert_eq!(validate(kind, &body), Ok(()), "{:#}", body);
+                if let Some(before) = sent.insert(kind.name(), body.clone()) {
+                    prop_assert!(extends(&before, &body), "{:#}\n is no prefix of\n{:#}", before, body);
+                }
+                let text = body.to_string();
+                prop_assert!(!text.contains(THEIRS), "{:?} has a secret of a model that is never asked: {}", kind, text);
+                for (secret, of) in [("gAAA", Kind::OpenaiResponses), ("Y2FsbA==", Kind::Gemini), ("xyz", Kind::Anthropic)] {
+                    prop_assert!(of == kind || !text.contains(secret), "{:?} has a secret of {:?}: {}", kind, of, text);
+                }
+            }
+        }
+    }
+
+    proptest! {
+        /// Each step asks one of six servers, two of which speak one format in two ways, for one of two models.
         #[test]
         fn step_by_step_gives_the_same_bytes_as_all_at_once(
             messages in history(),
-            asked in prop::collection::vec((0..3usize, prop::sample::select(vec!["p/m", "q/n"]), any::<bool>()), 40),
+            asked in prop::collection::vec((0..6usize, prop::sample::select(vec!["p/m", "q/n"]), any::<bool>()), 40),
         ) {
-            let compat = Compat { reasoning_content: Some(true), ..Compat::default() };
-            let codecs: [Arc<dyn Codec>; 3] =
-                [Arc::new(Anthropic), Arc::new(OpenAi::new("", Compat::default())), Arc::new(OpenAi::new("", compat))];
+            let compat = Compat {
+                reasoning_content: Some(true),
+                short_call_ids: Some(true),
+                assistant_after_tool: Some(true),
+                ..Compat::NONE
+            };
+            let codecs: [Arc<dyn Codec>; 6] = [
+                Arc::new(Anthropic),
+                Arc::new(OpenAi::new(Compat::NONE)),
+                Arc::new(OpenAi::new(compat)),
+                Arc::new(Responses::new(Compat::NONE)),
+                Arc::new(Gemini::new(Compat::NONE)),
+                Arc::new(Ollama::new(Compat::NONE)),
+            ];
             let mut encoding = Encoding::default();
             let mut whom = (0, "p/m");
             for (n, (codec, origin, switch)) in (1..=messages.len()).zip(asked) {

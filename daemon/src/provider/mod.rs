@@ -7,14 +7,20 @@
 
 pub mod anthropic;
 pub mod catalogue;
+pub mod compat;
 pub mod demo;
 pub mod driver;
 pub mod encoding;
+pub mod gemini;
+pub mod ollama;
 pub mod openai;
+pub mod preset;
+pub mod responses;
 pub mod retry;
 pub mod sse;
 #[cfg(test)]
 mod support;
+mod think;
 pub mod wellformed;
 mod wire;
 

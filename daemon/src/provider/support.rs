@@ -107,23 +107,47 @@ pub(super) fn body(codec: &dyn Codec, messages: &[Message]) -> Value {
     serde_json::from_slice(&codec.encoder().encode(&request(messages)).body).unwrap()
 }
 
+/// What a format keeps of its provider's: with thinking, with a call, and by itself.
+fn natives(kind: Kind) -> (Vec<Value>, Vec<Value>, Vec<Value>) {
+    match kind {
+        Kind::OpenaiResponses => {
+            let item = |id: &str, content: Value| json!({"item": {"type": "reasoning", "id": id, "summary": [], "encrypted_content": content}});
+            let search = json!({"item": {"type": "web_search_call", "id": "ws_1", "status": "completed"}});
+            (
+                vec![item("rs_1", json!("gAAA")), item("rs_2", json!("gAAB")), item("rs_3", json!(null))],
+                vec![json!({"id": "same"}), json!({"id": "other", "arguments": "{ }"})],
+                vec![search, json!({"phase": "commentary"})],
+            )
+        }
+        Kind::Gemini => {
+            let signed = |n: usize| json!({"thoughtSignature": "c2ln", "signed_bytes": n});
+            (
+                vec![signed(1), signed(0), signed(99)],
+                vec![json!({"id": "same"}), json!({"id": "other", "thoughtSignature": "Y2FsbA=="})],
+                vec![signed(0), signed(2), signed(99), json!({"part": {"executableCode": {"code": "1"}}})],
+            )
+        }
+        _ => (
+            vec![json!({"signature": "sig"}), json!({"field": "reasoning"}), json!({"field": "think"})],
+            vec![json!({"id": "same"}), json!({"id": "other", "arguments": "{ }"})],
+            vec![json!({"type": "redacted_thinking", "data": "xyz"})],
+        ),
+    }
+}
+
 /// What happens in a step of a made-up history.
-fn step() -> impl Strategy<Value = Vec<Message>> {
+fn step(kind: Kind, origins: Vec<&'static str>) -> impl Strategy<Value = Vec<Message>> {
+    let or_none = |natives: Vec<Value>| natives.into_iter().map(Some).chain([None]).collect::<Vec<_>>();
+    let (of_thoughts, of_calls, opaque) = natives(kind);
     let words = prop::sample::select(vec!["hello", " ", "", "a\0b", "ä€😀", "</think>", "x\ny"]);
     let texts = prop::collection::vec(words.prop_map(ContentBlock::text), 0..3);
-    let origin = prop::sample::select(vec!["p/m", "q/n"]);
-    let native = prop::sample::select(vec![
-        None,
-        Some(json!({"signature": "sig"})),
-        Some(json!({"field": "reasoning"})),
-        Some(json!({"field": "think"})),
-    ]);
+    let origin = prop::sample::select(origins);
+    let native = prop::sample::select(or_none(of_thoughts));
     let thought = native.prop_map(|native| ContentBlock::Thinking { text: "hm".to_owned(), native });
-    let opaque = ContentBlock::Opaque { native: json!({"type": "redacted_thinking", "data": "xyz"}) };
-    let thoughts = prop::collection::vec(prop_oneof![thought, Just(opaque)], 0..3);
+    let opaque = prop::sample::select(opaque).prop_map(|native| ContentBlock::Opaque { native });
+    let thoughts = prop::collection::vec(prop_oneof![thought, opaque], 0..3);
     let input = prop::sample::select(vec![json!({}), json!({"a": "x\0"}), json!("{\"cut"), json!([1])]);
-    let call_native =
-        prop::sample::select(vec![None, Some(json!({"id": "same"})), Some(json!({"id": "other", "arguments": "{ }"}))]);
+    let call_native = prop::sample::select(or_none(of_calls));
     let name = prop::sample::select(vec!["ls", "no such\ntool", ""]);
     let calls = prop::collection::vec((name, input, call_native, texts.clone(), any::<bool>()), 0..3);
     let image = ContentBlock::Image { media_type: "image/png".to_owned(), data: "AAAA".to_owned() };
@@ -156,31 +180,79 @@ fn step() -> impl Strategy<Value = Vec<Message>> {
 
 /// A history of a few steps, with its calls numbered.
 pub(super) fn history() -> impl Strategy<Value = Vec<Message>> {
-    prop::collection::vec(step(), 0..6).prop_map(|steps| {
-        let mut messages = vec![user(vec![ContentBlock::text("begin")])];
-        messages.extend(steps.into_iter().flatten());
-        for (n, message) in messages.iter_mut().enumerate() {
-            for (k, block) in message.content.iter_mut().enumerate() {
-                if let ContentBlock::ToolUse { call_id, .. } = block {
-                    *call_id = format!("c{n}-{k}").into();
-                }
+    history_of(Kind::Anthropic)
+}
+
+/// A history whose own answers are of a provider of this kind, others of another's.
+pub(super) fn history_of(kind: Kind) -> impl Strategy<Value = Vec<Message>> {
+    prop::collection::vec(step(kind, vec!["p/m", "q/n"]), 0..6).prop_map(numbered)
+}
+
+/// The formats that need a network, each the origin of its answers by its name.
+pub(super) const KINDS: [Kind; 5] = [Kind::Anthropic, Kind::Openai, Kind::OpenaiResponses, Kind::Gemini, Kind::Ollama];
+
+/// A history to which each of the formats has contributed, with answers that broke off.
+pub(super) fn mixed_history() -> impl Strategy<Value = Vec<Message>> {
+    let kinds = || prop::sample::select(KINDS.to_vec());
+    let own = kinds().prop_flat_map(|kind| step(kind, vec![kind.name()]));
+    let theirs = kinds().prop_flat_map(|kind| step(kind, vec!["x/theirs"])).prop_map(disguised);
+    let broken = prop::sample::select(KINDS.to_vec()).prop_map(|kind| {
+        let thought = ContentBlock::Thinking { text: "half a tho".to_owned(), native: None };
+        vec![
+            user(vec![ContentBlock::text("go")]),
+            assistant(kind.name(), vec![thought, ContentBlock::text("half an ans")]),
+        ]
+    });
+    prop::collection::vec(prop_oneof![3 => own, 1 => theirs, 1 => broken], 0..8).prop_map(numbered)
+}
+
+/// What stands in [`mixed_history`] for everything opaque of a model that is never asked.
+pub(super) const THEIRS: &str = "Zm9yZWlnbg==";
+
+/// The messages with other secrets.
+fn disguised(mut messages: Vec<Message>) -> Vec<Message> {
+    for block in messages.iter_mut().flat_map(|message| &mut message.content) {
+        let native = match block {
+            ContentBlock::Thinking { native: Some(native), .. }
+            | ContentBlock::ToolUse { native: Some(native), .. } => native,
+            ContentBlock::Opaque { native } => native,
+            _ => continue,
+        };
+        let secrets = ["c2ln", "Y2FsbA==", "gAAA", "gAAB", "xyz", "ws_1", "\"sig\"", "same", "other", "executable"];
+        let text = secrets.iter().fold(native.to_string(), |text, secret| match secret.starts_with('"') {
+            true => text.replace(secret, &format!("\"{THEIRS}\"")),
+            false => text.replace(secret, THEIRS),
+        });
+        *native = serde_json::from_str(&text).unwrap();
+    }
+    messages
+}
+
+/// The steps as one history, in which each call has a name and each result that of its call.
+fn numbered(steps: Vec<Vec<Message>>) -> Vec<Message> {
+    let mut messages = vec![user(vec![ContentBlock::text("begin")])];
+    messages.extend(steps.into_iter().flatten());
+    for (n, message) in messages.iter_mut().enumerate() {
+        for (k, block) in message.content.iter_mut().enumerate() {
+            if let ContentBlock::ToolUse { call_id, .. } = block {
+                *call_id = format!("c{n}-{k}").into();
             }
         }
-        for n in 1..messages.len() {
-            let calls = |block: &ContentBlock| match block {
-                ContentBlock::ToolUse { call_id, .. } => Some(call_id.clone()),
-                _ => None,
-            };
-            let mut ids: Vec<_> = messages[n - 1].content.iter().filter_map(calls).collect();
-            ids.reverse();
-            for block in &mut messages[n].content {
-                if let ContentBlock::ToolResult { call_id, .. } = block {
-                    *call_id = ids.pop().unwrap();
-                }
+    }
+    for n in 1..messages.len() {
+        let calls = |block: &ContentBlock| match block {
+            ContentBlock::ToolUse { call_id, .. } => Some(call_id.clone()),
+            _ => None,
+        };
+        let mut ids: Vec<_> = messages[n - 1].content.iter().filter_map(calls).collect();
+        ids.reverse();
+        for block in &mut messages[n].content {
+            if let ContentBlock::ToolResult { call_id, .. } = block {
+                *call_id = ids.pop().unwrap();
             }
         }
-        messages
-    })
+    }
+    messages
 }
 
 /// Every beginning of `messages` gives a good body, which the next one extends.

@@ -1,6 +1,7 @@
 //! What the codecs share: mending bad JSON, gathering an answer, and reading errors.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use linger_protocol::id::CallId;
 use linger_protocol::message::{ContentBlock, Usage};
@@ -29,6 +30,9 @@ const NO_OUTPUT: &str = "(no output)";
 
 /// What a user's message says that would otherwise be empty.
 pub(super) const NOTHING_SAID: &str = "(an empty message)";
+
+/// What a result says whose images its format cannot hold, so that they come after it.
+pub(super) const IMAGES_FOLLOW: &str = "(the images of this result follow)";
 
 /// A string of JSON, borrowed where it has no escapes.
 #[derive(Debug, Default, Deserialize)]
@@ -166,9 +170,26 @@ pub(super) struct Answer {
 #[derive(Debug)]
 pub(super) enum Draft {
     Text(String),
-    Thinking { text: String, native: Option<Value> },
-    Call { id: String, name: String, arguments: String, keep_raw: bool },
-    Opaque { native: Value, arguments: String },
+    Thinking {
+        text: String,
+        native: Option<Value>,
+    },
+    Call {
+        id: String,
+        name: String,
+        arguments: String,
+        keep_raw: bool,
+    },
+    Opaque {
+        native: Value,
+        arguments: String,
+    },
+    /// A call that came whole, with what the provider wants back.
+    Whole {
+        name: String,
+        arguments: String,
+        native: Option<Value>,
+    },
 }
 
 impl Answer {
@@ -181,6 +202,30 @@ impl Answer {
             self.blocks.push(draft);
         }
         self.blocks.len() - 1
+    }
+
+    /// Adds `piece` to the text at the end, or begins one.
+    pub(super) fn text(&mut self, piece: &str, out: &mut Vec<StreamEvent>) {
+        if piece.is_empty() {
+            return;
+        }
+        let place = match self.blocks.len().checked_sub(1) {
+            Some(last) if matches!(self.blocks.last(), Some(Draft::Text(_))) => last,
+            _ => self.open(Draft::Text(String::new())),
+        };
+        self.append(place, piece, out);
+    }
+
+    /// Adds `piece` to the thinking at the end if it has this `native`, or begins one.
+    pub(super) fn thinking(&mut self, native: Option<Value>, piece: &str, out: &mut Vec<StreamEvent>) {
+        if piece.is_empty() {
+            return;
+        }
+        let place = match (self.blocks.len().checked_sub(1), self.blocks.last()) {
+            (Some(last), Some(Draft::Thinking { native: known, .. })) if *known == native => last,
+            _ => self.open(Draft::Thinking { text: String::new(), native }),
+        };
+        self.append(place, piece, out);
     }
 
     /// Ends the answer if it is larger than any answer should be.
@@ -231,7 +276,9 @@ impl Answer {
         if self.ended {
             return;
         }
-        if let Some(Draft::Call { arguments, .. } | Draft::Opaque { arguments, .. }) = self.blocks.get_mut(index) {
+        if let Some(Draft::Call { arguments, .. } | Draft::Opaque { arguments, .. } | Draft::Whole { arguments, .. }) =
+            self.blocks.get_mut(index)
+        {
             arguments.push_str(piece);
         }
     }
@@ -305,6 +352,9 @@ impl Draft {
                 }
                 ContentBlock::Opaque { native }
             }
+            Self::Whole { name, arguments, native } => {
+                ContentBlock::ToolUse { call_id: CallId::default(), name, input: parse_arguments(&arguments), native }
+            }
         }
     }
 }
@@ -332,7 +382,8 @@ pub(super) fn failure(status: u16, body: &[u8]) -> Failure {
     let parsed: Value = serde_json::from_str(&mended(&text)).unwrap_or_default();
     // Google's compatible endpoint wraps its error in a list.
     let parsed = parsed.get(0).unwrap_or(&parsed);
-    let (kind, said) = error_of(parsed.get("error").unwrap_or(parsed));
+    let error = parsed.get("error").unwrap_or(parsed);
+    let (kind, said) = error_of(error);
     let class = classify(Some(status), &kind, if said.is_empty() { &text } else { &said });
     let said = if said.is_empty() && !text.trim_start().starts_with('<') { text.trim() } else { &said };
     let message = match (kind.is_empty(), said.is_empty()) {
@@ -340,7 +391,15 @@ pub(super) fn failure(status: u16, body: &[u8]) -> Failure {
         (true, false) => format!("{status}: {said}"),
         (false, false) => format!("{status} {kind}: {said}"),
     };
-    Failure { class, message: one_line(&message), retry_after: None }
+    Failure { class, message: one_line(&message), retry_after: asked_wait(error) }
+}
+
+/// How long an error asks to wait: Google says it in the body.
+fn asked_wait(error: &Value) -> Option<Duration> {
+    let details = error.get("details")?.as_array()?;
+    let asked = details.iter().find_map(|detail| detail.get("retryDelay")?.as_str())?;
+    let seconds: f64 = asked.strip_suffix('s')?.parse().ok()?;
+    Duration::try_from_secs_f64(seconds).ok()
 }
 
 /// What an error inside a stream means.
@@ -353,13 +412,14 @@ pub(super) fn stream_failure(error: &Value) -> Failure {
         (false, true) => kind.clone(),
         (false, false) => format!("{kind}: {said}"),
     };
-    Failure { class: classify(status, &kind, &said), message: one_line(&message), retry_after: None }
+    Failure { class: classify(status, &kind, &said), message: one_line(&message), retry_after: asked_wait(error) }
 }
 
 /// Kind and text of an error object, or of an error that is only a string.
 fn error_of(error: &Value) -> (String, String) {
     let text = |name: &str| error.get(name).and_then(Value::as_str).unwrap_or_default();
-    let kind = if text("code").is_empty() { text("type") } else { text("code") };
+    // Google's code is a number and its kind the status; what OpenAI calls `type` is less exact than its `code`.
+    let kind = ["code", "status", "type"].map(text).into_iter().find(|kind| !kind.is_empty()).unwrap_or_default();
     let said = error.as_str().unwrap_or_else(|| {
         let said = text("message");
         if said.is_empty() { text("detail") } else { said }
@@ -368,7 +428,7 @@ fn error_of(error: &Value) -> (String, String) {
 }
 
 /// How providers say that the context does not fit.
-const TOO_LONG: [&str; 11] = [
+const TOO_LONG: [&str; 13] = [
     "prompt is too long",
     "input is too long",
     "maximum context length",
@@ -380,6 +440,8 @@ const TOO_LONG: [&str; 11] = [
     "context window exceeds",
     "input length and `max_tokens` exceed",
     "input token count exceeds",
+    "exceeds the maximum number of tokens",
+    "exceeds the context length",
 ];
 
 fn classify(status: Option<u16>, kind: &str, said: &str) -> FailureClass {
@@ -390,6 +452,10 @@ fn classify(status: Option<u16>, kind: &str, said: &str) -> FailureClass {
     }
     if !matches!(status, Some(401 | 403 | 404 | 429)) && (TOO_LONG.iter().any(has) || kind == "request_too_large") {
         return FailureClass::TooLong;
+    }
+    // Google says 400 to a wrong key.
+    if said.contains("api key not valid") {
+        return FailureClass::Auth;
     }
     match status {
         Some(401 | 403) => return FailureClass::Auth,
@@ -402,7 +468,9 @@ fn classify(status: Option<u16>, kind: &str, said: &str) -> FailureClass {
     match kind {
         "authentication_error" | "permission_error" | "invalid_api_key" => FailureClass::Auth,
         "not_found_error" | "model_not_found" => FailureClass::NotFound,
-        "invalid_request_error" => FailureClass::Rejected,
+        "invalid_request_error" | "invalid_prompt" | "bio_policy" | "misalignment_policy_violation" => {
+            FailureClass::Rejected
+        }
         "overloaded_error"
         | "rate_limit_error"
         | "rate_limit_exceeded"
@@ -477,11 +545,41 @@ mod tests {
             "429 insufficient_quota: pay",
         );
         check(401, r#"{"error":"no"}"#, Auth, "401: no");
+        check(
+            400,
+            r#"{"error":{"code":400,"message":"API key not valid. Please pass a valid API key.","status":"INVALID_ARGUMENT"}}"#,
+            Auth,
+            "400 INVALID_ARGUMENT: API key not valid. Please pass a valid API key.",
+        );
+        check(
+            400,
+            r#"{"error":{"code":400,"message":"The input token count (9) exceeds the maximum number of tokens allowed (8).","status":"INVALID_ARGUMENT"}}"#,
+            TooLong,
+            "400 INVALID_ARGUMENT: The input token count (9) exceeds the maximum number of tokens allowed (8).",
+        );
         check(404, r#"[{"error":{"message":"gone"}}]"#, NotFound, "404: gone");
         check(502, "<html>bad gateway</html>", Overloaded, "the provider answered 502 without a reason");
         check(422, r#"{"detail":"extra\nfields"}"#, Rejected, "422: extra fields");
         check(500, "boom\u{7}\x1b[31m", Overloaded, "500: boom [31m");
         check(302, "", Rejected, "the provider answered 302 without a reason");
+    }
+
+    #[test]
+    fn a_wait_may_be_asked_for_in_the_body() {
+        fn check(delay: &str, expect: Option<u64>) {
+            let info = json!({"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": delay});
+            let body =
+                json!({"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "x", "details": [{}, info]}});
+            let failure = failure(429, body.to_string().as_bytes());
+            assert_eq!(
+                (failure.class, failure.retry_after),
+                (FailureClass::Overloaded, expect.map(Duration::from_millis))
+            );
+        }
+        check("34.5s", Some(34_500));
+        check("0s", Some(0));
+        check("-1s", None);
+        check("soon", None);
     }
 
     #[test]

@@ -32,21 +32,25 @@ impl Position {
         for part in parts.take(MAX_STREAMS) {
             let fields: Vec<&str> = part.split('.').collect();
             let (stream, at) = match fields.as_slice() {
-                [message, block, offset] => (message, (block.parse().ok()?, offset.parse().ok()?)),
-                [call, offset] => (call, (0, offset.parse().ok()?)),
+                [message, block, offset] if !is_call(message) => (message, (block.parse().ok()?, offset.parse().ok()?)),
+                [call, offset] if is_call(call) => (call, (0, offset.parse().ok()?)),
                 _ => return None,
             };
+            // It goes back to the client within quotes.
+            if !stream.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+                return None;
+            }
             position.streams.insert((*stream).to_owned(), at);
         }
         Some(position)
     }
 
-    /// The cursor as clients keep it. Calls and messages are told apart by the first letter of their ids.
+    /// The cursor as clients keep it.
     pub fn cursor(&self) -> Cursor {
         let mut text = self.seq.to_string();
         for (stream, (block, offset)) in &self.streams {
             // Writing to a string cannot fail.
-            let _infallible = if stream.starts_with('c') {
+            let _infallible = if is_call(stream) {
                 write!(text, "+{stream}.{offset}")
             } else {
                 write!(text, "+{stream}.{block}.{offset}")
@@ -71,6 +75,11 @@ impl Position {
     }
 }
 
+/// Calls and messages are told apart by the first letter of their ids.
+fn is_call(stream: &str) -> bool {
+    stream.starts_with('c')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,7 +99,20 @@ mod tests {
 
     #[test]
     fn what_is_no_cursor_is_refused() {
-        for text in ["", "x", "-1", "4+", "4+m2", "4+m2.x.1", "4+m2.0.6.7", "4 ", "99999999999999999999"] {
+        for text in [
+            "",
+            "x",
+            "-1",
+            "4+",
+            "4+m2",
+            "4+m2.x.1",
+            "4+m2.0.6.7",
+            "4 ",
+            "99999999999999999999",
+            "4+m2.6",
+            "4+c1.0.6",
+            "4+c\"1.6",
+        ] {
             check(text, None);
         }
     }

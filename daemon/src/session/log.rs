@@ -108,8 +108,7 @@ impl OpenStream {
             _ => self.pieces.push_back(piece),
         }
         let output = |piece: &Piece| piece.kind == PieceKind::Output;
-        while !fault::bug("I10")
-            && self.pieces.len() > 1
+        while self.pieces.len() > 1
             && self.pieces.front().is_some_and(output)
             && self.pieces.iter().map(|piece| piece.text.len()).sum::<usize>() > OUTPUT_KEPT
         {
@@ -277,6 +276,7 @@ impl Tail {
         self.bytes += event.data.len();
         self.events.push_back(event);
         while self.bytes > TAIL
+            && !fault::bug("I10")
             && let Some(oldest) = self.events.pop_front()
         {
             self.bytes -= oldest.data.len();

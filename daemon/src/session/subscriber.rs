@@ -191,7 +191,7 @@ impl Subscriber {
             let mut whole = true;
             for (piece, start) in stream.pieces.iter().filter_map(|piece| Some((piece, start_after(piece, at)?))) {
                 let text = piece.text.get(start..).unwrap_or_default();
-                let end = text.floor_char_boundary(left);
+                let end = (0..=left.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
                 whole = end == text.len();
                 if end == 0 {
                     break;

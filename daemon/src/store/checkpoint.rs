@@ -91,24 +91,30 @@ fn run(path: &Path, moved: &AtomicI32, woken: &Receiver<()>, found: &Found) -> r
 fn catch_up(connection: &Connection) -> rusqlite::Result<c_int> {
     let mut moved = 0;
     for _ in 0..ROUNDS {
-        let (pages, done) = connection.wal_checkpoint_v2(None::<&str>, CheckpointMode::PASSIVE)?;
-        moved = done;
-        if done >= pages {
-            return Ok(done);
+        moved = connection.wal_checkpoint_v2(None::<&str>, CheckpointMode::PASSIVE)?.1;
+        // A checkpoint says how long the WAL was when it began.
+        if moved >= length(connection)? {
+            return Ok(moved);
         }
     }
-    if moved >= LONG {
-        match connection.wal_checkpoint_v2(None::<&str>, CheckpointMode::RESTART) {
-            Ok((_, done)) => return Ok(done),
-            Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy) => {
-                tracing::info!(target: "store", pages = moved, "a reader holds on to the WAL, which grows");
-            }
-            Err(error) => return Err(error),
-        }
+    if moved < LONG {
+        return Ok(moved);
     }
-    Ok(moved)
+    match connection.wal_checkpoint_v2(None::<&str>, CheckpointMode::RESTART) {
+        Ok((_, moved)) => Ok(moved),
+        Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy) => {
+            tracing::info!(target: "store", pages = moved, "a reader holds on to the WAL, which grows");
+            Ok(moved)
+        }
+        Err(error) => Err(error),
+    }
 }
 
+/// How many pages the WAL has now.
 fn length(connection: &Connection) -> rusqlite::Result<c_int> {
     Ok(connection.wal_checkpoint_v2(None::<&str>, CheckpointMode::NOOP)?.0)
 }
+
+#[cfg(test)]
+#[path = "checkpoint_tests.rs"]
+mod tests;

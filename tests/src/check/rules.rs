@@ -233,11 +233,13 @@ pub(super) fn permissions(session: &str, rows: &[Row], found: &mut Found) {
 
 /// I9 across clients: one winner a permission, and the log says what the winner said.
 pub(super) fn winners(clients: &[Transcript], stored: &Stored, found: &mut Found) {
-    let mut won: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut won: BTreeMap<&str, Option<&str>> = BTreeMap::new();
     for entry in clients.iter().flat_map(|client| &client.0) {
-        let Entry::Won { permission, decision, digest } = entry else { continue };
-        let first = won.insert(permission, decision).is_none();
-        found.unless(first, "I9", || format!("two clients won {permission}"));
+        let Entry::Won { permission, decision, digest, key } = entry else { continue };
+        // The same answer sent again has won again, and not another.
+        let earlier = won.insert(permission, key.as_deref());
+        let alone = earlier.is_none_or(|earlier| earlier.is_some() && earlier == key.as_deref());
+        found.unless(alone, "I9", || format!("two clients won {permission}"));
         let rows = || stored.0.values().flatten().filter(|row| row.str("permission") == permission);
         let logged = rows().find(|row| row.kind == "permission_resolved").map(|row| row.str("decision"));
         found.unless(logged == Some(decision), "I9", || format!("{decision} won {permission}, the log has {logged:?}"));

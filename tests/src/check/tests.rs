@@ -60,6 +60,7 @@ fn client(log: &[String]) -> Transcript {
         permission: "q1".into(),
         decision: "allow_once".into(),
         digest: Some("sha256:1".into()),
+        key: None,
     });
     Transcript(entries)
 }
@@ -229,7 +230,12 @@ fn a_permission_with_two_decisions_or_none_is_found() {
     let won = trace.clients[0].0.last().unwrap().clone();
     trace.clients.push(Transcript(vec![won]));
     finds("I9", "two clients won", &trace);
-    let lost = Entry::Won { permission: "q1".into(), decision: "reject_once".into(), digest: Some("sha256:2".into()) };
+    let lost = Entry::Won {
+        permission: "q1".into(),
+        decision: "reject_once".into(),
+        digest: Some("sha256:2".into()),
+        key: None,
+    };
     let mut trace = good();
     *trace.clients[0].0.last_mut().unwrap() = lost;
     finds("I9", "the log has", &trace);

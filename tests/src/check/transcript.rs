@@ -35,6 +35,8 @@ pub enum Entry {
         decision: String,
         /// The digest that it gave, if it did.
         digest: Option<String>,
+        /// The idempotency key, if it sent one.
+        key: Option<String>,
     },
     /// It removed a session.
     Removed {

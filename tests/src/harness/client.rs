@@ -313,8 +313,8 @@ fn meaning(method: &str, params: &Value) -> Option<Meaning> {
         "session/remove" => Box::new(move |_| Entry::Removed { session }),
         "permission/answer" => {
             let (permission, decision) = (text("permission").unwrap_or_default(), text("decision").unwrap_or_default());
-            let digest = text("digest");
-            Box::new(move |_| Entry::Won { permission, decision, digest })
+            let (digest, key) = (text("digest"), text("key"));
+            Box::new(move |_| Entry::Won { permission, decision, digest, key })
         }
         _ => return None,
     })

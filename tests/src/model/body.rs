@@ -2,6 +2,10 @@
 //!
 //! [`well_formed`] looks at one body; [`Continuity`] holds it against what the server itself said and was sent before.
 
+mod gemini;
+mod ollama;
+mod responses;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
@@ -20,17 +24,27 @@ pub fn well_formed(format: Format, body: &[u8]) -> Vec<String> {
     };
     let mut wrong = Wrong::default();
     wrong.unless(!has_nul(&json), || "a string has NUL".to_owned());
-    wrong.unless(json["stream"] == true, || "stream is not true".to_owned());
-    wrong.unless(json["model"].as_str().is_some_and(|model| !model.is_empty()), || "no model".to_owned());
-    let none = Vec::new();
-    let messages = json["messages"].as_array().unwrap_or(&none);
+    if format != Format::Gemini {
+        wrong.unless(json["stream"] == true, || "stream is not true".to_owned());
+        wrong.unless(json["model"].as_str().is_some_and(|model| !model.is_empty()), || "no model".to_owned());
+    }
+    let messages = messages(&json);
     wrong.unless(!messages.is_empty(), || "no messages".to_owned());
     unique_tools(format, &json, &mut wrong);
     match format {
         Format::Anthropic => anthropic(&json, messages, &mut wrong),
         Format::OpenAi => openai(messages, &mut wrong),
+        Format::Responses => responses::check(&json, messages, &mut wrong),
+        Format::Gemini => gemini::check(messages, &mut wrong),
+        Format::Ollama => ollama::check(&json, messages, &mut wrong),
     }
     wrong.0
+}
+
+/// The messages, or what a format has in their place.
+pub(super) fn messages(json: &Value) -> &[Value] {
+    let lists = ["messages", "input", "contents"].iter().filter_map(|name| json[name].as_array());
+    lists.map(Vec::as_slice).next().unwrap_or_default()
 }
 
 #[derive(Default)]
@@ -46,11 +60,15 @@ impl Wrong {
 
 fn unique_tools(format: Format, json: &Value, wrong: &mut Wrong) {
     let Some(tools) = json["tools"].as_array() else { return };
-    let name = |tool: &Value| match format {
-        Format::Anthropic => tool["name"].as_str().map(str::to_owned),
-        Format::OpenAi => tool["function"]["name"].as_str().map(str::to_owned),
+    let tools = match format {
+        Format::Gemini => tools.iter().flat_map(|tool| tool["functionDeclarations"].as_array()).flatten().collect(),
+        _ => tools.iter().collect::<Vec<_>>(),
     };
-    let names: BTreeSet<_> = tools.iter().map(name).collect();
+    let name = |tool: &Value| match format {
+        Format::OpenAi | Format::Ollama => tool["function"]["name"].as_str().map(str::to_owned),
+        _ => tool["name"].as_str().map(str::to_owned),
+    };
+    let names: BTreeSet<_> = tools.iter().map(|tool| name(tool)).collect();
     wrong.unless(!names.contains(&None), || "a tool has no name".to_owned());
     wrong.unless(names.len() == tools.len(), || "two tools have one name".to_owned());
     wrong.unless(!tools.is_empty(), || "tools is an empty list".to_owned());
@@ -225,12 +243,12 @@ impl Continuity {
     }
 
     /// What is wrong with a body in the light of what came before; remembers it.
-    pub fn admit(&mut self, format: Format, json: &Value) -> Vec<String> {
+    pub fn admit(&mut self, format: Format, model: &str, json: &Value) -> Vec<String> {
         let mut wrong = Wrong::default();
         self.comes_back(format, json, &mut wrong);
         let (preamble, items) = flatten(format, json);
         let first = !items.iter().any(|item| item.starts_with("assistant "));
-        let chains = self.chains.entry((format, text(&json["model"]))).or_default();
+        let chains = self.chains.entry((format, model.to_owned())).or_default();
         let before = chains.iter_mut().filter(|chain| items.starts_with(&chain.items)).max_by_key(|c| c.items.len());
         match before {
             Some(chain) => {
@@ -252,8 +270,7 @@ impl Continuity {
 
     /// Signed thinking and calls are as the server wrote them.
     fn comes_back(&self, format: Format, json: &Value, wrong: &mut Wrong) {
-        for message in json["messages"].as_array().into_iter().flatten().filter(|m| m["role"] == "assistant") {
-            let (thinking, calls) = said(format, message);
+        for (thinking, calls) in answers(format, json) {
             let known = |(text, signature): &(String, String)| {
                 self.issued
                     .iter()
@@ -263,11 +280,13 @@ impl Continuity {
             for pair in thinking.iter().filter(|pair| !known(pair)) {
                 wrong.0.push(format!("thinking came back changed: {pair:?}"));
             }
-            let source = calls.first().and_then(|(id, ..)| {
-                self.issued.iter().find(|issued| issued.calls.iter().any(|(known, ..)| known == id))
+            let source = calls.iter().find_map(|(id, ..)| {
+                let has = |issued: &&Issued| issued.calls.iter().any(|(known, ..)| known == id && !id.is_empty());
+                self.issued.iter().find(has)
             });
             let Some(source) = source else { continue };
-            if format == Format::Anthropic && thinking != source.thinking {
+            let keeps = matches!(format, Format::Anthropic | Format::Responses | Format::Gemini);
+            if keeps && thinking != source.thinking {
                 wrong.0.push(format!("thinking before calls came back as {thinking:?}, was {:?}", source.thinking));
             }
             for (id, name, arguments) in &calls {
@@ -284,39 +303,65 @@ impl Continuity {
 
 type Said = (Vec<(String, String)>, Vec<(String, String, String)>);
 
-/// The thinking and the calls of an assistant's message.
-fn said(format: Format, message: &Value) -> Said {
+/// The thinking and the calls of each of a model's messages.
+fn answers(format: Format, json: &Value) -> Vec<Said> {
     match format {
-        Format::Anthropic => {
-            let blocks = blocks(&message["content"]);
-            let of = |kind: &str| blocks.iter().filter(move |b| b["type"] == kind).cloned().collect::<Vec<_>>();
-            let thinking = of("thinking").iter().map(|b| (text(&b["thinking"]), text(&b["signature"]))).collect();
-            let calls =
-                of("tool_use").iter().map(|b| (text(&b["id"]), text(&b["name"]), b["input"].to_string())).collect();
-            (thinking, calls)
-        }
-        Format::OpenAi => {
-            let thinking = text(&message["reasoning_content"]);
-            let thinking = if thinking.is_empty() { Vec::new() } else { vec![(thinking, String::new())] };
-            let calls = message["tool_calls"].as_array().into_iter().flatten();
-            let calls =
-                calls.map(|c| (text(&c["id"]), text(&c["function"]["name"]), text(&c["function"]["arguments"])));
-            (thinking, calls.collect())
+        Format::Responses => responses::answers(messages(json)),
+        Format::Gemini => gemini::answers(messages(json)),
+        Format::Ollama => ollama::answers(messages(json)),
+        Format::Anthropic | Format::OpenAi => {
+            let own = messages(json).iter().filter(|message| message["role"] == "assistant");
+            own.map(|message| said(format, message)).collect()
         }
     }
+}
+
+/// The thinking and the calls of a message of the first two formats.
+fn said(format: Format, message: &Value) -> Said {
+    if format == Format::Anthropic {
+        let blocks = blocks(&message["content"]);
+        let of = |kind: &str| blocks.iter().filter(move |b| b["type"] == kind).cloned().collect::<Vec<_>>();
+        let thinking = of("thinking").iter().map(|b| (text(&b["thinking"]), text(&b["signature"]))).collect();
+        let calls = of("tool_use").iter().map(|b| (text(&b["id"]), text(&b["name"]), b["input"].to_string())).collect();
+        return (thinking, calls);
+    }
+    let thinking = text(&message["reasoning_content"]);
+    let thinking = if thinking.is_empty() { Vec::new() } else { vec![(thinking, String::new())] };
+    let calls = message["tool_calls"].as_array().into_iter().flatten();
+    let calls = calls.map(|c| (text(&c["id"]), text(&c["function"]["name"]), text(&c["function"]["arguments"])));
+    (thinking, calls.collect())
 }
 
 /// What goes before the messages, and the messages as a list of `role block`; a provider joins messages of one role.
 fn flatten(format: Format, json: &Value) -> (String, Vec<String>) {
     let mut json = json.clone();
     without_cache_control(&mut json);
-    let mut preamble = format!("{}{}", json["system"], json["tools"]);
+    let mut preamble =
+        format!("{}{}{}{}", json["system"], json["tools"], json["instructions"], json["systemInstruction"]);
     let mut items = Vec::new();
-    for message in json["messages"].as_array().into_iter().flatten() {
+    for message in messages(&json) {
         let role = text(&message["role"]);
-        if format == Format::OpenAi && matches!(role.as_str(), "system" | "developer") {
+        if matches!(role.as_str(), "system" | "developer") {
             preamble.push_str(&message.to_string());
             continue;
+        }
+        match format {
+            Format::Anthropic | Format::OpenAi => {}
+            Format::Responses => {
+                let own = matches!(message["type"].as_str(), Some("function_call" | "reasoning"));
+                let role = if own { "assistant" } else { role.as_str() };
+                items.push(format!("{role} {message}"));
+                continue;
+            }
+            Format::Gemini => {
+                let role = if role == "model" { "assistant" } else { "user" };
+                items.extend(message["parts"].as_array().into_iter().flatten().map(|part| format!("{role} {part}")));
+                continue;
+            }
+            Format::Ollama => {
+                items.push(format!("{role} {message}"));
+                continue;
+            }
         }
         items.extend(
             blocks(&message["content"])

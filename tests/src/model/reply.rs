@@ -37,8 +37,8 @@ pub(super) enum Head {
     /// `200`, an event stream.
     #[default]
     Stream,
-    /// A plain response.
-    Plain { status: u16, headers: Vec<(String, String)>, body: Vec<u8> },
+    /// A plain response. Without a body it says in its format that `error` happened.
+    Plain { status: u16, headers: Vec<(String, String)>, body: Option<Vec<u8>>, error: &'static str },
     /// `200` with this content type, then the parts as usual.
     Typed(&'static str),
     /// The connection is reset before a byte was written.
@@ -85,16 +85,15 @@ impl Reply {
             400..500 => "invalid_request_error",
             _ => "api_error",
         };
-        let body = format!(r#"{{"type":"error","error":{{"type":"{kind}","message":"scripted status {status}"}}}}"#);
         let headers = vec![("content-type".to_owned(), "application/json".to_owned())];
-        Self { head: Head::Plain { status, headers, body: body.into_bytes() }, ..Self::default() }
+        Self { head: Head::Plain { status, headers, body: None, error: kind }, ..Self::default() }
     }
 
     /// `200` with a web page, as captive portals and wrong base URLs give.
     pub fn html() -> Self {
         let headers = vec![("content-type".to_owned(), "text/html; charset=utf-8".to_owned())];
-        let body = b"<!doctype html><html><body>Please log in</body></html>".to_vec();
-        Self { head: Head::Plain { status: 200, headers, body }, ..Self::default() }
+        let body = Some(b"<!doctype html><html><body>Please log in</body></html>".to_vec());
+        Self { head: Head::Plain { status: 200, headers, body, error: "" }, ..Self::default() }
     }
 
     /// The connection is reset before the response begins.
@@ -119,7 +118,7 @@ impl Reply {
     /// The body of a plain response.
     pub fn body(mut self, text: &str) -> Self {
         if let Head::Plain { body, .. } = &mut self.head {
-            *body = text.as_bytes().to_vec();
+            *body = Some(text.as_bytes().to_vec());
         }
         self
     }

@@ -45,7 +45,8 @@ async fn response(stream: &mut TcpStream) -> (String, String, Vec<usize>) {
 }
 
 fn claude() -> Value {
-    json!({ "model": "m", "max_tokens": 9, "stream": true, "messages": [{ "role": "user", "content": "hi" }] })
+    let content = json!([{ "type": "text", "text": "hi" }]);
+    json!({ "model": "m", "max_tokens": 9, "stream": true, "messages": [{ "role": "user", "content": content }] })
 }
 
 fn gpt() -> Value {
@@ -129,6 +130,100 @@ async fn a_chat_completion_stream_has_these_bytes() {
     ];
     let want: String = want.iter().map(|rest| format!("{head}{rest}\n\n")).collect();
     assert_eq!(body, want + "data: [DONE]\n\n");
+}
+
+/// What a story of thinking, text and a call looks like at this path.
+async fn said(path: &str, body: &Value) -> String {
+    let reply = Reply::new().thinking("hm", "c2ln").and_text("Good d").and_text("ay").and_tool("ls", json!({"a": 1}));
+    let server = ModelServer::with([reply]);
+    response(&mut ask(&server, path, body).await).await.1
+}
+
+#[tokio::test]
+async fn a_responses_stream_has_these_events() {
+    let content = json!([{ "type": "input_text", "text": "hi" }]);
+    let input = json!([{ "role": "user", "content": content }]);
+    let body = json!({ "model": "m", "stream": true, "store": false, "input": input });
+    let stream = said("/v1/responses", &body).await;
+    let mut lines = Vec::new();
+    for (event, n) in stream.trim_end().split("\n\n").zip(0..) {
+        let (name, data) = event.split_once('\n').unwrap();
+        let data: Value = serde_json::from_str(data.strip_prefix("data: ").unwrap()).unwrap();
+        assert_eq!(data["sequence_number"], n);
+        let kind = data["type"].as_str().unwrap();
+        assert_eq!(name, format!("event: {kind}"));
+        let piece = ["delta", "arguments", "text"].iter().find_map(|field| data[field].as_str());
+        let piece = piece.or(data["item"]["type"].as_str()).or(data["response"]["status"].as_str()).unwrap_or_default();
+        lines.push(format!("{} {} {piece}", kind.strip_prefix("response.").unwrap(), data["output_index"]));
+    }
+    let want = [
+        "created null in_progress",
+        "in_progress null in_progress",
+        "output_item.added 0 reasoning",
+        "reasoning_summary_part.added 0 ",
+        "reasoning_summary_text.delta 0 hm",
+        "reasoning_summary_text.done 0 hm",
+        "reasoning_summary_part.done 0 ",
+        "output_item.done 0 reasoning",
+        "output_item.added 1 message",
+        "content_part.added 1 ",
+        "output_text.delta 1 Good d",
+        "output_text.delta 1 ay",
+        "output_text.done 1 Good day",
+        "content_part.done 1 ",
+        "output_item.done 1 message",
+        "output_item.added 2 function_call",
+        "function_call_arguments.delta 2 {\"a",
+        "function_call_arguments.delta 2 \":1}",
+        "function_call_arguments.done 2 {\"a\":1}",
+        "output_item.done 2 function_call",
+        "completed null completed",
+    ];
+    assert_eq!(lines, want);
+    let item = r#""item":{"id":"rs_000000x0","type":"reasoning","encrypted_content":"gAAAAAc2ln","summary":[{"type":"summary_text","text":"hm"}]}"#;
+    assert!(stream.contains(item), "{stream}");
+}
+
+#[tokio::test]
+async fn a_gemini_stream_has_these_bytes() {
+    let body = json!({ "contents": [{ "role": "user", "parts": [{ "text": "hi" }] }] });
+    let stream = said("/v1beta/models/m:streamGenerateContent?alt=sse", &body).await;
+    let usage =
+        r#""usageMetadata":{"promptTokenCount":10,"totalTokenCount":10},"modelVersion":"m","responseId":"resp000000"}"#;
+    let part = |part: &str| {
+        let content = format!(r#"{{"content":{{"parts":[{part}],"role":"model"}},"index":0}}"#);
+        format!("data: {{\"candidates\":[{content}],{usage}\r\n\r\n")
+    };
+    let end = r#"data: {"candidates":[{"content":{"parts":[{"text":""}],"role":"model"},"finishReason":"STOP","index":0}],"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":5,"totalTokenCount":15,"cachedContentTokenCount":0,"promptTokensDetails":[{"modality":"TEXT","tokenCount":10}]},"modelVersion":"m","responseId":"resp000000"}"#;
+    let want = [
+        part(r#"{"text":"hm","thought":true,"thoughtSignature":"c2ln"}"#),
+        part(r#"{"text":"Good d"}"#),
+        part(r#"{"text":"ay"}"#),
+        part(r#"{"functionCall":{"name":"ls","args":{"a":1},"id":"fc000000x0"},"thoughtSignature":"c2ln"}"#),
+        format!("{end}\r\n\r\n"),
+    ];
+    assert_eq!(stream, want.concat());
+}
+
+#[tokio::test]
+async fn an_ollama_stream_has_these_bytes() {
+    let messages = json!([{ "role": "user", "content": "hi" }]);
+    let body = json!({ "model": "m", "stream": true, "options": { "num_ctx": 32768 }, "messages": messages });
+    let stream = said("/api/chat", &body).await;
+    let line = |fields: &str| {
+        let message = format!(r#"{{"role":"assistant",{fields}}}"#);
+        format!(r#"{{"model":"m","created_at":"2026-11-01T08:00:00.123456789Z","message":{message},"done":false}}"#)
+            + "\n"
+    };
+    let end = r#"{"model":"m","created_at":"2026-11-01T08:00:01.123456789Z","message":{"role":"assistant","content":""},"done":true,"done_reason":"stop","total_duration":1000000000,"load_duration":100000000,"prompt_eval_count":10,"prompt_eval_duration":200000000,"eval_count":5,"eval_duration":700000000}"#;
+    let want = [
+        line(r#""content":"","thinking":"hm""#),
+        line(r#""content":"Good d""#),
+        line(r#""content":"ay""#),
+        line(r#""content":"","tool_calls":[{"function":{"name":"ls","arguments":{"a":1}}}]"#),
+        format!("{end}\n"),
+    ];
+    assert_eq!(stream, want.concat());
 }
 
 #[tokio::test]

@@ -1,5 +1,12 @@
-//! Renders a [`Reply`] to the exact bytes of a wire format. Pure.
+//! Renders a [`Reply`] to the exact bytes of a wire format, a file each. Pure.
 
+mod anthropic;
+mod gemini;
+mod ollama;
+mod openai;
+mod responses;
+
+use lingerd::provider::catalogue::Kind;
 use serde_json::{Value, json};
 
 use super::gate::Gate;
@@ -12,6 +19,81 @@ pub enum Format {
     Anthropic,
     /// `POST /v1/chat/completions`.
     OpenAi,
+    /// `POST /v1/responses`.
+    Responses,
+    /// `POST …/models/MODEL:streamGenerateContent?alt=sse`.
+    Gemini,
+    /// `POST /api/chat`.
+    Ollama,
+}
+
+impl Format {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Anthropic, Self::OpenAi, Self::Responses, Self::Gemini, Self::Ollama];
+
+    /// The one that is spoken at this path.
+    pub fn at(path: &str) -> Option<Self> {
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        let ends = |end: &str| path.ends_with(end);
+        match () {
+            () if ends("/messages") => Some(Self::Anthropic),
+            () if ends("/chat/completions") => Some(Self::OpenAi),
+            () if ends("/responses") => Some(Self::Responses),
+            () if ends(":streamGenerateContent") && query == "alt=sse" => Some(Self::Gemini),
+            () if ends("/api/chat") => Some(Self::Ollama),
+            () => None,
+        }
+    }
+
+    /// Its name in the configuration.
+    pub fn kind(self) -> &'static str {
+        self.product_kind().name()
+    }
+
+    /// What the daemon calls it.
+    pub(super) fn product_kind(self) -> Kind {
+        match self {
+            Self::Anthropic => Kind::Anthropic,
+            Self::OpenAi => Kind::Openai,
+            Self::Responses => Kind::OpenaiResponses,
+            Self::Gemini => Kind::Gemini,
+            Self::Ollama => Kind::Ollama,
+        }
+    }
+
+    /// What a stream says that it is.
+    pub(super) fn content_type(self) -> &'static str {
+        match self {
+            Self::Ollama => "application/x-ndjson",
+            Self::Gemini => "text/event-stream",
+            _ => "text/event-stream; charset=utf-8",
+        }
+    }
+
+    /// What a plain response says that failed.
+    pub(super) fn error_body(self, status: u16, kind: &str, message: &str) -> Value {
+        match self {
+            Self::Gemini => json!({ "error": { "code": status, "message": message, "status": google(kind) } }),
+            Self::Ollama => json!({ "error": message }),
+            Self::OpenAi | Self::Responses => {
+                json!({ "error": { "message": message, "type": kind, "param": null, "code": null } })
+            }
+            Self::Anthropic => json!({ "type": "error", "error": { "type": kind, "message": message } }),
+        }
+    }
+}
+
+/// Google's word for a kind of error.
+fn google(kind: &str) -> &'static str {
+    match kind {
+        "authentication_error" => "UNAUTHENTICATED",
+        "permission_error" => "PERMISSION_DENIED",
+        "not_found_error" => "NOT_FOUND",
+        "rate_limit_error" => "RESOURCE_EXHAUSTED",
+        "overloaded_error" => "UNAVAILABLE",
+        "invalid_request_error" => "INVALID_ARGUMENT",
+        _ => "INTERNAL",
+    }
 }
 
 /// What the server does next in a response.
@@ -26,26 +108,47 @@ pub(super) enum Piece {
 /// What was said in a response and must come back unchanged.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Issued {
-    /// Thinking with its signature, in order.
+    /// Thinking with its signature, in order; where a format has a whole item or part, that.
     pub thinking: Vec<(String, String)>,
-    /// Calls: identifier, tool, arguments as written.
+    /// Calls: identifier (empty where the format has none), tool, arguments as written.
     pub calls: Vec<(String, String, String)>,
+}
+
+/// How a format says things. Each may be said in any order, and `end` once.
+trait Voice {
+    fn begin(&mut self, out: &mut Out<'_>, reply: &Reply);
+    fn text(&mut self, out: &mut Out<'_>, text: &str);
+    fn thinking(&mut self, out: &mut Out<'_>, text: &str, signature: Option<&str>);
+    fn tool(&mut self, out: &mut Out<'_>, name: &str, arguments: &str);
+    fn error(&mut self, out: &mut Out<'_>, kind: &str, message: &str);
+    fn end(&mut self, out: &mut Out<'_>, reply: &Reply);
+}
+
+fn voice(format: Format) -> Box<dyn Voice> {
+    match format {
+        Format::Anthropic => Box::<anthropic::Messages>::default(),
+        Format::OpenAi => Box::<openai::Chat>::default(),
+        Format::Responses => Box::<responses::Responses>::default(),
+        Format::Gemini => Box::<gemini::Gemini>::default(),
+        Format::Ollama => Box::<ollama::Ollama>::default(),
+    }
 }
 
 /// The pieces of a response, and what it said.
 pub(super) fn render(reply: &Reply, format: Format, model: &str, number: usize) -> (Vec<Piece>, Issued) {
-    let mut out = Out { format, model, number, pieces: Vec::new(), issued: Issued::default(), block: None, blocks: 0 };
-    out.begin(reply);
+    let mut voice = voice(format);
+    let mut out = Out { model, number, pieces: Vec::new(), issued: Issued::default() };
+    voice.begin(&mut out, reply);
     let mut ended = false;
     for part in &reply.parts {
         match part {
-            Part::Text(text) => out.text(text),
-            Part::Thinking { text, signature } => out.thinking(text, signature.as_deref()),
-            Part::Tool { name, arguments } => out.tool(name, arguments),
+            Part::Text(text) => voice.text(&mut out, text),
+            Part::Thinking { text, signature } => voice.thinking(&mut out, text, signature.as_deref()),
+            Part::Tool { name, arguments } => voice.tool(&mut out, name, arguments),
             Part::Gate(gate) => out.pieces.push(Piece::Gate(gate.clone())),
             Part::Raw(bytes) => out.pieces.push(Piece::Bytes(bytes.clone())),
             Part::Error { kind, message } => {
-                out.error(kind, message);
+                voice.error(&mut out, kind, message);
                 ended = true;
             }
             Part::Cut => out.pieces.push(Piece::Cut),
@@ -53,7 +156,7 @@ pub(super) fn render(reply: &Reply, format: Format, model: &str, number: usize) 
         }
     }
     if !ended {
-        out.end(reply);
+        voice.end(&mut out, reply);
     }
     (rechunk(out.pieces, reply.chunk), out.issued)
 }
@@ -80,176 +183,42 @@ fn rechunk(pieces: Vec<Piece>, size: Option<usize>) -> Vec<Piece> {
     out
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Open {
-    Text,
-}
-
+/// What a voice says goes here.
 struct Out<'a> {
-    format: Format,
     model: &'a str,
     number: usize,
     pieces: Vec<Piece>,
     issued: Issued,
-    /// The block that is open, in the format that has blocks.
-    block: Option<Open>,
-    blocks: usize,
 }
 
 impl Out<'_> {
+    /// An event with a name.
     fn event(&mut self, name: &str, data: &Value) {
         self.pieces.push(Piece::Bytes(format!("event: {name}\ndata: {data}\n\n").into_bytes()));
     }
 
-    fn chunk(&mut self, choices: Value, usage: Option<Value>) {
-        let mut data = json!({
-            "id": format!("chatcmpl-{:06}", self.number), "object": "chat.completion.chunk", "created": 1_760_000_000,
-            "model": self.model, "service_tier": "default", "system_fingerprint": null, "choices": choices,
-        });
-        data["usage"] = usage.unwrap_or(Value::Null);
+    /// An event without one.
+    fn data(&mut self, data: &Value) {
         self.pieces.push(Piece::Bytes(format!("data: {data}\n\n").into_bytes()));
     }
 
-    fn delta(&mut self, delta: Value) {
-        self.chunk(json!([{ "index": 0, "delta": delta, "logprobs": null, "finish_reason": null }]), None);
+    /// How many calls there were.
+    fn calls(&self) -> usize {
+        self.issued.calls.len()
     }
 
-    fn begin(&mut self, reply: &Reply) {
-        match self.format {
-            Format::Anthropic => {
-                let usage = json!({
-                    "input_tokens": reply.usage.input, "cache_creation_input_tokens": 0,
-                    "cache_read_input_tokens": reply.usage.cached, "output_tokens": 1, "service_tier": "standard",
-                });
-                let message = json!({
-                    "id": format!("msg_{:06}", self.number), "type": "message", "role": "assistant", "model": self.model,
-                    "content": [], "stop_reason": null, "stop_sequence": null, "usage": usage,
-                });
-                self.event("message_start", &json!({ "type": "message_start", "message": message }));
-                self.event("ping", &json!({ "type": "ping" }));
-            }
-            Format::OpenAi => self.delta(json!({ "role": "assistant", "content": "", "refusal": null })),
-        }
+    fn issue_call(&mut self, id: &str, name: &str, arguments: &str) {
+        self.issued.calls.push((id.to_owned(), name.to_owned(), arguments.to_owned()));
     }
+}
 
-    fn start_block(&mut self, block: Value) {
-        let index = self.blocks;
-        self.event(
-            "content_block_start",
-            &json!({ "type": "content_block_start", "index": index, "content_block": block }),
-        );
-    }
+/// Arguments in two pieces, as they come in life.
+fn halves(arguments: &str) -> (&str, &str) {
+    let middle = (0..=arguments.len() / 2).rev().find(|at| arguments.is_char_boundary(*at)).unwrap_or(0);
+    arguments.split_at(middle)
+}
 
-    fn block_delta(&mut self, delta: Value) {
-        let index = self.blocks;
-        self.event("content_block_delta", &json!({ "type": "content_block_delta", "index": index, "delta": delta }));
-    }
-
-    fn stop_block(&mut self) {
-        let index = self.blocks;
-        self.event("content_block_stop", &json!({ "type": "content_block_stop", "index": index }));
-        self.blocks += 1;
-    }
-
-    fn close(&mut self) {
-        if self.block.take().is_some() {
-            self.stop_block();
-        }
-    }
-
-    fn text(&mut self, text: &str) {
-        if self.format == Format::OpenAi {
-            return self.delta(json!({ "content": text }));
-        }
-        if self.block.is_none() {
-            self.start_block(json!({ "type": "text", "text": "" }));
-            self.block = Some(Open::Text);
-        }
-        self.block_delta(json!({ "type": "text_delta", "text": text }));
-    }
-
-    fn thinking(&mut self, text: &str, signature: Option<&str>) {
-        self.issued.thinking.push((text.to_owned(), signature.unwrap_or_default().to_owned()));
-        if self.format == Format::OpenAi {
-            return self.delta(json!({ "reasoning_content": text }));
-        }
-        self.close();
-        self.start_block(json!({ "type": "thinking", "thinking": "", "signature": "" }));
-        self.block_delta(json!({ "type": "thinking_delta", "thinking": text }));
-        if let Some(signature) = signature {
-            self.block_delta(json!({ "type": "signature_delta", "signature": signature }));
-        }
-        self.stop_block();
-    }
-
-    /// The arguments come in two pieces, as they do in life.
-    fn tool(&mut self, name: &str, arguments: &str) {
-        let nth = self.issued.calls.len();
-        let middle = (0..=arguments.len() / 2).rev().find(|at| arguments.is_char_boundary(*at)).unwrap_or(0);
-        let (first, second) = arguments.split_at(middle);
-        let id = match self.format {
-            Format::Anthropic => format!("toolu_{:06}x{nth}", self.number),
-            Format::OpenAi => format!("call_{:06}x{nth}", self.number),
-        };
-        self.issued.calls.push((id.clone(), name.to_owned(), arguments.to_owned()));
-        if self.format == Format::OpenAi {
-            let function = json!({ "name": name, "arguments": "" });
-            self.delta(json!({ "tool_calls": [{ "index": nth, "id": id, "type": "function", "function": function }] }));
-            for piece in [first, second] {
-                self.delta(json!({ "tool_calls": [{ "index": nth, "function": { "arguments": piece } }] }));
-            }
-            return;
-        }
-        self.close();
-        self.start_block(json!({ "type": "tool_use", "id": id, "name": name, "input": {} }));
-        for piece in ["", first, second] {
-            self.block_delta(json!({ "type": "input_json_delta", "partial_json": piece }));
-        }
-        self.stop_block();
-    }
-
-    fn error(&mut self, kind: &str, message: &str) {
-        let error = json!({ "type": kind, "message": message });
-        match self.format {
-            Format::Anthropic => self.event("error", &json!({ "type": "error", "error": error })),
-            Format::OpenAi => {
-                let data = json!({ "error": { "message": message, "type": kind, "code": kind } });
-                self.pieces.push(Piece::Bytes(format!("data: {data}\n\n").into_bytes()));
-            }
-        }
-    }
-
-    fn end(&mut self, reply: &Reply) {
-        let reason = reply.stop_reason();
-        let usage = reply.usage;
-        match self.format {
-            Format::Anthropic => {
-                self.close();
-                self.event(
-                    "message_delta",
-                    &json!({
-                        "type": "message_delta", "delta": { "stop_reason": reason, "stop_sequence": null },
-                        "usage": { "input_tokens": usage.input, "cache_read_input_tokens": usage.cached, "output_tokens": usage.output },
-                    }),
-                );
-                self.event("message_stop", &json!({ "type": "message_stop" }));
-            }
-            Format::OpenAi => {
-                let finish = match reason {
-                    "tool_use" => "tool_calls",
-                    "max_tokens" => "length",
-                    "refusal" => "content_filter",
-                    _ => "stop",
-                };
-                self.chunk(json!([{ "index": 0, "delta": {}, "logprobs": null, "finish_reason": finish }]), None);
-                let input = usage.input + usage.cached;
-                let tokens = json!({
-                    "prompt_tokens": input, "completion_tokens": usage.output, "total_tokens": input + usage.output,
-                    "prompt_tokens_details": { "cached_tokens": usage.cached }, "completion_tokens_details": { "reasoning_tokens": 0 },
-                });
-                self.chunk(json!([]), Some(tokens));
-                self.pieces.push(Piece::Bytes(b"data: [DONE]\n\n".to_vec()));
-            }
-        }
-    }
+/// Arguments as an object, in the formats that have them so; what is none cannot be said there.
+fn object(arguments: &str) -> Value {
+    serde_json::from_str(arguments).ok().filter(Value::is_object).unwrap_or_else(|| json!({ "unsaid": arguments }))
 }

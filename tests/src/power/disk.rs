@@ -30,20 +30,20 @@ pub(super) enum Op {
 /// An [`Op`], what it was asked of, and where in the journal its record ends.
 #[derive(Clone, Debug)]
 pub(super) struct Record {
-    pub end: usize,
-    pub path: String,
-    pub op: Op,
+    pub(super) end: usize,
+    pub(super) path: String,
+    pub(super) op: Op,
 }
 
 /// Everything that was asked, in order.
 pub(super) struct Journal {
-    pub bytes: Vec<u8>,
-    pub records: Vec<Record>,
+    pub(super) bytes: Vec<u8>,
+    pub(super) records: Vec<Record>,
 }
 
 impl Journal {
     /// Reads what the shim wrote.
-    pub fn parse(bytes: Vec<u8>) -> Self {
+    pub(super) fn parse(bytes: Vec<u8>) -> Self {
         let mut records = Vec::new();
         let mut at = 0;
         while let Some(head) = bytes.get(at..at + HEAD) {
@@ -99,11 +99,11 @@ enum Naming {
 impl Naming {
     fn apply(&self, names: &mut BTreeMap<String, usize>) {
         match self {
-            Self::Add(path, file) => drop(names.insert(path.clone(), *file)),
-            Self::Remove(path) => drop(names.remove(path)),
+            Self::Add(path, file) => names.extend([(path.clone(), *file)]),
+            Self::Remove(path) => names.retain(|known, _| known != path),
             Self::Rename(from, to) => {
                 let file = names.remove(from);
-                file.into_iter().for_each(|file| drop(names.insert(to.clone(), file)));
+                names.extend(file.map(|file| (to.clone(), file)));
             }
         }
     }
@@ -134,14 +134,14 @@ enum Luck {
 
 impl Disk {
     /// An empty disk whose directory `root` is there.
-    pub fn new(root: &str) -> Self {
+    pub(super) fn new(root: &str) -> Self {
         let names = BTreeMap::from([(root.to_owned(), 0)]);
         let files = vec![File { directory: true, ..File::default() }];
         Self { files, names: names.clone(), durable_names: names, pending_names: Vec::new() }
     }
 
     /// Takes the next record.
-    pub fn apply(&mut self, record: &Record, bytes: &[u8]) {
+    pub(super) fn apply(&mut self, record: &Record, bytes: &[u8]) {
         let Record { path, op, .. } = record;
         let parent = path.rsplit_once('/').map(|(parent, _)| parent.to_owned()).unwrap_or_default();
         let named = |disk: &mut Self, naming: Naming| {
@@ -186,7 +186,7 @@ impl Disk {
     }
 
     /// What the files hold while the power is on.
-    pub fn live(&self, bytes: &[u8]) -> Image {
+    pub(super) fn live(&self, bytes: &[u8]) -> Image {
         let content = |file: &File| {
             let mut content = file.durable.clone();
             file.pending.iter().for_each(|change| apply(&mut content, change, bytes));
@@ -200,7 +200,7 @@ impl Disk {
     }
 
     /// What may be there after a power cut now, and how many changes are lost or torn.
-    pub fn after_cut(&self, bytes: &[u8], rng: &mut Rng) -> (Image, usize) {
+    pub(super) fn after_cut(&self, bytes: &[u8], rng: &mut Rng) -> (Image, usize) {
         let luck = [Luck::None, Luck::All, Luck::Prefix, Luck::Some, Luck::Some][rng.below(5)];
         let mut lost = 0;
         let mut names = self.durable_names.clone();

@@ -41,7 +41,7 @@ fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
 
 impl Recorder {
     /// Connects; what is acknowledged to it is noted with the length of `journal`.
-    pub fn connect(socket: &Path, journal: &Path) -> Self {
+    pub(super) fn connect(socket: &Path, journal: &Path) -> Self {
         let stream = UnixStream::connect(socket).expect("the daemon listens");
         let seen: Arc<(Mutex<Seen>, Condvar)> = Arc::default();
         let (lines, shared, journal) = (stream.try_clone().expect("a stream"), seen.clone(), journal.to_path_buf());
@@ -52,7 +52,7 @@ impl Recorder {
     }
 
     /// Sends a request and gives its number.
-    pub fn send(&mut self, method: &str, params: Value) -> u64 {
+    pub(super) fn send(&mut self, method: &str, params: Value) -> u64 {
         self.next += 1;
         let text = |name: &str| params[name].as_str().unwrap_or_default().to_owned();
         let told = match method {
@@ -71,7 +71,7 @@ impl Recorder {
     }
 
     /// Sends a request that must succeed.
-    pub fn call(&mut self, method: &str, params: Value) -> Value {
+    pub(super) fn call(&mut self, method: &str, params: Value) -> Value {
         let id = self.send(method, params);
         let answer = self.wait(method, |seen| seen.answers.iter().find(|answer| answer["id"] == id).cloned());
         assert!(answer["error"].is_null(), "{method}: {answer}");
@@ -79,7 +79,7 @@ impl Recorder {
     }
 
     /// The `n`th event of a session and a kind, counted from 1.
-    pub fn nth(&self, session: &str, kind: &str, n: usize) -> Value {
+    pub(super) fn nth(&self, session: &str, kind: &str, n: usize) -> Value {
         self.wait(kind, |seen| {
             let of = seen.events.iter().filter(|(of, event)| of == session && event["kind"] == kind);
             of.map(|(_, event)| event.clone()).nth(n - 1)
@@ -100,7 +100,7 @@ impl Recorder {
     }
 
     /// What was acknowledged so far.
-    pub fn acknowledged(&self) -> Vec<Acknowledged> {
+    pub(super) fn acknowledged(&self) -> Vec<Acknowledged> {
         lock(&self.seen.0).acknowledged.clone()
     }
 }

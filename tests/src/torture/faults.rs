@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::json;
 
 use super::kills::look;
-use super::persona::{Persona, Wrong};
+use super::persona::{AGAIN, Persona, Wrong};
 use super::points::allows;
 use super::{Life, script};
 use crate::harness::{Daemon, Setup};
@@ -33,9 +33,10 @@ pub(super) async fn live((n, kind, times): Fault) -> (Life, bool) {
         ("LINGER_STORE_FAULT".to_owned(), format!("{n}:{kind}:{times}")),
         ("LINGER_STORE_ONCE".to_owned(), once.display().to_string()),
     ];
-    model.otherwise(script::on_request(daemon.side_effects(), Arc::new(AtomicBool::new(true))));
+    let open = Arc::new(AtomicBool::new(false));
+    model.otherwise(script::on_request(daemon.side_effects(), open.clone()));
     let mut life = Life::default();
-    if let Err(wrong) = run(&daemon, &model, &env, &once, &mut life).await {
+    if let Err(wrong) = run(&daemon, &model, (&env, &once, times), &open, &mut life).await {
         life.violations.push(wrong);
     }
     (life, once.exists())
@@ -44,22 +45,30 @@ pub(super) async fn live((n, kind, times): Fault) -> (Life, bool) {
 async fn run(
     daemon: &Arc<Daemon>,
     model: &ModelServer,
-    env: &[(String, String)],
-    once: &Path,
+    (env, once, times): (&[(String, String)], &Path, u64),
+    open: &AtomicBool,
     life: &mut Life,
 ) -> Result<(), Wrong> {
     // A turn that is taken up at the start reads and writes too: it is there before the faults are.
     daemon.launch().await;
     let mut stays = Persona::new(daemon, "stays");
+    let unwatched = stays.create(json!({})).await?;
+    stays.prompt(&unwatched, "stall alone", "queue").await?;
     let session = stays.create(json!({})).await?;
     stays.attach(&session).await?;
     stays.prompt(&session, "tools at first", "queue").await?;
     stays.sees("a question", |seen| seen.of("permission_requested").next().map(drop)).await?;
+    while !model.requests().iter().any(|request| request.messages().contains("stall alone")) {
+        tokio::time::sleep(AGAIN).await;
+    }
     daemon.kill_all().await;
+    open.store(true, Ordering::Relaxed);
     daemon.launch_with(env).await;
     let over = Arc::new(AtomicBool::new(false));
     let asks = tokio::task::spawn_local(allows(daemon.clone(), session.clone(), over.clone()));
     let worked = async {
+        // It goes on by itself: nobody attaches to it.
+        stays.settle(&unwatched).await?;
         stays.settle(&session).await?;
         stays.prompt(&session, "tools again", "queue").await?;
         stays.settle(&session).await?;
@@ -79,7 +88,8 @@ async fn run(
     // Whoever asked was told, or it is in the log file.
     let (answered, told) = answered?;
     let told = told + stays.told > 0 || daemon.log().contains("a fault on purpose");
-    if once.exists() && !told {
+    // One that passes at once may have harmed nobody: what fails together is tried again one by one.
+    if once.exists() && !told && times > 1 {
         life.violations.push("I14: a store fault is told to nobody".to_owned());
     }
     look(daemon, model, vec![stays.transcript(), answered], life).await

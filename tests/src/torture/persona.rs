@@ -15,7 +15,7 @@ use crate::harness::{Client, Daemon};
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How long it waits before it tries again.
-const AGAIN: Duration = Duration::from_millis(4);
+pub(super) const AGAIN: Duration = Duration::from_millis(4);
 
 /// A client with a name, over as many connections as it takes.
 pub(super) struct Persona {

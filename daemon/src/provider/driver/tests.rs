@@ -4,7 +4,8 @@ use linger_protocol::message::ContentBlock;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use super::super::openai::{Compat, OpenAi};
+use super::super::compat::Compat;
+use super::super::openai::OpenAi;
 use super::super::support::{text, user};
 use super::super::{Response, StreamEvent};
 use super::*;
@@ -17,7 +18,7 @@ fn endpoint(base_url: String) -> Endpoint {
     Endpoint {
         name: "work".to_owned(),
         base_url,
-        codec: Arc::new(OpenAi::new("", Compat::default())),
+        codec: Arc::new(OpenAi::new(Compat::NONE)),
         key: Some(Secret::new(KEY)),
         connect_timeout: CONNECT_TIMEOUT,
         idle_timeout: Duration::from_millis(300),
@@ -225,6 +226,13 @@ fn the_version_in_a_base_url_is_not_doubled() {
     check("http://h/v1/", "/v1/messages", "http://h/v1/messages");
     check("http://h/v1", "/chat/completions", "http://h/v1/chat/completions");
     check("http://h/api/anthropic", "/v1/messages", "http://h/api/anthropic/v1/messages");
+    check("http://h", "/v1beta/models/m:x?alt=sse", "http://h/v1beta/models/m:x?alt=sse");
+    check("http://h/v1beta", "/v1beta/models/m:x", "http://h/v1beta/models/m:x");
+    check("http://h/v1", "/v1beta/models/m:x", "http://h/v1/models/m:x");
+    check("http://h/v1/projects/p", "/publishers/m", "http://h/v1/projects/p/publishers/m");
+    check("http://h:11434/api", "/api/chat", "http://h:11434/api/chat");
+    check("http://h:11434", "/api/chat", "http://h:11434/api/chat");
+    check("http://v1", "/v1/messages", "http://v1/v1/messages");
     assert_eq!(address("nonsense", "/x").unwrap_err().class, FailureClass::NotFound);
 }
 

@@ -1,10 +1,13 @@
 //! What comes back: chunks of a completion, in every server's own way of cutting and numbering them.
 
+use linger_protocol::message::ContentBlock;
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
+use super::super::think::{Piece, Think};
 use super::super::wire::{self, Answer, Draft, Text};
-use super::super::{Decoder, Stop, StreamEvent};
+use super::super::{Decoder, Response, Stop, StreamEvent};
+use super::encode::{DETAILS, EXTRA};
 
 /// One response.
 #[derive(Debug, Default)]
@@ -17,29 +20,14 @@ pub(super) struct ChatDecoder {
     think: Think,
     /// The calls: the index that the server gave, and where it is in the answer.
     calls: Vec<(Option<u64>, usize)>,
+    /// What the server added to calls, by their place in the answer.
+    extras: Vec<(usize, Value)>,
+    /// What OpenRouter gave of the reasoning.
+    details: Vec<Value>,
 }
 
-/// Where the content is with respect to `<think>…</think>`, which counts at its beginning only.
-#[derive(Debug)]
-enum Think {
-    /// At the beginning; this much may still become the opening tag.
-    Before(String),
-    /// Between the tags; this much may still become the closing tag.
-    Inside(String),
-    /// Just after the closing tag, where white space belongs to nothing.
-    After,
-    /// In the answer.
-    Outside,
-}
-
-impl Default for Think {
-    fn default() -> Self {
-        Self::Before(String::new())
-    }
-}
-
-const OPENING: &str = "<think>";
-const CLOSING: &str = "</think>";
+/// The most items of `reasoning_details` in one answer: they come for each thought, not for each token.
+const MAX_DETAILS: usize = 10_000;
 
 #[derive(Deserialize)]
 struct Chunk<'a> {
@@ -68,6 +56,7 @@ struct Delta<'a> {
     reasoning: Option<Text<'a>>,
     #[serde(borrow)]
     refusal: Option<Text<'a>>,
+    reasoning_details: Option<Vec<Value>>,
     #[serde(borrow)]
     tool_calls: Option<Vec<CallDelta<'a>>>,
 }
@@ -79,6 +68,7 @@ struct CallDelta<'a> {
     id: Option<Text<'a>>,
     #[serde(borrow)]
     function: Option<FunctionDelta<'a>>,
+    extra_content: Option<Value>,
 }
 
 #[derive(Default, Deserialize)]
@@ -153,8 +143,9 @@ impl ChatDecoder {
         }
         if let Some(Text(piece)) = delta.refusal.filter(|piece| !piece.0.is_empty()) {
             self.answer.stop = Stop::Refusal;
-            self.text(&piece, out);
+            self.answer.text(&piece, out);
         }
+        delta.reasoning_details.into_iter().flatten().for_each(|detail| self.detail(detail));
         for call in delta.tool_calls.unwrap_or_default() {
             self.call(call, out);
         }
@@ -181,66 +172,45 @@ impl ChatDecoder {
 
     /// A piece of the content, in which thinking may hide.
     fn piece(&mut self, piece: &str, out: &mut Vec<StreamEvent>) {
-        match std::mem::replace(&mut self.think, Think::Outside) {
-            Think::Before(held) => {
-                let held = held + piece;
-                let begun = held.trim_start();
-                if let Some(rest) = begun.strip_prefix(OPENING) {
-                    self.think = Think::Inside(String::new());
-                    self.piece(rest, out);
-                } else if OPENING.starts_with(begun) {
-                    self.think = Think::Before(held);
-                } else {
-                    self.text(&held, out);
-                }
-            }
-            Think::Inside(held) => {
-                let held = held + piece;
-                if let Some((thought, rest)) = held.split_once(CLOSING) {
-                    self.thinking("think", thought, out);
-                    self.think = Think::After;
-                    self.piece(rest, out);
-                } else {
-                    let lengths = (1..CLOSING.len()).rev();
-                    let kept =
-                        lengths.filter_map(|n| CLOSING.get(..n)).find(|tag| held.ends_with(tag)).unwrap_or_default();
-                    self.thinking("think", held.strip_suffix(kept).unwrap_or(&held), out);
-                    self.think = Think::Inside(kept.to_owned());
-                }
-            }
-            Think::After => match piece.trim_start() {
-                "" => self.think = Think::After,
-                text => self.text(text, out),
-            },
-            Think::Outside => self.text(piece, out),
+        for piece in self.think.push(piece) {
+            self.shown(&piece, out);
         }
     }
 
-    fn text(&mut self, piece: &str, out: &mut Vec<StreamEvent>) {
-        if piece.is_empty() {
-            return;
+    fn shown(&mut self, piece: &Piece, out: &mut Vec<StreamEvent>) {
+        match piece {
+            Piece::Text(text) => self.answer.text(text, out),
+            Piece::Thought(text) => self.thinking("think", text, out),
         }
-        let last = self.answer.blocks.len().checked_sub(1);
-        let place = match (last, self.answer.blocks.last()) {
-            (Some(last), Some(Draft::Text(_))) => last,
-            _ => self.answer.open(Draft::Text(String::new())),
-        };
-        self.answer.append(place, piece, out);
     }
 
     /// `field` is where it came, to be sent back there.
     fn thinking(&mut self, field: &str, piece: &str, out: &mut Vec<StreamEvent>) {
-        if piece.is_empty() {
-            return;
-        }
-        let last = self.answer.blocks.len().checked_sub(1);
-        let place = match (last, self.answer.blocks.last()) {
-            (Some(last), Some(Draft::Thinking { native, .. })) if wire::native_str(native, "field") == Some(field) => {
-                last
-            }
-            _ => self.answer.open(Draft::Thinking { text: String::new(), native: Some(json!({"field": field})) }),
+        self.answer.thinking(Some(json!({"field": field})), piece, out);
+    }
+
+    /// Pieces of one item have its index and type: their texts are one, whatever else they have is the last one's.
+    fn detail(&mut self, detail: Value) {
+        let of = |detail: &Value, name: &str| detail.get(name).filter(|value| !value.is_null()).cloned();
+        let same = |last: &&mut Value| {
+            of(&detail, "index").is_some() && ["index", "type"].iter().all(|name| of(last, name) == of(&detail, name))
         };
-        self.answer.append(place, piece, out);
+        let (Some(last), Value::Object(fields)) = (self.details.last_mut().filter(same), &detail) else {
+            if self.details.len() < MAX_DETAILS && detail.is_object() {
+                self.details.push(detail);
+            }
+            return;
+        };
+        for (name, value) in fields {
+            match (last.get(name).and_then(Value::as_str), value) {
+                (Some(before), Value::String(piece)) if matches!(name.as_str(), "text" | "summary" | "data") => {
+                    let whole = format!("{before}{piece}");
+                    wire::set(last, name, whole);
+                }
+                (_, Value::Null) => {}
+                _ => wire::set(last, name, value.clone()),
+            }
+        }
     }
 
     fn call(&mut self, delta: CallDelta<'_>, out: &mut Vec<StreamEvent>) {
@@ -262,6 +232,7 @@ impl ChatDecoder {
                 *known_name = name.into_owned();
             }
         }
+        self.extras.extend(delta.extra_content.map(|extra| (place, extra)));
         let Some(raw) = function.arguments.map(RawValue::get) else { return };
         match serde_json::from_str(raw) {
             Ok(Text(piece)) => self.answer.append_arguments(place, &piece, out),
@@ -304,26 +275,40 @@ impl ChatDecoder {
     }
 
     fn end(&mut self, out: &mut Vec<StreamEvent>) {
-        match std::mem::replace(&mut self.think, Think::Outside) {
-            Think::Before(held) if !held.trim().is_empty() => self.text(&held, out),
-            Think::Inside(held) => self.thinking("think", &held, out),
-            _ => {}
+        if let Some(piece) = self.think.end() {
+            self.shown(&piece, out);
+        }
+        if !self.details.is_empty() {
+            let native = json!({ DETAILS: std::mem::take(&mut self.details) });
+            self.answer.open(Draft::Opaque { native, arguments: String::new() });
         }
         self.answer.done(out);
+        if let Some(StreamEvent::Done(response)) = out.last_mut() {
+            add(std::mem::take(&mut self.extras), response);
+        }
+    }
+}
+
+/// Gives each call what the server added to it.
+fn add(extras: Vec<(usize, Value)>, response: &mut Response) {
+    for (place, extra) in extras {
+        if let Some(ContentBlock::ToolUse { native, .. }) = response.content.get_mut(place) {
+            wire::set(native.get_or_insert_with(|| json!({})), EXTRA, extra);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use linger_protocol::message::{ContentBlock, Usage};
+    use linger_protocol::message::Usage;
 
     use super::super::super::support::{call, check_stream, text, thinking, thought};
-    use super::super::super::{Failure, FailureClass, Response};
-    use super::super::{Compat, OpenAi};
+    use super::super::super::{Codec as _, Failure, FailureClass};
+    use super::super::OpenAi;
     use super::*;
 
     fn codec() -> OpenAi {
-        OpenAi::new("127.0.0.1", Compat::default())
+        OpenAi::default()
     }
 
     fn check(chunks: &[Value], tail: &str, expect: &[StreamEvent]) {
@@ -465,6 +450,82 @@ mod tests {
             &[delta(json!({"content": parts})), end("stop")],
             DONE,
             &[thinking(0, "hm"), text(1, "so"), done(blocks)],
+        );
+    }
+
+    #[test]
+    fn openrouter_comments_details_and_errors() {
+        let detail = |detail: Value| delta(json!({"content": "", "reasoning": "h", "reasoning_details": [detail]}));
+        let chunks = [
+            detail(json!({"type": "reasoning.text", "text": "h", "format": "anthropic-claude-v1", "index": 0})),
+            detail(
+                json!({"type": "reasoning.text", "text": "m", "signature": null, "format": "anthropic-claude-v1", "index": 0}),
+            ),
+            detail(json!({"type": "reasoning.text", "signature": "c2ln", "index": 0})),
+            detail(
+                json!({"type": "reasoning.encrypted", "data": "eA==", "id": "rs_1", "format": "openai-responses-v1", "index": 1}),
+            ),
+            content("so"),
+            end("stop"),
+        ];
+        let details = json!([
+            {"type": "reasoning.text", "text": "hm", "format": "anthropic-claude-v1", "index": 0, "signature": "c2ln"},
+            {"type": "reasoning.encrypted", "data": "eA==", "id": "rs_1", "format": "openai-responses-v1", "index": 1},
+        ]);
+        let blocks = vec![
+            thought("hhhh", json!({"field": "reasoning"})),
+            ContentBlock::text("so"),
+            ContentBlock::Opaque { native: json!({"reasoning_details": details}) },
+        ];
+        check(&chunks, DONE, &[thinking(0, "hhhh"), text(1, "so"), done(blocks)]);
+        let comment = ": OPENROUTER PROCESSING\n\n";
+        let error = json!({"id": "x", "error": {"code": "server_error", "message": "Provider disconnected"},
+            "choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": "error"}]});
+        let stream = format!("{comment}data: {}\n\n{comment}data: {error}\n\n{DONE}", content("hi"));
+        let failed = failed(FailureClass::Overloaded, "server_error: Provider disconnected");
+        check_stream(&codec(), &stream, &[text(0, "hi"), failed]);
+    }
+
+    #[test]
+    fn a_signature_beside_a_call_is_kept_with_it() {
+        let extra = json!({"google": {"thought_signature": "c2ln"}});
+        let chunk = delta(json!({"tool_calls": [
+            {"index": 0, "id": "a", "function": {"name": "ls", "arguments": "{}"}, "extra_content": extra},
+            {"index": 1, "id": "b", "function": {"name": "ls", "arguments": "{}"}}]}));
+        let first = call("", "ls", json!({}), Some(json!({"id": "a", "extra_content": extra})));
+        check(&[chunk, end("tool_calls")], DONE, &[done(vec![first, ls(Some("b"))])]);
+    }
+
+    #[test]
+    fn usage_may_come_with_every_chunk_or_never() {
+        let usage = |n: u64| json!({"prompt_tokens": 90, "completion_tokens": n});
+        let with = |mut chunk: Value, n| {
+            chunk["usage"] = usage(n);
+            chunk
+        };
+        let said = vec![ContentBlock::text("hi")];
+        let counted = Usage { input_tokens: 90, output_tokens: 3, ..Usage::default() };
+        let response = Response { content: said.clone(), usage: counted, ..Response::default() };
+        let chunks = [with(content("h"), 1), with(content("i"), 2), with(end("stop"), 3)];
+        check(&chunks, DONE, &[text(0, "hi"), StreamEvent::Done(response)]);
+        check(&[content("h"), content("i"), end("stop")], DONE, &[text(0, "hi"), done(said)]);
+        // An answer without choices in between, and one whose reason never comes.
+        let empty = json!({"choices": []});
+        let null = json!({"choices": null, "usage": null});
+        check(
+            &[empty.clone(), content("hi"), null, empty],
+            DONE,
+            &[text(0, "hi"), done(vec![ContentBlock::text("hi")])],
+        );
+    }
+
+    #[test]
+    fn a_plain_key_error_is_no_riddle() {
+        let failure =
+            codec().failure(401, b"{\"error\":{\"message\":\"Incorrect API key\",\"code\":\"invalid_api_key\"}}");
+        assert_eq!(
+            (failure.class, failure.message.as_str()),
+            (FailureClass::Auth, "401 invalid_api_key: Incorrect API key")
         );
     }
 

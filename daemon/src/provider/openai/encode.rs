@@ -4,15 +4,24 @@ use linger_protocol::message::{ContentBlock, Role};
 use serde_json::{Value, json};
 
 use super::super::catalogue::Kind;
+use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
 use super::super::{Encoder, HttpRequest, Message, Request, ToolSpec, wellformed, wire};
-use super::OpenAi;
 use crate::fault;
+
+/// What OpenRouter gives of a model's reasoning, and takes back.
+pub(super) const DETAILS: &str = "reasoning_details";
+
+/// What a server adds to a call, and takes back: Google's signature of a thought.
+pub(super) const EXTRA: &str = "extra_content";
+
+/// What a model is made to say between a tool's result and a user, where it must say something.
+const BETWEEN: &str = "(the results are read)";
 
 /// The requests of one context.
 #[derive(Debug)]
 pub(super) struct ChatEncoder {
-    codec: OpenAi,
+    compat: Compat,
     /// The tools; none before the first request.
     tools: Option<Items>,
     /// The system prompt, and the messages so far.
@@ -20,18 +29,26 @@ pub(super) struct ChatEncoder {
     /// How many messages of the context these are.
     encoded: usize,
     names: CallNames,
+    /// The last message is a tool's.
+    after_tool: bool,
 }
 
 impl ChatEncoder {
-    pub(super) fn new(codec: OpenAi) -> Self {
-        Self { codec, tools: None, messages: Items::default(), encoded: 0, names: CallNames::default() }
+    pub(super) fn new(compat: Compat) -> Self {
+        let names = if is(compat.short_call_ids) { CallNames::short() } else { CallNames::default() };
+        Self { compat, tools: None, messages: Items::default(), encoded: 0, names, after_tool: false }
     }
+}
+
+fn is(flag: Option<bool>) -> bool {
+    flag.unwrap_or(false)
 }
 
 impl Encoder for ChatEncoder {
     fn encode(&mut self, request: &Request<'_>) -> HttpRequest {
-        let tools = self.tools.get_or_insert_with(|| {
-            let role = if self.codec.developer_role { "developer" } else { "system" };
+        let fixed = self.tools.take();
+        let tools = fixed.unwrap_or_else(|| {
+            let role = if is(self.compat.developer_role) { "developer" } else { "system" };
             wire::visible(request.system)
                 .into_iter()
                 .for_each(|system| self.messages.push(&json!({"role": role, "content": system})));
@@ -41,18 +58,20 @@ impl Encoder for ChatEncoder {
             let own = wire::is_own(message, request);
             self.names.add(message, own);
             match message.role {
-                Role::User => user_messages(message, &self.names, &mut self.messages),
+                Role::User => self.user_messages(message),
                 Role::Assistant => {
-                    let said = self.codec.assistant_message(message, own, &self.names);
-                    said.iter().for_each(|message| self.messages.push(message));
+                    if let Some(said) = self.assistant_message(message, own) {
+                        self.messages.push(&said);
+                        self.after_tool = false;
+                    }
                 }
             }
         }
         self.encoded = request.messages.len();
-        let (tools, messages) = ([tools.as_str()], [self.messages.as_str()]);
+        let (tools, messages) = ([self.tools.insert(tools).as_str()], [self.messages.as_str()]);
         let lists = [("tools", tools.as_slice()), ("messages", &messages)];
         let lists = if tools == [""] { &lists[1..] } else { &lists };
-        let body = encoding::object(&self.codec.head(request), lists);
+        let body = encoding::object(&head(&self.compat, request), lists);
         if !fault::bug("I4") {
             debug_assert_eq!(wellformed::validate_text(Kind::Openai, &body), Ok(()));
         }
@@ -60,25 +79,26 @@ impl Encoder for ChatEncoder {
     }
 }
 
-impl OpenAi {
-    /// What comes before the tools and the messages.
-    fn head(&self, request: &Request<'_>) -> Value {
-        let mut head = json!({"model": request.model, "stream": true});
-        if request.max_tokens > 0 {
-            let name = if self.max_completion_tokens { "max_completion_tokens" } else { "max_tokens" };
-            wire::set(&mut head, name, request.max_tokens);
-        }
-        if self.stream_usage {
-            wire::set(&mut head, "stream_options", json!({"include_usage": true}));
-        }
-        if self.prompt_cache_key && !request.cache_key.is_empty() {
-            wire::set(&mut head, "prompt_cache_key", request.cache_key);
-        }
-        head
+/// What comes before the tools and the messages.
+fn head(compat: &Compat, request: &Request<'_>) -> Value {
+    let mut head = json!({"model": request.model, "stream": true});
+    if request.max_tokens > 0 {
+        let name = if is(compat.max_completion_tokens) { "max_completion_tokens" } else { "max_tokens" };
+        wire::set(&mut head, name, request.max_tokens);
     }
+    if compat.stream_usage != Some(false) {
+        wire::set(&mut head, "stream_options", json!({"include_usage": true}));
+    }
+    if is(compat.prompt_cache_key) && !request.cache_key.is_empty() {
+        wire::set(&mut head, "prompt_cache_key", request.cache_key);
+    }
+    head
+}
 
-    fn assistant_message(&self, message: &Message, own: bool, names: &CallNames) -> Option<Value> {
+impl ChatEncoder {
+    fn assistant_message(&self, message: &Message, own: bool) -> Option<Value> {
         let (mut thought, mut texts, mut calls) = (String::new(), Vec::new(), Vec::new());
+        let mut details = None;
         let mut reasoning: Option<(&str, String)> = None;
         for block in &message.content {
             match block {
@@ -87,8 +107,13 @@ impl OpenAi {
                     let raw = wire::native_str(native, "arguments").filter(|_| own).map(str::to_owned);
                     let arguments = raw.unwrap_or_else(|| wire::arguments(input).to_string());
                     let function = json!({"name": wire::tool_name(name), "arguments": arguments});
-                    calls.push(json!({"id": names.get(call_id), "type": "function", "function": function}));
+                    let mut call = json!({"id": self.names.get(call_id), "type": "function", "function": function});
+                    if let Some(extra) = native.as_ref().filter(|_| own).and_then(|native| native.get(EXTRA)) {
+                        wire::set(&mut call, EXTRA, extra.clone());
+                    }
+                    calls.push(call);
                 }
+                ContentBlock::Opaque { native } if own => details = native.get(DETAILS).or(details),
                 ContentBlock::Thinking { text, native } if own => match wire::native_str(native, "field") {
                     Some("think") => thought = format!("{thought}<think>{text}</think>\n\n"),
                     Some(field @ ("reasoning" | "reasoning_content")) => {
@@ -105,52 +130,66 @@ impl OpenAi {
         let text = thought + &texts.join("\n\n");
         let mut encoded =
             json!({"role": "assistant", "content": if text.is_empty() { Value::Null } else { text.into() }});
-        if self.reasoning_content && !calls.is_empty() {
+        if is(self.compat.reasoning_content) && !calls.is_empty() {
             reasoning.get_or_insert(("reasoning_content", String::new()));
         }
         if let Some((field, text)) = reasoning {
             wire::set(&mut encoded, field, text);
+        }
+        if let Some(details) = details {
+            wire::set(&mut encoded, DETAILS, details.clone());
         }
         if !calls.is_empty() {
             wire::set(&mut encoded, "tool_calls", calls);
         }
         Some(encoded)
     }
+
+    /// A user's message: first each result as a message of its own, then what is left. Images in results can only follow them.
+    fn user_messages(&mut self, message: &Message) {
+        let mut parts = Vec::new();
+        let mut answers = false;
+        for block in &message.content {
+            let ContentBlock::ToolResult { call_id, content, .. } = block else { continue };
+            answers = true;
+            let blocks = wire::result_blocks(content);
+            let images = blocks.iter().filter(|block| block.as_text().is_none()).filter_map(part);
+            let before = parts.len();
+            parts.extend(images);
+            let mut texts: Vec<&str> = blocks.iter().filter_map(ContentBlock::as_text).collect();
+            if parts.len() > before {
+                texts.push(wire::IMAGES_FOLLOW);
+            }
+            let mut result =
+                json!({"role": "tool", "tool_call_id": self.names.get(call_id), "content": texts.join("\n\n")});
+            if is(self.compat.tool_result_name) {
+                wire::set(&mut result, "name", self.names.tool(call_id));
+            }
+            self.messages.push(&result);
+            self.after_tool = true;
+        }
+        parts.extend(message.content.iter().filter_map(part));
+        if parts.is_empty() && !answers {
+            parts.push(json!({"type": "text", "text": wire::NOTHING_SAID}));
+        }
+        // Servers without images often know only strings.
+        let only_text = match parts.as_slice() {
+            [only] if only["type"] == "text" => Some(only["text"].clone()),
+            _ => None,
+        };
+        if parts.is_empty() {
+            return;
+        }
+        if std::mem::take(&mut self.after_tool) && is(self.compat.assistant_after_tool) {
+            self.messages.push(&json!({"role": "assistant", "content": BETWEEN}));
+        }
+        self.messages.push(&json!({"role": "user", "content": only_text.unwrap_or(Value::Array(parts))}));
+    }
 }
 
 fn tool(tool: &ToolSpec) -> Value {
     let function = json!({"name": tool.name, "description": tool.description, "parameters": tool.input_schema});
     wire::clean_value(&json!({"type": "function", "function": function}))
-}
-
-/// A user's message: first each result as a message of its own, then what is left. Images in results can only follow them.
-fn user_messages(message: &Message, names: &CallNames, messages: &mut Items) {
-    let mut parts = Vec::new();
-    for block in &message.content {
-        let ContentBlock::ToolResult { call_id, content, .. } = block else { continue };
-        let blocks = wire::result_blocks(content);
-        let images = blocks.iter().filter(|block| block.as_text().is_none()).filter_map(part);
-        let before = parts.len();
-        parts.extend(images);
-        let mut texts: Vec<&str> = blocks.iter().filter_map(ContentBlock::as_text).collect();
-        if parts.len() > before {
-            texts.push("(the images of this result follow)");
-        }
-        messages.push(&json!({"role": "tool", "tool_call_id": names.get(call_id), "content": texts.join("\n\n")}));
-    }
-    parts.extend(message.content.iter().filter_map(part));
-    let answers = |block: &ContentBlock| matches!(block, ContentBlock::ToolResult { .. });
-    if parts.is_empty() && !message.content.iter().any(answers) {
-        parts.push(json!({"type": "text", "text": wire::NOTHING_SAID}));
-    }
-    // Servers without images often know only strings.
-    let only_text = match parts.as_slice() {
-        [only] if only["type"] == "text" => Some(only["text"].clone()),
-        _ => None,
-    };
-    if !parts.is_empty() {
-        messages.push(&json!({"role": "user", "content": only_text.unwrap_or(Value::Array(parts))}));
-    }
 }
 
 fn part(block: &ContentBlock) -> Option<Value> {
@@ -167,12 +206,13 @@ fn part(block: &ContentBlock) -> Option<Value> {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::super::preset;
     use super::super::super::support::{assistant, body, call, check_history, history, result, thought, user};
-    use super::super::Compat;
+    use super::super::OpenAi;
     use super::*;
 
     fn codec() -> OpenAi {
-        OpenAi::new("127.0.0.1", Compat::default())
+        OpenAi::new(Compat::NONE)
     }
 
     #[test]
@@ -214,32 +254,79 @@ mod tests {
         assert_eq!(body(&codec(), &messages), expect);
     }
 
+    /// A prompt, a call, its result, and then a word of the user's.
+    fn steered() -> [Message; 4] {
+        [
+            user(vec![ContentBlock::text("hi")]),
+            assistant("q/n", vec![call("c1", "ls", json!({}), None)]),
+            user(vec![result("c1", "x")]),
+            user(vec![ContentBlock::text("and now?")]),
+        ]
+    }
+
     #[test]
     fn servers_get_what_they_understand() {
-        fn check(host: &str, compat: Compat, fields: &[&str], role: &str) {
-            let messages = [
-                user(vec![ContentBlock::text("hi")]),
-                assistant("p/m", vec![call("c1", "ls", json!({}), None)]),
-                user(vec![result("c1", "x")]),
-            ];
-            let body = body(&OpenAi::new(host, compat), &messages);
+        fn check(name: &str, compat: Compat, fields: &[&str], role: &str) {
+            let known = preset::named(name).map(|preset| preset.compat).unwrap_or_default();
+            let body = body(&OpenAi::new(compat.or(known)), &steered());
             let mut names: Vec<&str> = body.as_object().unwrap().keys().map(String::as_str).collect();
             names.extend(body["messages"][2].get("reasoning_content").map(|_| "reasoning_content"));
+            names.extend(body["messages"][3].get("name").map(|_| "name"));
             names.retain(|name| !matches!(*name, "model" | "stream" | "tools" | "messages"));
-            assert_eq!((names.as_slice(), body["messages"][0]["role"].as_str()), (fields, Some(role)), "{host}");
+            assert_eq!((names.as_slice(), body["messages"][0]["role"].as_str()), (fields, Some(role)), "{name}");
         }
-        let none = Compat::default();
-        check("api.openai.com", none, &["max_completion_tokens", "stream_options", "prompt_cache_key"], "developer");
-        check("10.0.0.1", none, &["max_tokens", "stream_options"], "system");
-        check("api.deepseek.com", none, &["max_tokens", "stream_options", "reasoning_content"], "system");
+        let none = Compat::NONE;
+        check("openai", none, &["max_completion_tokens", "stream_options", "prompt_cache_key"], "developer");
+        for name in ["", "openrouter", "xai", "together", "alibaba", "lmstudio", "llamacpp", "vllm", "litellm"] {
+            check(name, none, &["max_tokens", "stream_options"], "system");
+        }
+        check("deepseek", none, &["max_tokens", "stream_options", "reasoning_content"], "system");
+        check("groq", none, &["max_completion_tokens", "stream_options"], "system");
+        check("mistral", none, &["max_tokens", "name"], "system");
         let set = Compat { stream_usage: Some(false), developer_role: Some(true), ..none };
-        check("10.0.0.1", set, &["max_tokens"], "developer");
+        check("", set, &["max_tokens"], "developer");
+        check("openai", Compat { prompt_cache_key: Some(false), ..set }, &["max_completion_tokens"], "developer");
+    }
+
+    #[test]
+    fn mistral_gets_nine_letters_a_name_and_a_word_between() {
+        let messages = body(&OpenAi::new(preset::named("mistral").unwrap().compat), &steered())["messages"].clone();
+        let id = messages[2]["tool_calls"][0]["id"].as_str().unwrap();
+        assert!(id.len() == 9 && id.chars().all(|c| c.is_ascii_alphanumeric()), "{id}");
+        assert_eq!(messages[3], json!({"role": "tool", "tool_call_id": id, "content": "x", "name": "ls"}));
+        assert_eq!(messages[4], json!({"role": "assistant", "content": BETWEEN}));
+        assert_eq!(messages[5], json!({"role": "user", "content": "and now?"}));
+        let plain = body(&codec(), &steered())["messages"].clone();
+        assert_eq!(plain[4], json!({"role": "user", "content": "and now?"}));
+    }
+
+    #[test]
+    fn what_only_the_server_understands_goes_back_to_it_alone() {
+        let extra = json!({"google": {"thought_signature": "c2ln"}});
+        let details = json!([{"type": "reasoning.encrypted", "data": "x", "index": 0}]);
+        let content = vec![
+            thought("hm", json!({"field": "reasoning"})),
+            call("c1", "ls", json!({}), Some(json!({"id": "x", "extra_content": extra}))),
+            ContentBlock::Opaque { native: json!({"reasoning_details": details}) },
+        ];
+        let messages = |origin| {
+            let said = assistant(origin, content.clone());
+            body(&codec(), &[user(vec![ContentBlock::text("hi")]), said, user(vec![result("c1", "x")])])["messages"][2]
+                .clone()
+        };
+        let own = messages("p/m");
+        assert_eq!((&own["reasoning"], &own["reasoning_details"]), (&json!("hm"), &details));
+        assert_eq!(own["tool_calls"][0]["extra_content"], extra);
+        let function = json!({"name": "ls", "arguments": "{}"});
+        let calls = json!([{"id": "c1", "type": "function", "function": function}]);
+        assert_eq!(messages("q/n"), json!({"role": "assistant", "content": null, "tool_calls": calls}));
     }
 
     proptest! {
         #[test]
-        fn histories_are_well_formed_and_extend_each_other(messages in history()) {
-            check_history(Kind::Openai, &codec(), &messages);
+        fn histories_are_well_formed_and_extend_each_other(messages in history(), name in prop::sample::select(vec!["", "openai", "deepseek", "mistral"])) {
+            let compat = preset::named(name).map(|preset| preset.compat).unwrap_or_default();
+            check_history(Kind::Openai, &OpenAi::new(compat), &messages);
         }
     }
 }

@@ -15,7 +15,14 @@ impl Actor {
             return respond(reply, Err(error));
         };
         if let Some(given) = asked.answer.as_ref().filter(|_| !fault::bug("I9")) {
-            return respond(reply, Err(already_answered(given.decision, &given.by, given.at)));
+            let error = already_answered(given.decision, &given.by, given.at);
+            // A crash could take back a decision that is not on disk yet, and another would win.
+            let written = self.flush();
+            tokio::spawn(async move {
+                let written = written.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())));
+                respond(reply, Err(written.map_or_else(RpcError::from, |()| error)));
+            });
+            return;
         }
         if answer.digest.as_ref().is_some_and(|digest| *digest != asked.digest) {
             let error = RpcError::new(Code::WrongDigest, format!("permission {} is for {}", asked.id, asked.digest))

@@ -70,6 +70,11 @@ impl Actor {
 
     /// Waits until everything that was queued before is committed, or was refused.
     pub(super) async fn barrier(&self) -> Result<(), StoreError> {
+        self.flush().await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())))
+    }
+
+    /// Answered when everything that was queued before is committed, or was refused.
+    pub(super) fn flush(&self) -> oneshot::Receiver<Result<(), StoreError>> {
         let (done, answered) = oneshot::channel();
         self.daemon.store.append(Append {
             log: self.log.clone(),
@@ -80,7 +85,7 @@ impl Actor {
             sync: false,
             done: Some(done),
         });
-        answered.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())))
+        answered
     }
 
     pub(super) fn in_turn(&self, body: EventBody) -> Draft {

@@ -93,6 +93,120 @@ fn each_planted_fault_is_found_in_chat_completions() {
     }
 }
 
+/// The body of a conversation with two calls, and its list of messages.
+fn conversation(format: Format) -> (Value, &'static str) {
+    match format {
+        Format::Responses => {
+            let call = |id: &str| json!({ "type": "function_call", "call_id": id, "name": "bash", "arguments": "{}" });
+            let output = |id: &str| json!({ "type": "function_call_output", "call_id": id, "output": "x" });
+            let reasoning = json!({ "type": "reasoning", "id": "rs", "summary": [], "encrypted_content": "g" });
+            let user = json!({ "role": "user", "content": [{ "type": "input_text", "text": "hi" }] });
+            let input = json!([user, reasoning, call("a"), call("b"), output("a"), output("b")]);
+            (json!({ "model": "m", "stream": true, "store": false, "input": input }), "input")
+        }
+        Format::Gemini => {
+            let call = |name: &str| json!({ "functionCall": { "name": name, "args": {} } });
+            let result = |name: &str| json!({ "functionResponse": { "name": name, "response": { "output": "x" } } });
+            let contents = json!([
+                { "role": "user", "parts": [{ "text": "hi" }] },
+                { "role": "model", "parts": [call("ls"), call("bash")] },
+                { "role": "user", "parts": [result("ls"), result("bash")] },
+            ]);
+            (json!({ "contents": contents }), "contents")
+        }
+        _ => {
+            let call = |name: &str| json!({ "function": { "name": name, "arguments": {} } });
+            let result = |name: &str| json!({ "role": "tool", "tool_name": name, "content": "x" });
+            let messages = json!([
+                { "role": "user", "content": "hi" },
+                { "role": "assistant", "content": "", "tool_calls": [call("ls"), call("bash")] },
+                result("ls"),
+                result("bash"),
+            ]);
+            (json!({ "model": "m", "stream": true, "options": { "num_ctx": 32768 }, "messages": messages }), "messages")
+        }
+    }
+}
+
+/// Each change of a good conversation is found.
+fn planted(format: Format, faults: &[(&str, fn(&mut Vec<Value>))]) {
+    let (good, list) = conversation(format);
+    assert_eq!(well_formed(format, good.to_string().as_bytes()), Vec::<String>::new());
+    for (what, change) in faults {
+        let mut bad = good.clone();
+        change(bad[list].as_array_mut().unwrap());
+        let found = well_formed(format, bad.to_string().as_bytes());
+        assert!(found.iter().any(|wrong| wrong.contains(what)), "{what}: {found:?}");
+    }
+}
+
+#[test]
+fn each_planted_fault_is_found_in_responses() {
+    let faults: [(&str, fn(&mut Vec<Value>)); 8] = [
+        ("has 0 results", |input| drop(input.pop())),
+        ("has 2 results", |input| input[5] = input[4].clone()),
+        ("used twice", |input| input[3] = input[2].clone()),
+        ("has 0 results", |input| input.insert(5, json!({ "role": "user", "content": "x" }))),
+        ("right after reasoning", |input| drop(input.drain(2..4))),
+        ("not whole", |input| input[1]["encrypted_content"] = Value::Null),
+        ("no object", |input| input[2]["arguments"] = json!({})),
+        ("empty output", |input| input[4]["output"] = json!(" ")),
+    ];
+    planted(Format::Responses, &faults);
+}
+
+#[test]
+fn each_planted_fault_is_found_in_gemini() {
+    let faults: [(&str, fn(&mut Vec<Value>)); 6] = [
+        ("have no results", |contents| drop(contents.pop())),
+        ("for the calls", |contents| contents[2]["parts"].as_array_mut().unwrap().swap(0, 1)),
+        ("for the calls", |contents| contents[2]["parts"][0]["functionResponse"]["id"] = json!("x")),
+        ("no object", |contents| contents[1]["parts"][0]["functionCall"]["args"] = json!("{}")),
+        ("one role", |contents| contents.push(json!({ "role": "user", "parts": [{ "text": "x" }] }))),
+        ("empty text", |contents| contents[0]["parts"][0]["text"] = json!("")),
+    ];
+    planted(Format::Gemini, &faults);
+}
+
+#[test]
+fn each_planted_fault_is_found_in_ollama() {
+    let faults: [(&str, fn(&mut Vec<Value>)); 5] = [
+        ("for the calls", |messages| drop(messages.pop())),
+        ("for the calls", |messages| messages.swap(2, 3)),
+        ("no object", |messages| messages[1]["tool_calls"][0]["function"]["arguments"] = json!("{}")),
+        ("no content", |messages| messages[0]["content"] = json!([])),
+        ("no content", |messages| messages[2]["content"] = json!("")),
+    ];
+    planted(Format::Ollama, &faults);
+}
+
+#[test]
+fn what_a_format_signs_must_come_back_to_the_byte() {
+    let check = |format: Format, issued: Issued, good: Value, bad: Value| {
+        let mut continuity = Continuity::default();
+        continuity.issue(issued);
+        continuity.rewrites = true;
+        assert_eq!(continuity.admit(format, "m", &good), Vec::<String>::new());
+        let found = continuity.admit(format, "m", &bad);
+        assert!(found[0].contains("thinking"), "{found:?}");
+    };
+    let item = |content: &str| json!({ "type": "reasoning", "id": "rs", "summary": [], "encrypted_content": content });
+    let call = json!({ "type": "function_call", "call_id": "a", "name": "ls", "arguments": "{}" });
+    let calls = vec![("a".to_owned(), "ls".to_owned(), "{}".to_owned())];
+    let issued = Issued { thinking: vec![(item("g").to_string(), String::new())], calls: calls.clone() };
+    let input = |items: Value| json!({ "input": items });
+    check(Format::Responses, issued.clone(), input(json!([item("g"), call])), input(json!([item("G"), call])));
+    check(Format::Responses, issued, input(json!([item("g"), call])), input(json!([call])));
+    let part = |signature: &str| {
+        let call = json!({ "name": "ls", "args": {}, "id": "a" });
+        json!({ "contents": [{ "role": "model", "parts": [{ "functionCall": call, "thoughtSignature": signature }] }] })
+    };
+    let call = json!({ "functionCall": { "name": "ls", "args": {}, "id": "a" } }).to_string();
+    let issued = Issued { thinking: vec![(call, "c2ln".to_owned())], calls };
+    check(Format::Gemini, issued.clone(), part("c2ln"), part("Y2ln"));
+    check(Format::Gemini, issued, part("c2ln"), part("skip_thought_signature_validator"));
+}
+
 #[test]
 fn a_changed_prefix_is_found_and_a_moved_cache_breakpoint_is_not_one() {
     let body = |messages: Value| json!({ "model": "m", "system": "s", "messages": messages });
@@ -101,14 +215,19 @@ fn a_changed_prefix_is_found_and_a_moved_cache_breakpoint_is_not_one() {
     let said = json!({ "role": "assistant", "content": "b" });
     let next = json!({ "role": "user", "content": "c" });
     let mut continuity = Continuity::default();
-    assert_eq!(continuity.admit(Format::Anthropic, &body(json!([one]))), Vec::<String>::new());
-    assert_eq!(continuity.admit(Format::Anthropic, &body(json!([plain, said, next]))), Vec::<String>::new());
+    assert_eq!(continuity.admit(Format::Anthropic, "m", &body(json!([one]))), Vec::<String>::new());
+    assert_eq!(continuity.admit(Format::Anthropic, "m", &body(json!([plain, said, next]))), Vec::<String>::new());
     let other = json!({ "role": "user", "content": "other" });
-    assert_eq!(continuity.admit(Format::Anthropic, &body(json!([other]))), Vec::<String>::new(), "another session");
-    let found = continuity.admit(Format::Anthropic, &body(json!([{ "role": "user", "content": "A" }, said, next])));
+    assert_eq!(
+        continuity.admit(Format::Anthropic, "m", &body(json!([other]))),
+        Vec::<String>::new(),
+        "another session"
+    );
+    let found =
+        continuity.admit(Format::Anthropic, "m", &body(json!([{ "role": "user", "content": "A" }, said, next])));
     assert!(found[0].contains("do not continue"), "{found:?}");
     let changed = json!({ "model": "m", "system": "S", "messages": [plain, said, next, said, next] });
-    assert!(continuity.admit(Format::Anthropic, &changed)[0].contains("system prompt or tools changed"));
+    assert!(continuity.admit(Format::Anthropic, "m", &changed)[0].contains("system prompt or tools changed"));
 }
 
 #[test]
@@ -125,7 +244,7 @@ fn thinking_and_arguments_that_come_back_changed_are_found() {
         json!({ "model": "m", "messages": [{ "role": "assistant", "content": [thinking, call] }] })
     };
     continuity.rewrites = true;
-    assert_eq!(continuity.admit(Format::Anthropic, &body("sig", json!({ "b": 1, "a": 2 }))), Vec::<String>::new());
-    assert!(continuity.admit(Format::Anthropic, &body("SIG", json!({ "b": 1, "a": 2 })))[0].contains("thinking"));
-    assert!(continuity.admit(Format::Anthropic, &body("sig", json!({ "a": 2, "b": 1 })))[0].contains("call t1"));
+    assert_eq!(continuity.admit(Format::Anthropic, "m", &body("sig", json!({ "b": 1, "a": 2 }))), Vec::<String>::new());
+    assert!(continuity.admit(Format::Anthropic, "m", &body("SIG", json!({ "b": 1, "a": 2 })))[0].contains("thinking"));
+    assert!(continuity.admit(Format::Anthropic, "m", &body("sig", json!({ "a": 2, "b": 1 })))[0].contains("call t1"));
 }

@@ -5,7 +5,11 @@
 
 #![allow(clippy::indexing_slicing)] // A field that a JSON value lacks reads as null.
 
-use std::collections::HashSet;
+mod anthropic;
+mod gemini;
+mod ollama;
+mod openai;
+mod responses;
 
 use serde_json::{Map, Value};
 
@@ -17,6 +21,9 @@ pub fn validate(kind: Kind, body: &Value) -> Result<(), Vec<String>> {
     match kind {
         Kind::Anthropic => check.anthropic(body),
         Kind::Openai => check.openai(body),
+        Kind::OpenaiResponses => check.responses(body),
+        Kind::Gemini => check.gemini(body),
+        Kind::Ollama => check.ollama(body),
         Kind::Demo => {}
     }
     check.no_nul("body", body);
@@ -41,15 +48,17 @@ pub fn extends(before: &Value, after: &Value) -> bool {
 fn flat(body: &Value) -> (Value, Vec<(Value, Value)>) {
     let body = without_markers(body);
     let mut blocks = Vec::new();
-    for message in list(&body["messages"]) {
-        match &message["content"] {
+    for message in ["messages", "input", "contents"].iter().flat_map(|name| list(&body[name])) {
+        let content = if message["parts"].is_null() { &message["content"] } else { &message["parts"] };
+        match content {
             Value::Array(content) if message["tool_calls"].is_null() => {
                 blocks.extend(content.iter().map(|block| (message["role"].clone(), block.clone())));
             }
             _ => blocks.push((message["role"].clone(), message.clone())),
         }
     }
-    (serde_json::json!([body["tools"], body["system"]]), blocks)
+    let head = ["tools", "system", "instructions", "systemInstruction"].map(|name| body[name].clone());
+    (head.into_iter().collect(), blocks)
 }
 
 fn without_markers(value: &Value) -> Value {
@@ -62,18 +71,6 @@ fn without_markers(value: &Value) -> Value {
         other => other.clone(),
     }
 }
-
-const ANTHROPIC_FIELDS: &[&str] = &["model", "max_tokens", "stream", "system", "tools", "messages"];
-const OPENAI_FIELDS: &[&str] = &[
-    "model",
-    "max_tokens",
-    "max_completion_tokens",
-    "stream",
-    "stream_options",
-    "prompt_cache_key",
-    "tools",
-    "messages",
-];
 
 struct Check {
     problems: Vec<String>,
@@ -114,152 +111,6 @@ impl Check {
         }
     }
 
-    fn anthropic(&mut self, body: &Value) {
-        self.fields("body", body, &["model", "max_tokens", "messages"], ANTHROPIC_FIELDS);
-        self.string("model", &body["model"]);
-        self.that(body["max_tokens"].as_u64().is_some_and(|n| n > 0), || {
-            "max_tokens: not a positive number".to_owned()
-        });
-        for tool in list(&body["tools"]) {
-            let known = ["name", "description", "input_schema", "cache_control"];
-            self.fields("tools", tool, &["name", "input_schema"], &known);
-            self.name("tools", &tool["name"]);
-        }
-        list(&body["system"]).iter().for_each(|block| self.string("system", &block["text"]));
-        let messages = list(&body["messages"]);
-        self.that(messages.first().is_some_and(|first| first["role"] == "user"), || {
-            "the first message is not a user's".to_owned()
-        });
-        let mut open: Vec<&str> = Vec::new();
-        let mut ids = HashSet::new();
-        for (n, message) in messages.iter().enumerate() {
-            let at = format!("messages[{n}]");
-            self.fields(&at, message, &["role", "content"], &["role", "content"]);
-            let before = n.checked_sub(1).and_then(|n| messages.get(n));
-            self.that(before.is_none_or(|before| before["role"] != message["role"]), || {
-                format!("{at}: same role as before")
-            });
-            let content = list(&message["content"]);
-            self.that(!content.is_empty(), || format!("{at}: no content"));
-            let user = message["role"] == "user";
-            self.results(&at, &mut open, results_of(content));
-            let mut others = false;
-            for block in content {
-                self.anthropic_block(&at, user, block);
-                let result = block["type"] == "tool_result";
-                self.that(!(result && others), || format!("{at}: a result after something else"));
-                others |= !result;
-            }
-            for call in content.iter().filter(|block| block["type"] == "tool_use") {
-                let id = call["id"].as_str().unwrap_or_default();
-                self.that(ids.insert(id), || format!("{at}: call {id} is not unique"));
-                open.push(id);
-            }
-            let last = content.last().and_then(|block| block["type"].as_str()).unwrap_or_default();
-            self.that(user || !last.ends_with("thinking"), || format!("{at}: ends in thinking"));
-        }
-        self.results("the end", &mut open, Vec::new());
-    }
-
-    fn anthropic_block(&mut self, at: &str, user: bool, block: &Value) {
-        let kind = block["type"].as_str().unwrap_or_default();
-        match kind {
-            "text" => self.string(at, &block["text"]),
-            "image" => {
-                self.that(user, || format!("{at}: an image that is not a user's"));
-                self.string(at, &block["source"]["data"]);
-                self.string(at, &block["source"]["media_type"]);
-            }
-            "tool_result" => {
-                self.that(user, || format!("{at}: a result that is not a user's"));
-                self.that(!list(&block["content"]).is_empty(), || format!("{at}: an empty result"));
-                list(&block["content"]).iter().for_each(|part| self.anthropic_block(at, true, part));
-            }
-            "tool_use" => {
-                self.that(!user, || format!("{at}: a call of a user"));
-                self.string(at, &block["id"]);
-                self.name(at, &block["name"]);
-                self.that(block["input"].is_object(), || format!("{at}: input is no object"));
-            }
-            "thinking" => self.string(at, &block["signature"]),
-            _ => self.that(!user && !kind.is_empty(), || format!("{at}: unknown block {kind:?}")),
-        }
-    }
-
-    fn openai(&mut self, body: &Value) {
-        self.fields("body", body, &["model", "messages"], OPENAI_FIELDS);
-        self.string("model", &body["model"]);
-        for tool in list(&body["tools"]) {
-            self.fields("tools", tool, &["type", "function"], &["type", "function"]);
-            self.name("tools", &tool["function"]["name"]);
-            self.that(tool["function"]["parameters"].is_object(), || "tools: parameters are no object".to_owned());
-        }
-        let messages = list(&body["messages"]);
-        let spoken = messages.iter().find(|message| !matches!(message["role"].as_str(), Some("system" | "developer")));
-        self.that(spoken.is_some_and(|first| first["role"] == "user"), || {
-            "the first message is not a user's".to_owned()
-        });
-        let mut open: Vec<&str> = Vec::new();
-        let mut ids = HashSet::new();
-        for (n, message) in messages.iter().enumerate() {
-            let at = format!("messages[{n}]");
-            match message["role"].as_str() {
-                Some("tool") => {
-                    self.fields(
-                        &at,
-                        message,
-                        &["role", "tool_call_id", "content"],
-                        &["role", "tool_call_id", "content"],
-                    );
-                    self.openai_content(&at, &message["content"]);
-                    let id = message["tool_call_id"].as_str().unwrap_or_default();
-                    self.result(&at, &mut open, id);
-                    continue;
-                }
-                Some("assistant") => {
-                    let known = ["role", "content", "tool_calls", "reasoning_content", "reasoning"];
-                    self.fields(&at, message, &["role", "content"], &known);
-                }
-                Some("user" | "system" | "developer") => {
-                    self.fields(&at, message, &["role", "content"], &["role", "content"])
-                }
-                _ => self.problems.push(format!("{at}: unknown role")),
-            }
-            self.results(&at, &mut open, Vec::new());
-            let calls = list(&message["tool_calls"]);
-            self.that(message.get("tool_calls").is_none() || !calls.is_empty(), || {
-                format!("{at}: no calls in tool_calls")
-            });
-            if calls.is_empty() || !message["content"].is_null() {
-                self.openai_content(&at, &message["content"]);
-            }
-            for call in calls {
-                let id = call["id"].as_str().unwrap_or_default();
-                self.string(&at, &call["id"]);
-                self.that(call["type"] == "function", || format!("{at}: a call that is no function"));
-                self.name(&at, &call["function"]["name"]);
-                let arguments = call["function"]["arguments"].as_str().unwrap_or_default();
-                let object = serde_json::from_str::<Map<String, Value>>(arguments).is_ok();
-                self.that(object, || format!("{at}: the arguments of {id} are no object"));
-                self.that(ids.insert(id), || format!("{at}: call {id} is not unique"));
-                open.push(id);
-            }
-        }
-        self.results("the end", &mut open, Vec::new());
-    }
-
-    fn openai_content(&mut self, at: &str, content: &Value) {
-        let Some(parts) = content.as_array() else { return self.string(at, content) };
-        self.that(!parts.is_empty(), || format!("{at}: no content"));
-        for part in parts {
-            match part["type"].as_str() {
-                Some("text") => self.string(at, &part["text"]),
-                Some("image_url") => self.string(at, &part["image_url"]["url"]),
-                other => self.problems.push(format!("{at}: unknown part {other:?}")),
-            }
-        }
-    }
-
     fn result(&mut self, at: &str, open: &mut Vec<&str>, id: &str) {
         let before = open.len();
         open.retain(|call| *call != id);
@@ -276,6 +127,20 @@ impl Check {
         }
     }
 
+    /// Each call in `open`, by its name and perhaps an identifier, has its result at the same place.
+    fn in_order(&mut self, at: &str, open: &mut Vec<(&str, &str)>, results: Vec<(&str, &str)>) {
+        for (n, (name, id)) in open.iter().enumerate() {
+            match results.get(n) {
+                None => self.problems.push(format!("{at}: call {name} has no result before it")),
+                Some(result) => self.that(*result == (*name, *id), || {
+                    format!("{at}: the results are in another order: {result:?} for {name:?}, {id:?}")
+                }),
+            }
+        }
+        self.that(results.len() <= open.len(), || format!("{at}: a result which no call waits for"));
+        open.clear();
+    }
+
     fn name(&mut self, at: &str, name: &Value) {
         let name = name.as_str().unwrap_or_default();
         let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
@@ -287,11 +152,6 @@ impl Check {
 
 fn list(value: &Value) -> &[Value] {
     value.as_array().map(Vec::as_slice).unwrap_or_default()
-}
-
-fn results_of(content: &[Value]) -> Vec<&str> {
-    let results = content.iter().filter(|block| block["type"] == "tool_result");
-    results.map(|block| block["tool_use_id"].as_str().unwrap_or_default()).collect()
 }
 
 #[cfg(test)]
@@ -312,6 +172,30 @@ mod tests {
                     {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "text", "text": "x"}]},
                     {"type": "tool_result", "tool_use_id": "b", "content": [{"type": "text", "text": "y"}]},
                     {"type": "text", "text": "go on"}]}]}),
+            Kind::OpenaiResponses => {
+                json!({"model": "m", "stream": true, "store": false, "instructions": "s", "input": [
+                {"role": "user", "content": [{"type": "input_text", "text": "hi"}]},
+                {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"},
+                {"type": "function_call", "call_id": "a", "name": "ls", "arguments": "{}"},
+                {"type": "function_call", "call_id": "b", "name": "ls", "arguments": "{}"},
+                {"type": "function_call_output", "call_id": "a", "output": "x"},
+                {"type": "function_call_output", "call_id": "b", "output": [{"type": "input_text", "text": "y"}]}]})
+            }
+            Kind::Gemini => json!({"contents": [
+                {"role": "user", "parts": [{"text": "hi"}]},
+                {"role": "model", "parts": [
+                    {"functionCall": {"name": "ls", "args": {}, "id": "1"}, "thoughtSignature": "c2ln"},
+                    {"functionCall": {"name": "read", "args": {}}}]},
+                {"role": "user", "parts": [
+                    {"functionResponse": {"name": "ls", "id": "1", "response": {"output": "x"}}},
+                    {"functionResponse": {"name": "read", "response": {"output": "y"}}}]}]}),
+            Kind::Ollama => json!({"model": "m", "stream": true, "options": {"num_ctx": 9}, "messages": [
+                {"role": "system", "content": "s"},
+                {"role": "user", "content": "hi"},
+                {"role": "assistant", "content": "", "tool_calls": [
+                    {"function": {"name": "ls", "arguments": {}}}, {"function": {"name": "read", "arguments": {}}}]},
+                {"role": "tool", "tool_name": "ls", "content": "x"},
+                {"role": "tool", "tool_name": "read", "content": "y"}]}),
             _ => json!({"model": "m", "messages": [
                 {"role": "system", "content": "s"},
                 {"role": "user", "content": "hi"},
@@ -367,6 +251,68 @@ mod tests {
     }
 
     #[test]
+    fn planted_faults_are_found_in_responses() {
+        let check = |change: fn(&mut Value), problem| check(Kind::OpenaiResponses, change, problem);
+        fn input(body: &mut Value) -> &mut Vec<Value> {
+            body["input"].as_array_mut().unwrap()
+        }
+        check(|body| body["max_tokens"] = json!(1), "unknown field max_tokens");
+        check(|body| body["store"] = json!(true), "store");
+        check(|body| drop(input(body).pop()), "call b has no result");
+        check(|body| body["input"][5]["call_id"] = json!("a"), "which no call waits for");
+        check(|body| body["input"][3]["call_id"] = json!("a"), "not unique");
+        check(|body| input(body).insert(5, json!({"role": "user", "content": "x"})), "call b has no result");
+        check(|body| body["input"][3]["arguments"] = json!({}), "no object");
+        check(|body| drop(input(body).drain(2..)), "reasoning without what it led to");
+        check(|body| body["input"][2] = json!({"role": "user", "content": "x"}), "reasoning without what it led to");
+        check(|body| body["input"][1]["encrypted_content"] = json!(null), "encrypted_content");
+        check(|body| body["input"][5]["output"] = json!(""), "no text");
+        check(|body| body["input"][0]["content"] = json!([]), "no content");
+        check(|body| body["input"][0]["content"][0]["type"] = json!("text"), "unknown part");
+        check(|body| drop(input(body).remove(0)), "not a user's");
+        check(
+            |body| body["tools"] = json!([{"type": "function", "name": "a b", "parameters": {}, "strict": false}]),
+            "no name for a tool",
+        );
+    }
+
+    #[test]
+    fn planted_faults_are_found_in_gemini() {
+        let check = |change: fn(&mut Value), problem| check(Kind::Gemini, change, problem);
+        check(|body| body["model"] = json!("m"), "unknown field model");
+        check(|body| drop(body["contents"][2]["parts"].as_array_mut().unwrap().pop()), "call read has no result");
+        check(|body| body["contents"][2]["parts"].as_array_mut().unwrap().swap(0, 1), "in another order");
+        check(|body| body["contents"][2]["parts"][0]["functionResponse"]["id"] = json!("2"), "in another order");
+        check(|body| body["contents"][2]["parts"][0]["functionResponse"]["response"] = json!("x"), "no object");
+        check(|body| drop(body["contents"].as_array_mut().unwrap().pop()), "has no result");
+        check(|body| body["contents"][0]["parts"] = json!([]), "no parts");
+        check(|body| body["contents"][0]["parts"][0]["text"] = json!(" "), "no text");
+        check(|body| body["contents"][0]["role"] = json!("assistant"), "unknown role");
+        check(|body| body["contents"][1]["role"] = json!("user"), "same role as before");
+        check(|body| body["contents"][1]["parts"][0]["functionCall"]["args"] = json!("{}"), "no object");
+        check(|body| body["contents"][1]["parts"][0]["thought_signature"] = json!("x"), "unknown field");
+        check(|body| body["contents"][0]["parts"][0] = json!({"inlineData": {"mimeType": "image/png"}}), "data");
+        let late = |body: &mut Value| {
+            body["contents"][2]["parts"].as_array_mut().unwrap().insert(0, json!({"text": "x"}));
+        };
+        check(late, "a result after something else");
+    }
+
+    #[test]
+    fn planted_faults_are_found_in_ollama() {
+        let check = |change: fn(&mut Value), problem| check(Kind::Ollama, change, problem);
+        check(|body| body["max_tokens"] = json!(1), "unknown field max_tokens");
+        check(|body| body["options"] = json!({"num_predict": 1}), "num_ctx");
+        check(|body| drop(body["messages"].as_array_mut().unwrap().pop()), "call read has no result");
+        check(|body| body["messages"].as_array_mut().unwrap().swap(3, 4), "in another order");
+        check(|body| body["messages"][2]["tool_calls"][0]["function"]["arguments"] = json!("{}"), "no object");
+        check(|body| body["messages"][1]["content"] = json!([{"type": "text", "text": "x"}]), "no text");
+        check(|body| body["messages"][1]["images"] = json!(["data:image/png;base64,AA"]), "images");
+        check(|body| body["messages"][2]["role"] = json!("model"), "unknown role");
+        check(|body| body["messages"][2]["tool_calls"] = json!([]), "no calls");
+    }
+
+    #[test]
     fn a_changed_beginning_is_no_beginning() {
         let body = |texts: &[&str]| {
             let block = |text: &&str| json!({"type": "text", "text": text, "cache_control": {"type": text}});
@@ -377,5 +323,16 @@ mod tests {
         assert!(!extends(&body(&["a"]), &body(&["b", "a"])));
         let with_tools = json!({"tools": [1], "messages": body(&["a", "b"])["messages"]});
         assert!(!extends(&body(&["a"]), &with_tools));
+        let contents = |texts: &[&str], system: &str| {
+            let parts: Vec<Value> = texts.iter().map(|text| json!({"text": text})).collect();
+            json!({"systemInstruction": system, "contents": [{"role": "user", "parts": parts}]})
+        };
+        assert!(extends(&contents(&["a"], "s"), &contents(&["a", "b"], "s")));
+        assert!(!extends(&contents(&["a"], "s"), &contents(&["b"], "s")));
+        assert!(!extends(&contents(&["a"], "s"), &contents(&["a"], "t")));
+        let input =
+            |texts: &[&str]| json!({"input": texts.iter().map(|text| json!({"output": text})).collect::<Vec<_>>()});
+        assert!(extends(&input(&["a"]), &input(&["a", "b"])));
+        assert!(!extends(&input(&["a", "b"]), &input(&["a", "c"])));
     }
 }

@@ -1,0 +1,564 @@
+//! The life of a permission, and the mailbox that answers go through, as models: loom runs every interleaving of their steps.
+//!
+//! A step is what the real code does without anything else coming between; what state it makes is computed by the real
+//! [`State::apply`] and [`recovery`]. Which step stands for what:
+//!
+//! | step | real code |
+//! |---|---|
+//! | [`Mailbox::send`], all under the lock of the map | `Sessions::send` |
+//! | [`Mailbox::unload`], all under the same lock | `Sessions::unload`, `Wake::Idle` in `session/actor/mod.rs` |
+//! | a step of [`Life`], under its one lock | one turn of the loop in `Actor::run`: a command or a turn's message, handled alone |
+//! | [`Life::answer`]: check, fold, queue, wake | `Actor::answer` and `Actor::decide` in `session/actor/permits.rs` |
+//! | [`Life::cancel`]: abort, close, queue | `Actor::stop` and `Actor::close_turn` in `session/actor/turns.rs` |
+//! | [`Life::call`]: woken, compared, started, run, finished | `Runner::run_one` in `session/calls.rs`, `Actor::permit` after a restart |
+//! | [`Life::commit`] | a group of the writing thread, `store/write.rs`: in order, or not at all |
+//! | [`Life::crash`] | `kill -9`: what is queued is gone, nothing more is written, run or answered |
+//!
+//! Deliberately absent: time, several calls at once, and what a client does when it is refused.
+
+use std::sync::PoisonError;
+
+use linger_protocol::event::{Event, EventBody, Outcome};
+use linger_protocol::id::{CallId, MessageId, PermissionId, PromptId, TurnId};
+use linger_protocol::message::{ContentBlock, Role, StopReason};
+use linger_protocol::permission::Decision;
+use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
+use loom::thread;
+
+use crate::session::recovery::{self, Cause};
+use crate::session::state::State;
+
+/// A fault that a test plants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Plant {
+    Nothing,
+    /// An actor leaves when its mailbox was empty a moment ago.
+    UnloadInTwoSteps,
+    /// Whether there is an answer is looked at in one step, and the decision made in another.
+    CheckThenSet,
+    /// The winner is told before its decision is on disk.
+    WonBeforeCommit,
+    /// The loser is told who won before that is on disk.
+    LostBeforeCommit,
+    /// A call runs before its start is on disk.
+    RunBeforeCommit,
+    /// What runs is not compared with what was shown.
+    DigestIgnored,
+    /// After a restart a call that had started runs again.
+    StartedRunsAgain,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+// ---- the mailbox ----
+
+/// The map of loaded sessions, with one session.
+struct Mailbox {
+    plant: Plant,
+    /// The queue of the loaded actor, if one is.
+    map: Mutex<Option<Arc<Mutex<Vec<u32>>>>>,
+    /// How many actors are loaded, and the commands that were handled.
+    handled: Mutex<(u32, Vec<u32>)>,
+}
+
+impl Mailbox {
+    fn send(mailbox: &Arc<Self>, command: u32) -> Option<thread::JoinHandle<()>> {
+        let mut map = lock(&mailbox.map);
+        if let Some(queue) = &*map {
+            lock(queue).push(command);
+            return None;
+        }
+        let queue = Arc::new(Mutex::new(vec![command]));
+        *map = Some(queue.clone());
+        let mailbox = mailbox.clone();
+        Some(thread::spawn(move || mailbox.actor(&queue)))
+    }
+
+    fn actor(&self, queue: &Mutex<Vec<u32>>) {
+        lock(&self.handled).0 += 1;
+        loop {
+            let command = {
+                let mut queue = lock(queue);
+                if queue.is_empty() { None } else { Some(queue.remove(0)) }
+            };
+            let mut handled = lock(&self.handled);
+            assert_eq!(handled.0, 1, "two actors own one session");
+            match command {
+                Some(command) => handled.1.push(command),
+                None => {
+                    // Its last look at the session: the next actor may begin as soon as it has left the map.
+                    handled.0 -= 1;
+                    drop(handled);
+                    if self.unload(queue) {
+                        return;
+                    }
+                    lock(&self.handled).0 += 1;
+                }
+            }
+        }
+    }
+
+    fn unload(&self, queue: &Mutex<Vec<u32>>) -> bool {
+        if self.plant == Plant::UnloadInTwoSteps {
+            let idle = lock(queue).is_empty();
+            if idle {
+                *lock(&self.map) = None;
+            }
+            return idle;
+        }
+        let mut map = lock(&self.map);
+        let idle = lock(queue).is_empty();
+        if idle {
+            *map = None;
+        }
+        idle
+    }
+}
+
+fn mailbox(plant: Plant) {
+    loom::model(move || {
+        let mailbox = Arc::new(Mailbox { plant, map: Mutex::new(None), handled: Mutex::new((0, Vec::new())) });
+        let other = mailbox.clone();
+        let sender = thread::spawn(move || Mailbox::send(&other, 2));
+        let actors = [Mailbox::send(&mailbox, 1), sender.join().expect("a sender ends")];
+        actors.into_iter().flatten().for_each(|actor| actor.join().expect("an actor ends"));
+        let mut handled = lock(&mailbox.handled).1.clone();
+        handled.sort_unstable();
+        assert_eq!(handled, [1, 2], "a command was never answered");
+    });
+}
+
+#[test]
+fn no_command_goes_to_an_actor_that_has_gone() {
+    mailbox(Plant::Nothing);
+}
+
+#[test]
+#[should_panic(expected = "a command was never answered")]
+fn an_unload_that_looks_and_leaves_in_two_steps_is_noticed() {
+    mailbox(Plant::UnloadInTwoSteps);
+}
+
+// ---- the permission ----
+
+/// What the user is shown, and what runs, unless something went wrong in between.
+const SHOWN: &str = "sha256:shown";
+
+/// What is on disk, and what was done to the world.
+struct Disk {
+    alive: bool,
+    log: Vec<Event>,
+    /// Digests of what ran.
+    runs: Vec<String>,
+}
+
+/// The state of the actor.
+struct Session {
+    state: State,
+    /// Events that were folded and wait for the writing thread.
+    queue: Vec<Event>,
+    /// The turn's task was told to stop.
+    stopped: bool,
+}
+
+/// The verdict on its way to the waiting call.
+#[derive(Clone, Debug, PartialEq)]
+enum Verdict {
+    Waits,
+    /// It may run if it has this digest.
+    Yes(String),
+    No,
+    /// Nobody will answer any more.
+    Gone,
+}
+
+/// What a client was told.
+#[derive(Clone, Debug, PartialEq)]
+enum Told {
+    Won(Decision),
+    Already(Decision, String),
+    Nothing,
+}
+
+/// Everything that threads share. Each step holds the one lock from its beginning to its end, so that the steps are what
+/// interleaves, and nothing else.
+struct Life {
+    plant: Plant,
+    /// The digest of what would run.
+    runs: &'static str,
+    world: Mutex<World>,
+    woken: Condvar,
+}
+
+struct World {
+    actor: Session,
+    verdict: Verdict,
+    disk: Disk,
+}
+
+impl Session {
+    /// `Actor::append`: numbers, folds and queues.
+    fn append(&mut self, body: EventBody) {
+        let turn = Some(TurnId::from("t1"));
+        let event = Event { body, seq: Some(self.state.head + 1), at: 7, turn };
+        self.state.apply(&event);
+        self.queue.push(event);
+    }
+
+    fn answered(&self) -> Option<(Decision, String)> {
+        let call = self.state.turn.as_ref()?.calls.first()?;
+        let given = call.permission.as_ref()?.answer.as_ref()?;
+        Some((given.decision, given.by.clone()))
+    }
+}
+
+impl Life {
+    /// A turn whose one call has asked for permission, all of it on disk.
+    fn asked(plant: Plant, runs: &'static str) -> Arc<Self> {
+        let mut session = Session { state: State::default(), queue: Vec::new(), stopped: false };
+        let call_id = CallId::from("c1");
+        let input = serde_json::json!({});
+        let call = ContentBlock::ToolUse {
+            call_id: call_id.clone(),
+            name: "x".to_owned(),
+            input: input.clone(),
+            native: None,
+        };
+        session.append(EventBody::TurnStarted { prompt: PromptId::from("p1") });
+        session.append(EventBody::Message {
+            message: MessageId::from("m1"),
+            role: Role::Assistant,
+            content: vec![call],
+            interrupted: false,
+            prompt: None,
+            model: None,
+            usage: None,
+            cut: false,
+        });
+        session.append(EventBody::PermissionRequested {
+            permission: PermissionId::from("q1"),
+            call_id,
+            tool: "x".to_owned(),
+            action: "x".to_owned(),
+            input,
+            cwd: "/".into(),
+            digest: SHOWN.to_owned(),
+            rule: None,
+            grant: "x".to_owned(),
+            options: Vec::new(),
+        });
+        let log = std::mem::take(&mut session.queue);
+        Arc::new(Self {
+            plant,
+            runs,
+            world: Mutex::new(World {
+                actor: session,
+                verdict: Verdict::Waits,
+                disk: Disk { alive: true, log, runs: Vec::new() },
+            }),
+            woken: Condvar::new(),
+        })
+    }
+
+    fn wake(&self, world: &mut World, verdict: Verdict) {
+        // A oneshot is sent once.
+        if world.verdict == Verdict::Waits {
+            world.verdict = verdict;
+            self.woken.notify_one();
+        }
+    }
+
+    /// Everything that is queued goes to disk, in order; whether the daemon lives.
+    fn commit(&self) -> bool {
+        let mut world = lock(&self.world);
+        let World { actor, disk, .. } = &mut *world;
+        if disk.alive {
+            disk.log.append(&mut actor.queue);
+        }
+        disk.alive
+    }
+
+    fn resolve(actor: &mut Session, decision: Decision, by: &str) {
+        let (permission, by) = (PermissionId::from("q1"), by.to_owned());
+        actor.append(EventBody::PermissionResolved { permission, decision, by, reason: None });
+    }
+
+    /// A client answers.
+    fn answer(&self, decision: Decision, by: &str) -> Told {
+        let mut world = lock(&self.world);
+        let over = world.actor.state.turn.is_none();
+        let given = world.actor.answered();
+        if over {
+            drop(world);
+            return if self.commit() { self.looked_up() } else { Told::Nothing };
+        }
+        if let Some((decision, by)) = given {
+            drop(world);
+            let told = Told::Already(decision, by);
+            return if self.plant == Plant::LostBeforeCommit || self.commit() { told } else { Told::Nothing };
+        }
+        if self.plant == Plant::CheckThenSet {
+            drop(world);
+            world = lock(&self.world);
+        }
+        Self::resolve(&mut world.actor, decision, by);
+        self.wake(&mut world, if decision.allows() { Verdict::Yes(SHOWN.to_owned()) } else { Verdict::No });
+        drop(world);
+        if self.plant == Plant::WonBeforeCommit || self.commit() { Told::Won(decision) } else { Told::Nothing }
+    }
+
+    /// What the store says about the decision.
+    fn looked_up(&self) -> Told {
+        let resolved = resolutions(&lock(&self.world).disk.log);
+        resolved.into_iter().next().map_or(Told::Nothing, |(decision, by)| Told::Already(decision, by))
+    }
+
+    fn cancel(&self) {
+        let mut world = lock(&self.world);
+        if world.actor.state.turn.is_none() {
+            return;
+        }
+        self.wake(&mut world, Verdict::Gone);
+        let actor = &mut world.actor;
+        actor.stopped = true;
+        for draft in recovery::close(&actor.state, &[], &std::collections::HashMap::new(), "cancelled by the user") {
+            actor.append(draft.body);
+        }
+        Self::finish(actor, StopReason::Cancelled);
+        drop(world);
+        self.commit();
+    }
+
+    fn finish(actor: &mut Session, stop_reason: StopReason) {
+        let usage = linger_protocol::message::Usage::default();
+        actor.append(EventBody::TurnFinished { stop_reason, detail: None, hint: None, usage, steps: 1 });
+    }
+
+    fn crash(&self) {
+        lock(&self.world).disk.alive = false;
+    }
+
+    /// The call waits for its verdict, and runs.
+    fn call(&self) {
+        let mut world = lock(&self.world);
+        while world.verdict == Verdict::Waits {
+            world = self.woken.wait(world).unwrap_or_else(PoisonError::into_inner);
+        }
+        let may = match &world.verdict {
+            Verdict::Yes(shown) => *shown == self.runs || self.plant == Plant::DigestIgnored,
+            Verdict::No => false,
+            Verdict::Waits | Verdict::Gone => return,
+        };
+        drop(world);
+        if may && !self.start() {
+            return;
+        }
+        let mut world = lock(&self.world);
+        if world.actor.stopped {
+            return;
+        }
+        world.actor.append(finished(if may { Outcome::Ran } else { Outcome::Denied }));
+        Self::finish(&mut world.actor, StopReason::EndTurn);
+        drop(world);
+        self.commit();
+    }
+
+    /// Writes the start down and runs; whether the turn goes on.
+    fn start(&self) -> bool {
+        let mut world = lock(&self.world);
+        if world.actor.stopped {
+            return false;
+        }
+        let (tool, action) = ("x".to_owned(), "x".to_owned());
+        world.actor.append(EventBody::ToolStarted { call_id: CallId::from("c1"), tool, action });
+        drop(world);
+        if self.plant != Plant::RunBeforeCommit && !self.commit() {
+            return false;
+        }
+        let disk = &mut lock(&self.world).disk;
+        if disk.alive {
+            disk.runs.push(self.runs.to_owned());
+        }
+        disk.alive
+    }
+
+    /// The next life of the daemon: from what is on disk alone, with a client that allows whatever still waits.
+    fn restart(&self) -> Told {
+        let mut world = lock(&self.world);
+        world.disk.alive = true;
+        let mut state = State::default();
+        world.disk.log.iter().for_each(|event| state.apply(event));
+        let plan = recovery::plan(&state, &[], Cause::Restart);
+        let mut actor = Session { state, queue: Vec::new(), stopped: false };
+        plan.drafts.into_iter().for_each(|draft| actor.append(draft.body));
+        let call = actor.state.turn.as_ref().and_then(|turn| turn.calls.first()).cloned();
+        let answered = actor.answered();
+        world.verdict = match &answered {
+            Some((decision, _)) if decision.allows() => Verdict::Yes(SHOWN.to_owned()),
+            Some(_) => Verdict::No,
+            None => Verdict::Waits,
+        };
+        world.actor = actor;
+        drop(world);
+        self.commit();
+        let Some(call) = call else { return Told::Nothing };
+        if call.finished && self.plant != Plant::StartedRunsAgain {
+            return Told::Nothing;
+        }
+        let told = if answered.is_none() { self.answer(Decision::AllowOnce, "later") } else { Told::Nothing };
+        self.call();
+        told
+    }
+}
+
+fn finished(outcome: Outcome) -> EventBody {
+    EventBody::ToolFinished {
+        call_id: CallId::from("c1"),
+        is_error: false,
+        outcome,
+        content: Vec::new(),
+        output: Vec::new(),
+        file: None,
+        blob: None,
+        diff: None,
+        ms: 0,
+    }
+}
+
+fn resolutions(log: &[Event]) -> Vec<(Decision, String)> {
+    let resolved = log.iter().filter_map(|event| match &event.body {
+        EventBody::PermissionResolved { decision, by, .. } => Some((*decision, by.clone())),
+        _ => None,
+    });
+    resolved.collect()
+}
+
+/// What must hold at the end, whatever came between.
+fn verify(life: &Life, told: &[(&str, Told)], disturbed: bool) {
+    let disk = &lock(&life.world).disk;
+    let resolved = resolutions(&disk.log);
+    assert_eq!(resolved.len(), 1, "a permission has one decision: {resolved:?}");
+    let (decision, by) = &resolved[0];
+    let won: Vec<&str> = told.iter().filter(|(_, told)| matches!(told, Told::Won(_))).map(|(name, _)| *name).collect();
+    assert!(won.len() <= 1, "two clients won: {won:?}");
+    for (name, told) in told {
+        match told {
+            Told::Won(won) => assert!((won, *name) == (decision, by), "{name} was told that it won, {by} did"),
+            Told::Already(was, who) => assert!((was, who) == (decision, by), "{name} was told of {who}, {by} won"),
+            Told::Nothing => {}
+        }
+    }
+    assert!(disk.runs.len() <= 1, "a call ran twice");
+    assert!(disk.runs.iter().all(|ran| ran == SHOWN), "what ran is not what was shown");
+    assert!(disk.runs.is_empty() || decision.allows(), "a call ran that was not allowed");
+    let started = disk.log.iter().filter(|event| matches!(event.body, EventBody::ToolStarted { .. })).count();
+    assert!(started <= 1 && started >= disk.runs.len(), "a call ran whose start is not on disk");
+    if !disturbed && life.runs == SHOWN {
+        assert_eq!(disk.runs.len(), usize::from(decision.allows()), "what was allowed ran");
+        assert!(told.iter().all(|(_, told)| *told != Told::Nothing), "everybody was told: {told:?}");
+    }
+    let seqs: Vec<u64> = disk.log.iter().filter_map(|event| event.seq).collect();
+    assert!(seqs.iter().copied().eq(1..=seqs.len() as u64), "{seqs:?}");
+}
+
+/// What else happens while two clients answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Else {
+    Nothing,
+    Cancel,
+    Crash,
+}
+
+fn life(plant: Plant, runs: &'static str, what: Else) {
+    loom::model(move || {
+        let life = Life::asked(plant, runs);
+        let run = |step: fn(&Life) -> Told| {
+            let life = life.clone();
+            thread::spawn(move || step(&life))
+        };
+        let other = run(|life| life.answer(Decision::RejectOnce, "two"));
+        let call = run(|life| {
+            life.call();
+            Told::Nothing
+        });
+        let third = match what {
+            Else::Nothing => None,
+            Else::Cancel => Some(run(|life| {
+                life.cancel();
+                Told::Nothing
+            })),
+            Else::Crash => Some(run(|life| {
+                life.crash();
+                Told::Nothing
+            })),
+        };
+        let one = life.answer(Decision::AllowOnce, "one");
+        let two = other.join().expect("a client ends");
+        call.join().expect("a call ends");
+        third.into_iter().for_each(|third| drop(third.join().expect("it ends")));
+        let later = if what == Else::Crash { life.restart() } else { Told::Nothing };
+        let mut told = vec![("one", one), ("two", two)];
+        if what == Else::Crash {
+            told.push(("later", later));
+        }
+        verify(&life, &told, what != Else::Nothing);
+    });
+}
+
+#[test]
+fn one_of_two_answers_wins_and_what_was_allowed_runs_once() {
+    life(Plant::Nothing, SHOWN, Else::Nothing);
+}
+
+#[test]
+fn an_answer_and_a_cancel_at_once_are_one_decision() {
+    life(Plant::Nothing, SHOWN, Else::Cancel);
+}
+
+#[test]
+fn a_crash_at_any_step_takes_back_nothing_that_anybody_was_told_and_repeats_nothing() {
+    life(Plant::Nothing, SHOWN, Else::Crash);
+}
+
+#[test]
+fn what_is_not_what_was_shown_does_not_run() {
+    life(Plant::Nothing, "sha256:other", Else::Nothing);
+}
+
+#[test]
+#[should_panic(expected = "a permission has one decision")]
+fn a_check_and_a_decision_in_two_steps_are_noticed() {
+    life(Plant::CheckThenSet, SHOWN, Else::Nothing);
+}
+
+#[test]
+#[should_panic(expected = "one was told that it won")]
+fn a_winner_that_is_told_too_early_is_noticed() {
+    life(Plant::WonBeforeCommit, SHOWN, Else::Crash);
+}
+
+#[test]
+#[should_panic(expected = "was told of")]
+fn a_loser_that_is_told_too_early_is_noticed() {
+    life(Plant::LostBeforeCommit, SHOWN, Else::Crash);
+}
+
+#[test]
+#[should_panic(expected = "a call ran")]
+fn a_call_that_runs_before_its_start_is_on_disk_is_noticed() {
+    life(Plant::RunBeforeCommit, SHOWN, Else::Crash);
+}
+
+#[test]
+#[should_panic(expected = "what ran is not what was shown")]
+fn a_digest_that_nobody_compares_is_noticed() {
+    life(Plant::DigestIgnored, "sha256:other", Else::Nothing);
+}
+
+#[test]
+#[should_panic(expected = "a call ran twice")]
+fn a_call_that_runs_again_after_a_restart_is_noticed() {
+    life(Plant::StartedRunsAgain, SHOWN, Else::Crash);
+}

@@ -1,0 +1,132 @@
+//! How servers depart from the wire format that they speak: flags, each of which a preset or a user sets.
+//!
+//! Deliberately absent: what differs in answers, which every decoder reads as it comes, and what no server is ever sent
+//! (`store`, `strict`, `parallel_tool_calls`), which several refuse.
+
+use serde::Deserialize;
+
+use super::catalogue::Kind;
+
+/// The flags; what is not set has the default that is named here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Compat {
+    /// `openai`: the limit of an answer is called `max_completion_tokens`, not `max_tokens`. Default no.
+    pub max_completion_tokens: Option<bool>,
+    /// `openai`: the system prompt has the role `developer`, not `system`. Default no.
+    pub developer_role: Option<bool>,
+    /// `openai`, `openai-responses`: the server takes `prompt_cache_key`. Default no, and yes.
+    pub prompt_cache_key: Option<bool>,
+    /// `openai`: the server takes `stream_options.include_usage`. Default yes.
+    pub stream_usage: Option<bool>,
+    /// `openai`: a message with tool calls must have `reasoning_content`, even an empty one. Default no.
+    pub reasoning_content: Option<bool>,
+    /// `openai`: names of tool calls are nine letters or digits. Default no.
+    pub short_call_ids: Option<bool>,
+    /// `openai`: the result of a tool must say its name. Default no.
+    pub tool_result_name: Option<bool>,
+    /// `openai`: a user cannot speak right after a tool, so the model is made to say something between. Default no.
+    pub assistant_after_tool: Option<bool>,
+    /// `openai-responses`: the server gives its reasoning encrypted, to be returned. Default yes.
+    pub encrypted_reasoning: Option<bool>,
+    /// `openai-responses`, `gemini`, `ollama`: ask that the model thinks, and shows it, or (`ollama` only) that it does not.
+    /// Default: nothing is said, so the model does what it does.
+    pub thinking: Option<bool>,
+    /// `gemini`: addresses and key as on Vertex AI. Default no.
+    pub vertex: Option<bool>,
+    /// `gemini`: a call that another model made gets the placeholder for its missing signature. Default: for models from
+    /// Gemini 3 on, which insist on one.
+    pub signature_placeholder: Option<bool>,
+    /// `ollama`: the tokens that the server keeps in view. Default 32768.
+    pub num_ctx: Option<u32>,
+}
+
+impl Compat {
+    /// Nothing set; in constants, where `Default` cannot be used.
+    pub const NONE: Self = Self {
+        max_completion_tokens: None,
+        developer_role: None,
+        prompt_cache_key: None,
+        stream_usage: None,
+        reasoning_content: None,
+        short_call_ids: None,
+        tool_result_name: None,
+        assistant_after_tool: None,
+        encrypted_reasoning: None,
+        thinking: None,
+        vertex: None,
+        signature_placeholder: None,
+        num_ctx: None,
+    };
+
+    /// These flags, and for those that are not set `other`'s.
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            max_completion_tokens: self.max_completion_tokens.or(other.max_completion_tokens),
+            developer_role: self.developer_role.or(other.developer_role),
+            prompt_cache_key: self.prompt_cache_key.or(other.prompt_cache_key),
+            stream_usage: self.stream_usage.or(other.stream_usage),
+            reasoning_content: self.reasoning_content.or(other.reasoning_content),
+            short_call_ids: self.short_call_ids.or(other.short_call_ids),
+            tool_result_name: self.tool_result_name.or(other.tool_result_name),
+            assistant_after_tool: self.assistant_after_tool.or(other.assistant_after_tool),
+            encrypted_reasoning: self.encrypted_reasoning.or(other.encrypted_reasoning),
+            thinking: self.thinking.or(other.thinking),
+            vertex: self.vertex.or(other.vertex),
+            signature_placeholder: self.signature_placeholder.or(other.signature_placeholder),
+            num_ctx: self.num_ctx.or(other.num_ctx),
+        }
+    }
+
+    /// A flag that is set and means nothing to `kind`.
+    pub fn misplaced(&self, kind: Kind) -> Option<&'static str> {
+        use Kind::{Gemini, Ollama, Openai, OpenaiResponses};
+        let set: [(&str, bool, &[Kind]); 13] = [
+            ("max_completion_tokens", self.max_completion_tokens.is_some(), &[Openai]),
+            ("developer_role", self.developer_role.is_some(), &[Openai]),
+            ("prompt_cache_key", self.prompt_cache_key.is_some(), &[Openai, OpenaiResponses]),
+            ("stream_usage", self.stream_usage.is_some(), &[Openai]),
+            ("reasoning_content", self.reasoning_content.is_some(), &[Openai]),
+            ("short_call_ids", self.short_call_ids.is_some(), &[Openai]),
+            ("tool_result_name", self.tool_result_name.is_some(), &[Openai]),
+            ("assistant_after_tool", self.assistant_after_tool.is_some(), &[Openai]),
+            ("encrypted_reasoning", self.encrypted_reasoning.is_some(), &[OpenaiResponses]),
+            ("thinking", self.thinking.is_some(), &[OpenaiResponses, Gemini, Ollama]),
+            ("vertex", self.vertex.is_some(), &[Gemini]),
+            ("signature_placeholder", self.signature_placeholder.is_some(), &[Gemini]),
+            ("num_ctx", self.num_ctx.is_some(), &[Ollama]),
+        ];
+        set.into_iter().find(|(_, set, kinds)| *set && !kinds.contains(&kind)).map(|(name, ..)| name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_user_sets_goes_before_what_is_known_and_the_rest_stays() {
+        let known = Compat { stream_usage: Some(false), num_ctx: Some(7), ..Compat::NONE };
+        let user = Compat { stream_usage: Some(true), vertex: Some(true), ..Compat::NONE };
+        let both = Compat { num_ctx: Some(7), ..user };
+        assert_eq!(user.or(known), both);
+        assert_eq!(Compat::NONE, Compat::default());
+    }
+
+    #[test]
+    fn every_flag_has_a_kind_that_reads_it() {
+        let all: Compat = toml::from_str(
+            "max_completion_tokens = true\ndeveloper_role = true\nprompt_cache_key = true\nstream_usage = true\n\
+             reasoning_content = true\nshort_call_ids = true\ntool_result_name = true\nassistant_after_tool = true\n\
+             encrypted_reasoning = true\nthinking = true\nvertex = true\nsignature_placeholder = true\nnum_ctx = 1",
+        )
+        .unwrap();
+        let set = |name: &str| toml::from_str::<Compat>(&format!("{name} = true")).unwrap();
+        assert_eq!(all.misplaced(Kind::Anthropic), Some("max_completion_tokens"));
+        assert_eq!(set("vertex").misplaced(Kind::Gemini), None);
+        assert_eq!(set("vertex").misplaced(Kind::Openai), Some("vertex"));
+        assert_eq!(set("thinking").misplaced(Kind::Openai), Some("thinking"));
+        assert_eq!(set("prompt_cache_key").misplaced(Kind::OpenaiResponses), None);
+        assert_eq!(Compat::NONE.misplaced(Kind::Demo), None);
+    }
+}

@@ -1,0 +1,378 @@
+//! What comes back: each event is a whole response with the next parts; the stream simply ends.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::super::wire::{self, Answer, Draft, Text};
+use super::super::{Decoder, Failure, FailureClass, Stop, StreamEvent};
+use super::encode::{PART, SIGNATURE, SIGNED_BYTES};
+
+/// One response.
+#[derive(Debug, Default)]
+pub(super) struct GeminiDecoder {
+    answer: Answer,
+    /// A reason to end came: what follows is usage.
+    finished: bool,
+    counts: Counts,
+}
+
+/// Tokens as this provider counts them: thoughts are no part of the candidates, nor what tools gave of the prompt.
+#[derive(Debug, Default)]
+struct Counts {
+    prompt: u64,
+    tool_use: u64,
+    cached: u64,
+    candidates: u64,
+    thoughts: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Chunk<'a> {
+    #[serde(borrow)]
+    candidates: Option<Vec<Candidate<'a>>>,
+    usage_metadata: Option<Value>,
+    prompt_feedback: Option<Value>,
+    error: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Candidate<'a> {
+    #[serde(borrow)]
+    content: Option<Content<'a>>,
+    #[serde(borrow)]
+    finish_reason: Option<Text<'a>>,
+    #[serde(borrow)]
+    finish_message: Option<Text<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Content<'a> {
+    #[serde(borrow)]
+    parts: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Part<'a> {
+    #[serde(borrow)]
+    text: Option<Text<'a>>,
+    thought: Option<bool>,
+    #[serde(borrow)]
+    thought_signature: Option<Text<'a>>,
+    #[serde(borrow)]
+    function_call: Option<Call<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Call<'a> {
+    #[serde(borrow)]
+    id: Option<Text<'a>>,
+    #[serde(borrow)]
+    name: Option<Text<'a>>,
+    #[serde(borrow)]
+    args: Option<&'a RawValue>,
+}
+
+impl Decoder for GeminiDecoder {
+    fn feed(&mut self, _event: &str, data: &str, out: &mut Vec<StreamEvent>) {
+        if self.answer.ended {
+            return;
+        }
+        let data = wire::mended(data);
+        let chunk: Chunk<'_> = match serde_json::from_str(&data) {
+            Ok(chunk) => chunk,
+            Err(error) => {
+                return self.answer.broken(format!("the provider sent a chunk that makes no sense: {error}"), out);
+            }
+        };
+        if let Some(error) = chunk.error {
+            return self.answer.fail(wire::stream_failure(&error), out);
+        }
+        if let Some(usage) = chunk.usage_metadata {
+            self.count(&usage);
+        }
+        if chunk.prompt_feedback.is_some_and(|feedback| feedback.get("blockReason").is_some_and(Value::is_string)) {
+            self.finished = true;
+            self.answer.stop = Stop::Refusal;
+        }
+        for candidate in chunk.candidates.unwrap_or_default().into_iter().take(1) {
+            for part in candidate.content.and_then(|content| content.parts).unwrap_or_default() {
+                self.part(part.get(), out);
+            }
+            if let Some(Text(reason)) = candidate.finish_reason {
+                let said = candidate.finish_message.unwrap_or_default().0;
+                self.end_with(&reason, &said, out);
+            }
+        }
+    }
+
+    fn finish(&mut self, out: &mut Vec<StreamEvent>) {
+        if self.finished {
+            self.answer.done(out);
+        } else {
+            self.answer.broken("the answer broke off", out);
+        }
+    }
+}
+
+impl GeminiDecoder {
+    fn part(&mut self, raw: &str, out: &mut Vec<StreamEvent>) {
+        let Ok(part) = serde_json::from_str::<Part<'_>>(raw) else {
+            return self.answer.broken("the provider sent a part that makes no sense", out);
+        };
+        let signature =
+            part.thought_signature.map(|Text(signature)| signature).filter(|signature| !signature.is_empty());
+        match (part.text, part.function_call) {
+            (Some(Text(text)), None) if part.thought == Some(true) => self.thought(&text, signature.as_deref(), out),
+            (Some(Text(text)), None) => self.text(&text, signature.as_deref(), out),
+            (_, Some(call)) => self.call(call, signature.as_deref(), out),
+            (None, None) => {
+                // What has nothing but a signature is an empty text.
+                let native: Value = serde_json::from_str(raw).unwrap_or_default();
+                let only =
+                    native.as_object().is_some_and(|part| part.keys().all(|key| key == SIGNATURE || key == "thought"));
+                match signature {
+                    Some(signature) if only => self.text("", Some(&signature), out),
+                    None if only => {}
+                    _ => {
+                        let native = json!({ PART: native });
+                        self.answer.open(Draft::Opaque { native, arguments: String::new() });
+                    }
+                }
+            }
+        }
+    }
+
+    /// A signature closes a text: what comes next is another part, and goes back as such.
+    fn text(&mut self, text: &str, signature: Option<&str>, out: &mut Vec<StreamEvent>) {
+        self.answer.text(text, out);
+        if let Some(signature) = signature {
+            let native = json!({SIGNATURE: signature, SIGNED_BYTES: text.len()});
+            self.answer.open(Draft::Opaque { native, arguments: String::new() });
+        }
+    }
+
+    fn thought(&mut self, text: &str, signature: Option<&str>, out: &mut Vec<StreamEvent>) {
+        self.answer.thinking(None, text, out);
+        let Some(signature) = signature else { return };
+        let signed = Some(json!({SIGNATURE: signature, SIGNED_BYTES: text.len()}));
+        match self.answer.blocks.last_mut() {
+            Some(Draft::Thinking { native, .. }) if native.is_none() => *native = signed,
+            _ => drop(self.answer.open(Draft::Thinking { text: String::new(), native: signed })),
+        }
+    }
+
+    fn call(&mut self, call: Call<'_>, signature: Option<&str>, out: &mut Vec<StreamEvent>) {
+        let text = |text: Option<Text<'_>>| text.unwrap_or_default().0.into_owned();
+        let (id, name) = (text(call.id), text(call.name));
+        let raw = call.args.map_or("", RawValue::get);
+        let raw = if raw == "null" { "" } else { raw };
+        let mut native = Map::new();
+        if !id.is_empty() {
+            native.insert("id".to_owned(), id.into());
+        }
+        if let Some(signature) = signature {
+            native.insert(SIGNATURE.to_owned(), signature.into());
+        }
+        let native = (!native.is_empty()).then_some(Value::Object(native));
+        let place = self.answer.open(Draft::Whole { name, arguments: String::new(), native });
+        self.answer.append_arguments(place, raw, out);
+    }
+
+    /// Calls too end in `STOP`.
+    fn end_with(&mut self, reason: &str, said: &str, out: &mut Vec<StreamEvent>) {
+        self.finished = true;
+        let why = if said.is_empty() { reason.to_owned() } else { format!("{reason}: {said}") };
+        let failure = |class| Failure { class, message: wire::one_line(&why), retry_after: None };
+        match reason {
+            "MAX_TOKENS" | "CONTINUATION" => self.answer.stop = Stop::MaxTokens,
+            "SAFETY"
+            | "RECITATION"
+            | "LANGUAGE"
+            | "BLOCKLIST"
+            | "PROHIBITED_CONTENT"
+            | "SPII"
+            | "MODEL_ARMOR"
+            | "ESCALATION"
+            | "IMAGE_SAFETY"
+            | "IMAGE_PROHIBITED_CONTENT"
+            | "IMAGE_RECITATION" => {
+                self.answer.stop = Stop::Refusal;
+            }
+            // The model wrote what is no call; the next time it may.
+            "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" | "TOO_MANY_TOOL_CALLS" | "MALFORMED_RESPONSE" => {
+                self.answer.fail(failure(FailureClass::Stream), out);
+            }
+            "MISSING_THOUGHT_SIGNATURE" | "PUP_LIMITED_DISABLED" => {
+                self.answer.fail(failure(FailureClass::Rejected), out);
+            }
+            "STOP" | "FINISH_REASON_UNSPECIFIED" => {}
+            // `OTHER`, and what may be added: an answer if there is one.
+            _ if self.answer.blocks.is_empty() => self.answer.fail(failure(FailureClass::Stream), out),
+            _ => {}
+        }
+    }
+
+    fn count(&mut self, usage: &Value) {
+        wire::count(&mut self.counts.prompt, usage, "/promptTokenCount");
+        wire::count(&mut self.counts.tool_use, usage, "/toolUsePromptTokenCount");
+        wire::count(&mut self.counts.cached, usage, "/cachedContentTokenCount");
+        wire::count(&mut self.counts.candidates, usage, "/candidatesTokenCount");
+        wire::count(&mut self.counts.thoughts, usage, "/thoughtsTokenCount");
+        let total = &mut self.answer.usage;
+        total.input_tokens = self.counts.prompt.saturating_add(self.counts.tool_use);
+        total.cached_tokens = self.counts.cached;
+        total.output_tokens = self.counts.candidates.saturating_add(self.counts.thoughts);
+        total.reasoning_tokens = self.counts.thoughts;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use linger_protocol::message::{ContentBlock, Usage};
+
+    use super::super::super::Response;
+    use super::super::super::support::{call, check_stream, decode, text, thinking, thought};
+    use super::super::Gemini;
+    use super::*;
+
+    fn check(chunks: &[Value], expect: &[StreamEvent]) {
+        let stream: String = chunks.iter().map(|chunk| format!("data: {chunk}\r\n\r\n")).collect();
+        check_stream(&Gemini::default(), &stream, expect);
+    }
+
+    fn parts(parts: Value) -> Value {
+        json!({"candidates": [{"content": {"parts": parts, "role": "model"}, "index": 0}],
+            "usageMetadata": {"promptTokenCount": 90, "totalTokenCount": 90}, "modelVersion": "m", "responseId": "r"})
+    }
+
+    fn end(reason: &str) -> Value {
+        json!({"candidates": [{"content": {"parts": [{"text": ""}], "role": "model"}, "finishReason": reason, "index": 0}],
+            "usageMetadata": {"promptTokenCount": 90, "cachedContentTokenCount": 64, "candidatesTokenCount": 12,
+                "thoughtsTokenCount": 30, "toolUsePromptTokenCount": 5, "totalTokenCount": 137}})
+    }
+
+    const USAGE: Usage =
+        Usage { input_tokens: 95, output_tokens: 42, cached_tokens: 64, cache_write_tokens: 0, reasoning_tokens: 30 };
+
+    fn done(content: Vec<ContentBlock>, stop: Stop) -> StreamEvent {
+        StreamEvent::Done(Response { content, stop, usage: USAGE })
+    }
+
+    fn failed(class: FailureClass, message: &str) -> StreamEvent {
+        StreamEvent::Failed(Failure { class, message: message.to_owned(), retry_after: None })
+    }
+
+    fn opaque(native: Value) -> ContentBlock {
+        ContentBlock::Opaque { native }
+    }
+
+    #[test]
+    fn thoughts_text_and_two_calls() {
+        let chunks = [
+            parts(json!([{"text": "Let me ", "thought": true}])),
+            parts(json!([{"text": "see.", "thought": true, "thoughtSignature": "dGhvdWdodA=="}])),
+            parts(json!([{"text": "Zwei: "}])),
+            parts(json!([{"text": "ä€😀"}])),
+            parts(json!([
+                {"functionCall": {"name": "read", "args": {"path": "ä€😀.md"}, "id": "x1"}, "thoughtSignature": "Y2FsbA=="},
+                {"functionCall": {"name": "ls", "args": {}}},
+            ])),
+            parts(json!([{"functionCall": {"name": "ls"}}])),
+            end("STOP"),
+        ];
+        let content = vec![
+            thought("Let me see.", json!({"thoughtSignature": "dGhvdWdodA==", "signed_bytes": 4})),
+            ContentBlock::text("Zwei: ä€😀"),
+            call("", "read", json!({"path": "ä€😀.md"}), Some(json!({"id": "x1", "thoughtSignature": "Y2FsbA=="}))),
+            call("", "ls", json!({}), None),
+            call("", "ls", json!({}), None),
+        ];
+        check(&chunks, &[thinking(0, "Let me see."), text(1, "Zwei: ä€😀"), done(content, Stop::End)]);
+    }
+
+    #[test]
+    fn a_signature_of_text_is_kept_beside_it() {
+        let chunks = [
+            parts(json!([{"text": "Hel"}])),
+            parts(json!([{"text": "lo", "thoughtSignature": "c2ln"}])),
+            parts(json!([{"text": " you"}])),
+            parts(json!([{"text": "", "thoughtSignature": "ZW5k"}])),
+            end("STOP"),
+        ];
+        let content = vec![
+            ContentBlock::text("Hello"),
+            opaque(json!({"thoughtSignature": "c2ln", "signed_bytes": 2})),
+            ContentBlock::text(" you"),
+            opaque(json!({"thoughtSignature": "ZW5k", "signed_bytes": 0})),
+        ];
+        check(&chunks, &[text(0, "Hello"), text(2, " you"), done(content, Stop::End)]);
+    }
+
+    #[test]
+    fn what_only_the_provider_understands_is_kept_whole() {
+        let code = json!({"executableCode": {"language": "PYTHON", "code": "1"}, "thoughtSignature": "c2ln"});
+        let chunks = [parts(json!([code])), parts(json!([{"text": "1"}])), end("STOP")];
+        check(&chunks, &[text(1, "1"), done(vec![opaque(json!({"part": code})), ContentBlock::text("1")], Stop::End)]);
+    }
+
+    #[test]
+    fn reasons_to_end() {
+        let content = || vec![ContentBlock::text("hi")];
+        for (reason, stop) in [
+            ("STOP", Stop::End),
+            ("OTHER", Stop::End),
+            ("MAX_TOKENS", Stop::MaxTokens),
+            ("SAFETY", Stop::Refusal),
+            ("RECITATION", Stop::Refusal),
+            ("PROHIBITED_CONTENT", Stop::Refusal),
+            ("SOMETHING_NEW", Stop::End),
+        ] {
+            check(&[parts(json!([{"text": "hi"}])), end(reason)], &[text(0, "hi"), done(content(), stop)]);
+        }
+        for (reason, class) in [
+            ("MALFORMED_FUNCTION_CALL", FailureClass::Stream),
+            ("UNEXPECTED_TOOL_CALL", FailureClass::Stream),
+            ("MISSING_THOUGHT_SIGNATURE", FailureClass::Rejected),
+        ] {
+            let mut end = end(reason);
+            end["candidates"][0]["finishMessage"] = json!("said so");
+            let message = format!("{reason}: said so");
+            check(&[parts(json!([{"text": "hi"}])), end], &[text(0, "hi"), failed(class, &message)]);
+        }
+        check(&[end("OTHER")], &[failed(FailureClass::Stream, "OTHER")]);
+        check(&[end("STOP")], &[done(Vec::new(), Stop::End)]);
+        let blocked =
+            json!({"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "usageMetadata": {"promptTokenCount": 9}});
+        let usage = Usage { input_tokens: 9, ..Usage::default() };
+        check(&[blocked], &[StreamEvent::Done(Response { content: Vec::new(), stop: Stop::Refusal, usage })]);
+    }
+
+    #[test]
+    fn usage_may_come_after_the_reason() {
+        let mut reason = end("STOP");
+        let usage = json!({"usageMetadata": reason["usageMetadata"].take()});
+        check(
+            &[parts(json!([{"text": "hi"}])), reason, usage],
+            &[text(0, "hi"), done(vec![ContentBlock::text("hi")], Stop::End)],
+        );
+    }
+
+    #[test]
+    fn an_end_without_a_reason_is_a_failure() {
+        let cut = failed(FailureClass::Stream, "the answer broke off");
+        check(&[parts(json!([{"text": "hi"}]))], &[text(0, "hi"), cut.clone()]);
+        check(&[], &[cut]);
+        let error = json!({"error": {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}});
+        let overloaded = failed(FailureClass::Overloaded, "UNAVAILABLE: The model is overloaded.");
+        check(&[parts(json!([{"text": "hi"}])), error, end("STOP")], &[text(0, "hi"), overloaded]);
+        let events = decode(&Gemini::default(), "data: {\"candidates\":[{\"content\":{\"parts\":[7]}}]}\n\n", 100);
+        assert!(
+            matches!(&events[..], [StreamEvent::Failed(Failure { class: FailureClass::Stream, .. })]),
+            "{events:?}"
+        );
+    }
+}

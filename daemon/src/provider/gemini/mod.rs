@@ -1,0 +1,50 @@
+//! The codec for Gemini (`POST …/models/MODEL:streamGenerateContent?alt=sse`), by its own address or on Vertex AI.
+//!
+//! On Vertex AI the body is the same; address and key are not. A model's signatures go back on the part that they came on, in
+//! front of the same model; a call that another model made gets the placeholder that Google documents for such histories.
+//! Source: the types of Google's own SDK 3.4, and ai.google.dev on thought signatures.
+//! Deliberately absent: arguments in fragments (Vertex AI sends them only if asked), cached contents, and hosted tools.
+
+mod decode;
+mod encode;
+
+use super::compat::Compat;
+use super::wire;
+use super::{Codec, Decoder, Encoder, Failure, Framing};
+use crate::secret::Secret;
+
+/// The wire format, as one server speaks it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Gemini(Compat);
+
+impl Gemini {
+    /// The format with these flags.
+    pub fn new(compat: Compat) -> Self {
+        Self(compat)
+    }
+}
+
+impl Codec for Gemini {
+    fn encoder(&self) -> Box<dyn Encoder> {
+        Box::new(encode::GeminiEncoder::new(self.0))
+    }
+
+    fn authorize(&self, key: &Secret) -> (&'static str, String) {
+        match self.0.vertex {
+            Some(true) => ("authorization", format!("Bearer {}", key.reveal())),
+            _ => ("x-goog-api-key", key.reveal().to_owned()),
+        }
+    }
+
+    fn framing(&self) -> Framing {
+        Framing::Sse
+    }
+
+    fn decoder(&self) -> Box<dyn Decoder> {
+        Box::<decode::GeminiDecoder>::default()
+    }
+
+    fn failure(&self, status: u16, body: &[u8]) -> Failure {
+        wire::failure(status, body)
+    }
+}

@@ -1,0 +1,221 @@
+//! What comes back: lines, each with the next piece of the one message; calls come whole.
+
+use linger_protocol::message::Usage;
+use serde::Deserialize;
+use serde_json::{Value, value::RawValue};
+
+use super::super::think::{Piece, Think};
+use super::super::wire::{self, Answer, Draft, Text};
+use super::super::{Decoder, Stop, StreamEvent};
+
+/// One response.
+#[derive(Debug, Default)]
+pub(super) struct OllamaDecoder {
+    answer: Answer,
+    /// Models that the server does not know as thinking ones think in their text.
+    think: Think,
+}
+
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(borrow)]
+    message: Option<Message<'a>>,
+    #[serde(default)]
+    done: bool,
+    #[serde(borrow)]
+    done_reason: Option<Text<'a>>,
+    #[serde(default)]
+    prompt_eval_count: u64,
+    #[serde(default)]
+    eval_count: u64,
+    error: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Message<'a> {
+    #[serde(borrow)]
+    content: Option<Text<'a>>,
+    #[serde(borrow)]
+    thinking: Option<Text<'a>>,
+    #[serde(borrow)]
+    tool_calls: Option<Vec<Call<'a>>>,
+}
+
+#[derive(Deserialize)]
+struct Call<'a> {
+    #[serde(borrow)]
+    function: Function<'a>,
+}
+
+#[derive(Deserialize)]
+struct Function<'a> {
+    #[serde(borrow)]
+    name: Option<Text<'a>>,
+    /// An object.
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+}
+
+impl Decoder for OllamaDecoder {
+    fn feed(&mut self, _event: &str, data: &str, out: &mut Vec<StreamEvent>) {
+        if self.answer.ended {
+            return;
+        }
+        let data = wire::mended(data);
+        let line: Line<'_> = match serde_json::from_str(&data) {
+            Ok(line) => line,
+            Err(error) => {
+                return self.answer.broken(format!("the provider sent a line that makes no sense: {error}"), out);
+            }
+        };
+        // Such a line has nothing else in it.
+        if let Some(error) = line.error {
+            return self.answer.fail(wire::stream_failure(&error), out);
+        }
+        if let Some(message) = line.message {
+            self.message(message, out);
+        }
+        if line.done {
+            let (input_tokens, output_tokens) = (line.prompt_eval_count, line.eval_count);
+            self.answer.usage = Usage { input_tokens, output_tokens, ..Usage::default() };
+            // `stop` also where the model calls a tool.
+            if line.done_reason.is_some_and(|reason| reason.0 == "length") {
+                self.answer.stop = Stop::MaxTokens;
+            }
+            if let Some(piece) = self.think.end() {
+                self.shown(&piece, out);
+            }
+            self.answer.done(out);
+        }
+    }
+
+    fn finish(&mut self, out: &mut Vec<StreamEvent>) {
+        self.answer.broken("the answer broke off", out);
+    }
+}
+
+impl OllamaDecoder {
+    fn message(&mut self, message: Message<'_>, out: &mut Vec<StreamEvent>) {
+        if let Some(Text(piece)) = message.thinking {
+            self.answer.thinking(None, &piece, out);
+        }
+        if let Some(Text(piece)) = message.content {
+            for piece in self.think.push(&piece) {
+                self.shown(&piece, out);
+            }
+        }
+        for call in message.tool_calls.unwrap_or_default() {
+            let name = call.function.name.unwrap_or_default().0.into_owned();
+            let place = self.answer.open(Draft::Whole { name, arguments: String::new(), native: None });
+            let raw = call.function.arguments.map_or("", RawValue::get);
+            self.answer.append_arguments(place, if raw == "null" { "" } else { raw }, out);
+        }
+    }
+
+    fn shown(&mut self, piece: &Piece, out: &mut Vec<StreamEvent>) {
+        match piece {
+            Piece::Text(text) => self.answer.text(text, out),
+            Piece::Thought(text) => self.answer.thinking(None, text, out),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use linger_protocol::message::ContentBlock;
+    use serde_json::json;
+
+    use super::super::super::support::{call, check_stream, decode, text, thinking};
+    use super::super::super::{Failure, FailureClass, Response};
+    use super::super::Ollama;
+    use super::*;
+
+    fn check(lines: &[Value], expect: &[StreamEvent]) {
+        let stream: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        check_stream(&Ollama::default(), &stream, expect);
+    }
+
+    fn line(message: Value) -> Value {
+        json!({"model": "m", "created_at": "2026-11-01T00:00:00.123456789Z", "message": message, "done": false})
+    }
+
+    fn content(text: &str) -> Value {
+        line(json!({"role": "assistant", "content": text}))
+    }
+
+    fn end(reason: &str) -> Value {
+        json!({"model": "m", "created_at": "2026-11-01T00:00:01Z", "message": {"role": "assistant", "content": ""},
+            "done": true, "done_reason": reason, "total_duration": 5_000_000_000_u64, "load_duration": 1,
+            "prompt_eval_count": 90, "prompt_eval_duration": 2, "eval_count": 7, "eval_duration": 3})
+    }
+
+    fn done(content: Vec<ContentBlock>, stop: Stop) -> StreamEvent {
+        let usage = Usage { input_tokens: 90, output_tokens: 7, ..Usage::default() };
+        StreamEvent::Done(Response { content, stop, usage })
+    }
+
+    fn failed(class: FailureClass, message: &str) -> StreamEvent {
+        StreamEvent::Failed(Failure { class, message: message.to_owned(), retry_after: None })
+    }
+
+    fn thought(text: &str) -> ContentBlock {
+        ContentBlock::Thinking { text: text.to_owned(), native: None }
+    }
+
+    #[test]
+    fn thinking_text_and_two_calls() {
+        let calls = json!([
+            {"function": {"name": "read", "arguments": {"path": "ä€😀.md"}}},
+            {"function": {"index": 1, "name": "ls", "arguments": {}}},
+        ]);
+        let lines = [
+            line(json!({"role": "assistant", "content": "", "thinking": "Let me "})),
+            line(json!({"role": "assistant", "content": "", "thinking": "see."})),
+            content("Zwei: "),
+            content("ä€😀"),
+            line(json!({"role": "assistant", "content": "", "tool_calls": calls})),
+            line(
+                json!({"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "ls", "arguments": null}}]}),
+            ),
+            end("stop"),
+        ];
+        let blocks = vec![
+            thought("Let me see."),
+            ContentBlock::text("Zwei: ä€😀"),
+            call("", "read", json!({"path": "ä€😀.md"}), None),
+            call("", "ls", json!({}), None),
+            call("", "ls", json!({}), None),
+        ];
+        check(&lines, &[thinking(0, "Let me see."), text(1, "Zwei: ä€😀"), done(blocks, Stop::End)]);
+    }
+
+    #[test]
+    fn thinking_may_hide_in_the_text() {
+        let lines: Vec<Value> = "<think>hm</think>\nso".chars().map(|c| content(&c.to_string())).collect();
+        let blocks = vec![thought("hm"), ContentBlock::text("so")];
+        check(&[lines, vec![end("stop")]].concat(), &[thinking(0, "hm"), text(1, "so"), done(blocks, Stop::End)]);
+    }
+
+    #[test]
+    fn ends_good_and_bad() {
+        let said = || vec![ContentBlock::text("hi")];
+        for (reason, stop) in [("stop", Stop::End), ("length", Stop::MaxTokens), ("load", Stop::End)] {
+            check(&[content("hi"), end(reason)], &[text(0, "hi"), done(said(), stop)]);
+        }
+        let mut bare = end("stop");
+        bare.as_object_mut().unwrap().retain(|name, _| name == "done");
+        let response = Response { content: said(), ..Response::default() };
+        check(&[content("hi"), bare], &[text(0, "hi"), StreamEvent::Done(response)]);
+        let cut = failed(FailureClass::Stream, "the answer broke off");
+        check(&[content("hi")], &[text(0, "hi"), cut.clone()]);
+        check(&[], &[cut]);
+        let error = json!({"error": "an error was encountered while running the model"});
+        let stopped = failed(FailureClass::Stream, "an error was encountered while running the model");
+        check(&[content("hi"), error, end("stop")], &[text(0, "hi"), stopped]);
+        let events = decode(&Ollama::default(), "oops\n", 100);
+        assert!(
+            matches!(&events[..], [StreamEvent::Failed(Failure { class: FailureClass::Stream, .. })]),
+            "{events:?}"
+        );
+    }
+}

@@ -1,0 +1,208 @@
+//! What is sent: a message of the context becomes one or more, results each one of their own.
+
+use linger_protocol::message::{ContentBlock, Role};
+use serde_json::{Value, json};
+
+use super::super::catalogue::Kind;
+use super::super::compat::Compat;
+use super::super::encoding::{self, CallNames, Items};
+use super::super::{Encoder, HttpRequest, Message, Request, ToolSpec, wellformed, wire};
+
+/// The tokens that the server keeps in view. Its own default is 4096 on most machines, which our instructions, tools and two
+/// files fill; what is over is dropped from the beginning without a word. Ollama advises 64000 for agents, but a model of
+/// eight billion parameters needs 128 KiB of memory for each token, so half of that is what a machine with 16 GB can hold.
+/// It is the same in every request: another one would load the model anew.
+const NUM_CTX: u32 = 32_768;
+
+/// The requests of one context.
+#[derive(Debug)]
+pub(super) struct OllamaEncoder {
+    compat: Compat,
+    /// The tools; none before the first request.
+    tools: Option<Items>,
+    /// The system prompt, and the messages so far.
+    messages: Items,
+    /// How many messages of the context these are.
+    encoded: usize,
+    names: CallNames,
+}
+
+impl OllamaEncoder {
+    pub(super) fn new(compat: Compat) -> Self {
+        Self { compat, tools: None, messages: Items::default(), encoded: 0, names: CallNames::default() }
+    }
+}
+
+impl Encoder for OllamaEncoder {
+    fn encode(&mut self, request: &Request<'_>) -> HttpRequest {
+        let tools = self.tools.get_or_insert_with(|| {
+            let system = wire::visible(request.system).map(|system| json!({"role": "system", "content": system}));
+            system.iter().for_each(|system| self.messages.push(system));
+            request.tools.iter().map(tool).collect()
+        });
+        for message in request.messages.get(self.encoded..).unwrap_or_default() {
+            let own = wire::is_own(message, request);
+            self.names.add(message, own);
+            match message.role {
+                Role::User => user_messages(message, &self.names, &mut self.messages),
+                Role::Assistant => assistant_message(message, own).iter().for_each(|said| self.messages.push(said)),
+            }
+        }
+        self.encoded = request.messages.len();
+        let (tools, messages) = ([tools.as_str()], [self.messages.as_str()]);
+        let lists = [("tools", tools.as_slice()), ("messages", &messages)];
+        let lists = if tools == [""] { &lists[1..] } else { &lists };
+        let body = encoding::object(&head(&self.compat, request), lists);
+        debug_assert_eq!(wellformed::validate_text(Kind::Ollama, &body), Ok(()));
+        HttpRequest { path: "/api/chat".to_owned(), headers: Vec::new(), body: body.into_bytes() }
+    }
+}
+
+/// What comes before the tools and the messages.
+fn head(compat: &Compat, request: &Request<'_>) -> Value {
+    let mut options = json!({"num_ctx": compat.num_ctx.unwrap_or(NUM_CTX)});
+    if request.max_tokens > 0 {
+        wire::set(&mut options, "num_predict", request.max_tokens);
+    }
+    let mut head = json!({"model": request.model, "stream": true, "options": options});
+    if let Some(think) = compat.thinking {
+        wire::set(&mut head, "think", think);
+    }
+    head
+}
+
+fn tool(tool: &ToolSpec) -> Value {
+    let function = json!({"name": tool.name, "description": tool.description, "parameters": tool.input_schema});
+    wire::clean_value(&json!({"type": "function", "function": function}))
+}
+
+/// First each result as a message of its own, then what is left. Images in results can only follow them.
+fn user_messages(message: &Message, names: &CallNames, messages: &mut Items) {
+    let (mut texts, mut images, mut answers) = (Vec::new(), Vec::new(), false);
+    for block in &message.content {
+        match block {
+            ContentBlock::ToolResult { call_id, content, .. } => {
+                answers = true;
+                let blocks = wire::result_blocks(content);
+                let mut said: Vec<&str> = blocks.iter().filter_map(ContentBlock::as_text).collect();
+                let before = images.len();
+                images.extend(blocks.iter().filter_map(image));
+                if images.len() > before {
+                    said.push(wire::IMAGES_FOLLOW);
+                }
+                messages.push(&json!({"role": "tool", "tool_name": names.tool(call_id), "content": said.join("\n\n")}));
+            }
+            ContentBlock::Text { text } => texts.extend(wire::visible(text)),
+            block => images.extend(image(block)),
+        }
+    }
+    if texts.is_empty() && images.is_empty() {
+        if answers {
+            return;
+        }
+        texts.push(wire::NOTHING_SAID.into());
+    }
+    let mut encoded = json!({"role": "user", "content": texts.join("\n\n")});
+    if !images.is_empty() {
+        wire::set(&mut encoded, "images", images);
+    }
+    messages.push(&encoded);
+}
+
+fn image(block: &ContentBlock) -> Option<Value> {
+    match block {
+        ContentBlock::Image { data, .. } => Some(data.as_str().into()),
+        _ => None,
+    }
+}
+
+fn assistant_message(message: &Message, own: bool) -> Option<Value> {
+    let (mut thoughts, mut texts, mut calls) = (Vec::new(), Vec::new(), Vec::new());
+    for block in &message.content {
+        match block {
+            ContentBlock::Text { text } => texts.extend(wire::visible(text)),
+            ContentBlock::Thinking { text, .. } if own => thoughts.extend(wire::visible(text)),
+            ContentBlock::ToolUse { name, input, .. } => {
+                let function = json!({"name": wire::tool_name(name), "arguments": wire::arguments(input)});
+                calls.push(json!({"function": function}));
+            }
+            _ => {}
+        }
+    }
+    if texts.is_empty() && calls.is_empty() {
+        return None; // Thinking alone is no answer.
+    }
+    let mut encoded = json!({"role": "assistant", "content": texts.join("\n\n")});
+    if !thoughts.is_empty() {
+        wire::set(&mut encoded, "thinking", thoughts.join("\n\n"));
+    }
+    if !calls.is_empty() {
+        wire::set(&mut encoded, "tool_calls", calls);
+    }
+    Some(encoded)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::super::support::{assistant, body, call, check_history, history_of, result, thought, user};
+    use super::super::Ollama;
+    use super::*;
+
+    #[test]
+    fn a_whole_request() {
+        let image = || ContentBlock::Image { media_type: "image/png".to_owned(), data: "AAAA".to_owned() };
+        let pictured = ContentBlock::ToolResult { call_id: "c2".into(), is_error: false, content: vec![image()] };
+        let messages = [
+            user(vec![ContentBlock::text("look"), image()]),
+            assistant(
+                "p/m",
+                vec![
+                    ContentBlock::Thinking { text: "hm".to_owned(), native: None },
+                    ContentBlock::text("I look."),
+                    call("c1", "ls", json!({"b": 1, "a": 2}), None),
+                    call("c2", "read", json!("{bad"), None),
+                ],
+            ),
+            user(vec![result("c1", "one"), pictured]),
+            assistant("q/n", vec![thought("theirs", json!({"signature": "x"})), ContentBlock::text("so")]),
+            user(vec![ContentBlock::text(" ")]),
+        ];
+        let invalid = json!({"invalid_arguments": "{bad"});
+        let expect = json!({
+            "model": "m",
+            "stream": true,
+            "options": {"num_ctx": 32768, "num_predict": 100},
+            "tools": [{"type": "function", "function": {"name": "ls", "description": "lists", "parameters": {"type": "object"}}}],
+            "messages": [
+                {"role": "system", "content": "be brief"},
+                {"role": "user", "content": "look", "images": ["AAAA"]},
+                {"role": "assistant", "content": "I look.", "thinking": "hm", "tool_calls": [
+                    {"function": {"name": "ls", "arguments": {"b": 1, "a": 2}}},
+                    {"function": {"name": "read", "arguments": invalid}}]},
+                {"role": "tool", "tool_name": "ls", "content": "one"},
+                {"role": "tool", "tool_name": "read", "content": "(the images of this result follow)"},
+                {"role": "user", "content": "", "images": ["AAAA"]},
+                {"role": "assistant", "content": "so"},
+                {"role": "user", "content": "(an empty message)"},
+            ],
+        });
+        assert_eq!(body(&Ollama::default(), &messages), expect);
+    }
+
+    #[test]
+    fn context_and_thinking_can_be_set() {
+        let hi = [user(vec![ContentBlock::text("hi")])];
+        let set = body(&Ollama::new(Compat { num_ctx: Some(8192), thinking: Some(false), ..Compat::NONE }), &hi);
+        assert_eq!((&set["options"]["num_ctx"], &set["think"]), (&json!(8192), &json!(false)));
+        assert_eq!(body(&Ollama::default(), &hi).get("think"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn histories_are_well_formed_and_extend_each_other(messages in history_of(Kind::Ollama)) {
+            check_history(Kind::Ollama, &Ollama::default(), &messages);
+        }
+    }
+}

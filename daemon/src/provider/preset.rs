@@ -1,0 +1,217 @@
+//! The services and servers that need no configuration: where they are, which key they take, how they depart from their format.
+//!
+//! Data alone. Sources: the services' own documentation, and for the flags what their servers answered to other clients.
+//! Deliberately absent: models other than the one to begin with, which change too often to be listed here.
+
+use reqwest::Url;
+
+use super::catalogue::Kind;
+use super::compat::Compat;
+
+/// A provider that needs no configuration but its key, if it takes one.
+#[derive(Debug)]
+pub struct Preset {
+    /// Its name in `provider/model`.
+    pub name: &'static str,
+    /// The wire format.
+    pub kind: Kind,
+    /// Where it is. [`PLACEHOLDER`] in it means that only the user can know.
+    pub base_url: &'static str,
+    /// The variable that holds its key.
+    pub variable: &'static str,
+    /// The command that prints its key; empty where a key stays the same.
+    pub command: &'static str,
+    /// The model when only the provider is named; empty where none is there for everybody.
+    pub model: &'static str,
+    /// A server on this machine: it may do without a key, and can be used while somebody listens.
+    pub local: bool,
+    /// How it departs from the format.
+    pub compat: Compat,
+}
+
+/// What stands in an address for what only the user can know.
+pub const PLACEHOLDER: &str = "PROJECT";
+
+const NONE: Preset = Preset {
+    name: "",
+    kind: Kind::Openai,
+    base_url: "",
+    variable: "",
+    command: "",
+    model: "",
+    local: false,
+    compat: Compat::NONE,
+};
+
+/// In the order in which a default is looked for. The first of a kind is that kind's vendor.
+pub const PRESETS: &[Preset] = &[
+    Preset {
+        name: "anthropic",
+        kind: Kind::Anthropic,
+        base_url: "https://api.anthropic.com",
+        variable: "ANTHROPIC_API_KEY",
+        model: "claude-sonnet-5",
+        ..NONE
+    },
+    Preset {
+        name: "openai",
+        base_url: "https://api.openai.com/v1",
+        variable: "OPENAI_API_KEY",
+        model: "gpt-5",
+        compat: Compat {
+            max_completion_tokens: Some(true),
+            developer_role: Some(true),
+            prompt_cache_key: Some(true),
+            ..Compat::NONE
+        },
+        ..NONE
+    },
+    Preset {
+        name: "gemini",
+        kind: Kind::Gemini,
+        base_url: "https://generativelanguage.googleapis.com/v1beta",
+        variable: "GEMINI_API_KEY",
+        model: "gemini-flash-latest",
+        ..NONE
+    },
+    Preset {
+        name: "openrouter",
+        base_url: "https://openrouter.ai/api/v1",
+        variable: "OPENROUTER_API_KEY",
+        model: "openrouter/auto",
+        ..NONE
+    },
+    Preset {
+        name: "deepseek",
+        base_url: "https://api.deepseek.com",
+        variable: "DEEPSEEK_API_KEY",
+        model: "deepseek-flash",
+        // While it thinks, a message with calls but without this field is refused, and with it the whole session.
+        compat: Compat { reasoning_content: Some(true), ..Compat::NONE },
+        ..NONE
+    },
+    Preset {
+        name: "mistral",
+        base_url: "https://api.mistral.ai/v1",
+        variable: "MISTRAL_API_KEY",
+        model: "mistral-medium-latest",
+        // Fields that it does not know are refused with 422; it counts tokens without being asked.
+        compat: Compat {
+            stream_usage: Some(false),
+            short_call_ids: Some(true),
+            tool_result_name: Some(true),
+            assistant_after_tool: Some(true),
+            ..Compat::NONE
+        },
+        ..NONE
+    },
+    Preset {
+        name: "alibaba",
+        base_url: "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
+        variable: "DASHSCOPE_API_KEY",
+        model: "qwen-plus",
+        ..NONE
+    },
+    Preset {
+        name: "dashscope",
+        base_url: "https://dashscope.aliyuncs.com/compatible-mode/v1",
+        variable: "DASHSCOPE_API_KEY",
+        model: "qwen-plus",
+        ..NONE
+    },
+    Preset {
+        name: "groq",
+        base_url: "https://api.groq.com/openai/v1",
+        variable: "GROQ_API_KEY",
+        compat: Compat { max_completion_tokens: Some(true), ..Compat::NONE },
+        ..NONE
+    },
+    Preset { name: "xai", base_url: "https://api.x.ai/v1", variable: "XAI_API_KEY", ..NONE },
+    Preset { name: "together", base_url: "https://api.together.xyz/v1", variable: "TOGETHER_API_KEY", ..NONE },
+    Preset {
+        name: "vertex",
+        kind: Kind::Gemini,
+        base_url: "https://aiplatform.googleapis.com/v1/projects/PROJECT/locations/global",
+        // A token is good for an hour, so it is asked for and not kept in a variable.
+        command: "gcloud auth print-access-token",
+        compat: Compat { vertex: Some(true), ..Compat::NONE },
+        ..NONE
+    },
+    Preset {
+        name: "ollama",
+        kind: Kind::Ollama,
+        base_url: "http://127.0.0.1:11434",
+        variable: "OLLAMA_API_KEY",
+        local: true,
+        ..NONE
+    },
+    Preset { name: "lmstudio", base_url: "http://127.0.0.1:1234/v1", variable: "LM_API_TOKEN", local: true, ..NONE },
+    Preset { name: "llamacpp", base_url: "http://127.0.0.1:8080/v1", variable: "LLAMA_API_KEY", local: true, ..NONE },
+    Preset { name: "vllm", base_url: "http://127.0.0.1:8000/v1", variable: "VLLM_API_KEY", local: true, ..NONE },
+    Preset { name: "litellm", base_url: "http://127.0.0.1:4000/v1", variable: "LITELLM_API_KEY", local: true, ..NONE },
+    Preset { name: "demo", kind: Kind::Demo, model: "demo", ..NONE },
+];
+
+/// The preset with this name.
+pub fn named(name: &str) -> Option<&'static Preset> {
+    PRESETS.iter().find(|preset| preset.name == name)
+}
+
+/// Whose address a provider of this kind has that names none.
+pub fn vendor(kind: Kind) -> Option<&'static Preset> {
+    let kind = if kind == Kind::OpenaiResponses { Kind::Openai } else { kind };
+    PRESETS.iter().find(|preset| preset.kind == kind)
+}
+
+/// Whose place an address is: the same scheme, host and port.
+pub fn at(base_url: &str) -> Option<&'static Preset> {
+    let url = Url::parse(base_url).ok()?;
+    let host = url.host_str().map(|host| if host == "localhost" { "127.0.0.1" } else { host })?;
+    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+    let authority = format!("{host}{port}");
+    PRESETS.iter().find(|preset| {
+        let (scheme, rest) = preset.base_url.split_once("://").unwrap_or_default();
+        let place = rest.split('/').next().unwrap_or_default();
+        // Regions of a service come before its name: `europe-west1-aiplatform.googleapis.com`.
+        let region = || !preset.local && authority.strip_suffix(place).is_some_and(|region| region.ends_with('-'));
+        url.scheme() == scheme && (authority == place || region())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_table_is_in_order() {
+        let names: BTreeSet<_> = PRESETS.iter().map(|preset| preset.name).collect();
+        assert_eq!(names.len(), PRESETS.len());
+        for preset in PRESETS {
+            assert_eq!(preset.compat.misplaced(preset.kind), None, "{}", preset.name);
+            assert_eq!(preset.base_url.is_empty(), preset.kind == Kind::Demo);
+            assert!(preset.base_url.is_empty() || Url::parse(preset.base_url).is_ok(), "{}", preset.name);
+            let secure = preset.base_url.starts_with("https://") || preset.local || preset.kind == Kind::Demo;
+            assert!(secure, "a key would go to {} in the clear", preset.name);
+        }
+    }
+
+    #[test]
+    fn an_address_is_known_by_its_place() {
+        fn check(base_url: &str, expect: Option<&str>) {
+            assert_eq!(at(base_url).map(|preset| preset.name), expect, "{base_url}");
+        }
+        check("https://api.openai.com/v1", Some("openai"));
+        check("https://api.openai.com", Some("openai"));
+        check("http://api.openai.com/v1", None);
+        check("https://api.openai.com:444/v1", None);
+        check("https://api.deepseek.com/anthropic", Some("deepseek"));
+        check("http://localhost:11434/", Some("ollama"));
+        check("http://127.0.0.1:11435/", None);
+        check("https://europe-west1-aiplatform.googleapis.com/v1/projects/p/locations/europe-west1", Some("vertex"));
+        check("https://api.openai.com.example.org/v1", None);
+        check("https://evilapi.openai.com/v1", None);
+        check("nonsense", None);
+    }
+}

@@ -1,0 +1,272 @@
+//! What is sent: a message of the context becomes items, one for each thing that was said, thought, called or answered.
+
+use linger_protocol::message::{ContentBlock, Role};
+use serde_json::{Value, json};
+
+use super::super::catalogue::Kind;
+use super::super::compat::Compat;
+use super::super::encoding::{self, CallNames, Items};
+use super::super::{Encoder, HttpRequest, Message, Request, ToolSpec, wellformed, wire};
+
+/// In the `native` part of thinking: the item that it came as.
+pub(super) const ITEM: &str = "item";
+
+/// In an opaque block: the role that the text before it plays in the answer.
+pub(super) const PHASE: &str = "phase";
+
+/// The requests of one context.
+#[derive(Debug)]
+pub(super) struct ResponsesEncoder {
+    compat: Compat,
+    /// The tools; none before the first request.
+    tools: Option<Items>,
+    /// The items so far.
+    input: Items,
+    /// How many messages of the context these are.
+    encoded: usize,
+    names: CallNames,
+}
+
+impl ResponsesEncoder {
+    pub(super) fn new(compat: Compat) -> Self {
+        Self { compat, tools: None, input: Items::default(), encoded: 0, names: CallNames::default() }
+    }
+}
+
+impl Encoder for ResponsesEncoder {
+    fn encode(&mut self, request: &Request<'_>) -> HttpRequest {
+        let tools = self.tools.get_or_insert_with(|| request.tools.iter().map(tool).collect());
+        for message in request.messages.get(self.encoded..).unwrap_or_default() {
+            let own = wire::is_own(message, request);
+            self.names.add(message, own);
+            match message.role {
+                Role::User => user_items(message, &self.names, &mut self.input),
+                Role::Assistant => assistant_items(message, own, &self.names, &mut self.input),
+            }
+        }
+        self.encoded = request.messages.len();
+        let (tools, input) = ([tools.as_str()], [self.input.as_str()]);
+        let lists = [("tools", tools.as_slice()), ("input", &input)];
+        let lists = if tools == [""] { &lists[1..] } else { &lists };
+        let body = encoding::object(&head(&self.compat, request), lists);
+        debug_assert_eq!(wellformed::validate_text(Kind::OpenaiResponses, &body), Ok(()));
+        HttpRequest { path: "/responses".to_owned(), headers: Vec::new(), body: body.into_bytes() }
+    }
+}
+
+/// What comes before the tools and the items.
+fn head(compat: &Compat, request: &Request<'_>) -> Value {
+    let mut head = json!({"model": request.model, "stream": true, "store": false});
+    if compat.encrypted_reasoning != Some(false) {
+        wire::set(&mut head, "include", json!(["reasoning.encrypted_content"]));
+    }
+    if compat.thinking == Some(true) {
+        wire::set(&mut head, "reasoning", json!({"summary": "auto"}));
+    }
+    if request.max_tokens > 0 {
+        wire::set(&mut head, "max_output_tokens", request.max_tokens);
+    }
+    if compat.prompt_cache_key != Some(false) && !request.cache_key.is_empty() {
+        wire::set(&mut head, "prompt_cache_key", request.cache_key);
+    }
+    if let Some(system) = wire::visible(request.system) {
+        wire::set(&mut head, "instructions", system);
+    }
+    head
+}
+
+/// A tool. Where `strict` is absent the server takes it to be true, and then refuses most schemas.
+fn tool(tool: &ToolSpec) -> Value {
+    wire::clean_value(&json!({
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.input_schema,
+        "strict": false,
+    }))
+}
+
+/// The results first, each an item, then what is left as one message.
+fn user_items(message: &Message, names: &CallNames, input: &mut Items) {
+    let mut answers = false;
+    for block in &message.content {
+        let ContentBlock::ToolResult { call_id, content, .. } = block else { continue };
+        answers = true;
+        let blocks = wire::result_blocks(content);
+        let texts: Vec<&str> = blocks.iter().filter_map(ContentBlock::as_text).collect();
+        let output = match texts.len() == blocks.len() {
+            true => Value::from(texts.join("\n\n")),
+            false => blocks.iter().filter_map(part).collect(),
+        };
+        input.push(&json!({"type": "function_call_output", "call_id": names.get(call_id), "output": output}));
+    }
+    let mut parts: Vec<Value> = message.content.iter().filter_map(part).collect();
+    if parts.is_empty() && !answers {
+        parts.push(json!({"type": "input_text", "text": wire::NOTHING_SAID}));
+    }
+    if !parts.is_empty() {
+        input.push(&json!({"role": "user", "content": parts}));
+    }
+}
+
+fn part(block: &ContentBlock) -> Option<Value> {
+    match block {
+        ContentBlock::Text { text } => Some(json!({"type": "input_text", "text": wire::visible(text)?})),
+        ContentBlock::Image { media_type, data } => {
+            let url = format!("data:{media_type};base64,{data}");
+            Some(json!({"type": "input_image", "image_url": url, "detail": "auto"}))
+        }
+        _ => None,
+    }
+}
+
+/// The items of an answer. Reasoning is refused without the item that it led to, so it waits for that.
+fn assistant_items(message: &Message, own: bool, names: &CallNames, input: &mut Items) {
+    let mut waiting: Vec<&Value> = Vec::new();
+    for (n, block) in message.content.iter().enumerate() {
+        let item = match block {
+            ContentBlock::Thinking { native, .. } if own => {
+                waiting.extend(native.as_ref().and_then(|native| native.get(ITEM)).filter(|item| is_whole(item)));
+                continue;
+            }
+            ContentBlock::Text { text } => wire::visible(text).map(|text| {
+                let mut item = json!({"role": "assistant", "content": text});
+                if let Some(ContentBlock::Opaque { native }) = message.content.get(n + 1).filter(|_| own)
+                    && let Some(phase) = native.get(PHASE)
+                {
+                    wire::set(&mut item, PHASE, phase.clone());
+                }
+                item
+            }),
+            ContentBlock::ToolUse { call_id, name, input, native } => {
+                let raw = wire::native_str(native, "arguments").filter(|_| own).map(str::to_owned);
+                let arguments = raw.unwrap_or_else(|| wire::arguments(input).to_string());
+                let (call_id, name) = (names.get(call_id), wire::tool_name(name));
+                Some(json!({"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments}))
+            }
+            ContentBlock::Opaque { native } if own => native.get(ITEM).cloned(),
+            _ => None,
+        };
+        if let Some(item) = item {
+            waiting.drain(..).for_each(|reasoning| input.push(reasoning));
+            input.push(&item);
+        }
+    }
+}
+
+/// Whether reasoning says all itself: an item with an identifier alone refers to what was not stored.
+fn is_whole(item: &Value) -> bool {
+    item.get("encrypted_content").and_then(Value::as_str).is_some_and(|content| !content.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::super::support::{assistant, body, call, check_history, history_of, result, thought, user};
+    use super::super::Responses;
+    use super::*;
+
+    fn codec() -> Responses {
+        Responses::default()
+    }
+
+    fn reasoning(id: &str) -> Value {
+        json!({"id": id, "type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}],
+            "encrypted_content": format!("gAAAA{id}"), "status": null})
+    }
+
+    #[test]
+    fn a_whole_request() {
+        let image = || ContentBlock::Image { media_type: "image/png".to_owned(), data: "AAAA".to_owned() };
+        let pictured = ContentBlock::ToolResult {
+            call_id: "c2".into(),
+            is_error: false,
+            content: vec![ContentBlock::text("see"), image()],
+        };
+        let messages = [
+            user(vec![ContentBlock::text("look"), image()]),
+            assistant(
+                "p/m",
+                vec![
+                    thought("hm", json!({"item": reasoning("rs_1")})),
+                    ContentBlock::text("I look."),
+                    ContentBlock::Opaque { native: json!({"phase": "commentary"}) },
+                    thought("", json!({"item": reasoning("rs_2")})),
+                    call("c1", "ls", json!({"a": 1}), Some(json!({"id": "call_x", "arguments": "{\"a\": 1}"}))),
+                    call("c2", "ls", json!({"a": 1}), Some(json!({"id": "call_y"}))),
+                ],
+            ),
+            user(vec![result("c1", "one"), pictured]),
+        ];
+        let data = json!({"type": "input_image", "image_url": "data:image/png;base64,AAAA", "detail": "auto"});
+        let expect = json!({
+            "model": "m",
+            "stream": true,
+            "store": false,
+            "include": ["reasoning.encrypted_content"],
+            "max_output_tokens": 100,
+            "prompt_cache_key": "s1",
+            "instructions": "be brief",
+            "tools": [{"type": "function", "name": "ls", "description": "lists", "parameters": {"type": "object"}, "strict": false}],
+            "input": [
+                {"role": "user", "content": [{"type": "input_text", "text": "look"}, data]},
+                reasoning("rs_1"),
+                {"role": "assistant", "content": "I look.", "phase": "commentary"},
+                reasoning("rs_2"),
+                {"type": "function_call", "call_id": "call_x", "name": "ls", "arguments": "{\"a\": 1}"},
+                {"type": "function_call", "call_id": "call_y", "name": "ls", "arguments": "{\"a\":1}"},
+                {"type": "function_call_output", "call_id": "call_x", "output": "one"},
+                {"type": "function_call_output", "call_id": "call_y", "output": [{"type": "input_text", "text": "see"}, data]},
+            ],
+        });
+        assert_eq!(body(&codec(), &messages), expect);
+    }
+
+    #[test]
+    fn reasoning_goes_back_whole_with_what_it_led_to_or_not_at_all() {
+        fn check(origin: &str, content: Vec<ContentBlock>, expect: &[Value]) {
+            let messages = [
+                user(vec![ContentBlock::text("hi")]),
+                assistant(origin, content),
+                user(vec![ContentBlock::text("on")]),
+            ];
+            let input = body(&codec(), &messages)["input"].as_array().unwrap().clone();
+            assert_eq!(&input[1..input.len() - 1], expect);
+        }
+        let item = |id| thought("hm", json!({"item": reasoning(id)}));
+        let said = json!({"role": "assistant", "content": "so"});
+        check("p/m", vec![item("rs_1"), ContentBlock::text("so")], &[reasoning("rs_1"), said.clone()]);
+        check("p/other", vec![item("rs_1"), ContentBlock::text("so")], std::slice::from_ref(&said));
+        check("p/m", vec![ContentBlock::text("so"), item("rs_1")], std::slice::from_ref(&said));
+        check(
+            "p/m",
+            vec![item("rs_1"), ContentBlock::text(" "), ContentBlock::text("so")],
+            &[reasoning("rs_1"), said.clone()],
+        );
+        let bare = json!({"item": {"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": null}});
+        check("p/m", vec![thought("", bare), ContentBlock::text("so")], &[said]);
+        check("p/m", vec![item("rs_1")], &[]);
+    }
+
+    #[test]
+    fn servers_get_what_they_understand() {
+        fn check(compat: Compat, expect: &[&str]) {
+            let body = body(&Responses::new(compat), &[user(vec![ContentBlock::text("hi")])]);
+            let names = ["include", "reasoning", "prompt_cache_key"];
+            let there: Vec<&str> = names.into_iter().filter(|name| body.get(name).is_some()).collect();
+            assert_eq!(there, expect);
+        }
+        check(Compat::NONE, &["include", "prompt_cache_key"]);
+        check(Compat { thinking: Some(true), ..Compat::NONE }, &["include", "reasoning", "prompt_cache_key"]);
+        let bare = Compat { encrypted_reasoning: Some(false), prompt_cache_key: Some(false), ..Compat::NONE };
+        check(bare, &[]);
+    }
+
+    proptest! {
+        #[test]
+        fn histories_are_well_formed_and_extend_each_other(messages in history_of(Kind::OpenaiResponses)) {
+            check_history(Kind::OpenaiResponses, &codec(), &messages);
+        }
+    }
+}

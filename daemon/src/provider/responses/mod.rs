@@ -1,0 +1,46 @@
+//! The codec for OpenAI's Responses (`POST …/responses`, streaming), without state on the server.
+//!
+//! Nothing is stored there, so everything goes back: a model's reasoning as the encrypted item that it came as.
+//! Source: the types of OpenAI's own SDK 3.52.
+//! Deliberately absent: the identifiers of messages and calls, which refer to what is not stored, and hosted tools.
+
+mod decode;
+mod encode;
+
+use super::compat::Compat;
+use super::wire;
+use super::{Codec, Decoder, Encoder, Failure, Framing};
+use crate::secret::Secret;
+
+/// The wire format, as one server speaks it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Responses(Compat);
+
+impl Responses {
+    /// The format with these flags.
+    pub fn new(compat: Compat) -> Self {
+        Self(compat)
+    }
+}
+
+impl Codec for Responses {
+    fn encoder(&self) -> Box<dyn Encoder> {
+        Box::new(encode::ResponsesEncoder::new(self.0))
+    }
+
+    fn authorize(&self, key: &Secret) -> (&'static str, String) {
+        ("authorization", format!("Bearer {}", key.reveal()))
+    }
+
+    fn framing(&self) -> Framing {
+        Framing::Sse
+    }
+
+    fn decoder(&self) -> Box<dyn Decoder> {
+        Box::<decode::ResponsesDecoder>::default()
+    }
+
+    fn failure(&self, status: u16, body: &[u8]) -> Failure {
+        wire::failure(status, body)
+    }
+}

@@ -1,0 +1,88 @@
+//! Anthropic's Messages.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use super::{Check, list};
+
+const FIELDS: &[&str] = &["model", "max_tokens", "stream", "system", "tools", "messages"];
+
+impl Check {
+    pub(super) fn anthropic(&mut self, body: &Value) {
+        self.fields("body", body, &["model", "max_tokens", "messages"], FIELDS);
+        self.string("model", &body["model"]);
+        self.that(body["max_tokens"].as_u64().is_some_and(|n| n > 0), || {
+            "max_tokens: not a positive number".to_owned()
+        });
+        for tool in list(&body["tools"]) {
+            let known = ["name", "description", "input_schema", "cache_control"];
+            self.fields("tools", tool, &["name", "input_schema"], &known);
+            self.name("tools", &tool["name"]);
+        }
+        list(&body["system"]).iter().for_each(|block| self.string("system", &block["text"]));
+        let messages = list(&body["messages"]);
+        self.that(messages.first().is_some_and(|first| first["role"] == "user"), || {
+            "the first message is not a user's".to_owned()
+        });
+        let mut open: Vec<&str> = Vec::new();
+        let mut ids = HashSet::new();
+        for (n, message) in messages.iter().enumerate() {
+            let at = format!("messages[{n}]");
+            self.fields(&at, message, &["role", "content"], &["role", "content"]);
+            let before = n.checked_sub(1).and_then(|n| messages.get(n));
+            self.that(before.is_none_or(|before| before["role"] != message["role"]), || {
+                format!("{at}: same role as before")
+            });
+            let content = list(&message["content"]);
+            self.that(!content.is_empty(), || format!("{at}: no content"));
+            let user = message["role"] == "user";
+            self.results(&at, &mut open, results_of(content));
+            let mut others = false;
+            for block in content {
+                self.anthropic_block(&at, user, block);
+                let result = block["type"] == "tool_result";
+                self.that(!(result && others), || format!("{at}: a result after something else"));
+                others |= !result;
+            }
+            for call in content.iter().filter(|block| block["type"] == "tool_use") {
+                let id = call["id"].as_str().unwrap_or_default();
+                self.that(ids.insert(id), || format!("{at}: call {id} is not unique"));
+                open.push(id);
+            }
+            let last = content.last().and_then(|block| block["type"].as_str()).unwrap_or_default();
+            self.that(user || !last.ends_with("thinking"), || format!("{at}: ends in thinking"));
+        }
+        self.results("the end", &mut open, Vec::new());
+    }
+
+    fn anthropic_block(&mut self, at: &str, user: bool, block: &Value) {
+        let kind = block["type"].as_str().unwrap_or_default();
+        match kind {
+            "text" => self.string(at, &block["text"]),
+            "image" => {
+                self.that(user, || format!("{at}: an image that is not a user's"));
+                self.string(at, &block["source"]["data"]);
+                self.string(at, &block["source"]["media_type"]);
+            }
+            "tool_result" => {
+                self.that(user, || format!("{at}: a result that is not a user's"));
+                self.that(!list(&block["content"]).is_empty(), || format!("{at}: an empty result"));
+                list(&block["content"]).iter().for_each(|part| self.anthropic_block(at, true, part));
+            }
+            "tool_use" => {
+                self.that(!user, || format!("{at}: a call of a user"));
+                self.string(at, &block["id"]);
+                self.name(at, &block["name"]);
+                self.that(block["input"].is_object(), || format!("{at}: input is no object"));
+            }
+            "thinking" => self.string(at, &block["signature"]),
+            _ => self.that(!user && !kind.is_empty(), || format!("{at}: unknown block {kind:?}")),
+        }
+    }
+}
+
+fn results_of(content: &[Value]) -> Vec<&str> {
+    let results = content.iter().filter(|block| block["type"] == "tool_result");
+    results.map(|block| block["tool_use_id"].as_str().unwrap_or_default()).collect()
+}

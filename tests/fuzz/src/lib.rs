@@ -1,0 +1,222 @@
+//! What must hold for any bytes that a peer, a model, a file or a user can send: the bodies of the fuzz targets.
+//!
+//! Each takes bytes and panics when a law does not hold. `cargo fuzz` finds bytes (`fuzz_targets/`); `tests/it/corpus.rs` runs
+//! the corpus and mutations of it as ordinary tests. Pure: no files, no clock.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)] // A panic is a find.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use linger_protocol::id::{CallId, Cursor};
+use linger_protocol::message::{ContentBlock, Role};
+use linger_protocol::permission::Mode;
+use linger_protocol::place::Places;
+use linger_protocol::transport::line::{Decoder, Frame, Framing, encode};
+use lingerd::config::Config;
+use lingerd::permission::{CallInfo, Rule, Rules, Verdict, decide};
+use lingerd::provider::anthropic::Anthropic;
+use lingerd::provider::catalogue::Kind;
+use lingerd::provider::openai::{Compat, OpenAi};
+use lingerd::provider::sse::Framer;
+use lingerd::provider::wellformed::validate_text;
+use lingerd::provider::{Codec, Message, Request, Response, StreamEvent};
+use lingerd::session::cursor::Position;
+use lingerd::tool::{Access, Workspace};
+
+/// The largest line of the [`line`] target: small, so that too long ones come often.
+const LINE: usize = 64;
+
+/// A first byte says how the rest is cut into chunks; the rest is what is decoded.
+fn cut(data: &[u8]) -> (usize, &[u8]) {
+    data.split_first().map_or((1, data), |(first, rest)| (usize::from(*first).max(1), rest))
+}
+
+/// The line codec: cuts do not matter, lines are what stands between two LF, and what is encoded comes out again.
+pub fn line(data: &[u8]) {
+    let (size, input) = cut(data);
+    let whole = frames(input, input.len().max(1));
+    assert_eq!(frames(input, size), whole, "in pieces of {size} bytes");
+    if input.first() == Some(&b'C') {
+        let broken = whole.iter().position(|frame| *frame == Frame::Broken);
+        assert!(broken.is_none_or(|at| at + 1 == whole.len()), "something comes after a header without sense");
+        return;
+    }
+    let lines = input.split_inclusive(|byte| *byte == b'\n').filter_map(|line| line.strip_suffix(b"\n"));
+    let lines = lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    let want: Vec<Frame> = lines
+        .filter(|line| line.len() > LINE || !line.iter().all(u8::is_ascii_whitespace))
+        .map(|line| if line.len() > LINE { Frame::Oversize } else { Frame::Message(line.to_vec()) })
+        .collect();
+    assert_eq!(whole, want);
+    for framing in [Framing::Lines, Framing::ContentLength] {
+        let mut bytes = Vec::new();
+        let messages: Vec<&str> = whole
+            .iter()
+            .filter_map(
+                |frame| if let Frame::Message(message) = frame { std::str::from_utf8(message).ok() } else { None },
+            )
+            .filter(|message| framing == Framing::ContentLength || !message.starts_with('C'))
+            .collect();
+        messages.iter().for_each(|message| encode(framing, message, &mut bytes));
+        let want: Vec<Frame> = messages.iter().map(|message| Frame::Message(message.as_bytes().to_vec())).collect();
+        assert_eq!(frames(&bytes, size), want, "what is encoded comes out");
+    }
+}
+
+fn frames(input: &[u8], size: usize) -> Vec<Frame> {
+    let mut decoder = Decoder::new(LINE);
+    let mut out = Vec::new();
+    for chunk in input.chunks(size) {
+        decoder.feed(chunk);
+        out.extend(std::iter::from_fn(|| decoder.next_frame()));
+    }
+    out
+}
+
+/// The decoder of Anthropic's Messages.
+pub fn anthropic(data: &[u8]) {
+    provider(&Anthropic, Kind::Anthropic, data);
+}
+
+/// The decoder of OpenAI's Chat Completions.
+pub fn openai(data: &[u8]) {
+    provider(&OpenAi::new("127.0.0.1", Compat::default()), Kind::Openai, data);
+}
+
+/// A decoder: cuts do not matter; one terminal event, and it is the last; what was shown begins what is kept; and what was
+/// kept can be sent back in a body that the provider takes.
+fn provider(codec: &dyn Codec, kind: Kind, data: &[u8]) {
+    let (size, input) = cut(data);
+    let whole = decode(codec, input, input.len().max(1));
+    assert_eq!(decode(codec, input, size), whole, "in pieces of {size} bytes");
+    let (last, before) = whole.split_last().expect("a terminal event");
+    let mut shown: BTreeMap<u32, String> = BTreeMap::new();
+    for event in before {
+        let (StreamEvent::Text { block, text } | StreamEvent::Thinking { block, text }) = event else {
+            panic!("{event:?} is not the last");
+        };
+        assert!(!text.is_empty() && !text.contains('\0'), "{text:?}");
+        shown.entry(*block).or_default().push_str(text);
+    }
+    let Response { content, .. } = match last {
+        StreamEvent::Done(response) => response,
+        StreamEvent::Failed(failure) => {
+            let control = failure.message.chars().any(char::is_control);
+            return assert!(!control && !failure.message.is_empty(), "{:?}", failure.message);
+        }
+        other => panic!("{other:?} is no end"),
+    };
+    for (block, text) in &shown {
+        let (ContentBlock::Text { text: kept } | ContentBlock::Thinking { text: kept, .. }) = &content[*block as usize]
+        else {
+            panic!("{text:?} was shown of {:?}", content[*block as usize]);
+        };
+        assert_eq!(kept, text, "what was shown is what is kept");
+    }
+    sent_back(codec, kind, content.clone());
+}
+
+fn decode(codec: &dyn Codec, input: &[u8], size: usize) -> Vec<StreamEvent> {
+    let mut framer = Framer::new(codec.framing());
+    let mut decoder = codec.decoder();
+    let mut out = Vec::new();
+    for chunk in input.chunks(size) {
+        framer.push(chunk, &mut |event, data| decoder.feed(event, data, &mut out)).expect("inputs are small");
+    }
+    framer.finish(&mut |event, data| decoder.feed(event, data, &mut out));
+    decoder.finish(&mut out);
+    out
+}
+
+/// The next request after an answer with `content`, every call of which got its result.
+fn sent_back(codec: &dyn Codec, kind: Kind, mut content: Vec<ContentBlock>) {
+    let mut results = Vec::new();
+    for (n, block) in content.iter_mut().enumerate() {
+        if let ContentBlock::ToolUse { call_id, .. } = block {
+            *call_id = CallId(format!("c{n}"));
+            let content = vec![ContentBlock::text("done")];
+            results.push(ContentBlock::ToolResult { call_id: call_id.clone(), is_error: false, content });
+        }
+    }
+    let user = |content| Message { role: Role::User, content, origin: None };
+    let mut messages = vec![user(vec![ContentBlock::text("go")])];
+    if !content.is_empty() {
+        messages.push(Message { role: Role::Assistant, content, origin: Some("p/m".to_owned()) });
+    }
+    messages.push(user(if results.is_empty() { vec![ContentBlock::text("more")] } else { results }));
+    let (system, tools, messages) = ("be brief", &[], messages.as_slice());
+    let request = Request { model: "m", origin: "p/m", system, tools, messages, max_tokens: 100, cache_key: "s1" };
+    let body = codec.encoder().encode(&request).body;
+    let body = String::from_utf8(body).expect("a body is text");
+    assert_eq!(validate_text(kind, &body), Ok(()), "{body}");
+}
+
+/// The configuration: what is wrong has a file, a place in it and a reason, and no key in it is repeated.
+pub fn config(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let dir = |name: &str| PathBuf::from("/home/u").join(name);
+    let places = Places { config: dir("c"), data: dir("d"), state: dir("s"), socket: dir("s").join("lingerd.sock") };
+    let error = match Config::parse(&text, &places, Some(Path::new("/home/u"))) {
+        Ok(config) => {
+            let _any = config.grants(Path::new("/home/u/w"));
+            return config.warnings.iter().for_each(|line| assert!(line.starts_with("config.toml:"), "{line}"));
+        }
+        Err(error) => error,
+    };
+    let lines: Vec<&str> = text.split('\n').collect();
+    assert!((1..=lines.len()).contains(&error.line), "line {} of {}: {error}", error.line, lines.len());
+    let columns = lines[error.line - 1].chars().count() + 1;
+    assert!((1..=columns).contains(&error.column), "column {} of {columns}: {error}", error.column);
+    let place = format!("/home/u/c/config.toml:{}:{}: ", error.line, error.column);
+    let said = error.to_string();
+    assert!(said.starts_with(&place) && !error.message.is_empty(), "{said:?}");
+    for word in text.split(['"', '\'']).filter(|word| word.starts_with("sk-") && word.len() >= 16) {
+        let secret = !word.contains(char::is_whitespace) && error.message.contains("is never written here");
+        assert!(!secret || !said.contains(word), "a key is repeated: {said}");
+    }
+}
+
+/// Cursors: what is read as one is written as one that is read as the same position.
+pub fn cursor(data: &[u8]) {
+    let text = String::from_utf8_lossy(data).into_owned();
+    let Some(position) = Position::parse(&Cursor(text.clone())) else { return };
+    let written = position.cursor();
+    assert!(written.0.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"\\".contains(&byte)), "{written:?}");
+    assert_eq!(Position::parse(&written), Some(position), "{text:?} is written as {written:?}");
+}
+
+/// Rules: the first line is a rule, the rest is what a call touches. A rule allows no more than it denies, a command it
+/// allows is the one that it names, and what is read as a rule reads the same when it is written.
+pub fn rule(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let (written, target) = text.split_once('\n').unwrap_or((&text, ""));
+    let Ok(rule) = Rule::parse(written) else { return };
+    assert_eq!(rule.to_string(), written.trim());
+    let _hint = (rule.warning(true), rule.warning(false));
+    let cwd = PathBuf::from("/home/u/w");
+    let workspace = Workspace { cwd: cwd.clone(), root: cwd.clone(), env: Arc::default(), timeout_s: 1 };
+    let calls = [
+        ("bash", false, Access::Command(target.to_owned())),
+        ("read", true, Access::Read(cwd.join(target))),
+        ("edit", false, Access::Write(cwd.join(target))),
+        ("grep", true, Access::Read(cwd.join(target))),
+    ];
+    for (tool, read_only, access) in calls {
+        let call = CallInfo { tool, read_only, access };
+        let with = |allow: &[&Rule], deny: &[&Rule]| {
+            let list = |rules: &[&Rule]| rules.iter().map(|rule| (*rule).clone()).collect();
+            let home = Some(PathBuf::from("/home/u"));
+            let rules = Rules { deny: list(deny), ask: Vec::new(), allow: list(allow), home, own: Vec::new() };
+            decide(&rules, &[], Mode::Ask, &call, &workspace)
+        };
+        let allowed = with(&[&rule], &[]) == Verdict::Allow { by: format!("rule {rule}") };
+        let denied = matches!(with(&[], &[&rule]), Verdict::Deny { .. });
+        assert!(!allowed || denied, "{rule} allows {call:?} and does not deny it");
+        if let (true, Access::Command(command), Some((_, pattern))) = (allowed, &call.access, written.split_once('(')) {
+            let pattern = pattern.trim_end().strip_suffix(')').unwrap_or(pattern);
+            let blanks = [' ', '\t', '\n', '\\'];
+            assert_eq!(command.trim_matches(blanks), pattern.trim_matches(blanks), "a rule allows another command");
+        }
+    }
+}

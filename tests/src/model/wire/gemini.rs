@@ -1,0 +1,93 @@
+//! Gemini's `streamGenerateContent`: each event is a whole response, and the stream simply ends.
+
+use serde_json::{Value, json};
+
+use super::super::reply::Reply;
+use super::{Out, Piece, Voice, google, object};
+
+/// One response.
+#[derive(Default)]
+pub(super) struct Gemini {
+    prompt: u64,
+    /// The signature that the first call of the response carries: that of the thoughts before it.
+    signature: Option<String>,
+}
+
+impl Gemini {
+    fn chunk(&self, out: &mut Out<'_>, parts: Value, finish: Option<&str>, usage: Value) {
+        let mut candidate = json!({ "content": { "parts": parts, "role": "model" } });
+        if let Some(finish) = finish {
+            candidate["finishReason"] = finish.into();
+        }
+        candidate["index"] = 0.into();
+        let data = json!({
+            "candidates": [candidate], "usageMetadata": usage, "modelVersion": out.model,
+            "responseId": format!("resp{:06}", out.number),
+        });
+        // Lines end as Google's do.
+        out.pieces.push(Piece::Bytes(format!("data: {data}\r\n\r\n").into_bytes()));
+    }
+
+    fn part(&self, out: &mut Out<'_>, part: Value) {
+        let usage = json!({ "promptTokenCount": self.prompt, "totalTokenCount": self.prompt });
+        self.chunk(out, json!([part]), None, usage);
+    }
+}
+
+impl Voice for Gemini {
+    fn begin(&mut self, _out: &mut Out<'_>, reply: &Reply) {
+        self.prompt = reply.usage.input + reply.usage.cached;
+    }
+
+    fn text(&mut self, out: &mut Out<'_>, text: &str) {
+        self.part(out, json!({ "text": text }));
+    }
+
+    fn thinking(&mut self, out: &mut Out<'_>, text: &str, signature: Option<&str>) {
+        let mut part = json!({ "text": text, "thought": true });
+        if let Some(signature) = signature {
+            part["thoughtSignature"] = signature.into();
+            self.signature = Some(signature.to_owned());
+            out.issued.thinking.push((part.to_string(), String::new()));
+        }
+        self.part(out, part);
+    }
+
+    /// Every other response names its calls.
+    fn tool(&mut self, out: &mut Out<'_>, name: &str, arguments: &str) {
+        let (nth, args) = (out.calls(), object(arguments));
+        let id = if out.number % 2 == 0 { format!("fc{:06}x{nth}", out.number) } else { String::new() };
+        let mut call = json!({ "name": name, "args": args });
+        if !id.is_empty() {
+            call["id"] = id.as_str().into();
+        }
+        let mut part = json!({ "functionCall": call });
+        if nth == 0 {
+            let signature = self.signature.clone().unwrap_or_else(|| format!("c2lnbmVk{:04}", out.number));
+            out.issued.thinking.push((part.to_string(), signature.clone()));
+            part["thoughtSignature"] = signature.into();
+        }
+        out.issue_call(&id, name, &args.to_string());
+        self.part(out, part);
+    }
+
+    fn error(&mut self, out: &mut Out<'_>, kind: &str, message: &str) {
+        let error = json!({ "error": { "code": 503, "message": message, "status": google(kind) } });
+        out.pieces.push(Piece::Bytes(format!("data: {error}\r\n\r\n").into_bytes()));
+    }
+
+    /// A call too ends in `STOP`.
+    fn end(&mut self, out: &mut Out<'_>, reply: &Reply) {
+        let finish = match reply.stop_reason() {
+            "max_tokens" => "MAX_TOKENS",
+            "refusal" => "SAFETY",
+            _ => "STOP",
+        };
+        let usage = reply.usage;
+        let tokens = json!({
+            "promptTokenCount": self.prompt, "candidatesTokenCount": usage.output, "totalTokenCount": self.prompt + usage.output,
+            "cachedContentTokenCount": usage.cached, "promptTokensDetails": [{ "modality": "TEXT", "tokenCount": self.prompt }],
+        });
+        self.chunk(out, json!([{ "text": "" }]), Some(finish), tokens);
+    }
+}

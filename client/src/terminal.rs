@@ -178,6 +178,10 @@ pub(crate) fn clean_line(text: &str) -> Cow<'_, str> {
 }
 
 fn clean_with(text: &str, one_line: bool) -> Cow<'_, str> {
+    #[cfg(feature = "faults")] // A planted bug, for the test that shows that it is caught.
+    if std::env::var("LINGER_BUG").is_ok_and(|bug| bug == "I12") {
+        return Cow::Borrowed(text);
+    }
     let safe = |c: char| match c {
         '\n' => !one_line,
         '\t' => true,

@@ -6,14 +6,17 @@
 //! - `LINGER_POINTS=FILE`: each process adds the names of the points that it passes, once each.
 //! - `LINGER_STORE_FAULT=N:KIND:K` and `LINGER_STORE_ONCE=FILE`: the Nth store operation of the process and the K−1 after it fail
 //!   with KIND (`full`, `ioerr`, `busy`); FILE is made by the first, and where it exists nothing fails.
-//! - `LINGER_BUG=NAME`: the bug NAME is there.
+//! - `LINGER_BUG=NAME`: the bug NAME of [`BUGS`] is there.
+//!
+//! What cannot be understood ends the process at once: a fault that never comes must not look like one that was survived.
 
 /// The crash points. Each commit has one before and one after it for each kind of event, beside those named here.
-pub const POINTS: [&str; 34] = [
+pub const POINTS: [&str; 38] = [
     "actor.answered",
     "actor.attach",
     "actor.cancel",
     "actor.create",
+    "actor.load",
     "actor.paused",
     "actor.permitted",
     "actor.prompt",
@@ -24,10 +27,12 @@ pub const POINTS: [&str; 34] = [
     "actor.unload",
     "call.before_start",
     "call.finished",
+    "call.permitted",
     "call.started",
     "child.before_spawn",
     "child.ended",
     "child.spawned",
+    "daemon.ending",
     "daemon.ready",
     "daemon.unfinished",
     "request.before_send",
@@ -40,6 +45,7 @@ pub const POINTS: [&str; 34] = [
     "store.before_answer",
     "store.before_remove",
     "store.close",
+    "store.closed",
     "subscriber.before_send",
     "subscriber.sent",
     "turn.boundary",
@@ -47,7 +53,7 @@ pub const POINTS: [&str; 34] = [
 ];
 
 /// The kinds of commit that have crash points of their own: `commit.before.KIND` and `commit.after.KIND`.
-pub const COMMITS: [&str; 12] = [
+pub const COMMITS: [&str; 13] = [
     "message",
     "message_superseded",
     "notice",
@@ -60,10 +66,21 @@ pub const COMMITS: [&str; 12] = [
     "tool_finished",
     "tool_started",
     "turn_finished",
+    "turn_started",
 ];
 
 /// Points of the keeper, passed only when a daemon has died.
 pub const KEEPER_POINTS: [&str; 2] = ["keeper.daemon_died", "keeper.family_ended"];
+
+/// The bugs that can be planted, one for each invariant that the daemon keeps; that of I12 is in the client.
+pub const BUGS: [&str; 13] = ["I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8", "I9", "I10", "I11", "I13", "I14"];
+
+/// The names of all crash points, in the order of the lists.
+pub fn points() -> Vec<String> {
+    let commits = COMMITS.iter().flat_map(|kind| ["before", "after"].map(|when| format!("commit.{when}.{kind}")));
+    let named = POINTS.iter().chain(&KEEPER_POINTS).map(|name| (*name).to_owned());
+    named.chain(commits).collect()
+}
 
 #[cfg(not(feature = "faults"))]
 mod none {
@@ -99,7 +116,7 @@ mod real {
 
     use rustix::process::{Signal, getpid, kill_process};
 
-    use super::{COMMITS, KEEPER_POINTS, POINTS};
+    use super::{BUGS, COMMITS, KEEPER_POINTS, POINTS, points};
 
     /// What the environment asks for.
     struct Asked {
@@ -113,27 +130,43 @@ mod real {
 
     static ASKED: LazyLock<Asked> = LazyLock::new(|| {
         let var = |name: &str| std::env::var(name).ok();
-        let crash = var("LINGER_CRASH")
-            .and_then(|text| text.rsplit_once(':').and_then(|(name, n)| Some((name.to_owned(), n.parse().ok()?))));
-        let store = var("LINGER_STORE_FAULT").and_then(|text| {
-            let mut parts = text.split(':');
-            let first = parts.next()?.parse().ok()?;
-            let code = match parts.next()? {
-                "full" => rusqlite::ffi::SQLITE_FULL,
-                "busy" => rusqlite::ffi::SQLITE_BUSY,
-                _ => rusqlite::ffi::SQLITE_IOERR_WRITE,
-            };
-            Some((first, code, parts.next()?.parse().ok()?))
-        });
+        let crash = var("LINGER_CRASH").map(|text| crash(&text).unwrap_or_else(|| not_understood(&text)));
+        let store = var("LINGER_STORE_FAULT").map(|text| store_fault(&text).unwrap_or_else(|| not_understood(&text)));
+        let bug = var("LINGER_BUG").unwrap_or_default();
+        if !bug.is_empty() && bug != "I12" && !BUGS.contains(&bug.as_str()) {
+            not_understood(&bug)
+        }
         Asked {
             crash,
             crash_once: var("LINGER_CRASH_ONCE").map(PathBuf::from),
             points: var("LINGER_POINTS").map(PathBuf::from),
             store,
             store_once: var("LINGER_STORE_ONCE").map(PathBuf::from),
-            bug: var("LINGER_BUG").unwrap_or_default(),
+            bug,
         }
     });
+
+    fn crash(text: &str) -> Option<(String, u64)> {
+        let (name, n) = text.rsplit_once(':')?;
+        let n = n.parse().ok().filter(|n| *n > 0)?;
+        points().contains(&name.to_owned()).then(|| (name.to_owned(), n))
+    }
+
+    fn store_fault(text: &str) -> Option<(u64, i32, u64)> {
+        let [first, kind, times] = text.split(':').collect::<Vec<_>>().try_into().ok()?;
+        let code = match kind {
+            "full" => rusqlite::ffi::SQLITE_FULL,
+            "busy" => rusqlite::ffi::SQLITE_BUSY,
+            "ioerr" => rusqlite::ffi::SQLITE_IOERR_WRITE,
+            _ => return None,
+        };
+        Some((first.parse().ok().filter(|first| *first > 0)?, code, times.parse().ok()?))
+    }
+
+    fn not_understood(text: &str) -> ! {
+        eprintln!("error: no such fault: {text}");
+        std::process::exit(2)
+    }
 
     /// How often each point was passed.
     static PASSED: Mutex<Option<HashMap<String, u64>>> = Mutex::new(None);

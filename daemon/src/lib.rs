@@ -43,8 +43,9 @@ use crate::key::UnderWay;
 use crate::listener::Listener;
 use crate::provider::catalogue::Keys;
 use crate::secret::Redactor;
+use crate::session::actor::MEND;
 use crate::sessions::{Asked, Sessions};
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 
 /// How long sessions may take to write down where they are when the daemon ends.
 const DRAIN: Duration = Duration::from_secs(4);
@@ -101,14 +102,11 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
     if left_behind > 0 {
         tracing::warn!(target: "daemon", left_behind, "processes of a daemon that died were ended");
     }
-    let unfinished = daemon.store.unfinished().await.unwrap_or_else(|error| {
-        // Sessions can be served that nobody could list.
-        tracing::error!(target: "daemon", %error, "unfinished turns cannot be found");
-        daemon.store.found.database(&error.to_string());
-        Vec::new()
+    let later = wake_unfinished(&daemon).await.map(|error| {
+        tracing::error!(target: "daemon", %error, "unfinished turns cannot be found for now");
+        tokio::spawn(wake_later(daemon.clone()))
     });
     fault::point("daemon.unfinished");
-    unfinished.iter().for_each(|session| daemon.sessions.wake(&daemon, session));
     let watching = tokio::spawn(watch_config(daemon.clone(), changes));
     let adopting = tokio::spawn(async {
         if let Err(error) = process::adopt_orphans().await {
@@ -130,14 +128,44 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
         connections.add(stream, peer).await;
     }
     drop(listener);
+    fault::point("daemon.ending");
     if tokio::time::timeout(DRAIN, daemon.sessions.pause()).await.is_err() {
         tracing::warn!(target: "daemon", "a session did not end in time; its turn goes on from its log");
     }
     connections.shutdown().await;
+    later.iter().for_each(tokio::task::JoinHandle::abort);
     watching.abort();
     adopting.abort();
     process::end_left_behind(&daemon.places.database(), keeper);
     daemon.store.close().await.context("the database could not be closed")
+}
+
+/// Takes up the turns that were under way when the daemon ended; gives why not, if it may work in a moment.
+async fn wake_unfinished(daemon: &Arc<Daemon>) -> Option<StoreError> {
+    match daemon.store.unfinished().await {
+        Ok(unfinished) => {
+            unfinished.iter().filter(|_| !fault::bug("I6")).for_each(|session| daemon.sessions.wake(daemon, session));
+            None
+        }
+        Err(error) if error.is_damage() => {
+            // Sessions can be served that nobody could list.
+            tracing::error!(target: "daemon", %error, "unfinished turns cannot be found");
+            daemon.store.found.database(&error.to_string());
+            None
+        }
+        Err(error) => Some(error),
+    }
+}
+
+/// [`wake_unfinished`], until it works.
+async fn wake_later(daemon: Arc<Daemon>) {
+    let mut pause = MEND[0];
+    loop {
+        tokio::time::sleep(pause).await;
+        let Some(error) = wake_unfinished(&daemon).await else { return };
+        tracing::error!(target: "daemon", %error, "unfinished turns cannot be found for now");
+        pause = (pause * 2).min(MEND[1]);
+    }
 }
 
 /// Reads the configuration again when its file has changed.

@@ -34,7 +34,7 @@ The daemon that owns linger's agent sessions. Clients start it; `linger daemon s
 
 LINGER_SOCKET is the socket's path, LINGER_LOG the level of the log file (error, warn, info, debug, trace).";
 
-fn main() -> ExitCode {
+pub(crate) fn main() -> ExitCode {
     inherit::seal();
     let mut background = false;
     let mut kept = None;

@@ -172,7 +172,7 @@ impl Process {
     /// Kills the group, once: later its number may be another's.
     /// A number is free only when the child was reaped and its group is empty, and the kernel hands out all others first.
     fn kill(&mut self) {
-        if let Some(group) = self.group.take() {
+        if let Some(group) = self.group.take().filter(|_| !fault::bug("I8")) {
             let _ = kill_process_group(group, Signal::KILL);
         }
     }

@@ -12,8 +12,9 @@ use linger_protocol::id::{PermissionId, SessionId};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::daemon::Daemon;
-use crate::session::actor::{Actor, Command};
+use crate::session::actor::{Actor, Command, MEND};
 use crate::session::log::Log;
+use crate::store::StoreError;
 
 /// Sessions that may be loaded at once: about 16 KiB each while idle, a few hundred while they work.
 const MAX_LOADED: usize = 4096;
@@ -52,14 +53,19 @@ impl Sessions {
             return command.refuse(RpcError::new(Code::Internal, "the session cannot be loaded"));
         }
         mailboxes.insert(id.clone(), mailbox);
-        tokio::spawn(load(daemon.clone(), id.clone(), commands));
+        tokio::spawn(load(daemon.clone(), id.clone(), commands, false));
     }
 
     /// Loads a session whose turn is unfinished, however many are loaded: there were as many before.
     pub fn wake(&self, daemon: &Arc<Daemon>, id: &SessionId) {
+        let mut mailboxes = self.mailboxes();
+        if mailboxes.contains_key(id) {
+            // A client was first.
+            return;
+        }
         let (mailbox, commands) = mpsc::unbounded_channel();
-        self.mailboxes().insert(id.clone(), mailbox);
-        tokio::spawn(load(daemon.clone(), id.clone(), commands));
+        mailboxes.insert(id.clone(), mailbox);
+        tokio::spawn(load(daemon.clone(), id.clone(), commands, true));
     }
 
     /// Adds a session that is being made, if there is room, and gives it its mailbox.
@@ -138,24 +144,52 @@ impl Asked {
     }
 }
 
-async fn load(daemon: Arc<Daemon>, id: SessionId, mut commands: mpsc::UnboundedReceiver<Command>) {
-    let error = match daemon.store.session(id.clone()).await {
-        Ok(Some(row)) => match Actor::load(daemon.clone(), row).await {
-            Ok(actor) => {
-                daemon.store.found.mended(&id);
-                return actor.run(commands).await;
+/// Loads a session and runs it. `unfinished`: it has a turn to take up also if nobody asks, so what cannot be read now is tried
+/// again. Whatever is asked meanwhile is tried at once, and answered.
+async fn load(daemon: Arc<Daemon>, id: SessionId, mut commands: mpsc::UnboundedReceiver<Command>, unfinished: bool) {
+    let mut asked = None;
+    let mut pause = MEND[0];
+    loop {
+        let (error, may_pass) = match loaded(&daemon, &id).await {
+            Ok(actor) => return actor.run(asked, commands).await,
+            Err(error) => error,
+        };
+        if let Some(command) = asked.take() {
+            Command::refuse(command, error.clone());
+        }
+        if !unfinished || !may_pass {
+            daemon.sessions.forget(&id);
+            commands.close();
+            while let Some(command) = commands.recv().await {
+                command.refuse(error.clone());
             }
-            Err(error) => error.into(),
-        },
-        Ok(None) => RpcError::new(Code::UnknownSession, format!("there is no session '{id}'"))
-            .hint("`linger ls` or session/list shows those there are"),
-        Err(error) => error.into(),
-    };
-    daemon.sessions.forget(&id);
-    commands.close();
-    while let Some(command) = commands.recv().await {
-        command.refuse(error.clone());
+            return;
+        }
+        tracing::error!(target: "session", session = %id, %error, "its turn cannot be taken up for now");
+        tokio::select! {
+            command = commands.recv() => match command {
+                Some(command) => asked = Some(command),
+                // The daemon ends.
+                None => return,
+            },
+            () = tokio::time::sleep(pause) => pause = (pause * 2).min(MEND[1]),
+        }
     }
+}
+
+/// The actor of a stored session; or why there is none, and whether there may be in a moment.
+async fn loaded(daemon: &Arc<Daemon>, id: &SessionId) -> Result<Actor, (RpcError, bool)> {
+    let failed = |error: StoreError| {
+        let may_pass = !error.is_damage();
+        (RpcError::from(error), may_pass)
+    };
+    let Some(row) = daemon.store.session(id.clone()).await.map_err(failed)? else {
+        let error = RpcError::new(Code::UnknownSession, format!("there is no session '{id}'"));
+        return Err((error.hint("`linger ls` or session/list shows those there are"), false));
+    };
+    let actor = Actor::load(daemon.clone(), row).await.map_err(failed)?;
+    daemon.store.found.mended(id);
+    Ok(actor)
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ mod slow_client;
 mod space;
 mod storage;
 mod terminal;
+mod torture;
 mod turn;
 mod turn_cancel;
 mod versions;

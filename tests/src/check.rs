@@ -10,8 +10,9 @@ mod transcript;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::time::Duration;
 
-pub use database::{Row, Stored, read};
+pub use database::{Folded, Row, Stored, read, read_folded};
 pub use transcript::{Assembled, Entry, Seen, Stream, Transcript, assemble};
 
 /// What was seen of a run.
@@ -31,6 +32,18 @@ pub struct Trace {
     pub canaries: Vec<String>,
     /// Whether nothing should be under way any more.
     pub settled: bool,
+    /// What is folded from the log, if it was read.
+    pub folded: Option<Folded>,
+    /// Processes that are there and should not be.
+    pub left: Vec<String>,
+    /// What the client printed on what may be a terminal, without colours of its own.
+    pub printed: Vec<String>,
+    /// How long each cancel took to end its turn.
+    pub cancels: Vec<Duration>,
+    /// Resident memory of the daemon in KiB, before and after it was given far more than it may keep.
+    pub grown: Option<(u64, u64)>,
+    /// Starts that were refused, and why.
+    pub refused: Vec<String>,
 }
 
 /// Something that must not be.
@@ -71,7 +84,9 @@ pub fn check(trace: &Trace) -> Vec<Violation> {
     let sessions: BTreeSet<String> = trace.stored.0.keys().cloned().chain(seen).collect();
     for session in &sessions {
         let Some(stored) = trace.stored.0.get(session) else {
-            found.add("I1", format!("session {session} was seen and is not in the database"));
+            if !rules::removed(&trace.clients, session) {
+                found.add("I1", format!("session {session} was seen and is not in the database"));
+            }
             continue;
         };
         rules::sequence(session, stored, &mut found);
@@ -87,6 +102,8 @@ pub fn check(trace: &Trace) -> Vec<Violation> {
     rules::winners(&trace.clients, &trace.stored, &mut found);
     rules::side_effects(trace, &mut found);
     rules::secrets(trace, &mut found);
+    rules::folded(trace, &mut found);
+    rules::limits(trace, &mut found);
     trace.model.iter().for_each(|what| found.add("I4", what.clone()));
     found.0
 }

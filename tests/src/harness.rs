@@ -43,19 +43,42 @@ pub fn programs() -> &'static Programs {
     PROGRAMS.get_or_init(build)
 }
 
-#[allow(clippy::disallowed_methods)] // Tests own the processes that they start.
-fn build() -> Programs {
+/// The programs with their faults ([`lingerd::fault`]), built once a process. The daemon has a name of its own and shares what
+/// it is built from with the ordinary one; the client has a directory of its own, `faults` beside the profiles.
+pub fn faulty() -> &'static Programs {
+    static PROGRAMS: OnceLock<Programs> = OnceLock::new();
+    PROGRAMS.get_or_init(|| {
+        let profile = profile();
+        let target = profile.parent().unwrap_or(&profile).to_path_buf();
+        let name = profile.file_name().unwrap_or_default();
+        cargo_build(&["--features", "lingerd/faults", "--bin", "lingerd-faults"], &target);
+        let own = target.join("faults");
+        cargo_build(&["--features", "linger/faults", "--bin", "linger"], &own);
+        Programs { daemon: profile.join("lingerd-faults"), client: own.join(name).join("linger") }
+    })
+}
+
+/// Where programs of this test's profile lie: tests lie in `target/<profile>/deps`, programs in `target/<profile>`.
+fn profile() -> PathBuf {
     let exe = std::env::current_exe().expect("this test has a path");
     let deps = exe.parent().expect("this test lies in a directory");
-    // Tests lie in target/<profile>/deps, programs in target/<profile>.
-    let profile = if deps.ends_with("deps") { deps.parent().unwrap_or(deps) } else { deps };
-    let programs = Programs { daemon: profile.join("lingerd"), client: profile.join("linger") };
+    if deps.ends_with("deps") { deps.parent().unwrap_or(deps) } else { deps }.to_path_buf()
+}
+
+fn build() -> Programs {
+    let profile = profile();
+    cargo_build(&[], profile.parent().unwrap_or(&profile));
+    Programs { daemon: profile.join("lingerd"), client: profile.join("linger") }
+}
+
+#[allow(clippy::disallowed_methods)] // Tests own the processes that they start.
+fn cargo_build(more: &[&str], target: &Path) {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["build", "--quiet", "-p", "lingerd", "-p", "linger", "--manifest-path"]);
+    command.args(["build", "--quiet", "-p", "lingerd", "-p", "linger"]).args(more).arg("--manifest-path");
     command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml"));
-    command.arg("--target-dir").arg(profile.parent().unwrap_or(profile));
-    if profile.ends_with("release") {
+    command.arg("--target-dir").arg(target);
+    if profile().ends_with("release") {
         command.arg("--release");
     }
     // What cargo tells this test about itself would make build scripts run again.
@@ -70,7 +93,6 @@ fn build() -> Programs {
     }
     let built = command.stdin(Stdio::null()).status().expect("cargo can be run");
     assert!(built.success(), "the programs under test do not build");
-    programs
 }
 
 /// Looks every few milliseconds until `look` gives something.

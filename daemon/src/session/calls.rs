@@ -116,7 +116,7 @@ impl Runner {
             }
         }
         self.run_together(together, &mut done).await?;
-        Ok(done.into_iter().flatten().collect())
+        Ok(done.into_iter().flatten().skip(usize::from(fault::bug("I4"))).collect())
     }
 
     async fn run_together(&self, together: Vec<(usize, Ready)>, done: &mut [Option<ContentBlock>]) -> Result<(), Over> {
@@ -183,7 +183,7 @@ impl Runner {
                 let text = "not run: what was allowed is not what would run".to_owned();
                 return self.refuse(id, &tool, Outcome::Denied, text);
             }
-            Permitted::Yes(_) => {}
+            Permitted::Yes(_) => fault::point("call.permitted"),
         }
         if let Some(reason) = self.leads_elsewhere(call.access(), reach).await {
             return self.refuse(id, &tool, Outcome::Denied, reason);

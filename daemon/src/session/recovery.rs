@@ -14,6 +14,7 @@ use super::Draft;
 use super::log::{OpenStream, Piece, PieceKind};
 use super::state::{Call, State};
 use crate::config::AfterRestart;
+use crate::fault;
 
 /// How much of an unfinished call's output goes into its result, in bytes: the end of it.
 const OUTPUT: usize = 16 << 10;
@@ -54,7 +55,7 @@ pub fn plan(state: &State, streams: &[OpenStream], cause: Cause) -> Plan {
         bodies
             .extend(shown.or_else(|| turn.interrupted.clone()).map(|message| EventBody::MessageSuperseded { message }));
     }
-    for call in turn.calls.iter().filter(|call| call.started && !call.finished) {
+    for call in turn.calls.iter().filter(|call| call.started && !call.finished && !fault::bug("I7")) {
         let text = match cause {
             Cause::Restart(_) => "the daemon was restarted while this call ran",
             Cause::Storage => "the storage failed while this call ran",

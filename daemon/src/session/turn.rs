@@ -13,7 +13,7 @@ use linger_protocol::id::{BlobId, CallId, MessageId, SessionId};
 use linger_protocol::message::{ContentBlock, ImageSource, Role, StopReason};
 use tokio::sync::{mpsc, oneshot};
 
-use super::actor::{Ending, Next, TurnMessage};
+use super::actor::{Ending, MEND, Next, TurnMessage};
 use super::log::{Piece, PieceKind};
 use super::state::State;
 use super::{Draft, calls, context, instructions, recovery};
@@ -59,6 +59,20 @@ pub struct Turn {
     created_at: u64,
 }
 
+/// Why a history is not there.
+enum Unread {
+    /// The storage failed, and may not the next time.
+    ForNow(StoreError),
+    /// What is stored is no history.
+    Broken(String),
+}
+
+impl From<StoreError> for Unread {
+    fn from(error: StoreError) -> Self {
+        if error.is_damage() { Self::Broken(error.to_string()) } else { Self::ForNow(error) }
+    }
+}
+
 /// How a step ended.
 enum Step {
     Answer(Vec<ContentBlock>, Stop),
@@ -98,7 +112,7 @@ impl Turn {
     async fn drive(&mut self) -> Result<(), Over> {
         // What started this turn must be in the log before it is read.
         self.emit.committed().await?;
-        let context::Context { mut messages, results } = match self.history().await {
+        let context::Context { mut messages, results } = match self.history_when_readable().await? {
             Ok(context) => context,
             Err(error) => {
                 let detail = format!("the history cannot be read: {error}");
@@ -150,18 +164,38 @@ impl Turn {
         }
     }
 
+    /// What the log says. While it cannot be read, but may be in a moment, the turn waits, visibly.
+    async fn history_when_readable(&self) -> Result<Result<context::Context, String>, Over> {
+        let mut pause = MEND[0];
+        loop {
+            let error = match self.history().await {
+                Ok(context) => return Ok(Ok(context)),
+                Err(Unread::Broken(error)) => return Ok(Err(error)),
+                Err(Unread::ForNow(error)) => error,
+            };
+            tracing::warn!(target: "turn", session = %self.session, %error, "the history cannot be read for now");
+            if pause == MEND[0] {
+                let text = format!("the history cannot be read: {error}; trying again");
+                self.emit.send(vec![notice(Level::Warning, NoticeCode::Retry, text)], false, None)?;
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(MEND[1]);
+        }
+    }
+
     /// What the log says, read a page at a time: other sessions' queries go between.
-    async fn history(&self) -> Result<context::Context, String> {
+    async fn history(&self) -> Result<context::Context, Unread> {
         let mut builder = context::Builder::default();
         let mut after = 0;
         loop {
             let read = self.daemon.store.events_of(self.session.clone(), context::KINDS, after, context::PAGE);
-            let (page, more) = read.await.map_err(|error| error.to_string())?;
+            let (page, more) = read.await?;
             after = page.last().map_or(after, |last| last.seq);
             let parse = move || builder.add(&page).map(|()| builder);
             // A long history is parsed elsewhere: one thread runs all sessions. A short one is not worth the way there.
             let parsed = if more { tokio::task::spawn_blocking(parse).await } else { Ok(parse()) };
-            builder = parsed.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
+            let parsed = parsed.map_err(|error| Unread::Broken(error.to_string()))?;
+            builder = parsed.map_err(|error| Unread::Broken(error.to_string()))?;
             if !more {
                 return Ok(builder.finish());
             }

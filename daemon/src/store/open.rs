@@ -26,6 +26,7 @@ use super::aside::{self, Kind, PARTS, Report};
 use super::damage::is_damage;
 use super::migrate::{self, SCHEMA};
 use crate::clock;
+use crate::fault;
 
 /// Page cache of each connection in KiB: sessions read their log once and forward.
 const CACHE_KIB: i64 = 256;
@@ -77,6 +78,7 @@ pub fn open(path: &Path) -> anyhow::Result<(Connection, Connection)> {
             Ok(connection) => connection,
             Err(trouble) => {
                 let (kind, reason) = match trouble {
+                    Trouble::Damaged(reason) if fault::bug("I14") => anyhow::bail!(reason),
                     Trouble::Damaged(reason) => (Kind::Database, reason),
                     Trouble::Newer(version) => (Kind::Newer, newer(version)),
                     Trouble::Other(error) => {

@@ -87,6 +87,11 @@ fn next_write(
 /// Commits all in one transaction; if that fails, each in one of its own, so that one bad append harms only its session.
 fn commit_group(connection: &Connection, group: Vec<Append>, synced: &mut bool, found: &Found) {
     let sync = group.iter().any(|append| append.sync);
+    if fault::bug("I1") {
+        group
+            .iter()
+            .for_each(|early| early.log.publish(early.turn.as_ref(), early.pieces.clone(), early.events.clone()));
+    }
     if let Err(error) = set_sync(connection, sync, synced).and_then(|()| commit(connection, &group)) {
         if group.len() == 1 {
             return finish(group, &Err(error), found);
@@ -153,7 +158,7 @@ fn finish(group: Vec<Append>, result: &Result<(), StoreError>, found: &Found) {
             let _unheard = done.send(result.clone());
         }
         fault::point("store.after_answer");
-        if result.is_ok() {
+        if result.is_ok() && !fault::bug("I1") {
             append.log.publish(append.turn.as_ref(), append.pieces, append.events);
         }
         fault::point("store.after_publish");
@@ -266,6 +271,7 @@ fn remember_alone(connection: &Connection, outcome: &Outcome) -> Result<(), Stor
 fn close(connection: &Connection, done: Done) {
     fault::point("store.close");
     let checkpoint = connection.pragma_update_and_check(None, "wal_checkpoint", "TRUNCATE", |_| Ok(()));
+    fault::point("store.closed");
     // Whoever closes the store waits for the answer; if not, the WAL is moved at the next start.
     let _unheard = done.send(checkpoint.map_err(StoreError::from));
 }

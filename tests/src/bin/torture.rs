@@ -4,27 +4,58 @@
 use linger_tests::report::Report;
 use linger_tests::torture;
 
-const USAGE: &str = "usage: torture [--kills N] [--seed S] [--jobs J]
+const USAGE: &str = "usage: torture [--kills N] [--seed S] [--points [--passes N]] [--store-faults] [--bugs] [--jobs J]
 
-  --kills N   kill daemon, keeper and tools N times at random moments
-  --seed S    where plans come from; default 1
-  --jobs J    lives at once; default 2";
+  --kills N        kill daemon, keeper and tools N times at random moments
+  --seed S         where plans come from; default 1
+  --points         kill at every crash point
+  --passes N       at its first N passes; default 3
+  --store-faults   fail the n-th store operation, for every n, full, with an I/O error and busy
+  --bugs           plant each bug, and see that it is caught
+  --at WHERE       with --points NAME:N, with --store-faults N:KIND:K: only this one
+  --jobs J         lives at once; default 2";
 
 fn main() {
-    let (mut kills, mut seed, mut jobs) = (0, 1, 2);
+    let (mut kills, mut seed, mut jobs, mut passes) = (0, 1, 2, 3);
+    let (mut points, mut faults, mut bugs, mut at) = (false, false, false, None::<String>);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
+        if argument == "--at" {
+            at = arguments.next();
+            continue;
+        }
         let mut number = || arguments.next().and_then(|text| text.parse::<u64>().ok()).unwrap_or_else(|| usage());
         match argument.as_str() {
             "--kills" => kills = number(),
             "--seed" => seed = number(),
             "--jobs" => jobs = number() as usize,
+            "--passes" => passes = number(),
+            "--points" => points = true,
+            "--store-faults" => faults = true,
+            "--bugs" => bugs = true,
             _ => usage(),
         }
     }
     let mut reports: Vec<Report> = Vec::new();
     if kills > 0 {
         reports.push(torture::kills(kills, seed, jobs));
+    }
+    let at: Option<Vec<&str>> = at.as_deref().map(|at| at.split(':').collect());
+    let read = |text: &str| text.parse::<u64>().unwrap_or_else(|_| usage());
+    match at.as_deref() {
+        None if points => reports.push(torture::points(passes, jobs)),
+        Some([name, n]) if points => reports.push(torture::point(name, read(n))),
+        Some(_) if points => usage(),
+        _ => {}
+    }
+    match at.as_deref() {
+        None if faults => reports.push(torture::store_faults(true, jobs)),
+        Some([n, kind, times]) if faults => reports.push(torture::store_fault(read(n), kind, read(times))),
+        Some(_) if faults => usage(),
+        _ => {}
+    }
+    if bugs {
+        reports.push(torture::bugs());
     }
     if reports.is_empty() {
         usage();

@@ -1,6 +1,6 @@
 //! Reads what the daemon stored, from outside: read-only, with a connection of its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags};
@@ -36,6 +36,35 @@ impl Row {
 /// The logs of all sessions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stored(pub BTreeMap<String, Vec<Row>>);
+
+/// What the daemon keeps beside the logs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Folded {
+    /// The column `state` of each session.
+    pub states: BTreeMap<String, String>,
+    /// Sessions and streams of scratch rows.
+    pub scratch: BTreeSet<(String, String)>,
+    /// Permissions, and their decision once there is one.
+    pub permissions: BTreeMap<String, Option<String>>,
+}
+
+/// Reads what is folded from the logs in the database at `path`.
+pub fn read_folded(path: &Path) -> anyhow::Result<Folded> {
+    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    connection.busy_timeout(crate::TIMEOUT)?;
+    let mut states = connection.prepare("SELECT id, state FROM session")?;
+    let mut scratch = connection.prepare("SELECT session, stream FROM scratch")?;
+    let mut permissions = connection.prepare("SELECT id, decision FROM permission")?;
+    let decision = |row: &rusqlite::Row<'_>| {
+        let json: Option<String> = row.get(1)?;
+        Ok((row.get(0)?, json.map(|json| json.trim_matches('"').to_owned())))
+    };
+    Ok(Folded {
+        states: states.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<rusqlite::Result<_>>()?,
+        scratch: scratch.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<rusqlite::Result<_>>()?,
+        permissions: permissions.query_map([], decision)?.collect::<rusqlite::Result<_>>()?,
+    })
+}
 
 /// Reads the database at `path`.
 pub fn read(path: &Path) -> anyhow::Result<Stored> {

@@ -1,11 +1,12 @@
 //! The invariants, one function each (or one for two that look at the same things).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use serde_json::Value;
 
 use super::database::{Row, Stored};
-use super::transcript::{Entry, Stream, Transcript, assemble};
+use super::transcript::{Assembled, Entry, Stream, Transcript, assemble};
 use super::{Found, Trace};
 
 /// I2: `seq` is 1, 2, 3 …, in the column and in the event.
@@ -22,6 +23,12 @@ pub(super) fn sequence(session: &str, rows: &[Row], found: &mut Found) {
     let first = rows.first().is_none_or(|row| row.kind == "session_created");
     found.unless(first, "I2", || format!("{session}: the first event is no session_created"));
 }
+
+/// How long a cancel may take to end its turn (I13).
+const CANCEL: Duration = Duration::from_secs(2);
+
+/// How much the daemon may grow under what it must not keep, in KiB (I10): what all its buffers and the allocator may take.
+const GROWTH: u64 = 8 << 10;
 
 /// I1 and I3 of one client: what it saw is stored, and does not contradict itself.
 pub(super) fn seen_is_stored(session: &str, client: &Transcript, rows: &[Row], settled: bool, found: &mut Found) {
@@ -48,6 +55,9 @@ pub(super) fn seen_is_stored(session: &str, client: &Transcript, rows: &[Row], s
             .into_iter()
             .for_each(|what| found.add("I1", format!("{session}: {message}: {what}")));
     }
+    if all.whole {
+        rows.iter().filter(|row| all.events.contains_key(&row.seq)).for_each(|row| all_text(session, row, &all, found));
+    }
     for row in rows.iter().filter(|row| row.kind == "tool_finished") {
         let Some(stream) = all.output.get(row.str("call_id")) else { continue };
         for segment in row.event["output"].as_array().into_iter().flatten() {
@@ -56,6 +66,26 @@ pub(super) fn seen_is_stored(session: &str, client: &Transcript, rows: &[Row], s
             let wrong = overlaps(stream, segment["offset"].as_u64().unwrap_or_default(), text, false);
             wrong.into_iter().for_each(|what| found.add("I1", format!("{session}: {}: {what}", row.str("call_id"))));
         }
+    }
+}
+
+/// I3: a client that saw a message closed has had all its text, as one that never left.
+fn all_text(session: &str, row: &Row, all: &Assembled, found: &mut Found) {
+    if row.kind != "message" || row.str("role") != "assistant" {
+        return;
+    }
+    for (block, content) in (0u64..).zip(row.event["content"].as_array().into_iter().flatten()) {
+        let kind = match content["type"].as_str() {
+            Some("text") => "text_delta",
+            Some("thinking") => "thinking_delta",
+            _ => continue,
+        };
+        let stored = content["text"].as_str().unwrap_or_default();
+        let seen = all.text.get(&(row.str("message").to_owned(), block, kind.to_owned()));
+        let seen = seen.and_then(Stream::whole).unwrap_or_default();
+        found.unless(seen == stored, "I3", || {
+            format!("{session}: of block {block} of {} a client had {seen:?}, stored is {stored:?}", row.str("message"))
+        });
     }
 }
 
@@ -97,6 +127,9 @@ pub(super) fn acknowledged(clients: &[Transcript], stored: &Stored, found: &mut 
     let mut keys: BTreeMap<(&str, &str), &str> = BTreeMap::new();
     for entry in clients.iter().flat_map(|client| &client.0) {
         let Entry::Accepted { session, prompt, seq, key } = entry else { continue };
+        if removed(clients, session) {
+            continue;
+        }
         let rows = stored.0.get(session).map(Vec::as_slice).unwrap_or_default();
         let there =
             rows.iter().any(|row| row.seq == *seq && row.kind == "prompt_accepted" && row.str("prompt") == prompt);
@@ -105,6 +138,12 @@ pub(super) fn acknowledged(clients: &[Transcript], stored: &Stored, found: &mut 
         let known = keys.entry((session, key)).or_insert(prompt);
         found.unless(known == prompt, "I5", || format!("{session}: key {key} made prompts {known} and {prompt}"));
     }
+}
+
+/// Whether a client removed it: then nothing of it need be there.
+pub(super) fn removed(clients: &[Transcript], session: &str) -> bool {
+    let mut all = clients.iter().flat_map(|client| &client.0);
+    all.any(|entry| matches!(entry, Entry::Removed { session: removed } if removed == session))
 }
 
 /// I6: a turn starts once, finishes once, nothing of it comes later, and no two run at once.
@@ -194,11 +233,13 @@ pub(super) fn permissions(session: &str, rows: &[Row], found: &mut Found) {
 
 /// I9 across clients: one winner a permission, and the log says what the winner said.
 pub(super) fn winners(clients: &[Transcript], stored: &Stored, found: &mut Found) {
-    let mut won: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut won: BTreeMap<&str, Option<&str>> = BTreeMap::new();
     for entry in clients.iter().flat_map(|client| &client.0) {
-        let Entry::Won { permission, decision, digest } = entry else { continue };
-        let first = won.insert(permission, decision).is_none();
-        found.unless(first, "I9", || format!("two clients won {permission}"));
+        let Entry::Won { permission, decision, digest, key } = entry else { continue };
+        // The same answer sent again has won again, and not another.
+        let earlier = won.insert(permission, key.as_deref());
+        let alone = earlier.is_none_or(|earlier| earlier.is_some() && earlier == key.as_deref());
+        found.unless(alone, "I9", || format!("two clients won {permission}"));
         let rows = || stored.0.values().flatten().filter(|row| row.str("permission") == permission);
         let logged = rows().find(|row| row.kind == "permission_resolved").map(|row| row.str("decision"));
         found.unless(logged == Some(decision), "I9", || format!("{decision} won {permission}, the log has {logged:?}"));
@@ -217,6 +258,13 @@ pub(super) fn side_effects(trace: &Trace, found: &mut Found) {
     for line in text.lines() {
         found.unless(known.insert(line), "I7", || format!("the side effect '{line}' happened twice"));
     }
+    let started = || trace.stored.0.values().flatten().filter(|row| row.kind == "tool_started");
+    for line in &known {
+        let word = line.split_whitespace().next().unwrap_or_default();
+        let recorded = started().any(|row| row.str("action").contains(word));
+        found
+            .unless(recorded, "I7", || format!("the side effect '{line}' is of no call that is known to have started"));
+    }
 }
 
 /// I11: no secret in what was stored or shown.
@@ -232,4 +280,48 @@ pub(super) fn secrets(trace: &Trace, found: &mut Found) {
         let stored = trace.stored.0.values().flatten().any(|row| row.raw.contains(canary.as_str()));
         found.unless(!stored, "I11", || "a secret is in the log of a session".to_owned());
     }
+}
+
+/// I6, I1 and I9 in what is folded from the log: it says what the log says, and at rest nothing is left over.
+pub(super) fn folded(trace: &Trace, found: &mut Found) {
+    let Some(folded) = &trace.folded else { return };
+    let rows = || trace.stored.0.values().flatten();
+    for asked in rows().filter(|row| row.kind == "permission_requested") {
+        let permission = asked.str("permission");
+        let logged = rows().find(|row| row.kind == "permission_resolved" && row.str("permission") == permission);
+        let logged = logged.map(|row| row.str("decision").to_owned());
+        let known = folded.permissions.get(permission);
+        found.unless(known == Some(&logged), "I9", || {
+            format!("{permission}: the log says {logged:?}, the table of permissions {known:?}")
+        });
+        found.unless(!trace.settled || logged.is_some(), "I9", || {
+            format!("{permission} waits, and nothing is under way")
+        });
+    }
+    if !trace.settled {
+        return;
+    }
+    for (session, state) in &folded.states {
+        let rests = matches!(state.as_str(), "idle" | "offered");
+        found.unless(rests, "I6", || format!("{session} is {state}, and nothing is under way"));
+    }
+    for (session, stream) in &folded.scratch {
+        found.add("I1", format!("{session}: text of {stream} is left that no event has closed"));
+    }
+}
+
+/// I8, I10, I12, I13 and I14: what is measured or seen from outside.
+pub(super) fn limits(trace: &Trace, found: &mut Found) {
+    trace.left.iter().for_each(|process| found.add("I8", format!("left behind: {process}")));
+    if let Some((before, after)) = trace.grown {
+        found.unless(after <= before + GROWTH, "I10", || format!("{before} KiB before, {after} KiB after"));
+    }
+    for text in &trace.printed {
+        let control = text.chars().find(|c| c.is_control() && !matches!(c, '\n' | '\t'));
+        found.unless(control.is_none(), "I12", || format!("{control:?} was printed in {text:?}"));
+    }
+    for took in &trace.cancels {
+        found.unless(*took <= CANCEL, "I13", || format!("a cancel took {took:?}"));
+    }
+    trace.refused.iter().for_each(|why| found.add("I14", format!("lingerd does not start: {why}")));
 }

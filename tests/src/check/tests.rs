@@ -43,14 +43,15 @@ fn output(offset: usize, text: &str) -> Entry {
 
 /// A client that was there from the beginning.
 fn client(log: &[String]) -> Transcript {
-    let mut entries = vec![Entry::Attached { session: SESSION.into(), after: None }];
+    let mut entries = vec![Entry::Attached { session: SESSION.into(), after: None, deltas: true }];
     entries.push(Entry::Accepted { session: SESSION.into(), prompt: "p1".into(), seq: 2, key: Some("k".into()) });
     for raw in log {
         let seq = Row::new(raw).seq;
         match seq {
-            5 => entries.push(text("4+m2", "m2", 0, "Good")),
+            5 => entries.extend([text("4+m2", "m2", 0, "Good"), text("4+m2", "m2", 4, " d")]),
             7 => entries.extend([text("6+m3", "m3", 0, "Good d"), text("6+m3", "m3", 6, "ay")]),
             11 => entries.extend([output(0, "ab"), output(4, "ef")]),
+            13 => entries.push(text("12+m5", "m5", 0, "done")),
             _ => {}
         }
         entries.push(seen(&seq.to_string(), raw));
@@ -59,6 +60,7 @@ fn client(log: &[String]) -> Transcript {
         permission: "q1".into(),
         decision: "allow_once".into(),
         digest: Some("sha256:1".into()),
+        key: None,
     });
     Transcript(entries)
 }
@@ -171,7 +173,7 @@ fn a_client_that_reattached_with_its_cursor_equals_one_that_stayed() {
         _ => None,
     });
     let mut left = stayed.clone();
-    left.0.insert(cut, Entry::Attached { session: SESSION.into(), after: cursor });
+    left.0.insert(cut, Entry::Attached { session: SESSION.into(), after: cursor, deltas: true });
     assert_eq!(assemble(&left, SESSION), assemble(&stayed, SESSION));
     assert_eq!(assemble(&left, SESSION).1, Vec::<String>::new());
     assert_eq!(assemble(&left, SESSION).0.message("m3"), "Good day");
@@ -228,7 +230,12 @@ fn a_permission_with_two_decisions_or_none_is_found() {
     let won = trace.clients[0].0.last().unwrap().clone();
     trace.clients.push(Transcript(vec![won]));
     finds("I9", "two clients won", &trace);
-    let lost = Entry::Won { permission: "q1".into(), decision: "reject_once".into(), digest: Some("sha256:2".into()) };
+    let lost = Entry::Won {
+        permission: "q1".into(),
+        decision: "reject_once".into(),
+        digest: Some("sha256:2".into()),
+        key: None,
+    };
     let mut trace = good();
     *trace.clients[0].0.last_mut().unwrap() = lost;
     finds("I9", "the log has", &trace);
@@ -245,6 +252,58 @@ fn a_secret_that_got_out_is_found() {
     let shown = Trace { canaries: vec![canary], ..with(13, "done", "sk-canary-1") };
     finds("I11", "sent to a client", &shown);
     finds("I11", "in the log", &shown);
+}
+
+#[test]
+fn a_client_that_was_there_and_has_not_all_of_a_message_is_found() {
+    let mut trace = good();
+    trace.clients[0].0.retain(|entry| !matches!(entry, Entry::Event(seen) if seen.str("text") == "ay"));
+    finds("I3", "of block 0 of m3", &trace);
+    // One that began in the middle is owed no more than what it has.
+    let Entry::Attached { after, .. } = &mut trace.clients[0].0[0] else { panic!("it attaches first") };
+    *after = Some("3".into());
+    assert_eq!(check(&trace), []);
+}
+
+#[test]
+fn a_side_effect_of_no_call_that_started_is_found() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "ls\nelsewhere\n").unwrap();
+    let trace = Trace { side_effects: Some(file.path().into()), ..good() };
+    finds("I7", "'elsewhere' is of no call", &trace);
+    assert_eq!(check(&trace).len(), 1);
+}
+
+#[test]
+fn what_is_folded_otherwise_than_the_log_says_is_found() {
+    let folded = || Folded {
+        states: [("s1".to_owned(), "idle".to_owned())].into(),
+        scratch: [].into(),
+        permissions: [("q1".to_owned(), Some("allow_once".to_owned()))].into(),
+    };
+    assert_eq!(check(&Trace { folded: Some(folded()), ..good() }), []);
+    let states = [("s1".to_owned(), "running".to_owned())].into();
+    finds("I6", "s1 is running", &Trace { folded: Some(Folded { states, ..folded() }), ..good() });
+    let scratch = [("s1".to_owned(), "m9".to_owned())].into();
+    finds("I1", "text of m9 is left", &Trace { folded: Some(Folded { scratch, ..folded() }), ..good() });
+    let permissions = [("q1".to_owned(), None)].into();
+    finds("I9", "the table of permissions", &Trace { folded: Some(Folded { permissions, ..folded() }), ..good() });
+}
+
+#[test]
+fn what_is_left_grown_printed_late_or_refused_is_found() {
+    finds("I8", "left behind: sleep", &Trace { left: vec!["sleep".into()], ..good() });
+    finds("I10", "1 KiB before", &Trace { grown: Some((1, 90_000)), ..good() });
+    finds("I12", "was printed", &Trace { printed: vec!["a\u{1b}[2J".into()], ..good() });
+    finds("I13", "a cancel took 3s", &Trace { cancels: vec![Duration::from_secs(3)], ..good() });
+    finds("I14", "does not start", &Trace { refused: vec!["no".into()], ..good() });
+    let fine = Trace {
+        grown: Some((1000, 1200)),
+        printed: vec!["a\tb\nc é".into()],
+        cancels: vec![Duration::from_millis(30)],
+        ..good()
+    };
+    assert_eq!(check(&fine), []);
 }
 
 #[test]

@@ -13,6 +13,8 @@ pub enum Entry {
         session: String,
         /// The cursor that it gave.
         after: Option<String>,
+        /// Whether it wanted deltas.
+        deltas: bool,
     },
     /// A prompt of its own was accepted.
     Accepted {
@@ -33,6 +35,13 @@ pub enum Entry {
         decision: String,
         /// The digest that it gave, if it did.
         digest: Option<String>,
+        /// The idempotency key, if it sent one.
+        key: Option<String>,
+    },
+    /// It removed a session.
+    Removed {
+        /// The session.
+        session: String,
     },
     /// An event came.
     Event(Seen),
@@ -161,6 +170,8 @@ pub struct Assembled {
     pub text: BTreeMap<(String, u64, String), Stream>,
     /// Output by tool call.
     pub output: BTreeMap<String, Stream>,
+    /// It began at the beginning, wanted deltas, and always read on from its own cursor.
+    pub whole: bool,
 }
 
 impl Assembled {
@@ -180,10 +191,12 @@ pub fn assemble(transcript: &Transcript, session: &str) -> (Assembled, Vec<Strin
     let mut last_cursor: Option<String> = None;
     for entry in &transcript.0 {
         let seen = match entry {
-            Entry::Attached { session: of, after } if of == session => {
+            Entry::Attached { session: of, after, deltas } if of == session => {
+                let own = after.as_ref() == last_cursor.as_ref();
+                all.whole = *deltas && (after.is_none() || (all.whole && own));
                 match after {
                     None => next = Some(1),
-                    Some(cursor) if Some(cursor) == last_cursor.as_ref() => {}
+                    Some(_) if own => {}
                     Some(_) => next = None,
                 }
                 continue;

@@ -1,6 +1,6 @@
 //! The real `linger`, run as a script would: arguments, standard input, exit code.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use rustix::process::Signal;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
-use super::{process, programs};
+use super::process;
 use crate::TIMEOUT;
 
 /// A command that has not been run.
@@ -18,6 +18,7 @@ pub struct Cli {
     cwd: PathBuf,
     args: Vec<String>,
     stdin: Vec<u8>,
+    program: PathBuf,
 }
 
 /// How a command ended.
@@ -65,8 +66,14 @@ impl Output {
 }
 
 impl Cli {
-    pub(super) fn new(env: Vec<(String, String)>, cwd: PathBuf, args: &[&str]) -> Self {
-        Self { env, cwd, args: args.iter().map(|arg| (*arg).to_owned()).collect(), stdin: Vec::new() }
+    pub(super) fn new(program: &Path, env: Vec<(String, String)>, cwd: PathBuf, args: &[&str]) -> Self {
+        Self {
+            program: program.to_path_buf(),
+            env,
+            cwd,
+            args: args.iter().map(|arg| (*arg).to_owned()).collect(),
+            stdin: Vec::new(),
+        }
     }
 
     /// Standard input; a pipe that is empty otherwise.
@@ -96,7 +103,7 @@ impl Cli {
 
     #[allow(clippy::disallowed_methods)] // Tests own the processes that they start.
     fn command(&self) -> Command {
-        let mut command = Command::new(&programs().client);
+        let mut command = Command::new(&self.program);
         command.args(&self.args).env_clear().envs(self.env.iter().cloned()).current_dir(&self.cwd).kill_on_drop(true);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command

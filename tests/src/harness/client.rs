@@ -219,6 +219,12 @@ impl Client {
         .await
     }
 
+    /// Whether the last event is one that `look` looks for.
+    pub fn last(&self, look: impl FnOnce(&Seen) -> bool) -> bool {
+        let state = self.shared.state();
+        matches!(state.transcript.0.last(), Some(Entry::Event(seen)) if look(seen))
+    }
+
     /// Whether the daemon has hung up.
     pub fn has_hung_up(&self) -> bool {
         self.shared.state().closed
@@ -292,7 +298,8 @@ fn meaning(method: &str, params: &Value) -> Option<Meaning> {
     Some(match method {
         "session/attach" => {
             let after = text("after");
-            Box::new(move |_| Entry::Attached { session, after })
+            let deltas = params["deltas"] != false;
+            Box::new(move |_| Entry::Attached { session, after, deltas })
         }
         "session/prompt" => {
             let key = text("key");
@@ -303,10 +310,11 @@ fn meaning(method: &str, params: &Value) -> Option<Meaning> {
                 key,
             })
         }
+        "session/remove" => Box::new(move |_| Entry::Removed { session }),
         "permission/answer" => {
             let (permission, decision) = (text("permission").unwrap_or_default(), text("decision").unwrap_or_default());
-            let digest = text("digest");
-            Box::new(move |_| Entry::Won { permission, decision, digest })
+            let (digest, key) = (text("digest"), text("key"));
+            Box::new(move |_| Entry::Won { permission, decision, digest, key })
         }
         _ => return None,
     })

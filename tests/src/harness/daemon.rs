@@ -13,9 +13,9 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use super::process::{self, Process};
-use super::{Cli, Client, Dirs, Pty, comes_true, programs, until};
+use super::{Cli, Client, Dirs, Pty, comes_true, faulty, programs, until};
 use crate::TIMEOUT;
-use crate::check::{Trace, assert_holds, read};
+use crate::check::{Trace, assert_holds, read, read_folded};
 use crate::model::ModelServer;
 
 /// How long the daemon may take to end after it was asked to (F5 of the fault table).
@@ -41,6 +41,8 @@ pub struct Setup {
     pub log: &'static str,
     /// More variables for whatever is started.
     pub env: Vec<(String, String)>,
+    /// Whether the programs are those with faults.
+    pub faulty: bool,
     /// How many files the daemon may open, if not as many as the test.
     pub files: Option<u64>,
 }
@@ -55,6 +57,7 @@ impl Default for Setup {
             keys: true,
             log: "debug",
             env: Vec::new(),
+            faulty: false,
             files: None,
         }
     }
@@ -90,7 +93,11 @@ impl Daemon {
     /// Directories and a configuration, and no daemon yet.
     pub fn prepare(model: &ModelServer, setup: Setup) -> Self {
         // Built now, so that no time-out counts it.
-        programs();
+        if setup.faulty {
+            faulty()
+        } else {
+            programs()
+        };
         let dirs = Dirs::default();
         let url = model.url();
         let default = setup.model.as_ref().map(|model| format!("model = \"{model}\"\n")).unwrap_or_default();
@@ -133,12 +140,19 @@ impl Daemon {
     }
 
     /// As [`Self::launch`], with more variables for this one start.
-    #[allow(clippy::disallowed_methods)] // Tests own the processes that they start.
     pub async fn launch_with(&self, more: &[(String, String)]) {
-        let mut command = Command::new(&programs().daemon);
+        let started = self.try_launch(more).await;
+        assert!(started, "lingerd ended before it was ready\n{}", self.log_tail());
+    }
+
+    /// As [`Self::launch_with`]; whether it came to be ready, or ended before.
+    #[allow(clippy::disallowed_methods)] // Tests own the processes that they start.
+    pub async fn try_launch(&self, more: &[(String, String)]) -> bool {
+        let program = &if self.setup.faulty { faulty() } else { programs() }.daemon;
+        let mut command = Command::new(program);
         if let Some(files) = self.setup.files {
             command = Command::new("/bin/sh");
-            command.args(["-c", &format!("ulimit -n {files} && exec \"$0\"")]).arg(&programs().daemon);
+            command.args(["-c", &format!("ulimit -n {files} && exec \"$0\"")]).arg(program);
         }
         command.env_clear().envs(self.env(self.setup.keys)).env("LINGER_LOG", self.setup.log);
         command.envs(more.iter().cloned()).current_dir("/");
@@ -157,11 +171,19 @@ impl Daemon {
         });
         *self.lock() = Some(child);
         until("lingerd says ready", async || match ready.try_recv() {
-            Ok(line) => (line.trim() == "ready").then_some(()),
+            Ok(line) => (line.trim() == "ready").then_some(true),
             Err(mpsc::TryRecvError::Empty) => None,
-            Err(mpsc::TryRecvError::Disconnected) => panic!("lingerd ended before it was ready\n{}", self.log_tail()),
+            Err(mpsc::TryRecvError::Disconnected) => Some(false),
         })
-        .await;
+        .await
+    }
+
+    /// Starts it again if what was started has ended, as a client would that finds none.
+    pub async fn revive(&self, more: &[(String, String)]) {
+        let ended = self.lock().as_mut().is_none_or(|child| child.try_wait().is_ok_and(|status| status.is_some()));
+        if ended {
+            self.launch_with(more).await;
+        }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Child>> {
@@ -198,7 +220,8 @@ impl Daemon {
 
     /// `linger ARGS`, not yet run.
     pub fn cli(&self, args: &[&str]) -> Cli {
-        Cli::new(self.env(true), self.workspace(), args)
+        let program = if self.setup.faulty { faulty() } else { programs() }.client.as_path();
+        Cli::new(program, self.env(true), self.workspace(), args)
     }
 
     /// `linger ARGS` in a terminal of its own.
@@ -303,6 +326,8 @@ impl Daemon {
             files: vec![with(""), with("-wal"), self.dirs.log()],
             canaries: self.canaries(),
             settled: true,
+            folded: read_folded(&database).ok(),
+            ..Trace::default()
         }
     }
 

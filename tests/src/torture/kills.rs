@@ -186,9 +186,10 @@ async fn kill(daemon: Arc<Daemon>, kills: u64, mut rng: Rng) -> Result<(u64, Opt
             }
             2..=4 => daemon.kill_and_restart().await,
             5 => {
-                // An end in good order.
+                // An end in good order: no kill, and not counted as one.
                 daemon.terminate();
                 daemon.launch().await;
+                continue;
             }
             // The last one, because the keeper that follows is no child of ours.
             6 if killed + 1 == kills => {

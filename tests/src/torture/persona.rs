@@ -15,7 +15,7 @@ use crate::harness::{Client, Daemon};
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How long it waits before it tries again.
-const AGAIN: Duration = Duration::from_millis(4);
+pub(super) const AGAIN: Duration = Duration::from_millis(4);
 
 /// A client with a name, over as many connections as it takes.
 pub(super) struct Persona {
@@ -28,6 +28,8 @@ pub(super) struct Persona {
     attached: Vec<String>,
     /// Keys that it has used.
     keys: u32,
+    /// How often it was told that the storage failed.
+    pub(super) told: u64,
 }
 
 /// Something that must not be, in one line.
@@ -36,7 +38,7 @@ pub(super) type Wrong = String;
 impl Persona {
     pub(super) fn new(daemon: &Arc<Daemon>, name: &str) -> Self {
         let (daemon, name) = (daemon.clone(), name.to_owned());
-        Self { daemon, name, client: None, before: Transcript::default(), attached: Vec::new(), keys: 0 }
+        Self { daemon, name, client: None, before: Transcript::default(), attached: Vec::new(), keys: 0, told: 0 }
     }
 
     /// A key for one more thing.
@@ -70,6 +72,7 @@ impl Persona {
             match client.request("session/attach", json!({ "session": session, "after": cursor })).await {
                 Some(Ok(_)) => {}
                 Some(Err(error)) if may_pass(&error) => {
+                    self.told += u64::from(error.code() == Some(Code::Storage));
                     self.before = client.hang_up();
                     return Ok(());
                 }
@@ -100,7 +103,10 @@ impl Persona {
         loop {
             let answer = self.connected(until).await?.request(method, params.clone()).await;
             match answer {
-                Some(Err(error)) if may_pass(&error) && Instant::now() < until => tokio::time::sleep(AGAIN).await,
+                Some(Err(error)) if may_pass(&error) && Instant::now() < until => {
+                    self.told += u64::from(error.code() == Some(Code::Storage));
+                    tokio::time::sleep(AGAIN).await;
+                }
                 Some(answer) => return Ok(answer),
                 None => {
                     self.hang_up();
@@ -167,7 +173,7 @@ impl Persona {
     ) -> Result<T, Wrong> {
         let until = Instant::now() + PATIENCE;
         loop {
-            if self.client.as_ref().is_some_and(Client::has_hung_up) {
+            if self.client.as_ref().is_some_and(|client| client.has_hung_up() || must_attach_again(client)) {
                 self.hang_up();
             }
             self.connected(until).await?;
@@ -179,6 +185,12 @@ impl Persona {
             }
             tokio::time::sleep(AGAIN).await;
         }
+    }
+
+    /// What the session is doing.
+    pub(super) async fn state(&mut self, session: &str) -> Result<String, Wrong> {
+        let rows = self.must("session/list", json!({ "matching": session })).await?;
+        Ok(rows[0]["state"].as_str().unwrap_or_default().to_owned())
     }
 
     /// Waits until the session has nothing to do any more, and takes up what waits for a word.
@@ -230,6 +242,11 @@ impl Persona {
         }
         Ok(waiting.len())
     }
+}
+
+/// Whether the last thing that the daemon said is that it cannot read on for this client.
+fn must_attach_again(client: &Client) -> bool {
+    client.last(|seen| seen.kind() == "notice" && seen.seq().is_none() && seen.str("text").contains("attach again"))
 }
 
 /// Whether what was refused may be granted in a moment.

@@ -53,7 +53,7 @@ pub use turns::user_message;
 const STOP_GRACE: Duration = Duration::from_secs(1);
 
 /// After a failed write: the first wait before the next try, and the longest.
-const MEND: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
+pub const MEND: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
 
 /// Outcomes of keyed requests that are remembered here, for those whose commit is still queued; with so many, it is waited for.
 const REMEMBERED: usize = 64;
@@ -266,6 +266,7 @@ pub struct Actor {
 impl Actor {
     /// An actor for a session that is stored.
     pub async fn load(daemon: Arc<Daemon>, row: SessionRow) -> Result<Self, StoreError> {
+        fault::point("actor.load");
         let id = row.id.clone();
         let Known { state, env, rebuilt } = known(&daemon.store, row).await?;
         let variables = rebuilt.then(|| environment(&env));
@@ -301,7 +302,11 @@ impl Actor {
     }
 
     /// Runs until the session is removed, unloaded or the daemon ends.
-    pub async fn run(mut self, mut commands: mpsc::UnboundedReceiver<Command>) {
+    /// `first`: a command that came before those in the mailbox.
+    pub async fn run(mut self, first: Option<Command>, mut commands: mpsc::UnboundedReceiver<Command>) {
+        if let Some(command) = first {
+            self.command(command).await;
+        }
         loop {
             let wake = self.next_wake(&mut commands).await;
             if self.log.failed() && !matches!(self.phase, Phase::Failed(..)) {

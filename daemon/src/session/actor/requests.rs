@@ -37,6 +37,7 @@ impl Actor {
         by: String,
         reply: Reply<Prompted>,
     ) {
+        let key = key.filter(|_| !fault::bug("I5"));
         match self.outcome::<Prompted>(key.as_ref()).await {
             Ok(None) => {}
             Ok(Some(outcome)) => return respond(reply, Ok(outcome)),
@@ -124,6 +125,7 @@ impl Actor {
         match &mut self.phase {
             Phase::Stopping(_, Then::Cancel(all, _)) => all.push(asked),
             Phase::Stopping(_, then @ Then::Interrupt) => *then = Then::Cancel(vec![asked], false),
+            Phase::Running(_) if fault::bug("I13") => respond(asked.reply, Ok(())),
             Phase::Running(_) => self.stop(Then::Cancel(vec![asked], false)),
             Phase::Idle if self.state.turn.is_some() => self.close_turn(vec![asked], false),
             _ => {

@@ -14,6 +14,11 @@ impl Actor {
         if prompts.is_empty()
             && let Some(ending) = ending
         {
+            // A turn that could not even read what it had begun leaves calls open, which no provider would take.
+            let open = recovery::close(&self.state, &self.streams, &self.results, "the turn failed");
+            if !open.is_empty() {
+                self.append(open, Vec::new(), false, None);
+            }
             self.finish_turn(ending, Vec::new(), false);
         }
         let prompts = prompts.into_iter().map(|prompt| self.prompt_message(prompt)).collect();

@@ -1,0 +1,8 @@
+//! `lingerd-faults`: the program `lingerd`, built with the feature `faults`; see [`lingerd::fault`].
+
+#[path = "../main.rs"]
+mod main;
+
+fn main() -> std::process::ExitCode {
+    main::main()
+}

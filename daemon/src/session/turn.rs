@@ -34,6 +34,9 @@ const AHEAD: usize = 4;
 /// What to do when a turn has come to one of its limits.
 const GO_ON: &str = "prompt again to go on";
 
+/// Why a turn ends whose last answer is not whole.
+const CUT: &str = "the answer was cut at the model's token limit";
+
 /// The turn is over, for a reason that its actor knows: it ended it, or the store failed.
 pub struct Over;
 
@@ -127,6 +130,17 @@ impl Turn {
         if !open.is_empty() {
             messages.push(self.run_calls(open, results, self.cut).await?);
         }
+        if messages.last().is_some_and(|last| last.role == Role::Assistant) {
+            // It was cut between its answer and its end: only the end is missing.
+            let next = match self.cut {
+                true => self.end(StopReason::MaxTokens, CUT, GO_ON).await?,
+                false => self.end(StopReason::EndTurn, "", "").await?,
+            };
+            if next.prompts.is_empty() {
+                return Ok(());
+            }
+            self.take(next, &mut messages);
+        }
         loop {
             self.take(self.emit.boundary(None).await?, &mut messages);
             let limit = self.daemon.max_steps();
@@ -149,8 +163,7 @@ impl Turn {
                 let next = match stop {
                     Stop::End => self.end(StopReason::EndTurn, "", "").await?,
                     Stop::MaxTokens => {
-                        let detail = "the answer was cut at the model's token limit";
-                        self.end(StopReason::MaxTokens, detail, GO_ON).await?
+                        self.end(StopReason::MaxTokens, CUT, GO_ON).await?
                     }
                     Stop::Refusal => self.end(StopReason::Refusal, "the model refused", "").await?,
                 };

@@ -15,7 +15,8 @@ use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::TIMEOUT;
+/// How long a line may take: a machine that has much to do is slow, and what is lost never comes.
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What a request came to.
 pub(super) type Answer = Result<Value, RpcError>;
@@ -103,8 +104,8 @@ impl Connection {
 
     /// The next line.
     pub(super) async fn line(&mut self) -> Line {
-        let line = tokio::time::timeout(TIMEOUT, self.read()).await;
-        line.unwrap_or_else(|_| panic!("no line within {TIMEOUT:?}"))
+        let line = tokio::time::timeout(PATIENCE, self.read()).await;
+        line.unwrap_or_else(|_| panic!("no line within {PATIENCE:?}"))
     }
 
     /// The next line, if it comes soon.
@@ -186,7 +187,7 @@ impl Racer {
     /// Sends a request and waits for its answer; nothing when the connection ends.
     pub(super) async fn ask(&self, method: &str, params: Value) -> Option<Answer> {
         let answer = self.send(method, params).await;
-        tokio::time::timeout(TIMEOUT, answer).await.unwrap_or_else(|_| panic!("{method}: no answer")).ok()
+        tokio::time::timeout(PATIENCE, answer).await.unwrap_or_else(|_| panic!("{method}: no answer")).ok()
     }
 }
 

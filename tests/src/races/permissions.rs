@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::batches;
-use super::lean::{Answer, Connection, Incoming, Line, Racer, Wrong};
+use super::lean::{Answer, Connection, Incoming, Line, PATIENCE, Racer, Wrong};
 use crate::Rng;
 use crate::check::{Row, Stored, Trace, check};
 use crate::harness::{Daemon, Setup, programs};
@@ -21,7 +21,7 @@ use crate::model::{ModelServer, Recorded, Reply};
 use crate::report::Report;
 
 /// Sessions at a time.
-const SESSIONS: u64 = 24;
+const SESSIONS: u64 = 8;
 
 /// Clients that answer.
 const RACERS: usize = 8;
@@ -194,7 +194,7 @@ impl Worker<'_> {
                 told.answers.push(twice(&socket, &answered, answer("allow_once")).await);
             }
             for (name, decision, answer) in sent {
-                let answer = tokio::time::timeout(crate::TIMEOUT, answer).await;
+                let answer = tokio::time::timeout(PATIENCE, answer).await;
                 told.answers.push((name, decision, answer.expect("every answer is answered").ok()));
             }
             Some(told)
@@ -321,7 +321,7 @@ fn contradictions(answers: &[(String, &'static str, Option<Answer>)], resolved: 
 /// The log of one session.
 fn rows(database: &Path, session: &str) -> Vec<Row> {
     let database = Database::open_with_flags(database, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY).expect("a database");
-    database.busy_timeout(crate::TIMEOUT).expect("a time-out");
+    database.busy_timeout(PATIENCE).expect("a time-out");
     let mut query = database.prepare("SELECT data FROM event WHERE session = ? ORDER BY seq").expect("a query");
     let rows = query.query_map([session], |row| row.get::<_, String>(0)).expect("rows");
     rows.map(|raw| Row::new(&raw.expect("a row"))).collect()

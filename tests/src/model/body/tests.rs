@@ -128,10 +128,10 @@ fn conversation(format: Format) -> (Value, &'static str) {
     }
 }
 
-/// Each change of a good conversation is found.
 /// What is broken, and what breaks it.
 type Fault = (&'static str, fn(&mut Vec<Value>));
 
+/// Each change of a good conversation is found.
 fn planted(format: Format, faults: &[Fault]) {
     let (good, list) = conversation(format);
     assert_eq!(well_formed(format, good.to_string().as_bytes()), Vec::<String>::new());

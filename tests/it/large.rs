@@ -11,7 +11,7 @@ use serde_json::json;
 
 /// How much may be read for an attach at the end, a list or a start, in KiB: the program itself, a few pages of the database,
 /// what other processes are called. A history is never a part of it.
-const READ: u64 = 4 << 10;
+const READ: u64 = 8 << 10;
 
 /// Megabytes of history.
 fn megabytes() -> u64 {

@@ -162,9 +162,7 @@ impl Turn {
             if calls.is_empty() {
                 let next = match stop {
                     Stop::End => self.end(StopReason::EndTurn, "", "").await?,
-                    Stop::MaxTokens => {
-                        self.end(StopReason::MaxTokens, CUT, GO_ON).await?
-                    }
+                    Stop::MaxTokens => self.end(StopReason::MaxTokens, CUT, GO_ON).await?,
                     Stop::Refusal => self.end(StopReason::Refusal, "the model refused", "").await?,
                 };
                 if next.prompts.is_empty() {

@@ -263,11 +263,14 @@ impl Daemon {
 
     /// `kill -9` of the keeper and everything below it, without asking a daemon that may not be able to answer.
     pub fn kill_family(&self) {
-        let family = process::descendants(self.keeper());
         process::signal(self.keeper(), Signal::KILL);
-        family.iter().for_each(|process| process::signal(process.pid, Signal::KILL));
+        // A keeper may have been starting the next daemon, and a daemon without one becomes one: until nobody is left.
+        let gone = comes_true(GRACE, || {
+            let left = process::of_directory(self.dirs.root());
+            left.iter().all(|process| process::kill_and_wait(process.pid, GRACE)) && left.is_empty()
+        });
         self.reap();
-        assert!(comes_true(GRACE, || !family.iter().any(process::is_alive)), "a process survives kill -9");
+        assert!(gone, "a process survives kill -9");
     }
 
     /// [`Self::kill_all`], then a new start in the same directories.

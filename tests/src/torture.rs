@@ -117,7 +117,7 @@ pub fn point(name: &str, n: u64) -> Report {
     report.finish(began)
 }
 
-/// Fails the n-th store operation for every n, in each of `kinds` ways (of [`store_kinds`]); with one way, in turn.
+/// Fails the n-th store operation for every n, in each of `kinds` ways; with one way, in turn.
 pub fn store_faults(every_kind: bool, jobs: usize) -> Report {
     let began = Instant::now();
     let mut report = Report::new("store faults", 0);

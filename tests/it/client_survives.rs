@@ -214,7 +214,6 @@ async fn log_that_follows_shows_what_log_shows_afterwards_and_wait_waits() {
     scene.end().await;
 }
 
-#[ignore = "once saw no end of a turn within 20 s; to be looked into"]
 #[tokio::test]
 async fn commands_that_change_something_change_it_once() {
     let mut scene = Scene::new(5).await;
@@ -229,6 +228,17 @@ async fn commands_that_change_something_change_it_once() {
     for row in scene.sessions().await {
         let session = row["session"].as_str().unwrap();
         client.attach(session).await;
+        let offered = client
+            .wait("an end or an offer", |seen| {
+                let of = |kind| seen.of(kind).filter(|seen| seen.session == session);
+                let offer = of("notice").any(|notice| notice.str("code") == "offered");
+                (offer || of("turn_finished").next().is_some()).then_some(offer)
+            })
+            .await;
+        if offered {
+            // So many kills in a row: by design it waits for a word.
+            client.call("session/continue", json!({ "session": session })).await;
+        }
         client.nth(session, "turn_finished", 1).await;
     }
     assert_eq!(prompts(&client), KILLS / 4);

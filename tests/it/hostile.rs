@@ -22,6 +22,10 @@ fn scale() -> usize {
     std::env::var("LINGER_HOSTILE").ok().and_then(|scale| scale.parse().ok()).unwrap_or(1)
 }
 
+/// Descriptors that are opened when they are first needed and then stay: the checkpoint's connection (database, WAL, index) and
+/// one to the model. What leaks here leaks with each of dozens of clients.
+const LAZY: usize = 4;
+
 /// What the daemon uses when nothing goes on, to be held against what it uses afterwards.
 struct Base {
     pid: u32,
@@ -44,7 +48,7 @@ impl Base {
     /// Waits until as few files are open as before.
     async fn back(&self) {
         until("descriptors are back to what they were", async || {
-            (process::files(self.pid) <= self.files).then_some(())
+            (process::files(self.pid) <= self.files + LAZY).then_some(())
         })
         .await;
     }
@@ -274,7 +278,6 @@ async fn attaching_and_detaching_without_end_leaves_nothing_and_disturbs_nobody(
     daemon.check(&[&client], &model);
 }
 
-#[ignore = "counts a lazily made connection of the checkpoint as a leak"]
 #[tokio::test]
 async fn what_a_client_asked_that_has_hung_up_is_not_worked_off() {
     let model = ModelServer::with([long(500)]);

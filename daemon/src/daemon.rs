@@ -132,7 +132,9 @@ impl Daemon {
         if let Some((_, catalogue)) = made.as_ref().filter(|(of, _)| Arc::ptr_eq(of, &config)) {
             return Ok(catalogue.clone());
         }
-        let catalogue = Arc::new(Catalogue::new(&config.providers, config.model.clone(), self.keys.clone()));
+        let default = config.model.clone();
+        let catalogue = Catalogue::new(&config.providers, &config.models, default, self.keys.clone());
+        let catalogue = Arc::new(catalogue);
         *made = Some((config, catalogue.clone()));
         Ok(catalogue)
     }

@@ -18,7 +18,9 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use toml::de::DeTable;
 
-use crate::provider::catalogue::ProviderConfig;
+use crate::provider::catalogue::{ProviderConfig, ResolveError, nearest};
+use crate::provider::models::ModelConfig;
+use crate::provider::preset::PRESETS;
 pub use grant::GrantError;
 pub use source::ConfigError;
 pub use store::{ConfigStore, Reload};
@@ -105,6 +107,8 @@ pub struct Config {
     pub workspaces: BTreeMap<PathBuf, Vec<Rule>>,
     /// The providers, by name.
     pub providers: BTreeMap<String, ProviderConfig>,
+    /// What the user says of models, by `provider/model`.
+    pub models: BTreeMap<String, ModelConfig>,
     /// What is accepted and has no effect, one line each.
     pub warnings: Vec<String>,
 }
@@ -123,6 +127,7 @@ struct Written {
     permissions: PermissionsWritten,
     workspaces: BTreeMap<String, WorkspaceWritten>,
     providers: BTreeMap<String, ProviderConfig>,
+    models: BTreeMap<String, ModelConfig>,
     mcp: BTreeMap<String, IgnoredAny>,
 }
 
@@ -167,6 +172,7 @@ impl Default for Written {
             permissions: PermissionsWritten::default(),
             workspaces: BTreeMap::new(),
             providers: BTreeMap::new(),
+            models: BTreeMap::new(),
             mcp: BTreeMap::new(),
         }
     }
@@ -243,6 +249,7 @@ impl Written {
             rules: rules_everywhere,
             workspaces,
             providers: self.providers,
+            models: self.models,
             warnings,
         })
     }
@@ -284,7 +291,25 @@ impl Written {
                 return Err(source.error(&["providers", name, key], problem));
             }
         }
+        for (name, model) in &self.models {
+            self.check_model(name).map_err(|problem| source.error(&["models", name], problem))?;
+            model.check().map_err(|(key, problem)| source.error(&["models", name, key], problem))?;
+        }
         Ok(())
+    }
+
+    /// Whether `name` is that of a model at a provider there is.
+    fn check_model(&self, name: &str) -> Result<(), String> {
+        let (provider, _) = name
+            .split_once('/')
+            .filter(|(_, model)| !model.trim().is_empty())
+            .ok_or_else(|| "a model is named `provider/model` in quotes".to_owned())?;
+        let names = || PRESETS.iter().map(|preset| preset.name).chain(self.providers.keys().map(String::as_str));
+        if names().any(|known| known == provider) {
+            return Ok(());
+        }
+        let near = nearest(provider, names());
+        Err(ResolveError::UnknownProvider { provider: provider.to_owned(), near }.to_string())
     }
 
     fn warnings(&self, source: &Source<'_>, rules: &Rules) -> Vec<String> {

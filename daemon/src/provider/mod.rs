@@ -12,6 +12,7 @@ pub mod demo;
 pub mod driver;
 pub mod encoding;
 pub mod gemini;
+pub mod models;
 pub mod ollama;
 pub mod openai;
 pub mod preset;

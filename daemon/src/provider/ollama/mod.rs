@@ -14,6 +14,8 @@ use super::wire;
 use super::{Codec, Decoder, Encoder, Failure, Framing};
 use crate::secret::Secret;
 
+pub use encode::NUM_CTX;
+
 /// The wire format, as one server speaks it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ollama(Compat);

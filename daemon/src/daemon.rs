@@ -173,6 +173,17 @@ impl Daemon {
         Ok(resolved.map_err(|error| rpc_error(&error))?.origin)
     }
 
+    /// The full name of what `spec` means in a session with the model `current`, and what may have been meant by it.
+    pub fn model_beside(&self, current: &str, spec: &str) -> Result<(String, Option<String>), RpcError> {
+        if spec.len() > MAX_MODEL {
+            return self.model(Some(spec)).map(|model| (model, None));
+        }
+        let catalogue = self.catalogue().map_err(bad_config)?;
+        let origin = catalogue.resolve_beside(current, spec).map_err(|error| rpc_error(&error))?.origin;
+        let near = catalogue.near_model(&origin);
+        Ok((origin, near))
+    }
+
     /// Whether a turn with this model could start.
     pub fn usable(&self, model: &str) -> Result<(), RpcError> {
         self.config()?;
@@ -373,7 +384,8 @@ impl From<StoreError> for RpcError {
     }
 }
 
-fn bad_config(error: ConfigError) -> RpcError {
+/// The error of a request that needs a configuration, while there is none that can be used.
+pub fn bad_config(error: ConfigError) -> RpcError {
     RpcError::new(Code::BadConfig, error.to_string()).hint("correct the file; it is read again when it is saved")
 }
 

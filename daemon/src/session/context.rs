@@ -47,6 +47,8 @@ impl Builder {
 
     fn event(&mut self, event: Event) {
         match event.body {
+            // It was cut before anything was shown of it, and no provider takes an empty message.
+            EventBody::Message { interrupted: true, content, .. } if content.is_empty() => {}
             EventBody::Message { message, role, content, model, .. } => {
                 if role == Role::User {
                     self.results.clear();

@@ -145,16 +145,13 @@ pub fn result_of(body: &EventBody) -> Option<(CallId, ContentBlock)> {
 /// The message that was being streamed, as far as anybody may have seen it.
 fn interrupted(state: &State, streams: &[OpenStream]) -> Option<EventBody> {
     let stream = streams.iter().find(|stream| stream.pieces.iter().any(|piece| piece.kind != PieceKind::Output))?;
-    Some(EventBody::Message {
-        message: MessageId(stream.id.clone()),
-        role: Role::Assistant,
-        content: blocks(stream.pieces.iter()),
-        interrupted: true,
-        prompt: None,
-        model: Some(state.model.clone()),
-        usage: None,
-        cut: false,
-    })
+    Some(cut(MessageId(stream.id.clone()), blocks(stream.pieces.iter()), state))
+}
+
+/// An answer that was cut.
+pub fn cut(message: MessageId, content: Vec<ContentBlock>, state: &State) -> EventBody {
+    let (role, model) = (Role::Assistant, Some(state.model.clone()));
+    EventBody::Message { message, role, content, interrupted: true, prompt: None, model, usage: None, cut: false }
 }
 
 /// The blocks that pieces add up to; block indices stay what they were.

@@ -185,9 +185,12 @@ impl State {
                 }
                 match role {
                     Role::User => self.user_message(),
-                    Role::Assistant => {
-                        self.assistant_message(message, content, (*interrupted, *cut), usage.unwrap_or_default())
-                    }
+                    Role::Assistant => self.assistant_message(
+                        message,
+                        content,
+                        (*interrupted, *cut),
+                        Usage::of_answer(*usage, *interrupted),
+                    ),
                 }
             }
             EventBody::MessageSuperseded { .. } => self.in_turn(|turn| turn.interrupted = None),
@@ -289,7 +292,14 @@ impl State {
             Some(NoticeCode::Continued) => (turn.offered, turn.crashes) = (false, 0),
             Some(NoticeCode::KeyMissing) => turn.key_missing = true,
             Some(NoticeCode::KeyFound) => turn.key_missing = false,
-            Some(NoticeCode::Retry | NoticeCode::Removed | NoticeCode::Damaged | NoticeCode::Unknown) | None => {}
+            Some(
+                NoticeCode::Retry
+                | NoticeCode::Removed
+                | NoticeCode::Damaged
+                | NoticeCode::UnknownModel
+                | NoticeCode::Unknown,
+            )
+            | None => {}
         });
     }
 

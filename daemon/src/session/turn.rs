@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use linger_protocol::event::{EventBody, Level, NoticeCode};
 use linger_protocol::id::{BlobId, CallId, MessageId, SessionId};
-use linger_protocol::message::{ContentBlock, ImageSource, Role, StopReason};
+use linger_protocol::message::{ContentBlock, ImageSource, Role, StopReason, Usage};
 use tokio::sync::{mpsc, oneshot};
 
 use super::actor::{Ending, MEND, Next, TurnMessage};
@@ -21,6 +21,7 @@ use crate::clock;
 use crate::daemon::Daemon;
 use crate::fault;
 use crate::provider::catalogue::{KeySource, ResolveError, Resolved};
+use crate::provider::models::Prices;
 use crate::provider::retry::{self, Decision};
 use crate::provider::{
     Encoding, Failure, FailureClass, Images, Message, Provider, Request, Response, Stop, Stream, StreamEvent, ToolSpec,
@@ -151,8 +152,8 @@ impl Turn {
             let (content, stop) = match self.step(&system, &tools, &messages, &mut encoding).await? {
                 Step::Answer(content, stop) => (content, stop),
                 Step::Failed(failure) => {
-                    let hint = failure.class.hint();
-                    return self.end(StopReason::Error, &failure.message, hint).await.map(drop);
+                    let hint = self.hint(&failure);
+                    return self.end(StopReason::Error, &failure.message, &hint).await.map(drop);
                 }
             };
             self.steps += 1;
@@ -221,6 +222,16 @@ impl Turn {
         messages.extend(prompts);
     }
 
+    /// What a user can do about a failure.
+    fn hint(&self, failure: &Failure) -> String {
+        let catalogue = self.daemon.catalogue().ok().filter(|_| failure.class == FailureClass::NotFound);
+        let near = catalogue.and_then(|catalogue| catalogue.near_model(&self.model));
+        near.map_or_else(
+            || failure.class.hint().to_owned(),
+            |near| format!("did you mean {near}? `linger models` lists more"),
+        )
+    }
+
     async fn end(&self, reason: StopReason, detail: &str, hint: &str) -> Result<Next, Over> {
         let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         self.emit.boundary(Some(Ending { reason, detail: some(detail), hint: some(hint) })).await
@@ -240,7 +251,7 @@ impl Turn {
             self.emit.send(vec![changed], false, None)?;
             self.instructions = read;
         }
-        let day = self.created_at / 86_400_000;
+        let day = self.created_at / clock::DAY_MS;
         Ok(format!(
             "{}\nDirectory: {}\nPlatform: {}\nSession started: {}\n{}",
             include_str!("system.md"),
@@ -280,14 +291,15 @@ impl Turn {
             fault::point("request.before_send");
             tracing::info!(target: "request", session = %self.session, model = %self.model, messages = messages.len(), attempt, "sent");
             let id = MessageId(format!("m{}", self.messages + 1));
-            let mut shown = Shown { id: id.clone(), ..Shown::default() };
+            let mut shown = Shown { id: id.clone(), prices: resolved.facts.prices, ..Shown::default() };
             let stream = provider.start(&request, encoding);
             drop(images);
             let failure = match self.attempt(stream, &mut shown).await? {
                 Ok(response) => {
                     tracing::info!(target: "response", session = %self.session, id = %id, ms = began.elapsed().as_millis() as u64,
                         input = response.usage.input_tokens, output = response.usage.output_tokens, "done");
-                    return self.answered(id, response).map(|(content, stop)| Step::Answer(content, stop));
+                    let usage = shown.priced(response.usage);
+                    return self.answered(id, response, usage).map(|(content, stop)| Step::Answer(content, stop));
                 }
                 Err(failure) => failure,
             };
@@ -295,7 +307,11 @@ impl Turn {
             let interrupted = !shown.pieces.is_empty();
             if interrupted {
                 self.messages += 1;
-                self.emit.send(vec![self.message(id.clone(), shown.blocks(), true, None, false)], false, None)?;
+                let message = self.message(id.clone(), shown.blocks(), true, shown.usage, false);
+                self.emit.send(vec![message], false, None)?;
+            } else {
+                // Nobody pays for a refusal.
+                self.emit.tell(TurnMessage::Counted(None))?;
             }
             match retry::decide(&failure, attempt, began.elapsed(), clock::random_fraction()) {
                 Decision::GiveUp { note } => {
@@ -395,7 +411,11 @@ impl Turn {
         loop {
             let mut pieces = Vec::new();
             let mut end = None;
-            for event in stream.next().await {
+            let events = stream.next().await;
+            if let Some(usage) = shown.count(stream.usage()) {
+                self.emit.tell(TurnMessage::Counted(Some(usage)))?;
+            }
+            for event in events {
                 match event {
                     StreamEvent::Text { block, text } => pieces.push(shown.push(block, PieceKind::Text, text)),
                     StreamEvent::Thinking { block, text } => pieces.push(shown.push(block, PieceKind::Thinking, text)),
@@ -414,9 +434,14 @@ impl Turn {
     }
 
     /// Writes the answer down; its calls get the daemon's ids.
-    fn answered(&mut self, id: MessageId, response: Response) -> Result<(Vec<ContentBlock>, Stop), Over> {
+    fn answered(
+        &mut self,
+        id: MessageId,
+        response: Response,
+        usage: Option<Usage>,
+    ) -> Result<(Vec<ContentBlock>, Stop), Over> {
         fault::point("response.done");
-        let Response { mut content, stop, usage } = response;
+        let Response { mut content, stop, .. } = response;
         for block in &mut content {
             if let ContentBlock::ToolUse { call_id, .. } = block {
                 self.calls += 1;
@@ -424,7 +449,7 @@ impl Turn {
             }
         }
         self.messages += 1;
-        let message = self.message(id, content.clone(), false, Some(usage), stop == Stop::MaxTokens);
+        let message = self.message(id, content.clone(), false, usage, stop == Stop::MaxTokens);
         self.emit.send(vec![message], false, None)?;
         Ok((content, stop))
     }
@@ -434,7 +459,7 @@ impl Turn {
         message: MessageId,
         content: Vec<ContentBlock>,
         interrupted: bool,
-        usage: Option<linger_protocol::message::Usage>,
+        usage: Option<Usage>,
         cut: bool,
     ) -> EventBody {
         let (role, model) = (Role::Assistant, Some(self.model.clone()));
@@ -566,6 +591,10 @@ struct Shown {
     id: MessageId,
     /// One piece a block.
     pieces: BTreeMap<u32, Piece>,
+    /// What its provider has counted.
+    usage: Option<Usage>,
+    /// What that costs.
+    prices: Prices,
 }
 
 impl Shown {
@@ -576,6 +605,22 @@ impl Shown {
         let piece = Piece { stream: whole.stream.clone(), block, offset: whole.end(), kind, text };
         whole.text.push_str(&piece.text);
         piece
+    }
+
+    /// Takes what the provider has counted so far; gives it when that is news.
+    fn count(&mut self, usage: Usage) -> Option<Usage> {
+        let usage = self.priced(usage);
+        if usage == self.usage {
+            return None;
+        }
+        self.usage = usage;
+        usage
+    }
+
+    /// What was counted, with its cost; nothing if nothing was. A provider that says itself what it cost knows best.
+    fn priced(&self, usage: Usage) -> Option<Usage> {
+        let cost_micros = usage.cost_micros.or_else(|| self.prices.cost(&usage));
+        (!usage.is_uncounted()).then_some(Usage { cost_micros, ..usage })
     }
 
     fn blocks(&self) -> Vec<ContentBlock> {

@@ -136,3 +136,22 @@ async fn an_accepted_prompt_whose_turn_had_not_started_when_the_daemon_died_gets
     assert_eq!(story(&back.transcript(), &session).last().unwrap(), "turn_finished");
     daemon.check(&[&client, &back], &model);
 }
+
+#[tokio::test]
+async fn a_turn_that_was_cut_between_its_last_answer_and_its_end_only_ends() {
+    let model = ModelServer::with([Reply::text("Good day")]);
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    refuse(&daemon, "turn_finished");
+    client.prompt(&session, "hello").await;
+    assert!(comes_true(linger_tests::TIMEOUT, || failed(&daemon)), "the end of the turn is refused");
+    daemon.kill_all().await;
+    take_again(&daemon);
+    daemon.launch().await;
+    let back = daemon.client().await;
+    back.attach(&session).await;
+    assert_eq!(back.first(&session, "turn_finished").await.str("stop_reason"), "end_turn");
+    assert_eq!(model.requests().len(), 1, "the model is not asked for what it has said");
+    daemon.check(&[&client, &back], &model);
+}

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::{StoreError, aside};
+use crate::fault;
 
 /// How much is added at once, in bytes: ten turns or so.
 const CHUNK: u64 = 1 << 20;
@@ -71,6 +72,7 @@ impl Ahead {
             file.set_len(length)?;
             return Err(error.into());
         }
+        fault::point("store.lengthened");
         Ok(alone.rollback()?)
     }
 }

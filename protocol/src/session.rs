@@ -198,13 +198,26 @@ pub struct Prompt {
     pub key: Option<String>,
 }
 
-/// The result of `session/prompt`.
+/// The result of `session/prompt` and `session/compact`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Prompted {
     /// The prompt.
     pub prompt: PromptId,
     /// The `seq` of its `prompt_accepted`.
     pub seq: u64,
+}
+
+/// `session/compact`: has the model write a summary that stands for older messages in the context.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Compact {
+    /// The session.
+    pub session: SessionId,
+    /// What the summary should keep in view.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub focus: Option<String>,
+    /// Idempotency key: sent twice, it happens once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
 }
 
 /// `session/set`: changes a session from its next step on; absent fields stay.

@@ -7,6 +7,7 @@
 mod bounds;
 mod cli;
 mod client_survives;
+mod compaction;
 mod configuration;
 mod corpus;
 mod crash;

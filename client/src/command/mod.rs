@@ -3,6 +3,7 @@
 mod answer;
 mod attach;
 mod cancel;
+mod compact;
 mod daemon;
 mod doctor;
 mod help;
@@ -52,6 +53,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Some(Command::Inbox(args)) => inbox::run(&args),
         Some(Command::Answer(args)) => answer::run(args),
         Some(Command::Cancel(args)) => cancel::run(&args),
+        Some(Command::Compact(args)) => compact::run(args),
         Some(Command::Rm(args)) => rm::run(&args),
         Some(Command::Prune(args)) => prune::run(&args),
         Some(Command::Models(args)) => models::run(&args),

@@ -9,7 +9,7 @@ mod tool;
 
 use std::collections::{HashMap, HashSet};
 
-use linger_protocol::event::{Delta, Event, EventBody, Instruction, Level};
+use linger_protocol::event::{Delta, Event, EventBody, Instruction, Level, Trigger};
 use linger_protocol::id::{CallId, MessageId, PromptId};
 use linger_protocol::message::{ContentBlock, Role, StopReason, Usage, text_of};
 
@@ -118,6 +118,10 @@ impl Renderer {
                 self.changed("name", name.as_deref(), &mut out);
                 instructions.iter().flatten().for_each(|file| self.instructions(file, &mut out));
             }
+            EventBody::CompactionStarted { .. }
+            | EventBody::Compacted { .. }
+            | EventBody::CompactionFailed { .. }
+            | EventBody::Trimmed { .. } => self.room(&event.body, &mut out),
             EventBody::Notice { level, text, .. } => self.notice(*level, text, &mut out),
             EventBody::TurnFinished { stop_reason, detail, hint, usage, steps } => {
                 self.finished(*stop_reason, detail.as_deref(), usage, *steps, &mut out);
@@ -273,6 +277,37 @@ impl Renderer {
         self.say(&line, out);
     }
 
+    /// What was done to make room in the context.
+    fn room(&mut self, body: &EventBody, out: &mut Vec<Output>) {
+        let style = self.settings.style;
+        let many = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+        let line = match body {
+            EventBody::CompactionStarted { trigger, messages, tokens, .. } => {
+                let why = match trigger {
+                    Trigger::Full => "the context is nearly full; ",
+                    Trigger::TooLong => "the context is too long for the model; ",
+                    Trigger::Asked | Trigger::Unknown => "",
+                };
+                let old = many(*messages as usize, "older message");
+                style.dim(&format!("{why}summarising {old}, {} tokens in all …", count(*tokens)))
+            }
+            EventBody::Compacted { messages, tokens_before, tokens_after, .. } => {
+                let old = many(*messages as usize, "older message");
+                style.dim(&format!("compacted: a summary stands for {old}{}", saved(*tokens_before, *tokens_after)))
+            }
+            EventBody::CompactionFailed { reason, .. } => {
+                style.yellow(&format!("warning: not compacted: {}", clean_line(reason)))
+            }
+            EventBody::Trimmed { calls, tokens_before, tokens_after } => {
+                let old = many(calls.len(), "older call");
+                let saved = saved(*tokens_before, *tokens_after);
+                style.yellow(&format!("warning: the model no longer sees the output of {old}{saved}"))
+            }
+            _ => return,
+        };
+        self.say(&line, out);
+    }
+
     fn finished(
         &mut self,
         stop_reason: StopReason,
@@ -309,12 +344,21 @@ pub(crate) fn reason(stop_reason: StopReason) -> &'static str {
     }
 }
 
-/// What a turn cost, in tokens.
-fn cost(usage: &Usage, steps: u32) -> String {
-    let count = |n: u64| match n {
+/// So many tokens.
+fn count(n: u64) -> String {
+    match n {
         0..=9999 => n.to_string(),
         _ => format!("{}k", n / 1000),
-    };
+    }
+}
+
+/// How many tokens are not sent any more.
+fn saved(before: u64, after: u64) -> String {
+    format!("; {} tokens became {}, {} saved", count(before), count(after), count(before.saturating_sub(after)))
+}
+
+/// What a turn cost, in tokens.
+fn cost(usage: &Usage, steps: u32) -> String {
     let cached =
         if usage.cached_tokens > 0 { format!(" ({} cached)", count(usage.cached_tokens)) } else { String::new() };
     let steps = if steps == 1 { "1 step".to_owned() } else { format!("{steps} steps") };

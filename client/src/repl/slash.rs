@@ -15,6 +15,8 @@ pub(crate) enum Slash {
     Cancel,
     /// Takes up what waits.
     Continue,
+    /// Has older messages replaced by a summary, which keeps this in view.
+    Compact(Option<String>),
     /// Leaves; the work goes on.
     Detach,
     /// Lists the sessions.
@@ -28,6 +30,7 @@ const COMMANDS: &[(&str, &str, &str)] = &[
     ("/model", "[PROVIDER/MODEL]", "who answers, from the next step on"),
     ("/cancel", "", "stop the turn that is under way"),
     ("/continue", "", "take up prompts or a turn that wait"),
+    ("/compact", "[WHAT TO KEEP]", "replace older messages by a summary, for the model"),
     ("/sessions", "", "the sessions of this daemon"),
     ("/detach", "", "leave; the work goes on (also Ctrl-D)"),
 ];
@@ -40,6 +43,7 @@ pub(crate) fn parse(line: &str) -> Option<Result<Slash, String>> {
     if !name.starts_with('/') || name.get(1..)?.contains('/') {
         return None;
     }
+    let rest = line.trim().get(name.len()..).map(str::trim).filter(|rest| !rest.is_empty()).map(str::to_owned);
     let argument = words.next().map(str::to_owned);
     Some(match name {
         "/help" | "/?" => Ok(Slash::Help),
@@ -47,6 +51,7 @@ pub(crate) fn parse(line: &str) -> Option<Result<Slash, String>> {
         "/model" => Ok(Slash::Model(argument)),
         "/cancel" => Ok(Slash::Cancel),
         "/continue" => Ok(Slash::Continue),
+        "/compact" => Ok(Slash::Compact(rest)),
         "/detach" | "/quit" | "/exit" => Ok(Slash::Detach),
         "/sessions" => Ok(Slash::Sessions),
         _ => Err(unknown(name)),
@@ -98,6 +103,11 @@ mod tests {
     fn a_command_is_told_from_a_prompt_and_a_path() {
         assert_eq!(parse("/mode plan"), Some(Ok(Slash::Mode(Some(Mode::Plan)))));
         assert_eq!(parse("/model"), Some(Ok(Slash::Model(None))));
+        assert_eq!(
+            parse(" /compact  the two  reasons "),
+            Some(Ok(Slash::Compact(Some("the two  reasons".to_owned()))))
+        );
+        assert_eq!(parse("/compact "), Some(Ok(Slash::Compact(None))));
         assert_eq!(parse("/etc/passwd is odd"), None);
         assert_eq!(parse("hello /help"), None);
         assert!(parse("/mode x").unwrap().is_err());

@@ -61,6 +61,7 @@ impl Scene {
             content: content.clone(),
             when: When::Queue,
             by: None,
+            compact: false,
         });
         scene.event(EventBody::TurnStarted { prompt: PromptId::from("p1") });
         scene.event(EventBody::Message {

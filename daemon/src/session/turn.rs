@@ -4,6 +4,8 @@
 //! one that is new: open calls first, then step after step until an answer has no tool call. Dropping it at any point is how a
 //! turn is stopped. It never touches the store but to read its context, and never waits for a client but in a permission.
 
+mod compact;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,7 +15,9 @@ use linger_protocol::id::{BlobId, CallId, MessageId, SessionId};
 use linger_protocol::message::{ContentBlock, ImageSource, Role, StopReason};
 use tokio::sync::{mpsc, oneshot};
 
-use super::actor::{Ending, MEND, Next, TurnMessage};
+use super::actor::{Ending, MEND, Next, TurnMessage, Wanted};
+use super::compaction::{Effort, Need, Next as Try};
+use super::context::Context;
 use super::log::{Piece, PieceKind};
 use super::state::State;
 use super::{Draft, calls, context, instructions, recovery};
@@ -24,6 +28,7 @@ use crate::provider::catalogue::{KeySource, ResolveError, Resolved};
 use crate::provider::retry::{self, Decision};
 use crate::provider::{
     Encoding, Failure, FailureClass, Images, Message, Provider, Request, Response, Stop, Stream, StreamEvent, ToolSpec,
+    json_size,
 };
 use crate::store::StoreError;
 use crate::tool::Workspace;
@@ -33,6 +38,9 @@ const AHEAD: usize = 4;
 
 /// What to do when a turn has come to one of its limits.
 const GO_ON: &str = "prompt again to go on";
+
+/// Why a turn ends whose context is too long, after everything was tried.
+const NO_ROOM: &str = "no more room can be made";
 
 /// Why a turn ends whose last answer is not whole.
 const CUT: &str = "the answer was cut at the model's token limit";
@@ -58,6 +66,10 @@ pub struct Turn {
     calls: u64,
     /// The last answer was cut at the token limit.
     cut: bool,
+    /// It compacts and does nothing else, unless a prompt comes.
+    only_compacts: bool,
+    /// What was done to make room for the step under way.
+    effort: Effort,
     instructions: Vec<linger_protocol::event::Instruction>,
     created_at: u64,
 }
@@ -78,8 +90,18 @@ impl From<StoreError> for Unread {
 
 /// How a step ended.
 enum Step {
-    Answer(Vec<ContentBlock>, Stop),
-    Failed(Failure),
+    Answer(MessageId, Response),
+    /// The failure, and the message that shows what came before it.
+    Failed(Failure, Option<MessageId>),
+}
+
+/// What a model is asked.
+struct Ask<'a> {
+    system: &'a str,
+    tools: &'a [ToolSpec],
+    messages: &'a [Message],
+    /// Whether the answer is a message of the session, and shown as it comes.
+    shown: bool,
 }
 
 impl Turn {
@@ -101,6 +123,8 @@ impl Turn {
             messages: state.counts.messages,
             calls: state.counts.calls,
             cut: state.turn.as_ref().is_some_and(|turn| turn.cut),
+            only_compacts: state.turn.as_ref().is_some_and(|turn| turn.only_compacts),
+            effort: state.turn.as_ref().map_or_else(Effort::default, |turn| turn.effort),
             instructions: state.instructions.clone(),
             created_at: state.created_at,
         }
@@ -115,7 +139,7 @@ impl Turn {
     async fn drive(&mut self) -> Result<(), Over> {
         // What started this turn must be in the log before it is read.
         self.emit.committed().await?;
-        let context::Context { mut messages, results } = match self.history_when_readable().await? {
+        let mut context = match self.history_when_readable().await? {
             Ok(context) => context,
             Err(error) => {
                 let detail = format!("the history cannot be read: {error}");
@@ -126,11 +150,12 @@ impl Turn {
         let system = self.system().await?;
         let tools = self.daemon.tool_specs();
         let mut encoding = Encoding::default();
-        let open = context::open_calls(&messages);
+        let open = context::open_calls(&context.messages);
         if !open.is_empty() {
-            messages.push(self.run_calls(open, results, self.cut).await?);
+            let results = std::mem::take(&mut context.results);
+            self.run_calls(&mut context, open, results, self.cut).await?;
         }
-        if messages.last().is_some_and(|last| last.role == Role::Assistant) {
+        if !self.only_compacts && context.messages.last().is_some_and(|last| last.role == Role::Assistant) {
             // It was cut between its answer and its end: only the end is missing.
             let next = match self.cut {
                 true => self.end(StopReason::MaxTokens, CUT, GO_ON).await?,
@@ -139,26 +164,41 @@ impl Turn {
             if next.prompts.is_empty() {
                 return Ok(());
             }
-            self.take(next, &mut messages);
+            self.take(next, &mut context);
         }
         loop {
-            self.take(self.emit.boundary(None).await?, &mut messages);
+            let next = self.emit.boundary(None).await?;
+            let asked = self.take(next, &mut context);
+            let failed = match asked {
+                Some(asked) => self.compact_as_asked(asked, &mut context, &system, &tools, &mut encoding).await?,
+                None => None,
+            };
+            if self.only_compacts {
+                let next = match failed {
+                    Some((detail, hint)) => self.end(StopReason::Error, &detail, hint).await?,
+                    None => self.end(StopReason::EndTurn, "", "").await?,
+                };
+                if next.prompts.is_empty() {
+                    return Ok(());
+                }
+                self.take(next, &mut context);
+                continue;
+            }
             let limit = self.daemon.max_steps();
             if self.steps >= limit {
                 let detail = format!("the turn took {} steps, max_steps is {limit}", self.steps);
                 return self.end(StopReason::MaxSteps, &detail, GO_ON).await.map(drop);
             }
-            let (content, stop) = match self.step(&system, &tools, &messages, &mut encoding).await? {
-                Step::Answer(content, stop) => (content, stop),
-                Step::Failed(failure) => {
+            let (id, response) = match self.step(&system, &tools, &mut context, &mut encoding).await? {
+                Ok(answer) => answer,
+                Err(failure) => {
                     let hint = failure.class.hint();
                     return self.end(StopReason::Error, &failure.message, hint).await.map(drop);
                 }
             };
-            self.steps += 1;
-            let message = Message { role: Role::Assistant, content, origin: Some(self.model.clone()) };
-            messages.push(message);
-            let calls = context::open_calls(&messages);
+            let stop = response.stop;
+            self.answered(&mut context, id, response)?;
+            let calls = context::open_calls(&context.messages);
             if calls.is_empty() {
                 let next = match stop {
                     Stop::End => self.end(StopReason::EndTurn, "", "").await?,
@@ -168,9 +208,9 @@ impl Turn {
                 if next.prompts.is_empty() {
                     return Ok(());
                 }
-                self.take(next, &mut messages);
+                self.take(next, &mut context);
             } else {
-                messages.push(self.run_calls(calls, HashMap::new(), stop == Stop::MaxTokens).await?);
+                self.run_calls(&mut context, calls, HashMap::new(), stop == Stop::MaxTokens).await?;
             }
         }
     }
@@ -213,12 +253,16 @@ impl Turn {
         }
     }
 
-    /// Prompts that came back from the actor are messages already.
-    fn take(&mut self, next: Next, messages: &mut Vec<Message>) {
-        self.messages += next.prompts.len() as u64;
+    /// Prompts that came back from the actor are messages already; gives the compaction that is asked for.
+    fn take(&mut self, next: Next, context: &mut Context) -> Option<Wanted> {
         self.model = next.model;
-        let prompts = next.prompts.into_iter().map(|content| Message { role: Role::User, content, origin: None });
-        messages.extend(prompts);
+        for content in next.prompts {
+            let opens = std::mem::replace(&mut self.only_compacts, false);
+            self.messages += 1;
+            let id = MessageId(format!("m{}", self.messages));
+            context.push(id, Message { role: Role::User, content, origin: None }, opens);
+        }
+        next.compact
     }
 
     async fn end(&self, reason: StopReason, detail: &str, hint: &str) -> Result<Next, Over> {
@@ -251,20 +295,56 @@ impl Turn {
         ))
     }
 
-    /// One request until it is answered, or has failed for good.
+    /// The answer of the next step; makes room in the context if that is needed.
     async fn step(
         &mut self,
         system: &str,
         tools: &[ToolSpec],
-        messages: &[Message],
+        context: &mut Context,
         encoding: &mut Encoding,
-    ) -> Result<Step, Over> {
+    ) -> Result<Result<(MessageId, Response), Failure>, Over> {
+        let mut need = self.need(context, system, tools);
+        let mut refused: Option<(Failure, Option<MessageId>)> = None;
+        loop {
+            let made_room = match self.effort.next(need) {
+                Try::Compact => self.compact(need, context, system, tools, encoding).await?,
+                Try::Trim => self.trim(context, system, tools, encoding).await?,
+                Try::Ask => {
+                    let ask = Ask { system, tools, messages: &context.messages, shown: true };
+                    match self.ask(&ask, encoding).await? {
+                        Step::Answer(id, response) => return Ok(Ok((id, response))),
+                        Step::Failed(failure, shown) if failure.class == FailureClass::TooLong => {
+                            refused = Some((failure, shown));
+                            need = Need::TooLong;
+                        }
+                        Step::Failed(failure, _) => return Ok(Err(failure)),
+                    }
+                    false
+                }
+                Try::GiveUp => {
+                    let Some((failure, _)) = refused else { return Ok(Err(rejected(NO_ROOM.to_owned()))) };
+                    return Ok(Err(Failure { message: format!("{}; {NO_ROOM}", failure.message), ..failure }));
+                }
+            };
+            if made_room {
+                need = Need::None;
+                // What was shown of the answer that did not fit is not a part of what the next attempt goes on from.
+                let shown = refused.take().and_then(|(_, shown)| shown);
+                let superseded = shown.into_iter().map(|message| EventBody::MessageSuperseded { message }).collect();
+                self.emit.send(superseded, false, None)?;
+            }
+        }
+    }
+
+    /// One request until it is answered, or has failed for good.
+    async fn ask(&mut self, ask: &Ask<'_>, encoding: &mut Encoding) -> Result<Step, Over> {
+        let &Ask { system, tools, messages, shown: is_shown } = ask;
         let began = Instant::now();
         let mut attempt = 1;
         loop {
             let (resolved, provider) = match self.resolve().await? {
                 Ok(resolved) => resolved,
-                Err(failure) => return Ok(Step::Failed(failure)),
+                Err(failure) => return Ok(Step::Failed(failure, None)),
             };
             let images = self.images(messages.get(provider.encoded(&resolved.origin, encoding)..)).await;
             let request = Request {
@@ -283,16 +363,16 @@ impl Turn {
             let mut shown = Shown { id: id.clone(), ..Shown::default() };
             let stream = provider.start(&request, encoding);
             drop(images);
-            let failure = match self.attempt(stream, &mut shown).await? {
+            let failure = match self.attempt(stream, &mut shown, is_shown).await? {
                 Ok(response) => {
                     tracing::info!(target: "response", session = %self.session, id = %id, ms = began.elapsed().as_millis() as u64,
                         input = response.usage.input_tokens, output = response.usage.output_tokens, "done");
-                    return self.answered(id, response).map(|(content, stop)| Step::Answer(content, stop));
+                    return Ok(Step::Answer(id, response));
                 }
                 Err(failure) => failure,
             };
             tracing::warn!(target: "response", session = %self.session, class = ?failure.class, why = failure.message, attempt, "failed");
-            let interrupted = !shown.pieces.is_empty();
+            let interrupted = is_shown && !shown.pieces.is_empty();
             if interrupted {
                 self.messages += 1;
                 self.emit.send(vec![self.message(id.clone(), shown.blocks(), true, None, false)], false, None)?;
@@ -302,7 +382,7 @@ impl Turn {
                     let message =
                         note.map_or_else(|| failure.message.clone(), |note| format!("{}; {note}", failure.message));
                     let message = format!("{}: {message}", resolved.provider);
-                    return Ok(Step::Failed(Failure { message, ..failure }));
+                    return Ok(Step::Failed(Failure { message, ..failure }, interrupted.then_some(id)));
                 }
                 Decision::Again { after } => {
                     attempt += 1;
@@ -389,8 +469,13 @@ impl Turn {
         }
     }
 
-    /// One attempt; what is shown of it goes into `shown`.
-    async fn attempt(&self, mut stream: Stream, shown: &mut Shown) -> Result<Result<Response, Failure>, Over> {
+    /// One attempt; what is shown of it goes into `shown`, and to clients if `is_shown`.
+    async fn attempt(
+        &self,
+        mut stream: Stream,
+        shown: &mut Shown,
+        is_shown: bool,
+    ) -> Result<Result<Response, Failure>, Over> {
         let mut commits = Commits::default();
         loop {
             let mut pieces = Vec::new();
@@ -404,7 +489,7 @@ impl Turn {
                 }
             }
             fault::point("request.first_piece");
-            if !pieces.is_empty() {
+            if is_shown && !pieces.is_empty() {
                 commits.add(self.emit.pieces(pieces)?).await?;
             }
             if let Some(end) = end {
@@ -414,7 +499,7 @@ impl Turn {
     }
 
     /// Writes the answer down; its calls get the daemon's ids.
-    fn answered(&mut self, id: MessageId, response: Response) -> Result<(Vec<ContentBlock>, Stop), Over> {
+    fn answered(&mut self, context: &mut Context, id: MessageId, response: Response) -> Result<(), Over> {
         fault::point("response.done");
         let Response { mut content, stop, usage } = response;
         for block in &mut content {
@@ -424,9 +509,13 @@ impl Turn {
             }
         }
         self.messages += 1;
-        let message = self.message(id, content.clone(), false, Some(usage), stop == Stop::MaxTokens);
+        self.steps += 1;
+        self.effort = Effort::default();
+        let message = self.message(id.clone(), content.clone(), false, Some(usage), stop == Stop::MaxTokens);
         self.emit.send(vec![message], false, None)?;
-        Ok((content, stop))
+        context.push(id, Message { role: Role::Assistant, content, origin: Some(self.model.clone()) }, false);
+        context.measure(usage);
+        Ok(())
     }
 
     fn message(
@@ -441,13 +530,14 @@ impl Turn {
         EventBody::Message { message, role, content, interrupted, prompt: None, model, usage, cut }
     }
 
-    /// Runs the calls of a step, and gives the message with all their results, in the order of the calls.
+    /// Runs the calls of a step, and adds the message with all their results, in the order of the calls.
     async fn run_calls(
         &mut self,
+        context: &mut Context,
         calls: Vec<ContentBlock>,
         results: HashMap<CallId, ContentBlock>,
         cut: bool,
-    ) -> Result<Message, Over> {
+    ) -> Result<(), Over> {
         let runner = calls::Runner {
             daemon: self.daemon.clone(),
             workspace: self.workspace.clone(),
@@ -460,7 +550,7 @@ impl Turn {
         let message = MessageId(format!("m{}", self.messages));
         let (done, committed) = oneshot::channel();
         let body = EventBody::Message {
-            message,
+            message: message.clone(),
             role: Role::User,
             content: content.clone(),
             interrupted: false,
@@ -472,7 +562,8 @@ impl Turn {
         self.emit.send(vec![body], false, Some(done))?;
         // The next request is not paid for unless this step is written down.
         settled(committed).await?;
-        Ok(Message { role: Role::User, content, origin: None })
+        context.push(message, Message { role: Role::User, content, origin: None }, false);
+        Ok(())
     }
 }
 

@@ -210,6 +210,15 @@ pub enum EventBody {
         hint: Option<String>,
         /// The sum over the turn's steps.
         usage: Usage,
+        /// The sum over the session's turns up to this one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session_usage: Option<Usage>,
+        /// About how many tokens the context has, as the provider counted last.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        context_tokens: Option<u64>,
+        /// How many tokens the model takes, where that is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        context_window: Option<u64>,
         /// How many steps it took.
         steps: u32,
     },
@@ -408,6 +417,8 @@ pub enum NoticeCode {
     /// What was stored was damaged. With a `seq`: what became of the session; without: its log cannot be read any further, and
     /// nothing follows.
     Damaged,
+    /// The session was given a model that nobody here knows of; there is one with a name that is like it.
+    UnknownModel,
     /// Something that this build does not know.
     #[serde(other)]
     Unknown,

@@ -97,6 +97,12 @@ pub struct Info {
     pub title: Option<String>,
     /// Tokens over all its turns.
     pub usage: Usage,
+    /// About how many tokens its context has, as its provider counted last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_tokens: Option<u64>,
+    /// How many tokens its model takes, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_window: Option<u64>,
     /// Bytes that it takes on the disk: its events, and the blobs that they name.
     #[serde(default)]
     pub size: u64,

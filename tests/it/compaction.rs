@@ -389,29 +389,32 @@ async fn cancel_stops_a_compaction_and_it_does_not_come_back() {
     let model = ModelServer::start();
     let daemon = start_unknown(&model).await;
     let (client, session) = with_a_past(&daemon, &model, Format::OpenAi).await;
-    model.push([Reply::text("## Goal").stall(), Reply::text("on")]);
+    let counts = Reply::text("## Goal").stall();
+    model.push([counts, Reply::text("on")]);
     client.call("session/compact", json!({ "session": session })).await;
     model.wait_requests(2).await;
     client.call("session/cancel", json!({ "session": session })).await;
     assert_eq!(client.nth(&session, "turn_finished", 2).await.str("stop_reason"), "cancelled");
     assert_eq!(client.turn(&session, "go on").await.str("stop_reason"), "end_turn");
     assert_eq!(client.transcript().of("compacted").count(), 0);
+    let failed = one(&client, "compaction_failed");
+    assert!(failed.str("reason").contains("cancelled") && failed.event["usage"].is_object(), "it was paid for: {}", failed.raw);
     assert!(has(model.requests().last().unwrap(), "alpha"), "nothing was replaced");
     check(&daemon, &[&client], &model);
 }
 
 #[tokio::test]
-async fn a_prompt_that_interrupts_a_compaction_goes_first_to_the_model() {
+async fn a_prompt_that_interrupts_a_compaction_is_answered_without_it() {
     let model = ModelServer::start();
     let daemon = start_unknown(&model).await;
     let (client, session) = with_a_past(&daemon, &model, Format::OpenAi).await;
-    model.push([Reply::text("## Goal").stall(), Reply::text(SUMMARY), Reply::text("at once")]);
+    model.push([Reply::text("## Goal").stall(), Reply::text("at once")]);
     client.call("session/compact", json!({ "session": session })).await;
     model.wait_requests(2).await;
     client.call("session/prompt", json!({ "session": session, "content": "wait", "when": "interrupt" })).await;
     assert_eq!(client.nth(&session, "turn_finished", 2).await.str("stop_reason"), "end_turn");
-    assert_eq!(client.transcript().of("compacted").count(), 1);
-    assert!(has(model.requests().last().unwrap(), "wait"));
+    assert!(one(&client, "compaction_failed").str("reason").contains("interrupted"));
+    assert!(has(model.requests().last().unwrap(), "wait") && has(model.requests().last().unwrap(), "alpha"));
     check(&daemon, &[&client], &model);
 }
 

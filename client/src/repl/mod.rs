@@ -7,10 +7,11 @@
 pub(crate) mod editor;
 mod slash;
 
+use linger_protocol::daemon::{Model, Models};
 use linger_protocol::event::{Event, EventBody};
 use linger_protocol::id::{Cursor, PromptId, TurnId};
 use linger_protocol::message::StopReason;
-use linger_protocol::method::{SessionList, SessionPrompt};
+use linger_protocol::method::{ModelList, SessionList, SessionPrompt};
 use linger_protocol::permission::Mode;
 use linger_protocol::place::private_directory;
 use linger_protocol::session::{Compact, Info, Keyed, List, Prompt, PromptContent, Set};
@@ -24,6 +25,7 @@ use crate::follow::{Attachment, Happened, Request};
 use crate::input::{Input, Line, Signal, signals};
 use crate::question::{Questions, decision, too_late};
 use crate::render::style::Style;
+use crate::render::table::columns;
 use crate::render::{Renderer, Settings};
 use crate::terminal::{Keyboard, Look, Terminal, keyboard};
 use slash::Slash;
@@ -340,7 +342,13 @@ impl Repl {
             Slash::Mode(mode) => {
                 self.attachment.request(Request::Set(Set { session, mode, key: Some(key()?), ..Set::default() }))?;
             }
-            Slash::Model(model) => {
+            Slash::Provider(None) => {
+                let rows = self.attachment.client.call(&ModelList(Models::default()))?;
+                for line in providers(&rows, &self.model) {
+                    self.terminal.say(&line)?;
+                }
+            }
+            Slash::Model(model) | Slash::Provider(model) => {
                 self.attachment.request(Request::Set(Set { session, model, key: Some(key()?), ..Set::default() }))?;
             }
             Slash::Cancel => self.attachment.cancel()?,
@@ -393,4 +401,20 @@ impl Repl {
         self.terminal.say(&format!("{work}. come back with `linger attach {}`", self.label))?;
         Ok(Exit::GOOD)
     }
+}
+
+/// The providers that can be used, that of `current` marked, with the model that each begins with.
+fn providers(rows: &[Model], current: &str) -> Vec<String> {
+    let name = |model: &str| model.split('/').next().unwrap_or_default().to_owned();
+    let ready = rows.iter().filter(|row| row.ready);
+    let cells = ready.map(|row| {
+        let mark = if name(&row.model) == name(current) { "*" } else { " " };
+        let first = row.model.split_once('/').map(|(_, model)| model).filter(|model| *model != "MODEL");
+        let provider = name(&row.model);
+        let begins = first.map_or_else(|| format!("name a model: /model {provider}/MODEL"), str::to_owned);
+        vec![mark.to_owned(), provider, begins]
+    });
+    let mut lines = columns(&cells.collect::<Vec<_>>());
+    lines.push("`linger models` lists what each has, and what is missing for others".to_owned());
+    lines
 }

@@ -3,8 +3,10 @@
 //! Keys live in [`Keys`], in memory only; each is sent to the address of the provider that names it and nowhere else.
 //! Deliberately absent: running a key's command, which only the process module may; [`Resolved::key`] says that it must be run.
 
+mod names;
+
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use linger_protocol::daemon::Model;
@@ -246,6 +248,8 @@ pub struct Catalogue {
     /// What the configuration names for new sessions.
     default: Option<String>,
     keys: Arc<Keys>,
+    /// The models that providers have listed since the configuration was read, by provider.
+    listed: Arc<Mutex<BTreeMap<String, Vec<String>>>>,
 }
 
 /// A provider with everything that its configuration left out.
@@ -332,7 +336,13 @@ impl Catalogue {
             .filter_map(|preset| Some((preset.name, Entry::new(preset.name, &ProviderConfig::default())?)));
         let configured = providers.iter().filter_map(|(name, config)| Some((name.as_str(), Entry::new(name, config)?)));
         let entries = presets.chain(configured).map(|(name, entry)| (name.to_owned(), entry)).collect();
-        Self { entries, models: models.clone(), default: default.filter(|model| !model.is_empty()), keys }
+        Self {
+            entries,
+            models: models.clone(),
+            default: default.filter(|model| !model.is_empty()),
+            keys,
+            listed: Arc::default(),
+        }
     }
 
     /// Every variable that may hold a key.
@@ -425,14 +435,17 @@ impl Catalogue {
             };
             rows.push(Model {
                 default: default.as_ref() == Some(&model),
-                model,
-                kind: entry.kind.name().to_owned(),
-                base_url: (entry.kind != Kind::Demo).then(|| entry.base_url.clone()),
                 ready: missing.is_none(),
                 missing,
+                ..self.row(name, entry, entry.model.as_deref().unwrap_or("MODEL"), Facts::default())
             });
         }
         rows
+    }
+
+    /// How many tokens a model takes, where that is known.
+    pub fn window(&self, model: &str) -> Option<u64> {
+        self.resolve(model).ok()?.facts.window
     }
 
     /// The variable that must be set before `entry` can be used.

@@ -15,7 +15,7 @@ const TABLE: &str = include_str!("models.txt");
 const MAX_PRICE: f64 = 100_000.0;
 
 /// The largest window that is taken for one, in tokens: a hundred times the largest of today.
-const MAX_WINDOW: u64 = 1_000_000_000;
+pub const MAX_WINDOW: u64 = 1_000_000_000;
 
 /// How many thresholds a model's prices may have; the script leaves prices with more of them out.
 const TIERS: usize = 3;
@@ -90,14 +90,14 @@ impl ModelConfig {
             ("cache_read_price", self.cache_read_price),
             ("cache_write_price", self.cache_write_price),
         ] {
-            if price.is_some_and(|price| !(0.0..=MAX_PRICE).contains(&price)) {
+            if price.is_some_and(|price| price_of(price).is_none()) {
                 return Err((key, format!("must be from 0 to {MAX_PRICE}, in US dollars per million tokens")));
             }
         }
         Ok(())
     }
 
-    /// `known`, but for what is written here.
+    /// `known`, but for what is written here. A price that is written counts for requests of every length.
     pub fn over(&self, known: Facts) -> Facts {
         let priced = self.input_price.or(self.output_price).or(self.cache_read_price).or(self.cache_write_price);
         let over = |price: Price| Price {
@@ -114,6 +114,17 @@ impl ModelConfig {
                 // Whoever names a price means it for every request.
                 long: if priced.is_some() { [None; TIERS] } else { known.prices.long },
             },
+        }
+    }
+}
+
+impl Facts {
+    /// This, and `other` where this says nothing; prices as a whole, for they belong together.
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            window: self.window.or(other.window),
+            max_output: self.max_output.or(other.max_output),
+            prices: if self.prices == Prices::default() { other.prices } else { self.prices },
         }
     }
 }
@@ -138,6 +149,16 @@ impl Prices {
     }
 }
 
+/// `dollars` per million tokens, if that is a price.
+pub fn price_of(dollars: f64) -> Option<f64> {
+    (0.0..=MAX_PRICE).contains(&dollars).then_some(dollars)
+}
+
+/// The models of a preset that the table knows, in its order.
+pub fn names(preset: &str) -> impl Iterator<Item = &'static str> {
+    TABLE.lines().filter_map(move |line| line.split_once(' ')?.0.strip_prefix(preset)?.strip_prefix('/'))
+}
+
 /// What the table says of a model of a preset.
 pub fn facts(preset: &str, model: &str) -> Facts {
     let exact = |model: &str| line(TABLE, &format!("{preset}/{model}")).and_then(parse);
@@ -145,7 +166,7 @@ pub fn facts(preset: &str, model: &str) -> Facts {
 }
 
 /// The name without the date at its end, if it has one: `-20260101`, `@20260101` or `-2026-01-01`.
-fn family(model: &str) -> Option<&str> {
+pub fn family(model: &str) -> Option<&str> {
     let tail = |length: usize| model.split_at_checked(model.len().checked_sub(length)?);
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     let year = |text: &str| text.starts_with("20");
@@ -206,6 +227,7 @@ mod tests {
             cache_write_tokens: written,
             output_tokens: output,
             reasoning_tokens: output / 2,
+            ..Usage::default()
         }
     }
 

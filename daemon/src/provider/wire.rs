@@ -16,6 +16,9 @@ pub(super) const MAX_ARGUMENTS: usize = 8 << 20;
 /// The most bytes of text and thinking in one answer: thirty times what the longest answers have.
 const MAX_TEXT: usize = 16 << 20;
 
+/// The most tokens of one kind that an answer is believed to have: a thousand times the largest window.
+const MAX_TOKENS: u64 = 1_000_000_000;
+
 /// The most blocks in one answer; models write a handful, and a few dozen calls at most.
 const MAX_BLOCKS: usize = 512;
 
@@ -387,7 +390,7 @@ pub(super) fn parse_arguments(raw: &str) -> Value {
 /// Takes the larger of what is there and what `fields` says under `pointer`: counts only grow within a response.
 pub(super) fn count(total: &mut u64, fields: &Value, pointer: &str) {
     let said = fields.pointer(pointer).and_then(|n| n.as_u64().or_else(|| n.as_f64().map(|n| n as u64)));
-    *total = (*total).max(said.unwrap_or_default());
+    *total = (*total).max(said.unwrap_or_default().min(MAX_TOKENS));
 }
 
 /// What a response with `status` means. `body` is JSON with an error in one of the usual places, or anything.

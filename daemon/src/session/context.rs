@@ -235,6 +235,8 @@ impl Builder {
     fn event(&mut self, event: Event) {
         let context = &mut self.context;
         match event.body {
+            // It was cut before anything was shown of it, and no provider takes an empty message.
+            EventBody::Message { interrupted: true, content, .. } if content.is_empty() => {}
             EventBody::Message { message, role, content, model, usage, interrupted, .. } => {
                 if role == Role::User {
                     context.results.clear();

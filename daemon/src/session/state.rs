@@ -117,15 +117,24 @@ pub struct Turn {
     pub cut: bool,
     /// An interrupted message that is not superseded yet: the step has to be repeated.
     pub interrupted: Option<MessageId>,
-    /// It compacts and does nothing else, unless a prompt comes.
+    /// The prompt that asks for the compaction which is all that it does, unless another comes.
     #[serde(default)]
-    pub only_compacts: bool,
-    /// The prompt whose compaction it has begun.
+    pub compacts: Option<PromptId>,
+    /// The compaction under way.
     #[serde(default)]
-    pub compacting: Option<PromptId>,
+    pub compaction: Option<Compaction>,
     /// What was done to make room for the step under way.
     #[serde(default)]
     pub effort: Effort,
+}
+
+/// A compaction under way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Compaction {
+    /// The prompt that asked for it, if one did.
+    pub prompt: Option<PromptId>,
+    /// About how many tokens the context has.
+    pub tokens: u64,
 }
 
 /// A tool call of the step under way.
@@ -195,21 +204,25 @@ impl State {
                 self.held = false;
                 self.before_turn = self.head.saturating_sub(1);
                 let id = event.turn.clone().unwrap_or_default();
-                let only_compacts = self.queue.iter().any(|queued| queued.prompt == *prompt && queued.compact);
-                let compacting = only_compacts.then(|| prompt.clone());
-                self.turn = Some(Turn { id, only_compacts, compacting, ..Turn::default() });
+                let asks = |queued: &&Queued| queued.prompt == *prompt && queued.compact;
+                let compacts = self.queue.iter().find(asks).map(|queued| queued.prompt.clone());
+                self.turn = Some(Turn { id, compacts, ..Turn::default() });
             }
             EventBody::Message { message, role, content, interrupted, prompt, usage, cut, .. } => {
                 self.counts.messages += 1;
                 if let Some(prompt) = prompt {
                     self.queue.retain(|queued| queued.prompt != *prompt);
-                    self.in_turn(|turn| turn.only_compacts = false);
+                    // There is something new to answer, and what was tried before need not hold for it.
+                    self.in_turn(|turn| (turn.compacts, turn.effort) = (None, Effort::default()));
                 }
                 match role {
                     Role::User => self.user_message(),
-                    Role::Assistant => {
-                        self.assistant_message(message, content, (*interrupted, *cut), usage.unwrap_or_default())
-                    }
+                    Role::Assistant => self.assistant_message(
+                        message,
+                        content,
+                        (*interrupted, *cut),
+                        Usage::of_answer(*usage, *interrupted),
+                    ),
                 }
             }
             EventBody::MessageSuperseded { .. } => self.in_turn(|turn| turn.interrupted = None),
@@ -223,14 +236,16 @@ impl State {
                 let answer = Answered { decision: *decision, by: by.clone(), at: event.at, reason: reason.clone() };
                 self.permission_resolved(permission, answer);
             }
-            EventBody::CompactionStarted { prompt, .. } => {
-                self.in_turn(|turn| turn.compacting.clone_from(prompt));
+            EventBody::CompactionStarted { prompt, tokens, .. } => {
+                let compaction = Compaction { prompt: prompt.clone(), tokens: *tokens };
+                self.in_turn(|turn| turn.compaction = Some(compaction));
             }
             EventBody::Compacted { prompt, tokens_after, usage, .. } => {
                 self.context = *tokens_after;
-                self.compaction_over(prompt.as_ref(), true, usage.unwrap_or_default());
+                self.compaction_over(prompt.as_ref(), true, Usage::of_answer(*usage, false));
             }
             EventBody::CompactionFailed { prompt, usage, .. } => {
+                // Nobody pays for what was never counted.
                 self.compaction_over(prompt.as_ref(), false, usage.unwrap_or_default());
             }
             EventBody::Trimmed { tokens_after, .. } => {
@@ -239,7 +254,7 @@ impl State {
             }
             EventBody::TurnFinished { stop_reason, .. } => {
                 // A compaction that was cancelled is not taken up again.
-                if let Some(prompt) = self.turn.take().and_then(|turn| turn.compacting) {
+                if let Some(prompt) = self.turn.take().and_then(|turn| turn.compacts) {
                     self.queue.retain(|queued| queued.prompt != prompt);
                 }
                 self.stop_reason = Some(*stop_reason);
@@ -278,9 +293,9 @@ impl State {
         }
         self.in_turn(|turn| {
             turn.usage += usage;
-            match prompt {
-                Some(_) => turn.compacting = None,
-                None => turn.effort.compacted = Some(compacted),
+            turn.compaction = None;
+            if prompt.is_none() {
+                turn.effort.compacted = Some(compacted);
             }
         });
     }
@@ -353,7 +368,14 @@ impl State {
             Some(NoticeCode::Continued) => (turn.offered, turn.crashes) = (false, 0),
             Some(NoticeCode::KeyMissing) => turn.key_missing = true,
             Some(NoticeCode::KeyFound) => turn.key_missing = false,
-            Some(NoticeCode::Retry | NoticeCode::Removed | NoticeCode::Damaged | NoticeCode::Unknown) | None => {}
+            Some(
+                NoticeCode::Retry
+                | NoticeCode::Removed
+                | NoticeCode::Damaged
+                | NoticeCode::UnknownModel
+                | NoticeCode::Unknown,
+            )
+            | None => {}
         });
     }
 
@@ -396,7 +418,12 @@ impl State {
         if self.is_owed() { OWED } else { state_name(self.doing()) }
     }
 
-    /// The row of `session/list`.
+    /// About how many tokens the context has, if that was ever counted.
+    pub fn context_tokens(&self) -> Option<u64> {
+        Some(self.context).filter(|tokens| *tokens > 0)
+    }
+
+    /// The row of `session/list`, but for what only others know.
     pub fn info(&self, session: SessionId) -> Info {
         Info {
             session,
@@ -410,6 +437,8 @@ impl State {
             permissions: self.turn.iter().flat_map(Turn::waiting).map(|asked| asked.id.clone()).collect(),
             title: self.title.clone(),
             usage: self.usage,
+            context_tokens: self.context_tokens(),
+            context_window: None,
             size: 0,
             created_at: self.created_at,
             updated_at: self.updated_at,

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use linger_protocol::event::{EventBody, Level, NoticeCode};
 use linger_protocol::id::{BlobId, CallId, MessageId, SessionId};
-use linger_protocol::message::{ContentBlock, ImageSource, Role, StopReason};
+use linger_protocol::message::{ContentBlock, ImageSource, Role, StopReason, Usage};
 use tokio::sync::{mpsc, oneshot};
 
 use super::actor::{Ending, MEND, Next, TurnMessage, Wanted};
@@ -25,6 +25,7 @@ use crate::clock;
 use crate::daemon::Daemon;
 use crate::fault;
 use crate::provider::catalogue::{KeySource, ResolveError, Resolved};
+use crate::provider::models::Prices;
 use crate::provider::retry::{self, Decision};
 use crate::provider::{
     Encoding, Failure, FailureClass, Images, Message, Provider, Request, Response, Stop, Stream, StreamEvent, ToolSpec,
@@ -70,6 +71,8 @@ pub struct Turn {
     only_compacts: bool,
     /// What was done to make room for the step under way.
     effort: Effort,
+    /// What was paid for answers that broke off and are no messages.
+    unshown: Option<Usage>,
     instructions: Vec<linger_protocol::event::Instruction>,
     created_at: u64,
 }
@@ -90,9 +93,17 @@ impl From<StoreError> for Unread {
 
 /// How a step ended.
 enum Step {
-    Answer(MessageId, Response),
+    Answer(Answer),
     /// The failure, and the message that shows what came before it.
     Failed(Failure, Option<MessageId>),
+}
+
+/// A whole answer.
+struct Answer {
+    id: MessageId,
+    response: Response,
+    /// What was counted, with its cost.
+    usage: Option<Usage>,
 }
 
 /// What a model is asked.
@@ -123,7 +134,8 @@ impl Turn {
             messages: state.counts.messages,
             calls: state.counts.calls,
             cut: state.turn.as_ref().is_some_and(|turn| turn.cut),
-            only_compacts: state.turn.as_ref().is_some_and(|turn| turn.only_compacts),
+            only_compacts: state.turn.as_ref().is_some_and(|turn| turn.compacts.is_some()),
+            unshown: None,
             effort: state.turn.as_ref().map_or_else(Effort::default, |turn| turn.effort),
             instructions: state.instructions.clone(),
             created_at: state.created_at,
@@ -189,15 +201,15 @@ impl Turn {
                 let detail = format!("the turn took {} steps, max_steps is {limit}", self.steps);
                 return self.end(StopReason::MaxSteps, &detail, GO_ON).await.map(drop);
             }
-            let (id, response) = match self.step(&system, &tools, &mut context, &mut encoding).await? {
+            let answer = match self.step(&system, &tools, &mut context, &mut encoding).await? {
                 Ok(answer) => answer,
                 Err(failure) => {
-                    let hint = failure.class.hint();
-                    return self.end(StopReason::Error, &failure.message, hint).await.map(drop);
+                    let hint = self.hint(&failure);
+                    return self.end(StopReason::Error, &failure.message, &hint).await.map(drop);
                 }
             };
-            let stop = response.stop;
-            self.answered(&mut context, id, response)?;
+            let stop = answer.response.stop;
+            self.answered(&mut context, answer)?;
             let calls = context::open_calls(&context.messages);
             if calls.is_empty() {
                 let next = match stop {
@@ -258,11 +270,22 @@ impl Turn {
         self.model = next.model;
         for content in next.prompts {
             let opens = std::mem::replace(&mut self.only_compacts, false);
+            self.effort = Effort::default();
             self.messages += 1;
             let id = MessageId(format!("m{}", self.messages));
             context.push(id, Message { role: Role::User, content, origin: None }, opens);
         }
         next.compact
+    }
+
+    /// What a user can do about a failure.
+    fn hint(&self, failure: &Failure) -> String {
+        let catalogue = self.daemon.catalogue().ok().filter(|_| failure.class == FailureClass::NotFound);
+        let near = catalogue.and_then(|catalogue| catalogue.near_model(&self.model));
+        near.map_or_else(
+            || failure.class.hint().to_owned(),
+            |near| format!("did you mean {near}? `linger models` lists more"),
+        )
     }
 
     async fn end(&self, reason: StopReason, detail: &str, hint: &str) -> Result<Next, Over> {
@@ -284,7 +307,7 @@ impl Turn {
             self.emit.send(vec![changed], false, None)?;
             self.instructions = read;
         }
-        let day = self.created_at / 86_400_000;
+        let day = self.created_at / clock::DAY_MS;
         Ok(format!(
             "{}\nDirectory: {}\nPlatform: {}\nSession started: {}\n{}",
             include_str!("system.md"),
@@ -302,7 +325,7 @@ impl Turn {
         tools: &[ToolSpec],
         context: &mut Context,
         encoding: &mut Encoding,
-    ) -> Result<Result<(MessageId, Response), Failure>, Over> {
+    ) -> Result<Result<Answer, Failure>, Over> {
         let mut need = self.need(context, system, tools);
         let mut refused: Option<(Failure, Option<MessageId>)> = None;
         loop {
@@ -312,7 +335,7 @@ impl Turn {
                 Try::Ask => {
                     let ask = Ask { system, tools, messages: &context.messages, shown: true };
                     match self.ask(&ask, encoding).await? {
-                        Step::Answer(id, response) => return Ok(Ok((id, response))),
+                        Step::Answer(answer) => return Ok(Ok(answer)),
                         Step::Failed(failure, shown) if failure.class == FailureClass::TooLong => {
                             refused = Some((failure, shown));
                             need = Need::TooLong;
@@ -360,14 +383,15 @@ impl Turn {
             fault::point("request.before_send");
             tracing::info!(target: "request", session = %self.session, model = %self.model, messages = messages.len(), attempt, "sent");
             let id = MessageId(format!("m{}", self.messages + 1));
-            let mut shown = Shown { id: id.clone(), ..Shown::default() };
+            let mut shown = Shown { id: id.clone(), prices: resolved.facts.prices, ..Shown::default() };
             let stream = provider.start(&request, encoding);
             drop(images);
             let failure = match self.attempt(stream, &mut shown, is_shown).await? {
                 Ok(response) => {
                     tracing::info!(target: "response", session = %self.session, id = %id, ms = began.elapsed().as_millis() as u64,
                         input = response.usage.input_tokens, output = response.usage.output_tokens, "done");
-                    return Ok(Step::Answer(id, response));
+                    let usage = shown.priced(response.usage);
+                    return Ok(Step::Answer(Answer { id, response, usage }));
                 }
                 Err(failure) => failure,
             };
@@ -375,7 +399,12 @@ impl Turn {
             let interrupted = is_shown && !shown.pieces.is_empty();
             if interrupted {
                 self.messages += 1;
-                self.emit.send(vec![self.message(id.clone(), shown.blocks(), true, None, false)], false, None)?;
+                let message = self.message(id.clone(), shown.blocks(), true, shown.usage, false);
+                self.emit.send(vec![message], false, None)?;
+            } else {
+                // Nobody pays for a refusal; of a summary that broke off its event has the sum.
+                self.unshown = self.unshown.into_iter().chain(shown.usage.filter(|_| !shown.pieces.is_empty())).reduce(sum);
+                self.emit.tell(TurnMessage::Counted(None))?;
             }
             match retry::decide(&failure, attempt, began.elapsed(), clock::random_fraction()) {
                 Decision::GiveUp { note } => {
@@ -480,7 +509,11 @@ impl Turn {
         loop {
             let mut pieces = Vec::new();
             let mut end = None;
-            for event in stream.next().await {
+            let events = stream.next().await;
+            if let Some(usage) = shown.count(stream.usage()) {
+                self.emit.tell(TurnMessage::Counted(Some(usage)))?;
+            }
+            for event in events {
                 match event {
                     StreamEvent::Text { block, text } => pieces.push(shown.push(block, PieceKind::Text, text)),
                     StreamEvent::Thinking { block, text } => pieces.push(shown.push(block, PieceKind::Thinking, text)),
@@ -499,9 +532,9 @@ impl Turn {
     }
 
     /// Writes the answer down; its calls get the daemon's ids.
-    fn answered(&mut self, context: &mut Context, id: MessageId, response: Response) -> Result<(), Over> {
+    fn answered(&mut self, context: &mut Context, answer: Answer) -> Result<(), Over> {
         fault::point("response.done");
-        let Response { mut content, stop, usage } = response;
+        let Answer { id, response: Response { mut content, stop, .. }, usage } = answer;
         for block in &mut content {
             if let ContentBlock::ToolUse { call_id, .. } = block {
                 self.calls += 1;
@@ -511,10 +544,10 @@ impl Turn {
         self.messages += 1;
         self.steps += 1;
         self.effort = Effort::default();
-        let message = self.message(id.clone(), content.clone(), false, Some(usage), stop == Stop::MaxTokens);
+        let message = self.message(id.clone(), content.clone(), false, usage, stop == Stop::MaxTokens);
         self.emit.send(vec![message], false, None)?;
         context.push(id, Message { role: Role::Assistant, content, origin: Some(self.model.clone()) }, false);
-        context.measure(usage);
+        usage.into_iter().for_each(|usage| context.measure(usage));
         Ok(())
     }
 
@@ -523,7 +556,7 @@ impl Turn {
         message: MessageId,
         content: Vec<ContentBlock>,
         interrupted: bool,
-        usage: Option<linger_protocol::message::Usage>,
+        usage: Option<Usage>,
         cut: bool,
     ) -> EventBody {
         let (role, model) = (Role::Assistant, Some(self.model.clone()));
@@ -657,6 +690,10 @@ struct Shown {
     id: MessageId,
     /// One piece a block.
     pieces: BTreeMap<u32, Piece>,
+    /// What its provider has counted.
+    usage: Option<Usage>,
+    /// What that costs.
+    prices: Prices,
 }
 
 impl Shown {
@@ -669,6 +706,22 @@ impl Shown {
         piece
     }
 
+    /// Takes what the provider has counted so far; gives it when that is news.
+    fn count(&mut self, usage: Usage) -> Option<Usage> {
+        let usage = self.priced(usage);
+        if usage == self.usage {
+            return None;
+        }
+        self.usage = usage;
+        usage
+    }
+
+    /// What was counted, with its cost; nothing if nothing was. A provider that says itself what it cost knows best.
+    fn priced(&self, usage: Usage) -> Option<Usage> {
+        let cost_micros = usage.cost_micros.or_else(|| self.prices.cost(&usage));
+        (!usage.is_uncounted()).then_some(Usage { cost_micros, ..usage })
+    }
+
     fn blocks(&self) -> Vec<ContentBlock> {
         recovery::blocks(self.pieces.values())
     }
@@ -676,6 +729,12 @@ impl Shown {
 
 fn notice(level: Level, code: NoticeCode, text: String) -> EventBody {
     EventBody::Notice { level, code: Some(code), text }
+}
+
+/// Two usages in one.
+fn sum(mut one: Usage, other: Usage) -> Usage {
+    one += other;
+    one
 }
 
 /// A failure before anything was sent.

@@ -17,6 +17,7 @@ mod read;
 mod reader;
 pub mod salvage;
 mod upkeep;
+mod usage;
 mod write;
 
 use std::path::Path;
@@ -24,6 +25,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 
 use linger_protocol::id::{SessionId, TurnId};
+use linger_protocol::message::Usage;
 use linger_protocol::permission::{Decision, Pending};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
@@ -154,6 +156,15 @@ pub enum Fold {
     },
     /// The session uses a blob.
     Blob(Held),
+    /// An answer was paid for.
+    Spent {
+        /// The day, in days since 1970, as UTC has it.
+        day: u64,
+        /// `provider/model`.
+        model: String,
+        /// How much it was.
+        usage: Usage,
+    },
     /// What a request with an idempotency key came to.
     Outcome(Outcome),
 }

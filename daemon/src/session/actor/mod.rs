@@ -20,7 +20,7 @@ use linger_protocol::RpcError;
 use linger_protocol::error::Code;
 use linger_protocol::event::{Event, EventBody, Level, NoticeCode};
 use linger_protocol::id::{CallId, Cursor, MessageId, PermissionId, PromptId, SessionId, TurnId};
-use linger_protocol::message::{ContentBlock, Role, StopReason};
+use linger_protocol::message::{ContentBlock, Role, StopReason, Usage};
 use linger_protocol::permission::{self, Decision, Pending};
 use linger_protocol::session::{self, Prompted, When};
 use serde::Serialize;
@@ -33,7 +33,7 @@ use super::cursor::Position;
 use super::log::{Log, OpenStream, Piece, Stored, push_piece};
 use super::state::{Queued, State};
 use super::{Draft, recovery, subscriber, turn};
-use crate::clock;
+use crate::clock::{self, DAY_MS};
 use crate::daemon::Daemon;
 use crate::disk;
 use crate::fault;
@@ -44,7 +44,7 @@ use crate::tool::{Access, Workspace};
 
 pub use permits::already_answered;
 use record::notice;
-pub use record::{decided, stored};
+pub use record::{decided, spent, stored};
 pub use repair::environment;
 use repair::{Known, known};
 pub use turns::user_message;
@@ -141,6 +141,8 @@ pub enum TurnMessage {
     Emit(Vec<Draft>, bool, Option<oneshot::Sender<Result<(), StoreError>>>),
     /// Pieces of open streams.
     Pieces(Vec<Piece>, oneshot::Sender<Result<(), StoreError>>),
+    /// What the provider has counted of the answer that is being streamed.
+    Counted(Option<Usage>),
     /// May this call run?
     Permit(Box<Permit>),
     /// Between two steps. With the reason if the turn would end here: it has ended if no prompts come back.
@@ -268,6 +270,8 @@ pub struct Actor {
     state: State,
     /// Text that was queued for streams which are open: what readers have or will have.
     streams: Vec<OpenStream>,
+    /// What was counted of the answer that is being streamed; not stored, for a crash leaves no time to.
+    counted: Option<Usage>,
     /// Results of the open calls that have one, until all have and become a message.
     results: HashMap<CallId, ContentBlock>,
     workspace: Arc<Workspace>,
@@ -311,7 +315,8 @@ impl Actor {
 
     fn new(id: SessionId, daemon: Arc<Daemon>, log: Arc<Log>, state: State, workspace: Arc<Workspace>) -> Self {
         let (streams, results, remembered) = (Vec::new(), HashMap::new(), Vec::new());
-        Self { id, daemon, log, state, streams, results, workspace, phase: Phase::Idle, remembered }
+        let (counted, phase) = (None, Phase::Idle);
+        Self { id, daemon, log, state, streams, counted, results, workspace, phase, remembered }
     }
 
     /// Runs until the session is removed, unloaded or the daemon ends.
@@ -424,6 +429,7 @@ impl Actor {
                 self.append(drafts, Vec::new(), sync, done);
             }
             TurnMessage::Pieces(pieces, done) => self.pieces(pieces, done),
+            TurnMessage::Counted(usage) => self.counted = usage,
             TurnMessage::Permit(permit) => self.permit(*permit),
             TurnMessage::Boundary(ending, reply) => self.boundary(ending, reply),
             TurnMessage::Model(reply) => {

@@ -223,8 +223,9 @@ impl Actor {
 
     pub(super) async fn set(&mut self, set: session::Set, asked: Asked) {
         let Some(Asked { key, reply }) = self.first_time(asked).await else { return };
-        let model = match set.model.as_deref().map(|model| self.daemon.model(Some(model))).transpose() {
-            Ok(model) => model,
+        let meant = |spec: &str| self.daemon.model_beside(&self.state.model, spec);
+        let (model, near) = match set.model.as_deref().map(meant).transpose() {
+            Ok(model) => model.unzip(),
             Err(error) => return respond(reply, Err(error)),
         };
         if let Some(name) = &set.name
@@ -233,9 +234,14 @@ impl Actor {
             return respond(reply, Err(error));
         }
         let outcome = self.remember(key, &());
+        let doubt = model.as_ref().zip(near.flatten()).map(|(model, near)| {
+            let text = format!("nobody here knows of a model {model}; did you mean {near}?");
+            Draft::new(notice(Level::Warning, NoticeCode::UnknownModel, &text))
+        });
         let changed = EventBody::SessionChanged { model, mode: set.mode, name: set.name, instructions: None };
+        let drafts = std::iter::once(Draft::new(changed)).chain(doubt).collect();
         let (done, committed) = oneshot::channel();
-        self.append(vec![Draft::new(changed)], outcome.into_iter().collect(), true, Some(done));
+        self.append(drafts, outcome.into_iter().collect(), true, Some(done));
         respond_when(reply, committed, ());
         // A turn may wait for the key of the model that it had.
         self.daemon.changed.send_replace(());

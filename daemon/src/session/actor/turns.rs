@@ -17,7 +17,7 @@ impl Actor {
             && let Some(ending) = ending
         {
             // A turn that could not even read what it had begun leaves calls open, which no provider would take.
-            let open = recovery::close(&self.state, &self.streams, &self.results, "the turn failed");
+            let open = self.close("the turn failed");
             if !open.is_empty() {
                 self.append(open, Vec::new(), false, None);
             }
@@ -37,6 +37,15 @@ impl Actor {
         queued.content
     }
 
+    /// What the turn has open, closed. An answer of which nothing was shown is an event if it was paid for.
+    fn close(&self, why: &str) -> Vec<Draft> {
+        let drafts = recovery::close(&self.state, &self.streams, &self.results, why);
+        if !drafts.is_empty() || self.counted.is_none() {
+            return drafts;
+        }
+        vec![self.in_turn(recovery::cut(self.next_message(), Vec::new(), &self.state))]
+    }
+
     pub(super) fn next_message(&self) -> MessageId {
         MessageId(format!("m{}", self.state.counts.messages + 1))
     }
@@ -46,7 +55,19 @@ impl Actor {
         let Some(turn) = &self.state.turn else { return };
         let Ending { reason: stop_reason, detail, hint } = ending;
         tracing::info!(target: "turn", session = %self.id, turn = %turn.id, ?stop_reason, steps = turn.steps, detail, "finished");
-        let finished = EventBody::TurnFinished { stop_reason, detail, hint, usage: turn.usage, steps: turn.steps };
+        let (usage, steps, session_usage) = (turn.usage, turn.steps, Some(self.state.usage));
+        let (context_tokens, context_window) =
+            (self.state.context_tokens(), self.daemon.window(&self.state.model));
+        let finished = EventBody::TurnFinished {
+            stop_reason,
+            detail,
+            hint,
+            usage,
+            session_usage,
+            context_tokens,
+            context_window,
+            steps,
+        };
         let draft = self.in_turn(finished);
         let (keys, replies): (Vec<_>, Vec<_>) = asked.into_iter().map(|asked| (asked.key, asked.reply)).unzip();
         let outcomes = keys.into_iter().filter_map(|key| self.remember(key, &())).collect();
@@ -93,7 +114,7 @@ impl Actor {
         }
         self.phase = Phase::Idle;
         tracing::error!(target: "turn", session = %self.id, "the turn met an error of the daemon's own");
-        let drafts = recovery::close(&self.state, &self.streams, &self.results, "the turn failed");
+        let drafts = self.close("the turn failed");
         self.append(drafts, Vec::new(), false, None);
         let detail = Some("the turn met an error of the daemon's own".to_owned());
         let hint = Some("lingerd.log says more; prompt again to go on".to_owned());
@@ -189,14 +210,14 @@ impl Actor {
     }
 
     pub(super) fn close_turn(&mut self, asked: Vec<Asked>, word: bool) {
-        let drafts = recovery::close(&self.state, &self.streams, &self.results, "cancelled by the user");
+        let drafts = self.close("cancelled by the user");
         self.append(drafts, Vec::new(), false, None);
         self.finish_turn(Ending::plain(StopReason::Cancelled), asked, word);
     }
 
     /// The step is over; the turn goes on with the prompts that interrupted it.
     pub(super) fn interrupt(&mut self) {
-        let drafts = recovery::close(&self.state, &self.streams, &self.results, "interrupted by the user");
+        let drafts = self.close("interrupted by the user");
         self.append(drafts, Vec::new(), false, None);
         let prompts: Vec<Queued> = self.state.steering().cloned().collect();
         prompts.into_iter().for_each(|prompt| drop(self.prompt_message(prompt)));

@@ -36,7 +36,7 @@ struct Vain {
     reason: String,
     /// The provider could not be asked at all.
     unreached: bool,
-    usage: Option<linger_protocol::message::Usage>,
+    usage: Option<Usage>,
 }
 
 impl Turn {
@@ -52,7 +52,7 @@ impl Turn {
 
     /// How many tokens the model takes, where that is known.
     fn window(&self) -> Option<u64> {
-        self.daemon.catalogue().ok()?.resolve(&self.model).ok()?.facts.window
+        self.daemon.window(&self.model)
     }
 
     /// Does what a user asked for; if there is no summary, why not and what to do.
@@ -154,7 +154,7 @@ impl Turn {
                 tracing::info!(target: "context", session = %self.session, messages, tokens, tokens_after, "compacted");
                 context.compact(&through, &summary, tokens_after);
                 *encoding = Encoding::default();
-                let (tokens_before, usage) = (tokens, Some(usage));
+                let tokens_before = tokens;
                 let compacted = EventBody::Compacted {
                     prompt,
                     through,
@@ -183,19 +183,22 @@ impl Turn {
         &mut self,
         plan: &Plan,
         context: &Context,
-    ) -> Result<Result<(String, u64, linger_protocol::message::Usage), Vain>, Over> {
+    ) -> Result<Result<(String, u64, Option<Usage>), Vain>, Over> {
         let old = context.messages.get(..plan.cut).unwrap_or_default();
         let request =
             [Message { role: Role::User, content: vec![ContentBlock::text(self.request(plan, old))], origin: None }];
         let ask = Ask { system: compaction::SYSTEM, tools: &[], messages: &request, shown: false };
-        let response = match self.ask(&ask, &mut Encoding::default()).await? {
-            Step::Answer(_, response) => response,
+        let asked = self.ask(&ask, &mut Encoding::default()).await?;
+        let broke_off = self.unshown.take();
+        let (response, usage) = match asked {
+            Step::Answer(Answer { response, usage, .. }) => {
+                (response, broke_off.into_iter().chain(usage).reduce(sum))
+            }
             Step::Failed(Failure { class, message, .. }, _) => {
                 let unreached = !matches!(class, FailureClass::TooLong | FailureClass::Rejected);
-                return Ok(Err(Vain { reason: message, unreached, usage: None }));
+                return Ok(Err(Vain { reason: message, unreached, usage: broke_off }));
             }
         };
-        let usage = response.usage;
         let gone: u64 = context.marks.iter().take(plan.cut).map(|mark| mark.tokens).sum();
         let judged = compaction::judge(&response, gone).and_then(|summary| {
             // What a turn was asked for that is over has been answered.
@@ -208,7 +211,7 @@ impl Turn {
         });
         Ok(match judged {
             Ok((summary, tokens_after)) => Ok((summary, tokens_after, usage)),
-            Err(reason) => Err(Vain { reason: reason.to_owned(), unreached: false, usage: Some(usage) }),
+            Err(reason) => Err(Vain { reason: reason.to_owned(), unreached: false, usage }),
         })
     }
 

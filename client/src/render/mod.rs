@@ -353,7 +353,12 @@ pub(crate) fn reason(stop_reason: StopReason) -> &'static str {
 
 /// How many tokens are not sent any more.
 fn saved(before: u64, after: u64) -> String {
-    format!("; {} tokens became {}, {} saved", money::tokens(before), money::tokens(after), money::tokens(before.saturating_sub(after)))
+    format!(
+        "; {} tokens became {}, {} saved",
+        money::tokens(before),
+        money::tokens(after),
+        money::tokens(before.saturating_sub(after))
+    )
 }
 
 /// What a turn came to, and the session so far.

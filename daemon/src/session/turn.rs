@@ -403,7 +403,8 @@ impl Turn {
                 self.emit.send(vec![message], false, None)?;
             } else {
                 // Nobody pays for a refusal; of a summary that broke off its event has the sum.
-                self.unshown = self.unshown.into_iter().chain(shown.usage.filter(|_| !shown.pieces.is_empty())).reduce(sum);
+                self.unshown =
+                    self.unshown.into_iter().chain(shown.usage.filter(|_| !shown.pieces.is_empty())).reduce(sum);
                 self.emit.tell(TurnMessage::Counted(None))?;
             }
             match retry::decide(&failure, attempt, began.elapsed(), clock::random_fraction()) {

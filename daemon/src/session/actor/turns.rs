@@ -56,8 +56,7 @@ impl Actor {
         let Ending { reason: stop_reason, detail, hint } = ending;
         tracing::info!(target: "turn", session = %self.id, turn = %turn.id, ?stop_reason, steps = turn.steps, detail, "finished");
         let (usage, steps, session_usage) = (turn.usage, turn.steps, Some(self.state.usage));
-        let (context_tokens, context_window) =
-            (self.state.context_tokens(), self.daemon.window(&self.state.model));
+        let (context_tokens, context_window) = (self.state.context_tokens(), self.daemon.window(&self.state.model));
         let finished = EventBody::TurnFinished {
             stop_reason,
             detail,

@@ -191,9 +191,7 @@ impl Turn {
         let asked = self.ask(&ask, &mut Encoding::default()).await?;
         let broke_off = self.unshown.take();
         let (response, usage) = match asked {
-            Step::Answer(Answer { response, usage, .. }) => {
-                (response, broke_off.into_iter().chain(usage).reduce(sum))
-            }
+            Step::Answer(Answer { response, usage, .. }) => (response, broke_off.into_iter().chain(usage).reduce(sum)),
             Step::Failed(Failure { class, message, .. }, _) => {
                 let unreached = !matches!(class, FailureClass::TooLong | FailureClass::Rejected);
                 return Ok(Err(Vain { reason: message, unreached, usage: broke_off }));

@@ -31,6 +31,7 @@ mod terminal;
 mod torture;
 mod turn;
 mod turn_cancel;
+mod usage;
 mod versions;
 mod wire;
 

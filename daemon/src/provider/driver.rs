@@ -72,6 +72,8 @@ pub struct HttpStream {
     idle_timeout: Duration,
     /// What came and was not given yet. Kept here, so that a dropped call of `next` does not lose it.
     events: Vec<StreamEvent>,
+    /// Something came already.
+    shown: bool,
     /// What the provider had counted when it ended.
     counted: Usage,
     /// When the silence is too long. Kept here, so that a dropped call of `next` does not extend it.
@@ -113,6 +115,7 @@ impl HttpStream {
             redactor: endpoint.redactor.clone(),
             idle_timeout: endpoint.idle_timeout,
             events: Vec::new(),
+            shown: false,
             counted: Usage::default(),
             deadline: None,
         }
@@ -130,7 +133,12 @@ impl HttpStream {
     pub async fn next(&mut self) -> Vec<StreamEvent> {
         while self.events.is_empty() && !matches!(self.state, State::Ended) {
             self.wait().await;
+            let usage = self.usage();
+            if self.events.is_empty() && !self.shown && !usage.is_uncounted() {
+                self.events.push(StreamEvent::Counted);
+            }
         }
+        self.shown = true;
         if let State::Reading(reading) = &mut self.state {
             reading.take_ready(&mut self.events).await;
         }

@@ -219,6 +219,9 @@ pub enum StreamEvent {
         /// The piece.
         text: String,
     },
+    /// The provider has counted the request, and nothing is to be shown yet: [`Stream::usage`] says what. Comes first or never, and
+    /// from no decoder.
+    Counted,
     /// The model is done.
     Done(Response),
     /// The attempt failed.

@@ -512,12 +512,15 @@ impl Turn {
             let mut end = None;
             let events = stream.next().await;
             if let Some(usage) = shown.count(stream.usage()) {
+                tracing::debug!(target: "response", session = %self.session, id = %shown.id, input = usage.input_tokens,
+                    output = usage.output_tokens, cost_micros = usage.cost_micros, "counted");
                 self.emit.tell(TurnMessage::Counted(Some(usage)))?;
             }
             for event in events {
                 match event {
                     StreamEvent::Text { block, text } => pieces.push(shown.push(block, PieceKind::Text, text)),
                     StreamEvent::Thinking { block, text } => pieces.push(shown.push(block, PieceKind::Thinking, text)),
+                    StreamEvent::Counted => {}
                     StreamEvent::Done(response) => end = Some(Ok(response)),
                     StreamEvent::Failed(failure) => end = Some(Err(failure)),
                 }

@@ -203,6 +203,7 @@ async fn a_removed_session_leaves_its_days_behind() {
     let before = daemon.cli(&["usage", "--json"]).run().await.exits(0).json();
     assert_eq!(before[0]["total"]["usage"]["cost_micros"], 600);
     daemon.cli(&["rm", "first"]).run().await.exits(0);
+    client.wait("the removal", |seen| seen.of("notice").next().map(drop)).await;
     assert_eq!(daemon.cli(&["usage", "--json"]).run().await.exits(0).json(), before);
     let rows = client.call("usage/list", json!({ "by": "session" })).await["rows"].clone();
     assert_eq!((&rows[0].get("session"), &rows[1]["name"]), (&None, &json!("second")), "{rows}");

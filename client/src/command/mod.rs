@@ -131,8 +131,8 @@ pub(crate) fn listing(rows: &[Info], now: u64) -> Vec<String> {
 
 /// Tokens and what they cost, in one cell.
 fn spent(usage: &Usage) -> String {
-    if usage.is_uncounted() && !usage.costs_more() {
-        return String::new();
+    if usage.is_uncounted() {
+        return money::cost(usage);
     }
     let tokens = money::tokens(usage.input_tokens.saturating_add(usage.output_tokens));
     format!("{tokens} tokens, {}", money::cost(usage))

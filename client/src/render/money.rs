@@ -15,7 +15,7 @@ pub(crate) fn tokens(count: u64) -> String {
 /// What something cost; nothing if there is nothing to be paid for.
 pub(crate) fn cost(usage: &Usage) -> String {
     match (usage.cost_micros, usage.costs_more()) {
-        (None, true) => "cost unknown".to_owned(),
+        (None | Some(0), true) => "cost unknown".to_owned(),
         (None, false) => String::new(),
         (Some(micros), false) => dollars(micros),
         (Some(micros), true) => format!("at least {}", dollars(micros)),
@@ -27,7 +27,7 @@ pub(crate) fn dollars(micros: u64) -> String {
     let dollars = micros as f64 / 1e6;
     match micros {
         0 => "$0".to_owned(),
-        1..=99 => "under $0.0001".to_owned(),
+        1..=99 => format!("${dollars:.6}"),
         100..=99_999 => format!("${dollars:.4}"),
         _ => format!("${dollars:.2}"),
     }
@@ -76,9 +76,10 @@ mod tests {
         assert_eq!(cost(&Usage { input_tokens: 5, ..Usage::default() }), "cost unknown");
         assert_eq!(
             [0, 7, 100, 12_345, 99_999, 100_000, 1_234_567].map(|micros| of(Some(micros), false)),
-            ["$0", "under $0.0001", "$0.0001", "$0.0123", "$0.1000", "$0.10", "$1.23"]
+            ["$0", "$0.000007", "$0.0001", "$0.0123", "$0.1000", "$0.10", "$1.23"]
         );
         assert_eq!(of(Some(50_000), true), "at least $0.0500");
+        assert_eq!(of(Some(0), true), "cost unknown");
     }
 
     #[test]

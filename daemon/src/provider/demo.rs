@@ -45,6 +45,8 @@ pub struct DemoStream {
     words: VecDeque<(Duration, String)>,
     /// When the next word is due.
     due: Option<Instant>,
+    /// What the request has.
+    counted: Usage,
     /// What it all comes to; taken when it is given.
     response: Option<Response>,
 }
@@ -97,7 +99,13 @@ impl DemoStream {
             output_tokens: tokens(json_size(&content)),
             ..Usage::default()
         };
-        Self { words, due: None, response: Some(Response { content, usage, ..Response::default() }) }
+        let counted = Usage { output_tokens: 0, ..usage };
+        Self { words, due: None, counted, response: Some(Response { content, usage, ..Response::default() }) }
+    }
+
+    /// The request; the answer is counted at its end, as others do.
+    pub fn usage(&self) -> Usage {
+        self.counted
     }
 
     /// The next word, or the end; see [`super::Stream::next`].

@@ -115,7 +115,7 @@ impl Stream {
     pub fn usage(&self) -> Usage {
         match self {
             Self::Http(stream) => stream.usage(),
-            Self::Demo(_) => Usage::default(),
+            Self::Demo(stream) => stream.usage(),
         }
     }
 }

@@ -15,6 +15,7 @@ pub mod key;
 pub mod listener;
 pub mod lock;
 pub mod log;
+pub mod models;
 pub mod peer;
 pub mod permission;
 pub mod process;

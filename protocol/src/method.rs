@@ -5,7 +5,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::{blob, daemon, permission, session};
+use crate::{blob, daemon, permission, session, usage};
 
 /// Parameters that know their method.
 pub trait Method: Serialize {
@@ -58,12 +58,14 @@ methods! {
     SessionPrompt: "session/prompt", session::Prompt => session::Prompted;
     SessionCancel: "session/cancel", session::Keyed => daemon::Empty;
     SessionContinue: "session/continue", session::Keyed => daemon::Empty;
+    SessionCompact: "session/compact", session::Compact => session::Prompted;
     SessionSet: "session/set", session::Set => daemon::Empty;
     SessionRemove: "session/remove", session::Remove => daemon::Empty;
     SessionPrune: "session/prune", session::Prune => session::Pruned;
     BlobGet: "blob/get", blob::Get => blob::Piece;
     PermissionList: "permission/list", permission::List => Vec<permission::Pending>;
     PermissionAnswer: "permission/answer", permission::Answer => permission::Answered;
-    ModelList: "model/list", daemon::Empty => Vec<daemon::Model>;
+    UsageList: "usage/list", usage::List => usage::Sums;
+    ModelList: "model/list", daemon::Models => Vec<daemon::Model>;
     ToolList: "tool/list", daemon::Empty => Vec<daemon::Tool>;
 }

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::{Duration, UNIX_EPOCH};
 
+use linger_protocol::message::Usage;
 use reqwest::header::{HeaderMap, HeaderValue};
 use reqwest::{Client, Url};
 use tokio::time::{Instant, timeout_at};
@@ -71,6 +72,10 @@ pub struct HttpStream {
     idle_timeout: Duration,
     /// What came and was not given yet. Kept here, so that a dropped call of `next` does not lose it.
     events: Vec<StreamEvent>,
+    /// Something came already.
+    shown: bool,
+    /// What the provider had counted when it ended.
+    counted: Usage,
     /// When the silence is too long. Kept here, so that a dropped call of `next` does not extend it.
     deadline: Option<Instant>,
 }
@@ -110,7 +115,17 @@ impl HttpStream {
             redactor: endpoint.redactor.clone(),
             idle_timeout: endpoint.idle_timeout,
             events: Vec::new(),
+            shown: false,
+            counted: Usage::default(),
             deadline: None,
+        }
+    }
+
+    /// What the provider has counted so far; see [`super::Stream::usage`].
+    pub fn usage(&self) -> Usage {
+        match &self.state {
+            State::Reading(reading) => reading.decoder.usage(),
+            State::Sending(..) | State::Ended => self.counted,
         }
     }
 
@@ -118,13 +133,19 @@ impl HttpStream {
     pub async fn next(&mut self) -> Vec<StreamEvent> {
         while self.events.is_empty() && !matches!(self.state, State::Ended) {
             self.wait().await;
+            let usage = self.usage();
+            if self.events.is_empty() && !self.shown && !usage.is_uncounted() {
+                self.events.push(StreamEvent::Counted);
+            }
         }
+        self.shown = true;
         if let State::Reading(reading) = &mut self.state {
             reading.take_ready(&mut self.events).await;
         }
         let mut out = std::mem::take(&mut self.events);
         if let Some(end) = out.iter().position(is_terminal) {
             out.truncate(end + 1);
+            self.counted = self.usage();
             let ended = std::mem::replace(&mut self.state, State::Ended);
             if let (State::Reading(reading), Some(StreamEvent::Done(_))) = (ended, out.last()) {
                 tokio::spawn(drain(reading.response));
@@ -241,29 +262,41 @@ async fn give_way() {
     .await;
 }
 
+/// Asks for a small document with GET, such as a list of models: at most `most` bytes, within `patience`.
+pub async fn get(
+    endpoint: &Endpoint,
+    asked: super::HttpRequest,
+    patience: Duration,
+    most: usize,
+) -> Result<Vec<u8>, Failure> {
+    let read = async {
+        let url = address(&endpoint.base_url, &asked.path)?;
+        let client = client(&url, endpoint.connect_timeout)?;
+        let response = authorized(endpoint, client.get(url), asked.headers).await?;
+        whole(response, most).await
+    };
+    let result = tokio::time::timeout(patience, read).await.unwrap_or_else(|_| Err(silence(patience)));
+    result.map_err(|failure| Failure { message: one_line(&endpoint.redactor.redact(&failure.message)), ..failure })
+}
+
+/// A body that has to fit.
+async fn whole(mut response: reqwest::Response, most: usize) -> Result<Vec<u8>, Failure> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(|error| failure_of(FailureClass::Stream, &error))? {
+        body.extend_from_slice(&chunk);
+        if body.len() > most {
+            return Err(failed(FailureClass::Rejected, format!("it answered with more than {} MiB", most >> 20)));
+        }
+    }
+    Ok(body)
+}
+
 /// Sends the request and gives the response, if it is the beginning of an answer.
 async fn send(endpoint: Endpoint, encoded: super::HttpRequest) -> Result<reqwest::Response, Failure> {
     let url = address(&endpoint.base_url, &encoded.path)?;
-    let mut request = client(&url, endpoint.connect_timeout)?.post(url).header("content-type", "application/json");
-    for (name, value) in encoded.headers {
-        request = request.header(name, value);
-    }
-    if let Some(key) = &endpoint.key {
-        let (name, value) = endpoint.codec.authorize(key);
-        let mut value = HeaderValue::try_from(value).map_err(|_| {
-            failed(FailureClass::Auth, format!("the key of {} has characters that no header can carry", endpoint.name))
-        })?;
-        value.set_sensitive(true);
-        request = request.header(name, value);
-    }
-    let response =
-        request.body(encoded.body).send().await.map_err(|error| failure_of(FailureClass::Connect, &error))?;
+    let request = client(&url, endpoint.connect_timeout)?.post(url).header("content-type", "application/json");
+    let response = authorized(&endpoint, request.body(encoded.body), encoded.headers).await?;
     let status = response.status().as_u16();
-    if !response.status().is_success() {
-        let headers = response.headers().clone();
-        let body = beginning(response, endpoint.idle_timeout).await;
-        return Err(advised(endpoint.codec.failure(status, &body), &headers));
-    }
     let kind =
         response.headers().get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default().to_owned();
     if kind.starts_with("text/html") {
@@ -274,6 +307,33 @@ async fn send(endpoint: Endpoint, encoded: super::HttpRequest) -> Result<reqwest
         let said = endpoint.codec.failure(status, &body);
         let message = format!("{} answered without streaming: {}", endpoint.name, said.message);
         return Err(failed(FailureClass::Stream, message));
+    }
+    Ok(response)
+}
+
+/// Sends a request with its headers and the key; what is no success is a failure.
+async fn authorized(
+    endpoint: &Endpoint,
+    mut request: reqwest::RequestBuilder,
+    headers: Vec<(&'static str, String)>,
+) -> Result<reqwest::Response, Failure> {
+    for (name, value) in headers {
+        request = request.header(name, value);
+    }
+    if let Some(key) = &endpoint.key {
+        let (name, value) = endpoint.codec.authorize(key);
+        let mut value = HeaderValue::try_from(value).map_err(|_| {
+            failed(FailureClass::Auth, format!("the key of {} has characters that no header can carry", endpoint.name))
+        })?;
+        value.set_sensitive(true);
+        request = request.header(name, value);
+    }
+    let response = request.send().await.map_err(|error| failure_of(FailureClass::Connect, &error))?;
+    let status = response.status().as_u16();
+    if !response.status().is_success() {
+        let headers = response.headers().clone();
+        let body = beginning(response, endpoint.idle_timeout).await;
+        return Err(advised(endpoint.codec.failure(status, &body), &headers));
     }
     Ok(response)
 }

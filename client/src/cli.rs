@@ -35,6 +35,8 @@ pub(crate) enum Command {
     Answer(Answer),
     /// Stop a session's turn and keep the session
     Cancel(Named),
+    /// Replace a session's older messages by a summary, for the model
+    Compact(Compact),
     /// Delete a session
     Rm(Rm),
     /// Delete the sessions that nobody has used for a while
@@ -228,6 +230,14 @@ impl From<Verdict> for Decision {
             Verdict::Deny => Self::RejectOnce,
         }
     }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Compact {
+    /// An id, a unique prefix of one, or a name
+    pub(crate) session: String,
+    /// What the summary should keep in view
+    pub(crate) focus: Vec<String>,
 }
 
 #[derive(Debug, Args)]

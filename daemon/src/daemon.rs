@@ -125,6 +125,16 @@ impl Daemon {
         self.config.current().map_or(1, |config| config.max_steps)
     }
 
+    /// How full a model's window may be before older messages are summarised, in percent; 0 is never by itself.
+    pub fn compact_at(&self) -> u8 {
+        self.config.current().map_or(0, |config| config.compact_at)
+    }
+
+    /// How many tokens a model takes, where that is known.
+    pub fn window(&self, model: &str) -> Option<u64> {
+        self.catalogue().ok()?.window(model)
+    }
+
     /// The providers, as the configuration has them now.
     pub fn catalogue(&self) -> Result<Arc<Catalogue>, ConfigError> {
         let config = self.config.current()?;

@@ -438,6 +438,8 @@ fn cut_off(state: &State, results: &HashMap<CallId, ContentBlock>) -> Vec<Draft>
         hint: Some("look at what it did before you go on".to_owned()),
         usage,
         session_usage: Some(state.usage),
+        context_tokens: None,
+        context_window: None,
         steps,
     };
     if let Some(turn) = &state.turn {
@@ -450,8 +452,9 @@ fn cut_off(state: &State, results: &HashMap<CallId, ContentBlock>) -> Vec<Draft>
     let turn = TurnId(format!("t{}", state.counts.turns + 1));
     let message = MessageId(format!("m{}", state.counts.messages + 1));
     let started = EventBody::TurnStarted { prompt: queued.prompt.clone() };
-    let said = user_message(message, queued.content.clone(), Some(queued.prompt.clone()));
-    [started, said, finished(Usage::default(), 0)].map(|body| Draft::of_turn(&turn, body)).into()
+    let said = || user_message(message, queued.content.clone(), Some(queued.prompt.clone()));
+    let bodies = [Some(started), (!queued.compact).then(said), Some(finished(Usage::default(), 0))];
+    bodies.into_iter().flatten().map(|body| Draft::of_turn(&turn, body)).collect()
 }
 
 /// What every client is told when it says hello.

@@ -22,7 +22,7 @@ use linger_protocol::error::Code;
 use linger_protocol::id::SessionId;
 use linger_protocol::permission::{self, Answer, Answered, Mode, Pending};
 use linger_protocol::session::{
-    Attach, Attached, Create, Created, Info, Keyed, List, Named, Prompt, Prompted, Prune, Pruned, Remove, Set,
+    Attach, Attached, Compact, Create, Created, Info, Keyed, List, Named, Prompt, Prompted, Prune, Pruned, Remove, Set,
 };
 use linger_protocol::transport::room::{AnswerRoom, LargeRoom};
 use linger_protocol::transport::serve::Outbox;
@@ -419,7 +419,12 @@ impl SessionApiServer for Rpc {
         };
         let limit = params.limit.unwrap_or(MAX_ROWS).min(MAX_ROWS);
         let found = self.0.store.found.clone();
-        let rows = self.0.store.sessions(params.matching, cwd, limit, move |row| prune::info(&found, row));
+        let catalogue = self.0.catalogue().ok();
+        let rows = self.0.store.sessions(params.matching, cwd, limit, move |row| {
+            let info = prune::info(&found, row);
+            let window = catalogue.as_ref().and_then(|catalogue| catalogue.window(&info.model));
+            Info { context_window: window, ..info }
+        });
         Ok(conn(extensions)?.query_large(extensions, LIST_ROOM, rows).await?)
     }
 
@@ -464,6 +469,13 @@ impl SessionApiServer for Rpc {
         let session = params.session.clone();
         let key = Key::of("session/prompt", session.as_str(), params.key.take(), &params)?;
         Ok(self.ask(&session, |reply| Command::Prompt(params, key, by, reply)).await?)
+    }
+
+    async fn compact(&self, extensions: &Extensions, mut params: Compact) -> RpcResult<Prompted> {
+        let by = conn(extensions)?.name();
+        let session = params.session.clone();
+        let key = Key::of("session/compact", session.as_str(), params.key.take(), &params)?;
+        Ok(self.ask(&session, |reply| Command::Compact(params, key, by, reply)).await?)
     }
 
     async fn cancel(&self, _: &Extensions, mut params: Keyed) -> RpcResult<Empty> {

@@ -11,7 +11,7 @@ use crate::blob::{Get, Piece};
 use crate::daemon::{Empty, Hello, Keys, Model, Models, Repair, Repaired, Status, Stop, Tool, Welcome};
 use crate::permission::{Answer, Answered, List as PermissionList, Pending};
 use crate::session::{
-    Attach, Attached, Create, Created, Info, Keyed, List, Named, Prompt, Prompted, Prune, Pruned, Remove, Set,
+    Attach, Attached, Compact, Create, Created, Info, Keyed, List, Named, Prompt, Prompted, Prune, Pruned, Remove, Set,
 };
 
 /// The daemon itself.
@@ -76,6 +76,10 @@ pub trait SessionApi {
     /// Takes up an offered turn, or prompts that wait after a cancel or an error.
     #[method(name = "session/continue", with_extensions)]
     async fn resume(&self, params: Keyed) -> RpcResult<Empty>;
+
+    /// Has older messages replaced by a summary, in the context; answers once the request is on disk.
+    #[method(name = "session/compact", with_extensions)]
+    async fn compact(&self, params: Compact) -> RpcResult<Prompted>;
 
     /// Changes model, mode or name from the next step on.
     #[method(name = "session/set", with_extensions)]

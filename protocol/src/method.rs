@@ -58,6 +58,7 @@ methods! {
     SessionPrompt: "session/prompt", session::Prompt => session::Prompted;
     SessionCancel: "session/cancel", session::Keyed => daemon::Empty;
     SessionContinue: "session/continue", session::Keyed => daemon::Empty;
+    SessionCompact: "session/compact", session::Compact => session::Prompted;
     SessionSet: "session/set", session::Set => daemon::Empty;
     SessionRemove: "session/remove", session::Remove => daemon::Empty;
     SessionPrune: "session/prune", session::Prune => session::Pruned;

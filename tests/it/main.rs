@@ -7,12 +7,14 @@
 mod bounds;
 mod cli;
 mod client_survives;
+mod compaction;
 mod configuration;
 mod corpus;
 mod crash;
 mod daemon_command;
 mod damage;
 mod docs;
+mod full_disk;
 mod hostile;
 mod idempotency;
 mod keeper;

@@ -24,6 +24,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use crate::TIMEOUT;
+use crate::check::Stored;
 use body::{Continuity, well_formed};
 pub use gate::Gate;
 use reply::Head;
@@ -83,6 +84,11 @@ impl Recorded {
                 || last["content"][0]["type"] == "tool_result"
                 || last["parts"][0]["functionResponse"].is_object()
         })
+    }
+
+    /// Whether a summary of older messages is asked for.
+    pub fn is_summary(&self) -> bool {
+        self.json["tools"].is_null() && self.last_words().starts_with("<transcript>")
     }
 
     /// The text of a user's last message.
@@ -266,7 +272,15 @@ impl ModelServer {
     pub fn violations(&self) -> Vec<String> {
         let mut state = self.shared.state();
         state.check_rest();
-        state.violations.clone()
+        state.violations.iter().chain(state.continuity.unnamed()).cloned().collect()
+    }
+
+    /// Takes the events of the sessions that asked here: those that name a change of the prefix excuse it.
+    pub fn named_by(&self, stored: &Stored) {
+        let mut state = self.shared.state();
+        state.check_rest();
+        let events: Vec<&Value> = stored.0.values().flatten().map(|row| &row.event).collect();
+        state.continuity.named(&events);
     }
 
     /// Panics with what was wrong with the requests.
@@ -284,6 +298,7 @@ impl ModelServer {
     pub fn forgive(&self) {
         let mut state = self.shared.state();
         state.violations.clear();
+        state.continuity.forgive();
         state.checked = state.requests.len();
     }
 }

@@ -3,6 +3,7 @@
 mod answer;
 mod attach;
 mod cancel;
+mod compact;
 mod daemon;
 mod doctor;
 mod help;
@@ -55,6 +56,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Some(Command::Inbox(args)) => inbox::run(&args),
         Some(Command::Answer(args)) => answer::run(args),
         Some(Command::Cancel(args)) => cancel::run(&args),
+        Some(Command::Compact(args)) => compact::run(args),
         Some(Command::Rm(args)) => rm::run(&args),
         Some(Command::Prune(args)) => prune::run(&args),
         Some(Command::Models(args)) => models::run(&args),
@@ -119,6 +121,7 @@ pub(crate) fn listing(rows: &[Info], now: u64) -> Vec<String> {
             age(info.updated_at, now),
             size(info.size),
             spent(&info.usage),
+            money::fill(info.context_tokens, info.context_window).unwrap_or_default(),
             title,
             short_path(&info.cwd),
         ]

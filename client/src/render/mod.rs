@@ -11,7 +11,7 @@ mod tool;
 
 use std::collections::{HashMap, HashSet};
 
-use linger_protocol::event::{Delta, Event, EventBody, Instruction, Level};
+use linger_protocol::event::{Delta, Event, EventBody, Instruction, Level, Trigger};
 use linger_protocol::id::{CallId, MessageId, PromptId};
 use linger_protocol::message::{ContentBlock, Role, StopReason, Usage, text_of};
 
@@ -120,9 +120,24 @@ impl Renderer {
                 self.changed("name", name.as_deref(), &mut out);
                 instructions.iter().flatten().for_each(|file| self.instructions(file, &mut out));
             }
+            EventBody::CompactionStarted { .. }
+            | EventBody::Compacted { .. }
+            | EventBody::CompactionFailed { .. }
+            | EventBody::Trimmed { .. } => self.room(&event.body, &mut out),
             EventBody::Notice { level, text, .. } => self.notice(*level, text, &mut out),
-            EventBody::TurnFinished { stop_reason, detail, hint, usage, session_usage, steps } => {
-                let spent = summary(usage, session_usage.as_ref(), *steps);
+            EventBody::TurnFinished {
+                stop_reason,
+                detail,
+                hint,
+                usage,
+                session_usage,
+                context_tokens,
+                context_window,
+                steps,
+            } => {
+                let fill = money::fill(*context_tokens, *context_window);
+                let fill = fill.map(|fill| format!("; context: {fill}")).unwrap_or_default();
+                let spent = summary(usage, session_usage.as_ref(), *steps) + &fill;
                 self.finished(*stop_reason, detail.as_deref(), &spent, &mut out);
                 if let Some(hint) = hint.as_deref().filter(|_| *stop_reason != StopReason::EndTurn) {
                     self.say(&format!("hint: {}", clean_line(hint)), &mut out);
@@ -276,6 +291,37 @@ impl Renderer {
         self.say(&line, out);
     }
 
+    /// What was done to make room in the context.
+    fn room(&mut self, body: &EventBody, out: &mut Vec<Output>) {
+        let style = self.settings.style;
+        let many = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+        let line = match body {
+            EventBody::CompactionStarted { trigger, messages, tokens, .. } => {
+                let why = match trigger {
+                    Trigger::Full => "the context is nearly full; ",
+                    Trigger::TooLong => "the context is too long for the model; ",
+                    Trigger::Asked | Trigger::Unknown => "",
+                };
+                let old = many(*messages as usize, "older message");
+                style.dim(&format!("{why}summarising {old}, {} tokens in all …", money::tokens(*tokens)))
+            }
+            EventBody::Compacted { messages, tokens_before, tokens_after, .. } => {
+                let old = many(*messages as usize, "older message");
+                style.dim(&format!("compacted: a summary stands for {old}{}", saved(*tokens_before, *tokens_after)))
+            }
+            EventBody::CompactionFailed { reason, .. } => {
+                style.yellow(&format!("warning: not compacted: {}", clean_line(reason)))
+            }
+            EventBody::Trimmed { calls, tokens_before, tokens_after } => {
+                let old = many(calls.len(), "older call");
+                let saved = saved(*tokens_before, *tokens_after);
+                style.yellow(&format!("warning: the model no longer sees the output of {old}{saved}"))
+            }
+            _ => return,
+        };
+        self.say(&line, out);
+    }
+
     fn finished(&mut self, stop_reason: StopReason, detail: Option<&str>, spent: &str, out: &mut Vec<Output>) {
         self.fresh_line(out);
         self.block = None;
@@ -303,6 +349,16 @@ pub(crate) fn reason(stop_reason: StopReason) -> &'static str {
         StopReason::Error => "failed",
         StopReason::Unknown => "stopped",
     }
+}
+
+/// How many tokens are not sent any more.
+fn saved(before: u64, after: u64) -> String {
+    format!(
+        "; {} tokens became {}, {} saved",
+        money::tokens(before),
+        money::tokens(after),
+        money::tokens(before.saturating_sub(after))
+    )
 }
 
 /// What a turn came to, and the session so far.

@@ -45,9 +45,22 @@ pub(crate) fn traffic(usage: &Usage) -> String {
     format!("{} tokens in{cached}, {} out{thought}", tokens(usage.input_tokens), tokens(usage.output_tokens))
 }
 
+/// How full a context is; nothing where that is not known.
+pub(crate) fn fill(used: Option<u64>, window: Option<u64>) -> Option<String> {
+    let (used, window) = (used?, window.filter(|window| *window > 0)?);
+    Some(format!("{} % of {}", used.saturating_mul(100) / window, tokens(window)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_context_is_so_full_if_both_numbers_are_known() {
+        assert_eq!(fill(Some(124_999), Some(200_000)).as_deref(), Some("62 % of 200k"));
+        assert_eq!(fill(Some(5), Some(0)), None);
+        assert_eq!((fill(None, Some(9)), fill(Some(9), None)), (None, None));
+    }
 
     #[test]
     fn tokens_have_at_most_four_digits() {

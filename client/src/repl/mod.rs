@@ -14,7 +14,7 @@ use linger_protocol::message::StopReason;
 use linger_protocol::method::{ModelList, SessionList, SessionPrompt};
 use linger_protocol::permission::Mode;
 use linger_protocol::place::private_directory;
-use linger_protocol::session::{Info, Keyed, List, Prompt, PromptContent, Set};
+use linger_protocol::session::{Compact, Info, Keyed, List, Prompt, PromptContent, Set};
 use linger_protocol::{RpcError, error::Code};
 use serde_json::value::RawValue;
 
@@ -49,6 +49,8 @@ struct Repl {
     mine: Vec<PromptId>,
     /// Turns that began before their prompt's answer came.
     begun: Vec<PromptId>,
+    /// The latest of all that have begun.
+    last_begun: Option<PromptId>,
     /// Whether a prompt is open.
     open: bool,
     /// Whether all that was there has been shown.
@@ -101,6 +103,7 @@ pub(crate) fn repl(client: Client, look: &Look, info: Info) -> Result<Exit, Fail
         sent: 0,
         mine: Vec::new(),
         begun: Vec::new(),
+        last_begun: None,
         open: false,
         caught_up: false,
         cancelling: false,
@@ -133,11 +136,14 @@ impl Repl {
         match &event.body {
             EventBody::TurnStarted { prompt } => {
                 self.running = event.turn.clone();
-                match self.mine.iter().position(|mine| mine == prompt) {
-                    Some(at) => drop(self.mine.remove(at)),
-                    None if self.sent > 0 => self.begun.push(prompt.clone()),
-                    None => {}
-                }
+                self.taken_up(prompt);
+            }
+            // In the turn under way, that is, and not in one of its own.
+            EventBody::Compacted { prompt: Some(prompt), .. }
+            | EventBody::CompactionFailed { prompt: Some(prompt), .. }
+                if self.last_begun.as_ref() != Some(prompt) =>
+            {
+                self.taken_up(prompt);
             }
             EventBody::TurnFinished { stop_reason, .. } => self.finished(*stop_reason)?,
             EventBody::SessionChanged { model, mode, name, .. } => {
@@ -155,6 +161,16 @@ impl Repl {
             self.show_question()?;
         }
         self.prompt_if_idle()
+    }
+
+    /// What was sent from here is not waited for any more.
+    fn taken_up(&mut self, prompt: &PromptId) {
+        self.last_begun = Some(prompt.clone());
+        match self.mine.iter().position(|mine| mine == prompt) {
+            Some(at) => drop(self.mine.remove(at)),
+            None if self.sent > 0 => self.begun.push(prompt.clone()),
+            None => {}
+        }
     }
 
     fn finished(&mut self, stop_reason: StopReason) -> Result<(), Failure> {
@@ -214,11 +230,11 @@ impl Repl {
     }
 
     fn answer(&mut self, request: Request, answer: Result<Box<RawValue>, RpcError>) -> Result<(), Failure> {
-        if let Request::Prompt(_) = request {
+        if let Request::Prompt(_) | Request::Compact(_) = request {
             self.sent = self.sent.saturating_sub(1);
         }
         match (request, answer) {
-            (Request::Prompt(_), Ok(raw)) => {
+            (Request::Prompt(_) | Request::Compact(_), Ok(raw)) => {
                 let prompt = parse::<SessionPrompt>(&raw)?.prompt;
                 match self.begun.iter().position(|begun| *begun == prompt) {
                     Some(at) => drop(self.begun.remove(at)),
@@ -276,6 +292,7 @@ impl Repl {
             Line::Text(text) => match slash::parse(&text) {
                 None => self.prompt(text)?,
                 Some(Ok(Slash::Detach)) => return self.leave().map(Some),
+                Some(Ok(Slash::Compact(focus))) => self.compact(focus)?,
                 Some(Ok(slash)) => {
                     self.slash(slash)?;
                     self.open_prompt()?;
@@ -310,6 +327,12 @@ impl Repl {
         }
     }
 
+    fn compact(&mut self, focus: Option<String>) -> Result<(), Failure> {
+        self.sent += 1;
+        let session = self.attachment.session.clone();
+        self.attachment.request(Request::Compact(Compact { session, focus, key: Some(key()?) }))
+    }
+
     fn slash(&mut self, slash: Slash) -> Result<(), Failure> {
         let session = self.attachment.session.clone();
         match slash {
@@ -336,7 +359,7 @@ impl Repl {
                     self.terminal.say(&line)?;
                 }
             }
-            Slash::Detach => {}
+            Slash::Detach | Slash::Compact(_) => {}
         }
         Ok(())
     }

@@ -19,6 +19,8 @@ pub(crate) enum Slash {
     Cancel,
     /// Takes up what waits.
     Continue,
+    /// Has older messages replaced by a summary, which keeps this in view.
+    Compact(Option<String>),
     /// Leaves; the work goes on.
     Detach,
     /// Lists the sessions.
@@ -33,6 +35,7 @@ const COMMANDS: &[(&str, &str, &str)] = &[
     ("/provider", "[PROVIDER]", "the same, by its first model; alone: those there are"),
     ("/cancel", "", "stop the turn that is under way"),
     ("/continue", "", "take up prompts or a turn that wait"),
+    ("/compact", "[WHAT TO KEEP]", "replace older messages by a summary, for the model"),
     ("/sessions", "", "the sessions of this daemon"),
     ("/detach", "", "leave; the work goes on (also Ctrl-D)"),
 ];
@@ -45,6 +48,7 @@ pub(crate) fn parse(line: &str) -> Option<Result<Slash, String>> {
     if !name.starts_with('/') || name.get(1..)?.contains('/') {
         return None;
     }
+    let rest = line.trim().get(name.len()..).map(str::trim).filter(|rest| !rest.is_empty()).map(str::to_owned);
     let argument = words.next().map(str::to_owned);
     Some(match name {
         "/help" | "/?" => Ok(Slash::Help),
@@ -56,6 +60,7 @@ pub(crate) fn parse(line: &str) -> Option<Result<Slash, String>> {
         },
         "/cancel" => Ok(Slash::Cancel),
         "/continue" => Ok(Slash::Continue),
+        "/compact" => Ok(Slash::Compact(rest)),
         "/detach" | "/quit" | "/exit" => Ok(Slash::Detach),
         "/sessions" => Ok(Slash::Sessions),
         _ => Err(unknown(name)),
@@ -93,6 +98,11 @@ mod tests {
     fn a_command_is_told_from_a_prompt_and_a_path() {
         assert_eq!(parse("/mode plan"), Some(Ok(Slash::Mode(Some(Mode::Plan)))));
         assert_eq!(parse("/model"), Some(Ok(Slash::Model(None))));
+        assert_eq!(
+            parse(" /compact  the two  reasons "),
+            Some(Ok(Slash::Compact(Some("the two  reasons".to_owned()))))
+        );
+        assert_eq!(parse("/compact "), Some(Ok(Slash::Compact(None))));
         assert_eq!(parse("/provider work"), Some(Ok(Slash::Provider(Some("work".to_owned())))));
         assert_eq!(parse("/provider work/m"), Some(Err("work/m is a model: /model work/m".to_owned())));
         assert_eq!(parse("/etc/passwd is odd"), None);

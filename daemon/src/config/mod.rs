@@ -62,6 +62,10 @@ const MAX_SECONDS: u64 = 7 * 24 * 3600;
 /// finger.
 const MIN_RETENTION_MS: u64 = 24 * 3600 * 1000;
 
+/// How full a window may be before older messages are summarised, in percent: with less, what stays would be summarised over and
+/// over; with more, there is no room for the step that follows.
+const COMPACT_AT: std::ops::RangeInclusive<u8> = 20..=95;
+
 /// Keys under which people put a secret.
 const SECRET_KEYS: [&str; 6] = ["api_key", "apikey", "key", "token", "secret", "password"];
 
@@ -91,6 +95,8 @@ pub struct Config {
     pub mode: Mode,
     /// The most steps of one turn.
     pub max_steps: u32,
+    /// How full a model's window may be before older messages are summarised, in percent; 0 is never by itself.
+    pub compact_at: u8,
     /// What becomes of a turn that was under way when the daemon ended.
     pub after_restart: AfterRestart,
     /// How long an idle session that nobody watches stays loaded, in seconds.
@@ -119,6 +125,7 @@ struct Written {
     model: Option<String>,
     mode: Mode,
     max_steps: u32,
+    compact_at: u8,
     after_restart: AfterRestart,
     idle_unload_s: u64,
     retention: Option<String>,
@@ -164,6 +171,7 @@ impl Default for Written {
             model: None,
             mode: Mode::default(),
             max_steps: 200,
+            compact_at: 80,
             after_restart: AfterRestart::default(),
             idle_unload_s: 60,
             retention: None,
@@ -241,6 +249,7 @@ impl Written {
             model: self.model,
             mode: self.mode,
             max_steps: self.max_steps,
+            compact_at: self.compact_at,
             after_restart: self.after_restart,
             idle_unload_s: self.idle_unload_s,
             retention_ms,
@@ -257,6 +266,12 @@ impl Written {
     fn check(&self, source: &Source<'_>) -> Result<(), ConfigError> {
         if self.max_steps == 0 {
             return Err(source.error(&["max_steps"], "must be at least 1"));
+        }
+        if self.compact_at != 0 && !COMPACT_AT.contains(&self.compact_at) {
+            let [least, most] = [COMPACT_AT.start(), COMPACT_AT.end()];
+            let problem =
+                format!("must be from {least} to {most} percent of the model's window, or 0 for never by itself");
+            return Err(source.error(&["compact_at"], problem));
         }
         if self.idle_unload_s > MAX_SECONDS {
             return Err(source.error(&["idle_unload_s"], format!("must be at most {MAX_SECONDS}")));

@@ -367,6 +367,8 @@ impl Life {
             hint: None,
             usage,
             session_usage: None,
+            context_tokens: None,
+            context_window: None,
             steps: 1,
         });
     }

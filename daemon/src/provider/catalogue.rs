@@ -443,6 +443,11 @@ impl Catalogue {
         rows
     }
 
+    /// How many tokens a model takes, where that is known.
+    pub fn window(&self, model: &str) -> Option<u64> {
+        self.resolve(model).ok()?.facts.window
+    }
+
     /// The variable that must be set before `entry` can be used.
     fn missing<'a>(&self, entry: &'a Entry) -> Option<&'a str> {
         let needed = entry.variable.as_deref().filter(|_| !entry.key_optional);

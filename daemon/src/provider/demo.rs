@@ -11,6 +11,7 @@
 //! | `say: TEXT` | says `TEXT` and nothing else |
 //! | `slow: N` | says N words, ten a second (at most [`MAX_SLOW`]) |
 //!
+//! Asked for a summary of older messages, it says that they were a demo.
 //! Deliberately absent: anything that would make it seem to understand.
 
 use std::collections::VecDeque;
@@ -34,6 +35,8 @@ const QUOTE: usize = 400;
 
 const INTRODUCTION: &str =
     "I am linger's demo, a scripted model and no AI: I follow a fixed script, but my tool calls are real.";
+
+const SUMMARY: &str = "## Goal\nA demo.";
 
 /// One answer of the script.
 #[derive(Debug)]
@@ -70,7 +73,10 @@ impl DemoStream {
         let (prompt, done) = since_prompt(request.messages);
         let mut words = VecDeque::new();
         let mut call = None;
-        for action in script(&prompt, &done) {
+        // Without tools it is asked for a summary, and the directives in what it is to summarise were carried out long ago.
+        let actions =
+            if request.tools.is_empty() { vec![Action::Say(SUMMARY.to_owned())] } else { script(&prompt, &done) };
+        for action in actions {
             match action {
                 Action::Say(text) => words.extend(split(&text).map(|word| (PACE, word))),
                 Action::Slow(n) => words.extend((1..=n).map(|n| (SLOW_PACE, format!("word {n} ")))),
@@ -241,16 +247,17 @@ fn split(text: &str) -> impl Iterator<Item = String> {
 #[cfg(test)]
 mod tests {
     use super::super::support::{assistant, call, result, shown_is_kept, user};
-    use super::super::{Encoding, Images, Provider};
+    use super::super::{Encoding, Images, Provider, ToolSpec};
     use super::*;
 
     /// What the model answers, and how long it takes.
     async fn answer(messages: &[Message]) -> (String, Option<(String, Value)>, Duration) {
+        let tool = ToolSpec { name: "ls".to_owned(), description: String::new(), input_schema: json!({}) };
         let request = Request {
             model: "demo",
             origin: "demo/demo",
             system: "",
-            tools: &[],
+            tools: &[tool],
             messages,
             max_tokens: 0,
             cache_key: "",

@@ -21,7 +21,7 @@ pub mod responses;
 pub mod retry;
 pub mod sse;
 #[cfg(test)]
-mod support;
+pub(crate) mod support;
 mod think;
 pub mod wellformed;
 mod wire;
@@ -273,7 +273,9 @@ impl FailureClass {
             Self::Overloaded | Self::Timeout | Self::Stream => "prompt again in a while, or choose another model",
             Self::Auth => "see whether the key is right: `linger models` says which variable it comes from",
             Self::NotFound => "see whether the model's name and base_url are right",
-            Self::TooLong => "start a new session, or choose a model with a larger window",
+            Self::TooLong => {
+                "choose a model with a larger window, or start a new session with what matters of this one"
+            }
             Self::Rejected => "see whether the model, its settings and its account are right, then prompt again",
         }
     }

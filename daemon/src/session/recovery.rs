@@ -12,7 +12,7 @@ use linger_protocol::permission::Decision;
 
 use super::Draft;
 use super::log::{OpenStream, Piece, PieceKind};
-use super::state::{Call, State};
+use super::state::{Call, Compaction, State};
 use crate::config::AfterRestart;
 use crate::fault;
 
@@ -96,6 +96,10 @@ pub fn close(state: &State, streams: &[OpenStream], results: &HashMap<CallId, Co
     let Some(turn) = &state.turn else { return Vec::new() };
     let mut bodies: Vec<EventBody> = interrupted(state, streams).into_iter().collect();
     let mut messages = state.counts.messages + bodies.len() as u64;
+    if let Some(Compaction { prompt, tokens }) = turn.compaction.clone() {
+        let (reason, model) = (why.to_owned(), Some(state.model.clone()));
+        bodies.push(EventBody::CompactionFailed { prompt, reason, tokens, model, usage: None });
+    }
     for asked in turn.waiting() {
         let (permission, by) = (asked.id.clone(), why.to_owned());
         bodies.push(EventBody::PermissionResolved { permission, decision: Decision::Cancelled, by, reason: None });

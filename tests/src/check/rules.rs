@@ -306,7 +306,12 @@ pub(super) fn folded(trace: &Trace, found: &mut Found) {
         found.unless(rests, "I6", || format!("{session} is {state}, and nothing is under way"));
     }
     for (session, rows) in &trace.stored.0 {
-        let answers = rows.iter().filter(|row| row.kind == "message" && row.str("role") == "assistant");
+        let answers = rows.iter().filter(|row| match row.kind.as_str() {
+            "message" => row.str("role") == "assistant",
+            "compacted" => true,
+            "compaction_failed" => row.event["usage"].is_object(),
+            _ => false,
+        });
         let logged = answers.fold((0, 0), |(answers, input), row| {
             (answers + 1, input + row.event["usage"]["input_tokens"].as_u64().unwrap_or_default())
         });

@@ -86,6 +86,8 @@ pub enum Command {
     Attach(Option<Cursor>, Reply<Reading>),
     /// Something to do, and who asks.
     Prompt(session::Prompt, Option<Key>, String, Reply<Prompted>),
+    /// Have older messages replaced by a summary, and who asks.
+    Compact(session::Compact, Option<Key>, String, Reply<Prompted>),
     /// Stop the turn.
     Cancel(Asked),
     /// Take up what was offered or held.
@@ -107,7 +109,7 @@ impl Command {
     pub fn refuse(self, error: RpcError) {
         match self {
             Self::Attach(_, reply) => respond(reply, Err(error)),
-            Self::Prompt(_, _, _, reply) => respond(reply, Err(error)),
+            Self::Prompt(_, _, _, reply) | Self::Compact(_, _, _, reply) => respond(reply, Err(error)),
             Self::Prune(_, _, reply) => respond(reply, Err(error)),
             Self::Cancel(asked)
             | Self::Continue(asked)
@@ -174,6 +176,17 @@ pub struct Next {
     pub prompts: Vec<Vec<ContentBlock>>,
     /// `provider/model` from now on.
     pub model: String,
+    /// The compaction that is asked for.
+    pub compact: Option<Wanted>,
+}
+
+/// A compaction that a user asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The prompt that asks.
+    pub prompt: PromptId,
+    /// What the summary should keep in view; empty if nothing in particular.
+    pub focus: String,
 }
 
 /// A call that asks whether it may run.
@@ -219,7 +232,7 @@ enum Wake {
     Turn(Option<TurnMessage>),
     Stopped,
     Idle,
-    /// A write failed while nothing was under way.
+    /// A write failed that nobody waits for.
     Broken,
     Mend,
 }
@@ -352,6 +365,8 @@ impl Actor {
             Phase::Running(running) => tokio::select! {
                 command = commands.recv() => Wake::Command(command),
                 message = running.messages.recv() => Wake::Turn(message),
+                // A turn that waits for a permission does not hear that the question was never stored.
+                () = self.log.broken() => Wake::Broken,
             },
             Phase::Stopping(task, _) => tokio::select! {
                 command = commands.recv() => Wake::Command(command),
@@ -371,6 +386,9 @@ impl Actor {
     }
 
     async fn command(&mut self, command: Command) {
+        if self.may_be_mended() && !matches!(command, Command::Attach(..) | Command::Pause(_)) {
+            self.mend().await;
+        }
         match command {
             Command::Attach(after, reply) => respond(reply, self.attach(after).await),
             Command::Pause(done) => self.pause(done).await,
@@ -381,6 +399,7 @@ impl Actor {
                 command.refuse(error.hint("see whether the disk is full, and try again in a moment"));
             }
             Command::Prompt(prompt, key, by, reply) => self.prompt(prompt, key, by, reply).await,
+            Command::Compact(compact, key, by, reply) => self.compact(compact, key, by, reply).await,
             Command::Cancel(asked) => self.cancel(asked).await,
             Command::Continue(asked) => self.resume(asked).await,
             Command::Set(set, asked) => self.set(set, asked).await,

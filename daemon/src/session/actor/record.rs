@@ -70,11 +70,19 @@ impl Actor {
         });
     }
 
-    /// An answer that is cut has what was counted of it until then.
+    /// An answer that is cut has what was counted of it until then, and so has a summary.
     fn account(&mut self, body: &mut EventBody) {
-        if let EventBody::Message { role: Role::Assistant, interrupted, usage, .. } = body {
-            let counted = self.counted.take();
-            *usage = usage.or(counted.filter(|_| *interrupted));
+        match body {
+            EventBody::Message { role: Role::Assistant, interrupted, usage, .. } => {
+                let counted = self.counted.take();
+                *usage = usage.or(counted.filter(|_| *interrupted));
+            }
+            EventBody::Compacted { .. } => self.counted = None,
+            EventBody::CompactionFailed { usage, .. } => {
+                let cut = self.counted.take().map(|counted| Usage { cost_at_least: true, ..counted });
+                *usage = usage.or(cut);
+            }
+            _ => {}
         }
     }
 
@@ -123,6 +131,13 @@ pub fn spent(event: &Event) -> Option<Fold> {
             let (model, usage) = (model.clone().unwrap_or_default(), Usage::of_answer(*usage, *interrupted));
             Some(Fold::Spent { day: event.at / DAY_MS, model, usage })
         }
+        EventBody::Compacted { model, usage, .. } => {
+            let (model, usage) = (model.clone().unwrap_or_default(), Usage::of_answer(*usage, false));
+            Some(Fold::Spent { day: event.at / DAY_MS, model, usage })
+        }
+        EventBody::CompactionFailed { model, usage: Some(usage), .. } => {
+            Some(Fold::Spent { day: event.at / DAY_MS, model: model.clone().unwrap_or_default(), usage: *usage })
+        }
         _ => None,
     }
 }
@@ -158,6 +173,10 @@ pub(super) fn kind_name(body: &EventBody) -> &'static str {
         EventBody::PermissionRequested { .. } => "permission_requested",
         EventBody::PermissionResolved { .. } => "permission_resolved",
         EventBody::TurnFinished { .. } => "turn_finished",
+        EventBody::CompactionStarted { .. } => "compaction_started",
+        EventBody::Compacted { .. } => "compacted",
+        EventBody::CompactionFailed { .. } => "compaction_failed",
+        EventBody::Trimmed { .. } => "trimmed",
         EventBody::Notice { .. } => "notice",
         EventBody::TextDelta(_) => "text_delta",
         EventBody::ThinkingDelta(_) => "thinking_delta",

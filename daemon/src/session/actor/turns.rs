@@ -1,15 +1,17 @@
 //! The life of turns: started, steered, stopped, closed.
 
+use linger_protocol::message::text_of;
+
 use super::*;
 use crate::prune;
 
 impl Actor {
     /// Between two steps: prompts that steer become messages of the turn; without any, a turn that wants to end does.
     pub(super) fn boundary(&mut self, ending: Option<Ending>, reply: oneshot::Sender<Next>) {
-        let steers = |queued: &&Queued| queued.when != When::Queue;
         let may_go_on = ending.as_ref().is_none_or(|ending| ending.reason == StopReason::EndTurn);
-        let prompts: Vec<Queued> =
-            if may_go_on { self.state.queue.iter().filter(steers).cloned().collect() } else { Vec::new() };
+        let prompts: Vec<Queued> = if may_go_on { self.state.steering().cloned().collect() } else { Vec::new() };
+        let wanted = self.state.queue.iter().find(|queued| queued.compact && ending.is_none());
+        let compact = wanted.map(|queued| Wanted { prompt: queued.prompt.clone(), focus: text_of(&queued.content) });
         fault::point("turn.boundary");
         if prompts.is_empty()
             && let Some(ending) = ending
@@ -23,7 +25,7 @@ impl Actor {
         }
         let prompts = prompts.into_iter().map(|prompt| self.prompt_message(prompt)).collect();
         // A turn that was stopped does not wait for the answer.
-        let _gone = reply.send(Next { prompts, model: self.state.model.clone() });
+        let _gone = reply.send(Next { prompts, model: self.state.model.clone(), compact });
     }
 
     /// Puts a prompt into the history, and gives its content.
@@ -54,7 +56,17 @@ impl Actor {
         let Ending { reason: stop_reason, detail, hint } = ending;
         tracing::info!(target: "turn", session = %self.id, turn = %turn.id, ?stop_reason, steps = turn.steps, detail, "finished");
         let (usage, steps, session_usage) = (turn.usage, turn.steps, Some(self.state.usage));
-        let finished = EventBody::TurnFinished { stop_reason, detail, hint, usage, session_usage, steps };
+        let (context_tokens, context_window) = (self.state.context_tokens(), self.daemon.window(&self.state.model));
+        let finished = EventBody::TurnFinished {
+            stop_reason,
+            detail,
+            hint,
+            usage,
+            session_usage,
+            context_tokens,
+            context_window,
+            steps,
+        };
         let draft = self.in_turn(finished);
         let (keys, replies): (Vec<_>, Vec<_>) = asked.into_iter().map(|asked| (asked.key, asked.reply)).unzip();
         let outcomes = keys.into_iter().filter_map(|key| self.remember(key, &())).collect();
@@ -79,9 +91,9 @@ impl Actor {
         let turn = TurnId(format!("t{}", self.state.counts.turns + 1));
         tracing::info!(target: "turn", session = %self.id, %turn, prompt = %queued.prompt, model = %self.state.model, "started");
         let started = EventBody::TurnStarted { prompt: queued.prompt.clone() };
-        let message = user_message(self.next_message(), queued.content, Some(queued.prompt));
-        let drafts = [started, message].map(|body| Draft::of_turn(&turn, body));
-        self.append(drafts.into(), folds, sync, Some(done));
+        let message = (!queued.compact).then(|| user_message(self.next_message(), queued.content, Some(queued.prompt)));
+        let drafts = std::iter::once(started).chain(message).map(|body| Draft::of_turn(&turn, body));
+        self.append(drafts.collect(), folds, sync, Some(done));
         self.spawn_turn();
         committed
     }
@@ -206,8 +218,7 @@ impl Actor {
     pub(super) fn interrupt(&mut self) {
         let drafts = self.close("interrupted by the user");
         self.append(drafts, Vec::new(), false, None);
-        let prompts: Vec<Queued> =
-            self.state.queue.iter().filter(|queued| queued.when != When::Queue).cloned().collect();
+        let prompts: Vec<Queued> = self.state.steering().cloned().collect();
         prompts.into_iter().for_each(|prompt| drop(self.prompt_message(prompt)));
         self.spawn_turn();
     }

@@ -19,6 +19,7 @@ use serde::de::IgnoredAny;
 use toml::de::DeTable;
 
 use crate::provider::catalogue::ProviderConfig;
+use crate::provider::network::NetworkConfig;
 pub use grant::GrantError;
 pub use source::ConfigError;
 pub use store::{ConfigStore, Reload};
@@ -105,6 +106,8 @@ pub struct Config {
     pub workspaces: BTreeMap<PathBuf, Vec<Rule>>,
     /// The providers, by name.
     pub providers: BTreeMap<String, ProviderConfig>,
+    /// The way out: proxies, and who is trusted.
+    pub network: NetworkConfig,
     /// What is accepted and has no effect, one line each.
     pub warnings: Vec<String>,
 }
@@ -123,6 +126,7 @@ struct Written {
     permissions: PermissionsWritten,
     workspaces: BTreeMap<String, WorkspaceWritten>,
     providers: BTreeMap<String, ProviderConfig>,
+    network: NetworkConfig,
     mcp: BTreeMap<String, IgnoredAny>,
 }
 
@@ -167,6 +171,7 @@ impl Default for Written {
             permissions: PermissionsWritten::default(),
             workspaces: BTreeMap::new(),
             providers: BTreeMap::new(),
+            network: NetworkConfig::default(),
             mcp: BTreeMap::new(),
         }
     }
@@ -205,7 +210,9 @@ impl Config {
 }
 
 impl Written {
-    fn mean(self, source: &Source<'_>, places: &Places, home: Option<&Path>) -> Result<Config, ConfigError> {
+    fn mean(mut self, source: &Source<'_>, places: &Places, home: Option<&Path>) -> Result<Config, ConfigError> {
+        let file = self.network.ca_file.as_ref().and_then(|file| Some(home?.join(file.strip_prefix("~").ok()?)));
+        self.network.ca_file = file.or(self.network.ca_file);
         self.check(source)?;
         let rules = |path: &[&str], list: &[String]| -> Result<Vec<Rule>, ConfigError> {
             let parse = |(i, text): (usize, &String)| {
@@ -243,6 +250,7 @@ impl Written {
             rules: rules_everywhere,
             workspaces,
             providers: self.providers,
+            network: self.network,
             warnings,
         })
     }
@@ -279,6 +287,9 @@ impl Written {
                 return Err(source.error(&path, problem));
             }
         }
+        if let Err((key, problem)) = self.network.check() {
+            return Err(source.error(&["network", key], problem));
+        }
         for (name, provider) in &self.providers {
             if let Err((key, problem)) = provider.check(name) {
                 return Err(source.error(&["providers", name, key], problem));
@@ -312,19 +323,25 @@ fn refuse_secrets(source: &Source<'_>) -> Result<(), ConfigError> {
         let Some(text) = node.text else { continue };
         let path: Vec<&str> = node.path.iter().map(String::as_str).collect();
         let [section, .., key] = path.as_slice() else { continue };
-        let named = *section == "providers" && SECRET_KEYS.contains(&key.to_lowercase().replace('-', "_").as_str());
+        let named = *section == "providers" && is_secret(key);
         let looks = text.len() >= SHORTEST_SECRET
             && !text.contains(char::is_whitespace)
             && SECRET_PREFIXES.iter().any(|prefix| text.starts_with(prefix));
         if named || looks {
             return Err(source.error(
                 &path,
-                "a key is never written here: name the variable that holds it (`api_key_env = \"WORK_KEY\"`) or the \
-                 command that prints it (`api_key_command = \"pass show work\"`)",
+                "a key is never written here: name the variable that holds it (`api_key_env = \"WORK_KEY\"`), or the \
+                 command that prints it (`api_key_command = \"pass show work\"`), or put it into the keychain \
+                 (`linger key set PROVIDER`)",
             ));
         }
     }
     Ok(())
+}
+
+/// Whether people put a secret under this name.
+fn is_secret(name: &str) -> bool {
+    SECRET_KEYS.contains(&name.to_lowercase().replace('-', "_").as_str())
 }
 
 fn retention(source: &Source<'_>, text: &str) -> Result<u64, ConfigError> {
@@ -339,7 +356,10 @@ fn url_problem(text: &str) -> Option<String> {
     match reqwest::Url::parse(text) {
         Ok(url) if !matches!(url.scheme(), "http" | "https") => Some("must begin with http:// or https://".to_owned()),
         Ok(url) if !url.username().is_empty() || url.password().is_some() => {
-            Some("a key is never written here: use `api_key_env` or `api_key_command`".to_owned())
+            Some("a key is never written here: use `api_key_env`, `api_key_command` or `linger key set`".to_owned())
+        }
+        Ok(url) if url.query_pairs().any(|(name, _)| is_secret(&name)) => {
+            Some("a key is never written here: use `api_key_env`, `api_key_command` or `linger key set`".to_owned())
         }
         Ok(_) => None,
         Err(error) => Some(format!("is not a URL: {error}")),

@@ -1,26 +1,29 @@
 //! The catalogue: from a `provider/model` and the configuration to something that can be asked.
 //!
-//! Keys live in [`Keys`], in memory only; each is sent to the address of the provider that names it and nowhere else.
-//! Deliberately absent: running a key's command, which only the process module may; [`Resolved::key`] says that it must be run.
+//! Deliberately absent: running a key's command and asking the keychain, which take time; [`Resolved::key`] says what is to be done.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use linger_protocol::daemon::Model;
+use linger_protocol::key::{Info, Source};
 use reqwest::Url;
 use serde::Deserialize;
 
+use super::address;
 use super::anthropic::Anthropic;
 use super::compat::Compat;
 use super::driver::{CONNECT_TIMEOUT, Endpoint, IDLE_TIMEOUT};
 use super::gemini::Gemini;
+use super::keys::{Account, Bearer, Keys};
+use super::network::Network;
 use super::ollama::Ollama;
 use super::openai::OpenAi;
 use super::preset::{self, PLACEHOLDER, PRESETS};
 use super::responses::Responses;
 use super::{Codec, Provider};
-use crate::secret::{Redactor, Secret};
+use crate::secret::Secret;
 
 /// How many variables a hint names: the rest are a list of their own.
 const NAMED: usize = 3;
@@ -112,37 +115,6 @@ impl ProviderConfig {
     }
 }
 
-/// The keys that the daemon holds, by the variable that they came in.
-#[derive(Debug, Default)]
-pub struct Keys {
-    secrets: RwLock<BTreeMap<String, Secret>>,
-    redactor: Redactor,
-}
-
-impl Keys {
-    /// An empty store that tells `redactor` about each key.
-    pub fn new(redactor: Redactor) -> Self {
-        Self { secrets: RwLock::default(), redactor }
-    }
-
-    /// Keeps a key; an empty one is none.
-    pub fn insert(&self, variable: &str, key: &str) {
-        let secret = Secret::new(key);
-        if !secret.reveal().is_empty() {
-            self.redactor.add(&secret);
-            self.secrets.write().unwrap_or_else(PoisonError::into_inner).insert(variable.to_owned(), secret);
-        }
-    }
-
-    /// The key that came in `variable`.
-    pub fn get(&self, variable: &str) -> Option<Secret> {
-        let secret = self.secrets.read().unwrap_or_else(PoisonError::into_inner).get(variable).cloned();
-        // It is in use, and must not be the one that is forgotten.
-        secret.iter().for_each(|secret| self.redactor.add(secret));
-        secret
-    }
-}
-
 /// Where a key comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeySource {
@@ -152,6 +124,8 @@ pub enum KeySource {
     Known(Secret),
     /// This command prints it; whoever starts a request runs it first.
     Command(String),
+    /// The keychain has it; whoever starts a request asks for it first.
+    Keychain(Account),
 }
 
 /// A model that can be asked, once its key is at hand.
@@ -171,15 +145,11 @@ pub struct Resolved {
 }
 
 impl Resolved {
-    /// What to ask. `printed` is what the command of [`KeySource::Command`] printed; elsewhere it is not looked at.
-    pub fn open(&self, printed: Option<&str>) -> Provider {
+    /// What to ask, with the key that came of [`Resolved::key`].
+    pub fn open(&self, key: Option<Secret>) -> Provider {
         let mut target = self.target.clone();
         if let Provider::Http(endpoint) = &mut target {
-            endpoint.key = match (&self.key, printed) {
-                (KeySource::Known(key), _) => Some(key.clone()),
-                (KeySource::Command(_), Some(printed)) => Some(Secret::new(printed)),
-                _ => None,
-            };
+            endpoint.key = key;
             endpoint.key.iter().for_each(|key| endpoint.redactor.add(key));
         }
         target
@@ -224,8 +194,14 @@ pub enum ResolveError {
         /// An address with a placeholder.
         example: String,
     },
+    /// It has no use for a key.
+    #[error("the provider `{provider}` needs no key")]
+    Keyless {
+        /// The provider.
+        provider: String,
+    },
     /// The key is not there.
-    #[error("the provider `{provider}` needs a key: set {variable}")]
+    #[error("the provider `{provider}` needs a key: set {variable}, or store it with `linger key set {provider}`")]
     KeyMissing {
         /// The provider.
         provider: String,
@@ -241,6 +217,7 @@ pub struct Catalogue {
     /// What the configuration names for new sessions.
     default: Option<String>,
     keys: Arc<Keys>,
+    network: Arc<Network>,
 }
 
 /// A provider with everything that its configuration left out.
@@ -299,14 +276,19 @@ impl Entry {
 }
 
 impl Catalogue {
-    /// The presets and `providers`; `default` is the model that the configuration names for new sessions.
-    pub fn new(providers: &BTreeMap<String, ProviderConfig>, default: Option<String>, keys: Arc<Keys>) -> Self {
+    /// The presets and `providers`, reached over `network`; `default` is the model that the configuration names for new sessions.
+    pub fn new(
+        providers: &BTreeMap<String, ProviderConfig>,
+        default: Option<String>,
+        keys: Arc<Keys>,
+        network: Arc<Network>,
+    ) -> Self {
         let presets = PRESETS
             .iter()
             .filter_map(|preset| Some((preset.name, Entry::new(preset.name, &ProviderConfig::default())?)));
         let configured = providers.iter().filter_map(|(name, config)| Some((name.as_str(), Entry::new(name, config)?)));
         let entries = presets.chain(configured).map(|(name, entry)| (name.to_owned(), entry)).collect();
-        Self { entries, default: default.filter(|model| !model.is_empty()), keys }
+        Self { entries, default: default.filter(|model| !model.is_empty()), keys, network }
     }
 
     /// Every variable that may hold a key.
@@ -317,16 +299,16 @@ impl Catalogue {
         variables
     }
 
-    /// The variables whose keys are not there.
+    /// The variables whose keys are not there, or were refused.
     pub fn wanted(&self) -> Vec<String> {
-        self.variables().into_iter().filter(|variable| self.keys.get(variable).is_none()).collect()
+        self.variables().into_iter().filter(|variable| self.keys.wants(variable)).collect()
     }
 
     /// Keeps those of `keys` that a provider names.
-    pub fn add_keys<'a>(&self, keys: impl IntoIterator<Item = (&'a str, &'a str)>) {
+    pub fn add_keys<'a>(&self, keys: impl IntoIterator<Item = (&'a str, &'a str)>, from: Bearer) {
         let variables = self.variables();
         let named = keys.into_iter().filter(|(variable, _)| variables.iter().any(|name| name == variable));
-        named.for_each(|(variable, key)| self.keys.insert(variable, key));
+        named.for_each(|(variable, key)| self.keys.insert(variable, key, from));
     }
 
     /// The model of new sessions.
@@ -338,11 +320,11 @@ impl Catalogue {
         let names = preset_first.chain(self.entries.keys().map(String::as_str));
         let mut models = names.filter_map(|name| {
             let entry = self.entries.get(name).filter(|entry| entry.kind != Kind::Demo)?;
-            self.missing(entry).is_none().then_some(format!("{name}/{}", entry.model.as_ref()?))
+            self.missing(name, entry).is_none().then_some(format!("{name}/{}", entry.model.as_ref()?))
         });
         models.next().ok_or_else(|| {
             let with_model = PRESETS.iter().filter(|preset| !preset.model.is_empty() && !preset.variable.is_empty());
-            let named = with_model.filter_map(|preset| self.missing(self.entries.get(preset.name)?));
+            let named = with_model.filter_map(|preset| self.missing(preset.name, self.entries.get(preset.name)?));
             ResolveError::NoModel { variables: named.take(NAMED).map(str::to_owned).collect() }
         })
     }
@@ -353,11 +335,7 @@ impl Catalogue {
             return self.resolve(&self.default_model()?);
         }
         let (name, model) = spec.split_once('/').unwrap_or((spec, ""));
-        let Some(entry) = self.entries.get(name) else {
-            let names: Vec<&str> = self.entries.keys().map(String::as_str).collect();
-            let near = similar::get_close_matches(name, &names, 1, 0.5).first().map(|near| (*near).to_owned());
-            return Err(ResolveError::UnknownProvider { provider: name.to_owned(), near });
-        };
+        let entry = self.entry(name)?;
         let provider = name.to_owned();
         let model = match (model, &entry.model) {
             ("", Some(model)) => model.clone(),
@@ -367,14 +345,10 @@ impl Catalogue {
         if entry.base_url.contains(PLACEHOLDER) {
             return Err(ResolveError::NoAddress { provider, example: entry.base_url.clone() });
         }
-        if let Some(variable) = self.missing(entry) {
-            return Err(ResolveError::KeyMissing { provider, variable: variable.to_owned() });
-        }
-        let key = match (&entry.command, entry.variable.as_ref().and_then(|variable| self.keys.get(variable))) {
-            (Some(command), _) => KeySource::Command(command.clone()),
-            (None, Some(key)) => KeySource::Known(key),
-            (None, None) => KeySource::None,
-        };
+        let key = self.source(name, entry).map_err(|variable| ResolveError::KeyMissing {
+            provider: provider.clone(),
+            variable: variable.to_owned(),
+        })?;
         let origin = format!("{provider}/{model}");
         let target = self.target(name, entry);
         Ok(Resolved { provider, model, origin, max_tokens: entry.max_tokens, key, target })
@@ -386,7 +360,7 @@ impl Catalogue {
         let mut rows = Vec::new();
         for (name, entry) in &self.entries {
             let model = format!("{name}/{}", entry.model.as_deref().unwrap_or("MODEL"));
-            let missing = match (entry.base_url.contains(PLACEHOLDER), self.missing(entry)) {
+            let missing = match (entry.base_url.contains(PLACEHOLDER), self.missing(name, entry)) {
                 (true, _) => Some("base_url".to_owned()),
                 (false, Some(variable)) => Some(variable.to_owned()),
                 (false, None) if entry.local => nobody_at(&entry.base_url).await,
@@ -404,10 +378,77 @@ impl Catalogue {
         rows
     }
 
+    fn entry(&self, name: &str) -> Result<&Entry, ResolveError> {
+        self.entries.get(name).ok_or_else(|| {
+            let names: Vec<&str> = self.entries.keys().map(String::as_str).collect();
+            let near = similar::get_close_matches(name, &names, 1, 0.5).first().map(|near| (*near).to_owned());
+            ResolveError::UnknownProvider { provider: name.to_owned(), near }
+        })
+    }
+
+    /// Where the key of `entry` comes from: what the configuration names, the environment, the keychain. The variable that would
+    /// have to be set, if it comes from nowhere.
+    fn source<'a>(&self, name: &str, entry: &'a Entry) -> Result<KeySource, &'a str> {
+        if let Some(command) = &entry.command {
+            return Ok(KeySource::Command(command.clone()));
+        }
+        if let Some(key) = entry.variable.as_ref().and_then(|variable| self.keys.get(variable)) {
+            return Ok(KeySource::Known(key));
+        }
+        if let Some(account) = account(name, entry).filter(|account| self.keys.is_kept(account)) {
+            return Ok(KeySource::Keychain(account));
+        }
+        match entry.variable.as_deref().filter(|_| !entry.key_optional) {
+            Some(variable) => Err(variable),
+            None => Ok(KeySource::None),
+        }
+    }
+
     /// The variable that must be set before `entry` can be used.
-    fn missing<'a>(&self, entry: &'a Entry) -> Option<&'a str> {
-        let needed = entry.variable.as_deref().filter(|_| !entry.key_optional);
-        needed.filter(|variable| self.keys.get(variable).is_none())
+    fn missing<'a>(&self, name: &str, entry: &'a Entry) -> Option<&'a str> {
+        self.source(name, entry).err()
+    }
+
+    /// The way out that all of them take.
+    pub fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// Where the keychain has, or would have, the key of the provider `name`.
+    pub fn account(&self, name: &str) -> Result<Account, ResolveError> {
+        let entry = self.entry(name)?;
+        if entry.kind == Kind::Demo {
+            return Err(ResolveError::Keyless { provider: name.to_owned() });
+        }
+        let unknown = || ResolveError::NoAddress { provider: name.to_owned(), example: entry.base_url.clone() };
+        account(name, entry).ok_or_else(unknown)
+    }
+
+    /// The rows of `key/list`: each provider with where its key comes from.
+    pub fn key_infos(&self) -> Vec<Info> {
+        let default = self.default_model().ok();
+        let default = default.as_ref().map(|spec| spec.split('/').next().unwrap_or(spec));
+        let row = |(name, entry): (&String, &Entry)| self.key_info(name, entry, default == Some(name));
+        self.entries.iter().filter(|(_, entry)| entry.kind != Kind::Demo).map(row).collect()
+    }
+
+    fn key_info(&self, name: &str, entry: &Entry, default: bool) -> Info {
+        let (source, from) = match self.source(name, entry) {
+            Ok(KeySource::Command(command)) => (Source::Command, Some(command)),
+            Ok(KeySource::Known(_)) => {
+                let bearer = entry.variable.as_ref().and_then(|variable| self.keys.bearer(variable));
+                let source = if bearer == Some(Bearer::Client) { Source::Client } else { Source::Daemon };
+                (source, entry.variable.clone())
+            }
+            Ok(KeySource::Keychain(_)) => (Source::Keychain, None),
+            Ok(KeySource::None) => (Source::None, None),
+            Err(variable) => (Source::Missing, Some(variable.to_owned())),
+        };
+        let at = address::origin(&entry.base_url).filter(|_| !entry.base_url.contains(PLACEHOLDER));
+        // A key of the keychain that belongs to another place is not used, and somebody may wonder why.
+        let kept = self.keys.kept().into_iter().filter(|account| account.provider == name);
+        let elsewhere = kept.map(|account| account.origin).find(|origin| Some(origin) != at.as_ref());
+        Info { provider: name.to_owned(), source, from, at, elsewhere, default }
     }
 
     fn target(&self, name: &str, entry: &Entry) -> Provider {
@@ -419,9 +460,16 @@ impl Catalogue {
             key: None,
             connect_timeout: entry.connect_timeout,
             idle_timeout: entry.idle_timeout,
-            redactor: self.keys.redactor.clone(),
+            network: self.network.clone(),
+            redactor: self.keys.redactor().clone(),
         })
     }
+}
+
+/// Where the keychain would have the key of a provider; nothing for one whose place nobody knows.
+fn account(name: &str, entry: &Entry) -> Option<Account> {
+    let origin = address::origin(&entry.base_url).filter(|_| !entry.base_url.contains(PLACEHOLDER))?;
+    Some(Account { provider: name.to_owned(), origin })
 }
 
 /// The wire format `kind` with these flags; `demo` has none.
@@ -440,7 +488,7 @@ pub fn codec(kind: Kind, compat: Compat) -> Option<Arc<dyn Codec>> {
 async fn nobody_at(base_url: &str) -> Option<String> {
     let url = Url::parse(base_url).ok()?;
     let (host, port) = (url.host_str()?.to_owned(), url.port_or_known_default()?);
-    let listens = tokio::time::timeout(LOOK, tokio::net::TcpStream::connect((host.as_str(), port))).await;
+    let listens = tokio::time::timeout(LOOK, tokio::net::TcpStream::connect((address::bare(&host), port))).await;
     (!matches!(listens, Ok(Ok(_)))).then(|| format!("nobody listens at {host}:{port}"))
 }
 
@@ -451,8 +499,8 @@ mod tests {
     fn catalogue(config: &str, default: &str, keys: &[(&str, &str)]) -> Catalogue {
         let providers: BTreeMap<String, ProviderConfig> = toml::from_str(config).unwrap();
         assert!(providers.iter().all(|(name, config)| config.check(name).is_ok()));
-        let catalogue = Catalogue::new(&providers, Some(default.to_owned()), Arc::new(Keys::new(Redactor::default())));
-        catalogue.add_keys(keys.iter().copied());
+        let catalogue = Catalogue::new(&providers, Some(default.to_owned()), Arc::default(), Arc::default());
+        catalogue.add_keys(keys.iter().copied(), Bearer::Daemon);
         catalogue
     }
 
@@ -490,7 +538,9 @@ mod tests {
         check(&catalogue, "local", Ok(("local/qwen/3", KeySource::None)));
         check(&catalogue, "pass", Ok(("pass/m", KeySource::Command("pass show work".to_owned()))));
         check(&catalogue, "demo", Ok(("demo/demo", KeySource::None)));
-        check(&catalogue, "anthropic", Err("the provider `anthropic` needs a key: set ANTHROPIC_API_KEY"));
+        check(&catalogue, "anthropic", Err(
+            "the provider `anthropic` needs a key: set ANTHROPIC_API_KEY, or store it with `linger key set anthropic`",
+        ));
         check(
             &catalogue,
             "work",
@@ -536,9 +586,62 @@ mod tests {
     }
 
     #[test]
-    fn a_command_prints_a_key_that_is_then_redacted() {
+    fn the_keychain_comes_after_command_and_environment_and_keeps_a_key_to_its_place() {
+        let keep = |catalogue: &Catalogue, provider: &str| {
+            let account = catalogue.account(provider).unwrap();
+            assert!(catalogue.keys.keep(&account, true) && !catalogue.keys.keep(&account, true));
+            account
+        };
+        let plain = catalogue(WORK, "", &[("GROQ_API_KEY", "g-secret")]);
+        for name in ["openai", "groq", "local", "pass", "work"] {
+            keep(&plain, name);
+        }
+        let at = |provider: &str, origin: &str| {
+            KeySource::Keychain(Account { provider: provider.to_owned(), origin: origin.to_owned() })
+        };
+        check(&plain, "openai", Ok(("openai/gpt-5", at("openai", "https://api.openai.com"))));
+        check(&plain, "work/x", Ok(("work/x", at("work", "http://127.0.0.1:4001"))));
+        check(&plain, "local", Ok(("local/qwen/3", at("local", "http://127.0.0.1:8081"))));
+        check(&plain, "groq/x", Ok(("groq/x", known("g-secret"))));
+        check(&plain, "pass", Ok(("pass/m", KeySource::Command("pass show work".to_owned()))));
+        check(&plain, "", Ok(("openai/gpt-5", at("openai", "https://api.openai.com"))));
+        assert!(matches!(plain.account("demo"), Err(ResolveError::Keyless { .. })));
+        assert!(matches!(plain.account("vertex"), Err(ResolveError::NoAddress { .. })));
+
+        // Whoever changes the address does not get the key.
+        let elsewhere = catalogue("[openai]\nbase_url = 'https://evil.example/v1'\napi_key_env = 'X'", "", &[]);
+        let vendor = Account { provider: "openai".to_owned(), origin: "https://api.openai.com".to_owned() };
+        elsewhere.keys.keep(&vendor, true);
+        assert!(matches!(elsewhere.resolve("openai"), Err(ResolveError::KeyMissing { .. })));
+        let rows = elsewhere.key_infos();
+        let row = rows.iter().find(|row| row.provider == "openai").unwrap();
+        assert_eq!((row.source, row.elsewhere.as_deref()), (Source::Missing, Some("https://api.openai.com")));
+    }
+
+    #[test]
+    fn the_list_says_where_keys_come_from() {
+        let catalogue = catalogue(WORK, "work/x", &[("WORK_KEY", "w-secret")]);
+        catalogue.add_keys([("OPENAI_API_KEY", "o-secret")], Bearer::Client);
+        let rows = catalogue.key_infos();
+        let row = |name: &str| {
+            let row = rows.iter().find(|row| row.provider == name).unwrap();
+            (row.source, row.from.as_deref(), row.at.as_deref(), row.default)
+        };
+        assert_eq!(row("work"), (Source::Daemon, Some("WORK_KEY"), Some("http://127.0.0.1:4001"), true));
+        let vendor = Some("https://api.openai.com");
+        assert_eq!(row("openai"), (Source::Client, Some("OPENAI_API_KEY"), vendor, false));
+        assert_eq!(row("pass"), (Source::Command, Some("pass show work"), Some("https://api.anthropic.com"), false));
+        assert_eq!(row("local"), (Source::None, None, Some("http://127.0.0.1:8081"), false));
+        assert_eq!(row("groq").0, Source::Missing);
+        assert_eq!(row("vertex").2, None);
+        assert!(rows.iter().all(|row| row.provider != "demo"));
+    }
+
+    #[test]
+    fn a_key_that_is_opened_is_then_redacted() {
         let catalogue = catalogue(WORK, "", &[]);
-        let Provider::Http(endpoint) = catalogue.resolve("pass").unwrap().open(Some("s3cr3t-key\n")) else { panic!() };
+        let key = Some(Secret::new("s3cr3t-key\n"));
+        let Provider::Http(endpoint) = catalogue.resolve("pass").unwrap().open(key) else { panic!() };
         assert_eq!(endpoint.key, Some(Secret::new("s3cr3t-key")));
         assert_eq!(endpoint.redactor.redact("bad key s3cr3t-key"), "bad key <redacted>");
         assert!(!format!("{endpoint:?}").contains("s3cr3t"));
@@ -616,7 +719,9 @@ mod tests {
         let with_key = catalogue("", "", &[("OLLAMA_API_KEY", "k-secret")]);
         check(&with_key, "ollama/qwen3", Ok(("ollama/qwen3", known("k-secret"))));
         let needed = catalogue("[ollama]\napi_key_env = 'MINE'", "", &[]);
-        check(&needed, "ollama/x", Err("the provider `ollama` needs a key: set MINE"));
+        check(&needed, "ollama/x", Err(
+            "the provider `ollama` needs a key: set MINE, or store it with `linger key set ollama`",
+        ));
         let address = "the provider `vertex` has no address: set `base_url` in [providers.vertex], such as \
                        \"https://aiplatform.googleapis.com/v1/projects/PROJECT/locations/global\"";
         check(&plain, "vertex/gemini-x", Err(address));

@@ -5,8 +5,9 @@
 //! turn is stopped. It never touches the store but to read its context, and never waits for a client but in a permission.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::pin::pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use linger_protocol::event::{EventBody, Level, NoticeCode};
 use linger_protocol::id::{BlobId, CallId, MessageId, SessionId};
@@ -20,16 +21,21 @@ use super::{Draft, calls, context, instructions, recovery};
 use crate::clock;
 use crate::daemon::Daemon;
 use crate::fault;
+use crate::key_source::Lack;
 use crate::provider::catalogue::{KeySource, ResolveError, Resolved};
 use crate::provider::retry::{self, Decision};
 use crate::provider::{
     Encoding, Failure, FailureClass, Images, Message, Provider, Request, Response, Stop, Stream, StreamEvent, ToolSpec,
 };
+use crate::secret::Secret;
 use crate::store::StoreError;
 use crate::tool::Workspace;
 
 /// Appends of deltas that may wait for their commit before the turn waits too: it keeps the store busy and memory small.
 const AHEAD: usize = 4;
+
+/// How long the source of a key may take before people are told that it is waited for.
+const SOON: Duration = Duration::from_secs(2);
 
 /// What to do when a turn has come to one of its limits.
 const GO_ON: &str = "prompt again to go on";
@@ -261,11 +267,17 @@ impl Turn {
     ) -> Result<Step, Over> {
         let began = Instant::now();
         let mut attempt = 1;
+        let mut refused: Option<(Secret, Failure)> = None;
         loop {
             let (resolved, provider) = match self.resolve().await? {
                 Ok(resolved) => resolved,
                 Err(failure) => return Ok(Step::Failed(failure)),
             };
+            if let Some((key, failure)) = &refused
+                && provider.key() == Some(key)
+            {
+                return Ok(Step::Failed(failure.clone()));
+            }
             let images = self.images(messages.get(provider.encoded(&resolved.origin, encoding)..)).await;
             let request = Request {
                 model: &resolved.model,
@@ -296,6 +308,19 @@ impl Turn {
             if interrupted {
                 self.messages += 1;
                 self.emit.send(vec![self.message(id.clone(), shown.blocks(), true, None, false)], false, None)?;
+            }
+            if failure.class == FailureClass::Auth
+                && let Some(key) = provider.key()
+                && self.daemon.key_sources.refuse(&resolved.key, key)
+                && refused.is_none()
+            {
+                // A key that expires is got anew, once.
+                let failure = Failure { message: format!("{}: {}", resolved.provider, failure.message), ..failure };
+                let text = format!("{}; asking for the key again", failure.message);
+                self.emit.send(vec![notice(Level::Warning, NoticeCode::Retry, text)], false, None)?;
+                refused = Some((key.clone(), failure));
+                attempt += 1;
+                continue;
             }
             match retry::decide(&failure, attempt, began.elapsed(), clock::random_fraction()) {
                 Decision::GiveUp { note } => {
@@ -354,39 +379,60 @@ impl Turn {
                 Ok(catalogue) => catalogue,
                 Err(error) => return Ok(Err(rejected(error.to_string()))),
             };
-            match catalogue.resolve(&self.model) {
-                Ok(resolved) => {
-                    if waiting {
-                        let text = "the key is there; the turn goes on".to_owned();
-                        self.emit.send(vec![notice(Level::Info, NoticeCode::KeyFound, text)], false, None)?;
+            let lack = match catalogue.resolve(&self.model) {
+                Ok(resolved) => match self.key(&resolved, &mut waiting).await? {
+                    Ok(key) => {
+                        if waiting {
+                            let text = "the key is there; the turn goes on".to_owned();
+                            self.emit.send(vec![notice(Level::Info, NoticeCode::KeyFound, text)], false, None)?;
+                        }
+                        let provider = resolved.open(key);
+                        return Ok(Ok((resolved, provider)));
                     }
-                    let printed = match &resolved.key {
-                        KeySource::Command(command) => match self.daemon.key_printed(command).await {
-                            Ok(key) => Some(key),
-                            Err(error) => return Ok(Err(rejected(format!("{error:#}")))),
-                        },
-                        KeySource::None | KeySource::Known(_) => None,
-                    };
-                    let provider = resolved.open(printed.as_deref());
-                    return Ok(Ok((resolved, provider)));
-                }
-                Err(ResolveError::KeyMissing { provider, variable }) => {
-                    if !waiting {
-                        waiting = true;
-                        let text = format!(
-                            "waiting for the key of provider {provider}: connect a client that has {variable} set"
-                        );
-                        self.emit.send(vec![notice(Level::Warning, NoticeCode::KeyMissing, text)], true, None)?;
+                    Err(Lack::Failed(why)) => {
+                        let message = format!("the key of {}: {why}", resolved.provider);
+                        return Ok(Err(Failure { class: FailureClass::Auth, message, retry_after: None }));
                     }
-                    if changed.changed().await.is_err() {
-                        return Err(Over);
+                    // The catalogue knows by now, and says where else it could come from.
+                    Err(Lack::Gone) => continue,
+                    Err(Lack::Waits(why)) => {
+                        format!("the key of provider {}: {why}; `linger key list` tries again", resolved.provider)
                     }
-                    // Another model is a way out too.
-                    self.model = self.emit.model().await?;
-                }
+                },
+                Err(ResolveError::KeyMissing { provider, variable }) => format!(
+                    "the key of provider {provider}: connect a client that has {variable} set, or `linger key set {provider}`"
+                ),
                 Err(error) => return Ok(Err(rejected(error.to_string()))),
+            };
+            self.say_waiting(&lack, &mut waiting)?;
+            if changed.changed().await.is_err() {
+                return Err(Over);
             }
+            // Another model is a way out too.
+            self.model = self.emit.model().await?;
         }
+    }
+
+    /// The key of a provider. A source that takes its time is named, as it may wait for its user.
+    async fn key(&self, resolved: &Resolved, waiting: &mut bool) -> Result<Result<Option<Secret>, Lack>, Over> {
+        let mut key = pin!(self.daemon.key_sources.obtain(&resolved.key));
+        if let Ok(key) = tokio::time::timeout(SOON, &mut key).await {
+            return Ok(key);
+        }
+        let source = match &resolved.key {
+            KeySource::Command(command) => format!("from `{command}`"),
+            _ => "from the keychain".to_owned(),
+        };
+        self.say_waiting(&format!("the key of provider {}, {source}", resolved.provider), waiting)?;
+        Ok(key.await)
+    }
+
+    fn say_waiting(&self, what: &str, waiting: &mut bool) -> Result<(), Over> {
+        if std::mem::replace(waiting, true) {
+            return Ok(());
+        }
+        let text = format!("waiting for {what}");
+        self.emit.send(vec![notice(Level::Warning, NoticeCode::KeyMissing, text)], true, None)
     }
 
     /// One attempt; what is shown of it goes into `shown`.

@@ -104,7 +104,9 @@ mod tests {
             std::future::pending().await
         }));
         let mut second = Box::pin(flights.join("x", async {}));
-        assert!(timeout(Duration::ZERO, &mut first).await.is_err() && timeout(Duration::ZERO, &mut second).await.is_err());
+        assert!(
+            timeout(Duration::ZERO, &mut first).await.is_err() && timeout(Duration::ZERO, &mut second).await.is_err()
+        );
         drop(first);
         assert!(timeout(Duration::from_millis(20), &mut second).await.is_err(), "the work goes on");
         drop(second);

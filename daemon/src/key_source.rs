@@ -136,7 +136,9 @@ impl KeySources {
     pub async fn recall(&self) {
         let keychain = self.keychain.clone();
         let accounts = tokio::task::spawn_blocking(move || keychain.accounts()).await.unwrap_or_default();
-        accounts.iter().for_each(|account| drop(self.keys.keep(account, true)));
+        for account in &accounts {
+            self.keys.keep(account, true);
+        }
     }
 
     async fn remember(&self) -> Result<(), Trouble> {
@@ -171,7 +173,8 @@ async fn asked(keychain: &Keychain, account: &Account) -> Result<Secret, Lack> {
 /// The key that `command` prints: its first line that is not empty, as programs that keep passwords print notes after it.
 async fn printed(command: &str, redactor: Redactor) -> Result<Secret, Lack> {
     // The user's own command, as in the user's own shell: it gets the environment that the daemon was started with.
-    let own = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let own =
+        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     run(command, &own.collect(), KEY_TIME, redactor).await.map_err(|why| {
         Lack::Failed(format!("`{command}` (api_key_command) {why}; see whether it works in a terminal of its own"))
     })
@@ -222,7 +225,8 @@ mod tests {
         check("printf '\\n the-key \\r\\nurl: https://h\\n'", Ok("the-key")).await;
         check("echo the-key; exit 2", Err("failed: exit status: 2")).await;
         let said = "failed: exit status: 1: gpg: decryption of <redacted> failed";
-        check("echo the-key; echo a >&2; echo gpg: decryption of the-key failed >&2; echo >&2; exit 1", Err(said)).await;
+        check("echo the-key; echo a >&2; echo gpg: decryption of the-key failed >&2; echo >&2; exit 1", Err(said))
+            .await;
         check("true", Err("printed nothing")).await;
         check("yes", Err("wrote more than 65536 bytes")).await;
         check(r"printf '\377'", Err("wrote something that is not UTF-8")).await;
@@ -259,7 +263,10 @@ mod tests {
         let sources = sources(dir.path());
         let source = KeySource::Command(format!("cat {}", dir.path().join("key").display()));
         let Err(Lack::Failed(why)) = sources.obtain(&source).await else { panic!() };
-        assert!(why.contains("(api_key_command) failed: exit status: 1: cat: ") && why.contains("No such file"), "{why}");
+        assert!(
+            why.contains("(api_key_command) failed: exit status: 1: cat: ") && why.contains("No such file"),
+            "{why}"
+        );
         std::fs::write(dir.path().join("key"), "now-there\n").unwrap();
         assert_eq!(sources.obtain(&source).await, Ok(Some(Secret::new("now-there"))));
     }

@@ -118,8 +118,8 @@ impl Keychain {
     /// The accounts under which it has keys, as far as is remembered.
     pub fn accounts(&self) -> BTreeSet<Account> {
         let mut text = String::new();
-        let read = std::fs::File::open(&self.remembered)
-            .and_then(|file| file.take(MAX_REMEMBERED).read_to_string(&mut text));
+        let read =
+            std::fs::File::open(&self.remembered).and_then(|file| file.take(MAX_REMEMBERED).read_to_string(&mut text));
         match read {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 let path = self.remembered.display();

@@ -9,8 +9,8 @@ use jsonrpsee::proc_macros::rpc;
 
 use crate::blob::{Get, Piece};
 use crate::daemon::{Empty, Hello, Keys, Model, Repair, Repaired, Status, Stop, Tool, Welcome};
-use crate::permission::{Answer, Answered, List as PermissionList, Pending};
 use crate::key::{Info as KeyInfo, Listed, Remove as RemoveKey, Removed, Set as SetKey};
+use crate::permission::{Answer, Answered, List as PermissionList, Pending};
 use crate::session::{
     Attach, Attached, Create, Created, Info, Keyed, List, Named, Prompt, Prompted, Prune, Pruned, Remove, Set,
 };

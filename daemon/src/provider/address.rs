@@ -101,11 +101,15 @@ mod tests {
         fn check(url: &str, expect: bool) {
             assert_eq!(is_loopback(&Url::parse(url).unwrap()), expect, "{url}");
         }
-        for local in ["localhost", "LOCALHOST", "a.localhost", "localhost.", "127.0.0.1", "127.9.9.9", "[::1]", "0x7f.1"] {
+        for local in
+            ["localhost", "LOCALHOST", "a.localhost", "localhost.", "127.0.0.1", "127.9.9.9", "[::1]", "0x7f.1"]
+        {
             check(&format!("http://{local}:80/v1"), true);
         }
         check("http://[::ffff:127.0.0.1]/", true);
-        for other in ["localhost.example.org", "notlocalhost", "10.0.0.1", "[::2]", "[fe80::1]", "127.0.0.1.example.org"] {
+        for other in
+            ["localhost.example.org", "notlocalhost", "10.0.0.1", "[::2]", "[fe80::1]", "127.0.0.1.example.org"]
+        {
             check(&format!("http://{other}/v1"), false);
         }
     }

@@ -538,9 +538,13 @@ mod tests {
         check(&catalogue, "local", Ok(("local/qwen/3", KeySource::None)));
         check(&catalogue, "pass", Ok(("pass/m", KeySource::Command("pass show work".to_owned()))));
         check(&catalogue, "demo", Ok(("demo/demo", KeySource::None)));
-        check(&catalogue, "anthropic", Err(
-            "the provider `anthropic` needs a key: set ANTHROPIC_API_KEY, or store it with `linger key set anthropic`",
-        ));
+        check(
+            &catalogue,
+            "anthropic",
+            Err(
+                "the provider `anthropic` needs a key: set ANTHROPIC_API_KEY, or store it with `linger key set anthropic`",
+            ),
+        );
         check(
             &catalogue,
             "work",
@@ -719,9 +723,11 @@ mod tests {
         let with_key = catalogue("", "", &[("OLLAMA_API_KEY", "k-secret")]);
         check(&with_key, "ollama/qwen3", Ok(("ollama/qwen3", known("k-secret"))));
         let needed = catalogue("[ollama]\napi_key_env = 'MINE'", "", &[]);
-        check(&needed, "ollama/x", Err(
-            "the provider `ollama` needs a key: set MINE, or store it with `linger key set ollama`",
-        ));
+        check(
+            &needed,
+            "ollama/x",
+            Err("the provider `ollama` needs a key: set MINE, or store it with `linger key set ollama`"),
+        );
         let address = "the provider `vertex` has no address: set `base_url` in [providers.vertex], such as \
                        \"https://aiplatform.googleapis.com/v1/projects/PROJECT/locations/global\"";
         check(&plain, "vertex/gemini-x", Err(address));

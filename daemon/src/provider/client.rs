@@ -34,7 +34,7 @@ fn clients() -> MutexGuard<'static, BTreeMap<Traits, Client>> {
 }
 
 /// The shared client for this way; `secure` if the other end speaks TLS.
-pub async fn client(way: &Way, secure: bool, connect_timeout: Duration) -> Result<Client, Failure> {
+pub(super) async fn client(way: &Way, secure: bool, connect_timeout: Duration) -> Result<Client, Failure> {
     let secure = secure || way.proxy.as_ref().is_some_and(super::network::Proxy::is_secure);
     let roots = if secure { way.roots.clone() } else { Roots::default() };
     let traits = (connect_timeout, secure, Way { proxy: way.proxy.clone(), roots });
@@ -57,7 +57,7 @@ pub async fn client(way: &Way, secure: bool, connect_timeout: Duration) -> Resul
 }
 
 /// Forgets the clients that trust whom this way trusts: certificates are read again when they are needed next.
-pub fn forget(way: &Way) {
+pub(super) fn forget(way: &Way) {
     clients().retain(|(_, secure, known), _| !*secure || known.roots != way.roots);
 }
 
@@ -104,8 +104,9 @@ fn certificates(roots: &Roots) -> Result<Vec<Certificate>, Failure> {
         all.extend(certificates);
     }
     for (directory, named_by) in &roots.directories {
-        let wrong =
-            |error: std::io::Error| failed(FailureClass::Network, format!("{named_by}: {}: {error}", directory.display()));
+        let wrong = |error: std::io::Error| {
+            failed(FailureClass::Network, format!("{named_by}: {}: {error}", directory.display()))
+        };
         for entry in std::fs::read_dir(directory).map_err(wrong)? {
             let path = entry.map_err(wrong)?.path();
             // A directory holds what else belongs to its certificates, such as lists and notes.

@@ -50,7 +50,9 @@ impl NetworkConfig {
             return Err(("no_proxy", "write a list of hosts, domains and networks, such as \"10.0.0.0/8\"".to_owned()));
         }
         match &self.ca_file {
-            Some(file) if !file.is_absolute() => Err(("ca_file", "must be an absolute path, or begin with ~/".to_owned())),
+            Some(file) if !file.is_absolute() => {
+                Err(("ca_file", "must be an absolute path, or begin with ~/".to_owned()))
+            }
             _ => Ok(()),
         }
     }
@@ -77,7 +79,8 @@ impl Variables {
 
     /// Takes what `get` has; nothing is as good as empty.
     pub fn read(get: impl Fn(&str) -> Option<String>) -> Self {
-        let found = |name| get(name).map(|value| (name, value.trim().to_owned())).filter(|(_, value)| !value.is_empty());
+        let found =
+            |name| get(name).map(|value| (name, value.trim().to_owned())).filter(|(_, value)| !value.is_empty());
         Self(Self::NAMES.into_iter().filter_map(found).collect())
     }
 
@@ -239,10 +242,13 @@ fn passwords(url: &Url) -> Vec<String> {
 /// The address of a proxy, which may leave out `http://`. What is wrong with it does not repeat it.
 fn parse(text: &str) -> Result<Url, String> {
     let whole = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
-    let problem = |why: &str| Err(format!("is not the address of a proxy, such as \"http://proxy.example:3128\": {why}"));
+    let problem =
+        |why: &str| Err(format!("is not the address of a proxy, such as \"http://proxy.example:3128\": {why}"));
     match Url::parse(&whole) {
         Err(error) => problem(&error.to_string()),
-        Ok(url) if !SCHEMES.contains(&url.scheme()) => problem("it may be http, https, socks4, socks4a, socks5 or socks5h"),
+        Ok(url) if !SCHEMES.contains(&url.scheme()) => {
+            problem("it may be http, https, socks4, socks4a, socks5 or socks5h")
+        }
         Ok(url) if !url.has_host() || url.host_str() == Some("") => problem("it has no host"),
         Ok(url) => Ok(url),
     }

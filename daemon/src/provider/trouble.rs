@@ -18,12 +18,12 @@ const NAMED: usize = 3;
 const MAX_SHOWN: usize = 200;
 
 /// A failure that does not say when to try again.
-pub fn failed(class: FailureClass, message: impl ToString) -> Failure {
+pub(super) fn failed(class: FailureClass, message: impl ToString) -> Failure {
     Failure { class, message: message.to_string(), retry_after: None }
 }
 
 /// An error of the HTTP library with its innermost reason, which is what helps.
-pub fn failure_of(class: FailureClass, error: &reqwest::Error, way: &Way) -> Failure {
+pub(super) fn failure_of(class: FailureClass, error: &reqwest::Error, way: &Way) -> Failure {
     let host = error.url().map(authority).unwrap_or_default();
     let tunnel = causes(error).map(ToString::to_string).find(|text| text.starts_with("tunnel error: "));
     if let Some(tls) = causes(error).find_map(|cause| cause.downcast_ref::<rustls::Error>()) {
@@ -54,13 +54,13 @@ pub fn failure_of(class: FailureClass, error: &reqwest::Error, way: &Way) -> Fai
 }
 
 /// The proxy does not know who asks.
-pub fn unknown_to(proxy: &Proxy) -> Failure {
+pub(super) fn unknown_to(proxy: &Proxy) -> Failure {
     let way = "start the daemon with them in its environment, such as HTTPS_PROXY=http://USER:PASSWORD@HOST:PORT";
     failed(FailureClass::Network, format!("the proxy {proxy} refuses user and password, or wants some: {way}"))
 }
 
 /// The answer sends the request elsewhere. It is not followed: the key would go along.
-pub fn redirected(name: &str, status: u16, headers: &HeaderMap, asked: &Url) -> Failure {
+pub(super) fn redirected(name: &str, status: u16, headers: &HeaderMap, asked: &Url) -> Failure {
     let location = headers.get("location").and_then(|location| location.to_str().ok());
     let target = match location.map(|location| asked.join(location)) {
         Some(Ok(url)) => shown(&url).chars().take(MAX_SHOWN).collect(),

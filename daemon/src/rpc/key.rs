@@ -71,7 +71,8 @@ impl Rpc {
     /// What a user is told who cannot use the keychain: the other two ways.
     fn no_keychain(&self, provider: &str, trouble: Trouble) -> RpcError {
         let variable = self.info(provider).ok().flatten().and_then(|info| info.from);
-        let variable = variable.filter(|name| !name.contains(char::is_whitespace)).unwrap_or_else(|| "ITS_KEY".to_owned());
+        let variable =
+            variable.filter(|name| !name.contains(char::is_whitespace)).unwrap_or_else(|| "ITS_KEY".to_owned());
         let unlock = if matches!(trouble, Trouble::Locked(_)) { "unlock it and try again; or " } else { "" };
         let hint = format!(
             "{unlock}set {variable} where you run linger (`api_key_env` in [providers.{provider}] names another variable), or \
@@ -89,7 +90,8 @@ fn checked(secret: &str) -> Result<Secret, RpcError> {
         "" => Err(wrong("it is empty")),
         key if key.len() > MAX_KEY => Err(RpcError::new(Code::TooMuch, format!("a key may have {MAX_KEY} bytes"))),
         key if !key.chars().all(|c| c.is_ascii_graphic()) => {
-            Err(wrong("it has a space or another character that no key has").hint("copy it again, without what is around it"))
+            Err(wrong("it has a space or another character that no key has")
+                .hint("copy it again, without what is around it"))
         }
         _ => Ok(secret),
     }

@@ -56,15 +56,17 @@ fn examine(report: &mut Report, repair: bool) -> Result<(), Failure> {
         Err(failure) => return report.failure(&failure),
     };
     let looked = look(&mut client, repair);
+    let mut named = None;
     match client.call(&DaemonStatus(Empty {})) {
         Ok(status) => {
             daemon(report, &status)?;
             stored(report, &status, looked)?;
+            named = status.model;
         }
         Err(failure) => report.failure(&failure)?,
     }
     match client.call(&ModelList(Empty {})) {
-        Ok(rows) => models(report, &rows)?,
+        Ok(rows) => models(report, &rows, named.as_deref())?,
         Err(failure) => return report.failure(&failure),
     }
     match client.call(&KeyList(Empty {})) {
@@ -161,7 +163,8 @@ fn space(report: &mut Report, storage: &Storage) -> Result<(), Failure> {
     Ok(())
 }
 
-fn models(report: &mut Report, rows: &[Model]) -> Result<(), Failure> {
+/// What can be used; `named` is the model of new sessions, which need not be its provider's own.
+fn models(report: &mut Report, rows: &[Model], named: Option<&str>) -> Result<(), Failure> {
     for model in rows.iter().filter(|model| model.ready) {
         let default = if model.default { ", for new sessions" } else { "" };
         report.good(&format!("model {}{default}", model.model))?;
@@ -169,7 +172,11 @@ fn models(report: &mut Report, rows: &[Model]) -> Result<(), Failure> {
     if let Some(model) = rows.iter().find(|model| model.default && !model.ready) {
         let missing = model.missing.as_deref().unwrap_or("it is not ready");
         report.bad(&format!("model {}, for new sessions: {missing}", model.model), None)?;
-    } else if !rows.iter().any(|model| model.default) {
+    } else if rows.iter().any(|model| model.default) {
+        // It was listed with the others.
+    } else if let Some(model) = named {
+        report.good(&format!("model {model}, for new sessions"))?;
+    } else {
         report.bad(
             "new sessions have no model",
             Some("set `model` in the configuration, or use -m; `-m demo` needs no key"),

@@ -81,5 +81,7 @@ fn said(error: &Error) -> String {
     while let Some(source) = reason.source() {
         reason = source;
     }
-    reason.to_string().lines().next().unwrap_or_default().to_owned()
+    let said = reason.to_string();
+    let line = said.lines().next().unwrap_or_default();
+    line.strip_prefix("SS error: ").unwrap_or(line).to_owned()
 }

@@ -75,9 +75,9 @@ fn scope(runtime: Option<&Path>, path: &OsStr, random: u32, exists: impl Fn(&Pat
 fn note(places: &Places, words: &str) {
     let words = crate::terminal::clean_line(words.trim());
     let line = format!("WARN  [start] systemd-run failed, so the daemon is started in this login's scope: {words}\n");
-    // Without a log the daemon will say so itself.
     let log = OpenOptions::new().append(true).create(true).mode(0o600).open(places.log());
-    let _ = log.and_then(|mut log| log.write_all(line.as_bytes()));
+    // Without a log the daemon will say so itself.
+    let _unwritten = log.and_then(|mut log| log.write_all(line.as_bytes()));
 }
 
 /// The command, and what comes before it.
@@ -113,7 +113,8 @@ fn wait(mut command: Command, places: &Places) -> Result<Result<Started, String>
 fn watch(mut child: Child, sender: &mpsc::Sender<Result<Started, String>>) {
     let mut line = String::new();
     if let Some(stdout) = child.stdout.take() {
-        let _ = BufReader::new(stdout.take(MAX_WORDS)).read_line(&mut line);
+        // What cannot be read was not said.
+        let _cut = BufReader::new(stdout.take(MAX_WORDS)).read_line(&mut line);
     }
     let answer = match line.trim_end() {
         "ready" => Ok(Started::Ready),
@@ -121,13 +122,15 @@ fn watch(mut child: Child, sender: &mpsc::Sender<Result<Started, String>>) {
         _ => {
             let mut words = line;
             if let Some(stderr) = child.stderr.take() {
-                let _ = stderr.take(MAX_WORDS).read_to_string(&mut words);
+                let _cut = stderr.take(MAX_WORDS).read_to_string(&mut words);
             }
             Err(words)
         }
     };
-    let _ = sender.send(answer);
-    let _ = child.wait();
+    // Whoever waited may have given up.
+    let _unheard = sender.send(answer);
+    // How it ends is in its log.
+    let _status = child.wait();
 }
 
 /// What the daemon said when it could not start, as a failure of ours.

@@ -11,7 +11,7 @@
 //! What cannot be understood ends the process at once: a fault that never comes must not look like one that was survived.
 
 /// The crash points. Each commit has one before and one after it for each kind of event, beside those named here.
-pub const POINTS: [&str; 38] = [
+pub const POINTS: [&str; 41] = [
     "actor.answered",
     "actor.attach",
     "actor.cancel",
@@ -46,10 +46,13 @@ pub const POINTS: [&str; 38] = [
     "store.before_remove",
     "store.close",
     "store.closed",
+    "store.lengthened",
     "subscriber.before_send",
     "subscriber.sent",
     "turn.boundary",
     "turn.context",
+    "upkeep.before_step",
+    "upkeep.stepped",
 ];
 
 /// The kinds of commit that have crash points of their own: `commit.before.KIND` and `commit.after.KIND`.

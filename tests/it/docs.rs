@@ -217,3 +217,23 @@ fn every_kind_of_event_is_shown_and_known_to_the_types() {
         .flat_map(|row| row.split('|').nth(1).unwrap().split(',').map(|kind| kind.trim().trim_matches('`').to_owned()));
     assert_eq!(kinds.collect::<BTreeSet<_>>(), shown, "the table and the examples show the same kinds");
 }
+
+#[test]
+fn the_tests_that_answer_a_complaint_are_there() {
+    let read = |path: &str| std::fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let readme = read("README.md");
+    let section = readme.split("## What users of other agents complain about").nth(1).unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let named: Vec<&str> = section.split('`').skip(1).step_by(2).filter(|name| !name.contains(' ')).collect();
+    let mut tests = String::new();
+    for dir in ["it", "../client/tests"] {
+        for file in std::fs::read_dir(format!("{}/{dir}", env!("CARGO_MANIFEST_DIR"))).unwrap() {
+            let path = file.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "rs") {
+                tests.push_str(&std::fs::read_to_string(path).unwrap());
+            }
+        }
+    }
+    let missing: Vec<_> = named.iter().filter(|name| !tests.contains(&format!("fn {name}()"))).collect();
+    assert!(named.len() > 40 && missing.is_empty(), "{} are named, and there is no {missing:?}", named.len());
+}

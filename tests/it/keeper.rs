@@ -39,6 +39,18 @@ async fn after_kill_9_with_nobody_attached_the_turn_goes_on_by_itself() {
 }
 
 #[tokio::test]
+async fn a_daemon_whose_program_was_deleted_is_restarted_nevertheless() {
+    let model = ModelServer::with([Reply::text("Good day")]);
+    let daemon = Daemon::start_with(&model, Setup { copied: true, ..Setup::default() }).await;
+    std::fs::remove_file(daemon.program_copy()).unwrap();
+    daemon.kill_daemon().await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    assert_eq!(client.turn(&session, "hello").await.str("stop_reason"), "end_turn");
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
 async fn what_the_dead_daemon_left_behind_is_ended_even_if_it_forked_away_without_its_mark() {
     // `env -i` drops the variable by which a start finds what is left: only the family tells.
     let model = ModelServer::with([bash("(env -i setsid sleep 641 &); sleep 642"), Reply::text("done")]);

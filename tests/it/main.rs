@@ -13,6 +13,7 @@ mod crash;
 mod daemon_command;
 mod damage;
 mod docs;
+mod full_disk;
 mod hostile;
 mod idempotency;
 mod keeper;

@@ -4,7 +4,7 @@ use linger_tests::harness::{Daemon, comes_true};
 use linger_tests::model::{ModelServer, Reply};
 use serde_json::json;
 
-use crate::{bash, story};
+use crate::{answer, bash, story};
 
 /// Makes the database refuse events of this kind.
 fn refuse(daemon: &Daemon, kind: &str) {
@@ -47,6 +47,54 @@ async fn a_tool_whose_start_cannot_be_written_does_not_run_and_the_turn_goes_on_
 }
 
 #[tokio::test]
+async fn a_question_that_cannot_be_written_is_asked_when_it_can() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    model.push([bash(&daemon.effect("once")), Reply::text("done")]);
+    let client = daemon.client().await;
+    let session = client.session().await;
+    refuse(&daemon, "permission_requested");
+    client.prompt(&session, "go").await;
+    assert!(comes_true(linger_tests::TIMEOUT, || failed(&daemon)), "the question is refused");
+    take_again(&daemon);
+    let asked = client.first(&session, "permission_requested").await;
+    answer(&client, asked.str("permission"), "allow_once").await;
+    assert_eq!(client.first(&session, "turn_finished").await.str("stop_reason"), "end_turn");
+    assert_eq!(std::fs::read_to_string(daemon.side_effects()).unwrap(), "once\n");
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn who_asks_for_something_need_not_wait_until_a_failed_write_is_tried_again() {
+    let model = ModelServer::with([Reply::text("Good day")]);
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    let count = |what: &str| daemon.log().matches(what).count();
+    let set = json!({ "session": session, "mode": "edit" });
+    refuse(&daemon, "session_changed");
+    // Each failure makes the pause before the next try longer; nothing is tried more than once a second.
+    rusqlite::Connection::open(daemon.dirs.database())
+        .unwrap()
+        .execute_batch("ALTER TABLE session RENAME TO away")
+        .unwrap();
+    client.request("session/set", set.clone()).await.unwrap().expect_err("it cannot be stored");
+    assert!(comes_true(linger_tests::TIMEOUT, || count("still cannot be read") == 3), "the pauses are 1, 2 and 4 s");
+    rusqlite::Connection::open(daemon.dirs.database())
+        .unwrap()
+        .execute_batch("ALTER TABLE away RENAME TO session")
+        .unwrap();
+    take_again(&daemon);
+    linger_tests::harness::until("the mode is set", async || {
+        client.request("session/set", set.clone()).await.unwrap().ok()
+    })
+    .await;
+    assert_eq!(count("still cannot be read"), 3, "it came before the next try");
+    client.turn(&session, "hello").await;
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
 async fn a_prompt_that_was_refused_is_not_said_to_be_accepted_when_it_is_sent_again() {
     let model = ModelServer::with([Reply::text("Good day")]);
     let daemon = Daemon::start(&model).await;
@@ -86,5 +134,24 @@ async fn an_accepted_prompt_whose_turn_had_not_started_when_the_daemon_died_gets
     back.attach(&session).await;
     back.first(&session, "turn_finished").await;
     assert_eq!(story(&back.transcript(), &session).last().unwrap(), "turn_finished");
+    daemon.check(&[&client, &back], &model);
+}
+
+#[tokio::test]
+async fn a_turn_that_was_cut_between_its_last_answer_and_its_end_only_ends() {
+    let model = ModelServer::with([Reply::text("Good day")]);
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    refuse(&daemon, "turn_finished");
+    client.prompt(&session, "hello").await;
+    assert!(comes_true(linger_tests::TIMEOUT, || failed(&daemon)), "the end of the turn is refused");
+    daemon.kill_all().await;
+    take_again(&daemon);
+    daemon.launch().await;
+    let back = daemon.client().await;
+    back.attach(&session).await;
+    assert_eq!(back.first(&session, "turn_finished").await.str("stop_reason"), "end_turn");
+    assert_eq!(model.requests().len(), 1, "the model is not asked for what it has said");
     daemon.check(&[&client, &back], &model);
 }

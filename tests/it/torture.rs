@@ -10,25 +10,21 @@ const KILLS: u64 = 200;
 const JOBS: usize = 4;
 
 #[test]
-#[ignore = "by command, until it is quick and quiet enough: cargo test -p linger-tests --test it -- --ignored torture"]
 fn two_hundred_kills_at_random_moments_lose_nothing() {
     torture::kills(KILLS, 1, 2).assert_clean();
 }
 
 #[test]
-#[ignore = "by command, until it is quick and quiet enough: cargo test -p linger-tests --test it -- --ignored torture"]
 fn a_kill_at_any_crash_point_loses_nothing() {
     torture::points(1, JOBS).assert_clean();
 }
 
 #[test]
-#[ignore = "by command, until it is quick and quiet enough: cargo test -p linger-tests --test it -- --ignored torture"]
 fn a_store_operation_that_fails_loses_nothing_whichever_it_is() {
     torture::store_faults(false, JOBS).assert_clean();
 }
 
 #[test]
-#[ignore = "by command, until it is quick and quiet enough: cargo test -p linger-tests --test it -- --ignored torture"]
 fn the_bug_planted_for_each_invariant_is_caught() {
     let report = torture::bugs();
     report.assert_clean();

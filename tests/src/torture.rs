@@ -20,6 +20,9 @@ use tokio::task::LocalSet;
 
 use crate::report::Report;
 
+/// After how many kills a long run says that it lives.
+const PROGRESS: u64 = 500;
+
 /// What one run came to.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Life {
@@ -57,7 +60,12 @@ pub fn kills(count: u64, seed: u64, jobs: usize) -> Report {
         lives,
         async |(seed, kills)| kills::live(seed, kills).await,
         |(seed, _), life| {
+            let before = report.count / PROGRESS;
             report.count += life.kills;
+            if report.count / PROGRESS > before {
+                let took = began.elapsed().as_secs();
+                eprintln!("{} kills, {} violations, {took} s", report.count, report.violated);
+            }
             (events, requests, effects) = (events + life.events, requests + life.requests, effects + life.effects);
             life.violations
                 .iter()

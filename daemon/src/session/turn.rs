@@ -9,10 +9,11 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use linger_protocol::event::{EventBody, Level, NoticeCode};
+use linger_protocol::event::{EventBody, Instruction, Level, NoticeCode};
 use linger_protocol::id::{BlobId, CallId, MessageId, SessionId};
 use linger_protocol::message::{ContentBlock, ImageSource, Role, StopReason};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
 
 use super::actor::{Ending, MEND, Next, TurnMessage};
 use super::log::{Piece, PieceKind};
@@ -64,7 +65,7 @@ pub struct Turn {
     calls: u64,
     /// The last answer was cut at the token limit.
     cut: bool,
-    instructions: Vec<linger_protocol::event::Instruction>,
+    instructions: Vec<Instruction>,
     created_at: u64,
 }
 
@@ -119,6 +120,7 @@ impl Turn {
     }
 
     async fn drive(&mut self) -> Result<(), Over> {
+        let instructions = self.read_instructions();
         // What started this turn must be in the log before it is read.
         self.emit.committed().await?;
         let context::Context { mut messages, results } = match self.history_when_readable().await? {
@@ -129,7 +131,7 @@ impl Turn {
             }
         };
         fault::point("turn.context");
-        let system = self.system().await?;
+        let system = self.system(instructions.await.unwrap_or_default())?;
         let tools = self.daemon.tool_specs();
         let mut encoding = Encoding::default();
         let open = context::open_calls(&messages);
@@ -232,13 +234,14 @@ impl Turn {
         self.emit.boundary(Some(Ending { reason, detail: some(detail), hint: some(hint) })).await
     }
 
-    /// The system prompt. Instruction files are read at the start of each turn; an event says when they have changed.
-    async fn system(&mut self) -> Result<String, Over> {
+    /// Begins to read the instruction files, beside whatever else a turn starts with.
+    fn read_instructions(&self) -> JoinHandle<Vec<(Instruction, String)>> {
         let (config, workspace) = (self.daemon.places.config.clone(), self.workspace.clone());
-        let loaded =
-            tokio::task::spawn_blocking(move || instructions::load(Some(&config), &workspace.root, &workspace.cwd))
-                .await
-                .unwrap_or_default();
+        tokio::task::spawn_blocking(move || instructions::load(Some(&config), &workspace.root, &workspace.cwd))
+    }
+
+    /// The system prompt. Instruction files are read at the start of each turn; an event says when they have changed.
+    fn system(&mut self, loaded: Vec<(Instruction, String)>) -> Result<String, Over> {
         let read: Vec<_> = loaded.iter().map(|(instruction, _)| instruction.clone()).collect();
         if read != self.instructions {
             let changed =

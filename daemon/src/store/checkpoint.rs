@@ -34,13 +34,16 @@ const HELD_UP: Duration = Duration::from_millis(10);
 /// Stack of the thread: it calls SQLite and nothing else.
 const STACK: usize = 256 << 10;
 
-/// Takes checkpoints out of the commits of `connection`.
-pub(super) fn beside(connection: &mut Connection, path: &Path, found: &Found) -> rusqlite::Result<()> {
+/// Takes checkpoints out of the commits of `connection`; gives where each commit leaves the number of pages in the WAL.
+pub(super) fn beside(connection: &mut Connection, path: &Path, found: &Found) -> rusqlite::Result<Arc<AtomicI32>> {
     // How many pages of the WAL are known to be in the database.
     let moved = Arc::new(AtomicI32::new(0));
+    let length = Arc::new(AtomicI32::new(0));
+    let kept = length.clone();
     let (path, found) = (path.to_path_buf(), found.clone());
     let mut wake: Option<SyncSender<()>> = None;
     connection.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages: c_int| {
+        length.store(pages, Ordering::Relaxed);
         let done = moved.load(Ordering::Relaxed);
         if pages < done {
             // It was begun anew.
@@ -52,7 +55,8 @@ pub(super) fn beside(connection: &mut Connection, path: &Path, found: &Found) ->
             let _pending = wake.try_send(());
         }
         Ok(())
-    }))
+    }))?;
+    Ok(kept)
 }
 
 fn thread(path: PathBuf, moved: Arc<AtomicI32>, found: Found) -> SyncSender<()> {

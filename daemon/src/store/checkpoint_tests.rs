@@ -71,31 +71,3 @@ fn a_reader_that_holds_on_does_not_hold_up_commits() {
     assert!(*longest < Duration::from_secs(2), "a commit waited for the reader: {longest:?}");
     drop(transaction);
 }
-
-/// The figures of `daemon/README.md`: `cargo test --release -p lingerd --lib -- --ignored --nocapture longest_gap`.
-#[test]
-#[ignore = "a measurement"]
-fn longest_gap_between_commits_while_100_mb_are_written() {
-    for (pause, name) in [(Duration::ZERO, "without a pause"), (Duration::from_micros(300), "with pauses of 0.3 ms")] {
-        for apart in [false, true] {
-            let dir = tempfile::tempdir().unwrap();
-            let path = dir.path().join("linger.db");
-            let (mut write, _read) = open(&path).unwrap();
-            if apart {
-                beside(&mut write, &path, &Found::default()).unwrap();
-            }
-            let mut took = stream(&write, 0, 100_000, pause);
-            took.sort();
-            let at = |part: f64| took[((took.len() - 1) as f64 * part) as usize];
-            let slow = took.iter().filter(|took| **took > Duration::from_millis(5)).count();
-            println!(
-                "{name}, {}: median {:?}, 99.9 % {:?}, longest {:?}, {slow} over 5 ms, WAL {} MiB",
-                if apart { "by its own thread" } else { "in the commit" },
-                at(0.5),
-                at(0.999),
-                at(1.0),
-                wal(&path) / MIB,
-            );
-        }
-    }
-}

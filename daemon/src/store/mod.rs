@@ -8,6 +8,7 @@
 //! A session that is removed is gone at once; its rows and its space follow when there is time ([`upkeep`]).
 //! Deliberately absent: any knowledge of what an event means.
 
+mod ahead;
 pub mod aside;
 mod checkpoint;
 pub mod damage;
@@ -187,14 +188,14 @@ impl Store {
         let path = open::own_path(path);
         let path = path.as_path();
         let (mut write, read) = open::open(path)?;
-        checkpoint::beside(&mut write, path, &found)?;
+        let ahead = ahead::Ahead::new(path, checkpoint::beside(&mut write, path, &found)?);
         let blobs = Blobs::beside(path);
         let (writer, writes) = mpsc::channel();
         let (reader, queries) = mpsc::channel();
         std::thread::Builder::new().name("store-write".to_owned()).spawn({
             let found = found.clone();
             let upkeep = upkeep::Upkeep::new(path, blobs.clone(), found.clone());
-            move || write::run(&write, &writes, upkeep, &found)
+            move || write::run(&write, &writes, upkeep, ahead, &found)
         })?;
         std::thread::Builder::new().name("store-read".to_owned()).spawn(move || reader::run(&read, &queries))?;
         Ok(Self { found, path: path.into(), writer, reader, blobs })

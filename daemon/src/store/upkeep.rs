@@ -14,6 +14,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use super::damage::Found;
 use super::{StoreError, aside};
 use crate::blob::{Blobs, Discarded};
+use crate::fault;
 
 /// Rows that one step deletes at most, and bytes of events: about a millisecond of work.
 const ROWS: i64 = 256;
@@ -94,6 +95,7 @@ impl Upkeep {
     /// Does a little of it.
     pub(super) fn step(&mut self, connection: &Connection) {
         self.paused = None;
+        fault::point("upkeep.before_step");
         match self.run(connection) {
             Ok(next) => self.next = next,
             Err(error) => {
@@ -104,6 +106,7 @@ impl Upkeep {
                 self.paused = Some(Instant::now() + PAUSE);
             }
         }
+        fault::point("upkeep.stepped");
         self.last = Instant::now();
     }
 

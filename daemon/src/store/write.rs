@@ -4,6 +4,7 @@ use std::sync::{Arc, mpsc};
 
 use rusqlite::{Connection, params};
 
+use super::ahead::Ahead;
 use super::damage::Found;
 use super::upkeep::{self, Upkeep};
 use super::{Append, Done, Fold, StoreError, Write};
@@ -19,9 +20,15 @@ const MAX_OUTCOMES: i64 = 20_000;
 /// Appends in one transaction; more would make the first of them wait.
 const MAX_GROUP: usize = 256;
 
-pub(super) fn run(connection: &Connection, writes: &mpsc::Receiver<Write>, mut upkeep: Upkeep, found: &Found) {
+pub(super) fn run(
+    connection: &Connection,
+    writes: &mpsc::Receiver<Write>,
+    mut upkeep: Upkeep,
+    mut ahead: Ahead,
+    found: &Found,
+) {
     let mut synced = false;
-    while let Some(first) = next_write(connection, writes, &mut upkeep, &mut synced) {
+    while let Some(first) = next_write(connection, writes, &mut upkeep, &mut ahead, &mut synced) {
         let mut group = Vec::new();
         let mut next = Some(first);
         while let Some(Write::Append(append)) = next {
@@ -64,6 +71,7 @@ fn next_write(
     connection: &Connection,
     writes: &mpsc::Receiver<Write>,
     upkeep: &mut Upkeep,
+    ahead: &mut Ahead,
     synced: &mut bool,
 ) -> Option<Write> {
     let mut step = |upkeep: &mut Upkeep| {
@@ -81,7 +89,13 @@ fn next_write(
             Err(mpsc::TryRecvError::Disconnected) => return None,
         }
     }
-    writes.recv().ok()
+    match writes.try_recv() {
+        Err(mpsc::TryRecvError::Empty) => {
+            ahead.keep(connection);
+            writes.recv().ok()
+        }
+        write => write.ok(),
+    }
 }
 
 /// Commits all in one transaction; if that fails, each in one of its own, so that one bad append harms only its session.

@@ -2,9 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)] // A test by another name.
 
 use linger_tests::report::Report;
-use linger_tests::torture;
+use linger_tests::{power, torture};
 
-const USAGE: &str = "usage: torture [--kills N] [--seed S] [--points [--passes N]] [--store-faults] [--bugs] [--jobs J]
+const USAGE: &str = "usage: torture [--kills N] [--seed S] [--points [--passes N]] [--store-faults] [--bugs] [--races N] [--power N] [--jobs J]
 
   --kills N        kill daemon, keeper and tools N times at random moments
   --seed S         where plans come from; default 1
@@ -12,11 +12,13 @@ const USAGE: &str = "usage: torture [--kills N] [--seed S] [--points [--passes N
   --passes N       at its first N passes; default 3
   --store-faults   fail the n-th store operation, for every n, full, with an I/O error and busy
   --bugs           plant each bug, and see that it is caught
+  --races N        N races for permissions, and as many of readers that come and go
+  --power N        cut the power N times
   --at WHERE       with --points NAME:N, with --store-faults N:KIND:K: only this one
   --jobs J         lives at once; default 2";
 
 fn main() {
-    let (mut kills, mut seed, mut jobs, mut passes) = (0, 1, 2, 3);
+    let (mut kills, mut seed, mut jobs, mut passes, mut races, mut cuts) = (0, 1, 2, 3, 0, 0);
     let (mut points, mut faults, mut bugs, mut at) = (false, false, false, None::<String>);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
@@ -30,6 +32,8 @@ fn main() {
             "--seed" => seed = number(),
             "--jobs" => jobs = number() as usize,
             "--passes" => passes = number(),
+            "--races" => races = number(),
+            "--power" => cuts = number(),
             "--points" => points = true,
             "--store-faults" => faults = true,
             "--bugs" => bugs = true,
@@ -56,6 +60,15 @@ fn main() {
     }
     if bugs {
         reports.push(torture::bugs());
+    }
+    if races > 0 {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        reports.push(runtime.block_on(linger_tests::races::permissions(races, seed)));
+        reports.push(runtime.block_on(linger_tests::races::attachments(races, seed)));
+    }
+    if cuts > 0 {
+        reports.push(power::power(cuts, seed));
     }
     if reports.is_empty() {
         usage();

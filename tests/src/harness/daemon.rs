@@ -4,7 +4,7 @@
 //! `daemon/status` names, and may be killed for itself.
 
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
@@ -45,6 +45,8 @@ pub struct Setup {
     pub faulty: bool,
     /// How many files the daemon may open, if not as many as the test.
     pub files: Option<u64>,
+    /// Whether the daemon runs from a copy of its program, which a test may delete.
+    pub copied: bool,
 }
 
 impl Default for Setup {
@@ -59,6 +61,7 @@ impl Default for Setup {
             env: Vec::new(),
             faulty: false,
             files: None,
+            copied: false,
         }
     }
 }
@@ -148,7 +151,8 @@ impl Daemon {
     /// As [`Self::launch_with`]; whether it came to be ready, or ended before.
     #[allow(clippy::disallowed_methods)] // Tests own the processes that they start.
     pub async fn try_launch(&self, more: &[(String, String)]) -> bool {
-        let program = &if self.setup.faulty { faulty() } else { programs() }.daemon;
+        let built = &if self.setup.faulty { faulty() } else { programs() }.daemon;
+        let program = if self.setup.copied { &self.copy(built) } else { built };
         let mut command = Command::new(program);
         if let Some(files) = self.setup.files {
             command = Command::new("/bin/sh");
@@ -176,6 +180,20 @@ impl Daemon {
             Err(mpsc::TryRecvError::Disconnected) => Some(false),
         })
         .await
+    }
+
+    /// The program's copy, made at the first start.
+    fn copy(&self, program: &Path) -> PathBuf {
+        let copy = self.program_copy();
+        if !copy.exists() {
+            std::fs::copy(program, &copy).expect("the program can be copied");
+        }
+        copy
+    }
+
+    /// Where the copy of the program is, if it was asked for.
+    pub fn program_copy(&self) -> PathBuf {
+        self.dirs.root().join("lingerd")
     }
 
     /// Starts it again if what was started has ended, as a client would that finds none.

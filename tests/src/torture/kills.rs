@@ -5,12 +5,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::json;
 
-use super::persona::{Persona, Wrong, accepted};
+use super::persona::{AGAIN, PATIENCE, Persona, Wrong, accepted};
 use super::{Life, script};
 use crate::Rng;
 use crate::check::{Transcript, check};
@@ -83,7 +83,7 @@ pub(super) async fn look(
     life: &mut Life,
 ) -> Result<(), Wrong> {
     let pid = daemon.pid().await;
-    let rests = comes_true(super::persona::PATIENCE / 4, || process::descendants(pid).is_empty());
+    let rests = comes_true(PATIENCE / 4, || process::descendants(pid).is_empty());
     if !rests {
         life.violations.push(format!("I8: at rest there are {:?}", process::descendants(pid)));
     }
@@ -193,8 +193,7 @@ async fn kill(daemon: Arc<Daemon>, kills: u64, mut rng: Rng) -> Result<(u64, Opt
             }
             // The last one, because the keeper that follows is no child of ours.
             6 if killed + 1 == kills => {
-                daemon.kill_keeper().await;
-                orphan = Some(next_keeper(&daemon).await?);
+                orphan = Some(kill_keeper(&daemon).await?);
             }
             _ => daemon.kill_daemon().await,
         }
@@ -203,15 +202,20 @@ async fn kill(daemon: Arc<Daemon>, kills: u64, mut rng: Rng) -> Result<(u64, Opt
     Ok((killed, orphan))
 }
 
-/// Waits for the keeper that a daemon without one becomes.
-async fn next_keeper(daemon: &Arc<Daemon>) -> Result<u32, Wrong> {
+/// Kills the keeper; gives the number of the next one, which is what the daemon becomes.
+async fn kill_keeper(daemon: &Arc<Daemon>) -> Result<u32, Wrong> {
     let mut persona = Persona::new(daemon, "looks");
     let before = persona.must("daemon/status", json!({})).await?;
+    daemon.kill_keeper().await;
+    let until = Instant::now() + PATIENCE;
     loop {
         let now = persona.must("daemon/status", json!({})).await?;
         if now["keeper"] == before["pid"] || now["started_at"] != before["started_at"] {
             return Ok(now["keeper"].as_u64().unwrap_or_default() as u32);
         }
-        tokio::time::sleep(Duration::from_millis(2)).await;
+        if Instant::now() > until {
+            return Err(format!("I14: the daemon without a keeper becomes none: {now}"));
+        }
+        tokio::time::sleep(AGAIN).await;
     }
 }

@@ -217,7 +217,7 @@ enum Wake {
     Turn(Option<TurnMessage>),
     Stopped,
     Idle,
-    /// A write failed while nothing was under way.
+    /// A write failed that nobody waits for.
     Broken,
     Mend,
 }
@@ -347,6 +347,8 @@ impl Actor {
             Phase::Running(running) => tokio::select! {
                 command = commands.recv() => Wake::Command(command),
                 message = running.messages.recv() => Wake::Turn(message),
+                // A turn that waits for a permission does not hear that the question was never stored.
+                () = self.log.broken() => Wake::Broken,
             },
             Phase::Stopping(task, _) => tokio::select! {
                 command = commands.recv() => Wake::Command(command),
@@ -366,6 +368,9 @@ impl Actor {
     }
 
     async fn command(&mut self, command: Command) {
+        if self.may_be_mended() && !matches!(command, Command::Attach(..) | Command::Pause(_)) {
+            self.mend().await;
+        }
         match command {
             Command::Attach(after, reply) => respond(reply, self.attach(after).await),
             Command::Pause(done) => self.pause(done).await,

@@ -87,6 +87,11 @@ impl Actor {
         }
     }
 
+    /// Whether somebody who asks for something need not wait for the next try: the last one was a while ago.
+    pub(super) fn may_be_mended(&self) -> bool {
+        matches!(self.phase, Phase::Failed(wait, until) if Instant::now() + wait >= until + MEND[0])
+    }
+
     pub(super) async fn mend(&mut self) {
         let Phase::Failed(wait, _) = self.phase else { return };
         if let Err(error) = self.start_anew().await {

@@ -36,6 +36,7 @@ fn request(model: &ModelServer) -> (String, Vec<u8>) {
 
 pub(super) async fn warm_run() -> Vec<Figure> {
     let model = ModelServer::scripted(|_| Reply::text("ok"));
+    model.check_later();
     let daemon = Daemon::start_with(&model, setup()).await;
     let mut took = Vec::new();
     for _ in 0..=RUNS {
@@ -57,6 +58,7 @@ pub(super) async fn warm_run() -> Vec<Figure> {
 /// A turn of a session that is there, over a connection that is there: from the prompt to `turn_finished`.
 pub(super) async fn warm_turn() -> Vec<Figure> {
     let model = ModelServer::scripted(|_| Reply::text("ok"));
+    model.check_later();
     let daemon = Daemon::start_with(&model, setup()).await;
     let client = daemon.client().await;
     let session = client.session().await;

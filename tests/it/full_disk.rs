@@ -1,0 +1,126 @@
+//! A disk that is really full: a small tmpfs under the data directory, where the system lets a test mount one.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use linger_tests::harness::{Daemon, Setup};
+use linger_tests::model::{Gate, ModelServer, Reply};
+use serde_json::json;
+
+use crate::{after_tool, last_words};
+
+/// How large the disk is, in MiB: the database, its WAL, and some room.
+const SIZE: u64 = 12;
+
+/// What of a prompt is stored at once, in bytes: first what uses up soon the room that is left in the WAL, then what is less
+/// than the answer which is to be refused.
+const PROMPTS: [usize; 2] = [200 << 10, 20 << 10];
+
+/// How much text the answer has before its call.
+const TEXT: usize = 100_000;
+
+/// A small disk; unmounted when dropped.
+struct Disk(PathBuf);
+
+impl Disk {
+    /// Nothing where the system forbids it, which is said.
+    #[allow(clippy::disallowed_methods)] // Tests own the processes that they start.
+    fn mount(at: &Path) -> Option<Self> {
+        let mut command = std::process::Command::new("mount");
+        command.args(["-t", "tmpfs", "-o", &format!("size={SIZE}m,mode=700"), "linger-test"]).arg(at);
+        let mounted = command.output().is_ok_and(|output| output.status.success());
+        if !mounted {
+            eprintln!("not run: this system lets the test mount no tmpfs");
+        }
+        mounted.then(|| Self(at.to_path_buf()))
+    }
+
+    /// Takes all that is left of it, until the file is deleted; gives its path.
+    fn fill(&self) -> PathBuf {
+        let path = self.0.join("ballast");
+        let mut file = std::fs::File::create(&path).expect("a file");
+        for size in [64 << 10, 4 << 10, 1] {
+            let block = vec![b'x'; size];
+            while file.write_all(&block).is_ok() {}
+        }
+        path
+    }
+}
+
+impl Drop for Disk {
+    #[allow(clippy::disallowed_methods)] // Tests own the processes that they start.
+    fn drop(&mut self) {
+        let unmounted = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
+        if !unmounted.is_ok_and(|status| status.success()) {
+            eprintln!("{} stays mounted", self.0.display());
+        }
+    }
+}
+
+#[tokio::test]
+async fn on_a_full_disk_reading_goes_on_nothing_runs_and_with_space_everything_does() {
+    let gate = Gate::new();
+    let model = ModelServer::start();
+    let daemon = Daemon::prepare(&model, Setup { mode: "auto", log: "info", ..Setup::default() });
+    let Some(disk) = Disk::mount(daemon.dirs.database().parent().unwrap()) else { return };
+    daemon.launch().await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    let (held, effect) = (gate.clone(), daemon.effect("once"));
+    model.otherwise(move |request| {
+        // The step is repeated when there is space again.
+        if after_tool(request) || last_words(request) != "go" {
+            return Reply::text("done");
+        }
+        let call = json!({ "command": effect });
+        Reply::text("first").gate(&held).and_text("y".repeat(TEXT)).and_tool("bash", call)
+    });
+    client.prompt(&session, "go").await;
+    client.sees_text(&session, "first").await;
+    let others = [client.session().await, client.session().await];
+
+    let ballast = disk.fill();
+    for (other, size) in others.iter().zip(PROMPTS) {
+        let refused = loop {
+            let prompt = json!({ "session": other, "content": "x".repeat(size), "when": "queue" });
+            match client.request("session/prompt", prompt).await.unwrap() {
+                Ok(_) => assert!(client.transcript().of("prompt_accepted").count() < 200, "it never fills"),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(refused.code, -31016, "{refused}");
+    }
+    gate.open();
+    assert!(
+        linger_tests::harness::comes_true(linger_tests::TIMEOUT, || daemon
+            .log()
+            .contains(&format!("write failed session={session}"))),
+        "the turn is told too"
+    );
+    assert!(!daemon.side_effects().exists(), "nothing runs whose start is not written down");
+
+    // Reading, attaching and detaching go on.
+    let reader = daemon.client().await;
+    reader.attach(&session).await;
+    reader.sees_text(&session, "first").await;
+    reader.call("session/detach", json!({ "session": session })).await;
+    assert!(reader.call("session/list", json!({})).await.as_array().unwrap().len() == 3);
+    let status = reader.call("daemon/status", json!({})).await;
+
+    std::fs::remove_file(ballast).unwrap();
+    client.first(&session, "turn_finished").await;
+    assert_eq!(std::fs::read_to_string(daemon.side_effects()).unwrap(), "once\n");
+    linger_tests::harness::until("the other session takes prompts", async || {
+        client.request("session/prompt", json!({ "session": others[0], "content": "hello" })).await.unwrap().ok()
+    })
+    .await;
+    let same = client.call("daemon/status", json!({})).await;
+    assert_eq!((&same["pid"], &same["restarts"]), (&status["pid"], &json!(0)), "without a restart");
+    linger_tests::harness::until("all that was said is answered", async || {
+        let rows = client.call("session/list", json!({})).await;
+        let at_rest = |row: &serde_json::Value| row["state"] == "idle" && row["queued"] == 0;
+        rows.as_array().unwrap().iter().all(at_rest).then_some(())
+    })
+    .await;
+    daemon.check(&[&client, &reader], &model);
+}

@@ -120,7 +120,7 @@ impl Front {
     /// A server that says this to whoever says anything.
     pub fn saying(words: &'static [u8]) -> Self {
         let (address, serving) = serve("127.0.0.1", move |mut near| async move {
-            near.read(&mut [0; 1024]).await?;
+            near.read_u8().await?;
             near.write_all(words).await
         });
         Self { address, serving }

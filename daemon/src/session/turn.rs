@@ -4,10 +4,11 @@
 //! one that is new: open calls first, then step after step until an answer has no tool call. Dropping it at any point is how a
 //! turn is stopped. It never touches the store but to read its context, and never waits for a client but in a permission.
 
+mod key;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use linger_protocol::event::{EventBody, Instruction, Level, NoticeCode};
 use linger_protocol::id::{BlobId, CallId, MessageId, SessionId};
@@ -22,11 +23,9 @@ use super::{Draft, calls, context, instructions, recovery};
 use crate::clock;
 use crate::daemon::Daemon;
 use crate::fault;
-use crate::key_source::Lack;
-use crate::provider::catalogue::{KeySource, ResolveError, Resolved};
 use crate::provider::retry::{self, Decision};
 use crate::provider::{
-    Encoding, Failure, FailureClass, Images, Message, Provider, Request, Response, Stop, Stream, StreamEvent, ToolSpec,
+    Encoding, Failure, FailureClass, Images, Message, Request, Response, Stop, Stream, StreamEvent, ToolSpec,
 };
 use crate::secret::Secret;
 use crate::store::StoreError;
@@ -34,9 +33,6 @@ use crate::tool::Workspace;
 
 /// Appends of deltas that may wait for their commit before the turn waits too: it keeps the store busy and memory small.
 const AHEAD: usize = 4;
-
-/// How long the source of a key may take before people are told that it is waited for.
-const SOON: Duration = Duration::from_secs(2);
 
 /// What to do when a turn has come to one of its limits.
 const GO_ON: &str = "prompt again to go on";
@@ -371,71 +367,6 @@ impl Turn {
             }
         };
         tokio::task::spawn_blocking(move || ids.into_iter().filter_map(load).collect()).await.unwrap_or_default()
-    }
-
-    /// The provider and its key; waits, visibly, for a key that the daemon does not have.
-    async fn resolve(&mut self) -> Result<Result<(Resolved, Provider), Failure>, Over> {
-        let mut waiting = false;
-        loop {
-            let mut changed = self.daemon.changed.subscribe();
-            let catalogue = match self.daemon.catalogue() {
-                Ok(catalogue) => catalogue,
-                Err(error) => return Ok(Err(rejected(error.to_string()))),
-            };
-            let lack = match catalogue.resolve(&self.model) {
-                Ok(resolved) => match self.key(&resolved, &mut waiting).await? {
-                    Ok(key) => {
-                        if waiting {
-                            let text = "the key is there; the turn goes on".to_owned();
-                            self.emit.send(vec![notice(Level::Info, NoticeCode::KeyFound, text)], false, None)?;
-                        }
-                        let provider = resolved.open(key);
-                        return Ok(Ok((resolved, provider)));
-                    }
-                    Err(Lack::Failed(why)) => {
-                        let message = format!("the key of {}: {why}", resolved.provider);
-                        return Ok(Err(Failure { class: FailureClass::Auth, message, retry_after: None }));
-                    }
-                    // The catalogue knows by now, and says where else it could come from.
-                    Err(Lack::Gone) => continue,
-                    Err(Lack::Waits(why)) => {
-                        format!("the key of provider {}: {why}; `linger key list` tries again", resolved.provider)
-                    }
-                },
-                Err(ResolveError::KeyMissing { provider, variable }) => format!(
-                    "the key of provider {provider}: connect a client that has {variable} set, or `linger key set {provider}`"
-                ),
-                Err(error) => return Ok(Err(rejected(error.to_string()))),
-            };
-            self.say_waiting(&lack, &mut waiting)?;
-            if changed.changed().await.is_err() {
-                return Err(Over);
-            }
-            // Another model is a way out too.
-            self.model = self.emit.model().await?;
-        }
-    }
-
-    /// The key of a provider. A source that takes its time is named, as it may wait for its user.
-    async fn key(&self, resolved: &Resolved, waiting: &mut bool) -> Result<Result<Option<Secret>, Lack>, Over> {
-        let mut key = pin!(self.daemon.key_sources.obtain(&resolved.key));
-        if let Ok(key) = tokio::time::timeout(SOON, &mut key).await {
-            return Ok(key);
-        }
-        let source = match &resolved.key {
-            KeySource::Command(command) => format!("from `{command}`"),
-            _ => "from the keychain".to_owned(),
-        };
-        self.say_waiting(&format!("the key of provider {}, {source}", resolved.provider), waiting)?;
-        Ok(key.await)
-    }
-
-    fn say_waiting(&self, what: &str, waiting: &mut bool) -> Result<(), Over> {
-        if std::mem::replace(waiting, true) {
-            return Ok(());
-        }
-        let text = format!("waiting for {what}");
-        self.emit.send(vec![notice(Level::Warning, NoticeCode::KeyMissing, text)], true, None)
     }
 
     /// One attempt; what is shown of it goes into `shown`.

@@ -35,12 +35,16 @@ pub(crate) enum Command {
     Answer(Answer),
     /// Stop a session's turn and keep the session
     Cancel(Named),
+    /// Replace a session's older messages by a summary, for the model
+    Compact(Compact),
     /// Delete a session
     Rm(Rm),
     /// Delete the sessions that nobody has used for a while
     Prune(Prune),
     /// List the models that can be used
-    Models(Json),
+    Models(Models),
+    /// What models have cost, by day, model or session
+    Usage(Usage),
     /// List the tools that models are given
     Tools(Json),
     /// The keys of providers: where they come from, and the system's keychain
@@ -106,6 +110,46 @@ pub(crate) struct Ls {
     /// All of them, however many
     #[arg(long)]
     pub(crate) all: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Models {
+    /// Only those with this in their name; `*` and `?` stand for other characters
+    pub(crate) pattern: Option<String>,
+    /// One JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Usage {
+    /// From this day on: an age such as 7d, or a date such as 2026-11-01
+    #[arg(long, value_name = "TIME")]
+    pub(crate) since: Option<String>,
+    /// What a line stands for
+    #[arg(long, value_enum, default_value_t = UsageBy::Day)]
+    pub(crate) by: UsageBy,
+    /// One JSON object: `rows`, `total`
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What a line of `usage` stands for.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum UsageBy {
+    Day,
+    Model,
+    Session,
+}
+
+impl From<UsageBy> for linger_protocol::usage::By {
+    fn from(by: UsageBy) -> Self {
+        match by {
+            UsageBy::Day => Self::Day,
+            UsageBy::Model => Self::Model,
+            UsageBy::Session => Self::Session,
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -189,6 +233,14 @@ impl From<Verdict> for Decision {
             Verdict::Deny => Self::RejectOnce,
         }
     }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Compact {
+    /// An id, a unique prefix of one, or a name
+    pub(crate) session: String,
+    /// What the summary should keep in view
+    pub(crate) focus: Vec<String>,
 }
 
 #[derive(Debug, Args)]

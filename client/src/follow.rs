@@ -9,10 +9,10 @@ use linger_protocol::RpcError;
 use linger_protocol::event::{EventBody, NoticeCode, Notification};
 use linger_protocol::id::{Cursor, SessionId};
 use linger_protocol::method::{
-    PermissionAnswer, SessionAttach, SessionCancel, SessionContinue, SessionPrompt, SessionSet,
+    PermissionAnswer, SessionAttach, SessionCancel, SessionCompact, SessionContinue, SessionPrompt, SessionSet,
 };
 use linger_protocol::permission::Answer;
-use linger_protocol::session::{Attach, Keyed, Prompt, Set};
+use linger_protocol::session::{Attach, Compact, Keyed, Prompt, Set};
 use linger_protocol::transport::blocking::Incoming;
 use serde_json::value::RawValue;
 
@@ -25,6 +25,8 @@ use crate::input::{Event, Line, Signal};
 pub(crate) enum Request {
     /// `session/prompt`.
     Prompt(Prompt),
+    /// `session/compact`.
+    Compact(Compact),
     /// `permission/answer`.
     Answer(Answer),
     /// `session/cancel`.
@@ -99,6 +101,7 @@ impl Attachment {
     pub(crate) fn request(&mut self, request: Request) -> Result<(), Failure> {
         let sent = match &request {
             Request::Prompt(prompt) => self.client.send(&SessionPrompt(prompt.clone())),
+            Request::Compact(compact) => self.client.send(&SessionCompact(compact.clone())),
             Request::Answer(answer) => self.client.send(&PermissionAnswer(answer.clone())),
             Request::Cancel(keyed) => self.client.send(&SessionCancel(keyed.clone())),
             Request::Continue(keyed) => self.client.send(&SessionContinue(keyed.clone())),

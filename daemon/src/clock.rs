@@ -5,6 +5,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Crockford's alphabet: no letter that is taken for a digit.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
+/// A day in milliseconds.
+pub const DAY_MS: u64 = 86_400_000;
+
 /// The time in Unix milliseconds.
 #[allow(clippy::disallowed_methods)] // This is the place.
 pub fn now() -> u64 {

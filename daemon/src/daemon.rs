@@ -121,6 +121,16 @@ impl Daemon {
         self.config.current().map_or(1, |config| config.max_steps)
     }
 
+    /// How full a model's window may be before older messages are summarised, in percent; 0 is never by itself.
+    pub fn compact_at(&self) -> u8 {
+        self.config.current().map_or(0, |config| config.compact_at)
+    }
+
+    /// How many tokens a model takes, where that is known.
+    pub fn window(&self, model: &str) -> Option<u64> {
+        self.catalogue().ok()?.window(model)
+    }
+
     /// The providers, as the configuration has them now.
     pub fn catalogue(&self) -> Result<Arc<Catalogue>, ConfigError> {
         let config = self.config.current()?;
@@ -131,7 +141,8 @@ impl Daemon {
         let network = Arc::new(Network::new(&config.network, &self.variables));
         network.secrets().iter().for_each(|secret| self.keys.redactor().add(secret));
         let (default, keys) = (config.model.clone(), self.keys.clone());
-        let catalogue = Arc::new(Catalogue::new(&config.providers, default, keys, network));
+        let catalogue = Catalogue::new(&config.providers, &config.models, default, keys, network);
+        let catalogue = Arc::new(catalogue);
         *made = Some((config, catalogue.clone()));
         Ok(catalogue)
     }
@@ -173,6 +184,17 @@ impl Daemon {
         }
         let resolved = self.usable_catalogue()?.resolve(spec.unwrap_or_default());
         Ok(resolved.map_err(|error| rpc_error(&error))?.origin)
+    }
+
+    /// The full name of what `spec` means in a session with the model `current`, and what may have been meant by it.
+    pub fn model_beside(&self, current: &str, spec: &str) -> Result<(String, Option<String>), RpcError> {
+        if spec.len() > MAX_MODEL {
+            return self.model(Some(spec)).map(|model| (model, None));
+        }
+        let catalogue = self.usable_catalogue()?;
+        let origin = catalogue.resolve_beside(current, spec).map_err(|error| rpc_error(&error))?.origin;
+        let near = catalogue.near_model(&origin);
+        Ok((origin, near))
     }
 
     /// Whether a turn with this model could start.
@@ -358,7 +380,8 @@ impl From<StoreError> for RpcError {
     }
 }
 
-fn bad_config(error: ConfigError) -> RpcError {
+/// The error of a request that needs a configuration, while there is none that can be used.
+pub fn bad_config(error: ConfigError) -> RpcError {
     RpcError::new(Code::BadConfig, error.to_string()).hint("correct the file; it is read again when it is saved")
 }
 

@@ -11,7 +11,7 @@
 //! What cannot be understood ends the process at once: a fault that never comes must not look like one that was survived.
 
 /// The crash points. Each commit has one before and one after it for each kind of event, beside those named here.
-pub const POINTS: [&str; 41] = [
+pub const POINTS: [&str; 43] = [
     "actor.answered",
     "actor.attach",
     "actor.cancel",
@@ -32,6 +32,8 @@ pub const POINTS: [&str; 41] = [
     "child.before_spawn",
     "child.ended",
     "child.spawned",
+    "compaction.answered",
+    "compaction.started",
     "daemon.ending",
     "daemon.ready",
     "daemon.unfinished",
@@ -56,7 +58,10 @@ pub const POINTS: [&str; 41] = [
 ];
 
 /// The kinds of commit that have crash points of their own: `commit.before.KIND` and `commit.after.KIND`.
-pub const COMMITS: [&str; 13] = [
+pub const COMMITS: [&str; 17] = [
+    "compacted",
+    "compaction_failed",
+    "compaction_started",
     "message",
     "message_superseded",
     "notice",
@@ -68,6 +73,7 @@ pub const COMMITS: [&str; 13] = [
     "session_created",
     "tool_finished",
     "tool_started",
+    "trimmed",
     "turn_finished",
     "turn_started",
 ];

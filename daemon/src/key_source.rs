@@ -32,13 +32,16 @@ const MAX_KNOWN: usize = 256;
 const MAX_SAID: usize = 200;
 
 /// Why there is no key.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Lack {
     /// Somebody has to put something right.
+    #[error("{0}")]
     Failed(String),
     /// It may be there in a while: the keychain is locked, or not there where the daemon was started.
+    #[error("{0}")]
     Waits(String),
     /// The keychain does not have it any more: another source may.
+    #[error("the keychain does not have it any more")]
     Gone,
 }
 

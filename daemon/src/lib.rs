@@ -18,6 +18,7 @@ pub mod keychain;
 pub mod listener;
 pub mod lock;
 pub mod log;
+pub mod models;
 pub mod peer;
 pub mod permission;
 pub mod process;

@@ -23,7 +23,7 @@ use tokio::sync::{oneshot, watch};
 use crate::clock;
 use crate::daemon::Daemon;
 use crate::key::{Key, Outcome};
-use crate::session::actor::{Command, decided, environment, stored, user_message};
+use crate::session::actor::{Command, decided, environment, spent, stored, user_message};
 use crate::session::log::{Log, Piece, Stored};
 use crate::session::state::State;
 use crate::session::{Draft, recovery};
@@ -326,6 +326,7 @@ impl Carry<'_> {
             };
             after = last.seq;
             let mut folds = salvage::permissions(id, &page);
+            folds.extend(salvage::spent(&page));
             for blob in salvage::blobs(&page) {
                 // One whose file is lost is not used any more.
                 folds.extend(store.blobs.hold(&blob)?.map(Fold::Blob));
@@ -371,7 +372,7 @@ impl Carry<'_> {
         for Draft { turn, body, .. } in drafts.into_iter().chain([Draft { turn, ..Draft::new(body) }]) {
             let event = Event { body, seq: Some(state.head + 1), at: clock::now(), turn };
             state.apply(&event);
-            folds.extend(decided(&event));
+            folds.extend(decided(&event).into_iter().chain(spent(&event)));
             new.push(Arc::new(stored(&event)));
         }
         // To be carried over is no sign of life: lists keep their order.
@@ -436,6 +437,9 @@ fn cut_off(state: &State, results: &HashMap<CallId, ContentBlock>) -> Vec<Draft>
         detail: Some(why.to_owned()),
         hint: Some("look at what it did before you go on".to_owned()),
         usage,
+        session_usage: Some(state.usage),
+        context_tokens: None,
+        context_window: None,
         steps,
     };
     if let Some(turn) = &state.turn {
@@ -448,8 +452,9 @@ fn cut_off(state: &State, results: &HashMap<CallId, ContentBlock>) -> Vec<Draft>
     let turn = TurnId(format!("t{}", state.counts.turns + 1));
     let message = MessageId(format!("m{}", state.counts.messages + 1));
     let started = EventBody::TurnStarted { prompt: queued.prompt.clone() };
-    let said = user_message(message, queued.content.clone(), Some(queued.prompt.clone()));
-    [started, said, finished(Usage::default(), 0)].map(|body| Draft::of_turn(&turn, body)).into()
+    let said = || user_message(message, queued.content.clone(), Some(queued.prompt.clone()));
+    let bodies = [Some(started), (!queued.compact).then(said), Some(finished(Usage::default(), 0))];
+    bodies.into_iter().flatten().map(|body| Draft::of_turn(&turn, body)).collect()
 }
 
 /// What every client is told when it says hello.

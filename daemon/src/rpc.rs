@@ -1,6 +1,7 @@
 //! The methods: each turns a request into a command or a query, and returns. No logic lives here.
 
 mod key;
+mod usage;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -13,14 +14,18 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use jsonrpsee::core::RpcResult;
 use jsonrpsee::types::ErrorObjectOwned;
 use jsonrpsee::{Extensions, Methods, ResponsePayload};
-use linger_protocol::api::{BlobApiServer, DaemonApiServer, KeyApiServer, PermissionApiServer, SessionApiServer};
+use linger_protocol::api::{
+    BlobApiServer, DaemonApiServer, KeyApiServer, PermissionApiServer, SessionApiServer, UsageApiServer,
+};
 use linger_protocol::blob::{Get, Piece};
-use linger_protocol::daemon::{Empty, Hello, Keys, Model, Repair, Repaired, Status, Stop, Storage, Tool, Welcome};
+use linger_protocol::daemon::{
+    Empty, Hello, Keys, Model, Models, Repair, Repaired, Status, Stop, Storage, Tool, Welcome,
+};
 use linger_protocol::error::Code;
 use linger_protocol::id::SessionId;
 use linger_protocol::permission::{self, Answer, Answered, Mode, Pending};
 use linger_protocol::session::{
-    Attach, Attached, Create, Created, Info, Keyed, List, Named, Prompt, Prompted, Prune, Pruned, Remove, Set,
+    Attach, Attached, Compact, Create, Created, Info, Keyed, List, Named, Prompt, Prompted, Prune, Pruned, Remove, Set,
 };
 use linger_protocol::transport::room::{AnswerRoom, LargeRoom};
 use linger_protocol::transport::serve::Outbox;
@@ -35,6 +40,7 @@ use crate::fault;
 use crate::key::Key;
 use crate::key_source::KEY_BYTES;
 use crate::listener::Peer;
+use crate::models;
 use crate::peer;
 use crate::provider::keys::Bearer;
 use crate::prune;
@@ -136,7 +142,10 @@ impl Conn {
 
     /// Runs a query for this connection: one at a time, and none once the client has gone. However many requests a client
     /// sends at once, it has one query among those of the others.
-    async fn query<T>(&self, query: impl Future<Output = Result<T, StoreError>>) -> Result<T, RpcError> {
+    async fn query<T, E>(&self, query: impl Future<Output = Result<T, E>>) -> Result<T, RpcError>
+    where
+        RpcError: From<E>,
+    {
         tokio::select! {
             biased;
             result = async {
@@ -214,6 +223,7 @@ pub fn methods(daemon: Arc<Daemon>) -> anyhow::Result<Methods> {
     methods.merge(SessionApiServer::into_rpc(rpc.clone()))?;
     methods.merge(BlobApiServer::into_rpc(rpc.clone()))?;
     methods.merge(KeyApiServer::into_rpc(rpc.clone()))?;
+    methods.merge(UsageApiServer::into_rpc(rpc.clone()))?;
     methods.merge(PermissionApiServer::into_rpc(rpc))?;
     Ok(methods)
 }
@@ -371,10 +381,17 @@ impl DaemonApiServer for Rpc {
         Ok(repair::repair(&self.0, params.check).await)
     }
 
-    async fn models(&self, _: Empty) -> RpcResult<Vec<Model>> {
-        self.0.config()?;
-        let Ok(catalogue) = self.0.catalogue() else { return Ok(Vec::new()) };
-        Ok(catalogue.list().await)
+    async fn models(&self, extensions: &Extensions, params: Models) -> RpcResult<Vec<Model>> {
+        let list = models::list(&self.0, params.all);
+        if !params.all {
+            return Ok(list.await?);
+        }
+        let rows = conn(extensions)?.query(async {
+            let rows = list.await?;
+            make_room(extensions, models::ROOM).await;
+            Ok::<_, RpcError>(rows)
+        });
+        Ok(rows.await?)
     }
 
     async fn tools(&self, _: Empty) -> RpcResult<Vec<Tool>> {
@@ -409,7 +426,12 @@ impl SessionApiServer for Rpc {
         };
         let limit = params.limit.unwrap_or(MAX_ROWS).min(MAX_ROWS);
         let found = self.0.store.found.clone();
-        let rows = self.0.store.sessions(params.matching, cwd, limit, move |row| prune::info(&found, row));
+        let catalogue = self.0.catalogue().ok();
+        let rows = self.0.store.sessions(params.matching, cwd, limit, move |row| {
+            let info = prune::info(&found, row);
+            let window = catalogue.as_ref().and_then(|catalogue| catalogue.window(&info.model));
+            Info { context_window: window, ..info }
+        });
         Ok(conn(extensions)?.query_large(extensions, LIST_ROOM, rows).await?)
     }
 
@@ -454,6 +476,13 @@ impl SessionApiServer for Rpc {
         let session = params.session.clone();
         let key = Key::of("session/prompt", session.as_str(), params.key.take(), &params)?;
         Ok(self.ask(&session, |reply| Command::Prompt(params, key, by, reply)).await?)
+    }
+
+    async fn compact(&self, extensions: &Extensions, mut params: Compact) -> RpcResult<Prompted> {
+        let by = conn(extensions)?.name();
+        let session = params.session.clone();
+        let key = Key::of("session/compact", session.as_str(), params.key.take(), &params)?;
+        Ok(self.ask(&session, |reply| Command::Compact(params, key, by, reply)).await?)
     }
 
     async fn cancel(&self, _: &Extensions, mut params: Keyed) -> RpcResult<Empty> {

@@ -8,11 +8,11 @@ use jsonrpsee::core::RpcResult;
 use jsonrpsee::proc_macros::rpc;
 
 use crate::blob::{Get, Piece};
-use crate::daemon::{Empty, Hello, Keys, Model, Repair, Repaired, Status, Stop, Tool, Welcome};
+use crate::daemon::{Empty, Hello, Keys, Model, Models, Repair, Repaired, Status, Stop, Tool, Welcome};
 use crate::key::{Info as KeyInfo, Listed, Remove as RemoveKey, Removed, Set as SetKey};
 use crate::permission::{Answer, Answered, List as PermissionList, Pending};
 use crate::session::{
-    Attach, Attached, Create, Created, Info, Keyed, List, Named, Prompt, Prompted, Prune, Pruned, Remove, Set,
+    Attach, Attached, Compact, Create, Created, Info, Keyed, List, Named, Prompt, Prompted, Prune, Pruned, Remove, Set,
 };
 
 /// The daemon itself.
@@ -39,8 +39,8 @@ pub trait DaemonApi {
     async fn repair(&self, params: Repair) -> RpcResult<Repaired>;
 
     /// The models that can be used, and what is missing for those that cannot.
-    #[method(name = "model/list")]
-    async fn models(&self, params: Empty) -> RpcResult<Vec<Model>>;
+    #[method(name = "model/list", with_extensions)]
+    async fn models(&self, params: Models) -> RpcResult<Vec<Model>>;
 
     /// The tools that models are given.
     #[method(name = "tool/list")]
@@ -78,6 +78,10 @@ pub trait SessionApi {
     #[method(name = "session/continue", with_extensions)]
     async fn resume(&self, params: Keyed) -> RpcResult<Empty>;
 
+    /// Has older messages replaced by a summary, in the context; answers once the request is on disk.
+    #[method(name = "session/compact", with_extensions)]
+    async fn compact(&self, params: Compact) -> RpcResult<Prompted>;
+
     /// Changes model, mode or name from the next step on.
     #[method(name = "session/set", with_extensions)]
     async fn set(&self, params: Set) -> RpcResult<Empty>;
@@ -89,6 +93,14 @@ pub trait SessionApi {
     /// Deletes the sessions that nobody has used for a while, or says which these are.
     #[method(name = "session/prune", with_extensions)]
     async fn prune(&self, params: Prune) -> RpcResult<Pruned>;
+}
+
+/// What was paid for.
+#[rpc(server, client)]
+pub trait UsageApi {
+    /// Tokens and costs, summed up.
+    #[method(name = "usage/list", with_extensions)]
+    async fn sums(&self, params: crate::usage::List) -> RpcResult<crate::usage::Sums>;
 }
 
 /// Blobs.

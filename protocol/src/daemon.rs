@@ -217,8 +217,17 @@ pub struct Stop {
     pub key: Option<String>,
 }
 
+/// `model/list`: the models that can be used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Models {
+    /// All that the providers have: those that can be used are asked, at once and not for long. Without it each has one row, with
+    /// the model that it begins with.
+    #[serde(default)]
+    pub all: bool,
+}
+
 /// A row of `model/list`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Model {
     /// `provider/model`.
     pub model: String,
@@ -234,6 +243,30 @@ pub struct Model {
     pub missing: Option<String>,
     /// Whether new sessions use it.
     pub default: bool,
+    /// Why its provider's list of models is not here, though it was asked for one; the row stands for the provider.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+    /// How many tokens a request may have; absent if that is unknown, and so are the others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_window: Option<u64>,
+    /// How many tokens an answer may have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_output: Option<u64>,
+    /// What tokens of a request cost that no cache had, in US dollars per million.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_price: Option<f64>,
+    /// What tokens of an answer cost, in US dollars per million.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_price: Option<f64>,
+    /// What tokens cost that were read from the cache, in US dollars per million.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_read_price: Option<f64>,
+    /// What tokens cost that were written to the cache, in US dollars per million.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_write_price: Option<f64>,
+    /// Requests with more tokens than this cost more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dearer_above: Option<u64>,
 }
 
 /// A row of `tool/list`.

@@ -90,6 +90,9 @@ pub enum EventBody {
         /// Who sent it, such as `linger@pts/3`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,
+        /// It asks for a compaction; `content` then says what to keep in view, if anything. It never becomes a message.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        compact: bool,
     },
     /// A turn began.
     TurnStarted {
@@ -207,8 +210,78 @@ pub enum EventBody {
         hint: Option<String>,
         /// The sum over the turn's steps.
         usage: Usage,
+        /// The sum over the session's turns up to this one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session_usage: Option<Usage>,
+        /// About how many tokens the context has, as the provider counted last.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        context_tokens: Option<u64>,
+        /// How many tokens the model takes, where that is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        context_window: Option<u64>,
         /// How many steps it took.
         steps: u32,
+    },
+    /// The model is asked for a summary that is to stand for older messages in the context.
+    CompactionStarted {
+        /// Why.
+        trigger: Trigger,
+        /// The prompt that asked for it, if one did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        prompt: Option<PromptId>,
+        /// The last message that it would replace.
+        through: MessageId,
+        /// How many messages it would replace.
+        messages: u32,
+        /// About how many tokens the context has.
+        tokens: u64,
+    },
+    /// From now on a summary stands for older messages in the context; the messages themselves stay in the log.
+    Compacted {
+        /// The prompt that asked for it, if one did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        prompt: Option<PromptId>,
+        /// The last message that is replaced; all before it are too.
+        through: MessageId,
+        /// How many messages are replaced; an earlier summary counts as one.
+        messages: u32,
+        /// What the model reads in their place: Markdown with a heading each for goal, progress, decisions, next steps and files.
+        summary: String,
+        /// About how many tokens the context had.
+        tokens_before: u64,
+        /// About how many it has now.
+        tokens_after: u64,
+        /// The `provider/model` that wrote the summary.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
+        /// What the summary cost.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        usage: Option<Usage>,
+    },
+    /// There is no summary, and the context is as it was.
+    CompactionFailed {
+        /// The prompt that asked for it, if one did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        prompt: Option<PromptId>,
+        /// Why, in one line.
+        reason: String,
+        /// About how many tokens the context has.
+        tokens: u64,
+        /// The `provider/model` that was asked.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
+        /// What the attempt cost, as far as the provider said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        usage: Option<Usage>,
+    },
+    /// From now on the output of older calls is left out of the context; it stays in the log.
+    Trimmed {
+        /// The calls.
+        calls: Vec<CallId>,
+        /// About how many tokens the context had.
+        tokens_before: u64,
+        /// About how many it has now.
+        tokens_after: u64,
     },
     /// Something a user should know.
     Notice {
@@ -294,6 +367,21 @@ pub enum Outcome {
     Unknown,
 }
 
+/// Why a context is compacted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Trigger {
+    /// A user asked for it.
+    Asked,
+    /// It filled as much of the model's window as the configuration's `compact_at` says.
+    Full,
+    /// The provider said that it is too long.
+    TooLong,
+    /// Something that this build does not know.
+    #[serde(other)]
+    Unknown,
+}
+
 /// How important a notice is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -329,6 +417,8 @@ pub enum NoticeCode {
     /// What was stored was damaged. With a `seq`: what became of the session; without: its log cannot be read any further, and
     /// nothing follows.
     Damaged,
+    /// The session was given a model that nobody here knows of; there is one with a name that is like it.
+    UnknownModel,
     /// Something that this build does not know.
     #[serde(other)]
     Unknown,

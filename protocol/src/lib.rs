@@ -21,6 +21,7 @@ pub mod place;
 pub mod schema;
 pub mod session;
 pub mod transport;
+pub mod usage;
 
 pub use error::RpcError;
 

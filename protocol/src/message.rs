@@ -147,7 +147,7 @@ pub enum StopReason {
     Unknown,
 }
 
-/// Tokens, as the provider counted them; absent where it said nothing.
+/// Tokens, as the provider counted them, and what they cost; of one step, or the sum over some.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Usage {
     /// Tokens of the request, cached ones included.
@@ -165,14 +165,81 @@ pub struct Usage {
     /// The part of `output_tokens` that was thinking.
     #[serde(default)]
     pub reasoning_tokens: u64,
+    /// What it cost, in millionths of a US dollar, at the prices of the time; absent if nothing is known of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_micros: Option<u64>,
+    /// Some of what is summed has a cost that is not known, or was cut before its provider counted it: it is at least this.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cost_at_least: bool,
+}
+
+impl Usage {
+    /// What an answer adds to a sum, given what its event says. One that was cut, or that nobody counted, cost more than is known.
+    pub fn of_answer(said: Option<Self>, interrupted: bool) -> Self {
+        let usage = said.unwrap_or_default();
+        let whole = !interrupted && !usage.is_uncounted();
+        Self { cost_at_least: usage.cost_at_least || !whole, ..usage }
+    }
+
+    /// Whether no token was counted; every request has some.
+    pub fn is_uncounted(&self) -> bool {
+        self.input_tokens == 0 && self.output_tokens == 0
+    }
+
+    /// Whether the cost is more than `cost_micros`, by nobody knows how much. Sums of early builds have no cost at all.
+    pub fn costs_more(&self) -> bool {
+        self.cost_at_least || (self.cost_micros.is_none() && !self.is_uncounted())
+    }
 }
 
 impl std::ops::AddAssign for Usage {
     fn add_assign(&mut self, other: Self) {
-        self.input_tokens += other.input_tokens;
-        self.output_tokens += other.output_tokens;
-        self.cached_tokens += other.cached_tokens;
-        self.cache_write_tokens += other.cache_write_tokens;
-        self.reasoning_tokens += other.reasoning_tokens;
+        self.cost_at_least = self.costs_more() || other.costs_more();
+        self.cost_micros = match (self.cost_micros, other.cost_micros) {
+            (Some(one), Some(two)) => Some(one.saturating_add(two)),
+            (one, two) => one.or(two),
+        };
+        self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
+        self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
+        self.cached_tokens = self.cached_tokens.saturating_add(other.cached_tokens);
+        self.cache_write_tokens = self.cache_write_tokens.saturating_add(other.cache_write_tokens);
+        self.reasoning_tokens = self.reasoning_tokens.saturating_add(other.reasoning_tokens);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paid(input_tokens: u64, cost_micros: Option<u64>) -> Usage {
+        Usage { input_tokens, cost_micros, ..Usage::default() }
+    }
+
+    #[test]
+    fn a_sum_with_unknown_parts_is_a_least_one() {
+        fn check(parts: &[Usage], expect: (u64, Option<u64>, bool)) {
+            for parts in [parts.to_vec(), parts.iter().rev().copied().collect()] {
+                let mut sum = Usage::default();
+                parts.iter().for_each(|part| sum += *part);
+                assert_eq!((sum.input_tokens, sum.cost_micros, sum.costs_more()), expect, "{parts:?}");
+            }
+        }
+        check(&[], (0, None, false));
+        check(&[paid(1, Some(0)), paid(2, Some(7))], (3, Some(7), false));
+        check(&[paid(1, None), paid(2, Some(7)), paid(3, Some(1))], (6, Some(8), true));
+        check(&[paid(1, None), paid(2, None)], (3, None, true));
+        check(&[paid(u64::MAX, Some(u64::MAX)), paid(2, Some(1))], (u64::MAX, Some(u64::MAX), false));
+        let cut = Usage::of_answer(Some(paid(1, Some(5))), true);
+        check(&[cut, paid(2, Some(7))], (3, Some(12), true));
+        check(&[Usage::of_answer(None, false), paid(2, Some(7))], (2, Some(7), true));
+        check(&[Usage::of_answer(Some(paid(1, Some(5))), false)], (1, Some(5), false));
+    }
+
+    #[test]
+    fn usage_of_early_builds_is_read_and_has_no_cost() {
+        let old: Usage = serde_json::from_str(r#"{"input_tokens":5,"output_tokens":1}"#).unwrap();
+        assert_eq!((old.cost_micros, old.cost_at_least, old.costs_more()), (None, false, true));
+        assert_eq!(serde_json::from_str::<Usage>("{}").unwrap(), Usage::default());
+        assert!(!serde_json::to_string(&old).unwrap().contains("cost"));
     }
 }

@@ -5,7 +5,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::{blob, daemon, key, permission, session};
+use crate::{blob, daemon, key, permission, session, usage};
 
 /// Parameters that know their method.
 pub trait Method: Serialize {
@@ -58,6 +58,7 @@ methods! {
     SessionPrompt: "session/prompt", session::Prompt => session::Prompted;
     SessionCancel: "session/cancel", session::Keyed => daemon::Empty;
     SessionContinue: "session/continue", session::Keyed => daemon::Empty;
+    SessionCompact: "session/compact", session::Compact => session::Prompted;
     SessionSet: "session/set", session::Set => daemon::Empty;
     SessionRemove: "session/remove", session::Remove => daemon::Empty;
     SessionPrune: "session/prune", session::Prune => session::Pruned;
@@ -67,6 +68,7 @@ methods! {
     KeyList: "key/list", daemon::Empty => key::Listed;
     KeySet: "key/set", key::Set => key::Info;
     KeyRemove: "key/remove", key::Remove => key::Removed;
-    ModelList: "model/list", daemon::Empty => Vec<daemon::Model>;
+    UsageList: "usage/list", usage::List => usage::Sums;
+    ModelList: "model/list", daemon::Models => Vec<daemon::Model>;
     ToolList: "tool/list", daemon::Empty => Vec<daemon::Tool>;
 }

@@ -97,6 +97,12 @@ pub struct Info {
     pub title: Option<String>,
     /// Tokens over all its turns.
     pub usage: Usage,
+    /// About how many tokens its context has, as its provider counted last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_tokens: Option<u64>,
+    /// How many tokens its model takes, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_window: Option<u64>,
     /// Bytes that it takes on the disk: its events, and the blobs that they name.
     #[serde(default)]
     pub size: u64,
@@ -198,13 +204,26 @@ pub struct Prompt {
     pub key: Option<String>,
 }
 
-/// The result of `session/prompt`.
+/// The result of `session/prompt` and `session/compact`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Prompted {
     /// The prompt.
     pub prompt: PromptId,
     /// The `seq` of its `prompt_accepted`.
     pub seq: u64,
+}
+
+/// `session/compact`: has the model write a summary that stands for older messages in the context.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Compact {
+    /// The session.
+    pub session: SessionId,
+    /// What the summary should keep in view.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub focus: Option<String>,
+    /// Idempotency key: sent twice, it happens once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
 }
 
 /// `session/set`: changes a session from its next step on; absent fields stay.

@@ -7,6 +7,7 @@
 mod bounds;
 mod cli;
 mod client_survives;
+mod compaction;
 mod configuration;
 mod corpus;
 mod crash;
@@ -33,6 +34,7 @@ mod terminal;
 mod torture;
 mod turn;
 mod turn_cancel;
+mod usage;
 mod versions;
 mod wire;
 

@@ -6,7 +6,7 @@ use linger_tests::model::{Format, Gate, ModelServer, Recorded, Reply};
 use serde_json::{Value, json};
 
 /// The provider that speaks a format, as `provider/model`.
-fn name(format: Format) -> &'static str {
+pub(crate) fn name(format: Format) -> &'static str {
     match format {
         Format::Anthropic => "claude/c",
         Format::OpenAi => "work/w",
@@ -25,11 +25,16 @@ const GOOGLE_KEY: &str = "canary-of-google-0123456789";
 
 /// A daemon with a provider for each format, which does not ask.
 async fn start(model: &ModelServer) -> Daemon {
+    start_with(model, "").await
+}
+
+/// As [`start`], with more of a configuration.
+pub(crate) async fn start_with(model: &ModelServer, more: &str) -> Daemon {
     let url = model.url();
     let config = format!(
         "[providers.gpt]\nkind = \"openai-responses\"\nbase_url = \"{url}/v1\"\napi_key_env = \"GPT_KEY\"\n\
          [providers.google]\nkind = \"gemini\"\nbase_url = \"{url}/v1beta\"\napi_key_env = \"GOOGLE_KEY\"\n\
-         [providers.llama]\nkind = \"ollama\"\nbase_url = \"{url}\"\n",
+         [providers.llama]\nkind = \"ollama\"\nbase_url = \"{url}\"\n{more}",
     );
     let env = [("GPT_KEY", GPT_KEY), ("GOOGLE_KEY", GOOGLE_KEY)];
     let env = env.map(|(name, key)| (name.to_owned(), key.to_owned())).to_vec();
@@ -37,7 +42,7 @@ async fn start(model: &ModelServer) -> Daemon {
 }
 
 /// Nothing that must always hold was broken, and no key is anywhere but in its header.
-fn check(daemon: &Daemon, clients: &[&Client], model: &ModelServer) {
+pub(crate) fn check(daemon: &Daemon, clients: &[&Client], model: &ModelServer) {
     let mut trace = daemon.trace(clients, model);
     trace.canaries.extend([GPT_KEY.to_owned(), GOOGLE_KEY.to_owned()]);
     linger_tests::check::assert_holds(&trace);

@@ -18,12 +18,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use lingerd::provider::wellformed;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use crate::TIMEOUT;
+use crate::check::Stored;
 use body::{Continuity, well_formed};
 pub use gate::Gate;
 use reply::Head;
@@ -85,6 +86,11 @@ impl Recorded {
         })
     }
 
+    /// Whether a summary of older messages is asked for.
+    pub fn is_summary(&self) -> bool {
+        self.json["tools"].is_null() && self.last_words().starts_with("<transcript>")
+    }
+
     /// The text of a user's last message.
     pub fn last_words(&self) -> String {
         let last = self.list().iter().rev().find(|message| message["role"] == "user");
@@ -114,6 +120,8 @@ struct State {
     /// How many requests are checked.
     checked: usize,
     key: Option<String>,
+    /// What is answered to GET, by the path without its query.
+    lists: BTreeMap<String, Value>,
 }
 
 impl State {
@@ -228,6 +236,11 @@ impl ModelServer {
         self.shared.state().key = Some(key.to_owned());
     }
 
+    /// What is answered to a GET of `path`, such as a list of models.
+    pub fn list(&self, path: &str, list: Value) {
+        self.shared.state().lists.insert(path.to_owned(), list);
+    }
+
     /// From now on the prefix of a request may change: the test does something that names the change.
     pub fn expect_rewrites(&self) {
         self.shared.state().continuity.rewrites = true;
@@ -259,7 +272,15 @@ impl ModelServer {
     pub fn violations(&self) -> Vec<String> {
         let mut state = self.shared.state();
         state.check_rest();
-        state.violations.clone()
+        state.violations.iter().chain(state.continuity.unnamed()).cloned().collect()
+    }
+
+    /// Takes the events of the sessions that asked here: those that name a change of the prefix excuse it.
+    pub fn named_by(&self, stored: &Stored) {
+        let mut state = self.shared.state();
+        state.check_rest();
+        let events: Vec<&Value> = stored.0.values().flatten().map(|row| &row.event).collect();
+        state.continuity.named(&events);
     }
 
     /// Panics with what was wrong with the requests.
@@ -277,6 +298,7 @@ impl ModelServer {
     pub fn forgive(&self) {
         let mut state = self.shared.state();
         state.violations.clear();
+        state.continuity.forgive();
         state.checked = state.requests.len();
     }
 }
@@ -309,6 +331,11 @@ async fn serve(stream: TcpStream, shared: &Shared) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut stream = BufReader::new(stream);
     while let Some(request) = http::read_request(&mut stream).await? {
+        if request.method == "GET" {
+            let (status, body) = listed(&shared.state(), &request);
+            http::write_plain(&mut stream, status, &[], body.to_string().as_bytes()).await?;
+            continue;
+        }
         let format = Format::at(&request.path);
         let Some(format) = format.filter(|_| request.method == "POST") else {
             http::write_plain(&mut stream, 404, &[], b"{\"error\":{\"message\":\"no such path\"}}").await?;
@@ -338,12 +365,7 @@ fn admit(shared: &Shared, request: http::Request, format: Format) -> (Option<Rep
     let json = if state.later { Value::Null } else { serde_json::from_slice(&body).unwrap_or_default() };
     let recorded = Recorded { number, format, path, headers, body, json, at, answered_at: None };
     let mut wrong = if state.later { Vec::new() } else { check(&mut state.continuity, &recorded) };
-    let key = match format {
-        Format::Anthropic => recorded.header("x-api-key"),
-        Format::Gemini if recorded.header("x-goog-api-key").is_some() => recorded.header("x-goog-api-key"),
-        _ => recorded.header("authorization").and_then(|value| value.strip_prefix("Bearer ")),
-    };
-    let refused = state.key.as_deref().is_some_and(|wanted| key != Some(wanted));
+    let refused = state.key.as_deref().is_some_and(|wanted| key(&recorded.headers) != Some(wanted));
     let reply = if refused { None } else { Some(next_reply(state, &recorded, &mut wrong)) };
     state.violations.extend(wrong.iter().map(|what| said(&recorded, what)));
     state.requests.push(recorded);
@@ -353,6 +375,23 @@ fn admit(shared: &Shared, request: http::Request, format: Format) -> (Option<Rep
     let count = state.requests.len();
     shared.count.send_replace(count);
     (reply, number)
+}
+
+/// The key that a request brings, in whichever header.
+fn key(headers: &[(String, String)]) -> Option<&str> {
+    let header = |name: &str| headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+    let bearer = || header("authorization").and_then(|value| value.strip_prefix("Bearer "));
+    header("x-api-key").or_else(|| header("x-goog-api-key")).or_else(bearer)
+}
+
+/// The list that a GET asks for.
+fn listed(state: &State, request: &http::Request) -> (u16, Value) {
+    if state.key.as_deref().is_some_and(|wanted| key(&request.headers) != Some(wanted)) {
+        return (401, json!({ "error": { "message": "invalid api key" } }));
+    }
+    let path = request.path.split('?').next().unwrap_or_default();
+    let none = || (404, json!({ "error": { "message": "no such path" } }));
+    state.lists.get(path).map_or_else(none, |list| (200, list.clone()))
 }
 
 /// What is wrong with a request in the light of those before.

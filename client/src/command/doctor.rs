@@ -2,7 +2,7 @@
 //! saves what can be read of what is damaged.
 
 use linger_protocol::VERSION;
-use linger_protocol::daemon::{Damage, Empty, Model, Repair, Status, Storage};
+use linger_protocol::daemon::{Damage, Empty, Model, Models, Repair, Status, Storage};
 use linger_protocol::key::{Listed, Source};
 use linger_protocol::method::{DaemonRepair, DaemonStatus, KeyList, ModelList};
 use linger_protocol::place::{PlaceError, Places, check_socket};
@@ -65,7 +65,7 @@ fn examine(report: &mut Report, repair: bool) -> Result<(), Failure> {
         }
         Err(failure) => report.failure(&failure)?,
     }
-    match client.call(&ModelList(Empty {})) {
+    match client.call(&ModelList(Models::default())) {
         Ok(rows) => models(report, &rows, named.as_deref())?,
         Err(failure) => return report.failure(&failure),
     }

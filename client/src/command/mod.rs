@@ -3,6 +3,7 @@
 mod answer;
 mod attach;
 mod cancel;
+mod compact;
 mod daemon;
 mod doctor;
 mod help;
@@ -17,6 +18,7 @@ mod rm;
 mod run;
 mod send;
 mod tools;
+mod usage;
 mod wait;
 
 use std::io::{IsTerminal as _, Read as _};
@@ -24,6 +26,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
 use linger_protocol::id::SessionId;
+use linger_protocol::message::Usage;
 use linger_protocol::method::{Method, SessionCreate, SessionList};
 use linger_protocol::session::{Create, Info, List};
 use linger_protocol::transport::MAX_REQUEST;
@@ -33,6 +36,7 @@ use crate::cli::{Choice, Cli, Command};
 use crate::connect::{Client, key};
 use crate::error::{Exit, Failure};
 use crate::question::short_path;
+use crate::render::money;
 use crate::render::table::{age, columns, size, state};
 use crate::terminal::Terminal;
 
@@ -53,9 +57,11 @@ pub(crate) fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Some(Command::Inbox(args)) => inbox::run(&args),
         Some(Command::Answer(args)) => answer::run(args),
         Some(Command::Cancel(args)) => cancel::run(&args),
+        Some(Command::Compact(args)) => compact::run(args),
         Some(Command::Rm(args)) => rm::run(&args),
         Some(Command::Prune(args)) => prune::run(&args),
         Some(Command::Models(args)) => models::run(&args),
+        Some(Command::Usage(args)) => usage::run(&args),
         Some(Command::Tools(args)) => tools::run(&args),
         Some(Command::Key(command)) => key::run(command),
         Some(Command::Daemon(command)) => daemon::run(&command),
@@ -116,11 +122,22 @@ pub(crate) fn listing(rows: &[Info], now: u64) -> Vec<String> {
             state(info),
             age(info.updated_at, now),
             size(info.size),
+            spent(&info.usage),
+            money::fill(info.context_tokens, info.context_window).unwrap_or_default(),
             title,
             short_path(&info.cwd),
         ]
     };
     columns(&rows.iter().map(row).collect::<Vec<_>>())
+}
+
+/// Tokens and what they cost, in one cell.
+fn spent(usage: &Usage) -> String {
+    if usage.is_uncounted() {
+        return money::cost(usage);
+    }
+    let tokens = money::tokens(usage.input_tokens.saturating_add(usage.output_tokens));
+    format!("{tokens} tokens, {}", money::cost(usage))
 }
 
 /// Prints each element of a result as it came, one a line.

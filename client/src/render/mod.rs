@@ -3,13 +3,15 @@
 //! Text streams as it comes, unless the session was attached without deltas: then messages are printed whole. Nothing is
 //! taken back on the screen: what is superseded stays, with a line under it.
 
+pub(crate) mod money;
+pub(crate) mod near;
 pub(crate) mod style;
 pub(crate) mod table;
 mod tool;
 
 use std::collections::{HashMap, HashSet};
 
-use linger_protocol::event::{Delta, Event, EventBody, Instruction, Level};
+use linger_protocol::event::{Delta, Event, EventBody, Instruction, Level, Trigger};
 use linger_protocol::id::{CallId, MessageId, PromptId};
 use linger_protocol::message::{ContentBlock, Role, StopReason, Usage, text_of};
 
@@ -118,9 +120,25 @@ impl Renderer {
                 self.changed("name", name.as_deref(), &mut out);
                 instructions.iter().flatten().for_each(|file| self.instructions(file, &mut out));
             }
+            EventBody::CompactionStarted { .. }
+            | EventBody::Compacted { .. }
+            | EventBody::CompactionFailed { .. }
+            | EventBody::Trimmed { .. } => self.room(&event.body, &mut out),
             EventBody::Notice { level, text, .. } => self.notice(*level, text, &mut out),
-            EventBody::TurnFinished { stop_reason, detail, hint, usage, steps } => {
-                self.finished(*stop_reason, detail.as_deref(), usage, *steps, &mut out);
+            EventBody::TurnFinished {
+                stop_reason,
+                detail,
+                hint,
+                usage,
+                session_usage,
+                context_tokens,
+                context_window,
+                steps,
+            } => {
+                let fill = money::fill(*context_tokens, *context_window);
+                let fill = fill.map(|fill| format!("; context: {fill}")).unwrap_or_default();
+                let spent = summary(usage, session_usage.as_ref(), *steps) + &fill;
+                self.finished(*stop_reason, detail.as_deref(), &spent, &mut out);
                 if let Some(hint) = hint.as_deref().filter(|_| *stop_reason != StopReason::EndTurn) {
                     self.say(&format!("hint: {}", clean_line(hint)), &mut out);
                 }
@@ -273,14 +291,38 @@ impl Renderer {
         self.say(&line, out);
     }
 
-    fn finished(
-        &mut self,
-        stop_reason: StopReason,
-        detail: Option<&str>,
-        usage: &Usage,
-        steps: u32,
-        out: &mut Vec<Output>,
-    ) {
+    /// What was done to make room in the context.
+    fn room(&mut self, body: &EventBody, out: &mut Vec<Output>) {
+        let style = self.settings.style;
+        let many = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+        let line = match body {
+            EventBody::CompactionStarted { trigger, messages, tokens, .. } => {
+                let why = match trigger {
+                    Trigger::Full => "the context is nearly full; ",
+                    Trigger::TooLong => "the context is too long for the model; ",
+                    Trigger::Asked | Trigger::Unknown => "",
+                };
+                let old = many(*messages as usize, "older message");
+                style.dim(&format!("{why}summarising {old}, {} tokens in all …", money::tokens(*tokens)))
+            }
+            EventBody::Compacted { messages, tokens_before, tokens_after, .. } => {
+                let old = many(*messages as usize, "older message");
+                style.dim(&format!("compacted: a summary stands for {old}{}", saved(*tokens_before, *tokens_after)))
+            }
+            EventBody::CompactionFailed { reason, .. } => {
+                style.yellow(&format!("warning: not compacted: {}", clean_line(reason)))
+            }
+            EventBody::Trimmed { calls, tokens_before, tokens_after } => {
+                let old = many(calls.len(), "older call");
+                let saved = saved(*tokens_before, *tokens_after);
+                style.yellow(&format!("warning: the model no longer sees the output of {old}{saved}"))
+            }
+            _ => return,
+        };
+        self.say(&line, out);
+    }
+
+    fn finished(&mut self, stop_reason: StopReason, detail: Option<&str>, spent: &str, out: &mut Vec<Output>) {
         self.fresh_line(out);
         self.block = None;
         self.calls.clear();
@@ -291,7 +333,7 @@ impl Renderer {
             self.say(&if stop_reason == StopReason::Cancelled { style.dim(&line) } else { style.red(&line) }, out);
         }
         if self.settings.usage {
-            self.say(&style.dim(&cost(usage, steps)), out);
+            self.say(&style.dim(spent), out);
         }
     }
 }
@@ -309,16 +351,24 @@ pub(crate) fn reason(stop_reason: StopReason) -> &'static str {
     }
 }
 
-/// What a turn cost, in tokens.
-fn cost(usage: &Usage, steps: u32) -> String {
-    let count = |n: u64| match n {
-        0..=9999 => n.to_string(),
-        _ => format!("{}k", n / 1000),
-    };
-    let cached =
-        if usage.cached_tokens > 0 { format!(" ({} cached)", count(usage.cached_tokens)) } else { String::new() };
+/// How many tokens are not sent any more.
+fn saved(before: u64, after: u64) -> String {
+    format!(
+        "; {} tokens became {}, {} saved",
+        money::tokens(before),
+        money::tokens(after),
+        money::tokens(before.saturating_sub(after))
+    )
+}
+
+/// What a turn came to, and the session so far.
+fn summary(usage: &Usage, session: Option<&Usage>, steps: u32) -> String {
     let steps = if steps == 1 { "1 step".to_owned() } else { format!("{steps} steps") };
-    format!("{} tokens in{cached}, {} out, {steps}", count(usage.input_tokens), count(usage.output_tokens))
+    let (turn, session) = (money::cost(usage), session.map(money::cost).unwrap_or_default());
+    let turn_cost = if turn.is_empty() { String::new() } else { format!(", {turn}") };
+    let session_cost =
+        if session.is_empty() || session == turn { String::new() } else { format!("; session: {session}") };
+    format!("{}, {steps}{turn_cost}{session_cost}", money::traffic(usage))
 }
 
 #[cfg(test)]

@@ -55,8 +55,23 @@ fn a_message_that_streamed_is_not_printed_again() {
     ]);
     assert_snapshot!(screen(Settings { usage: true, ..settings() }, events), @r"
     Good day
-    12k tokens in (800 cached), 60 out, 2 steps
+    12k tokens in (800 cached), 60 out, 2 steps, cost unknown
     ");
+}
+
+#[test]
+fn a_turn_ends_with_what_it_cost_and_the_session_so_far() {
+    let mut paid = end("end_turn");
+    paid["usage"]["cost_micros"] = json!(12_300);
+    let usage = || Settings { usage: true, ..settings() };
+    paid["session_usage"] = paid["usage"].clone();
+    assert_snapshot!(screen(usage(), json!([paid])), @"12k tokens in (800 cached), 60 out, 2 steps, $0.0123");
+    paid["session_usage"] = json!({"input_tokens": 99999, "cost_micros": 1_000_000, "cost_at_least": true});
+    paid["usage"]["reasoning_tokens"] = json!(40);
+    assert_snapshot!(
+        screen(usage(), json!([paid])),
+        @"12k tokens in (800 cached), 60 out (40 reasoning), 2 steps, $0.0123; session: at least $1.00"
+    );
 }
 
 #[test]

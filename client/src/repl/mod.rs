@@ -7,13 +7,14 @@
 pub(crate) mod editor;
 mod slash;
 
+use linger_protocol::daemon::{Model, Models};
 use linger_protocol::event::{Event, EventBody};
 use linger_protocol::id::{Cursor, PromptId, TurnId};
 use linger_protocol::message::StopReason;
-use linger_protocol::method::{SessionList, SessionPrompt};
+use linger_protocol::method::{ModelList, SessionList, SessionPrompt};
 use linger_protocol::permission::Mode;
 use linger_protocol::place::private_directory;
-use linger_protocol::session::{Info, Keyed, List, Prompt, PromptContent, Set};
+use linger_protocol::session::{Compact, Info, Keyed, List, Prompt, PromptContent, Set};
 use linger_protocol::{RpcError, error::Code};
 use serde_json::value::RawValue;
 
@@ -24,6 +25,7 @@ use crate::follow::{Attachment, Happened, Request};
 use crate::input::{Input, Line, Signal, signals};
 use crate::question::{Questions, decision, too_late};
 use crate::render::style::Style;
+use crate::render::table::columns;
 use crate::render::{Renderer, Settings};
 use crate::terminal::{Keyboard, Look, Terminal, keyboard};
 use slash::Slash;
@@ -47,6 +49,8 @@ struct Repl {
     mine: Vec<PromptId>,
     /// Turns that began before their prompt's answer came.
     begun: Vec<PromptId>,
+    /// The latest of all that have begun.
+    last_begun: Option<PromptId>,
     /// Whether a prompt is open.
     open: bool,
     /// Whether all that was there has been shown.
@@ -99,6 +103,7 @@ pub(crate) fn repl(client: Client, look: &Look, info: Info) -> Result<Exit, Fail
         sent: 0,
         mine: Vec::new(),
         begun: Vec::new(),
+        last_begun: None,
         open: false,
         caught_up: false,
         cancelling: false,
@@ -131,11 +136,14 @@ impl Repl {
         match &event.body {
             EventBody::TurnStarted { prompt } => {
                 self.running = event.turn.clone();
-                match self.mine.iter().position(|mine| mine == prompt) {
-                    Some(at) => drop(self.mine.remove(at)),
-                    None if self.sent > 0 => self.begun.push(prompt.clone()),
-                    None => {}
-                }
+                self.taken_up(prompt);
+            }
+            // In the turn under way, that is, and not in one of its own.
+            EventBody::Compacted { prompt: Some(prompt), .. }
+            | EventBody::CompactionFailed { prompt: Some(prompt), .. }
+                if self.last_begun.as_ref() != Some(prompt) =>
+            {
+                self.taken_up(prompt);
             }
             EventBody::TurnFinished { stop_reason, .. } => self.finished(*stop_reason)?,
             EventBody::SessionChanged { model, mode, name, .. } => {
@@ -153,6 +161,16 @@ impl Repl {
             self.show_question()?;
         }
         self.prompt_if_idle()
+    }
+
+    /// What was sent from here is not waited for any more.
+    fn taken_up(&mut self, prompt: &PromptId) {
+        self.last_begun = Some(prompt.clone());
+        match self.mine.iter().position(|mine| mine == prompt) {
+            Some(at) => drop(self.mine.remove(at)),
+            None if self.sent > 0 => self.begun.push(prompt.clone()),
+            None => {}
+        }
     }
 
     fn finished(&mut self, stop_reason: StopReason) -> Result<(), Failure> {
@@ -212,11 +230,11 @@ impl Repl {
     }
 
     fn answer(&mut self, request: Request, answer: Result<Box<RawValue>, RpcError>) -> Result<(), Failure> {
-        if let Request::Prompt(_) = request {
+        if let Request::Prompt(_) | Request::Compact(_) = request {
             self.sent = self.sent.saturating_sub(1);
         }
         match (request, answer) {
-            (Request::Prompt(_), Ok(raw)) => {
+            (Request::Prompt(_) | Request::Compact(_), Ok(raw)) => {
                 let prompt = parse::<SessionPrompt>(&raw)?.prompt;
                 match self.begun.iter().position(|begun| *begun == prompt) {
                     Some(at) => drop(self.begun.remove(at)),
@@ -274,6 +292,7 @@ impl Repl {
             Line::Text(text) => match slash::parse(&text) {
                 None => self.prompt(text)?,
                 Some(Ok(Slash::Detach)) => return self.leave().map(Some),
+                Some(Ok(Slash::Compact(focus))) => self.compact(focus)?,
                 Some(Ok(slash)) => {
                     self.slash(slash)?;
                     self.open_prompt()?;
@@ -308,6 +327,12 @@ impl Repl {
         }
     }
 
+    fn compact(&mut self, focus: Option<String>) -> Result<(), Failure> {
+        self.sent += 1;
+        let session = self.attachment.session.clone();
+        self.attachment.request(Request::Compact(Compact { session, focus, key: Some(key()?) }))
+    }
+
     fn slash(&mut self, slash: Slash) -> Result<(), Failure> {
         let session = self.attachment.session.clone();
         match slash {
@@ -317,7 +342,13 @@ impl Repl {
             Slash::Mode(mode) => {
                 self.attachment.request(Request::Set(Set { session, mode, key: Some(key()?), ..Set::default() }))?;
             }
-            Slash::Model(model) => {
+            Slash::Provider(None) => {
+                let rows = self.attachment.client.call(&ModelList(Models::default()))?;
+                for line in providers(&rows, &self.model) {
+                    self.terminal.say(&line)?;
+                }
+            }
+            Slash::Model(model) | Slash::Provider(model) => {
                 self.attachment.request(Request::Set(Set { session, model, key: Some(key()?), ..Set::default() }))?;
             }
             Slash::Cancel => self.attachment.cancel()?,
@@ -328,7 +359,7 @@ impl Repl {
                     self.terminal.say(&line)?;
                 }
             }
-            Slash::Detach => {}
+            Slash::Detach | Slash::Compact(_) => {}
         }
         Ok(())
     }
@@ -370,4 +401,20 @@ impl Repl {
         self.terminal.say(&format!("{work}. come back with `linger attach {}`", self.label))?;
         Ok(Exit::GOOD)
     }
+}
+
+/// The providers that can be used, that of `current` marked, with the model that each begins with.
+fn providers(rows: &[Model], current: &str) -> Vec<String> {
+    let name = |model: &str| model.split('/').next().unwrap_or_default().to_owned();
+    let ready = rows.iter().filter(|row| row.ready);
+    let cells = ready.map(|row| {
+        let mark = if name(&row.model) == name(current) { "*" } else { " " };
+        let first = row.model.split_once('/').map(|(_, model)| model).filter(|model| *model != "MODEL");
+        let provider = name(&row.model);
+        let begins = first.map_or_else(|| format!("name a model: /model {provider}/MODEL"), str::to_owned);
+        vec![mark.to_owned(), provider, begins]
+    });
+    let mut lines = columns(&cells.collect::<Vec<_>>());
+    lines.push("`linger models` lists what each has, and what is missing for others".to_owned());
+    lines
 }

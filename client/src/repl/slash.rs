@@ -2,6 +2,8 @@
 
 use linger_protocol::permission::Mode;
 
+use crate::render::near::distance;
+
 /// What a line at the prompt means.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Slash {
@@ -11,10 +13,14 @@ pub(crate) enum Slash {
     Mode(Option<Mode>),
     /// Shows or sets the model.
     Model(Option<String>),
+    /// Shows the providers, or goes on with the model that one begins with.
+    Provider(Option<String>),
     /// Stops the turn that is under way.
     Cancel,
     /// Takes up what waits.
     Continue,
+    /// Has older messages replaced by a summary, which keeps this in view.
+    Compact(Option<String>),
     /// Leaves; the work goes on.
     Detach,
     /// Lists the sessions.
@@ -25,9 +31,11 @@ pub(crate) enum Slash {
 const COMMANDS: &[(&str, &str, &str)] = &[
     ("/help", "", "this list"),
     ("/mode", "[ask|edit|auto|plan]", "what runs without being asked for"),
-    ("/model", "[PROVIDER/MODEL]", "who answers, from the next step on"),
+    ("/model", "[[PROVIDER/]MODEL]", "who answers, from the next step on"),
+    ("/provider", "[PROVIDER]", "the same, by its first model; alone: those there are"),
     ("/cancel", "", "stop the turn that is under way"),
     ("/continue", "", "take up prompts or a turn that wait"),
+    ("/compact", "[WHAT TO KEEP]", "replace older messages by a summary, for the model"),
     ("/sessions", "", "the sessions of this daemon"),
     ("/detach", "", "leave; the work goes on (also Ctrl-D)"),
 ];
@@ -40,13 +48,19 @@ pub(crate) fn parse(line: &str) -> Option<Result<Slash, String>> {
     if !name.starts_with('/') || name.get(1..)?.contains('/') {
         return None;
     }
+    let rest = line.trim().get(name.len()..).map(str::trim).filter(|rest| !rest.is_empty()).map(str::to_owned);
     let argument = words.next().map(str::to_owned);
     Some(match name {
         "/help" | "/?" => Ok(Slash::Help),
         "/mode" => argument.map(|mode| mode.parse()).transpose().map(Slash::Mode),
         "/model" => Ok(Slash::Model(argument)),
+        "/provider" => match argument {
+            Some(name) if name.contains('/') => Err(format!("{name} is a model: /model {name}")),
+            name => Ok(Slash::Provider(name)),
+        },
         "/cancel" => Ok(Slash::Cancel),
         "/continue" => Ok(Slash::Continue),
+        "/compact" => Ok(Slash::Compact(rest)),
         "/detach" | "/quit" | "/exit" => Ok(Slash::Detach),
         "/sessions" => Ok(Slash::Sessions),
         _ => Err(unknown(name)),
@@ -76,20 +90,6 @@ fn unknown(name: &str) -> String {
     }
 }
 
-/// How many letters have to be changed, added or left out to make `b` of `a`.
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut next = vec![i + 1];
-        for ((y, above), diagonal) in b.chars().zip(row.iter().skip(1)).zip(&row) {
-            let left = next.last().copied().unwrap_or_default();
-            next.push((diagonal + usize::from(x != y)).min(above + 1).min(left + 1));
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,6 +98,13 @@ mod tests {
     fn a_command_is_told_from_a_prompt_and_a_path() {
         assert_eq!(parse("/mode plan"), Some(Ok(Slash::Mode(Some(Mode::Plan)))));
         assert_eq!(parse("/model"), Some(Ok(Slash::Model(None))));
+        assert_eq!(
+            parse(" /compact  the two  reasons "),
+            Some(Ok(Slash::Compact(Some("the two  reasons".to_owned()))))
+        );
+        assert_eq!(parse("/compact "), Some(Ok(Slash::Compact(None))));
+        assert_eq!(parse("/provider work"), Some(Ok(Slash::Provider(Some("work".to_owned())))));
+        assert_eq!(parse("/provider work/m"), Some(Err("work/m is a model: /model work/m".to_owned())));
         assert_eq!(parse("/etc/passwd is odd"), None);
         assert_eq!(parse("hello /help"), None);
         assert!(parse("/mode x").unwrap().is_err());

@@ -18,8 +18,10 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use toml::de::DeTable;
 
-use crate::provider::catalogue::ProviderConfig;
+use crate::provider::catalogue::{ProviderConfig, ResolveError, nearest};
+use crate::provider::models::ModelConfig;
 use crate::provider::network::NetworkConfig;
+use crate::provider::preset::PRESETS;
 pub use grant::GrantError;
 pub use source::ConfigError;
 pub use store::{ConfigStore, Reload};
@@ -61,6 +63,10 @@ const MAX_SECONDS: u64 = 7 * 24 * 3600;
 /// finger.
 const MIN_RETENTION_MS: u64 = 24 * 3600 * 1000;
 
+/// How full a window may be before older messages are summarised, in percent: with less, what stays would be summarised over and
+/// over; with more, there is no room for the step that follows.
+const COMPACT_AT: std::ops::RangeInclusive<u8> = 20..=95;
+
 /// Keys under which people put a secret.
 const SECRET_KEYS: [&str; 6] = ["api_key", "apikey", "key", "token", "secret", "password"];
 
@@ -90,6 +96,8 @@ pub struct Config {
     pub mode: Mode,
     /// The most steps of one turn.
     pub max_steps: u32,
+    /// How full a model's window may be before older messages are summarised, in percent; 0 is never by itself.
+    pub compact_at: u8,
     /// What becomes of a turn that was under way when the daemon ended.
     pub after_restart: AfterRestart,
     /// How long an idle session that nobody watches stays loaded, in seconds.
@@ -106,6 +114,8 @@ pub struct Config {
     pub workspaces: BTreeMap<PathBuf, Vec<Rule>>,
     /// The providers, by name.
     pub providers: BTreeMap<String, ProviderConfig>,
+    /// What the user says of models, by `provider/model`.
+    pub models: BTreeMap<String, ModelConfig>,
     /// The way out: proxies, and who is trusted.
     pub network: NetworkConfig,
     /// What is accepted and has no effect, one line each.
@@ -118,6 +128,7 @@ struct Written {
     model: Option<String>,
     mode: Mode,
     max_steps: u32,
+    compact_at: u8,
     after_restart: AfterRestart,
     idle_unload_s: u64,
     retention: Option<String>,
@@ -126,6 +137,7 @@ struct Written {
     permissions: PermissionsWritten,
     workspaces: BTreeMap<String, WorkspaceWritten>,
     providers: BTreeMap<String, ProviderConfig>,
+    models: BTreeMap<String, ModelConfig>,
     network: NetworkConfig,
     mcp: BTreeMap<String, IgnoredAny>,
 }
@@ -163,6 +175,7 @@ impl Default for Written {
             model: None,
             mode: Mode::default(),
             max_steps: 200,
+            compact_at: 80,
             after_restart: AfterRestart::default(),
             idle_unload_s: 60,
             retention: None,
@@ -171,6 +184,7 @@ impl Default for Written {
             permissions: PermissionsWritten::default(),
             workspaces: BTreeMap::new(),
             providers: BTreeMap::new(),
+            models: BTreeMap::new(),
             network: NetworkConfig::default(),
             mcp: BTreeMap::new(),
         }
@@ -242,6 +256,7 @@ impl Written {
             model: self.model,
             mode: self.mode,
             max_steps: self.max_steps,
+            compact_at: self.compact_at,
             after_restart: self.after_restart,
             idle_unload_s: self.idle_unload_s,
             retention_ms,
@@ -250,6 +265,7 @@ impl Written {
             rules: rules_everywhere,
             workspaces,
             providers: self.providers,
+            models: self.models,
             network: self.network,
             warnings,
         })
@@ -258,6 +274,12 @@ impl Written {
     fn check(&self, source: &Source<'_>) -> Result<(), ConfigError> {
         if self.max_steps == 0 {
             return Err(source.error(&["max_steps"], "must be at least 1"));
+        }
+        if self.compact_at != 0 && !COMPACT_AT.contains(&self.compact_at) {
+            let [least, most] = [COMPACT_AT.start(), COMPACT_AT.end()];
+            let problem =
+                format!("must be from {least} to {most} percent of the model's window, or 0 for never by itself");
+            return Err(source.error(&["compact_at"], problem));
         }
         if self.idle_unload_s > MAX_SECONDS {
             return Err(source.error(&["idle_unload_s"], format!("must be at most {MAX_SECONDS}")));
@@ -295,7 +317,25 @@ impl Written {
                 return Err(source.error(&["providers", name, key], problem));
             }
         }
+        for (name, model) in &self.models {
+            self.check_model(name).map_err(|problem| source.error(&["models", name], problem))?;
+            model.check().map_err(|(key, problem)| source.error(&["models", name, key], problem))?;
+        }
         Ok(())
+    }
+
+    /// Whether `name` is that of a model at a provider there is.
+    fn check_model(&self, name: &str) -> Result<(), String> {
+        let (provider, _) = name
+            .split_once('/')
+            .filter(|(_, model)| !model.trim().is_empty())
+            .ok_or_else(|| "a model is named `provider/model` in quotes".to_owned())?;
+        let names = || PRESETS.iter().map(|preset| preset.name).chain(self.providers.keys().map(String::as_str));
+        if names().any(|known| known == provider) {
+            return Ok(());
+        }
+        let near = nearest(provider, names());
+        Err(ResolveError::UnknownProvider { provider: provider.to_owned(), near }.to_string())
     }
 
     fn warnings(&self, source: &Source<'_>, rules: &Rules) -> Vec<String> {

@@ -106,7 +106,39 @@ fn an_error_names_file_line_and_key() {
             "[tools]\nbash_timeout_s = \"x\"",
             "/c/config.toml:2:1: tools.bash_timeout_s: invalid type: string \"x\", expected u64",
         ),
+        ("[models.gpt-5]", "/c/config.toml:1:9: models.gpt-5: a model is named `provider/model` in quotes"),
+        (
+            "[models.\"opnai/gpt-5\"]",
+            "/c/config.toml:1:9: models.\"opnai/gpt-5\": there is no provider `opnai`; did you mean `openai`?",
+        ),
+        (
+            "[models.\"openai/gpt-5\"]\ninput_price = -1",
+            "/c/config.toml:2:1: models.\"openai/gpt-5\".input_price: must be from 0 to 100000, in US dollars per million \
+             tokens",
+        ),
+        (
+            "[models.\"openai/gpt-5\"]\noutput_price = nan",
+            "/c/config.toml:2:1: models.\"openai/gpt-5\".output_price: must be from 0 to 100000, in US dollars per million \
+             tokens",
+        ),
+        (
+            "[models.\"openai/gpt-5\"]\ncontext_window = 0",
+            "/c/config.toml:2:1: models.\"openai/gpt-5\".context_window: must be from 1 to 1000000000 tokens",
+        ),
+        (
+            "[models.\"openai/gpt-5\"]\ncontext = 1",
+            "/c/config.toml:2:1: models.\"openai/gpt-5\".context: unknown field `context`, expected one of `context_window`, \
+             `max_output`, `input_price`, `output_price`, `cache_read_price`, `cache_write_price`",
+        ),
         ("max_steps = 0", "/c/config.toml:1:1: max_steps: must be at least 1"),
+        (
+            "compact_at = 10",
+            "/c/config.toml:1:1: compact_at: must be from 20 to 95 percent of the model's window, or 0 for never by itself",
+        ),
+        (
+            "compact_at = 100",
+            "/c/config.toml:1:1: compact_at: must be from 20 to 95 percent of the model's window, or 0 for never by itself",
+        ),
         ("max_steps = -1", "/c/config.toml:1:1: max_steps: invalid value: integer `-1`, expected u32"),
         ("tools.bash_timeout_s = 0", "/c/config.toml:1:7: tools.bash_timeout_s: must be from 1 to 604800"),
         ("idle_unload_s = 604801", "/c/config.toml:1:1: idle_unload_s: must be at most 604800"),

@@ -361,7 +361,16 @@ impl Life {
 
     fn finish(actor: &mut Session, stop_reason: StopReason) {
         let usage = linger_protocol::message::Usage::default();
-        actor.append(EventBody::TurnFinished { stop_reason, detail: None, hint: None, usage, steps: 1 });
+        actor.append(EventBody::TurnFinished {
+            stop_reason,
+            detail: None,
+            hint: None,
+            usage,
+            session_usage: None,
+            context_tokens: None,
+            context_window: None,
+            steps: 1,
+        });
     }
 
     /// The call was woken, and runs if it may.

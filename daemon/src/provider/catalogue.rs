@@ -4,8 +4,10 @@
 
 mod key;
 
+mod names;
+
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use linger_protocol::daemon::Model;
@@ -18,8 +20,9 @@ use super::compat::Compat;
 use super::driver::{CONNECT_TIMEOUT, Endpoint, IDLE_TIMEOUT};
 use super::gemini::Gemini;
 use super::keys::{Account, Bearer, Keys};
+use super::models::{self, Facts, ModelConfig, Price};
 use super::network::Network;
-use super::ollama::Ollama;
+use super::ollama::{self, Ollama};
 use super::openai::OpenAi;
 use super::preset::{self, PLACEHOLDER, PRESETS};
 use super::responses::Responses;
@@ -140,6 +143,8 @@ pub struct Resolved {
     pub origin: String,
     /// [`super::Request::max_tokens`].
     pub max_tokens: u32,
+    /// What is known of the model.
+    pub facts: Facts,
     /// Where the key comes from.
     pub key: KeySource,
     target: Provider,
@@ -215,10 +220,14 @@ pub enum ResolveError {
 #[derive(Clone, Debug)]
 pub struct Catalogue {
     entries: BTreeMap<String, Entry>,
+    /// What the user says of models, by `provider/model`.
+    models: BTreeMap<String, ModelConfig>,
     /// What the configuration names for new sessions.
     default: Option<String>,
     keys: Arc<Keys>,
     network: Arc<Network>,
+    /// The models that providers have listed since the configuration was read, by provider.
+    listed: Arc<Mutex<BTreeMap<String, Vec<String>>>>,
 }
 
 /// A provider with everything that its configuration left out.
@@ -235,6 +244,8 @@ struct Entry {
     connect_timeout: Duration,
     idle_timeout: Duration,
     compat: Compat,
+    /// The preset at whose address it is, whose models and prices are known.
+    place: Option<&'static str>,
     /// A known server on this machine, which can be used while somebody listens.
     local: bool,
 }
@@ -271,15 +282,30 @@ impl Entry {
             connect_timeout: timeout(config.connect_timeout_ms, CONNECT_TIMEOUT),
             idle_timeout: timeout(config.idle_timeout_ms, IDLE_TIMEOUT),
             compat: config.compat.or(known),
+            place: place.map(|place| place.name),
             local: place.is_some_and(|place| place.local),
         })
+    }
+
+    /// What is known of a model here, whatever the user says of it.
+    fn facts(&self, model: &str) -> Facts {
+        let mut facts = self.place.map_or_else(Facts::default, |place| models::facts(place, model));
+        match self.kind {
+            // It sees what is asked for, and no more.
+            Kind::Ollama => facts.window = Some(u64::from(self.compat.num_ctx.unwrap_or(ollama::NUM_CTX))),
+            Kind::Demo => facts.prices.usual = Price::FREE,
+            _ => {}
+        }
+        facts
     }
 }
 
 impl Catalogue {
-    /// The presets and `providers`, reached over `network`; `default` is the model that the configuration names for new sessions.
+    /// The presets and `providers`, reached over `network`, and what the user says of `models`; `default` is the model that the
+    /// configuration names for new sessions.
     pub fn new(
         providers: &BTreeMap<String, ProviderConfig>,
+        models: &BTreeMap<String, ModelConfig>,
         default: Option<String>,
         keys: Arc<Keys>,
         network: Arc<Network>,
@@ -289,7 +315,14 @@ impl Catalogue {
             .filter_map(|preset| Some((preset.name, Entry::new(preset.name, &ProviderConfig::default())?)));
         let configured = providers.iter().filter_map(|(name, config)| Some((name.as_str(), Entry::new(name, config)?)));
         let entries = presets.chain(configured).map(|(name, entry)| (name.to_owned(), entry)).collect();
-        Self { entries, default: default.filter(|model| !model.is_empty()), keys, network }
+        Self {
+            entries,
+            models: models.clone(),
+            default: default.filter(|model| !model.is_empty()),
+            keys,
+            network,
+            listed: Arc::default(),
+        }
     }
 
     /// Every variable that may hold a key.
@@ -352,7 +385,13 @@ impl Catalogue {
         })?;
         let origin = format!("{provider}/{model}");
         let target = self.target(name, entry);
-        Ok(Resolved { provider, model, origin, max_tokens: entry.max_tokens, key, target })
+        let facts = self.facts(entry, &origin, &model);
+        Ok(Resolved { provider, model, origin, max_tokens: entry.max_tokens, facts, key, target })
+    }
+
+    fn facts(&self, entry: &Entry, origin: &str, model: &str) -> Facts {
+        let known = entry.facts(model);
+        self.models.get(origin).map_or(known, |said| said.over(known))
     }
 
     /// The rows of `model/list`: each provider with its default model. Asks the machine which of the local servers are there.
@@ -369,20 +408,22 @@ impl Catalogue {
             };
             rows.push(Model {
                 default: default.as_ref() == Some(&model),
-                model,
-                kind: entry.kind.name().to_owned(),
-                base_url: (entry.kind != Kind::Demo).then(|| entry.base_url.clone()),
                 ready: missing.is_none(),
                 missing,
+                ..self.row(name, entry, entry.model.as_deref().unwrap_or("MODEL"), Facts::default())
             });
         }
         rows
     }
 
+    /// How many tokens a model takes, where that is known.
+    pub fn window(&self, model: &str) -> Option<u64> {
+        self.resolve(model).ok()?.facts.window
+    }
+
     fn entry(&self, name: &str) -> Result<&Entry, ResolveError> {
         self.entries.get(name).ok_or_else(|| {
-            let names: Vec<&str> = self.entries.keys().map(String::as_str).collect();
-            let near = similar::get_close_matches(name, &names, 1, 0.5).first().map(|near| (*near).to_owned());
+            let near = nearest(name, self.entries.keys().map(String::as_str));
             ResolveError::UnknownProvider { provider: name.to_owned(), near }
         })
     }
@@ -430,6 +471,12 @@ impl Catalogue {
     }
 }
 
+/// The name that is most like `name`, if one is like it.
+pub fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
+    let names: Vec<&str> = names.collect();
+    similar::get_close_matches(name, &names, 1, 0.5).first().map(|near| (*near).to_owned())
+}
+
 /// The wire format `kind` with these flags; `demo` has none.
 pub fn codec(kind: Kind, compat: Compat) -> Option<Arc<dyn Codec>> {
     Some(match kind {
@@ -457,7 +504,10 @@ mod tests {
     pub(super) fn catalogue(config: &str, default: &str, keys: &[(&str, &str)]) -> Catalogue {
         let providers: BTreeMap<String, ProviderConfig> = toml::from_str(config).unwrap();
         assert!(providers.iter().all(|(name, config)| config.check(name).is_ok()));
-        let catalogue = Catalogue::new(&providers, Some(default.to_owned()), Arc::default(), Arc::default());
+        let said = ModelConfig { context_window: Some(9000), input_price: Some(1.5), ..ModelConfig::default() };
+        let models = BTreeMap::from([("local/qwen/3".to_owned(), said)]);
+        let default = Some(default.to_owned());
+        let catalogue = Catalogue::new(&providers, &models, default, Arc::default(), Arc::default());
         catalogue.add_keys(keys.iter().copied(), Bearer::Daemon);
         catalogue
     }
@@ -582,6 +632,26 @@ mod tests {
         drop(listener);
         let nobody = format!("nobody listens at 127.0.0.1:{port}");
         assert_eq!(nobody_at(&format!("http://127.0.0.1:{port}/v1")).await, Some(nobody));
+    }
+
+    #[test]
+    fn what_is_known_of_a_model_is_known_by_its_place() {
+        let keys = [("ANTHROPIC_API_KEY", "a"), ("OPENAI_API_KEY", "o"), ("WORK_KEY", "w")];
+        let config = format!(
+            "{WORK}\n[gpt]\nkind = 'openai-responses'\n[ollama.compat]\nnum_ctx = 4096\n\
+             [groq]\nbase_url = 'http://10.0.0.1/v1'"
+        );
+        let catalogue = catalogue(&config, "", &keys);
+        let facts = |spec: &str| catalogue.resolve(spec).unwrap().facts;
+        assert_eq!(facts("anthropic/claude-sonnet-5"), models::facts("anthropic", "claude-sonnet-5"));
+        assert!(facts("anthropic").window.is_some());
+        assert_eq!(facts("gpt/gpt-5"), models::facts("openai", "gpt-5"));
+        assert_eq!(facts("work/gpt-5"), Facts::default());
+        assert_eq!(facts("groq/openai/gpt-oss-120b"), Facts::default(), "another place has other prices");
+        assert_eq!(facts("ollama/x"), Facts { window: Some(4096), ..Facts::default() });
+        assert_eq!(facts("demo").prices.usual, Price::FREE);
+        let local = facts("local");
+        assert_eq!((local.window, local.prices.usual.input, local.prices.usual.output), (Some(9000), Some(1.5), None));
     }
 
     #[test]

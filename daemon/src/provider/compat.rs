@@ -19,6 +19,8 @@ pub struct Compat {
     pub prompt_cache_key: Option<bool>,
     /// `openai`: the server takes `stream_options.include_usage`. Default yes.
     pub stream_usage: Option<bool>,
+    /// `openai`: `usage.cost` is what a request cost, in US dollars. Default no.
+    pub usage_cost: Option<bool>,
     /// `openai`: a message with tool calls must have `reasoning_content`, even an empty one. Default no.
     pub reasoning_content: Option<bool>,
     /// `openai`: names of tool calls are nine letters or digits. Default no.
@@ -48,6 +50,7 @@ impl Compat {
         developer_role: None,
         prompt_cache_key: None,
         stream_usage: None,
+        usage_cost: None,
         reasoning_content: None,
         short_call_ids: None,
         tool_result_name: None,
@@ -66,6 +69,7 @@ impl Compat {
             developer_role: self.developer_role.or(other.developer_role),
             prompt_cache_key: self.prompt_cache_key.or(other.prompt_cache_key),
             stream_usage: self.stream_usage.or(other.stream_usage),
+            usage_cost: self.usage_cost.or(other.usage_cost),
             reasoning_content: self.reasoning_content.or(other.reasoning_content),
             short_call_ids: self.short_call_ids.or(other.short_call_ids),
             tool_result_name: self.tool_result_name.or(other.tool_result_name),
@@ -81,11 +85,12 @@ impl Compat {
     /// A flag that is set and means nothing to `kind`.
     pub fn misplaced(&self, kind: Kind) -> Option<&'static str> {
         use Kind::{Gemini, Ollama, Openai, OpenaiResponses};
-        let set: [(&str, bool, &[Kind]); 13] = [
+        let set: [(&str, bool, &[Kind]); 14] = [
             ("max_completion_tokens", self.max_completion_tokens.is_some(), &[Openai]),
             ("developer_role", self.developer_role.is_some(), &[Openai]),
             ("prompt_cache_key", self.prompt_cache_key.is_some(), &[Openai, OpenaiResponses]),
             ("stream_usage", self.stream_usage.is_some(), &[Openai]),
+            ("usage_cost", self.usage_cost.is_some(), &[Openai]),
             ("reasoning_content", self.reasoning_content.is_some(), &[Openai]),
             ("short_call_ids", self.short_call_ids.is_some(), &[Openai]),
             ("tool_result_name", self.tool_result_name.is_some(), &[Openai]),
@@ -116,7 +121,7 @@ mod tests {
     #[test]
     fn every_flag_has_a_kind_that_reads_it() {
         let all: Compat = toml::from_str(
-            "max_completion_tokens = true\ndeveloper_role = true\nprompt_cache_key = true\nstream_usage = true\n\
+            "max_completion_tokens = true\ndeveloper_role = true\nprompt_cache_key = true\nstream_usage = true\nusage_cost = true\n\
              reasoning_content = true\nshort_call_ids = true\ntool_result_name = true\nassistant_after_tool = true\n\
              encrypted_reasoning = true\nthinking = true\nvertex = true\nsignature_placeholder = true\nnum_ctx = 1",
         )

@@ -11,17 +11,18 @@
 //! | `say: TEXT` | says `TEXT` and nothing else |
 //! | `slow: N` | says N words, ten a second (at most [`MAX_SLOW`]) |
 //!
+//! Asked for a summary of older messages, it says that they were a demo.
 //! Deliberately absent: anything that would make it seem to understand.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use linger_protocol::id::CallId;
-use linger_protocol::message::{ContentBlock, Role, text_of};
+use linger_protocol::message::{ContentBlock, Role, Usage, text_of};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{Message, Request, Response, StreamEvent};
+use super::{Message, Request, Response, StreamEvent, json_size};
 
 /// Between two words.
 const PACE: Duration = Duration::from_millis(15);
@@ -35,6 +36,8 @@ const QUOTE: usize = 400;
 const INTRODUCTION: &str =
     "I am linger's demo, a scripted model and no AI: I follow a fixed script, but my tool calls are real.";
 
+const SUMMARY: &str = "## Goal\nA demo.";
+
 /// One answer of the script.
 #[derive(Debug)]
 pub struct DemoStream {
@@ -42,6 +45,8 @@ pub struct DemoStream {
     words: VecDeque<(Duration, String)>,
     /// When the next word is due.
     due: Option<Instant>,
+    /// What the request has.
+    counted: Usage,
     /// What it all comes to; taken when it is given.
     response: Option<Response>,
 }
@@ -68,7 +73,10 @@ impl DemoStream {
         let (prompt, done) = since_prompt(request.messages);
         let mut words = VecDeque::new();
         let mut call = None;
-        for action in script(&prompt, &done) {
+        // Without tools it is asked for a summary, and the directives in what it is to summarise were carried out long ago.
+        let actions =
+            if request.tools.is_empty() { vec![Action::Say(SUMMARY.to_owned())] } else { script(&prompt, &done) };
+        for action in actions {
             match action {
                 Action::Say(text) => words.extend(split(&text).map(|word| (PACE, word))),
                 Action::Slow(n) => words.extend((1..=n).map(|n| (SLOW_PACE, format!("word {n} ")))),
@@ -84,7 +92,20 @@ impl DemoStream {
             let name = name.to_owned();
             ContentBlock::ToolUse { call_id: CallId::default(), name, input, native: None }
         }));
-        Self { words, due: None, response: Some(Response { content, ..Response::default() }) }
+        let usage = Usage {
+            input_tokens: tokens(json_size(
+                &request.messages.iter().map(|message| &message.content).collect::<Vec<_>>(),
+            )),
+            output_tokens: tokens(json_size(&content)),
+            ..Usage::default()
+        };
+        let counted = Usage { output_tokens: 0, ..usage };
+        Self { words, due: None, counted, response: Some(Response { content, usage, ..Response::default() }) }
+    }
+
+    /// The request; the answer is counted at its end, as others do.
+    pub fn usage(&self) -> Usage {
+        self.counted
     }
 
     /// The next word, or the end; see [`super::Stream::next`].
@@ -98,6 +119,11 @@ impl DemoStream {
             None => self.response.take().map(StreamEvent::Done).into_iter().collect(),
         }
     }
+}
+
+/// A script has no tokens; four bytes for each is what other models come to.
+fn tokens(bytes: usize) -> u64 {
+    bytes.div_ceil(4) as u64
 }
 
 /// The text of the last prompt, and the calls since then that have a result.
@@ -221,16 +247,17 @@ fn split(text: &str) -> impl Iterator<Item = String> {
 #[cfg(test)]
 mod tests {
     use super::super::support::{assistant, call, result, shown_is_kept, user};
-    use super::super::{Encoding, Images, Provider};
+    use super::super::{Encoding, Images, Provider, ToolSpec};
     use super::*;
 
     /// What the model answers, and how long it takes.
     async fn answer(messages: &[Message]) -> (String, Option<(String, Value)>, Duration) {
+        let tool = ToolSpec { name: "ls".to_owned(), description: String::new(), input_schema: json!({}) };
         let request = Request {
             model: "demo",
             origin: "demo/demo",
             system: "",
-            tools: &[],
+            tools: &[tool],
             messages,
             max_tokens: 0,
             cache_key: "",

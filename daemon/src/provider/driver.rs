@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, UNIX_EPOCH};
 
+use linger_protocol::message::Usage;
 use reqwest::header::{HeaderMap, HeaderValue};
+use reqwest::{Client, Url};
 use tokio::time::{Instant, timeout_at};
 
 use super::client::{client, forget};
@@ -71,6 +73,10 @@ pub struct HttpStream {
     idle_timeout: Duration,
     /// What came and was not given yet. Kept here, so that a dropped call of `next` does not lose it.
     events: Vec<StreamEvent>,
+    /// Something came already.
+    shown: bool,
+    /// What the provider had counted when it ended.
+    counted: Usage,
     /// When the silence is too long. Kept here, so that a dropped call of `next` does not extend it.
     deadline: Option<Instant>,
 }
@@ -110,7 +116,17 @@ impl HttpStream {
             redactor: endpoint.redactor.clone(),
             idle_timeout: endpoint.idle_timeout,
             events: Vec::new(),
+            shown: false,
+            counted: Usage::default(),
             deadline: None,
+        }
+    }
+
+    /// What the provider has counted so far; see [`super::Stream::usage`].
+    pub fn usage(&self) -> Usage {
+        match &self.state {
+            State::Reading(reading) => reading.decoder.usage(),
+            State::Sending(..) | State::Ended => self.counted,
         }
     }
 
@@ -118,13 +134,19 @@ impl HttpStream {
     pub async fn next(&mut self) -> Vec<StreamEvent> {
         while self.events.is_empty() && !matches!(self.state, State::Ended) {
             self.wait().await;
+            let usage = self.usage();
+            if self.events.is_empty() && !self.shown && !usage.is_uncounted() {
+                self.events.push(StreamEvent::Counted);
+            }
         }
+        self.shown = true;
         if let State::Reading(reading) = &mut self.state {
             reading.take_ready(&mut self.events).await;
         }
         let mut out = std::mem::take(&mut self.events);
         if let Some(end) = out.iter().position(is_terminal) {
             out.truncate(end + 1);
+            self.counted = self.usage();
             let ended = std::mem::replace(&mut self.state, State::Ended);
             if let (State::Reading(reading), Some(StreamEvent::Done(_))) = (ended, out.last()) {
                 tokio::spawn(drain(reading.response));
@@ -191,7 +213,7 @@ impl Reading {
         match chunk {
             Ok(Some(chunk)) => self.decode(chunk.as_ref(), out),
             Ok(None) => self.end(None, out),
-            Err(error) => self.end(Some(failure_of(FailureClass::Stream, &error, &Way::default())), out),
+            Err(error) => self.end(Some(cut(&error)), out),
         }
     }
 
@@ -241,31 +263,40 @@ async fn give_way() {
     .await;
 }
 
+/// Asks for a small document with GET, such as a list of models: at most `most` bytes, within `patience`.
+pub async fn get(
+    endpoint: &Endpoint,
+    asked: super::HttpRequest,
+    patience: Duration,
+    most: usize,
+) -> Result<Vec<u8>, Failure> {
+    let read = async {
+        let place = Place::of(endpoint, &asked.path).await?;
+        let response = authorized(endpoint, &place, place.client.get(place.url.clone()), asked.headers).await?;
+        whole(response, most).await
+    };
+    let result = tokio::time::timeout(patience, read).await.unwrap_or_else(|_| Err(silence(patience)));
+    result.map_err(|failure| Failure { message: one_line(&endpoint.redactor.redact(&failure.message)), ..failure })
+}
+
+/// A body that has to fit.
+async fn whole(mut response: reqwest::Response, most: usize) -> Result<Vec<u8>, Failure> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(|error| cut(&error))? {
+        body.extend_from_slice(&chunk);
+        if body.len() > most {
+            return Err(failed(FailureClass::Rejected, format!("it answered with more than {} MiB", most >> 20)));
+        }
+    }
+    Ok(body)
+}
+
 /// Sends the request and gives the response, if it is the beginning of an answer.
 async fn send(endpoint: Endpoint, encoded: super::HttpRequest) -> Result<reqwest::Response, Failure> {
-    let url = address::join(&endpoint.base_url, &encoded.path).map_err(|why| failed(FailureClass::NotFound, why))?;
-    let way = endpoint.network.way(&url).map_err(|why| failed(FailureClass::Network, why))?;
-    let client = client(&way, url.scheme() == "https", endpoint.connect_timeout).await?;
-    let mut request = client.post(url.clone()).header("content-type", "application/json");
-    for (name, value) in encoded.headers {
-        request = request.header(name, value);
-    }
-    if let Some(key) = &endpoint.key {
-        let (name, value) = endpoint.codec.authorize(key);
-        let mut value = HeaderValue::try_from(value).map_err(|_| {
-            failed(FailureClass::Auth, format!("the key of {} has characters that no header can carry", endpoint.name))
-        })?;
-        value.set_sensitive(true);
-        request = request.header(name, value);
-    }
-    let response = request.body(encoded.body).send().await.map_err(|error| unsent(&error, &way))?;
+    let place = Place::of(&endpoint, &encoded.path).await?;
+    let request = place.client.post(place.url.clone()).header("content-type", "application/json");
+    let response = authorized(&endpoint, &place, request.body(encoded.body), encoded.headers).await?;
     let status = response.status().as_u16();
-    if response.status().is_redirection() {
-        return Err(redirected(&endpoint.name, status, response.headers(), &url));
-    }
-    if !response.status().is_success() {
-        return Err(refused(&endpoint, response, &way).await);
-    }
     let kind =
         response.headers().get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default().to_owned();
     if kind.starts_with("text/html") {
@@ -278,6 +309,50 @@ async fn send(endpoint: Endpoint, encoded: super::HttpRequest) -> Result<reqwest
         return Err(failed(FailureClass::Stream, message));
     }
     Ok(response)
+}
+
+/// Where a request goes, and by which way.
+struct Place {
+    url: Url,
+    way: Way,
+    client: Client,
+}
+
+impl Place {
+    async fn of(endpoint: &Endpoint, path: &str) -> Result<Self, Failure> {
+        let url = address::join(&endpoint.base_url, path).map_err(|why| failed(FailureClass::NotFound, why))?;
+        let way = endpoint.network.way(&url).map_err(|why| failed(FailureClass::Network, why))?;
+        let client = client(&way, url.scheme() == "https", endpoint.connect_timeout).await?;
+        Ok(Self { url, way, client })
+    }
+}
+
+/// Sends a request with its headers and the key; what is no success is a failure.
+async fn authorized(
+    endpoint: &Endpoint,
+    place: &Place,
+    mut request: reqwest::RequestBuilder,
+    headers: Vec<(&'static str, String)>,
+) -> Result<reqwest::Response, Failure> {
+    for (name, value) in headers {
+        request = request.header(name, value);
+    }
+    if let Some(key) = &endpoint.key {
+        let (name, value) = endpoint.codec.authorize(key);
+        let mut value = HeaderValue::try_from(value).map_err(|_| {
+            failed(FailureClass::Auth, format!("the key of {} has characters that no header can carry", endpoint.name))
+        })?;
+        value.set_sensitive(true);
+        request = request.header(name, value);
+    }
+    let response = request.send().await.map_err(|error| unsent(&error, &place.way))?;
+    match response.status() {
+        status if status.is_success() => Ok(response),
+        status if status.is_redirection() => {
+            Err(redirected(&endpoint.name, status.as_u16(), response.headers(), &place.url))
+        }
+        _ => Err(refused(endpoint, response, &place.way).await),
+    }
 }
 
 /// Why nothing came back.
@@ -348,6 +423,11 @@ fn retry_after(millis: Option<&str>, seconds_or_date: Option<&str>, now: u64) ->
     let at = httpdate::parse_http_date(text).ok()?;
     let since_epoch = at.duration_since(UNIX_EPOCH).unwrap_or_default();
     duration(since_epoch.saturating_sub(Duration::from_millis(now)).as_secs_f64())
+}
+
+/// A body that ends before its end.
+fn cut(error: &reqwest::Error) -> Failure {
+    failure_of(FailureClass::Stream, error, &Way::default())
 }
 
 fn silence(idle: Duration) -> Failure {

@@ -15,6 +15,8 @@ pub mod driver;
 pub mod encoding;
 pub mod gemini;
 pub mod keys;
+pub mod listing;
+pub mod models;
 pub mod network;
 pub mod ollama;
 pub mod openai;
@@ -23,7 +25,7 @@ pub mod responses;
 pub mod retry;
 pub mod sse;
 #[cfg(test)]
-mod support;
+pub(crate) mod support;
 mod think;
 mod trouble;
 pub mod wellformed;
@@ -121,6 +123,14 @@ impl Stream {
             Self::Demo(stream) => stream.next().await,
         }
     }
+
+    /// What the provider has counted so far; an attempt that fails was paid for too.
+    pub fn usage(&self) -> Usage {
+        match self {
+            Self::Http(stream) => stream.usage(),
+            Self::Demo(stream) => stream.usage(),
+        }
+    }
 }
 
 /// A message of the context.
@@ -156,6 +166,13 @@ pub struct HttpRequest {
     pub body: Vec<u8>,
 }
 
+impl HttpRequest {
+    /// One for a list of models.
+    fn listing(path: &str) -> Self {
+        Self { path: path.to_owned(), headers: Vec::new(), body: Vec::new() }
+    }
+}
+
 /// How a response body is cut into pieces for the decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
@@ -177,6 +194,8 @@ pub trait Codec: fmt::Debug + Send + Sync {
     fn decoder(&self) -> Box<dyn Decoder>;
     /// What a response with a status other than 2xx means.
     fn failure(&self, status: u16, body: &[u8]) -> Failure;
+    /// What asks for the list of models (with GET, without a body), if there is one; [`listing::parse`] reads it.
+    fn listing(&self) -> Option<HttpRequest>;
 }
 
 /// Turns the requests of one context to one model into what is sent. Pure; gives the same as one that gets the last of them only.
@@ -192,6 +211,8 @@ pub trait Decoder: Send {
     fn feed(&mut self, event: &str, data: &str, out: &mut Vec<StreamEvent>);
     /// The body has ended; gives `Failed` unless a terminal event was given before.
     fn finish(&mut self, out: &mut Vec<StreamEvent>);
+    /// What the provider has counted so far, for an answer that never ends.
+    fn usage(&self) -> Usage;
 }
 
 /// What comes out of a response. After `Done` or `Failed` nothing comes.
@@ -211,6 +232,9 @@ pub enum StreamEvent {
         /// The piece.
         text: String,
     },
+    /// The provider has counted the request, and nothing is to be shown yet: [`Stream::usage`] says what. Comes first or never, and
+    /// from no decoder.
+    Counted,
     /// The model is done.
     Done(Response),
     /// The attempt failed.
@@ -263,7 +287,9 @@ impl FailureClass {
             Self::Auth => "see whether the key is right: `linger key list` says where it comes from",
             Self::Network => "see [network] in config.toml and what `linger doctor` says, then prompt again",
             Self::NotFound => "see whether the model's name and base_url are right",
-            Self::TooLong => "start a new session, or choose a model with a larger window",
+            Self::TooLong => {
+                "choose a model with a larger window, or start a new session with what matters of this one"
+            }
             Self::Rejected => "see whether the model, its settings and its account are right, then prompt again",
         }
     }

@@ -79,6 +79,7 @@ pub const PRESETS: &[Preset] = &[
         base_url: "https://openrouter.ai/api/v1",
         variable: "OPENROUTER_API_KEY",
         model: "openrouter/auto",
+        compat: Compat { usage_cost: Some(true), ..Compat::NONE },
         ..NONE
     },
     Preset {

@@ -86,7 +86,7 @@ pub(super) fn assistant(origin: &str, content: Vec<ContentBlock>) -> Message {
 }
 
 /// A request with `messages` to the model `p/m`.
-pub(super) fn request(messages: &[Message]) -> Request<'_> {
+pub(crate) fn request(messages: &[Message]) -> Request<'_> {
     static TOOLS: LazyLock<[ToolSpec; 1]> = LazyLock::new(|| {
         let input_schema = json!({"type": "object"});
         [ToolSpec { name: "ls".to_owned(), description: "lists".to_owned(), input_schema }]
@@ -191,10 +191,10 @@ pub(super) fn history_of(kind: Kind) -> impl Strategy<Value = Vec<Message>> {
 }
 
 /// The formats that need a network, each the origin of its answers by its name.
-pub(super) const KINDS: [Kind; 5] = [Kind::Anthropic, Kind::Openai, Kind::OpenaiResponses, Kind::Gemini, Kind::Ollama];
+pub(crate) const KINDS: [Kind; 5] = [Kind::Anthropic, Kind::Openai, Kind::OpenaiResponses, Kind::Gemini, Kind::Ollama];
 
 /// A history to which each of the formats has contributed, with answers that broke off.
-pub(super) fn mixed_history() -> impl Strategy<Value = Vec<Message>> {
+pub(crate) fn mixed_history() -> impl Strategy<Value = Vec<Message>> {
     let kinds = || prop::sample::select(KINDS.to_vec());
     let own = kinds().prop_flat_map(|kind| step(kind, vec![kind.name()]));
     let theirs = kinds().prop_flat_map(|kind| step(kind, vec!["x/theirs"])).prop_map(disguised);

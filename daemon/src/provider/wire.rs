@@ -16,6 +16,9 @@ pub(super) const MAX_ARGUMENTS: usize = 8 << 20;
 /// The most bytes of text and thinking in one answer: thirty times what the longest answers have.
 const MAX_TEXT: usize = 16 << 20;
 
+/// The most tokens of one kind that an answer is believed to have: a thousand times the largest window.
+const MAX_TOKENS: u64 = 1_000_000_000;
+
 /// The most blocks in one answer; models write a handful, and a few dozen calls at most.
 const MAX_BLOCKS: usize = 512;
 
@@ -387,7 +390,7 @@ pub(super) fn parse_arguments(raw: &str) -> Value {
 /// Takes the larger of what is there and what `fields` says under `pointer`: counts only grow within a response.
 pub(super) fn count(total: &mut u64, fields: &Value, pointer: &str) {
     let said = fields.pointer(pointer).and_then(|n| n.as_u64().or_else(|| n.as_f64().map(|n| n as u64)));
-    *total = (*total).max(said.unwrap_or_default());
+    *total = (*total).max(said.unwrap_or_default().min(MAX_TOKENS));
 }
 
 /// What a response with `status` means. `body` is JSON with an error in one of the usual places, or anything.
@@ -441,21 +444,42 @@ fn error_of(error: &Value) -> (String, String) {
     (one_line(kind), one_line(said))
 }
 
-/// How providers say that the context does not fit.
-const TOO_LONG: [&str; 13] = [
+/// How providers say that the context does not fit, in lower case.
+const TOO_LONG: [&str; 27] = [
+    // Anthropic, and Bedrock with its models.
     "prompt is too long",
     "input is too long",
-    "maximum context length",
-    "context length exceeded",
-    "context_length_exceeded",
-    "exceed_context_size",
-    "exceeds the available context",
-    "exceeds the context window",
-    "context window exceeds",
     "input length and `max_tokens` exceed",
+    "model_context_window_exceeded",
+    // OpenAI and those who took over its words: vLLM, DeepSeek, OpenRouter, Together.
+    "maximum context length",
+    "context_length_exceeded",
+    "context length exceeded",
+    "exceeds the context window",
+    "string_above_max_length",
+    // Gemini.
     "input token count exceeds",
     "exceeds the maximum number of tokens",
+    // Ollama.
+    "prompt too long",
     "exceeds the context length",
+    "input length exceeds",
+    // llama.cpp, LM Studio, vLLM and SGLang.
+    "exceed_context_size",
+    "exceeds the available context",
+    "greater than the context length",
+    "longer than the maximum model length",
+    "longer than the model's context length",
+    // xAI, Mistral, Groq, Moonshot, MiniMax, GitHub and Cohere.
+    "maximum prompt length",
+    "too large for model with",
+    "reduce the length of the messages",
+    "exceeded model token limit",
+    "context window exceeds",
+    "prompt token count of",
+    "too many tokens: total",
+    // A rate limit that one request exceeds will not be met by waiting.
+    "request too large for",
 ];
 
 fn classify(status: Option<u16>, kind: &str, said: &str) -> FailureClass {
@@ -464,7 +488,9 @@ fn classify(status: Option<u16>, kind: &str, said: &str) -> FailureClass {
     if matches!(kind, "insufficient_quota" | "billing_error" | "content_policy_violation") {
         return FailureClass::Rejected;
     }
-    if !matches!(status, Some(401 | 403 | 404 | 429)) && (TOO_LONG.iter().any(has) || kind == "request_too_large") {
+    let alone_too_large = status == Some(429) && said.contains("request too large for");
+    let may_be = alone_too_large || !matches!(status, Some(401 | 403 | 404 | 429));
+    if may_be && (TOO_LONG.iter().any(has) || kind == "request_too_large") {
         return FailureClass::TooLong;
     }
     // Google says 400 to a wrong key.
@@ -576,6 +602,49 @@ mod tests {
         check(422, r#"{"detail":"extra\nfields"}"#, Rejected, "422: extra fields");
         check(500, "boom\u{7}\x1b[31m", Overloaded, "500: boom [31m");
         check(302, "", Rejected, "the provider answered 302 without a reason");
+    }
+
+    #[test]
+    fn a_context_that_does_not_fit_is_known_by_the_words_of_each_provider() {
+        fn check(status: u16, said: &str, class: FailureClass) {
+            let body = json!({"error": {"message": said}}).to_string();
+            assert_eq!(failure(status, body.as_bytes()).class, class, "{said}");
+            if class == FailureClass::TooLong && status == 400 {
+                assert_eq!(stream_failure(&json!({"message": said})).class, class, "{said}, in a stream");
+            }
+        }
+        for said in [
+            "prompt is too long: 213462 tokens > 200000 maximum",
+            "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000",
+            "Input is too long for requested model.",
+            "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.",
+            "This endpoint's maximum context length is 128000 tokens. However, you requested about 140000 tokens",
+            "Your input exceeds the context window of this model. Please adjust your input and try again.",
+            "The input token count (1196265) exceeds the maximum number of tokens allowed (1048575).",
+            "prompt too long; exceeded max context length by 4 tokens",
+            "the input length exceeds the context length",
+            "the request exceeds the available context size, try increasing it",
+            "The number of tokens to keep from the initial prompt is greater than the context length",
+            "The decoder prompt (length 9) is longer than the maximum model length of 8.",
+            "The input (9 tokens) is longer than the model's context length (8 tokens).",
+            "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
+            "Prompt contains 140000 tokens, too large for model with 131072 maximum context length",
+            "Please reduce the length of the messages or completion.",
+            "Invalid request: Your request exceeded model token limit: 262144 (requested: 300000)",
+            "invalid params, context window exceeds limit",
+            "prompt token count of 70000 exceeds the limit of 64000",
+            "too many tokens: total number of tokens in the prompt cannot exceed 128000",
+        ] {
+            check(400, said, FailureClass::TooLong);
+        }
+        check(413, "", FailureClass::TooLong);
+        check(
+            429,
+            "Request too large for gpt-5 on tokens per min (TPM): Limit 10000, Requested 15000.",
+            FailureClass::TooLong,
+        );
+        check(429, "Rate limit reached: too many tokens in the last minute", FailureClass::Overloaded);
+        check(400, "max_tokens is larger than this model can write", FailureClass::Rejected);
     }
 
     #[test]

@@ -1,39 +1,226 @@
 //! Log to context: what a model is sent, built from the events of a session. Pure.
 //!
-//! The history is never changed: superseded messages are left out, and calls whose results are not a message yet are returned
-//! beside. The codecs see to the rules of their format.
+//! The history is never changed: superseded messages are left out, what was compacted is replaced by its summary, output that
+//! was trimmed by a word about it; and calls whose results are not a message yet are returned beside. A turn applies what it
+//! does with the same functions, so that a context that was loaded and one that was lived through are the same.
+//! The codecs see to the rules of their format.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use linger_protocol::event::{Event, EventBody};
-use linger_protocol::id::{CallId, MessageId};
-use linger_protocol::message::{ContentBlock, Role};
+use linger_protocol::id::{CallId, MessageId, TurnId};
+use linger_protocol::message::{ContentBlock, Role, Usage, text_of};
 
 use super::log::Stored;
 use super::recovery::result_of;
-use crate::provider::Message;
+use crate::provider::{Message, json_size};
 
 /// The kinds of event that a context is built from.
-pub const KINDS: &[&str] = &["message", "message_superseded", "tool_finished"];
+pub const KINDS: &[&str] =
+    &["message", "message_superseded", "tool_finished", "compacted", "compaction_failed", "trimmed"];
+
+/// How much of a history is read and parsed at once, in bytes; it is in memory beside the context that it becomes a part of.
+pub const PAGE: usize = 256 << 10;
+
+/// What stands before a summary.
+pub const SUMMARY: &str =
+    "[The beginning of this session was replaced by this summary. What follows it is as it was said.]\n\n";
+
+/// About how many bytes are a token: prose has more, code and JSON fewer.
+const BYTES_A_TOKEN: u64 = 3;
+
+/// About how many tokens an image is, whatever its size in bytes.
+const IMAGE: u64 = 1600;
+
+/// What a message costs beside its text, in tokens.
+const FRAME: u64 = 6;
 
 /// A context, and what is not a message yet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Context {
     /// The messages, in order.
     pub messages: Vec<Message>,
+    /// What is known of each of them.
+    pub marks: Vec<Mark>,
     /// Results of calls of the last message.
     pub results: HashMap<CallId, ContentBlock>,
+    /// The user's words of the latest turn that are not in a message any more.
+    pub words: Vec<String>,
+    /// How large the context was when it was last compacted, or could not be, in tokens.
+    pub floor: u64,
+    measured: Measured,
 }
 
-/// How much of a history is read and parsed at once, in bytes; it is in memory beside the context that it becomes a part of.
-pub const PAGE: usize = 256 << 10;
+/// What is known of a message of the context.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Its name; a summary has none.
+    pub id: Option<MessageId>,
+    /// What it is.
+    pub part: Part,
+    /// About how many tokens it has.
+    pub tokens: u64,
+}
+
+/// What a message of the context is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// What stands for messages that were replaced.
+    Summary,
+    /// A user's words; whether they are the first of a turn.
+    Prompt(bool),
+    /// A model's answer.
+    Answer,
+    /// The results of the calls of the answer before it.
+    Results,
+}
+
+/// What a provider counted, or an event says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Measured {
+    /// How many of the first messages it is about; none if nothing was counted.
+    messages: usize,
+    tokens: u64,
+}
+
+impl Context {
+    /// Adds a message; `opens` says that it is the first of its turn.
+    pub fn push(&mut self, id: MessageId, message: Message, opens: bool) {
+        let result = |block: &ContentBlock| matches!(block, ContentBlock::ToolResult { .. });
+        let part = match message.role {
+            Role::Assistant => Part::Answer,
+            Role::User if message.content.iter().any(result) => Part::Results,
+            Role::User => Part::Prompt(opens),
+        };
+        if opens {
+            self.words.clear();
+        }
+        self.marks.push(Mark { id: Some(id), part, tokens: estimate(&message) });
+        self.messages.push(message);
+    }
+
+    /// Notes what the provider counted for the request that the last message answers, and for that message.
+    pub fn measure(&mut self, usage: Usage) {
+        let Some(last) = self.messages.last() else { return };
+        let thought =
+            |block: &ContentBlock| matches!(block, ContentBlock::Thinking { .. } | ContentBlock::Opaque { .. });
+        // Thinking that is not kept does not come back.
+        let gone = if last.content.iter().any(thought) { 0 } else { usage.reasoning_tokens };
+        let tokens = usage.input_tokens + usage.output_tokens.saturating_sub(gone);
+        if usage.input_tokens > 0 {
+            self.measured = Measured { messages: self.messages.len(), tokens };
+        }
+    }
+
+    /// About how many tokens a request with this context has; `overhead` is what tools and system prompt are estimated at, and
+    /// counts only while no provider has counted anything.
+    pub fn tokens(&self, overhead: u64) -> u64 {
+        let since = self.marks.iter().skip(self.measured.messages).map(|mark| mark.tokens).sum::<u64>();
+        since + if self.measured.messages == 0 { overhead } else { self.measured.tokens }
+    }
+
+    /// About how many tokens its messages have, by their size alone.
+    pub fn estimated(&self) -> u64 {
+        self.marks.iter().map(|mark| mark.tokens).sum()
+    }
+
+    /// Puts `summary` in the place of everything up to the message `through`; the context then has about `tokens`.
+    pub fn compact(&mut self, through: &MessageId, summary: &str, tokens: u64) {
+        let Some(last) = self.marks.iter().position(|mark| mark.id.as_ref() == Some(through)) else { return };
+        let cut = last + 1;
+        let words = self.words_before(cut);
+        self.words = words;
+        self.marks.drain(..cut);
+        self.messages.drain(..cut);
+        let content = vec![ContentBlock::text(format!("{SUMMARY}{summary}"))];
+        let message = Message { role: Role::User, content, origin: None };
+        self.marks.insert(0, Mark { id: None, part: Part::Summary, tokens: estimate(&message) });
+        self.messages.insert(0, message);
+        self.settle(tokens);
+    }
+
+    /// Leaves out the results of `calls`; the context then has about `tokens`.
+    pub fn trim(&mut self, calls: &[CallId], tokens: u64) {
+        let calls: HashSet<&CallId> = calls.iter().collect();
+        for (message, mark) in
+            self.messages.iter_mut().zip(&mut self.marks).filter(|(_, mark)| mark.part == Part::Results)
+        {
+            for block in &mut message.content {
+                if let ContentBlock::ToolResult { call_id, content, .. } = block
+                    && calls.contains(call_id)
+                {
+                    *content = vec![ContentBlock::text(left_out(content))];
+                }
+            }
+            mark.tokens = estimate(message);
+        }
+        self.settle(tokens);
+    }
+
+    /// What was tried came to nothing while the context had about `tokens`.
+    pub fn gave_up(&mut self, tokens: u64) {
+        self.floor = tokens;
+    }
+
+    /// The user's words of the latest turn that begins before `cut` and is not over there, as far as they are before it.
+    pub fn words_before(&self, cut: usize) -> Vec<String> {
+        let opens = |mark: &Mark| mark.part == Part::Prompt(true);
+        if self.marks.get(cut).is_some_and(opens) {
+            return Vec::new();
+        }
+        let before = self.marks.get(..cut).unwrap_or_default();
+        let opened = before.iter().rposition(opens);
+        let kept = if opened.is_some() { Vec::new() } else { self.words.clone() };
+        let of_turn = before.iter().zip(&self.messages).skip(opened.unwrap_or_default());
+        let prompts = of_turn.filter(|(mark, _)| matches!(mark.part, Part::Prompt(_)));
+        kept.into_iter().chain(prompts.map(|(_, message)| text_of(&message.content))).collect()
+    }
+
+    fn settle(&mut self, tokens: u64) {
+        self.measured = Measured { messages: self.messages.len(), tokens };
+        self.floor = tokens;
+    }
+}
+
+/// What stands for output that is left out.
+fn left_out(content: &[ContentBlock]) -> String {
+    let bytes: usize = content.iter().filter_map(ContentBlock::as_text).map(str::len).sum();
+    let images = content.iter().filter(|block| matches!(block, ContentBlock::Image { .. })).count();
+    let images = if images > 0 { format!(" and {images} images") } else { String::new() };
+    format!("[{bytes} bytes{images} of output were left out to make room; call the tool again if they are needed]")
+}
+
+/// About how many tokens a message has, by its size.
+pub fn estimate(message: &Message) -> u64 {
+    FRAME + message.content.iter().map(size).sum::<u64>()
+}
+
+/// About how many tokens so many bytes of text are.
+pub fn of_bytes(bytes: usize) -> u64 {
+    (bytes as u64).div_ceil(BYTES_A_TOKEN)
+}
+
+/// About how many bytes of text so many tokens are.
+pub fn bytes(tokens: u64) -> usize {
+    usize::try_from(tokens.saturating_mul(BYTES_A_TOKEN)).unwrap_or(usize::MAX)
+}
+
+/// About how many tokens a block has, by its size.
+pub fn size(block: &ContentBlock) -> u64 {
+    match block {
+        ContentBlock::Text { text } => of_bytes(text.len()),
+        ContentBlock::Image { .. } => IMAGE,
+        ContentBlock::ToolResult { content, .. } => FRAME + content.iter().map(size).sum::<u64>(),
+        other => of_bytes(json_size(other)),
+    }
+}
 
 /// Builds a context from the events of [`KINDS`], a page at a time.
 #[derive(Debug, Default)]
 pub struct Builder {
-    /// The messages so far, each with its id while it can be superseded.
-    messages: Vec<(MessageId, Message)>,
-    results: HashMap<CallId, ContentBlock>,
+    context: Context,
+    /// The turn of the last message.
+    turn: Option<TurnId>,
 }
 
 impl Builder {
@@ -46,26 +233,38 @@ impl Builder {
     }
 
     fn event(&mut self, event: Event) {
+        let context = &mut self.context;
         match event.body {
-            EventBody::Message { message, role, content, model, .. } => {
+            // It was cut before anything was shown of it, and no provider takes an empty message.
+            EventBody::Message { interrupted: true, content, .. } if content.is_empty() => {}
+            EventBody::Message { message, role, content, model, usage, interrupted, .. } => {
                 if role == Role::User {
-                    self.results.clear();
+                    context.results.clear();
                 }
-                self.messages.push((message, Message { role, content, origin: model }));
+                let opens = role == Role::User && event.turn != self.turn;
+                self.turn = event.turn;
+                context.push(message, Message { role, content, origin: model }, opens);
+                usage.filter(|_| !interrupted).into_iter().for_each(|usage| context.measure(usage));
             }
             EventBody::MessageSuperseded { message } => {
                 // It is among the last ones: the step that it belongs to has not ended.
-                if let Some(at) = self.messages.iter().rposition(|(id, _)| *id == message) {
-                    self.messages.remove(at);
+                if let Some(at) = context.marks.iter().rposition(|mark| mark.id.as_ref() == Some(&message)) {
+                    context.marks.remove(at);
+                    context.messages.remove(at);
                 }
             }
-            body => self.results.extend(result_of(&body)),
+            EventBody::Compacted { through, summary, tokens_after, .. } => {
+                context.compact(&through, &summary, tokens_after);
+            }
+            EventBody::CompactionFailed { tokens, .. } => context.gave_up(tokens),
+            EventBody::Trimmed { calls, tokens_after, .. } => context.trim(&calls, tokens_after),
+            body => context.results.extend(result_of(&body)),
         }
     }
 
     /// The context, once there are no more events.
     pub fn finish(self) -> Context {
-        Context { messages: self.messages.into_iter().map(|(_, message)| message).collect(), results: self.results }
+        self.context
     }
 }
 

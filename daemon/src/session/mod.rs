@@ -2,6 +2,7 @@
 
 pub mod actor;
 pub mod calls;
+pub mod compaction;
 pub mod context;
 pub mod cursor;
 pub mod instructions;

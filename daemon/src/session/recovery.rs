@@ -12,7 +12,7 @@ use linger_protocol::permission::Decision;
 
 use super::Draft;
 use super::log::{OpenStream, Piece, PieceKind};
-use super::state::{Call, State};
+use super::state::{Call, Compaction, State};
 use crate::config::AfterRestart;
 use crate::fault;
 
@@ -96,6 +96,10 @@ pub fn close(state: &State, streams: &[OpenStream], results: &HashMap<CallId, Co
     let Some(turn) = &state.turn else { return Vec::new() };
     let mut bodies: Vec<EventBody> = interrupted(state, streams).into_iter().collect();
     let mut messages = state.counts.messages + bodies.len() as u64;
+    if let Some(Compaction { prompt, tokens }) = turn.compaction.clone() {
+        let (reason, model) = (why.to_owned(), Some(state.model.clone()));
+        bodies.push(EventBody::CompactionFailed { prompt, reason, tokens, model, usage: None });
+    }
     for asked in turn.waiting() {
         let (permission, by) = (asked.id.clone(), why.to_owned());
         bodies.push(EventBody::PermissionResolved { permission, decision: Decision::Cancelled, by, reason: None });
@@ -145,16 +149,13 @@ pub fn result_of(body: &EventBody) -> Option<(CallId, ContentBlock)> {
 /// The message that was being streamed, as far as anybody may have seen it.
 fn interrupted(state: &State, streams: &[OpenStream]) -> Option<EventBody> {
     let stream = streams.iter().find(|stream| stream.pieces.iter().any(|piece| piece.kind != PieceKind::Output))?;
-    Some(EventBody::Message {
-        message: MessageId(stream.id.clone()),
-        role: Role::Assistant,
-        content: blocks(stream.pieces.iter()),
-        interrupted: true,
-        prompt: None,
-        model: Some(state.model.clone()),
-        usage: None,
-        cut: false,
-    })
+    Some(cut(MessageId(stream.id.clone()), blocks(stream.pieces.iter()), state))
+}
+
+/// An answer that was cut.
+pub fn cut(message: MessageId, content: Vec<ContentBlock>, state: &State) -> EventBody {
+    let (role, model) = (Role::Assistant, Some(state.model.clone()));
+    EventBody::Message { message, role, content, interrupted: true, prompt: None, model, usage: None, cut: false }
 }
 
 /// The blocks that pieces add up to; block indices stay what they were.

@@ -61,6 +61,7 @@ impl Scene {
             content: content.clone(),
             when: When::Queue,
             by: None,
+            compact: false,
         });
         scene.event(EventBody::TurnStarted { prompt: PromptId::from("p1") });
         scene.event(EventBody::Message {
@@ -253,6 +254,9 @@ fn closing_gives_every_call_one_result_whatever_it_was_doing() {
         detail: None,
         hint: None,
         usage,
+        session_usage: None,
+        context_tokens: None,
+        context_window: None,
         steps: 1,
     });
     assert_eq!((scene.state.turn.clone(), scene.state.held), (None, true));

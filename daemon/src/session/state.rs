@@ -13,6 +13,7 @@ use linger_protocol::permission::{Decision, Mode};
 use linger_protocol::session::{self, Info, When};
 use serde::{Deserialize, Serialize};
 
+use super::compaction::Effort;
 use super::cursor::Position;
 
 /// How much of the first prompt becomes the title, in characters: a line of a terminal.
@@ -56,6 +57,9 @@ pub struct State {
     pub before_turn: u64,
     /// Tokens over all turns.
     pub usage: Usage,
+    /// About how many tokens the context has; 0 while no provider has counted them.
+    #[serde(default)]
+    pub context: u64,
     /// How many turns, messages, calls and prompts there have been: the source of their ids.
     pub counts: Counts,
 }
@@ -85,6 +89,9 @@ pub struct Queued {
     pub content: Vec<ContentBlock>,
     /// When it is taken up.
     pub when: When,
+    /// It asks for a compaction, and does not become a message.
+    #[serde(default)]
+    pub compact: bool,
 }
 
 /// A turn under way.
@@ -110,6 +117,24 @@ pub struct Turn {
     pub cut: bool,
     /// An interrupted message that is not superseded yet: the step has to be repeated.
     pub interrupted: Option<MessageId>,
+    /// The prompt that asks for the compaction which is all that it does, unless another comes.
+    #[serde(default)]
+    pub compacts: Option<PromptId>,
+    /// The compaction under way.
+    #[serde(default)]
+    pub compaction: Option<Compaction>,
+    /// What was done to make room for the step under way.
+    #[serde(default)]
+    pub effort: Effort,
+}
+
+/// A compaction under way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Compaction {
+    /// The prompt that asked for it, if one did.
+    pub prompt: Option<PromptId>,
+    /// About how many tokens the context has.
+    pub tokens: u64,
 }
 
 /// A tool call of the step under way.
@@ -171,23 +196,33 @@ impl State {
                     self.instructions.clone_from(instructions);
                 }
             }
-            EventBody::PromptAccepted { prompt, content, when, .. } => self.prompt_accepted(prompt, content, *when),
-            EventBody::TurnStarted { .. } => {
+            EventBody::PromptAccepted { prompt, content, when, compact, .. } => {
+                self.prompt_accepted(prompt, content, *when, *compact);
+            }
+            EventBody::TurnStarted { prompt } => {
                 self.counts.turns += 1;
                 self.held = false;
                 self.before_turn = self.head.saturating_sub(1);
-                self.turn = Some(Turn { id: event.turn.clone().unwrap_or_default(), ..Turn::default() });
+                let id = event.turn.clone().unwrap_or_default();
+                let asks = |queued: &&Queued| queued.prompt == *prompt && queued.compact;
+                let compacts = self.queue.iter().find(asks).map(|queued| queued.prompt.clone());
+                self.turn = Some(Turn { id, compacts, ..Turn::default() });
             }
             EventBody::Message { message, role, content, interrupted, prompt, usage, cut, .. } => {
                 self.counts.messages += 1;
                 if let Some(prompt) = prompt {
                     self.queue.retain(|queued| queued.prompt != *prompt);
+                    // There is something new to answer, and what was tried before need not hold for it.
+                    self.in_turn(|turn| (turn.compacts, turn.effort) = (None, Effort::default()));
                 }
                 match role {
                     Role::User => self.user_message(),
-                    Role::Assistant => {
-                        self.assistant_message(message, content, (*interrupted, *cut), usage.unwrap_or_default())
-                    }
+                    Role::Assistant => self.assistant_message(
+                        message,
+                        content,
+                        (*interrupted, *cut),
+                        Usage::of_answer(*usage, *interrupted),
+                    ),
                 }
             }
             EventBody::MessageSuperseded { .. } => self.in_turn(|turn| turn.interrupted = None),
@@ -201,8 +236,27 @@ impl State {
                 let answer = Answered { decision: *decision, by: by.clone(), at: event.at, reason: reason.clone() };
                 self.permission_resolved(permission, answer);
             }
+            EventBody::CompactionStarted { prompt, tokens, .. } => {
+                let compaction = Compaction { prompt: prompt.clone(), tokens: *tokens };
+                self.in_turn(|turn| turn.compaction = Some(compaction));
+            }
+            EventBody::Compacted { prompt, tokens_after, usage, .. } => {
+                self.context = *tokens_after;
+                self.compaction_over(prompt.as_ref(), true, Usage::of_answer(*usage, false));
+            }
+            EventBody::CompactionFailed { prompt, usage, .. } => {
+                // Nobody pays for what was never counted.
+                self.compaction_over(prompt.as_ref(), false, usage.unwrap_or_default());
+            }
+            EventBody::Trimmed { tokens_after, .. } => {
+                self.context = *tokens_after;
+                self.in_turn(|turn| turn.effort.trimmed = true);
+            }
             EventBody::TurnFinished { stop_reason, .. } => {
-                self.turn = None;
+                // A compaction that was cancelled is not taken up again.
+                if let Some(prompt) = self.turn.take().and_then(|turn| turn.compacts) {
+                    self.queue.retain(|queued| queued.prompt != prompt);
+                }
                 self.stop_reason = Some(*stop_reason);
                 self.held = matches!(stop_reason, StopReason::Cancelled | StopReason::Error);
             }
@@ -215,14 +269,35 @@ impl State {
         }
     }
 
-    fn prompt_accepted(&mut self, prompt: &PromptId, content: &[ContentBlock], when: When) {
+    fn prompt_accepted(&mut self, prompt: &PromptId, content: &[ContentBlock], when: When, compact: bool) {
         self.counts.prompts += 1;
-        if self.title.is_none() {
+        if self.title.is_none() && !compact {
             let text = content.iter().find_map(ContentBlock::as_text).unwrap_or_default();
             let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
             self.title = Some(line.trim().chars().take(TITLE).collect());
         }
-        self.queue.push_back(Queued { prompt: prompt.clone(), seq: self.head, content: content.to_vec(), when });
+        self.queue.push_back(Queued {
+            prompt: prompt.clone(),
+            seq: self.head,
+            content: content.to_vec(),
+            when,
+            compact,
+        });
+    }
+
+    /// A summary that was asked for is there, or is not to be had.
+    fn compaction_over(&mut self, prompt: Option<&PromptId>, compacted: bool, usage: Usage) {
+        self.usage += usage;
+        if let Some(prompt) = prompt {
+            self.queue.retain(|queued| queued.prompt != *prompt);
+        }
+        self.in_turn(|turn| {
+            turn.usage += usage;
+            turn.compaction = None;
+            if prompt.is_none() {
+                turn.effort.compacted = Some(compacted);
+            }
+        });
     }
 
     fn user_message(&mut self) {
@@ -249,6 +324,9 @@ impl State {
         let calls: Vec<Call> = calls.collect();
         self.counts.calls += calls.len() as u64;
         self.usage += usage;
+        if usage.input_tokens > 0 {
+            self.context = usage.input_tokens + usage.output_tokens;
+        }
         self.in_turn(|turn| {
             turn.usage += usage;
             if interrupted {
@@ -258,6 +336,7 @@ impl State {
             turn.interrupted = None;
             turn.cut = cut;
             turn.crashes = 0;
+            turn.effort = Effort::default();
             turn.steps += 1;
             turn.calls = calls;
         });
@@ -289,7 +368,14 @@ impl State {
             Some(NoticeCode::Continued) => (turn.offered, turn.crashes) = (false, 0),
             Some(NoticeCode::KeyMissing) => turn.key_missing = true,
             Some(NoticeCode::KeyFound) => turn.key_missing = false,
-            Some(NoticeCode::Retry | NoticeCode::Removed | NoticeCode::Damaged | NoticeCode::Unknown) | None => {}
+            Some(
+                NoticeCode::Retry
+                | NoticeCode::Removed
+                | NoticeCode::Damaged
+                | NoticeCode::UnknownModel
+                | NoticeCode::Unknown,
+            )
+            | None => {}
         });
     }
 
@@ -305,6 +391,11 @@ impl State {
                 change(call);
             }
         });
+    }
+
+    /// The prompts that do not wait for the end of the turn under way.
+    pub fn steering(&self) -> impl Iterator<Item = &Queued> {
+        self.queue.iter().filter(|queued| queued.when != When::Queue && !queued.compact)
     }
 
     /// What it is doing, for everybody.
@@ -327,7 +418,12 @@ impl State {
         if self.is_owed() { OWED } else { state_name(self.doing()) }
     }
 
-    /// The row of `session/list`.
+    /// About how many tokens the context has, if that was ever counted.
+    pub fn context_tokens(&self) -> Option<u64> {
+        Some(self.context).filter(|tokens| *tokens > 0)
+    }
+
+    /// The row of `session/list`, but for what only others know.
     pub fn info(&self, session: SessionId) -> Info {
         Info {
             session,
@@ -341,6 +437,8 @@ impl State {
             permissions: self.turn.iter().flat_map(Turn::waiting).map(|asked| asked.id.clone()).collect(),
             title: self.title.clone(),
             usage: self.usage,
+            context_tokens: self.context_tokens(),
+            context_window: None,
             size: 0,
             created_at: self.created_at,
             updated_at: self.updated_at,

@@ -4,6 +4,7 @@
 //! one that is new: open calls first, then step after step until an answer has no tool call. Dropping it at any point is how a
 //! turn is stopped. It never touches the store but to read its context, and never waits for a client but in a permission.
 
+mod compact;
 mod key;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -12,20 +13,23 @@ use std::time::Instant;
 
 use linger_protocol::event::{EventBody, Instruction, Level, NoticeCode};
 use linger_protocol::id::{BlobId, CallId, MessageId, SessionId};
-use linger_protocol::message::{ContentBlock, ImageSource, Role, StopReason};
+use linger_protocol::message::{ContentBlock, ImageSource, Role, StopReason, Usage};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use super::actor::{Ending, MEND, Next, TurnMessage};
+use super::actor::{Ending, MEND, Next, TurnMessage, Wanted};
+use super::compaction::{Effort, Need, Next as Try};
+use super::context::Context;
 use super::log::{Piece, PieceKind};
 use super::state::State;
 use super::{Draft, calls, context, instructions, recovery};
 use crate::clock;
 use crate::daemon::Daemon;
 use crate::fault;
+use crate::provider::models::Prices;
 use crate::provider::retry::{self, Decision};
 use crate::provider::{
-    Encoding, Failure, FailureClass, Images, Message, Request, Response, Stop, Stream, StreamEvent, ToolSpec,
+    Encoding, Failure, FailureClass, Images, Message, Request, Response, Stop, Stream, StreamEvent, ToolSpec, json_size,
 };
 use crate::secret::Secret;
 use crate::store::StoreError;
@@ -36,6 +40,9 @@ const AHEAD: usize = 4;
 
 /// What to do when a turn has come to one of its limits.
 const GO_ON: &str = "prompt again to go on";
+
+/// Why a turn ends whose context is too long, after everything was tried.
+const NO_ROOM: &str = "no more room can be made";
 
 /// Why a turn ends whose last answer is not whole.
 const CUT: &str = "the answer was cut at the model's token limit";
@@ -61,6 +68,12 @@ pub struct Turn {
     calls: u64,
     /// The last answer was cut at the token limit.
     cut: bool,
+    /// It compacts and does nothing else, unless a prompt comes.
+    only_compacts: bool,
+    /// What was done to make room for the step under way.
+    effort: Effort,
+    /// What was paid for answers that broke off and are no messages.
+    unshown: Option<Usage>,
     instructions: Vec<Instruction>,
     created_at: u64,
 }
@@ -81,8 +94,26 @@ impl From<StoreError> for Unread {
 
 /// How a step ended.
 enum Step {
-    Answer(Vec<ContentBlock>, Stop),
-    Failed(Failure),
+    Answer(Answer),
+    /// The failure, and the message that shows what came before it.
+    Failed(Failure, Option<MessageId>),
+}
+
+/// A whole answer.
+struct Answer {
+    id: MessageId,
+    response: Response,
+    /// What was counted, with its cost.
+    usage: Option<Usage>,
+}
+
+/// What a model is asked.
+struct Ask<'a> {
+    system: &'a str,
+    tools: &'a [ToolSpec],
+    messages: &'a [Message],
+    /// Whether the answer is a message of the session, and shown as it comes.
+    shown: bool,
 }
 
 impl Turn {
@@ -104,6 +135,9 @@ impl Turn {
             messages: state.counts.messages,
             calls: state.counts.calls,
             cut: state.turn.as_ref().is_some_and(|turn| turn.cut),
+            only_compacts: state.turn.as_ref().is_some_and(|turn| turn.compacts.is_some()),
+            unshown: None,
+            effort: state.turn.as_ref().map_or_else(Effort::default, |turn| turn.effort),
             instructions: state.instructions.clone(),
             created_at: state.created_at,
         }
@@ -119,7 +153,7 @@ impl Turn {
         let instructions = self.read_instructions();
         // What started this turn must be in the log before it is read.
         self.emit.committed().await?;
-        let context::Context { mut messages, results } = match self.history_when_readable().await? {
+        let mut context = match self.history_when_readable().await? {
             Ok(context) => context,
             Err(error) => {
                 let detail = format!("the history cannot be read: {error}");
@@ -130,11 +164,12 @@ impl Turn {
         let system = self.system(instructions.await.unwrap_or_default())?;
         let tools = self.daemon.tool_specs();
         let mut encoding = Encoding::default();
-        let open = context::open_calls(&messages);
+        let open = context::open_calls(&context.messages);
         if !open.is_empty() {
-            messages.push(self.run_calls(open, results, self.cut).await?);
+            let results = std::mem::take(&mut context.results);
+            self.run_calls(&mut context, open, results, self.cut).await?;
         }
-        if messages.last().is_some_and(|last| last.role == Role::Assistant) {
+        if !self.only_compacts && context.messages.last().is_some_and(|last| last.role == Role::Assistant) {
             // It was cut between its answer and its end: only the end is missing.
             let next = match self.cut {
                 true => self.end(StopReason::MaxTokens, CUT, GO_ON).await?,
@@ -143,26 +178,41 @@ impl Turn {
             if next.prompts.is_empty() {
                 return Ok(());
             }
-            self.take(next, &mut messages);
+            self.take(next, &mut context);
         }
         loop {
-            self.take(self.emit.boundary(None).await?, &mut messages);
+            let next = self.emit.boundary(None).await?;
+            let asked = self.take(next, &mut context);
+            let failed = match asked {
+                Some(asked) => self.compact_as_asked(asked, &mut context, &system, &tools, &mut encoding).await?,
+                None => None,
+            };
+            if self.only_compacts {
+                let next = match failed {
+                    Some((detail, hint)) => self.end(StopReason::Error, &detail, hint).await?,
+                    None => self.end(StopReason::EndTurn, "", "").await?,
+                };
+                if next.prompts.is_empty() {
+                    return Ok(());
+                }
+                self.take(next, &mut context);
+                continue;
+            }
             let limit = self.daemon.max_steps();
             if self.steps >= limit {
                 let detail = format!("the turn took {} steps, max_steps is {limit}", self.steps);
                 return self.end(StopReason::MaxSteps, &detail, GO_ON).await.map(drop);
             }
-            let (content, stop) = match self.step(&system, &tools, &messages, &mut encoding).await? {
-                Step::Answer(content, stop) => (content, stop),
-                Step::Failed(failure) => {
-                    let hint = failure.class.hint();
-                    return self.end(StopReason::Error, &failure.message, hint).await.map(drop);
+            let answer = match self.step(&system, &tools, &mut context, &mut encoding).await? {
+                Ok(answer) => answer,
+                Err(failure) => {
+                    let hint = self.hint(&failure);
+                    return self.end(StopReason::Error, &failure.message, &hint).await.map(drop);
                 }
             };
-            self.steps += 1;
-            let message = Message { role: Role::Assistant, content, origin: Some(self.model.clone()) };
-            messages.push(message);
-            let calls = context::open_calls(&messages);
+            let stop = answer.response.stop;
+            self.answered(&mut context, answer)?;
+            let calls = context::open_calls(&context.messages);
             if calls.is_empty() {
                 let next = match stop {
                     Stop::End => self.end(StopReason::EndTurn, "", "").await?,
@@ -172,9 +222,9 @@ impl Turn {
                 if next.prompts.is_empty() {
                     return Ok(());
                 }
-                self.take(next, &mut messages);
+                self.take(next, &mut context);
             } else {
-                messages.push(self.run_calls(calls, HashMap::new(), stop == Stop::MaxTokens).await?);
+                self.run_calls(&mut context, calls, HashMap::new(), stop == Stop::MaxTokens).await?;
             }
         }
     }
@@ -217,12 +267,27 @@ impl Turn {
         }
     }
 
-    /// Prompts that came back from the actor are messages already.
-    fn take(&mut self, next: Next, messages: &mut Vec<Message>) {
-        self.messages += next.prompts.len() as u64;
+    /// Prompts that came back from the actor are messages already; gives the compaction that is asked for.
+    fn take(&mut self, next: Next, context: &mut Context) -> Option<Wanted> {
         self.model = next.model;
-        let prompts = next.prompts.into_iter().map(|content| Message { role: Role::User, content, origin: None });
-        messages.extend(prompts);
+        for content in next.prompts {
+            let opens = std::mem::replace(&mut self.only_compacts, false);
+            self.effort = Effort::default();
+            self.messages += 1;
+            let id = MessageId(format!("m{}", self.messages));
+            context.push(id, Message { role: Role::User, content, origin: None }, opens);
+        }
+        next.compact
+    }
+
+    /// What a user can do about a failure.
+    fn hint(&self, failure: &Failure) -> String {
+        let catalogue = self.daemon.catalogue().ok().filter(|_| failure.class == FailureClass::NotFound);
+        let near = catalogue.and_then(|catalogue| catalogue.near_model(&self.model));
+        near.map_or_else(
+            || failure.class.hint().to_owned(),
+            |near| format!("did you mean {near}? `linger models` lists more"),
+        )
     }
 
     async fn end(&self, reason: StopReason, detail: &str, hint: &str) -> Result<Next, Over> {
@@ -245,7 +310,7 @@ impl Turn {
             self.emit.send(vec![changed], false, None)?;
             self.instructions = read;
         }
-        let day = self.created_at / 86_400_000;
+        let day = self.created_at / clock::DAY_MS;
         Ok(format!(
             "{}\nDirectory: {}\nPlatform: {}\nSession started: {}\n{}",
             include_str!("system.md"),
@@ -256,26 +321,62 @@ impl Turn {
         ))
     }
 
-    /// One request until it is answered, or has failed for good.
+    /// The answer of the next step; makes room in the context if that is needed.
     async fn step(
         &mut self,
         system: &str,
         tools: &[ToolSpec],
-        messages: &[Message],
+        context: &mut Context,
         encoding: &mut Encoding,
-    ) -> Result<Step, Over> {
+    ) -> Result<Result<Answer, Failure>, Over> {
+        let mut need = self.need(context, system, tools);
+        let mut refused: Option<(Failure, Option<MessageId>)> = None;
+        loop {
+            let made_room = match self.effort.next(need) {
+                Try::Compact => self.compact(need, context, system, tools, encoding).await?,
+                Try::Trim => self.trim(context, system, tools, encoding).await?,
+                Try::Ask => {
+                    let ask = Ask { system, tools, messages: &context.messages, shown: true };
+                    match self.ask(&ask, encoding).await? {
+                        Step::Answer(answer) => return Ok(Ok(answer)),
+                        Step::Failed(failure, shown) if failure.class == FailureClass::TooLong => {
+                            refused = Some((failure, shown));
+                            need = Need::TooLong;
+                        }
+                        Step::Failed(failure, _) => return Ok(Err(failure)),
+                    }
+                    false
+                }
+                Try::GiveUp => {
+                    let Some((failure, _)) = refused else { return Ok(Err(rejected(NO_ROOM.to_owned()))) };
+                    return Ok(Err(Failure { message: format!("{}; {NO_ROOM}", failure.message), ..failure }));
+                }
+            };
+            if made_room {
+                need = Need::None;
+                // What was shown of the answer that did not fit is not a part of what the next attempt goes on from.
+                let shown = refused.take().and_then(|(_, shown)| shown);
+                let superseded = shown.into_iter().map(|message| EventBody::MessageSuperseded { message }).collect();
+                self.emit.send(superseded, false, None)?;
+            }
+        }
+    }
+
+    /// One request until it is answered, or has failed for good.
+    async fn ask(&mut self, ask: &Ask<'_>, encoding: &mut Encoding) -> Result<Step, Over> {
+        let &Ask { system, tools, messages, shown: is_shown } = ask;
         let began = Instant::now();
         let mut attempt = 1;
         let mut refused: Option<(Secret, Failure)> = None;
         loop {
             let (resolved, provider) = match self.resolve().await? {
                 Ok(resolved) => resolved,
-                Err(failure) => return Ok(Step::Failed(failure)),
+                Err(failure) => return Ok(Step::Failed(failure, None)),
             };
             if let Some((key, failure)) = &refused
                 && provider.key() == Some(key)
             {
-                return Ok(Step::Failed(failure.clone()));
+                return Ok(Step::Failed(failure.clone(), None));
             }
             let images = self.images(messages.get(provider.encoded(&resolved.origin, encoding)..)).await;
             let request = Request {
@@ -291,24 +392,32 @@ impl Turn {
             fault::point("request.before_send");
             tracing::info!(target: "request", session = %self.session, model = %self.model, messages = messages.len(), attempt, "sent");
             let id = MessageId(format!("m{}", self.messages + 1));
-            let mut shown = Shown { id: id.clone(), ..Shown::default() };
+            let mut shown = Shown { id: id.clone(), prices: resolved.facts.prices, ..Shown::default() };
             let stream = provider.start(&request, encoding);
             drop(images);
-            let failure = match self.attempt(stream, &mut shown).await? {
+            let failure = match self.attempt(stream, &mut shown, is_shown).await? {
                 Ok(response) => {
                     tracing::info!(target: "response", session = %self.session, id = %id, ms = began.elapsed().as_millis() as u64,
                         input = response.usage.input_tokens, output = response.usage.output_tokens, "done");
-                    return self.answered(id, response).map(|(content, stop)| Step::Answer(content, stop));
+                    let usage = shown.priced(response.usage);
+                    return Ok(Step::Answer(Answer { id, response, usage }));
                 }
                 Err(failure) => failure,
             };
             tracing::warn!(target: "response", session = %self.session, class = ?failure.class, why = failure.message, attempt, "failed");
-            let interrupted = !shown.pieces.is_empty();
+            let interrupted = is_shown && !shown.pieces.is_empty();
             if interrupted {
                 self.messages += 1;
-                self.emit.send(vec![self.message(id.clone(), shown.blocks(), true, None, false)], false, None)?;
+                let message = self.message(id.clone(), shown.blocks(), true, shown.usage, false);
+                self.emit.send(vec![message], false, None)?;
+            } else {
+                // Nobody pays for a refusal; of a summary that broke off its event has the sum.
+                self.unshown =
+                    self.unshown.into_iter().chain(shown.usage.filter(|_| !shown.pieces.is_empty())).reduce(sum);
+                self.emit.tell(TurnMessage::Counted(None))?;
             }
             if failure.class == FailureClass::Auth
+                && !interrupted
                 && let Some(key) = provider.key()
                 && self.daemon.key_sources.refuse(&resolved.key, key)
                 && refused.is_none()
@@ -326,7 +435,7 @@ impl Turn {
                     let message =
                         note.map_or_else(|| failure.message.clone(), |note| format!("{}; {note}", failure.message));
                     let message = format!("{}: {message}", resolved.provider);
-                    return Ok(Step::Failed(Failure { message, ..failure }));
+                    return Ok(Step::Failed(Failure { message, ..failure }, interrupted.then_some(id)));
                 }
                 Decision::Again { after } => {
                     attempt += 1;
@@ -369,22 +478,34 @@ impl Turn {
         tokio::task::spawn_blocking(move || ids.into_iter().filter_map(load).collect()).await.unwrap_or_default()
     }
 
-    /// One attempt; what is shown of it goes into `shown`.
-    async fn attempt(&self, mut stream: Stream, shown: &mut Shown) -> Result<Result<Response, Failure>, Over> {
+    /// One attempt; what is shown of it goes into `shown`, and to clients if `is_shown`.
+    async fn attempt(
+        &self,
+        mut stream: Stream,
+        shown: &mut Shown,
+        is_shown: bool,
+    ) -> Result<Result<Response, Failure>, Over> {
         let mut commits = Commits::default();
         loop {
             let mut pieces = Vec::new();
             let mut end = None;
-            for event in stream.next().await {
+            let events = stream.next().await;
+            if let Some(usage) = shown.count(stream.usage()) {
+                tracing::debug!(target: "response", session = %self.session, id = %shown.id, input = usage.input_tokens,
+                    output = usage.output_tokens, cost_micros = usage.cost_micros, "counted");
+                self.emit.tell(TurnMessage::Counted(Some(usage)))?;
+            }
+            for event in events {
                 match event {
                     StreamEvent::Text { block, text } => pieces.push(shown.push(block, PieceKind::Text, text)),
                     StreamEvent::Thinking { block, text } => pieces.push(shown.push(block, PieceKind::Thinking, text)),
+                    StreamEvent::Counted => {}
                     StreamEvent::Done(response) => end = Some(Ok(response)),
                     StreamEvent::Failed(failure) => end = Some(Err(failure)),
                 }
             }
             fault::point("request.first_piece");
-            if !pieces.is_empty() {
+            if is_shown && !pieces.is_empty() {
                 commits.add(self.emit.pieces(pieces)?).await?;
             }
             if let Some(end) = end {
@@ -394,9 +515,9 @@ impl Turn {
     }
 
     /// Writes the answer down; its calls get the daemon's ids.
-    fn answered(&mut self, id: MessageId, response: Response) -> Result<(Vec<ContentBlock>, Stop), Over> {
+    fn answered(&mut self, context: &mut Context, answer: Answer) -> Result<(), Over> {
         fault::point("response.done");
-        let Response { mut content, stop, usage } = response;
+        let Answer { id, response: Response { mut content, stop, .. }, usage } = answer;
         for block in &mut content {
             if let ContentBlock::ToolUse { call_id, .. } = block {
                 self.calls += 1;
@@ -404,9 +525,13 @@ impl Turn {
             }
         }
         self.messages += 1;
-        let message = self.message(id, content.clone(), false, Some(usage), stop == Stop::MaxTokens);
+        self.steps += 1;
+        self.effort = Effort::default();
+        let message = self.message(id.clone(), content.clone(), false, usage, stop == Stop::MaxTokens);
         self.emit.send(vec![message], false, None)?;
-        Ok((content, stop))
+        context.push(id, Message { role: Role::Assistant, content, origin: Some(self.model.clone()) }, false);
+        usage.into_iter().for_each(|usage| context.measure(usage));
+        Ok(())
     }
 
     fn message(
@@ -414,20 +539,21 @@ impl Turn {
         message: MessageId,
         content: Vec<ContentBlock>,
         interrupted: bool,
-        usage: Option<linger_protocol::message::Usage>,
+        usage: Option<Usage>,
         cut: bool,
     ) -> EventBody {
         let (role, model) = (Role::Assistant, Some(self.model.clone()));
         EventBody::Message { message, role, content, interrupted, prompt: None, model, usage, cut }
     }
 
-    /// Runs the calls of a step, and gives the message with all their results, in the order of the calls.
+    /// Runs the calls of a step, and adds the message with all their results, in the order of the calls.
     async fn run_calls(
         &mut self,
+        context: &mut Context,
         calls: Vec<ContentBlock>,
         results: HashMap<CallId, ContentBlock>,
         cut: bool,
-    ) -> Result<Message, Over> {
+    ) -> Result<(), Over> {
         let runner = calls::Runner {
             daemon: self.daemon.clone(),
             workspace: self.workspace.clone(),
@@ -440,7 +566,7 @@ impl Turn {
         let message = MessageId(format!("m{}", self.messages));
         let (done, committed) = oneshot::channel();
         let body = EventBody::Message {
-            message,
+            message: message.clone(),
             role: Role::User,
             content: content.clone(),
             interrupted: false,
@@ -452,7 +578,8 @@ impl Turn {
         self.emit.send(vec![body], false, Some(done))?;
         // The next request is not paid for unless this step is written down.
         settled(committed).await?;
-        Ok(Message { role: Role::User, content, origin: None })
+        context.push(message, Message { role: Role::User, content, origin: None }, false);
+        Ok(())
     }
 }
 
@@ -546,6 +673,10 @@ struct Shown {
     id: MessageId,
     /// One piece a block.
     pieces: BTreeMap<u32, Piece>,
+    /// What its provider has counted.
+    usage: Option<Usage>,
+    /// What that costs.
+    prices: Prices,
 }
 
 impl Shown {
@@ -558,6 +689,22 @@ impl Shown {
         piece
     }
 
+    /// Takes what the provider has counted so far; gives it when that is news.
+    fn count(&mut self, usage: Usage) -> Option<Usage> {
+        let usage = self.priced(usage);
+        if usage == self.usage {
+            return None;
+        }
+        self.usage = usage;
+        usage
+    }
+
+    /// What was counted, with its cost; nothing if nothing was. A provider that says itself what it cost knows best.
+    fn priced(&self, usage: Usage) -> Option<Usage> {
+        let cost_micros = usage.cost_micros.or_else(|| self.prices.cost(&usage));
+        (!usage.is_uncounted()).then_some(Usage { cost_micros, ..usage })
+    }
+
     fn blocks(&self) -> Vec<ContentBlock> {
         recovery::blocks(self.pieces.values())
     }
@@ -565,6 +712,12 @@ impl Shown {
 
 fn notice(level: Level, code: NoticeCode, text: String) -> EventBody {
     EventBody::Notice { level, code: Some(code), text }
+}
+
+/// Two usages in one.
+fn sum(mut one: Usage, other: Usage) -> Usage {
+    one += other;
+    one
 }
 
 /// A failure before anything was sent.

@@ -120,5 +120,46 @@ fn each_version_has_a_database_that_was_kept() {
         migrate(&connection, &path, version).unwrap();
         assert_eq!(count(&connection), events, "{kept}: no event is lost");
         assert_eq!(with(&path, &format!(".v{version}-backup")).exists(), version < SCHEMA);
+        let number = |sql: &str| -> i64 { connection.query_row(sql, [], |row| row.get(0)).unwrap() };
+        let logged = number("SELECT count(*) FROM event WHERE kind = 'message' AND data ->> '$.role' = 'assistant'");
+        // The fourth also has what an answer cost whose session is gone.
+        let gone = i64::from(version >= 4);
+        assert_eq!(number("SELECT sum(answers) FROM usage"), logged + gone, "{kept}: every answer has its day");
     }
+}
+
+#[test]
+fn what_earlier_builds_counted_is_summed_by_day_whatever_else_is_stored() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("linger.db");
+    let connection = Connection::open(&path).unwrap();
+    connection.execute_batch(&sql(0, 3)).unwrap();
+    let answer = r#"{"kind":"message","role":"assistant","model":"a/b","usage":{"input_tokens":7,"output_tokens":1}}"#;
+    let lies =
+        r#"{"kind":"message","role":"assistant","usage":{"input_tokens":9223372036854775807,"cached_tokens":"x"}}"#;
+    let rows = [(1, "message", answer), (2, "message", answer), (3, "message", lies), (4, "message", "no JSON")];
+    for (seq, kind, data) in rows.into_iter().chain([(5, "message", r#"{"role":"user"}"#), (6, "notice", answer)]) {
+        connection
+            .execute("INSERT INTO event VALUES ('s1', ?, 86400000, ?, NULL, ?)", rusqlite::params![seq, kind, data])
+            .unwrap();
+    }
+    migrate(&connection, &path, 3).unwrap();
+    let mut rows =
+        connection.prepare("SELECT day, session, model, answers, input, cached, cost, at_least FROM usage").unwrap();
+    let rows = rows.query_map([], |row| {
+        let (day, session, model): (i64, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let (answers, input, cached): (i64, i64, i64) = (row.get(3)?, row.get(4)?, row.get(5)?);
+        Ok((
+            format!("{day} '{session}' {model}"),
+            answers,
+            input,
+            cached,
+            row.get::<_, Option<i64>>(6)?,
+            row.get::<_, i64>(7)?,
+        ))
+    });
+    let rows: Vec<_> = rows.unwrap().map(Result::unwrap).collect();
+    let expect =
+        [("1 '' ".to_owned(), 1, 9_000_000_000_000_000, 0, None, 1), ("1 '' a/b".to_owned(), 2, 14, 0, None, 1)];
+    assert_eq!(rows, expect);
 }

@@ -18,6 +18,7 @@ mod read;
 mod reader;
 pub mod salvage;
 mod upkeep;
+mod usage;
 mod write;
 
 use std::path::Path;
@@ -25,6 +26,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 
 use linger_protocol::id::{SessionId, TurnId};
+use linger_protocol::message::Usage;
 use linger_protocol::permission::{Decision, Pending};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
@@ -155,6 +157,15 @@ pub enum Fold {
     },
     /// The session uses a blob.
     Blob(Held),
+    /// An answer was paid for.
+    Spent {
+        /// The day, in days since 1970, as UTC has it.
+        day: u64,
+        /// `provider/model`.
+        model: String,
+        /// How much it was.
+        usage: Usage,
+    },
     /// What a request with an idempotency key came to.
     Outcome(Outcome),
 }

@@ -23,8 +23,8 @@ use rusqlite::{Connection, OpenFlags};
 use super::read::{self, Page, SessionRow};
 use super::{Fold, INCREMENTAL, SCHEMA, StoreError, aside, migrate};
 use crate::session::log::Piece;
-use crate::session::recovery;
 use crate::session::state::State;
+use crate::session::{actor, recovery};
 
 /// Events that are read at once, in bytes.
 const PAGE: usize = 256 << 10;
@@ -132,6 +132,12 @@ pub fn permissions(session: &str, page: &Page) -> Vec<Fold> {
         }
     };
     page.iter().filter_map(fold).collect()
+}
+
+/// What these events add to their days.
+pub fn spent(page: &Page) -> Vec<Fold> {
+    let events = page.iter().filter_map(|stored| serde_json::from_str::<Event>(&stored.data).ok());
+    events.filter_map(|event| actor::spent(&event)).collect()
 }
 
 /// The blobs that these events name.

@@ -12,7 +12,7 @@ use linger_protocol::id::{BlobId, SessionId};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::damage::Found;
-use super::{StoreError, aside};
+use super::{StoreError, aside, usage};
 use crate::blob::{Blobs, Discarded};
 use crate::fault;
 
@@ -203,6 +203,7 @@ pub(super) fn mark_removed(connection: &Connection, session: &str) -> rusqlite::
     connection.execute("DELETE FROM session WHERE id = ?", [session])?;
     // These are looked for without their session.
     connection.execute("DELETE FROM permission WHERE session = ? AND decision IS NULL", [session])?;
+    usage::release(connection, session)?;
     Ok(())
 }
 
@@ -211,7 +212,7 @@ pub(super) fn clear(connection: &Connection, session: &SessionId) -> Result<(), 
     let transaction = connection.unchecked_transaction()?;
     transaction
         .execute("INSERT OR IGNORE INTO stray (hash) SELECT hash FROM blob WHERE session = ?", [session.as_str()])?;
-    for table in ["event", "scratch", "permission", "blob", "removed"] {
+    for table in ["event", "scratch", "permission", "blob", "removed", "usage"] {
         transaction.execute(&format!("DELETE FROM {table} WHERE session = ?"), [session.as_str()])?;
     }
     Ok(transaction.commit()?)

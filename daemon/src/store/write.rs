@@ -7,6 +7,7 @@ use rusqlite::{Connection, params};
 use super::ahead::Ahead;
 use super::damage::Found;
 use super::upkeep::{self, Upkeep};
+use super::usage;
 use super::{Append, Done, Fold, StoreError, Write};
 use crate::clock;
 use crate::fault;
@@ -258,6 +259,7 @@ fn write_fold(connection: &Connection, session: &str, fold: &Fold, bytes: i64) -
                 .prepare_cached("UPDATE session SET size = size + ? WHERE id = ?")?
                 .execute(params![grown, session])?
         }
+        Fold::Spent { day, model, usage } => usage::add(connection, session, *day, model, usage)?,
         Fold::Outcome(outcome) => return remember(connection, session, outcome),
     };
     Ok(())

@@ -46,6 +46,8 @@ pub struct Folded {
     pub scratch: BTreeSet<(String, String)>,
     /// Permissions, and their decision once there is one.
     pub permissions: BTreeMap<String, Option<String>>,
+    /// What each session that was not removed has paid for: answers, and tokens of requests.
+    pub paid: BTreeMap<String, (u64, u64)>,
 }
 
 /// Reads what is folded from the logs in the database at `path`.
@@ -55,6 +57,11 @@ pub fn read_folded(path: &Path) -> anyhow::Result<Folded> {
     let mut states = connection.prepare("SELECT id, state FROM session")?;
     let mut scratch = connection.prepare("SELECT session, stream FROM scratch")?;
     let mut permissions = connection.prepare("SELECT id, decision FROM permission")?;
+    let mut paid =
+        connection.prepare("SELECT session, sum(answers), sum(input) FROM usage WHERE session <> '' GROUP BY 1")?;
+    let sums = |row: &rusqlite::Row<'_>| {
+        Ok((row.get(0)?, (row.get::<_, i64>(1)?.cast_unsigned(), row.get::<_, i64>(2)?.cast_unsigned())))
+    };
     let decision = |row: &rusqlite::Row<'_>| {
         let json: Option<String> = row.get(1)?;
         Ok((row.get(0)?, json.map(|json| json.trim_matches('"').to_owned())))
@@ -63,6 +70,7 @@ pub fn read_folded(path: &Path) -> anyhow::Result<Folded> {
         states: states.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<rusqlite::Result<_>>()?,
         scratch: scratch.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<rusqlite::Result<_>>()?,
         permissions: permissions.query_map([], decision)?.collect::<rusqlite::Result<_>>()?,
+        paid: paid.query_map([], sums)?.collect::<rusqlite::Result<_>>()?,
     })
 }
 

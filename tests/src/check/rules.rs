@@ -305,6 +305,21 @@ pub(super) fn folded(trace: &Trace, found: &mut Found) {
         let rests = matches!(state.as_str(), "idle" | "offered");
         found.unless(rests, "I6", || format!("{session} is {state}, and nothing is under way"));
     }
+    for (session, rows) in &trace.stored.0 {
+        let answers = rows.iter().filter(|row| match row.kind.as_str() {
+            "message" => row.str("role") == "assistant",
+            "compacted" => true,
+            "compaction_failed" => row.event["usage"].is_object(),
+            _ => false,
+        });
+        let logged = answers.fold((0, 0), |(answers, input), row| {
+            (answers + 1, input + row.event["usage"]["input_tokens"].as_u64().unwrap_or_default())
+        });
+        let paid = folded.paid.get(session).copied().unwrap_or_default();
+        found.unless(paid == logged, "fold", || {
+            format!("{session}: the log has paid for {logged:?} (answers, tokens), its days for {paid:?}")
+        });
+    }
     for (session, stream) in &folded.scratch {
         found.add("I1", format!("{session}: text of {stream} is left that no event has closed"));
     }

@@ -339,9 +339,11 @@ impl Daemon {
     pub fn trace(&self, clients: &[&Client], model: &ModelServer) -> Trace {
         let database = self.dirs.database();
         let with = |suffix: &str| PathBuf::from(format!("{}{suffix}", database.display()));
+        let stored = read(&database).unwrap_or_else(|error| panic!("the database cannot be read: {error}"));
+        model.named_by(&stored);
         Trace {
             clients: clients.iter().map(|client| client.transcript()).collect(),
-            stored: read(&database).unwrap_or_else(|error| panic!("the database cannot be read: {error}")),
+            stored,
             model: model.violations(),
             side_effects: Some(self.side_effects()),
             files: vec![with(""), with("-wal"), self.dirs.log()],

@@ -3,6 +3,7 @@
 //! [`well_formed`] looks at one body; [`Continuity`] holds it against what the server itself said and was sent before.
 
 mod gemini;
+mod named;
 mod ollama;
 mod responses;
 
@@ -11,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::wire::{Format, Issued};
+use named::Break;
 
 /// How many cache breakpoints Anthropic takes in one request.
 const MAX_BREAKPOINTS: usize = 4;
@@ -224,8 +226,10 @@ fn has_nul(value: &Value) -> bool {
 pub struct Continuity {
     chains: BTreeMap<(Format, String), Vec<Chain>>,
     issued: Vec<Issued>,
-    /// Whether something that a test did (compaction, another model) makes the prefix change.
+    /// Whether something that a test did (another model, a new build) makes the prefix change.
     pub rewrites: bool,
+    /// Where the prefix changed, until an event is found that names the change.
+    breaks: Vec<Break>,
 }
 
 /// The last request of one session.
@@ -247,7 +251,8 @@ impl Continuity {
         let mut wrong = Wrong::default();
         self.comes_back(format, json, &mut wrong);
         let (preamble, items) = flatten(format, json);
-        let first = !items.iter().any(|item| item.starts_with("assistant "));
+        let summarised = named::begins_with_summary(json, &items);
+        let first = !summarised && !items.iter().any(|item| item.starts_with("assistant "));
         let chains = self.chains.entry((format, model.to_owned())).or_default();
         let before = chains.iter_mut().filter(|chain| items.starts_with(&chain.items)).max_by_key(|c| c.items.len());
         match before {
@@ -260,12 +265,29 @@ impl Continuity {
             None => {
                 if !first && !self.rewrites {
                     let nearest = chains.last().map(|chain| diverges(&chain.items, &items)).unwrap_or_default();
-                    wrong.0.push(format!("the messages do not continue those of any request before{nearest}"));
+                    let what = format!("the messages do not continue those of any request before{nearest}");
+                    let before = chains.iter().map(|chain| chain.items.clone()).collect();
+                    self.breaks.push(Break { what: format!("{model}: {what}"), items: items.clone(), before });
                 }
                 chains.push(Chain { preamble, items });
             }
         }
         wrong.0
+    }
+
+    /// Takes the events of the sessions: a compaction and a trim change the prefix, if they are what changed it.
+    pub fn named(&mut self, events: &[&Value]) {
+        self.breaks.retain(|found| !events.iter().any(|event| found.is_named_by(event)));
+    }
+
+    /// Where the prefix changed, and nothing names the change.
+    pub fn unnamed(&self) -> impl Iterator<Item = &String> {
+        self.breaks.iter().map(|found| &found.what)
+    }
+
+    /// Forgets where the prefix changed.
+    pub fn forgive(&mut self) {
+        self.breaks.clear();
     }
 
     /// Signed thinking and calls are as the server wrote them.

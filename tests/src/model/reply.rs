@@ -17,17 +17,28 @@ pub struct Reply {
 /// What is said about tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplyUsage {
-    /// Tokens of the request that were not cached.
+    /// Tokens of the request that no cache had, and none took.
     pub input: u64,
     /// Tokens of the answer.
     pub output: u64,
     /// Tokens of the request that were cached.
     pub cached: u64,
+    /// Tokens of the request that were written to the cache, in formats that tell them from others.
+    pub written: u64,
+    /// Tokens of the answer that were thinking, in formats that tell them from others.
+    pub reasoning: u64,
+}
+
+impl ReplyUsage {
+    /// All tokens of the request.
+    pub fn prompt(&self) -> u64 {
+        self.input + self.cached + self.written
+    }
 }
 
 impl Default for ReplyUsage {
     fn default() -> Self {
-        Self { input: 10, output: 5, cached: 0 }
+        Self { input: 10, output: 5, cached: 0, written: 0, reasoning: 0 }
     }
 }
 
@@ -201,7 +212,13 @@ impl Reply {
 
     /// What is said about tokens.
     pub fn usage(mut self, input: u64, output: u64, cached: u64) -> Self {
-        self.usage = ReplyUsage { input, output, cached };
+        self.usage = ReplyUsage { input, output, cached, ..self.usage };
+        self
+    }
+
+    /// How many tokens were written to the cache, and how many of the answer's were thinking.
+    pub fn details(mut self, written: u64, reasoning: u64) -> Self {
+        self.usage = ReplyUsage { written, reasoning, ..self.usage };
         self
     }
 

@@ -129,10 +129,17 @@ async fn walk(
     // Sessions that nobody watches: one is unloaded and loaded again, one is removed.
     for _ in 0..2 {
         let other = stays.create(json!({})).await?;
-        for text in ["plain one", "plain two"] {
+        let long = format!("plain {}", "words to be summarised ".repeat(60));
+        for text in [long.as_str(), "plain two"] {
             stays.prompt(&other, text, "queue").await?;
             stays.settle(&other).await?;
         }
+        let key = stays.key();
+        stays.must("session/compact", json!({ "session": other, "key": key })).await?;
+        stays.settle(&other).await?;
+        // Too long, with a summary that is no use: output is left out.
+        stays.prompt(&other, "loud three", "queue").await?;
+        stays.settle(&other).await?;
         let key = stays.key();
         stays.must("session/remove", json!({ "session": other, "key": key })).await?;
     }

@@ -15,15 +15,24 @@ pub(super) fn answers(effects: PathBuf) -> impl FnMut(&Recorded) -> Reply + Send
 }
 
 /// As [`answers`], and what a prompt asks for by its first word: `plain` has no calls, `cut` breaks off the first time, `stall`
-/// stops in mid-stream unless `open`.
+/// stops in mid-stream unless `open`, `loud` has so much output that it is too long, and no summary but where output is left out.
 pub(super) fn on_request(effects: PathBuf, open: Arc<AtomicBool>) -> impl FnMut(&Recorded) -> Reply + Send + 'static {
     let mut cut = BTreeSet::new();
     move |request| {
         let words = last_words(&request.json);
+        if request.is_summary() {
+            let summary = "## Goal\nto be summarised";
+            return if words.contains("loud") { Reply::new() } else { Reply::new().text_in_deltas(summary, 4) };
+        }
         match words.split(' ').next().unwrap_or_default() {
             "plain" => Reply::new().text_in_deltas("as you like", 4),
             "cut" if cut.insert(words.clone()) => Reply::new().text_in_deltas("half of an answ", 4).cut(),
             "cut" => Reply::new().text_in_deltas("half of an answer and the other half", 4),
+            "loud" if results(&request.json) == 0 => Reply::tool("bash", json!({ "command": "seq 1000 1400" })),
+            "loud" if request.messages().contains("left out to make room") => Reply::text("that is it"),
+            "loud" => {
+                Reply::status(400).body(r#"{"error":{"code":"context_length_exceeded","message":"it is too long"}}"#)
+            }
             "stall" if !open.load(Ordering::Relaxed) => Reply::new().text_in_deltas("well, ", 3).stall(),
             "stall" => Reply::new().text_in_deltas("well, that is it", 3),
             _ => step(&effects, request),

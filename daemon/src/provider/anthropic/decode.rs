@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use linger_protocol::message::Usage;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -102,6 +103,10 @@ impl Decoder for MessagesDecoder {
         } else {
             self.answer.broken("the answer broke off", out);
         }
+    }
+
+    fn usage(&self) -> Usage {
+        self.answer.usage
     }
 }
 
@@ -239,8 +244,15 @@ mod tests {
         events
     }
 
-    const USAGE: Usage =
-        Usage { input_tokens: 115, output_tokens: 42, cached_tokens: 100, cache_write_tokens: 5, reasoning_tokens: 0 };
+    const USAGE: Usage = Usage {
+        input_tokens: 115,
+        output_tokens: 42,
+        cached_tokens: 100,
+        cache_write_tokens: 5,
+        reasoning_tokens: 0,
+        cost_micros: None,
+        cost_at_least: false,
+    };
 
     fn done(content: Vec<ContentBlock>, stop: Stop) -> StreamEvent {
         StreamEvent::Done(Response { content, stop, usage: USAGE })

@@ -67,12 +67,13 @@ impl Encoder for MessagesEncoder {
         if !fault::bug("I4") {
             debug_assert_eq!(wellformed::validate_text(Kind::Anthropic, &body), Ok(()));
         }
-        HttpRequest {
-            path: "/v1/messages".to_owned(),
-            headers: vec![("anthropic-version", "2023-06-01".to_owned())],
-            body: body.into_bytes(),
-        }
+        HttpRequest { path: "/v1/messages".to_owned(), headers: headers(), body: body.into_bytes() }
     }
+}
+
+/// What every request must have.
+pub(super) fn headers() -> Vec<(&'static str, String)> {
+    vec![("anthropic-version", "2023-06-01".to_owned())]
 }
 
 /// System prompt and tools. The tools come first in the provider's cache, so one marker covers both.

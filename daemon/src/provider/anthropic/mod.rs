@@ -7,7 +7,7 @@ mod decode;
 mod encode;
 
 use super::wire;
-use super::{Codec, Decoder, Encoder, Failure, Framing};
+use super::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest};
 use crate::secret::Secret;
 
 /// The wire format.
@@ -33,5 +33,9 @@ impl Codec for Anthropic {
 
     fn failure(&self, status: u16, body: &[u8]) -> Failure {
         wire::failure(status, body)
+    }
+
+    fn listing(&self) -> Option<HttpRequest> {
+        Some(HttpRequest { headers: encode::headers(), ..HttpRequest::listing("/v1/models?limit=1000") })
     }
 }

@@ -1,5 +1,6 @@
 //! What comes back: each event is a whole response with the next parts; the stream simply ends.
 
+use linger_protocol::message::Usage;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -115,6 +116,10 @@ impl Decoder for GeminiDecoder {
         } else {
             self.answer.broken("the answer broke off", out);
         }
+    }
+
+    fn usage(&self) -> Usage {
+        self.answer.usage
     }
 }
 
@@ -258,8 +263,15 @@ mod tests {
                 "thoughtsTokenCount": 30, "toolUsePromptTokenCount": 5, "totalTokenCount": 137}})
     }
 
-    const USAGE: Usage =
-        Usage { input_tokens: 95, output_tokens: 42, cached_tokens: 64, cache_write_tokens: 0, reasoning_tokens: 30 };
+    const USAGE: Usage = Usage {
+        input_tokens: 95,
+        output_tokens: 42,
+        cached_tokens: 64,
+        cache_write_tokens: 0,
+        reasoning_tokens: 30,
+        cost_micros: None,
+        cost_at_least: false,
+    };
 
     fn done(content: Vec<ContentBlock>, stop: Stop) -> StreamEvent {
         StreamEvent::Done(Response { content, stop, usage: USAGE })

@@ -10,7 +10,7 @@ mod encode;
 
 use super::compat::Compat;
 use super::wire;
-use super::{Codec, Decoder, Encoder, Failure, Framing};
+use super::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest};
 use crate::secret::Secret;
 
 /// The wire format, as one server speaks it.
@@ -46,5 +46,10 @@ impl Codec for Gemini {
 
     fn failure(&self, status: u16, body: &[u8]) -> Failure {
         wire::failure(status, body)
+    }
+
+    fn listing(&self) -> Option<HttpRequest> {
+        // Vertex AI lists nothing that its key could use.
+        (self.0.vertex != Some(true)).then(|| HttpRequest::listing("/models?pageSize=1000"))
     }
 }

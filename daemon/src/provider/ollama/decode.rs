@@ -92,6 +92,10 @@ impl Decoder for OllamaDecoder {
     fn finish(&mut self, out: &mut Vec<StreamEvent>) {
         self.answer.broken("the answer broke off", out);
     }
+
+    fn usage(&self) -> Usage {
+        self.answer.usage
+    }
 }
 
 impl OllamaDecoder {

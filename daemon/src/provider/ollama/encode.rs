@@ -12,7 +12,7 @@ use super::super::{Encoder, HttpRequest, Images, Message, Request, ToolSpec, wel
 /// files fill; what is over is dropped from the beginning without a word. Ollama advises 64000 for agents, but a model of
 /// eight billion parameters needs 128 KiB of memory for each token, so half of that is what a machine with 16 GB can hold.
 /// It is the same in every request: another one would load the model anew.
-const NUM_CTX: u32 = 32_768;
+pub const NUM_CTX: u32 = 32_768;
 
 /// The requests of one context.
 #[derive(Debug)]

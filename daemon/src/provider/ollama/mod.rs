@@ -11,8 +11,10 @@ mod encode;
 
 use super::compat::Compat;
 use super::wire;
-use super::{Codec, Decoder, Encoder, Failure, Framing};
+use super::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest};
 use crate::secret::Secret;
+
+pub use encode::NUM_CTX;
 
 /// The wire format, as one server speaks it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,5 +47,9 @@ impl Codec for Ollama {
 
     fn failure(&self, status: u16, body: &[u8]) -> Failure {
         wire::failure(status, body)
+    }
+
+    fn listing(&self) -> Option<HttpRequest> {
+        Some(HttpRequest::listing("/api/tags"))
     }
 }

@@ -1,9 +1,10 @@
 //! What comes back: chunks of a completion, in every server's own way of cutting and numbering them.
 
-use linger_protocol::message::ContentBlock;
+use linger_protocol::message::{ContentBlock, Usage};
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
+use super::super::compat::Compat;
 use super::super::think::{Piece, Think};
 use super::super::wire::{self, Answer, Draft, Text};
 use super::super::{Decoder, Response, Stop, StreamEvent};
@@ -24,7 +25,19 @@ pub(super) struct ChatDecoder {
     extras: Vec<(usize, Value)>,
     /// What OpenRouter gave of the reasoning.
     details: Vec<Value>,
+    /// The server's usage says what it cost.
+    usage_cost: bool,
 }
+
+impl ChatDecoder {
+    /// A decoder for a server with these flags.
+    pub(super) fn new(compat: Compat) -> Self {
+        Self { usage_cost: compat.usage_cost == Some(true), ..Self::default() }
+    }
+}
+
+/// The most that one answer is believed to cost, in millionths of a dollar.
+const MAX_COST: f64 = 1e12;
 
 /// The most items of `reasoning_details` in one answer: they come for each thought, not for each token.
 const MAX_DETAILS: usize = 10_000;
@@ -128,6 +141,10 @@ impl Decoder for ChatDecoder {
         } else {
             self.answer.broken("the answer broke off", out);
         }
+    }
+
+    fn usage(&self) -> Usage {
+        self.answer.usage
     }
 }
 
@@ -268,10 +285,21 @@ impl ChatDecoder {
     fn count(&mut self, usage: &Value) {
         let total = &mut self.answer.usage;
         wire::count(&mut total.input_tokens, usage, "/prompt_tokens");
-        wire::count(&mut total.output_tokens, usage, "/completion_tokens");
         wire::count(&mut total.cached_tokens, usage, "/prompt_tokens_details/cached_tokens");
+        // DeepSeek's and Moonshot's own names.
+        wire::count(&mut total.cached_tokens, usage, "/prompt_cache_hit_tokens");
+        wire::count(&mut total.cached_tokens, usage, "/cached_tokens");
         wire::count(&mut total.cache_write_tokens, usage, "/prompt_tokens_details/cache_write_tokens");
         wire::count(&mut total.reasoning_tokens, usage, "/completion_tokens_details/reasoning_tokens");
+        let (mut answer, mut all) = (0, 0);
+        wire::count(&mut answer, usage, "/completion_tokens");
+        wire::count(&mut all, usage, "/total_tokens");
+        // xAI counts reasoning beside the answer, OpenAI within it; the sum tells them apart.
+        let beside = total.reasoning_tokens > 0 && all == total.input_tokens + answer + total.reasoning_tokens;
+        total.output_tokens = total.output_tokens.max(if beside { answer + total.reasoning_tokens } else { answer });
+        if self.usage_cost {
+            total.cost_micros = total.cost_micros.max(cost(usage));
+        }
     }
 
     fn end(&mut self, out: &mut Vec<StreamEvent>) {
@@ -296,6 +324,15 @@ fn add(extras: Vec<(usize, Value)>, response: &mut Response) {
             wire::set(native.get_or_insert_with(|| json!({})), EXTRA, extra);
         }
     }
+}
+
+/// What OpenRouter charges, in millionths of a dollar; with a key of the user's own at the vendor, what the vendor charges too.
+fn cost(usage: &Value) -> Option<u64> {
+    let dollars = |pointer: &str| usage.pointer(pointer).and_then(Value::as_f64);
+    let own_key = usage.get("is_byok").and_then(Value::as_bool) == Some(true);
+    let vendors = if own_key { dollars("/cost_details/upstream_inference_cost")? } else { 0.0 };
+    let micros = ((dollars("/cost")? + vendors) * 1e6).round();
+    (0.0..=MAX_COST).contains(&micros).then_some(micros as u64)
 }
 
 #[cfg(test)]
@@ -339,6 +376,47 @@ mod tests {
     }
 
     #[test]
+    fn usage_is_counted_in_every_servers_own_way() {
+        fn check(compat: Compat, said: Value, expect: (u64, u64, u64, u64, Option<u64>)) {
+            let chunk = json!({"choices": [{"delta": {"content": "hi"}, "finish_reason": "stop"}], "usage": said});
+            let mut decoder = ChatDecoder::new(compat);
+            decoder.feed("", &chunk.to_string(), &mut Vec::new());
+            let got = decoder.usage();
+            let Usage { input_tokens, output_tokens, cached_tokens, reasoning_tokens, cost_micros, .. } = got;
+            let got = (input_tokens, output_tokens, cached_tokens, reasoning_tokens, cost_micros);
+            assert_eq!(got, expect, "{said}");
+        }
+        let xai = json!({"prompt_tokens": 37, "completion_tokens": 530, "total_tokens": 800,
+            "completion_tokens_details": {"reasoning_tokens": 233}});
+        check(Compat::NONE, xai, (37, 763, 0, 233, None));
+        let openai = json!({"prompt_tokens": 37, "completion_tokens": 530, "total_tokens": 567,
+            "completion_tokens_details": {"reasoning_tokens": 233}});
+        check(Compat::NONE, openai, (37, 530, 0, 233, None));
+        let deepseek = json!({"prompt_tokens": 90, "completion_tokens": 5, "total_tokens": 95,
+            "prompt_cache_hit_tokens": 64, "prompt_cache_miss_tokens": 26});
+        check(Compat::NONE, deepseek, (90, 5, 64, 0, None));
+        check(
+            Compat::NONE,
+            json!({"prompt_tokens": 9, "completion_tokens": 1, "cached_tokens": 8}),
+            (9, 1, 8, 0, None),
+        );
+        let router = Compat { usage_cost: Some(true), ..Compat::NONE };
+        let paid = json!({"prompt_tokens": 9, "completion_tokens": 1, "cost": 0.00125, "is_byok": false});
+        check(router, paid.clone(), (9, 1, 0, 0, Some(1250)));
+        check(Compat::NONE, paid, (9, 1, 0, 0, None));
+        let own_key = json!({"prompt_tokens": 9, "completion_tokens": 1, "cost": 0.0001, "is_byok": true,
+            "cost_details": {"upstream_inference_cost": 0.002}});
+        check(router, own_key, (9, 1, 0, 0, Some(2100)));
+        check(router, json!({"prompt_tokens": 9, "completion_tokens": 1, "cost": -1.0}), (9, 1, 0, 0, None));
+        check(router, json!({"prompt_tokens": 9, "completion_tokens": 1, "cost": null}), (9, 1, 0, 0, None));
+        check(
+            Compat::NONE,
+            json!({"prompt_tokens": u64::MAX, "completion_tokens": -3}),
+            (1_000_000_000, 0, 0, 0, None),
+        );
+    }
+
+    #[test]
     fn after_a_failure_nothing_comes_that_was_held_back() {
         let expect = [failed(
             FailureClass::Stream,
@@ -353,8 +431,15 @@ mod tests {
             "prompt_tokens_details": {"cached_tokens": 64}, "completion_tokens_details": {"reasoning_tokens": 3}}});
         let chunks =
             [delta(json!({"role": "assistant", "content": ""})), content("Guten "), content("Täg"), end("stop"), usage];
-        let usage =
-            Usage { input_tokens: 90, output_tokens: 7, cached_tokens: 64, cache_write_tokens: 0, reasoning_tokens: 3 };
+        let usage = Usage {
+            input_tokens: 90,
+            output_tokens: 7,
+            cached_tokens: 64,
+            cache_write_tokens: 0,
+            reasoning_tokens: 3,
+            cost_micros: None,
+            cost_at_least: false,
+        };
         let response = Response { content: vec![ContentBlock::text("Guten Täg")], stop: Stop::End, usage };
         check(&chunks, DONE, &[text(0, "Guten Täg"), StreamEvent::Done(response.clone())]);
         check(&chunks, ": keep-alive\n\n", &[text(0, "Guten Täg"), StreamEvent::Done(response)]);

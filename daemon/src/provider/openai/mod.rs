@@ -9,7 +9,7 @@ mod encode;
 
 use super::compat::Compat;
 use super::wire;
-use super::{Codec, Decoder, Encoder, Failure, Framing};
+use super::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest};
 use crate::secret::Secret;
 
 /// The wire format, as one server speaks it.
@@ -37,10 +37,14 @@ impl Codec for OpenAi {
     }
 
     fn decoder(&self) -> Box<dyn Decoder> {
-        Box::<decode::ChatDecoder>::default()
+        Box::new(decode::ChatDecoder::new(self.0))
     }
 
     fn failure(&self, status: u16, body: &[u8]) -> Failure {
         wire::failure(status, body)
+    }
+
+    fn listing(&self) -> Option<HttpRequest> {
+        Some(HttpRequest::listing("/models"))
     }
 }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use linger_protocol::message::Usage;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -79,6 +80,7 @@ impl Decoder for ResponsesDecoder {
             "response.completed" | "response.incomplete" => self.end(&event.response.unwrap_or_default(), out),
             "response.failed" => {
                 let response = event.response.unwrap_or_default();
+                self.count(&response);
                 self.answer.fail(wire::stream_failure(response.get("error").unwrap_or(&Value::Null)), out);
             }
             "error" => {
@@ -92,6 +94,10 @@ impl Decoder for ResponsesDecoder {
 
     fn finish(&mut self, out: &mut Vec<StreamEvent>) {
         self.answer.broken("the answer broke off", out);
+    }
+
+    fn usage(&self) -> Usage {
+        self.answer.usage
     }
 }
 
@@ -303,8 +309,15 @@ mod tests {
         vec![ended("completed", Value::Null)]
     }
 
-    const USAGE: Usage =
-        Usage { input_tokens: 90, output_tokens: 42, cached_tokens: 64, cache_write_tokens: 8, reasoning_tokens: 30 };
+    const USAGE: Usage = Usage {
+        input_tokens: 90,
+        output_tokens: 42,
+        cached_tokens: 64,
+        cache_write_tokens: 8,
+        reasoning_tokens: 30,
+        cost_micros: None,
+        cost_at_least: false,
+    };
 
     fn done(content: Vec<ContentBlock>, stop: Stop) -> StreamEvent {
         StreamEvent::Done(Response { content, stop, usage: USAGE })

@@ -20,7 +20,7 @@ use linger_protocol::RpcError;
 use linger_protocol::error::Code;
 use linger_protocol::event::{Event, EventBody, Level, NoticeCode};
 use linger_protocol::id::{CallId, Cursor, MessageId, PermissionId, PromptId, SessionId, TurnId};
-use linger_protocol::message::{ContentBlock, Role, StopReason};
+use linger_protocol::message::{ContentBlock, Role, StopReason, Usage};
 use linger_protocol::permission::{self, Decision, Pending};
 use linger_protocol::session::{self, Prompted, When};
 use serde::Serialize;
@@ -33,7 +33,7 @@ use super::cursor::Position;
 use super::log::{Log, OpenStream, Piece, Stored, push_piece};
 use super::state::{Queued, State};
 use super::{Draft, recovery, subscriber, turn};
-use crate::clock;
+use crate::clock::{self, DAY_MS};
 use crate::daemon::Daemon;
 use crate::disk;
 use crate::fault;
@@ -44,7 +44,7 @@ use crate::tool::{Access, Workspace};
 
 pub use permits::already_answered;
 use record::notice;
-pub use record::{decided, stored};
+pub use record::{decided, spent, stored};
 pub use repair::environment;
 use repair::{Known, known};
 pub use turns::user_message;
@@ -86,6 +86,8 @@ pub enum Command {
     Attach(Option<Cursor>, Reply<Reading>),
     /// Something to do, and who asks.
     Prompt(session::Prompt, Option<Key>, String, Reply<Prompted>),
+    /// Have older messages replaced by a summary, and who asks.
+    Compact(session::Compact, Option<Key>, String, Reply<Prompted>),
     /// Stop the turn.
     Cancel(Asked),
     /// Take up what was offered or held.
@@ -107,7 +109,7 @@ impl Command {
     pub fn refuse(self, error: RpcError) {
         match self {
             Self::Attach(_, reply) => respond(reply, Err(error)),
-            Self::Prompt(_, _, _, reply) => respond(reply, Err(error)),
+            Self::Prompt(_, _, _, reply) | Self::Compact(_, _, _, reply) => respond(reply, Err(error)),
             Self::Prune(_, _, reply) => respond(reply, Err(error)),
             Self::Cancel(asked)
             | Self::Continue(asked)
@@ -139,6 +141,8 @@ pub enum TurnMessage {
     Emit(Vec<Draft>, bool, Option<oneshot::Sender<Result<(), StoreError>>>),
     /// Pieces of open streams.
     Pieces(Vec<Piece>, oneshot::Sender<Result<(), StoreError>>),
+    /// What the provider has counted of the answer that is being streamed.
+    Counted(Option<Usage>),
     /// May this call run?
     Permit(Box<Permit>),
     /// Between two steps. With the reason if the turn would end here: it has ended if no prompts come back.
@@ -172,6 +176,17 @@ pub struct Next {
     pub prompts: Vec<Vec<ContentBlock>>,
     /// `provider/model` from now on.
     pub model: String,
+    /// The compaction that is asked for.
+    pub compact: Option<Wanted>,
+}
+
+/// A compaction that a user asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The prompt that asks.
+    pub prompt: PromptId,
+    /// What the summary should keep in view; empty if nothing in particular.
+    pub focus: String,
 }
 
 /// A call that asks whether it may run.
@@ -255,6 +270,8 @@ pub struct Actor {
     state: State,
     /// Text that was queued for streams which are open: what readers have or will have.
     streams: Vec<OpenStream>,
+    /// What was counted of the answer that is being streamed; not stored, for a crash leaves no time to.
+    counted: Option<Usage>,
     /// Results of the open calls that have one, until all have and become a message.
     results: HashMap<CallId, ContentBlock>,
     workspace: Arc<Workspace>,
@@ -298,7 +315,8 @@ impl Actor {
 
     fn new(id: SessionId, daemon: Arc<Daemon>, log: Arc<Log>, state: State, workspace: Arc<Workspace>) -> Self {
         let (streams, results, remembered) = (Vec::new(), HashMap::new(), Vec::new());
-        Self { id, daemon, log, state, streams, results, workspace, phase: Phase::Idle, remembered }
+        let (counted, phase) = (None, Phase::Idle);
+        Self { id, daemon, log, state, streams, counted, results, workspace, phase, remembered }
     }
 
     /// Runs until the session is removed, unloaded or the daemon ends.
@@ -381,6 +399,7 @@ impl Actor {
                 command.refuse(error.hint("see whether the disk is full, and try again in a moment"));
             }
             Command::Prompt(prompt, key, by, reply) => self.prompt(prompt, key, by, reply).await,
+            Command::Compact(compact, key, by, reply) => self.compact(compact, key, by, reply).await,
             Command::Cancel(asked) => self.cancel(asked).await,
             Command::Continue(asked) => self.resume(asked).await,
             Command::Set(set, asked) => self.set(set, asked).await,
@@ -415,6 +434,7 @@ impl Actor {
                 self.append(drafts, Vec::new(), sync, done);
             }
             TurnMessage::Pieces(pieces, done) => self.pieces(pieces, done),
+            TurnMessage::Counted(usage) => self.counted = usage,
             TurnMessage::Permit(permit) => self.permit(*permit),
             TurnMessage::Boundary(ending, reply) => self.boundary(ending, reply),
             TurnMessage::Model(reply) => {

@@ -28,12 +28,13 @@ impl Actor {
         done: Option<oneshot::Sender<Result<(), StoreError>>>,
     ) {
         let mut events = Vec::with_capacity(drafts.len());
-        for draft in drafts {
+        for mut draft in drafts {
+            self.account(&mut draft.body);
             let skipped = u64::from(fault::bug("I2") && matches!(draft.body, EventBody::TurnFinished { .. }));
             let seq = Some(self.state.head + 1 + skipped);
             let event = Event { body: draft.body, seq, at: clock::now(), turn: draft.turn };
             self.state.apply(&event);
-            folds.extend(decided(&event));
+            folds.extend(decided(&event).into_iter().chain(spent(&event)));
             folds.extend(draft.blobs.into_iter().map(Fold::Blob));
             if let EventBody::PermissionResolved { permission, .. } = &event.body {
                 self.daemon.asked.forget(permission);
@@ -67,6 +68,22 @@ impl Actor {
             sync,
             done,
         });
+    }
+
+    /// An answer that is cut has what was counted of it until then, and so has a summary.
+    fn account(&mut self, body: &mut EventBody) {
+        match body {
+            EventBody::Message { role: Role::Assistant, interrupted, usage, .. } => {
+                let counted = self.counted.take();
+                *usage = usage.or(counted.filter(|_| *interrupted));
+            }
+            EventBody::Compacted { .. } => self.counted = None,
+            EventBody::CompactionFailed { usage, .. } => {
+                let cut = self.counted.take().map(|counted| Usage { cost_at_least: true, ..counted });
+                *usage = usage.or(cut);
+            }
+            _ => {}
+        }
     }
 
     /// Waits until everything that was queued before is committed, or was refused.
@@ -107,6 +124,24 @@ pub fn decided(event: &Event) -> Option<Fold> {
     }
 }
 
+/// What an answer adds to its day.
+pub fn spent(event: &Event) -> Option<Fold> {
+    match &event.body {
+        EventBody::Message { role: Role::Assistant, model, interrupted, usage, .. } => {
+            let (model, usage) = (model.clone().unwrap_or_default(), Usage::of_answer(*usage, *interrupted));
+            Some(Fold::Spent { day: event.at / DAY_MS, model, usage })
+        }
+        EventBody::Compacted { model, usage, .. } => {
+            let (model, usage) = (model.clone().unwrap_or_default(), Usage::of_answer(*usage, false));
+            Some(Fold::Spent { day: event.at / DAY_MS, model, usage })
+        }
+        EventBody::CompactionFailed { model, usage: Some(usage), .. } => {
+            Some(Fold::Spent { day: event.at / DAY_MS, model: model.clone().unwrap_or_default(), usage: *usage })
+        }
+        _ => None,
+    }
+}
+
 /// An event as it is stored.
 pub fn stored(event: &Event) -> Stored {
     let stream = match &event.body {
@@ -138,6 +173,10 @@ pub(super) fn kind_name(body: &EventBody) -> &'static str {
         EventBody::PermissionRequested { .. } => "permission_requested",
         EventBody::PermissionResolved { .. } => "permission_resolved",
         EventBody::TurnFinished { .. } => "turn_finished",
+        EventBody::CompactionStarted { .. } => "compaction_started",
+        EventBody::Compacted { .. } => "compacted",
+        EventBody::CompactionFailed { .. } => "compaction_failed",
+        EventBody::Trimmed { .. } => "trimmed",
         EventBody::Notice { .. } => "notice",
         EventBody::TextDelta(_) => "text_delta",
         EventBody::ThinkingDelta(_) => "thinking_delta",

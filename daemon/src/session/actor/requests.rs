@@ -5,6 +5,9 @@ use linger_protocol::message::ImageSource;
 use super::*;
 use crate::blob::{Blobs, Held, StowError, in_base64};
 
+/// What a summary should keep in view, in bytes: a few pages.
+const MAX_FOCUS: usize = 16 << 10;
+
 impl Actor {
     pub(super) async fn attach(&mut self, after: Option<Cursor>) -> Result<Reading, RpcError> {
         let head = Position::after(self.log.tail().head).cursor();
@@ -51,10 +54,62 @@ impl Actor {
             Ok(stowed) => stowed,
             Err(error) => return respond(reply, Err(error)),
         };
+        self.accept((content, prompt.when.unwrap_or_default(), false), blobs, (key, by), reply);
+    }
+
+    /// A compaction is accepted like a prompt, as it waits, goes on and is cancelled like one.
+    pub(super) async fn compact(
+        &mut self,
+        compact: session::Compact,
+        key: Option<Key>,
+        by: String,
+        reply: Reply<Prompted>,
+    ) {
+        match self.outcome::<Prompted>(key.as_ref()).await {
+            Ok(None) => {}
+            Ok(Some(outcome)) => return respond(reply, Ok(outcome)),
+            Err(error) => return respond(reply, Err(error)),
+        }
+        let focus = compact.focus.filter(|focus| !focus.trim().is_empty());
+        let content: Vec<ContentBlock> = focus.map(ContentBlock::text).into_iter().collect();
+        if let Err(error) = self.may_compact(&content) {
+            return respond(reply, Err(error));
+        }
+        self.accept((content, When::Steer, true), Vec::new(), (key, by), reply);
+    }
+
+    fn may_compact(&self, content: &[ContentBlock]) -> Result<(), RpcError> {
+        if self.state.counts.messages == 0 {
+            let idle = RpcError::new(Code::Idle, format!("session {} has nothing to compact", self.id));
+            return Err(idle.hint("nothing was said in it yet"));
+        }
+        if self.state.turn.as_ref().is_some_and(|turn| turn.offered) {
+            let busy = RpcError::new(Code::Busy, format!("session {} has a turn that was left unfinished", self.id));
+            return Err(busy.hint("continue or cancel it first"));
+        }
+        if self.state.queue.iter().any(|queued| queued.compact) {
+            let busy = RpcError::new(Code::Busy, format!("session {} is about to be compacted already", self.id));
+            return Err(busy.hint("wait for that, or cancel it"));
+        }
+        if size(content) > MAX_FOCUS {
+            let much = format!("what a summary should keep in view may have {MAX_FOCUS} bytes");
+            return Err(RpcError::new(Code::TooMuch, much));
+        }
+        self.may_wait(content)?;
+        self.daemon.usable(&self.state.model)
+    }
+
+    /// Writes a prompt down, and takes it up if it is its turn.
+    fn accept(
+        &mut self,
+        (content, when, compact): (Vec<ContentBlock>, When, bool),
+        blobs: Vec<Held>,
+        (key, by): (Option<Key>, String),
+        reply: Reply<Prompted>,
+    ) {
         fault::point("actor.prompt");
         let id = PromptId(format!("p{}", self.state.counts.prompts + 1));
-        let when = prompt.when.unwrap_or_default();
-        let accepted = EventBody::PromptAccepted { prompt: id.clone(), content, when, by: Some(by) };
+        let accepted = EventBody::PromptAccepted { prompt: id.clone(), content, when, by: Some(by), compact };
         let prompted = Prompted { prompt: id, seq: self.state.head + 1 };
         let outcome = self.remember(key, &prompted);
         let (done, committed) = oneshot::channel();
@@ -79,21 +134,7 @@ impl Actor {
         if content.is_empty() || !content.iter().all(good) {
             return Err(bad_prompt());
         }
-        let waiting: usize = self.state.queue.iter().map(|queued| size(&queued.content)).sum();
-        if waiting + size(content) > MAX_QUEUED_BYTES {
-            return Err(RpcError::new(
-                Code::TooMuch,
-                format!("{MAX_QUEUED_BYTES} bytes of prompts wait in session {} already", self.id),
-            )
-            .hint("wait for its turns to end, or cancel"));
-        }
-        if self.state.queue.len() >= MAX_QUEUED {
-            return Err(RpcError::new(
-                Code::TooMuch,
-                format!("{MAX_QUEUED} prompts wait in session {} already", self.id),
-            )
-            .hint("wait for its turns to end, or cancel"));
-        }
+        self.may_wait(content)?;
         let cwd = self.state.cwd.clone();
         match disk::look(&self.state.cwd, disk::SHORT, move || cwd.is_dir()).await {
             Some(true) => {}
@@ -109,6 +150,26 @@ impl Actor {
             }
         }
         self.daemon.usable(&self.state.model)
+    }
+
+    /// Whether there is room for one more prompt that waits.
+    fn may_wait(&self, content: &[ContentBlock]) -> Result<(), RpcError> {
+        let waiting: usize = self.state.queue.iter().map(|queued| size(&queued.content)).sum();
+        if waiting + size(content) > MAX_QUEUED_BYTES {
+            return Err(RpcError::new(
+                Code::TooMuch,
+                format!("{MAX_QUEUED_BYTES} bytes of prompts wait in session {} already", self.id),
+            )
+            .hint("wait for its turns to end, or cancel"));
+        }
+        if self.state.queue.len() >= MAX_QUEUED {
+            return Err(RpcError::new(
+                Code::TooMuch,
+                format!("{MAX_QUEUED} prompts wait in session {} already", self.id),
+            )
+            .hint("wait for its turns to end, or cancel"));
+        }
+        Ok(())
     }
 
     /// The user has said something while the turn was being cancelled: what comes next need not wait for another word.
@@ -162,8 +223,9 @@ impl Actor {
 
     pub(super) async fn set(&mut self, set: session::Set, asked: Asked) {
         let Some(Asked { key, reply }) = self.first_time(asked).await else { return };
-        let model = match set.model.as_deref().map(|model| self.daemon.model(Some(model))).transpose() {
-            Ok(model) => model,
+        let meant = |spec: &str| self.daemon.model_beside(&self.state.model, spec);
+        let (model, near) = match set.model.as_deref().map(meant).transpose() {
+            Ok(model) => model.unzip(),
             Err(error) => return respond(reply, Err(error)),
         };
         if let Some(name) = &set.name
@@ -172,9 +234,14 @@ impl Actor {
             return respond(reply, Err(error));
         }
         let outcome = self.remember(key, &());
+        let doubt = model.as_ref().zip(near.flatten()).map(|(model, near)| {
+            let text = format!("nobody here knows of a model {model}; did you mean {near}?");
+            Draft::new(notice(Level::Warning, NoticeCode::UnknownModel, &text))
+        });
         let changed = EventBody::SessionChanged { model, mode: set.mode, name: set.name, instructions: None };
+        let drafts = std::iter::once(Draft::new(changed)).chain(doubt).collect();
         let (done, committed) = oneshot::channel();
-        self.append(vec![Draft::new(changed)], outcome.into_iter().collect(), true, Some(done));
+        self.append(drafts, outcome.into_iter().collect(), true, Some(done));
         respond_when(reply, committed, ());
         // A turn may wait for the key of the model that it had.
         self.daemon.changed.send_replace(());

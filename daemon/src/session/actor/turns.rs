@@ -1,21 +1,23 @@
 //! The life of turns: started, steered, stopped, closed.
 
+use linger_protocol::message::text_of;
+
 use super::*;
 use crate::prune;
 
 impl Actor {
     /// Between two steps: prompts that steer become messages of the turn; without any, a turn that wants to end does.
     pub(super) fn boundary(&mut self, ending: Option<Ending>, reply: oneshot::Sender<Next>) {
-        let steers = |queued: &&Queued| queued.when != When::Queue;
         let may_go_on = ending.as_ref().is_none_or(|ending| ending.reason == StopReason::EndTurn);
-        let prompts: Vec<Queued> =
-            if may_go_on { self.state.queue.iter().filter(steers).cloned().collect() } else { Vec::new() };
+        let prompts: Vec<Queued> = if may_go_on { self.state.steering().cloned().collect() } else { Vec::new() };
+        let wanted = self.state.queue.iter().find(|queued| queued.compact && ending.is_none());
+        let compact = wanted.map(|queued| Wanted { prompt: queued.prompt.clone(), focus: text_of(&queued.content) });
         fault::point("turn.boundary");
         if prompts.is_empty()
             && let Some(ending) = ending
         {
             // A turn that could not even read what it had begun leaves calls open, which no provider would take.
-            let open = recovery::close(&self.state, &self.streams, &self.results, "the turn failed");
+            let open = self.close("the turn failed");
             if !open.is_empty() {
                 self.append(open, Vec::new(), false, None);
             }
@@ -23,7 +25,7 @@ impl Actor {
         }
         let prompts = prompts.into_iter().map(|prompt| self.prompt_message(prompt)).collect();
         // A turn that was stopped does not wait for the answer.
-        let _gone = reply.send(Next { prompts, model: self.state.model.clone() });
+        let _gone = reply.send(Next { prompts, model: self.state.model.clone(), compact });
     }
 
     /// Puts a prompt into the history, and gives its content.
@@ -35,6 +37,15 @@ impl Actor {
         queued.content
     }
 
+    /// What the turn has open, closed. An answer of which nothing was shown is an event if it was paid for.
+    fn close(&self, why: &str) -> Vec<Draft> {
+        let drafts = recovery::close(&self.state, &self.streams, &self.results, why);
+        if !drafts.is_empty() || self.counted.is_none() {
+            return drafts;
+        }
+        vec![self.in_turn(recovery::cut(self.next_message(), Vec::new(), &self.state))]
+    }
+
     pub(super) fn next_message(&self) -> MessageId {
         MessageId(format!("m{}", self.state.counts.messages + 1))
     }
@@ -44,7 +55,18 @@ impl Actor {
         let Some(turn) = &self.state.turn else { return };
         let Ending { reason: stop_reason, detail, hint } = ending;
         tracing::info!(target: "turn", session = %self.id, turn = %turn.id, ?stop_reason, steps = turn.steps, detail, "finished");
-        let finished = EventBody::TurnFinished { stop_reason, detail, hint, usage: turn.usage, steps: turn.steps };
+        let (usage, steps, session_usage) = (turn.usage, turn.steps, Some(self.state.usage));
+        let (context_tokens, context_window) = (self.state.context_tokens(), self.daemon.window(&self.state.model));
+        let finished = EventBody::TurnFinished {
+            stop_reason,
+            detail,
+            hint,
+            usage,
+            session_usage,
+            context_tokens,
+            context_window,
+            steps,
+        };
         let draft = self.in_turn(finished);
         let (keys, replies): (Vec<_>, Vec<_>) = asked.into_iter().map(|asked| (asked.key, asked.reply)).unzip();
         let outcomes = keys.into_iter().filter_map(|key| self.remember(key, &())).collect();
@@ -69,9 +91,9 @@ impl Actor {
         let turn = TurnId(format!("t{}", self.state.counts.turns + 1));
         tracing::info!(target: "turn", session = %self.id, %turn, prompt = %queued.prompt, model = %self.state.model, "started");
         let started = EventBody::TurnStarted { prompt: queued.prompt.clone() };
-        let message = user_message(self.next_message(), queued.content, Some(queued.prompt));
-        let drafts = [started, message].map(|body| Draft::of_turn(&turn, body));
-        self.append(drafts.into(), folds, sync, Some(done));
+        let message = (!queued.compact).then(|| user_message(self.next_message(), queued.content, Some(queued.prompt)));
+        let drafts = std::iter::once(started).chain(message).map(|body| Draft::of_turn(&turn, body));
+        self.append(drafts.collect(), folds, sync, Some(done));
         self.spawn_turn();
         committed
     }
@@ -91,7 +113,7 @@ impl Actor {
         }
         self.phase = Phase::Idle;
         tracing::error!(target: "turn", session = %self.id, "the turn met an error of the daemon's own");
-        let drafts = recovery::close(&self.state, &self.streams, &self.results, "the turn failed");
+        let drafts = self.close("the turn failed");
         self.append(drafts, Vec::new(), false, None);
         let detail = Some("the turn met an error of the daemon's own".to_owned());
         let hint = Some("lingerd.log says more; prompt again to go on".to_owned());
@@ -187,17 +209,16 @@ impl Actor {
     }
 
     pub(super) fn close_turn(&mut self, asked: Vec<Asked>, word: bool) {
-        let drafts = recovery::close(&self.state, &self.streams, &self.results, "cancelled by the user");
+        let drafts = self.close("cancelled by the user");
         self.append(drafts, Vec::new(), false, None);
         self.finish_turn(Ending::plain(StopReason::Cancelled), asked, word);
     }
 
     /// The step is over; the turn goes on with the prompts that interrupted it.
     pub(super) fn interrupt(&mut self) {
-        let drafts = recovery::close(&self.state, &self.streams, &self.results, "interrupted by the user");
+        let drafts = self.close("interrupted by the user");
         self.append(drafts, Vec::new(), false, None);
-        let prompts: Vec<Queued> =
-            self.state.queue.iter().filter(|queued| queued.when != When::Queue).cloned().collect();
+        let prompts: Vec<Queued> = self.state.steering().cloned().collect();
         prompts.into_iter().for_each(|prompt| drop(self.prompt_message(prompt)));
         self.spawn_turn();
     }

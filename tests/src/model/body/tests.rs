@@ -228,9 +228,44 @@ fn a_changed_prefix_is_found_and_a_moved_cache_breakpoint_is_not_one() {
     );
     let found =
         continuity.admit(Format::Anthropic, "m", &body(json!([{ "role": "user", "content": "A" }, said, next])));
-    assert!(found[0].contains("do not continue"), "{found:?}");
+    assert_eq!(found, Vec::<String>::new(), "an event may name the change");
+    let unnamed: Vec<&String> = continuity.unnamed().collect();
+    assert!(matches!(unnamed.as_slice(), [what] if what.contains("do not continue")), "{unnamed:?}");
     let changed = json!({ "model": "m", "system": "S", "messages": [plain, said, next, said, next] });
     assert!(continuity.admit(Format::Anthropic, "m", &changed)[0].contains("system prompt or tools changed"));
+}
+
+#[test]
+fn a_changed_prefix_is_excused_by_the_event_that_names_the_change_and_by_no_other() {
+    let user = |text: &str| json!({ "role": "user", "content": text });
+    let said = |text: &str| json!({ "role": "assistant", "content": text });
+    let summary = user("[The beginning of this session was replaced by this summary. x]\n\n## Goal\n\"x\"");
+    let compacted = |summary: &str| json!({ "kind": "compacted", "summary": summary });
+    let before = [user("a"), said("b"), user("c"), said("d"), user("e")];
+    // Whether a request after those before it is excused by this event.
+    let check = |after: Vec<Value>, event: Value, expect: bool| {
+        let body = |messages: &[Value]| json!({ "model": "m", "tools": [{}], "messages": messages });
+        let mut continuity = Continuity::default();
+        assert!(continuity.admit(Format::Anthropic, "m", &body(&before[..1])).is_empty());
+        assert!(continuity.admit(Format::Anthropic, "m", &body(&before)).is_empty());
+        assert!(continuity.admit(Format::Anthropic, "m", &body(&after)).is_empty());
+        assert_eq!(continuity.unnamed().count(), 1, "{after:?}");
+        continuity.named(&[&event]);
+        assert_eq!(continuity.unnamed().count() == 0, expect, "{event} and {after:?}");
+    };
+    let kept = vec![summary.clone(), user("c"), said("d"), user("e"), said("f"), user("g")];
+    check(kept.clone(), compacted("## Goal\n\"x\""), true);
+    check(kept.clone(), compacted("## Goal\n\"y\""), false);
+    check(kept, json!({ "kind": "notice" }), false);
+    check(vec![summary.clone(), user("new")], compacted("## Goal\n\"x\""), true);
+    check(vec![summary.clone(), said("d"), user("E")], compacted("## Goal\n\"x\""), false);
+    check(vec![summary, user("e"), said("d")], compacted("## Goal\n\"x\""), true);
+    let left_out = user("[9 bytes of output were left out to make room; call]");
+    let trimmed = |calls: Value| json!({ "kind": "trimmed", "calls": calls });
+    let after = vec![user("a"), said("b"), left_out, said("d"), user("e"), said("f"), user("g")];
+    check(after.clone(), trimmed(json!(["c1"])), true);
+    check(after, trimmed(json!([])), false);
+    check(vec![user("a"), said("b"), user("C"), said("d"), user("e")], trimmed(json!(["c1"])), false);
 }
 
 #[test]

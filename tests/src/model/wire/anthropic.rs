@@ -42,7 +42,7 @@ impl Messages {
 impl Voice for Messages {
     fn begin(&mut self, out: &mut Out<'_>, reply: &Reply) {
         let usage = json!({
-            "input_tokens": reply.usage.input, "cache_creation_input_tokens": 0,
+            "input_tokens": reply.usage.input, "cache_creation_input_tokens": reply.usage.written,
             "cache_read_input_tokens": reply.usage.cached, "output_tokens": 1, "service_tier": "standard",
         });
         let message = json!({
@@ -94,7 +94,8 @@ impl Voice for Messages {
             "message_delta",
             &json!({
                 "type": "message_delta", "delta": { "stop_reason": reply.stop_reason(), "stop_sequence": null },
-                "usage": { "input_tokens": usage.input, "cache_read_input_tokens": usage.cached, "output_tokens": usage.output },
+                "usage": { "input_tokens": usage.input, "cache_read_input_tokens": usage.cached,
+                    "output_tokens": usage.output, "output_tokens_details": { "thinking_tokens": usage.reasoning } },
             }),
         );
         out.event("message_stop", &json!({ "type": "message_stop" }));

@@ -36,7 +36,7 @@ impl Gemini {
 
 impl Voice for Gemini {
     fn begin(&mut self, _out: &mut Out<'_>, reply: &Reply) {
-        self.prompt = reply.usage.input + reply.usage.cached;
+        self.prompt = reply.usage.prompt();
     }
 
     fn text(&mut self, out: &mut Out<'_>, text: &str) {
@@ -85,7 +85,8 @@ impl Voice for Gemini {
         };
         let usage = reply.usage;
         let tokens = json!({
-            "promptTokenCount": self.prompt, "candidatesTokenCount": usage.output, "totalTokenCount": self.prompt + usage.output,
+            "promptTokenCount": self.prompt, "candidatesTokenCount": usage.output - usage.reasoning,
+            "thoughtsTokenCount": usage.reasoning, "totalTokenCount": self.prompt + usage.output,
             "cachedContentTokenCount": usage.cached, "promptTokensDetails": [{ "modality": "TEXT", "tokenCount": self.prompt }],
         });
         self.chunk(out, json!([{ "text": "" }]), Some(finish), tokens);

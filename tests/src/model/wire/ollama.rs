@@ -51,7 +51,7 @@ impl Voice for Ollama {
         let data = json!({
             "model": out.model, "created_at": "2026-11-01T08:00:01.123456789Z", "message": { "role": "assistant", "content": "" },
             "done": true, "done_reason": reason, "total_duration": 1_000_000_000, "load_duration": 100_000_000,
-            "prompt_eval_count": usage.input + usage.cached, "prompt_eval_duration": 200_000_000, "eval_count": usage.output,
+            "prompt_eval_count": usage.prompt(), "prompt_eval_duration": 200_000_000, "eval_count": usage.output,
             "eval_duration": 700_000_000,
         });
         line(out, &data);

@@ -61,10 +61,11 @@ impl Voice for Chat {
         };
         chunk(out, json!([{ "index": 0, "delta": {}, "logprobs": null, "finish_reason": finish }]), None);
         let usage = reply.usage;
-        let input = usage.input + usage.cached;
+        let input = usage.prompt();
         let tokens = json!({
             "prompt_tokens": input, "completion_tokens": usage.output, "total_tokens": input + usage.output,
-            "prompt_tokens_details": { "cached_tokens": usage.cached }, "completion_tokens_details": { "reasoning_tokens": 0 },
+            "prompt_tokens_details": { "cached_tokens": usage.cached, "cache_write_tokens": usage.written },
+            "completion_tokens_details": { "reasoning_tokens": usage.reasoning },
         });
         chunk(out, json!([]), Some(tokens));
         out.pieces.push(Piece::Bytes(b"data: [DONE]\n\n".to_vec()));

@@ -148,10 +148,11 @@ impl Voice for Responses {
     fn end(&mut self, out: &mut Out<'_>, reply: &Reply) {
         self.close(out);
         let usage = reply.usage;
-        let input = usage.input + usage.cached;
+        let input = usage.prompt();
         let tokens = json!({
-            "input_tokens": input, "input_tokens_details": { "cached_tokens": usage.cached, "cache_write_tokens": 0 },
-            "output_tokens": usage.output, "output_tokens_details": { "reasoning_tokens": 0 }, "total_tokens": input + usage.output,
+            "input_tokens": input, "input_tokens_details": { "cached_tokens": usage.cached, "cache_write_tokens": usage.written },
+            "output_tokens": usage.output, "output_tokens_details": { "reasoning_tokens": usage.reasoning },
+            "total_tokens": input + usage.output,
         });
         let cut = match reply.stop_reason() {
             "max_tokens" => Some("max_output_tokens"),

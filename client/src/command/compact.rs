@@ -1,0 +1,92 @@
+//! `linger compact`: has a session's older messages replaced by a summary, and says what came of it.
+
+use linger_protocol::event::EventBody;
+use linger_protocol::id::PromptId;
+use linger_protocol::message::StopReason;
+use linger_protocol::method::SessionCompact;
+use linger_protocol::session::Compact;
+
+use super::resolve;
+use super::wait::come_back;
+use crate::cli;
+use crate::connect::{Client, key};
+use crate::error::{Exit, Failure};
+use crate::follow::{Attachment, Happened};
+use crate::input::{Signal, signals};
+use crate::render::style::Style;
+use crate::render::{Renderer, Settings, reason};
+use crate::terminal::{Look, Terminal};
+
+pub(super) fn run(args: cli::Compact) -> Result<Exit, Failure> {
+    let look = Look::of_process();
+    let mut client = Client::open()?;
+    let info = resolve(&mut client, &args.session)?;
+    let (session, focus) = (info.session, Some(args.focus.join(" ")).filter(|focus| !focus.trim().is_empty()));
+    let asked = client.call(&SessionCompact(Compact { session: session.clone(), focus, key: Some(key()?) }))?;
+    signals(client.sender(), false)?;
+    let mut terminal = Terminal::new();
+    let mut renderer = Renderer::new(Settings {
+        style: Style { color: look.color && look.stderr, unicode: look.unicode },
+        width: look.width,
+        raw: false,
+        deltas: false,
+        thinking: false,
+        usage: false,
+        permissions: false,
+        prompts: false,
+        me: String::new(),
+    });
+    let mut attachment = Attachment::start(client, session, Some(info.cursor), false)?;
+    // Whether a turn is under way that does nothing else.
+    let mut own = false;
+    loop {
+        match attachment.next(None)? {
+            Happened::Event(notification, _) => {
+                let body = &notification.event.body;
+                if is_about(body, &asked.prompt) {
+                    terminal.print(renderer.event(&notification.event))?;
+                }
+                match body {
+                    EventBody::Compacted { prompt: Some(of), .. } if *of == asked.prompt => return Ok(Exit::GOOD),
+                    EventBody::CompactionFailed { prompt: Some(of), .. } if *of == asked.prompt => {
+                        return Ok(Exit::FAILED);
+                    }
+                    EventBody::TurnStarted { prompt } => own = *prompt == asked.prompt,
+                    EventBody::TurnFinished { stop_reason, .. } if own => {
+                        terminal.say(reason(*stop_reason))?;
+                        return Ok(Exit::of(*stop_reason));
+                    }
+                    EventBody::TurnFinished {
+                        stop_reason: stop_reason @ (StopReason::Cancelled | StopReason::Error),
+                        ..
+                    } => {
+                        let session = &attachment.session;
+                        let before = format!("the turn before this compaction: {}", reason(*stop_reason));
+                        return Err(Failure::new(Exit::of(*stop_reason), before)
+                            .hint(format!("it stays queued: `linger attach {session}`, then /continue")));
+                    }
+                    _ => {}
+                }
+            }
+            Happened::Answer(_, Err(error)) => return Err(error.into()),
+            Happened::Lost => come_back(&mut attachment)?,
+            Happened::Signal(Signal::Interrupt) if own => attachment.cancel()?,
+            Happened::Signal(_) => {
+                terminal.say("detached; the session is compacted before its next step")?;
+                return Ok(Exit::GOOD);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whether it tells of the compaction that was asked for, or of what keeps it.
+fn is_about(body: &EventBody, asked: &PromptId) -> bool {
+    match body {
+        EventBody::CompactionStarted { prompt, .. }
+        | EventBody::Compacted { prompt, .. }
+        | EventBody::CompactionFailed { prompt, .. } => prompt.as_ref() == Some(asked),
+        EventBody::Notice { .. } => true,
+        _ => false,
+    }
+}

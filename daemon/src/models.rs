@@ -1,0 +1,80 @@
+//! The models that can be reached: every provider that can be used is asked for its list, all at once and not for long.
+//!
+//! A provider that does not answer costs its rows and nothing else. Its key goes where its requests go, and is got as for a turn,
+//! but not waited for as long.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use linger_protocol::RpcError;
+use linger_protocol::daemon::Model;
+use tokio::task::JoinSet;
+
+use crate::daemon::Daemon;
+use crate::provider::catalogue::Catalogue;
+use crate::provider::driver;
+use crate::provider::listing;
+
+/// How long a provider may take: a list comes in a fraction of a second, and somebody waits for it.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// How large a list may be, in bytes: the largest has a few kilobytes for each of five hundred models.
+const MAX_LIST: usize = 8 << 20;
+
+/// The most rows of all lists together.
+const MAX_ROWS: usize = 5000;
+
+/// About how large a list of models is, in bytes, if all are asked for.
+pub const ROOM: usize = 1 << 20;
+
+/// The rows of `model/list`: one a provider, or all that the providers have.
+pub async fn list(daemon: &Arc<Daemon>, all: bool) -> Result<Vec<Model>, RpcError> {
+    let catalogue = daemon.usable_catalogue()?;
+    let rows = catalogue.list().await;
+    if !all {
+        return Ok(rows);
+    }
+    let mut asked = JoinSet::new();
+    for (n, row) in rows.into_iter().enumerate() {
+        let (daemon, catalogue) = (daemon.clone(), catalogue.clone());
+        asked.spawn(async move { (n, of_provider(&daemon, &catalogue, row).await) });
+    }
+    let mut lists = asked.join_all().await;
+    lists.sort_by_key(|(n, _)| *n);
+    Ok(lists.into_iter().flat_map(|(_, rows)| rows).take(MAX_ROWS).collect())
+}
+
+/// All models of the provider that `row` is of, or what is wrong with it.
+async fn of_provider(daemon: &Daemon, catalogue: &Catalogue, row: Model) -> Vec<Model> {
+    if !row.ready {
+        return vec![row];
+    }
+    let provider = row.model.split('/').next().unwrap_or_default().to_owned();
+    match listed(daemon, catalogue, &provider).await {
+        Ok(Some(models)) => catalogue.rows(&provider, &row, models),
+        Ok(None) => catalogue.known_rows(&provider, &row),
+        Err(problem) => {
+            tracing::info!(target: "request", provider, problem, "no list of models");
+            vec![Model { problem: Some(problem), ..row }]
+        }
+    }
+}
+
+/// What the provider lists; nothing if it has no list.
+async fn listed(
+    daemon: &Daemon,
+    catalogue: &Catalogue,
+    provider: &str,
+) -> Result<Option<Vec<listing::Listed>>, String> {
+    let Some(resolved) = catalogue.any_of(provider) else { return Ok(None) };
+    if catalogue.lister(provider, None).is_none() {
+        return Ok(None);
+    }
+    let key = tokio::time::timeout(PATIENCE, daemon.key_sources.obtain(&resolved.key)).await;
+    let key = key.map_err(|_| format!("its key did not come within {} s", PATIENCE.as_secs()))?;
+    let key = key.map_err(|lack| format!("its key: {lack}"))?;
+    let Some(endpoint) = catalogue.lister(provider, key) else { return Ok(None) };
+    let Some(request) = endpoint.codec.listing() else { return Ok(None) };
+    let body = driver::get(&endpoint, request, PATIENCE, MAX_LIST).await.map_err(|failure| failure.message)?;
+    listing::parse(&body).map(Some)
+}

@@ -1,0 +1,115 @@
+//! The names of models: as rows of a list, and those that somebody may have meant.
+//!
+//! What a provider has is known from its own list, once it was asked for that, and else from the table of its place. Neither
+//! is the whole truth (there are aliases, and models of yesterday), so a name that is in neither is doubted, never refused.
+
+use linger_protocol::daemon::Model;
+
+use super::{Catalogue, Entry, Kind, Provider, ResolveError, Resolved, nearest};
+use crate::provider::driver::Endpoint;
+use crate::provider::listing::Listed;
+use crate::provider::models::{self, Facts};
+use crate::secret::Secret;
+
+impl Catalogue {
+    /// A row of `model/list`. `listed` is what its provider says of it, which it knows better than a table.
+    pub(super) fn row(&self, name: &str, entry: &Entry, model: &str, listed: Facts) -> Model {
+        let origin = format!("{name}/{model}");
+        let known = listed.or(entry.facts(model));
+        let facts = self.models.get(&origin).map_or(known, |said| said.over(known));
+        let price = facts.prices.usual;
+        Model {
+            model: origin,
+            kind: entry.kind.name().to_owned(),
+            base_url: (entry.kind != Kind::Demo).then(|| entry.base_url.clone()),
+            context_window: facts.window,
+            max_output: facts.max_output,
+            input_price: price.input,
+            output_price: price.output,
+            cache_read_price: price.cache_read,
+            cache_write_price: price.cache_write,
+            dearer_above: facts.prices.long.iter().flatten().map(|(above, _)| *above).next(),
+            ..Model::default()
+        }
+    }
+
+    /// What can be asked for the list of a provider's models; nothing if it has none.
+    pub fn lister(&self, provider: &str, key: Option<Secret>) -> Option<Endpoint> {
+        let resolved = self.any_of(provider)?;
+        match resolved.open(key) {
+            Provider::Http(endpoint) if endpoint.codec.listing().is_some() => Some(endpoint),
+            Provider::Http(_) | Provider::Demo => None,
+        }
+    }
+
+    /// Any model of a provider: where it is and which key it takes does not depend on the model.
+    pub fn any_of(&self, provider: &str) -> Option<Resolved> {
+        self.resolve(&format!("{provider}/MODEL")).ok()
+    }
+
+    /// Rows for what a provider has listed, after the one for its default model, `first`. Keeps the names.
+    pub fn rows(&self, provider: &str, first: &Model, listed: Vec<Listed>) -> Vec<Model> {
+        let Some(entry) = self.entries.get(provider) else { return Vec::new() };
+        let mut rows: Vec<Model> =
+            listed.iter().map(|listed| self.row(provider, entry, &listed.name, listed.facts)).collect();
+        for row in &mut rows {
+            (row.ready, row.default) = (first.ready, first.default && row.model == first.model);
+        }
+        if entry.model.is_some() && !rows.iter().any(|row| row.model == first.model) {
+            rows.insert(0, first.clone());
+        }
+        let names = listed.into_iter().map(|listed| listed.name).collect();
+        self.listed().insert(provider.to_owned(), names);
+        rows
+    }
+
+    /// Rows for what the table knows of a provider that has no list of its own, or the one for its default model.
+    pub fn known_rows(&self, provider: &str, first: &Model) -> Vec<Model> {
+        let place = self.entries.get(provider).and_then(|entry| entry.place).unwrap_or_default();
+        let known: Vec<_> =
+            models::names(place).map(|name| Listed { name: name.to_owned(), facts: Facts::default() }).collect();
+        if known.is_empty() { vec![first.clone()] } else { self.rows(provider, first, known) }
+    }
+
+    /// What `spec` means in a session that has the model `current`: also the name of a model of its provider alone.
+    pub fn resolve_beside(&self, current: &str, spec: &str) -> Result<Resolved, ResolveError> {
+        let error = match self.resolve(spec) {
+            Err(ResolveError::UnknownProvider { provider, near }) => (provider, near),
+            other => return other,
+        };
+        let provider = current.split('/').next().unwrap_or_default();
+        let names = self.names(provider);
+        if names.iter().any(|name| name == spec) {
+            return self.resolve(&format!("{provider}/{spec}"));
+        }
+        let near_model = nearest(spec, names.iter().map(String::as_str));
+        let (unknown, near) = error;
+        let near = near.or_else(|| near_model.map(|model| format!("{provider}/{model}")));
+        Err(ResolveError::UnknownProvider { provider: unknown, near })
+    }
+
+    /// A model that may have been meant by `origin`, if its provider is not known to have that one; nothing is known of most.
+    pub fn near_model(&self, origin: &str) -> Option<String> {
+        let (provider, model) = origin.split_once('/')?;
+        let known = self.models.contains_key(origin) || self.entries.get(provider)?.model.as_deref() == Some(model);
+        let names = self.names(provider);
+        let is_known = |name: &String| name == model || models::family(model).is_some_and(|family| name == family);
+        if known || names.iter().any(is_known) {
+            return None;
+        }
+        Some(format!("{provider}/{}", nearest(model, names.iter().map(String::as_str))?))
+    }
+
+    /// The models that a provider is known to have.
+    fn names(&self, provider: &str) -> Vec<String> {
+        if let Some(names) = self.listed().get(provider) {
+            return names.clone();
+        }
+        let Some(place) = self.entries.get(provider).and_then(|entry| entry.place) else { return Vec::new() };
+        models::names(place).map(str::to_owned).collect()
+    }
+
+    fn listed(&self) -> std::sync::MutexGuard<'_, std::collections::BTreeMap<String, Vec<String>>> {
+        self.listed.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,152 @@
+//! A provider's own list of its models, in whichever shape it comes, and what it says of them. Pure.
+//!
+//! Source: the services' own documentation of their lists, and for what only some say (windows, prices) their answers to others.
+//! Deliberately absent: which of them can hold a conversation, where the list does not say.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::models::{Facts, MAX_WINDOW, price_of};
+
+/// The most models of one provider that are taken; the largest has some five hundred.
+pub const MAX_MODELS: usize = 2000;
+
+/// The longest name that is taken, in bytes.
+const MAX_NAME: usize = 256;
+
+/// Kinds of model, where a list says so, that are of no use here.
+const OTHERS: [&str; 8] = ["embedding", "embeddings", "image", "audio", "rerank", "moderation", "transcribe", "video"];
+
+/// Where a list may say how many tokens a request may have: OpenRouter and Together, Groq, Mistral, vLLM, LM Studio, Gemini,
+/// Anthropic, llama.cpp.
+const WINDOW: [&str; 8] = [
+    "/context_length",
+    "/context_window",
+    "/max_context_length",
+    "/max_model_len",
+    "/loaded_context_length",
+    "/inputTokenLimit",
+    "/max_input_tokens",
+    "/meta/n_ctx_train",
+];
+
+/// Where it may say how many an answer may have: OpenRouter, Groq, Gemini.
+const MAX_OUTPUT: [&str; 4] =
+    ["/top_provider/max_completion_tokens", "/max_completion_tokens", "/outputTokenLimit", "/max_output_tokens"];
+
+/// A model in a list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Listed {
+    /// Its name.
+    pub name: String,
+    /// What the list says of it.
+    pub facts: Facts,
+}
+
+/// The models in a list, by name: `data` (OpenAI, Anthropic), `models` (Gemini, Ollama), or the list alone (Together).
+pub fn parse(body: &[u8]) -> Result<Vec<Listed>, String> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum List {
+        Data { data: Vec<Value> },
+        Models { models: Vec<Value> },
+        Plain(Vec<Value>),
+    }
+    let list = serde_json::from_slice(body).map_err(|_| "its list of models makes no sense".to_owned())?;
+    let (List::Data { data: rows } | List::Models { models: rows } | List::Plain(rows)) = list;
+    let mut models: Vec<Listed> = rows.iter().filter_map(listed).take(MAX_MODELS).collect();
+    models.sort_by(|one, two| one.name.cmp(&two.name));
+    models.dedup_by(|one, two| one.name == two.name);
+    Ok(models)
+}
+
+fn listed(row: &Value) -> Option<Listed> {
+    let text = |key: &str| row.get(key).and_then(Value::as_str);
+    // Gemini's are called `models/NAME`, Ollama's have a `name` or only a `model`.
+    let name = text("id").or_else(|| text("name")).or_else(|| text("model"))?;
+    let name = name.strip_prefix("models/").unwrap_or(name);
+    if name.is_empty() || name.len() > MAX_NAME || name.chars().any(|c| c.is_control() || c.is_whitespace()) {
+        return None;
+    }
+    let methods = row.get("supportedGenerationMethods").and_then(Value::as_array);
+    let talks = methods.is_none_or(|methods| methods.iter().any(|method| method == "generateContent"));
+    if !talks || text("type").is_some_and(|kind| OTHERS.contains(&kind)) {
+        return None;
+    }
+    let tokens = |places: &[&str]| {
+        let said = places.iter().find_map(|place| row.pointer(place)?.as_u64());
+        said.filter(|tokens| (1..=MAX_WINDOW).contains(tokens))
+    };
+    let mut facts = Facts { window: tokens(&WINDOW), max_output: tokens(&MAX_OUTPUT), ..Facts::default() };
+    let price = |key: &str| {
+        // OpenRouter writes dollars per token, as text; Together dollars per million, as numbers.
+        let said = row.get("pricing")?.get(key)?;
+        price_of(said.as_f64().or_else(|| Some(said.as_str()?.parse::<f64>().ok()? * 1e6))?)
+    };
+    let usual = &mut facts.prices.usual;
+    usual.input = price("prompt").or_else(|| price("input"));
+    usual.output = price("completion").or_else(|| price("output"));
+    usual.cache_read = price("input_cache_read").or_else(|| price("cached_input"));
+    usual.cache_write = price("input_cache_write");
+    Some(Listed { name: name.to_owned(), facts })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// The models as text: name, window, longest answer, prices.
+    fn check(list: &Value, expect: &[&str]) {
+        let line = |listed: &Listed| {
+            let Facts { window, max_output, prices } = listed.facts;
+            let usual = prices.usual;
+            let prices = [usual.input, usual.output, usual.cache_read, usual.cache_write];
+            let tokens = [window, max_output].map(|tokens| tokens.map_or("-".to_owned(), |tokens| tokens.to_string()));
+            let prices = prices.map(|price| price.map_or("-".to_owned(), |price| price.to_string()));
+            [vec![listed.name.clone()], tokens.to_vec(), prices.to_vec()].concat().join(" ")
+        };
+        let models = parse(list.to_string().as_bytes()).unwrap();
+        assert_eq!(models.iter().map(line).collect::<Vec<_>>(), expect);
+    }
+
+    #[test]
+    fn every_shape_of_list_is_read() {
+        let openai =
+            json!({"object": "list", "data": [{"id": "gpt-5", "object": "model"}, {"id": "a"}, {"id": "a"}, {"x": 1}]});
+        check(&openai, &["a - - - - - -", "gpt-5 - - - - - -"]);
+        let anthropic = json!({"data": [{"type": "model", "id": "claude-opus-5", "display_name": "Claude Opus 5",
+            "max_input_tokens": 200_000, "created_at": "2026-01-01T00:00:00Z"}], "has_more": false});
+        check(&anthropic, &["claude-opus-5 200000 - - - - -"]);
+        let gemini = json!({"models": [
+            {"name": "models/gemini-3", "inputTokenLimit": 1_048_576, "outputTokenLimit": 65_536,
+             "supportedGenerationMethods": ["generateContent", "countTokens"]},
+            {"name": "models/embedding-1", "supportedGenerationMethods": ["embedContent"]}]});
+        check(&gemini, &["gemini-3 1048576 65536 - - - -"]);
+        check(&json!({"models": [{"name": "qwen3:8b", "model": "qwen3:8b", "size": 5}]}), &["qwen3:8b - - - - - -"]);
+        let openrouter = json!({"data": [{"id": "x/y:free", "context_length": 1000, "top_provider":
+            {"max_completion_tokens": null}, "pricing": {"prompt": "0.0000025", "completion": "0.00001",
+            "input_cache_read": "0.00000025", "request": "0"}}, {"id": "openrouter/auto", "pricing": {"prompt": "-1"}}]});
+        check(&openrouter, &["openrouter/auto - - - - - -", "x/y:free 1000 - 2.5 10 0.25 -"]);
+        let together = json!([{"id": "m/n", "type": "chat", "context_length": 8192, "pricing": {"input": 0.6, "output": 0}},
+            {"id": "m/flux", "type": "image"}]);
+        check(&together, &["m/n 8192 - 0.6 0 - -"]);
+        check(&json!({"data": [{"id": "m", "max_model_len": 4096}]}), &["m 4096 - - - - -"]);
+        check(&json!({"data": [{"id": "m", "meta": {"n_ctx_train": 40_960}}], "models": []}), &["m 40960 - - - - -"]);
+        check(&json!({"data": []}), &[]);
+    }
+
+    #[test]
+    fn what_is_no_list_or_no_name_is_not_taken() {
+        for body in ["", "null", "{}", "<html>", "[1", r#"{"data": 5}"#, r#"{"error": {"message": "no"}}"#] {
+            assert!(parse(body.as_bytes()).is_err(), "{body}");
+        }
+        let names =
+            json!({"data": [{"id": ""}, {"id": "a\u{1b}[2J"}, {"id": "a b"}, {"id": "x".repeat(257)}, {"id": 5}, 7]});
+        check(&names, &[]);
+        let many: Vec<Value> = (0..MAX_MODELS + 5).map(|n| json!({"id": format!("m{n}")})).collect();
+        assert_eq!(parse(json!({"data": many}).to_string().as_bytes()).unwrap().len(), MAX_MODELS);
+        check(&json!({"data": [{"id": "m", "context_length": -1, "max_model_len": 0}]}), &["m - - - - - -"]);
+    }
+}

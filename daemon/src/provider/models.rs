@@ -1,0 +1,342 @@
+//! What is known of a model: how much it can see, how much it may say, what it costs.
+//!
+//! Pure: a table that comes with the program, made by `contrib/models.py`, and what the user wrote, which wins.
+//! What neither says is unknown: never nothing, never a guess. A name that ends in a date is taken for its family.
+//! Deliberately absent: what a provider says of its models when it is asked, which only the list of models shows.
+
+use linger_protocol::message::Usage;
+use serde::Deserialize;
+
+/// A line a model, sorted by the bytes of its name: `PRESET/MODEL WINDOW MAX_OUTPUT INPUT OUTPUT CACHE_READ CACHE_WRITE`,
+/// and where long requests cost more, up to [`TIERS`] times a threshold and the four prices again; `-` is unknown.
+const TABLE: &str = include_str!("models.txt");
+
+/// The largest price that is taken for one, in dollars per million tokens: a hundred times the dearest of today.
+const MAX_PRICE: f64 = 100_000.0;
+
+/// The largest window that is taken for one, in tokens: a hundred times the largest of today.
+pub const MAX_WINDOW: u64 = 1_000_000_000;
+
+/// How many thresholds a model's prices may have; the script leaves prices with more of them out.
+const TIERS: usize = 3;
+
+/// What is known of one model.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Facts {
+    /// How many tokens a request may have.
+    pub window: Option<u64>,
+    /// How many tokens an answer may have.
+    pub max_output: Option<u64>,
+    /// What tokens cost.
+    pub prices: Prices,
+}
+
+/// Prices in US dollars per million tokens, which is micro-dollars per token.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Prices {
+    /// Of a request of any length, or up to the first threshold.
+    pub usual: Price,
+    /// Of all tokens of a request that has more than so many, and of its answer; ascending.
+    pub long: [Option<(u64, Price)>; TIERS],
+}
+
+/// What the four kinds of tokens cost, in US dollars per million.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Price {
+    /// Tokens of the request that no cache had.
+    pub input: Option<f64>,
+    /// Tokens of the answer, thinking included.
+    pub output: Option<f64>,
+    /// Tokens of the request that were read from the cache.
+    pub cache_read: Option<f64>,
+    /// Tokens of the request that were written to the cache.
+    pub cache_write: Option<f64>,
+}
+
+impl Price {
+    /// What costs nothing.
+    pub const FREE: Self = Self { input: Some(0.0), output: Some(0.0), cache_read: Some(0.0), cache_write: Some(0.0) };
+}
+
+/// `[models."provider/model"]`, as it is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default, expecting = "a table")]
+pub struct ModelConfig {
+    /// [`Facts::window`].
+    pub context_window: Option<u64>,
+    /// [`Facts::max_output`].
+    pub max_output: Option<u64>,
+    /// [`Price::input`].
+    pub input_price: Option<f64>,
+    /// [`Price::output`].
+    pub output_price: Option<f64>,
+    /// [`Price::cache_read`].
+    pub cache_read_price: Option<f64>,
+    /// [`Price::cache_write`].
+    pub cache_write_price: Option<f64>,
+}
+
+impl ModelConfig {
+    /// What is wrong with it: the key that is at fault, and why.
+    pub fn check(&self) -> Result<(), (&'static str, String)> {
+        for (key, tokens) in [("context_window", self.context_window), ("max_output", self.max_output)] {
+            if tokens.is_some_and(|tokens| !(1..=MAX_WINDOW).contains(&tokens)) {
+                return Err((key, format!("must be from 1 to {MAX_WINDOW} tokens")));
+            }
+        }
+        for (key, price) in [
+            ("input_price", self.input_price),
+            ("output_price", self.output_price),
+            ("cache_read_price", self.cache_read_price),
+            ("cache_write_price", self.cache_write_price),
+        ] {
+            if price.is_some_and(|price| price_of(price).is_none()) {
+                return Err((key, format!("must be from 0 to {MAX_PRICE}, in US dollars per million tokens")));
+            }
+        }
+        Ok(())
+    }
+
+    /// `known`, but for what is written here. A price that is written counts for requests of every length.
+    pub fn over(&self, known: Facts) -> Facts {
+        let priced = self.input_price.or(self.output_price).or(self.cache_read_price).or(self.cache_write_price);
+        let over = |price: Price| Price {
+            input: self.input_price.or(price.input),
+            output: self.output_price.or(price.output),
+            cache_read: self.cache_read_price.or(price.cache_read),
+            cache_write: self.cache_write_price.or(price.cache_write),
+        };
+        Facts {
+            window: self.context_window.or(known.window),
+            max_output: self.max_output.or(known.max_output),
+            prices: Prices {
+                usual: over(known.prices.usual),
+                // Whoever names a price means it for every request.
+                long: if priced.is_some() { [None; TIERS] } else { known.prices.long },
+            },
+        }
+    }
+}
+
+impl Facts {
+    /// This, and `other` where this says nothing; prices as a whole, for they belong together.
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            window: self.window.or(other.window),
+            max_output: self.max_output.or(other.max_output),
+            prices: if self.prices == Prices::default() { other.prices } else { self.prices },
+        }
+    }
+}
+
+impl Prices {
+    /// What a step with this usage cost, in micro-dollars; nothing when a price that it needs is unknown.
+    pub fn cost(&self, usage: &Usage) -> Option<u64> {
+        let long = self.long.iter().flatten().rfind(|(above, _)| usage.input_tokens > *above);
+        let price = long.map_or(self.usual, |(_, price)| *price);
+        let fresh = usage.input_tokens.saturating_sub(usage.cached_tokens).saturating_sub(usage.cache_write_tokens);
+        let parts = [
+            (fresh, price.input),
+            (usage.cached_tokens, price.cache_read),
+            (usage.cache_write_tokens, price.cache_write),
+            (usage.output_tokens, price.output),
+        ];
+        let mut cost = 0.0;
+        for (tokens, price) in parts.into_iter().filter(|(tokens, _)| *tokens > 0) {
+            cost += tokens as f64 * price?;
+        }
+        Some(cost.round() as u64)
+    }
+}
+
+/// `dollars` per million tokens, if that is a price.
+pub fn price_of(dollars: f64) -> Option<f64> {
+    (0.0..=MAX_PRICE).contains(&dollars).then_some(dollars)
+}
+
+/// The models of a preset that the table knows, in its order.
+pub fn names(preset: &str) -> impl Iterator<Item = &'static str> {
+    TABLE.lines().filter_map(move |line| line.split_once(' ')?.0.strip_prefix(preset)?.strip_prefix('/'))
+}
+
+/// What the table says of a model of a preset.
+pub fn facts(preset: &str, model: &str) -> Facts {
+    let exact = |model: &str| line(TABLE, &format!("{preset}/{model}")).and_then(parse);
+    exact(model).or_else(|| exact(family(model)?)).unwrap_or_default()
+}
+
+/// The name without the date at its end, if it has one: `-20260101`, `@20260101` or `-2026-01-01`.
+pub fn family(model: &str) -> Option<&str> {
+    let tail = |length: usize| model.split_at_checked(model.len().checked_sub(length)?);
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let year = |text: &str| text.starts_with("20");
+    let plain = tail(9).filter(|(_, date)| {
+        date.strip_prefix(['-', '@']).is_some_and(|date| date.len() == 8 && year(date) && digits(date))
+    });
+    let dashed = || {
+        tail(11).filter(|(_, date)| {
+            let parts: Vec<&str> = date.split('-').collect();
+            matches!(parts[..], ["", y, m, d] if y.len() == 4 && year(y) && m.len() == 2 && d.len() == 2 && [y, m, d].into_iter().all(digits))
+        })
+    };
+    plain.or_else(dashed).map(|(family, _)| family).filter(|family| !family.is_empty())
+}
+
+/// What follows `name` on its line of a sorted table.
+fn line<'a>(mut table: &'a str, name: &str) -> Option<&'a str> {
+    while !table.is_empty() {
+        let (before, after) = table.as_bytes().split_at_checked(table.len() / 2)?;
+        let end = after.iter().position(|byte| *byte == b'\n').map_or(table.len(), |at| before.len() + at);
+        let start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let (known, rest) = table.get(start..end)?.split_once(' ')?;
+        match known.cmp(name) {
+            std::cmp::Ordering::Equal => return Some(rest),
+            std::cmp::Ordering::Less => table = table.get(end + 1..).unwrap_or_default(),
+            std::cmp::Ordering::Greater => table = table.get(..start)?,
+        }
+    }
+    None
+}
+
+/// A line without its name.
+fn parse(rest: &str) -> Option<Facts> {
+    let mut fields = rest.split(' ');
+    let (window, max_output) = (fields.next()?.parse().ok(), fields.next()?.parse().ok());
+    let usual = price(&mut fields)?;
+    let mut long = [None; TIERS];
+    for tier in &mut long {
+        let Some(above) = fields.next() else { break };
+        *tier = Some((above.parse().ok()?, price(&mut fields)?));
+    }
+    Some(Facts { window, max_output, prices: Prices { usual, long } })
+}
+
+fn price<'a>(fields: &mut impl Iterator<Item = &'a str>) -> Option<Price> {
+    let mut next = || Some(fields.next()?.parse().ok());
+    Some(Price { input: next()?, output: next()?, cache_read: next()?, cache_write: next()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usage(input: u64, cached: u64, written: u64, output: u64) -> Usage {
+        Usage {
+            input_tokens: input,
+            cached_tokens: cached,
+            cache_write_tokens: written,
+            output_tokens: output,
+            reasoning_tokens: output / 2,
+            ..Usage::default()
+        }
+    }
+
+    fn flat(input: f64, output: f64, cache_read: f64, cache_write: f64) -> Price {
+        Price { input: Some(input), output: Some(output), cache_read: Some(cache_read), cache_write: Some(cache_write) }
+    }
+
+    #[test]
+    fn the_table_is_sorted_and_each_line_means_something() {
+        let names: Vec<&str> = TABLE.lines().map(|line| line.split_once(' ').unwrap().0).collect();
+        assert!(names.is_sorted_by(|a, b| a < b), "sort it as the script does, each name once");
+        for line in TABLE.lines() {
+            let (name, rest) = line.split_once(' ').unwrap();
+            let (preset, model) = name.split_once('/').unwrap();
+            assert!(crate::provider::preset::named(preset).is_some() && !model.is_empty(), "{line}");
+            let facts = parse(rest).unwrap_or_else(|| panic!("{line}"));
+            assert_eq!(super::facts(preset, model), facts, "{line}");
+            assert_ne!(facts, Facts::default(), "{line}");
+            let tiers: Vec<u64> = facts.prices.long.iter().flatten().map(|(above, _)| *above).collect();
+            assert!(tiers.is_sorted(), "{line}");
+            assert_eq!(rest.split(' ').count(), 6 + 5 * tiers.len(), "{line}");
+            assert!(facts.window.is_none_or(|window| (1..=MAX_WINDOW).contains(&window)), "{line}");
+            let free = name.ends_with(":free");
+            let prices = [facts.prices.usual].into_iter().chain(facts.prices.long.iter().flatten().map(|(_, p)| *p));
+            for price in prices.flat_map(|p| [p.input, p.output, p.cache_read, p.cache_write]).flatten() {
+                assert!((0.0..=MAX_PRICE).contains(&price) && (price > 0.0 || free), "unknown is not 0: {line}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_default_models_of_the_presets_are_known() {
+        for preset in crate::provider::preset::PRESETS.iter().filter(|preset| !preset.model.is_empty()) {
+            let known = facts(preset.name, preset.model);
+            assert_eq!(known.window.is_some(), preset.name != "demo", "{}/{}", preset.name, preset.model);
+        }
+    }
+
+    #[test]
+    fn a_name_is_known_exactly_or_by_its_family() {
+        let sonnet = facts("anthropic", "claude-sonnet-5");
+        assert_ne!(sonnet, Facts::default());
+        for dated in ["claude-sonnet-5-20260101", "claude-sonnet-5@20260101", "claude-sonnet-5-2026-01-01"] {
+            assert_eq!(facts("anthropic", dated), sonnet, "{dated}");
+        }
+        for unknown in [
+            "",
+            "claude-sonnet",
+            "claude-sonnet-5-mini",
+            "claude-sonnet-5-2026010",
+            "claude-sonnet-5-12345678",
+            "claude-sonnet-5-2026-1-01",
+            "claude-sonnet-5-ümlaut-üü",
+            "-20260101",
+            "claude-sonnet-5 ",
+            "~",
+        ] {
+            assert_eq!(facts("anthropic", unknown), Facts::default(), "{unknown}");
+        }
+        assert_eq!(facts("openai", "claude-sonnet-5"), Facts::default());
+        assert_eq!(facts("nobody", "gpt-5"), Facts::default());
+    }
+
+    #[test]
+    fn a_line_is_found_wherever_it_is() {
+        let table = "a/a 1\nb/b 2\nb/ü 3\nc/c 4";
+        for (name, expect) in
+            [("a/a", Some("1")), ("b/b", Some("2")), ("b/ü", Some("3")), ("c/c", Some("4")), ("b", None), ("z", None)]
+        {
+            assert_eq!(line(table, name), expect, "{name}");
+        }
+        assert_eq!(line("", "a"), None);
+        assert_eq!(line("no-space", "no-space"), None);
+    }
+
+    #[test]
+    fn each_kind_of_token_has_its_price() {
+        let long = Some((1000, flat(6.0, 20.0, 0.6, 7.5)));
+        let prices = Prices { usual: flat(3.0, 15.0, 0.3, 3.75), long: [long, None, None] };
+        assert_eq!(prices.cost(&usage(100, 0, 0, 10)), Some(300 + 150));
+        assert_eq!(prices.cost(&usage(1000, 600, 200, 10)), Some(600 + 180 + 750 + 150));
+        assert_eq!(prices.cost(&usage(1001, 1001, 0, 10)), Some(601 + 200));
+        assert_eq!(prices.cost(&Usage::default()), Some(0));
+        // What a provider reports need not add up.
+        assert_eq!(prices.cost(&usage(5, 10, 10, 0)), Some(41));
+    }
+
+    #[test]
+    fn an_unknown_price_makes_the_cost_unknown_where_it_is_needed() {
+        let prices = Prices { usual: Price { cache_read: None, ..flat(3.0, 15.0, 0.0, 0.0) }, ..Prices::default() };
+        assert_eq!(prices.cost(&usage(100, 1, 0, 10)), None);
+        assert_eq!(prices.cost(&usage(100, 0, 0, 10)), Some(450));
+        assert_eq!(Prices::default().cost(&usage(1, 0, 0, 0)), None);
+    }
+
+    #[test]
+    fn what_the_user_wrote_wins() {
+        let known = facts("alibaba", "qwen3-coder-plus");
+        assert!(known.prices.long[2].is_some() && known.prices.usual.cache_write.is_none());
+        let window = ModelConfig { context_window: Some(9), ..ModelConfig::default() };
+        assert_eq!(window.over(known), Facts { window: Some(9), ..known });
+        let priced = ModelConfig { cache_write_price: Some(0.5), max_output: Some(7), ..ModelConfig::default() };
+        let usual = Price { cache_write: Some(0.5), ..known.prices.usual };
+        let prices = Prices { usual, long: [None; TIERS] };
+        assert_eq!(priced.over(known), Facts { max_output: Some(7), prices, ..known });
+        let all = toml::from_str::<ModelConfig>(
+            "context_window = 1\nmax_output = 1\ninput_price = 1\noutput_price = 0\n\
+             cache_read_price = 0.5\ncache_write_price = 2.25",
+        );
+        assert_eq!(all.unwrap().over(Facts::default()).prices.usual, flat(1.0, 0.0, 0.5, 2.25));
+    }
+}

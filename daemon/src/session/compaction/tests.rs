@@ -1,0 +1,381 @@
+use linger_protocol::event::{Event, EventBody};
+use linger_protocol::id::{MessageId, TurnId};
+use linger_protocol::message::{Role, Usage};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::provider::Request;
+use crate::provider::catalogue::{self, Kind};
+use crate::provider::compat::Compat;
+use crate::provider::support::{KINDS, mixed_history, request};
+use crate::provider::wellformed::validate;
+use crate::session::actor::stored;
+use crate::session::context::{self, Builder, Context};
+
+/// A history drawn as its parts: `P` opens a turn, `p` steers, `a` answers, `r` has results, `S` is a summary; each with its tokens.
+fn marks(drawn: &str) -> Vec<Mark> {
+    let mark = |(n, word): (usize, &str)| {
+        let (kind, tokens) = word.split_at(1);
+        let part = match kind {
+            "S" => Part::Summary,
+            "P" => Part::Prompt(true),
+            "p" => Part::Prompt(false),
+            "a" => Part::Answer,
+            _ => Part::Results,
+        };
+        let id = (part != Part::Summary).then(|| MessageId(format!("m{n}")));
+        Mark { id, part, tokens: tokens.parse().unwrap() }
+    };
+    drawn.split_whitespace().enumerate().map(mark).collect()
+}
+
+/// What is replaced of a history, and what stays, with a bar between.
+#[track_caller]
+fn check(history: &str, room: u64, expect: Option<&str>) {
+    let marks = marks(history);
+    let words: Vec<&str> = history.split_whitespace().collect();
+    let got = cut(&marks, room).map(|cut| [&words[..cut], &["|"], &words[cut..]].concat().join(" "));
+    assert_eq!(got.as_deref(), expect);
+}
+
+#[test]
+fn the_latest_turns_stay_whole() {
+    check("P10 a40 P10 a40 P10 a40 P5 a5", 160, Some("P10 a40 P10 a40 P10 a40 | P5 a5"));
+    check("P10 a70 P5 a5 P5 a5 P5 a5", 160, Some("P10 a70 | P5 a5 P5 a5 P5 a5"));
+    check("P10 a40 P10 a40 P10 a20 r20 a20", 150, Some("P10 a40 P10 a40 | P10 a20 r20 a20"));
+    check("S20 P10 a40 P10 a40 P5 a5", 130, Some("S20 P10 a40 P10 a40 | P5 a5"));
+}
+
+#[test]
+fn a_turn_that_is_too_long_is_cut_between_its_steps() {
+    check("P10 a10 r40 a10 r40 a10 r10", 130, Some("P10 a10 r40 a10 r40 | a10 r10"));
+    check("P10 a10 P10 a10 r40 a10 r40 p5 a10 r10", 155, Some("P10 a10 P10 a10 r40 a10 r40 | p5 a10 r10"));
+    check("P10 a10 r40 a10 r60 p5", 135, Some("P10 a10 r40 a10 r60 | p5"));
+}
+
+#[test]
+fn of_a_step_that_is_too_long_nothing_stays() {
+    check("P10 a10 r400", 420, Some("P10 a10 r400 |"));
+    check("P10 a10 r10 a10 r400", 440, Some("P10 a10 r10 a10 r400 |"));
+    check("P10 a400", 410, Some("P10 a400 |"));
+}
+
+#[test]
+fn words_that_nobody_has_answered_stay() {
+    check("P10 a90 P400", 500, Some("P10 a90 | P400"));
+    check("P400", 400, None);
+    check("S10 P400", 410, None);
+    check("P200 p200", 400, None);
+    check("P400 P10", 410, Some("P400 | P10"));
+}
+
+#[test]
+fn what_would_save_little_is_left_alone() {
+    check("", 100, None);
+    check("P1 a5", 6, Some("P1 a5 |"));
+    check("S10 P1 a1", 100, None);
+    check("P10 a10 P380", 400, None);
+}
+
+#[test]
+fn a_context_is_compacted_once_until_it_has_grown() {
+    assert!(!is_full(79, 0, 100, 80) && is_full(80, 0, 100, 80) && is_full(200, 0, 100, 80));
+    assert!(!is_full(85, 80, 100, 80) && is_full(90, 80, 100, 80));
+    assert!(!is_full(1000, 0, 100, 0), "never by itself");
+    assert!(is_full(u64::MAX, 0, u64::MAX, 80) && !is_full(1, u64::MAX, u64::MAX, 80));
+}
+
+#[test]
+fn a_summary_that_is_no_use_is_not_taken() {
+    fn check(text: &str, stop: Stop, replaced: u64, expect: Result<&str, &str>) {
+        let response = Response { content: vec![ContentBlock::text(text)], stop, ..Response::default() };
+        assert_eq!(judge(&response, replaced), expect.map(str::to_owned).map_err(|reason| reason));
+    }
+    check(" ## Goal\nx\n", Stop::End, 100, Ok("## Goal\nx"));
+    check(" \n", Stop::End, 100, Err("the model wrote no summary"));
+    check("x", Stop::Refusal, 100, Err("the model refused to write a summary"));
+    check("x", Stop::MaxTokens, 100, Err("the summary was cut at the model's token limit"));
+    check(&"x".repeat(300), Stop::End, 100, Err(NOT_SHORTER));
+}
+
+#[test]
+fn the_words_of_a_turn_under_way_are_kept_beside_the_summary() {
+    let words = ["fix it\nall of it".to_owned(), " ".to_owned(), "and the docs".to_owned()];
+    insta::assert_snapshot!(with_words("## Goal\nx", &words), @r"
+    ## Goal
+    x
+
+    ## The user's own words in the turn under way
+
+    > fix it
+    > all of it
+
+    > and the docs
+    ");
+    let long = vec!["ä".repeat(100_000); 9];
+    assert!(with_words("x", &long).len() < WORDS[1] + 1024);
+}
+
+fn message(role: Role, content: Vec<ContentBlock>) -> Message {
+    Message { role, content, origin: None }
+}
+
+fn call(id: &str, input: Value) -> ContentBlock {
+    ContentBlock::ToolUse { call_id: id.into(), name: "bash".to_owned(), input, native: Some(json!({"id": "toolu_1"})) }
+}
+
+fn result(id: &str, text: &str) -> ContentBlock {
+    ContentBlock::ToolResult { call_id: id.into(), is_error: false, content: vec![ContentBlock::text(text)] }
+}
+
+#[test]
+fn a_transcript_says_what_was_said_and_nothing_that_was_signed() {
+    let thought = ContentBlock::Thinking { text: "hm".to_owned(), native: Some(json!({"signature": "c2ln"})) };
+    let messages = [
+        message(Role::User, vec![ContentBlock::text("look "), ContentBlock::image("image/png", "AAAA")]),
+        message(Role::Assistant, vec![thought, ContentBlock::text("Looking."), call("c1", json!({"command": "ls"}))]),
+        message(Role::User, vec![result("c1", "a\nb\n")]),
+    ];
+    insta::assert_snapshot!(transcript(&messages, 10_000), @r#"
+    ### user
+    look
+    [an image]
+
+    ### agent
+    Looking.
+    [c1 calls bash: {"command":"ls"}]
+
+    ### results
+    [c1:]
+    a
+    b
+    "#);
+}
+
+#[test]
+fn a_transcript_fits_and_gives_up_output_first() {
+    let mut messages = vec![message(Role::User, vec![ContentBlock::text("the goal")])];
+    for n in 0..50 {
+        messages.push(message(Role::Assistant, vec![ContentBlock::text(format!("words {n}")), call("c1", json!({}))]));
+        messages.push(message(Role::User, vec![result("c1", &"ä".repeat(9_000))]));
+    }
+    for room in [300, 1_000, 10_000, 100_000, 400_000, 2_000_000] {
+        let text = transcript(&messages, room);
+        assert!(text.len() <= room + 100, "{} in {room}", text.len());
+        assert!(text.contains("the goal"), "{room}");
+        assert_eq!(room >= 10_000, text.contains("words 0"), "{room}");
+        assert!(room < 1_000 || text.contains("words 49"), "{room}");
+    }
+}
+
+#[test]
+fn the_oldest_output_goes_first_and_small_results_stay() {
+    let mut context = Context::default();
+    for n in 0..4 {
+        let id = |kind: &str| MessageId(format!("{kind}{n}"));
+        let name = format!("c{n}");
+        context.push(id("a"), message(Role::Assistant, vec![call(&name, json!({}))]), false);
+        let output = if n == 1 { "small".to_owned() } else { "x".repeat(3000) };
+        context.push(id("r"), message(Role::User, vec![result(&name, &output)]), false);
+    }
+    let trimmed =
+        |goal| trim(&context.messages, &context.marks, goal).0.iter().map(|id| id.0.clone()).collect::<Vec<_>>();
+    assert_eq!(trimmed(0), [""; 0]);
+    assert_eq!(trimmed(1), ["c0"]);
+    assert_eq!(trimmed(1000), ["c0", "c2"]);
+    assert_eq!(trimmed(u64::MAX), ["c0", "c2", "c3"]);
+    let before = context.tokens(0);
+    context.trim(&["c0".into(), "c2".into()], 77);
+    assert_eq!((context.tokens(0), context.floor), (77, 77));
+    assert!(context.estimated() + 1800 < before);
+    assert_eq!(trim(&context.messages, &context.marks, u64::MAX).0, ["c3".into()], "nothing is left out twice");
+    let ContentBlock::ToolResult { content, .. } = &context.messages[1].content[0] else { panic!() };
+    assert_eq!(
+        text_of(content),
+        "[3000 bytes of output were left out to make room; call the tool again if they are needed]"
+    );
+}
+
+proptest! {
+    /// However the provider, the summaries and the outputs turn out, a step comes to an end, and tries each thing once.
+    #[test]
+    fn a_step_never_tries_for_ever(outcomes in prop::collection::vec(any::<(bool, bool, bool)>(), 16)) {
+        let mut effort = Effort::default();
+        let (mut compactions, mut trims, mut asks) = (0, 0, 0);
+        let mut refused = false;
+        let mut ended = false;
+        for (full, works, fits) in outcomes {
+            let need = if refused { Need::TooLong } else if full { Need::Full } else { Need::None };
+            let made_room = match effort.next(need) {
+                Next::Compact => {
+                    compactions += 1;
+                    effort.compacted = Some(works);
+                    works
+                }
+                Next::Trim => {
+                    trims += 1;
+                    effort.trimmed = true;
+                    works
+                }
+                Next::Ask => {
+                    asks += 1;
+                    refused = !fits;
+                    ended |= fits;
+                    false
+                }
+                Next::GiveUp => { ended = true; false }
+            };
+            if made_room { refused = false; }
+            if ended { break; }
+        }
+        prop_assert!(ended, "after {} compactions, {} trims, {} requests", compactions, trims, asks);
+        prop_assert!(compactions <= 1 && trims <= 1 && asks <= 3);
+    }
+
+    #[test]
+    fn a_transcript_always_fits(messages in mixed_history(), room in 200..5000usize) {
+        prop_assert!(transcript(&messages, room).len() <= room + 100);
+    }
+
+    /// A session whose context is compacted and trimmed again and again, and which is loaded anew in between, sends what each
+    /// format takes, and begins every request as the one before unless an event says why not.
+    #[test]
+    fn what_is_left_after_compactions_is_good_in_all_formats(
+        messages in mixed_history(),
+        done in prop::collection::vec((0..8u8, 0..5usize, 1..400u64), 40),
+    ) {
+        let mut session = Session::default();
+        let mut kind = KINDS[0];
+        for (message, (what, next, room)) in messages.into_iter().zip(done) {
+            session.says(message);
+            if session.is_open() {
+                continue; // Nobody is asked before the results are there.
+            }
+            match what {
+                0 | 1 => session.compact(room),
+                2 => session.trim(room),
+                3 => kind = KINDS[next],
+                4 => session.breaks_off(),
+                _ => {}
+            }
+            prop_assert_eq!(&session.loaded(), &session.context, "what is loaded is what was lived through");
+            session.ask(kind)?;
+        }
+    }
+}
+
+/// A session as its log and its context, side by side.
+#[derive(Default)]
+struct Session {
+    events: Vec<Event>,
+    context: Context,
+    turns: u64,
+    /// The messages of the last request, and whether an event has named a change since.
+    before: Vec<Message>,
+    named: bool,
+}
+
+impl Session {
+    fn event(&mut self, body: EventBody) {
+        let seq = Some(self.events.len() as u64 + 1);
+        self.events.push(Event { body, seq, at: 0, turn: Some(TurnId(format!("t{}", self.turns))) });
+    }
+
+    /// Whether calls wait for their results.
+    fn is_open(&self) -> bool {
+        !context::open_calls(&self.context.messages).is_empty()
+    }
+
+    fn says(&mut self, message: Message) {
+        let result = |block: &ContentBlock| matches!(block, ContentBlock::ToolResult { .. });
+        // Every other prompt steers the turn under way.
+        let prompt = message.role == Role::User && !message.content.iter().any(result);
+        let opens = prompt && (self.turns == 0 || self.events.len() % 2 == 0);
+        self.turns += u64::from(opens);
+        let id = MessageId(format!("m{}", self.events.len()));
+        let usage = (message.role == Role::Assistant).then(|| Usage {
+            input_tokens: self.context.tokens(0),
+            output_tokens: 5,
+            ..Usage::default()
+        });
+        self.event(EventBody::Message {
+            message: id.clone(),
+            role: message.role,
+            content: message.content.clone(),
+            interrupted: false,
+            prompt: None,
+            model: message.origin.clone(),
+            usage,
+            cut: false,
+        });
+        self.context.push(id, message, opens);
+        usage.into_iter().for_each(|usage| self.context.measure(usage));
+    }
+
+    /// An answer that broke off, and whose step is repeated.
+    fn breaks_off(&mut self) {
+        let message = MessageId(format!("m{}", self.events.len()));
+        self.event(EventBody::Message {
+            message: message.clone(),
+            role: Role::Assistant,
+            content: vec![ContentBlock::text("half an ans")],
+            interrupted: true,
+            prompt: None,
+            model: None,
+            usage: None,
+            cut: false,
+        });
+        self.event(EventBody::MessageSuperseded { message });
+    }
+
+    fn compact(&mut self, room: u64) {
+        let Some(cut) = cut(&self.context.marks, room.min(self.context.estimated())) else { return };
+        let through = self.context.marks[cut - 1].id.clone().expect("a summary is never the last that is replaced");
+        let summary = with_words("## Goal\nto be done", &self.context.words_before(cut));
+        let tokens_before = self.context.tokens(0);
+        self.event(EventBody::Compacted {
+            prompt: None,
+            through: through.clone(),
+            messages: cut as u32,
+            summary: summary.clone(),
+            tokens_before,
+            tokens_after: tokens_before / 2,
+            model: None,
+            usage: None,
+        });
+        self.context.compact(&through, &summary, tokens_before / 2);
+        self.named = true;
+    }
+
+    fn trim(&mut self, goal: u64) {
+        let (calls, _) = trim(&self.context.messages, &self.context.marks, goal);
+        let tokens_before = self.context.tokens(0);
+        self.context.trim(&calls, tokens_before / 2);
+        self.event(EventBody::Trimmed { calls, tokens_before, tokens_after: tokens_before / 2 });
+        self.named = true;
+    }
+
+    fn loaded(&self) -> Context {
+        let mut builder = Builder::default();
+        let page: Vec<_> = self.events.iter().map(stored).collect();
+        builder.add(&page).unwrap();
+        builder.finish()
+    }
+
+    fn ask(&mut self, kind: Kind) -> Result<(), TestCaseError> {
+        let messages = &self.context.messages;
+        prop_assert!(
+            self.named || messages.starts_with(&self.before),
+            "{messages:#?}\ndo not continue\n{:#?}",
+            self.before
+        );
+        let codec = catalogue::codec(kind, Compat::NONE).unwrap();
+        let request = Request { origin: kind.name(), ..request(messages) };
+        let body: Value = serde_json::from_slice(&codec.encoder().encode(&request).body).unwrap();
+        prop_assert_eq!(validate(kind, &body), Ok(()), "{:#}", body);
+        self.before = messages.clone();
+        self.named = false;
+        Ok(())
+    }
+}

@@ -1,0 +1,254 @@
+//! Room in the context: how a turn has a summary written, or leaves out older output, and goes on from what is left.
+//!
+//! What may be done and what of it is any use is decided in [`compaction`]; here the model is asked, and events are written.
+//! Each is committed before the next request is sent, as it is what makes that request another than the one before.
+
+use linger_protocol::event::Trigger;
+use linger_protocol::id::PromptId;
+
+use super::*;
+use crate::session::compaction;
+use crate::session::context::{estimate, of_bytes};
+
+/// The part of the window that the transcript for a summary may take, in percent: the answer needs the rest.
+const TRANSCRIPT: u64 = 70;
+
+/// The same where the provider has refused what should have fitted: of what was refused, if that is less.
+const TRANSCRIPT_REFUSED: u64 = 45;
+
+/// What a user can do who asked in vain.
+const HINT: &str = "ask again in a while, choose another model with /model, or start a new session";
+
+/// A compaction that is to be made.
+struct Plan {
+    trigger: Trigger,
+    focus: String,
+    /// How many of the first messages are to be replaced.
+    cut: usize,
+    /// About how many tokens the context has.
+    tokens: u64,
+    /// The same by size alone, with what goes before the messages.
+    estimated: u64,
+}
+
+/// Why there is no summary.
+struct Vain {
+    reason: String,
+    /// The provider could not be asked at all.
+    unreached: bool,
+    usage: Option<Usage>,
+}
+
+impl Turn {
+    /// Whether the next request needs room that is not there.
+    pub(super) fn need(&self, context: &Context, system: &str, tools: &[ToolSpec]) -> Need {
+        let at = self.daemon.compact_at();
+        let tokens = context.tokens(overhead(system, tools));
+        match self.window() {
+            Some(window) if compaction::is_full(tokens, context.floor, window, at) => Need::Full,
+            _ => Need::None,
+        }
+    }
+
+    /// How many tokens the model takes, where that is known.
+    fn window(&self) -> Option<u64> {
+        self.daemon.window(&self.model)
+    }
+
+    /// Does what a user asked for; if there is no summary, why not and what to do.
+    pub(super) async fn compact_as_asked(
+        &mut self,
+        wanted: Wanted,
+        context: &mut Context,
+        system: &str,
+        tools: &[ToolSpec],
+        encoding: &mut Encoding,
+    ) -> Result<Option<(String, &'static str)>, Over> {
+        let Wanted { prompt, focus } = wanted;
+        let made =
+            self.summarise((Trigger::Asked, Some(prompt), focus), context, overhead(system, tools), encoding).await?;
+        Ok(made.err().map(|vain| (format!("not compacted: {}", vain.reason), HINT)))
+    }
+
+    /// Has a summary written because a step needs room; whether there is more of it now.
+    pub(super) async fn compact(
+        &mut self,
+        need: Need,
+        context: &mut Context,
+        system: &str,
+        tools: &[ToolSpec],
+        encoding: &mut Encoding,
+    ) -> Result<bool, Over> {
+        let trigger = if need == Need::TooLong { Trigger::TooLong } else { Trigger::Full };
+        let made = self.summarise((trigger, None, String::new()), context, overhead(system, tools), encoding).await?;
+        self.effort.compacted = Some(made.is_ok());
+        if let Err(Vain { unreached: true, .. }) = made
+            && need == Need::Full
+        {
+            // There is room for this step: if it fails too it says why, and if it does not, nothing was left out in vain.
+            self.effort.trimmed = true;
+        }
+        Ok(made.is_ok())
+    }
+
+    /// Leaves out older output; whether there was any.
+    pub(super) async fn trim(
+        &mut self,
+        context: &mut Context,
+        system: &str,
+        tools: &[ToolSpec],
+        encoding: &mut Encoding,
+    ) -> Result<bool, Over> {
+        self.effort.trimmed = true;
+        let overhead = overhead(system, tools);
+        let (tokens, estimated) = (context.tokens(overhead), context.estimated() + overhead);
+        let goal = compaction::goal(tokens, self.window());
+        let (calls, saved) = compaction::trim(&context.messages, &context.marks, goal);
+        if calls.is_empty() {
+            return Ok(false);
+        }
+        let tokens_after = compaction::after(tokens, estimated, saved, 0);
+        tracing::info!(target: "context", session = %self.session, calls = calls.len(), tokens, tokens_after, "trimmed");
+        context.trim(&calls, tokens_after);
+        *encoding = Encoding::default();
+        self.written(EventBody::Trimmed { calls, tokens_before: tokens, tokens_after }).await?;
+        Ok(true)
+    }
+
+    /// Has a summary written and goes on from it.
+    async fn summarise(
+        &mut self,
+        (trigger, prompt, focus): (Trigger, Option<PromptId>, String),
+        context: &mut Context,
+        overhead: u64,
+        encoding: &mut Encoding,
+    ) -> Result<Result<(), Vain>, Over> {
+        let (tokens, estimated) = (context.tokens(overhead), context.estimated());
+        let room = self.window().map_or(estimated, |window| window.saturating_sub(overhead).min(estimated));
+        let cut = compaction::cut(&context.marks, room);
+        let through = cut.and_then(|cut| Some((cut, context.marks.get(cut.checked_sub(1)?)?.id.clone()?)));
+        let Some((cut, through)) = through else {
+            let reason = "nothing in the context is old enough to be replaced".to_owned();
+            let failed =
+                EventBody::CompactionFailed { prompt, reason: reason.clone(), tokens, model: None, usage: None };
+            context.gave_up(tokens);
+            self.written(failed).await?;
+            return Ok(Err(Vain { reason, unreached: false, usage: None }));
+        };
+        let messages = cut as u32;
+        let started = EventBody::CompactionStarted {
+            trigger,
+            prompt: prompt.clone(),
+            through: through.clone(),
+            messages,
+            tokens,
+        };
+        self.emit.send(vec![started], false, None)?;
+        fault::point("compaction.started");
+        let plan = Plan { trigger, focus, cut, tokens, estimated: estimated + overhead };
+        let written = self.summary(&plan, context).await?;
+        fault::point("compaction.answered");
+        let model = Some(self.model.clone());
+        match written {
+            Ok((summary, tokens_after, usage)) => {
+                tracing::info!(target: "context", session = %self.session, messages, tokens, tokens_after, "compacted");
+                context.compact(&through, &summary, tokens_after);
+                *encoding = Encoding::default();
+                let tokens_before = tokens;
+                let compacted = EventBody::Compacted {
+                    prompt,
+                    through,
+                    messages,
+                    summary,
+                    tokens_before,
+                    tokens_after,
+                    model,
+                    usage,
+                };
+                self.written(compacted).await?;
+                Ok(Ok(()))
+            }
+            Err(vain) => {
+                tracing::warn!(target: "context", session = %self.session, messages, tokens, why = vain.reason, "not compacted");
+                context.gave_up(tokens);
+                let (reason, usage) = (vain.reason.clone(), vain.usage);
+                self.written(EventBody::CompactionFailed { prompt, reason, tokens, model, usage }).await?;
+                Ok(Err(vain))
+            }
+        }
+    }
+
+    /// The summary that the model writes, how large the context is with it, and what it cost.
+    async fn summary(
+        &mut self,
+        plan: &Plan,
+        context: &Context,
+    ) -> Result<Result<(String, u64, Option<Usage>), Vain>, Over> {
+        let old = context.messages.get(..plan.cut).unwrap_or_default();
+        let request =
+            [Message { role: Role::User, content: vec![ContentBlock::text(self.request(plan, old))], origin: None }];
+        let ask = Ask { system: compaction::SYSTEM, tools: &[], messages: &request, shown: false };
+        let asked = self.ask(&ask, &mut Encoding::default()).await?;
+        let broke_off = self.unshown.take();
+        let (response, usage) = match asked {
+            Step::Answer(Answer { response, usage, .. }) => (response, broke_off.into_iter().chain(usage).reduce(sum)),
+            Step::Failed(Failure { class, message, .. }, _) => {
+                let unreached = !matches!(class, FailureClass::TooLong | FailureClass::Rejected);
+                return Ok(Err(Vain { reason: message, unreached, usage: broke_off }));
+            }
+        };
+        let gone: u64 = context.marks.iter().take(plan.cut).map(|mark| mark.tokens).sum();
+        let judged = compaction::judge(&response, gone).and_then(|summary| {
+            // What a turn was asked for that is over has been answered.
+            let words = if self.only_compacts { Vec::new() } else { context.words_before(plan.cut) };
+            let summary = compaction::with_words(&summary, &words);
+            let content = vec![ContentBlock::text(format!("{}{summary}", context::SUMMARY))];
+            let come = estimate(&Message { role: Role::User, content, origin: None });
+            let tokens_after = compaction::after(plan.tokens, plan.estimated, gone, come);
+            if tokens_after < plan.tokens { Ok((summary, tokens_after)) } else { Err(compaction::NOT_SHORTER) }
+        });
+        Ok(match judged {
+            Ok((summary, tokens_after)) => Ok((summary, tokens_after, usage)),
+            Err(reason) => Err(Vain { reason: reason.to_owned(), unreached: false, usage }),
+        })
+    }
+
+    /// What the model is asked that writes the summary.
+    fn request(&self, plan: &Plan, old: &[Message]) -> String {
+        let refused = plan.trigger == Trigger::TooLong;
+        let room = match self.window() {
+            Some(window) => {
+                let room = match refused {
+                    true => window.min(plan.estimated) * TRANSCRIPT_REFUSED / 100,
+                    false => window * TRANSCRIPT / 100,
+                };
+                // Where the provider counts more than was estimated, it will do so again.
+                room.min(room * plan.estimated / plan.tokens.max(1))
+            }
+            None if refused => plan.estimated * TRANSCRIPT_REFUSED / 100,
+            None => plan.estimated,
+        };
+        let transcript = compaction::transcript(old, compaction::bytes(room));
+        let focus = match plan.focus.as_str() {
+            "" => String::new(),
+            focus => format!("\n\nThe user asks that the summary keeps this in view above all: {focus}"),
+        };
+        format!(
+            "<transcript>\n{}\n</transcript>\n\nWrite the summary of this transcript.{focus}",
+            transcript.trim_end()
+        )
+    }
+
+    /// Writes an event that changes what the next request is made of.
+    async fn written(&self, body: EventBody) -> Result<(), Over> {
+        let (done, committed) = oneshot::channel();
+        self.emit.send(vec![body], false, Some(done))?;
+        settled(committed).await
+    }
+}
+
+/// What tools and system prompt are estimated at, in tokens.
+fn overhead(system: &str, tools: &[ToolSpec]) -> u64 {
+    let tool = |tool: &ToolSpec| of_bytes(tool.name.len() + tool.description.len() + json_size(&tool.input_schema));
+    of_bytes(system.len()) + tools.iter().map(tool).sum::<u64>()
+}

@@ -8,13 +8,23 @@ use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use linger_protocol::place::{PlaceError, Places, private_directory};
 use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 use serde_json::json;
 
 /// The most that is read of the file, in bytes: a process and a path are far less.
 const MAX_CONTENT: u64 = 16 << 10;
+
+/// How long the lock of a daemon that is dead may be held: a child that was just forked holds whatever the daemon held until it
+/// runs its own program.
+const REMNANT: Duration = Duration::from_secs(1);
+
+/// How long is waited between two looks at such a lock.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// The lock; held until it is dropped.
 #[derive(Debug)]
@@ -44,13 +54,13 @@ pub enum LockError {
 }
 
 impl Lock {
-    /// Takes the lock, or says who has it; never waits.
+    /// Takes the lock, or says who has it. It waits for nobody who lives.
     pub fn take(places: &Places) -> Result<Self, LockError> {
         private_directory(&places.data)?;
         let path = path(places);
         let io = |error| LockError::Io(path.clone(), error);
         let mut file = open(&path).map_err(io)?;
-        match file.try_lock() {
+        match try_lock(&mut file) {
             Ok(()) => {
                 // What a dead daemon said.
                 file.set_len(0).map_err(io)?;
@@ -105,9 +115,29 @@ fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// Tries to lock, for a moment again and again if whoever had it is dead.
+fn try_lock(file: &mut File) -> Result<(), TryLockError> {
+    let until = Instant::now() + REMNANT;
+    loop {
+        let result = file.try_lock();
+        if !matches!(result, Err(TryLockError::WouldBlock)) || !read(file).is_dead() || Instant::now() >= until {
+            return result;
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+impl Held {
+    /// Whether the process that it names is no more.
+    fn is_dead(&self) -> bool {
+        let pid = self.pid.and_then(|pid| Pid::from_raw(pid.try_into().ok()?));
+        pid.is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH))
+    }
+}
+
 fn read(file: &mut File) -> Held {
     let mut text = String::new();
-    let read = file.take(MAX_CONTENT).read_to_string(&mut text);
+    let read = file.rewind().and_then(|()| file.take(MAX_CONTENT).read_to_string(&mut text));
     let value: serde_json::Value = read.ok().and_then(|_| serde_json::from_str(&text).ok()).unwrap_or_default();
     Held {
         pid: value.get("pid").and_then(serde_json::Value::as_u64).and_then(|pid| u32::try_from(pid).ok()),
@@ -152,6 +182,26 @@ mod tests {
         std::fs::write(path(&places), "{\"pid\":1,\"socket\":\"/old\"}").unwrap();
         let _lock = Lock::take(&places).unwrap();
         assert!(matches!(Lock::take(&places), Err(LockError::Held(held)) if held == Held::default()));
+    }
+
+    #[test]
+    fn what_a_dead_daemon_leaves_locked_for_a_moment_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let places = places(dir.path());
+        private_directory(&places.data).unwrap();
+        // Beyond the largest number that Linux gives.
+        let dead = json!({ "pid": 1 << 30, "socket": "/old" });
+        std::fs::write(path(&places), dead.to_string()).unwrap();
+        let remnant = open(&path(&places)).unwrap();
+        remnant.try_lock().unwrap();
+        let began = Instant::now();
+        assert!(matches!(Lock::take(&places), Err(LockError::Held(_))), "but not for ever");
+        assert!(began.elapsed() >= REMNANT);
+        std::thread::scope(|scope| {
+            let next = scope.spawn(|| Lock::take(&places));
+            drop(remnant);
+            next.join().unwrap().unwrap();
+        });
     }
 
     #[test]

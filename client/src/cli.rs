@@ -47,6 +47,9 @@ pub(crate) enum Command {
     Usage(Usage),
     /// List the tools that models are given
     Tools(Json),
+    /// The keys of providers: where they come from, and the system's keychain
+    #[command(subcommand)]
+    Key(Key),
     /// The daemon itself
     #[command(subcommand)]
     Daemon(Daemon),
@@ -263,6 +266,25 @@ pub(crate) struct Prune {
     /// One JSON object: `sessions`, `count`, `size`
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Key {
+    /// Put a provider's key into the system's keychain; asks for it, or reads a line of stdin
+    Set {
+        /// The provider, as in PROVIDER/MODEL
+        provider: String,
+        /// Taken to say why it is not taken.
+        #[arg(hide = true, allow_hyphen_values = true, trailing_var_arg = true)]
+        extra: Vec<String>,
+    },
+    /// Take a provider's key out of the system's keychain
+    Rm {
+        /// The provider, as in PROVIDER/MODEL
+        provider: String,
+    },
+    /// List where each provider's key comes from
+    List(Json),
 }
 
 #[derive(Debug, Subcommand)]

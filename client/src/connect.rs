@@ -214,9 +214,22 @@ impl Client {
 
     /// Sends a request and waits for its answer as it came; sends it again if the connection is lost meanwhile.
     pub(crate) fn call_raw<M: Method>(&mut self, request: &M) -> Result<Result<Box<RawValue>, RpcError>, Failure> {
+        self.call_raw_within(request, ANSWER)
+    }
+
+    /// As [`Client::call`], for what may take as long as its user does.
+    pub(crate) fn call_within<M: Method>(&mut self, request: &M, within: Duration) -> Result<M::Result, Failure> {
+        parse::<M>(&self.call_raw_within(request, within)??)
+    }
+
+    fn call_raw_within<M: Method>(
+        &mut self,
+        request: &M,
+        within: Duration,
+    ) -> Result<Result<Box<RawValue>, RpcError>, Failure> {
         for _ in 0..RESENDS {
             if let Some(id) = self.send(request)?
-                && let Some(answer) = self.answer(id, ANSWER)?
+                && let Some(answer) = self.answer(id, within)?
             {
                 return Ok(answer);
             }

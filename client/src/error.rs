@@ -89,7 +89,8 @@ impl From<RpcError> for Failure {
                 | Code::BadConfig
                 | Code::NoWorkspace
                 | Code::BadName
-                | Code::BadPrompt,
+                | Code::BadPrompt
+                | Code::NotAKey,
             ) => Exit::USAGE,
             Some(Code::Ending | Code::Version) => Exit::UNREACHABLE,
             _ => Exit::FAILED,

@@ -1,10 +1,10 @@
 //! What all sessions share: the store, the configuration, keys and tools, and the questions that actors ask of them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use linger_protocol::RpcError;
 use linger_protocol::error::Code;
@@ -21,10 +21,13 @@ use crate::config::{AfterRestart, Config, ConfigError, ConfigStore};
 use crate::disk;
 use crate::fault;
 use crate::key::{Key, UnderWay};
+use crate::key_source::KeySources;
 use crate::permission::{self, CallInfo, Rule, Sight, Verdict};
 use crate::process;
 use crate::provider::ToolSpec;
-use crate::provider::catalogue::{Catalogue, Keys, ResolveError};
+use crate::provider::catalogue::{Catalogue, ResolveError};
+use crate::provider::keys::{Bearer, Keys};
+use crate::provider::network::{Network, Variables};
 use crate::prune;
 use crate::repair::Repairs;
 use crate::session::actor::{Actor, already_answered};
@@ -55,15 +58,6 @@ const IDLE_UNLOAD_S: u64 = 60;
 /// While no configuration can be read, a shell may run this long, in seconds.
 const BASH_TIMEOUT_S: u64 = 120;
 
-/// How long a key that a command printed is used before the command is run again: some print keys that expire.
-const KEY_KEPT: Duration = Duration::from_secs(300);
-
-/// How long such a command may take: it may ask its user for a finger or a password.
-const KEY_TIME: Duration = Duration::from_secs(60);
-
-/// The longest key, in bytes; those of cloud services are tokens of a few thousand.
-pub const KEY_BYTES: usize = 64 << 10;
-
 /// What all sessions share.
 pub struct Daemon {
     /// Where everything lies.
@@ -78,8 +72,10 @@ pub struct Daemon {
     pub catalogue: Mutex<Option<(Arc<Config>, Arc<Catalogue>)>>,
     /// Wakes turns that wait for a key, or for a configuration.
     pub changed: watch::Sender<()>,
-    /// Keys that commands printed lately.
-    pub printed: Mutex<HashMap<String, (Instant, String)>>,
+    /// Where keys are got that are not in an environment.
+    pub key_sources: KeySources,
+    /// The variables about the way out that the daemon was started with.
+    pub variables: Variables,
     /// The loaded sessions.
     pub sessions: Sessions,
     /// The permissions that loaded sessions wait for.
@@ -142,11 +138,18 @@ impl Daemon {
         if let Some((_, catalogue)) = made.as_ref().filter(|(of, _)| Arc::ptr_eq(of, &config)) {
             return Ok(catalogue.clone());
         }
-        let default = config.model.clone();
-        let catalogue = Catalogue::new(&config.providers, &config.models, default, self.keys.clone());
+        let network = Arc::new(Network::new(&config.network, &self.variables));
+        network.secrets().iter().for_each(|secret| self.keys.redactor().add(secret));
+        let (default, keys) = (config.model.clone(), self.keys.clone());
+        let catalogue = Catalogue::new(&config.providers, &config.models, default, keys, network);
         let catalogue = Arc::new(catalogue);
         *made = Some((config, catalogue.clone()));
         Ok(catalogue)
+    }
+
+    /// As [`Self::catalogue`], for a client.
+    pub fn usable_catalogue(&self) -> Result<Arc<Catalogue>, RpcError> {
+        self.catalogue().map_err(bad_config)
     }
 
     /// Looks for keys in the daemon's own environment.
@@ -154,7 +157,7 @@ impl Daemon {
         let Ok(catalogue) = self.catalogue() else { return };
         for variable in catalogue.wanted() {
             if let Ok(key) = std::env::var(&variable) {
-                self.keys.insert(&variable, &key);
+                self.keys.insert(&variable, &key, Bearer::Daemon);
             }
         }
     }
@@ -179,7 +182,7 @@ impl Daemon {
         if spec.is_some_and(|spec| spec.len() > MAX_MODEL) {
             return Err(RpcError::new(Code::TooMuch, format!("the name of a model may have {MAX_MODEL} bytes")));
         }
-        let resolved = self.catalogue().map_err(bad_config)?.resolve(spec.unwrap_or_default());
+        let resolved = self.usable_catalogue()?.resolve(spec.unwrap_or_default());
         Ok(resolved.map_err(|error| rpc_error(&error))?.origin)
     }
 
@@ -188,7 +191,7 @@ impl Daemon {
         if spec.len() > MAX_MODEL {
             return self.model(Some(spec)).map(|model| (model, None));
         }
-        let catalogue = self.catalogue().map_err(bad_config)?;
+        let catalogue = self.usable_catalogue()?;
         let origin = catalogue.resolve_beside(current, spec).map_err(|error| rpc_error(&error))?.origin;
         let near = catalogue.near_model(&origin);
         Ok((origin, near))
@@ -197,24 +200,7 @@ impl Daemon {
     /// Whether a turn with this model could start.
     pub fn usable(&self, model: &str) -> Result<(), RpcError> {
         self.config()?;
-        self.catalogue().map_err(bad_config)?.resolve(model).map(drop).map_err(|error| rpc_error(&error))
-    }
-
-    /// What the command of a provider printed lately, or prints now.
-    pub async fn key_printed(&self, command: &str) -> anyhow::Result<String> {
-        let known = self.printed.lock().unwrap_or_else(PoisonError::into_inner).get(command).cloned();
-        if let Some((at, key)) = known.filter(|(at, _)| at.elapsed() < KEY_KEPT) {
-            tracing::trace!(target: "key", age_s = at.elapsed().as_secs(), "printed earlier");
-            return Ok(key);
-        }
-        // The user's own command, as in the user's own shell: it gets the environment that the daemon was started with.
-        let env = std::env::vars().collect();
-        let key = process::run_for_output(command, &env, KEY_TIME, KEY_BYTES).await?;
-        self.printed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(command.to_owned(), (Instant::now(), key.clone()));
-        Ok(key)
+        self.usable_catalogue()?.resolve(model).map(drop).map_err(|error| rpc_error(&error))
     }
 
     /// The tools as models see them.
@@ -399,7 +385,8 @@ pub fn bad_config(error: ConfigError) -> RpcError {
     RpcError::new(Code::BadConfig, error.to_string()).hint("correct the file; it is read again when it is saved")
 }
 
-fn rpc_error(error: &ResolveError) -> RpcError {
+/// An error of the catalogue for a client, with what to do next.
+pub fn rpc_error(error: &ResolveError) -> RpcError {
     let (code, hint) = match error {
         ResolveError::NoModel { .. } => (Code::NoModel, "`--model demo` shows linger without a key".to_owned()),
         ResolveError::NoDefault { .. } => (Code::NoModel, "`linger models` lists what can be used".to_owned()),
@@ -409,8 +396,10 @@ fn rpc_error(error: &ResolveError) -> RpcError {
         ResolveError::UnknownProvider { .. } => {
             (Code::UnknownProvider, "`linger models` lists those there are; config.toml may name more".to_owned())
         }
-        ResolveError::KeyMissing { variable, .. } => {
-            (Code::KeyMissing, format!("export {variable}=… and run this again, or use `--model demo`"))
+        ResolveError::Keyless { .. } => (Code::NotAKey, "`linger key list` shows those that do".to_owned()),
+        ResolveError::KeyMissing { provider, variable } => {
+            let ways = format!("export {variable}=… and run this again, or `linger key set {provider}`");
+            (Code::KeyMissing, format!("{ways}; `--model demo` needs none"))
         }
     };
     RpcError::new(code, error.to_string()).hint(hint)

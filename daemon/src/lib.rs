@@ -9,9 +9,12 @@ pub mod connections;
 pub mod daemon;
 pub mod disk;
 pub mod fault;
+pub mod flight;
 pub mod inherit;
 pub mod keeper;
 pub mod key;
+pub mod key_source;
+pub mod keychain;
 pub mod listener;
 pub mod lock;
 pub mod log;
@@ -41,8 +44,11 @@ use crate::config::{Changes, ConfigStore, Reload};
 use crate::connections::Connections;
 use crate::daemon::Daemon;
 use crate::key::UnderWay;
+use crate::key_source::KeySources;
+use crate::keychain::Keychain;
 use crate::listener::Listener;
-use crate::provider::catalogue::Keys;
+use crate::provider::keys::Keys;
+use crate::provider::network::Variables;
 use crate::secret::Redactor;
 use crate::session::actor::MEND;
 use crate::sessions::{Asked, Sessions};
@@ -74,14 +80,17 @@ pub struct Options {
 pub async fn run(options: Options, mut listener: Listener, shutdown: CancellationToken) -> anyhow::Result<()> {
     let Options { places, config, changes, redactor, keeper, restarts, ready } = options;
     let store = Store::open(&places.database())?;
+    let keychain = Keychain::new(places.kept_keys(), places.database());
+    let keys = Arc::new(Keys::new(redactor, keychain.accounts()));
     let daemon = Arc::new(Daemon {
         places,
         store,
         config,
-        keys: Arc::new(Keys::new(redactor)),
+        keys: keys.clone(),
         catalogue: std::sync::Mutex::default(),
         changed: tokio::sync::watch::channel(()).0,
-        printed: std::sync::Mutex::default(),
+        key_sources: KeySources::new(Arc::new(keychain), keys),
+        variables: Variables::read(|name| std::env::var(name).ok()),
         sessions: Sessions::default(),
         asked: Asked::default(),
         creating: UnderWay::default(),

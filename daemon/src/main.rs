@@ -14,6 +14,7 @@ use linger_protocol::VERSION;
 use linger_protocol::place::{PlaceError, Places, check_socket, own_directory, private_directory};
 use lingerd::config::{Changes, ConfigStore};
 use lingerd::keeper::{self, Kept};
+use lingerd::keychain::helper;
 use lingerd::listener::Listener;
 use lingerd::secret::Redactor;
 use lingerd::{Options, inherit, log};
@@ -36,9 +37,13 @@ LINGER_SOCKET is the socket's path, LINGER_LOG the level of the log file (error,
 
 pub(crate) fn main() -> ExitCode {
     inherit::seal();
+    let arguments: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    if let Some((helper::ARGUMENT, rest)) = arguments.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        return helper::main(rest);
+    }
     let mut background = false;
     let mut kept = None;
-    for argument in std::env::args().skip(1) {
+    for argument in arguments {
         match argument.as_str() {
             "--background" => background = true,
             "--version" | "-V" => {

@@ -1,7 +1,7 @@
 //! The models that can be reached: every provider that can be used is asked for its list, all at once and not for long.
 //!
-//! A provider that does not answer costs its rows and nothing else. Its key goes where its requests go; a command that prints a
-//! key is run as for a turn.
+//! A provider that does not answer costs its rows and nothing else. Its key goes where its requests go, and is got as for a turn,
+//! but not waited for as long.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use linger_protocol::RpcError;
 use linger_protocol::daemon::Model;
 use tokio::task::JoinSet;
 
-use crate::daemon::{Daemon, bad_config};
-use crate::provider::catalogue::{Catalogue, KeySource};
+use crate::daemon::Daemon;
+use crate::provider::catalogue::Catalogue;
 use crate::provider::driver;
 use crate::provider::listing;
 
@@ -29,7 +29,7 @@ pub const ROOM: usize = 1 << 20;
 
 /// The rows of `model/list`: one a provider, or all that the providers have.
 pub async fn list(daemon: &Arc<Daemon>, all: bool) -> Result<Vec<Model>, RpcError> {
-    let catalogue = daemon.catalogue().map_err(bad_config)?;
+    let catalogue = daemon.usable_catalogue()?;
     let rows = catalogue.list().await;
     if !all {
         return Ok(rows);
@@ -67,13 +67,13 @@ async fn listed(
     provider: &str,
 ) -> Result<Option<Vec<listing::Listed>>, String> {
     let Some(resolved) = catalogue.any_of(provider) else { return Ok(None) };
-    let printed = match &resolved.key {
-        KeySource::Command(command) if catalogue.lister(provider, None).is_some() => {
-            Some(daemon.key_printed(command).await.map_err(|error| format!("{error:#}"))?)
-        }
-        _ => None,
-    };
-    let Some(endpoint) = catalogue.lister(provider, printed.as_deref()) else { return Ok(None) };
+    if catalogue.lister(provider, None).is_none() {
+        return Ok(None);
+    }
+    let key = tokio::time::timeout(PATIENCE, daemon.key_sources.obtain(&resolved.key)).await;
+    let key = key.map_err(|_| format!("its key did not come within {} s", PATIENCE.as_secs()))?;
+    let key = key.map_err(|lack| format!("its key: {lack}"))?;
+    let Some(endpoint) = catalogue.lister(provider, key) else { return Ok(None) };
     let Some(request) = endpoint.codec.listing() else { return Ok(None) };
     let body = driver::get(&endpoint, request, PATIENCE, MAX_LIST).await.map_err(|failure| failure.message)?;
     listing::parse(&body).map(Some)

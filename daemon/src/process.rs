@@ -1,22 +1,22 @@
 //! Children: the one place that spawns a process, and the guard that ends it with all that it started.
 //!
 //! A [`Process`] leads a process group of its own. Whoever holds it owns the group: dropping it kills the group, [`Process::end`]
-//! asks first. A child gets exactly the environment it is given, no input, and one pipe for its output.
+//! asks first. A child gets exactly the environment and the input it is given, and one pipe for its output.
 //! What leaves the group (`setsid`) stays in the family ([`adopt_orphans`]) and ends with the daemon, or at its next start:
 //! [`end_left_behind`] finds it by a variable that every child has, and [`ledger`] a child that cleared its environment.
 
+mod finish;
 pub mod ledger;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process_group};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
@@ -25,6 +25,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::fault;
+pub use finish::{End, Finished};
 
 /// How long a group may take to end after SIGTERM. Long enough to remove a lock file, short enough that a cancel ends within 2 s.
 const GRACE: Duration = Duration::from_millis(500);
@@ -54,9 +55,12 @@ const GONE: Duration = Duration::from_secs(2);
 pub enum Stderr {
     /// It is a part of the output, in the order in which it was written.
     Merged,
-    /// It is thrown away.
-    Ignored,
+    /// It has a pipe of its own, for [`Process::finish`].
+    Apart,
 }
+
+/// The most bytes of input that a child is given: what a pipe holds everywhere, so that nobody has to wait for its reader.
+pub const MAX_INPUT: usize = 16 << 10;
 
 /// A running child and its process group.
 #[derive(Debug)]
@@ -67,6 +71,8 @@ pub struct Process {
     /// The group that is still to be killed; none once it was.
     group: Option<Pid>,
     output: pipe::Receiver,
+    /// Its standard error, if that is apart.
+    errors: Option<pipe::Receiver>,
     /// Until when output is read; none while the child runs.
     until: Option<Instant>,
 }
@@ -84,13 +90,36 @@ impl Process {
     }
 
     /// Starts `program` in `cwd` with the environment `env` and nothing else. Must be called within a Tokio runtime.
-    #[allow(clippy::disallowed_methods)] // This is the place.
     pub fn spawn<S: AsRef<OsStr>>(
         program: &str,
         args: &[S],
         cwd: &Path,
         env: &BTreeMap<String, String>,
         stderr: Stderr,
+    ) -> io::Result<Self> {
+        Self::start(program, args, cwd, env, (Stdio::null(), stderr))
+    }
+
+    /// Starts this very program with other arguments, as a helper that gets `input`; see [`MAX_INPUT`].
+    pub fn helper(args: &[&str], env: &BTreeMap<String, String>, input: &[u8]) -> io::Result<Self> {
+        if input.len() > MAX_INPUT {
+            return Err(io::Error::other(format!("a helper takes {MAX_INPUT} bytes")));
+        }
+        let (reader, mut writer) = io::pipe()?;
+        writer.write_all(input)?;
+        drop(writer);
+        let own = Path::new("/proc/self/exe");
+        let program = if own.exists() { own.to_path_buf() } else { std::env::current_exe()? };
+        Self::start(&program.to_string_lossy(), args, Path::new("/"), env, (reader.into(), Stderr::Apart))
+    }
+
+    #[allow(clippy::disallowed_methods)] // This is the place.
+    fn start<S: AsRef<OsStr>>(
+        program: &str,
+        args: &[S],
+        cwd: &Path,
+        env: &BTreeMap<String, String>,
+        (stdin, stderr): (Stdio, Stderr),
     ) -> io::Result<Self> {
         if own().len() >= MAX_CHILDREN {
             return Err(io::Error::other(format!(
@@ -100,6 +129,13 @@ impl Process {
         let path = env.get("PATH").map_or(DEFAULT_PATH, String::as_str);
         let found = find(program, path, cwd).ok_or(io::ErrorKind::NotFound)?;
         let (reader, writer) = io::pipe()?;
+        let (errors, stderr): (Option<io::PipeReader>, Stdio) = match stderr {
+            Stderr::Merged => (None, writer.try_clone()?.into()),
+            Stderr::Apart => {
+                let (errors, writer) = io::pipe()?;
+                (Some(errors), writer.into())
+            }
+        };
         let mut command = Command::new(found);
         command
             .arg0(program)
@@ -110,11 +146,8 @@ impl Process {
             .env("TERM", "dumb")
             .env("NO_COLOR", "1")
             .envs(env)
-            .stdin(Stdio::null())
-            .stderr(match stderr {
-                Stderr::Merged => writer.try_clone()?.into(),
-                Stderr::Ignored => Stdio::null(),
-            })
+            .stdin(stdin)
+            .stderr(stderr)
             .stdout(writer)
             .process_group(0)
             // For a child that moved itself to another group; Tokio reaps what is dropped.
@@ -127,7 +160,8 @@ impl Process {
         group.into_iter().for_each(ledger::add);
         // From here on the drop of `process` ends the child; `command`, which holds the pipe's other end, goes at the return.
         let output = pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?;
-        Ok(Self { child, leader: group, group, output, until: None })
+        let errors = errors.map(|errors| pipe::Receiver::from_owned_fd(OwnedFd::from(errors))).transpose()?;
+        Ok(Self { child, leader: group, group, output, errors, until: None })
     }
 
     /// The next piece of output; 0 once there is no more. Nothing is lost when the future is dropped.
@@ -259,45 +293,6 @@ pub fn end_left_behind(database: &Path, spared: Option<u32>) -> usize {
 fn is_marked(pid: Pid, mark: &str) -> bool {
     let environment = std::fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).unwrap_or_default();
     environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
-}
-
-/// What `script` writes to its standard output, such as a key. An error never contains any of it.
-pub async fn run_for_output(
-    script: &str,
-    env: &BTreeMap<String, String>,
-    limit: Duration,
-    max_bytes: usize,
-) -> anyhow::Result<String> {
-    let home = env.get("HOME").map_or("/", String::as_str);
-    let mut process = Process::shell(script, Path::new(home), env, Stderr::Ignored)
-        .with_context(|| format!("cannot start `{script}`"))?;
-    let mut output = Vec::new();
-    let run = async {
-        let mut buffer = vec![0; READ_SIZE];
-        loop {
-            let read = process.read(&mut buffer).await?;
-            output.extend(buffer.iter().take(read));
-            if output.len() > max_bytes {
-                bail!("`{script}` wrote more than {max_bytes} bytes");
-            }
-            if read == 0 {
-                return Ok(process.wait().await?);
-            }
-        }
-    };
-    let ended = timeout(limit, run).await;
-    let status = match ended {
-        Ok(Ok(status)) => status,
-        Ok(Err(error)) => return Err(error),
-        Err(_) => {
-            process.end().await;
-            bail!("`{script}` took longer than {} s", limit.as_secs());
-        }
-    };
-    if !status.success() {
-        bail!("`{script}` failed: {status}");
-    }
-    String::from_utf8(output).ok().with_context(|| format!("`{script}` wrote something that is not UTF-8"))
 }
 
 #[cfg(test)]
@@ -459,20 +454,5 @@ mod tests {
         let mut process = start("exec >&- 2>&-; sleep 0.05; exit 3");
         assert_eq!(all(&mut process).await, "");
         assert_eq!(process.wait().await.unwrap().code(), Some(3));
-    }
-
-    async fn check_output(script: &str, limit: Duration, expect: Result<&str, &str>) {
-        let got = run_for_output(script, &BTreeMap::new(), limit, 16).await;
-        assert_eq!(got.map_err(|error| format!("{error:#}")), expect.map(Into::into).map_err(Into::into));
-    }
-
-    #[tokio::test]
-    async fn output_of_a_helper_is_bounded_and_its_errors_show_none_of_it() {
-        check_output("echo key; echo noise >&2", SOON, Ok("key\n")).await;
-        check_output("echo key; exit 2", SOON, Err("`echo key; exit 2` failed: exit status: 2")).await;
-        check_output("yes", SOON, Err("`yes` wrote more than 16 bytes")).await;
-        let short = Duration::from_millis(50);
-        check_output("sleep 1000", short, Err("`sleep 1000` took longer than 0 s")).await;
-        check_output(r"printf '\377'", SOON, Err(r"`printf '\377'` wrote something that is not UTF-8")).await;
     }
 }

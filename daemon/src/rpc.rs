@@ -1,5 +1,6 @@
 //! The methods: each turns a request into a command or a query, and returns. No logic lives here.
 
+mod key;
 mod usage;
 
 use std::collections::HashMap;
@@ -13,7 +14,9 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use jsonrpsee::core::RpcResult;
 use jsonrpsee::types::ErrorObjectOwned;
 use jsonrpsee::{Extensions, Methods, ResponsePayload};
-use linger_protocol::api::{BlobApiServer, DaemonApiServer, PermissionApiServer, SessionApiServer, UsageApiServer};
+use linger_protocol::api::{
+    BlobApiServer, DaemonApiServer, KeyApiServer, PermissionApiServer, SessionApiServer, UsageApiServer,
+};
 use linger_protocol::blob::{Get, Piece};
 use linger_protocol::daemon::{
     Empty, Hello, Keys, Model, Models, Repair, Repaired, Status, Stop, Storage, Tool, Welcome,
@@ -31,13 +34,15 @@ use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
 use crate::connections::Used;
-use crate::daemon::{Daemon, KEY_BYTES};
+use crate::daemon::Daemon;
 use crate::disk;
 use crate::fault;
 use crate::key::Key;
+use crate::key_source::KEY_BYTES;
 use crate::listener::Peer;
 use crate::models;
 use crate::peer;
+use crate::provider::keys::Bearer;
 use crate::prune;
 use crate::repair;
 use crate::session::actor::{Asked, Command, Reply};
@@ -217,6 +222,7 @@ pub fn methods(daemon: Arc<Daemon>) -> anyhow::Result<Methods> {
     methods.merge(DaemonApiServer::into_rpc(rpc.clone()))?;
     methods.merge(SessionApiServer::into_rpc(rpc.clone()))?;
     methods.merge(BlobApiServer::into_rpc(rpc.clone()))?;
+    methods.merge(KeyApiServer::into_rpc(rpc.clone()))?;
     methods.merge(UsageApiServer::into_rpc(rpc.clone()))?;
     methods.merge(PermissionApiServer::into_rpc(rpc))?;
     Ok(methods)
@@ -306,7 +312,7 @@ impl DaemonApiServer for Rpc {
             return Err(RpcError::new(Code::TooMuch, format!("a key may have {KEY_BYTES} bytes")).into());
         }
         let Ok(catalogue) = self.0.catalogue() else { return Ok(Empty {}) };
-        catalogue.add_keys(params.keys.iter().map(|(name, key)| (name.as_str(), key.as_str())));
+        catalogue.add_keys(params.keys.iter().map(|(name, key)| (name.as_str(), key.as_str())), Bearer::Client);
         self.0.changed.send_replace(());
         Ok(Empty {})
     }
@@ -340,6 +346,7 @@ impl DaemonApiServer for Rpc {
             connections: daemon.connections.load(Ordering::Relaxed),
             damage: repair::damage(daemon),
             storage: self.storage(conn(extensions)?).await.ok(),
+            proxies: daemon.catalogue().map(|catalogue| catalogue.network().proxies()).unwrap_or_default(),
         })
     }
 

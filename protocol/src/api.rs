@@ -9,6 +9,7 @@ use jsonrpsee::proc_macros::rpc;
 
 use crate::blob::{Get, Piece};
 use crate::daemon::{Empty, Hello, Keys, Model, Models, Repair, Repaired, Status, Stop, Tool, Welcome};
+use crate::key::{Info as KeyInfo, Listed, Remove as RemoveKey, Removed, Set as SetKey};
 use crate::permission::{Answer, Answered, List as PermissionList, Pending};
 use crate::session::{
     Attach, Attached, Compact, Create, Created, Info, Keyed, List, Named, Prompt, Prompted, Prune, Pruned, Remove, Set,
@@ -108,6 +109,22 @@ pub trait BlobApi {
     /// A piece of what an event names.
     #[method(name = "blob/get", with_extensions)]
     async fn get(&self, params: Get) -> RpcResult<Piece>;
+}
+
+/// Provider keys.
+#[rpc(server, client)]
+pub trait KeyApi {
+    /// Where each provider's key comes from, and whether there is a keychain.
+    #[method(name = "key/list", with_extensions)]
+    async fn list(&self, params: Empty) -> RpcResult<Listed>;
+
+    /// Puts a provider's key into the keychain.
+    #[method(name = "key/set", with_extensions)]
+    async fn set(&self, params: SetKey) -> RpcResult<KeyInfo>;
+
+    /// Takes a provider's key out of the keychain.
+    #[method(name = "key/remove", with_extensions)]
+    async fn remove(&self, params: RemoveKey) -> RpcResult<Removed>;
 }
 
 /// Permissions.

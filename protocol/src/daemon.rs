@@ -103,6 +103,9 @@ pub struct Status {
     /// What is taken on the disk, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<Storage>,
+    /// The proxies that requests to providers go through, a line each, without passwords.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub proxies: Vec<String>,
 }
 
 /// A piece of damage.

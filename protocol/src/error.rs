@@ -74,6 +74,10 @@ codes! {
     BadKey = -31022,
     /// No session uses a blob with this name.
     UnknownBlob = -31023,
+    /// The operating system's keychain cannot be used.
+    NoKeychain = -31024,
+    /// What was given as a provider's key cannot be one.
+    NotAKey = -31025,
     /// The session met an error of the daemon's own.
     Internal = -31099,
 }

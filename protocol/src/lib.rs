@@ -1,6 +1,6 @@
 //! What linger's daemon and its clients agree on.
 //!
-//! The nouns ([`message`], [`event`], [`session`], [`permission`], [`blob`], [`daemon`], [`error`]), the methods ([`api`], feature
+//! The nouns ([`message`], [`event`], [`session`], [`permission`], [`blob`], [`daemon`], [`key`], [`error`]), the methods ([`api`], feature
 //! `rpc`), the places where things lie ([`place`]), and JSON lines over a local socket ([`transport`]), which is the only
 //! I/O of this crate.
 //! Deliberately absent: any logic of sessions, providers or rendering.
@@ -13,6 +13,7 @@ pub mod daemon;
 pub mod error;
 pub mod event;
 pub mod id;
+pub mod key;
 pub mod message;
 pub mod method;
 pub mod permission;

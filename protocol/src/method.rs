@@ -5,7 +5,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::{blob, daemon, permission, session, usage};
+use crate::{blob, daemon, key, permission, session, usage};
 
 /// Parameters that know their method.
 pub trait Method: Serialize {
@@ -65,6 +65,9 @@ methods! {
     BlobGet: "blob/get", blob::Get => blob::Piece;
     PermissionList: "permission/list", permission::List => Vec<permission::Pending>;
     PermissionAnswer: "permission/answer", permission::Answer => permission::Answered;
+    KeyList: "key/list", daemon::Empty => key::Listed;
+    KeySet: "key/set", key::Set => key::Info;
+    KeyRemove: "key/remove", key::Remove => key::Removed;
     UsageList: "usage/list", usage::List => usage::Sums;
     ModelList: "model/list", daemon::Models => Vec<daemon::Model>;
     ToolList: "tool/list", daemon::Empty => Vec<daemon::Tool>;

@@ -101,6 +101,11 @@ impl Places {
         self.state.join("lingerd.children")
     }
 
+    /// The names under which the operating system's keychain has keys for linger; never a key.
+    pub fn kept_keys(&self) -> PathBuf {
+        self.state.join("lingerd.keys")
+    }
+
     /// The log file.
     pub fn log(&self) -> PathBuf {
         self.state.join("lingerd.log")

@@ -7,6 +7,7 @@ mod cli;
 mod client;
 mod daemon;
 mod dirs;
+mod keychain;
 pub mod process;
 mod pty;
 mod raw;
@@ -20,6 +21,7 @@ pub use cli::{Cli, Output, Running};
 pub use client::Client;
 pub use daemon::{Daemon, Setup};
 pub use dirs::Dirs;
+pub use keychain::Keychain;
 pub use pty::Pty;
 pub use raw::Raw;
 

@@ -7,6 +7,7 @@
 pub mod check;
 pub mod harness;
 pub mod model;
+pub mod network;
 pub mod power;
 pub mod races;
 pub mod report;

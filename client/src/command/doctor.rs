@@ -3,7 +3,8 @@
 
 use linger_protocol::VERSION;
 use linger_protocol::daemon::{Damage, Empty, Model, Models, Repair, Status, Storage};
-use linger_protocol::method::{DaemonRepair, DaemonStatus, ModelList};
+use linger_protocol::key::{Listed, Source};
+use linger_protocol::method::{DaemonRepair, DaemonStatus, KeyList, ModelList};
 use linger_protocol::place::{PlaceError, Places, check_socket};
 
 use crate::cli::Doctor;
@@ -19,6 +20,9 @@ struct Report {
     style: Style,
     healthy: bool,
 }
+
+/// The variables that name a proxy for providers.
+const PROXIES: [&str; 4] = ["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
 
 /// Sessions of a damaged database that are named; `daemon status --json` has all.
 const NAMED: usize = 20;
@@ -52,15 +56,21 @@ fn examine(report: &mut Report, repair: bool) -> Result<(), Failure> {
         Err(failure) => return report.failure(&failure),
     };
     let looked = look(&mut client, repair);
+    let mut named = None;
     match client.call(&DaemonStatus(Empty {})) {
         Ok(status) => {
             daemon(report, &status)?;
             stored(report, &status, looked)?;
+            named = status.model;
         }
         Err(failure) => report.failure(&failure)?,
     }
     match client.call(&ModelList(Models::default())) {
-        Ok(rows) => models(report, &rows),
+        Ok(rows) => models(report, &rows, named.as_deref())?,
+        Err(failure) => return report.failure(&failure),
+    }
+    match client.call(&KeyList(Empty {})) {
+        Ok(listed) => keys(report, &listed),
         Err(failure) => report.failure(&failure),
     }
 }
@@ -80,6 +90,18 @@ fn daemon(report: &mut Report, status: &Status) -> Result<(), Failure> {
     }
     for warning in &status.config_warnings {
         report.bad(warning, Some(&format!("see {}", status.config.display())))?;
+    }
+    for proxy in &status.proxies {
+        report.good(&format!("proxy {proxy}"))?;
+    }
+    if status.proxies.is_empty()
+        && let Some(name) = PROXIES.iter().find(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
+    {
+        let text = format!("{name} is set here, and the daemon was started without it: it goes out directly");
+        report.row(
+            " ",
+            &format!("hint: {text}; write `proxy` into [network] of the configuration, or start it from here"),
+        )?;
     }
     if status.permissions > 0 {
         report.good(&format!("{} permissions wait: `linger inbox`", status.permissions))?;
@@ -141,7 +163,8 @@ fn space(report: &mut Report, storage: &Storage) -> Result<(), Failure> {
     Ok(())
 }
 
-fn models(report: &mut Report, rows: &[Model]) -> Result<(), Failure> {
+/// What can be used; `named` is the model of new sessions, which need not be its provider's own.
+fn models(report: &mut Report, rows: &[Model], named: Option<&str>) -> Result<(), Failure> {
     for model in rows.iter().filter(|model| model.ready) {
         let default = if model.default { ", for new sessions" } else { "" };
         report.good(&format!("model {}{default}", model.model))?;
@@ -149,13 +172,31 @@ fn models(report: &mut Report, rows: &[Model]) -> Result<(), Failure> {
     if let Some(model) = rows.iter().find(|model| model.default && !model.ready) {
         let missing = model.missing.as_deref().unwrap_or("it is not ready");
         report.bad(&format!("model {}, for new sessions: {missing}", model.model), None)?;
-    } else if !rows.iter().any(|model| model.default) {
+    } else if rows.iter().any(|model| model.default) {
+        // It was listed with the others.
+    } else if let Some(model) = named {
+        report.good(&format!("model {model}, for new sessions"))?;
+    } else {
         report.bad(
             "new sessions have no model",
             Some("set `model` in the configuration, or use -m; `-m demo` needs no key"),
         )?;
     }
     Ok(())
+}
+
+/// Where the key of new sessions' provider comes from.
+fn keys(report: &mut Report, listed: &Listed) -> Result<(), Failure> {
+    let Some(info) = listed.keys.iter().find(|info| info.default) else { return Ok(()) };
+    let text = format!("key of {}: {}", info.provider, super::key::origin(info));
+    match (&listed.no_keychain, info.source) {
+        (Some(why), Source::Keychain) => {
+            report.bad(&format!("{text}, but {why}"), Some("start the daemon where there is one, or use a variable"))
+        }
+        // Said with the model.
+        (_, Source::Missing) => Ok(()),
+        _ => report.good(&text),
+    }
 }
 
 impl Report {

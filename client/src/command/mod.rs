@@ -8,6 +8,7 @@ mod daemon;
 mod doctor;
 mod help;
 mod inbox;
+mod key;
 mod log;
 mod ls;
 mod models;
@@ -62,6 +63,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Some(Command::Models(args)) => models::run(&args),
         Some(Command::Usage(args)) => usage::run(&args),
         Some(Command::Tools(args)) => tools::run(&args),
+        Some(Command::Key(command)) => key::run(command),
         Some(Command::Daemon(command)) => daemon::run(&command),
         Some(Command::Doctor(args)) => doctor::run(&args),
         Some(Command::Help(args)) => help::run(&args),

@@ -20,6 +20,7 @@ use toml::de::DeTable;
 
 use crate::provider::catalogue::{ProviderConfig, ResolveError, nearest};
 use crate::provider::models::ModelConfig;
+use crate::provider::network::NetworkConfig;
 use crate::provider::preset::PRESETS;
 pub use grant::GrantError;
 pub use source::ConfigError;
@@ -115,6 +116,8 @@ pub struct Config {
     pub providers: BTreeMap<String, ProviderConfig>,
     /// What the user says of models, by `provider/model`.
     pub models: BTreeMap<String, ModelConfig>,
+    /// The way out: proxies, and who is trusted.
+    pub network: NetworkConfig,
     /// What is accepted and has no effect, one line each.
     pub warnings: Vec<String>,
 }
@@ -135,6 +138,7 @@ struct Written {
     workspaces: BTreeMap<String, WorkspaceWritten>,
     providers: BTreeMap<String, ProviderConfig>,
     models: BTreeMap<String, ModelConfig>,
+    network: NetworkConfig,
     mcp: BTreeMap<String, IgnoredAny>,
 }
 
@@ -181,6 +185,7 @@ impl Default for Written {
             workspaces: BTreeMap::new(),
             providers: BTreeMap::new(),
             models: BTreeMap::new(),
+            network: NetworkConfig::default(),
             mcp: BTreeMap::new(),
         }
     }
@@ -219,7 +224,9 @@ impl Config {
 }
 
 impl Written {
-    fn mean(self, source: &Source<'_>, places: &Places, home: Option<&Path>) -> Result<Config, ConfigError> {
+    fn mean(mut self, source: &Source<'_>, places: &Places, home: Option<&Path>) -> Result<Config, ConfigError> {
+        let file = self.network.ca_file.as_ref().and_then(|file| Some(home?.join(file.strip_prefix("~").ok()?)));
+        self.network.ca_file = file.or(self.network.ca_file);
         self.check(source)?;
         let rules = |path: &[&str], list: &[String]| -> Result<Vec<Rule>, ConfigError> {
             let parse = |(i, text): (usize, &String)| {
@@ -259,6 +266,7 @@ impl Written {
             workspaces,
             providers: self.providers,
             models: self.models,
+            network: self.network,
             warnings,
         })
     }
@@ -300,6 +308,9 @@ impl Written {
             if let Some(problem) = problem {
                 return Err(source.error(&path, problem));
             }
+        }
+        if let Err((key, problem)) = self.network.check() {
+            return Err(source.error(&["network", key], problem));
         }
         for (name, provider) in &self.providers {
             if let Err((key, problem)) = provider.check(name) {
@@ -352,19 +363,25 @@ fn refuse_secrets(source: &Source<'_>) -> Result<(), ConfigError> {
         let Some(text) = node.text else { continue };
         let path: Vec<&str> = node.path.iter().map(String::as_str).collect();
         let [section, .., key] = path.as_slice() else { continue };
-        let named = *section == "providers" && SECRET_KEYS.contains(&key.to_lowercase().replace('-', "_").as_str());
+        let named = *section == "providers" && is_secret(key);
         let looks = text.len() >= SHORTEST_SECRET
             && !text.contains(char::is_whitespace)
             && SECRET_PREFIXES.iter().any(|prefix| text.starts_with(prefix));
         if named || looks {
             return Err(source.error(
                 &path,
-                "a key is never written here: name the variable that holds it (`api_key_env = \"WORK_KEY\"`) or the \
-                 command that prints it (`api_key_command = \"pass show work\"`)",
+                "a key is never written here: name the variable that holds it (`api_key_env = \"WORK_KEY\"`), or the \
+                 command that prints it (`api_key_command = \"pass show work\"`), or put it into the keychain \
+                 (`linger key set PROVIDER`)",
             ));
         }
     }
     Ok(())
+}
+
+/// Whether people put a secret under this name.
+fn is_secret(name: &str) -> bool {
+    SECRET_KEYS.contains(&name.to_lowercase().replace('-', "_").as_str())
 }
 
 fn retention(source: &Source<'_>, text: &str) -> Result<u64, ConfigError> {
@@ -379,7 +396,10 @@ fn url_problem(text: &str) -> Option<String> {
     match reqwest::Url::parse(text) {
         Ok(url) if !matches!(url.scheme(), "http" | "https") => Some("must begin with http:// or https://".to_owned()),
         Ok(url) if !url.username().is_empty() || url.password().is_some() => {
-            Some("a key is never written here: use `api_key_env` or `api_key_command`".to_owned())
+            Some("a key is never written here: use `api_key_env`, `api_key_command` or `linger key set`".to_owned())
+        }
+        Ok(url) if url.query_pairs().any(|(name, _)| is_secret(&name)) => {
+            Some("a key is never written here: use `api_key_env`, `api_key_command` or `linger key set`".to_owned())
         }
         Ok(_) => None,
         Err(error) => Some(format!("is not a URL: {error}")),

@@ -1,29 +1,33 @@
 //! The catalogue: from a `provider/model` and the configuration to something that can be asked.
 //!
-//! Keys live in [`Keys`], in memory only; each is sent to the address of the provider that names it and nowhere else.
-//! Deliberately absent: running a key's command, which only the process module may; [`Resolved::key`] says that it must be run.
+//! Deliberately absent: running a key's command and asking the keychain, which take time; [`Resolved::key`] says what is to be done.
+
+mod key;
 
 mod names;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use linger_protocol::daemon::Model;
 use reqwest::Url;
 use serde::Deserialize;
 
+use super::address;
 use super::anthropic::Anthropic;
 use super::compat::Compat;
 use super::driver::{CONNECT_TIMEOUT, Endpoint, IDLE_TIMEOUT};
 use super::gemini::Gemini;
+use super::keys::{Account, Bearer, Keys};
 use super::models::{self, Facts, ModelConfig, Price};
+use super::network::Network;
 use super::ollama::{self, Ollama};
 use super::openai::OpenAi;
 use super::preset::{self, PLACEHOLDER, PRESETS};
 use super::responses::Responses;
 use super::{Codec, Provider};
-use crate::secret::{Redactor, Secret};
+use crate::secret::Secret;
 
 /// How many variables a hint names: the rest are a list of their own.
 const NAMED: usize = 3;
@@ -115,37 +119,6 @@ impl ProviderConfig {
     }
 }
 
-/// The keys that the daemon holds, by the variable that they came in.
-#[derive(Debug, Default)]
-pub struct Keys {
-    secrets: RwLock<BTreeMap<String, Secret>>,
-    redactor: Redactor,
-}
-
-impl Keys {
-    /// An empty store that tells `redactor` about each key.
-    pub fn new(redactor: Redactor) -> Self {
-        Self { secrets: RwLock::default(), redactor }
-    }
-
-    /// Keeps a key; an empty one is none.
-    pub fn insert(&self, variable: &str, key: &str) {
-        let secret = Secret::new(key);
-        if !secret.reveal().is_empty() {
-            self.redactor.add(&secret);
-            self.secrets.write().unwrap_or_else(PoisonError::into_inner).insert(variable.to_owned(), secret);
-        }
-    }
-
-    /// The key that came in `variable`.
-    pub fn get(&self, variable: &str) -> Option<Secret> {
-        let secret = self.secrets.read().unwrap_or_else(PoisonError::into_inner).get(variable).cloned();
-        // It is in use, and must not be the one that is forgotten.
-        secret.iter().for_each(|secret| self.redactor.add(secret));
-        secret
-    }
-}
-
 /// Where a key comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeySource {
@@ -155,6 +128,8 @@ pub enum KeySource {
     Known(Secret),
     /// This command prints it; whoever starts a request runs it first.
     Command(String),
+    /// The keychain has it; whoever starts a request asks for it first.
+    Keychain(Account),
 }
 
 /// A model that can be asked, once its key is at hand.
@@ -176,15 +151,11 @@ pub struct Resolved {
 }
 
 impl Resolved {
-    /// What to ask. `printed` is what the command of [`KeySource::Command`] printed; elsewhere it is not looked at.
-    pub fn open(&self, printed: Option<&str>) -> Provider {
+    /// What to ask, with the key that came of [`Resolved::key`].
+    pub fn open(&self, key: Option<Secret>) -> Provider {
         let mut target = self.target.clone();
         if let Provider::Http(endpoint) = &mut target {
-            endpoint.key = match (&self.key, printed) {
-                (KeySource::Known(key), _) => Some(key.clone()),
-                (KeySource::Command(_), Some(printed)) => Some(Secret::new(printed)),
-                _ => None,
-            };
+            endpoint.key = key;
             endpoint.key.iter().for_each(|key| endpoint.redactor.add(key));
         }
         target
@@ -229,8 +200,14 @@ pub enum ResolveError {
         /// An address with a placeholder.
         example: String,
     },
+    /// It has no use for a key.
+    #[error("the provider `{provider}` needs no key")]
+    Keyless {
+        /// The provider.
+        provider: String,
+    },
     /// The key is not there.
-    #[error("the provider `{provider}` needs a key: set {variable}")]
+    #[error("the provider `{provider}` needs a key: set {variable}, or store it with `linger key set {provider}`")]
     KeyMissing {
         /// The provider.
         provider: String,
@@ -248,6 +225,7 @@ pub struct Catalogue {
     /// What the configuration names for new sessions.
     default: Option<String>,
     keys: Arc<Keys>,
+    network: Arc<Network>,
     /// The models that providers have listed since the configuration was read, by provider.
     listed: Arc<Mutex<BTreeMap<String, Vec<String>>>>,
 }
@@ -323,13 +301,14 @@ impl Entry {
 }
 
 impl Catalogue {
-    /// The presets and `providers`, and what the user says of `models`; `default` is the model that the configuration names for
-    /// new sessions.
+    /// The presets and `providers`, reached over `network`, and what the user says of `models`; `default` is the model that the
+    /// configuration names for new sessions.
     pub fn new(
         providers: &BTreeMap<String, ProviderConfig>,
         models: &BTreeMap<String, ModelConfig>,
         default: Option<String>,
         keys: Arc<Keys>,
+        network: Arc<Network>,
     ) -> Self {
         let presets = PRESETS
             .iter()
@@ -341,6 +320,7 @@ impl Catalogue {
             models: models.clone(),
             default: default.filter(|model| !model.is_empty()),
             keys,
+            network,
             listed: Arc::default(),
         }
     }
@@ -353,16 +333,16 @@ impl Catalogue {
         variables
     }
 
-    /// The variables whose keys are not there.
+    /// The variables whose keys are not there, or were refused.
     pub fn wanted(&self) -> Vec<String> {
-        self.variables().into_iter().filter(|variable| self.keys.get(variable).is_none()).collect()
+        self.variables().into_iter().filter(|variable| self.keys.wants(variable)).collect()
     }
 
     /// Keeps those of `keys` that a provider names.
-    pub fn add_keys<'a>(&self, keys: impl IntoIterator<Item = (&'a str, &'a str)>) {
+    pub fn add_keys<'a>(&self, keys: impl IntoIterator<Item = (&'a str, &'a str)>, from: Bearer) {
         let variables = self.variables();
         let named = keys.into_iter().filter(|(variable, _)| variables.iter().any(|name| name == variable));
-        named.for_each(|(variable, key)| self.keys.insert(variable, key));
+        named.for_each(|(variable, key)| self.keys.insert(variable, key, from));
     }
 
     /// The model of new sessions.
@@ -374,11 +354,11 @@ impl Catalogue {
         let names = preset_first.chain(self.entries.keys().map(String::as_str));
         let mut models = names.filter_map(|name| {
             let entry = self.entries.get(name).filter(|entry| entry.kind != Kind::Demo)?;
-            self.missing(entry).is_none().then_some(format!("{name}/{}", entry.model.as_ref()?))
+            self.missing(name, entry).is_none().then_some(format!("{name}/{}", entry.model.as_ref()?))
         });
         models.next().ok_or_else(|| {
             let with_model = PRESETS.iter().filter(|preset| !preset.model.is_empty() && !preset.variable.is_empty());
-            let named = with_model.filter_map(|preset| self.missing(self.entries.get(preset.name)?));
+            let named = with_model.filter_map(|preset| self.missing(preset.name, self.entries.get(preset.name)?));
             ResolveError::NoModel { variables: named.take(NAMED).map(str::to_owned).collect() }
         })
     }
@@ -389,10 +369,7 @@ impl Catalogue {
             return self.resolve(&self.default_model()?);
         }
         let (name, model) = spec.split_once('/').unwrap_or((spec, ""));
-        let Some(entry) = self.entries.get(name) else {
-            let near = nearest(name, self.entries.keys().map(String::as_str));
-            return Err(ResolveError::UnknownProvider { provider: name.to_owned(), near });
-        };
+        let entry = self.entry(name)?;
         let provider = name.to_owned();
         let model = match (model, &entry.model) {
             ("", Some(model)) => model.clone(),
@@ -402,14 +379,10 @@ impl Catalogue {
         if entry.base_url.contains(PLACEHOLDER) {
             return Err(ResolveError::NoAddress { provider, example: entry.base_url.clone() });
         }
-        if let Some(variable) = self.missing(entry) {
-            return Err(ResolveError::KeyMissing { provider, variable: variable.to_owned() });
-        }
-        let key = match (&entry.command, entry.variable.as_ref().and_then(|variable| self.keys.get(variable))) {
-            (Some(command), _) => KeySource::Command(command.clone()),
-            (None, Some(key)) => KeySource::Known(key),
-            (None, None) => KeySource::None,
-        };
+        let key = self.source(name, entry).map_err(|variable| ResolveError::KeyMissing {
+            provider: provider.clone(),
+            variable: variable.to_owned(),
+        })?;
         let origin = format!("{provider}/{model}");
         let target = self.target(name, entry);
         let facts = self.facts(entry, &origin, &model);
@@ -427,7 +400,7 @@ impl Catalogue {
         let mut rows = Vec::new();
         for (name, entry) in &self.entries {
             let model = format!("{name}/{}", entry.model.as_deref().unwrap_or("MODEL"));
-            let missing = match (entry.base_url.contains(PLACEHOLDER), self.missing(entry)) {
+            let missing = match (entry.base_url.contains(PLACEHOLDER), self.missing(name, entry)) {
                 (true, _) => Some("base_url".to_owned()),
                 (false, Some(variable)) => Some(variable.to_owned()),
                 (false, None) if entry.local => nobody_at(&entry.base_url).await,
@@ -448,10 +421,39 @@ impl Catalogue {
         self.resolve(model).ok()?.facts.window
     }
 
+    fn entry(&self, name: &str) -> Result<&Entry, ResolveError> {
+        self.entries.get(name).ok_or_else(|| {
+            let near = nearest(name, self.entries.keys().map(String::as_str));
+            ResolveError::UnknownProvider { provider: name.to_owned(), near }
+        })
+    }
+
+    /// Where the key of `entry` comes from: what the configuration names, the environment, the keychain. The variable that would
+    /// have to be set, if it comes from nowhere.
+    fn source<'a>(&self, name: &str, entry: &'a Entry) -> Result<KeySource, &'a str> {
+        if let Some(command) = &entry.command {
+            return Ok(KeySource::Command(command.clone()));
+        }
+        if let Some(key) = entry.variable.as_ref().and_then(|variable| self.keys.get(variable)) {
+            return Ok(KeySource::Known(key));
+        }
+        if let Some(account) = key::account(name, entry).filter(|account| self.keys.is_kept(account)) {
+            return Ok(KeySource::Keychain(account));
+        }
+        match entry.variable.as_deref().filter(|_| !entry.key_optional) {
+            Some(variable) => Err(variable),
+            None => Ok(KeySource::None),
+        }
+    }
+
     /// The variable that must be set before `entry` can be used.
-    fn missing<'a>(&self, entry: &'a Entry) -> Option<&'a str> {
-        let needed = entry.variable.as_deref().filter(|_| !entry.key_optional);
-        needed.filter(|variable| self.keys.get(variable).is_none())
+    fn missing<'a>(&self, name: &str, entry: &'a Entry) -> Option<&'a str> {
+        self.source(name, entry).err()
+    }
+
+    /// The way out that all of them take.
+    pub fn network(&self) -> &Network {
+        &self.network
     }
 
     fn target(&self, name: &str, entry: &Entry) -> Provider {
@@ -463,7 +465,8 @@ impl Catalogue {
             key: None,
             connect_timeout: entry.connect_timeout,
             idle_timeout: entry.idle_timeout,
-            redactor: self.keys.redactor.clone(),
+            network: self.network.clone(),
+            redactor: self.keys.redactor().clone(),
         })
     }
 }
@@ -490,7 +493,7 @@ pub fn codec(kind: Kind, compat: Compat) -> Option<Arc<dyn Codec>> {
 async fn nobody_at(base_url: &str) -> Option<String> {
     let url = Url::parse(base_url).ok()?;
     let (host, port) = (url.host_str()?.to_owned(), url.port_or_known_default()?);
-    let listens = tokio::time::timeout(LOOK, tokio::net::TcpStream::connect((host.as_str(), port))).await;
+    let listens = tokio::time::timeout(LOOK, tokio::net::TcpStream::connect((address::bare(&host), port))).await;
     (!matches!(listens, Ok(Ok(_)))).then(|| format!("nobody listens at {host}:{port}"))
 }
 
@@ -498,18 +501,18 @@ async fn nobody_at(base_url: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn catalogue(config: &str, default: &str, keys: &[(&str, &str)]) -> Catalogue {
+    pub(super) fn catalogue(config: &str, default: &str, keys: &[(&str, &str)]) -> Catalogue {
         let providers: BTreeMap<String, ProviderConfig> = toml::from_str(config).unwrap();
         assert!(providers.iter().all(|(name, config)| config.check(name).is_ok()));
         let said = ModelConfig { context_window: Some(9000), input_price: Some(1.5), ..ModelConfig::default() };
         let models = BTreeMap::from([("local/qwen/3".to_owned(), said)]);
-        let keys_of = Arc::new(Keys::new(Redactor::default()));
-        let catalogue = Catalogue::new(&providers, &models, Some(default.to_owned()), keys_of);
-        catalogue.add_keys(keys.iter().copied());
+        let default = Some(default.to_owned());
+        let catalogue = Catalogue::new(&providers, &models, default, Arc::default(), Arc::default());
+        catalogue.add_keys(keys.iter().copied(), Bearer::Daemon);
         catalogue
     }
 
-    const WORK: &str = "
+    pub(super) const WORK: &str = "
         [work]
         kind = 'openai'
         base_url = 'http://127.0.0.1:4001/v1'
@@ -525,14 +528,14 @@ mod tests {
         api_key_command = 'pass show work'
         model = 'm'";
 
-    fn check(catalogue: &Catalogue, spec: &str, expect: Result<(&str, KeySource), &str>) {
+    pub(super) fn check(catalogue: &Catalogue, spec: &str, expect: Result<(&str, KeySource), &str>) {
         let got =
             catalogue.resolve(spec).map(|resolved| (resolved.origin, resolved.key)).map_err(|error| error.to_string());
         let expect = expect.map(|(origin, key)| (origin.to_owned(), key)).map_err(str::to_owned);
         assert_eq!(got, expect, "{spec}");
     }
 
-    fn known(key: &str) -> KeySource {
+    pub(super) fn known(key: &str) -> KeySource {
         KeySource::Known(Secret::new(key))
     }
 
@@ -543,7 +546,13 @@ mod tests {
         check(&catalogue, "local", Ok(("local/qwen/3", KeySource::None)));
         check(&catalogue, "pass", Ok(("pass/m", KeySource::Command("pass show work".to_owned()))));
         check(&catalogue, "demo", Ok(("demo/demo", KeySource::None)));
-        check(&catalogue, "anthropic", Err("the provider `anthropic` needs a key: set ANTHROPIC_API_KEY"));
+        check(
+            &catalogue,
+            "anthropic",
+            Err(
+                "the provider `anthropic` needs a key: set ANTHROPIC_API_KEY, or store it with `linger key set anthropic`",
+            ),
+        );
         check(
             &catalogue,
             "work",
@@ -589,9 +598,10 @@ mod tests {
     }
 
     #[test]
-    fn a_command_prints_a_key_that_is_then_redacted() {
+    fn a_key_that_is_opened_is_then_redacted() {
         let catalogue = catalogue(WORK, "", &[]);
-        let Provider::Http(endpoint) = catalogue.resolve("pass").unwrap().open(Some("s3cr3t-key\n")) else { panic!() };
+        let key = Some(Secret::new("s3cr3t-key\n"));
+        let Provider::Http(endpoint) = catalogue.resolve("pass").unwrap().open(key) else { panic!() };
         assert_eq!(endpoint.key, Some(Secret::new("s3cr3t-key")));
         assert_eq!(endpoint.redactor.redact("bad key s3cr3t-key"), "bad key <redacted>");
         assert!(!format!("{endpoint:?}").contains("s3cr3t"));
@@ -689,7 +699,11 @@ mod tests {
         let with_key = catalogue("", "", &[("OLLAMA_API_KEY", "k-secret")]);
         check(&with_key, "ollama/qwen3", Ok(("ollama/qwen3", known("k-secret"))));
         let needed = catalogue("[ollama]\napi_key_env = 'MINE'", "", &[]);
-        check(&needed, "ollama/x", Err("the provider `ollama` needs a key: set MINE"));
+        check(
+            &needed,
+            "ollama/x",
+            Err("the provider `ollama` needs a key: set MINE, or store it with `linger key set ollama`"),
+        );
         let address = "the provider `vertex` has no address: set `base_url` in [providers.vertex], such as \
                        \"https://aiplatform.googleapis.com/v1/projects/PROJECT/locations/global\"";
         check(&plain, "vertex/gemini-x", Err(address));

@@ -1,14 +1,12 @@
 //! Drives one attempt over HTTP: sends what a codec encoded, reads what comes, and ends in exactly one terminal event.
 //!
 //! A [`HttpStream`] does nothing unless it is polled, and its connection ends when it is dropped.
-//! Clients of the HTTP library are made when first needed and shared; the key goes to the host of the endpoint's base URL alone, as
-//! redirects are not followed.
+//! The key goes to the host of the endpoint's base URL alone, as redirects are not followed.
 //! Deliberately absent: retries, and a limit on the total time, which nobody can know for an answer.
 
-use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -17,9 +15,12 @@ use reqwest::header::{HeaderMap, HeaderValue};
 use reqwest::{Client, Url};
 use tokio::time::{Instant, timeout_at};
 
+use super::client::{client, forget};
+use super::network::{Network, Way};
 use super::sse::Framer;
+use super::trouble::{failed, failure_of, redirected, unknown_to};
 use super::wire::one_line;
-use super::{Codec, Decoder, Encoding, Failure, FailureClass, Framing, Request, StreamEvent};
+use super::{Codec, Decoder, Encoding, Failure, FailureClass, Framing, Request, StreamEvent, address};
 use crate::clock;
 use crate::secret::{Redactor, Secret};
 
@@ -35,8 +36,6 @@ const MAX_ERROR_BODY: usize = 64 << 10;
 const BATCH: usize = 64 << 10;
 /// How long the end of a body may take that follows a complete answer, so that its connection can be used again.
 const DRAIN: Duration = Duration::from_secs(1);
-/// Connections to one provider that are kept open for the next request; each holds a file descriptor.
-const MAX_IDLE: usize = 16;
 /// The longest wait that is understood; whoever asks for more is not waited for anyway.
 const MAX_RETRY_AFTER: f64 = 30.0 * 86_400.0;
 
@@ -55,6 +54,8 @@ pub struct Endpoint {
     pub connect_timeout: Duration,
     /// How long it may be silent.
     pub idle_timeout: Duration,
+    /// The way out of this machine.
+    pub network: Arc<Network>,
     /// Takes secrets out of what a failure says.
     pub redactor: Redactor,
 }
@@ -212,7 +213,7 @@ impl Reading {
         match chunk {
             Ok(Some(chunk)) => self.decode(chunk.as_ref(), out),
             Ok(None) => self.end(None, out),
-            Err(error) => self.end(Some(failure_of(FailureClass::Stream, &error)), out),
+            Err(error) => self.end(Some(cut(&error)), out),
         }
     }
 
@@ -270,9 +271,8 @@ pub async fn get(
     most: usize,
 ) -> Result<Vec<u8>, Failure> {
     let read = async {
-        let url = address(&endpoint.base_url, &asked.path)?;
-        let client = client(&url, endpoint.connect_timeout)?;
-        let response = authorized(endpoint, client.get(url), asked.headers).await?;
+        let place = Place::of(endpoint, &asked.path).await?;
+        let response = authorized(endpoint, &place, place.client.get(place.url.clone()), asked.headers).await?;
         whole(response, most).await
     };
     let result = tokio::time::timeout(patience, read).await.unwrap_or_else(|_| Err(silence(patience)));
@@ -282,7 +282,7 @@ pub async fn get(
 /// A body that has to fit.
 async fn whole(mut response: reqwest::Response, most: usize) -> Result<Vec<u8>, Failure> {
     let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(|error| failure_of(FailureClass::Stream, &error))? {
+    while let Some(chunk) = response.chunk().await.map_err(|error| cut(&error))? {
         body.extend_from_slice(&chunk);
         if body.len() > most {
             return Err(failed(FailureClass::Rejected, format!("it answered with more than {} MiB", most >> 20)));
@@ -293,9 +293,9 @@ async fn whole(mut response: reqwest::Response, most: usize) -> Result<Vec<u8>, 
 
 /// Sends the request and gives the response, if it is the beginning of an answer.
 async fn send(endpoint: Endpoint, encoded: super::HttpRequest) -> Result<reqwest::Response, Failure> {
-    let url = address(&endpoint.base_url, &encoded.path)?;
-    let request = client(&url, endpoint.connect_timeout)?.post(url).header("content-type", "application/json");
-    let response = authorized(&endpoint, request.body(encoded.body), encoded.headers).await?;
+    let place = Place::of(&endpoint, &encoded.path).await?;
+    let request = place.client.post(place.url.clone()).header("content-type", "application/json");
+    let response = authorized(&endpoint, &place, request.body(encoded.body), encoded.headers).await?;
     let status = response.status().as_u16();
     let kind =
         response.headers().get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default().to_owned();
@@ -311,9 +311,26 @@ async fn send(endpoint: Endpoint, encoded: super::HttpRequest) -> Result<reqwest
     Ok(response)
 }
 
+/// Where a request goes, and by which way.
+struct Place {
+    url: Url,
+    way: Way,
+    client: Client,
+}
+
+impl Place {
+    async fn of(endpoint: &Endpoint, path: &str) -> Result<Self, Failure> {
+        let url = address::join(&endpoint.base_url, path).map_err(|why| failed(FailureClass::NotFound, why))?;
+        let way = endpoint.network.way(&url).map_err(|why| failed(FailureClass::Network, why))?;
+        let client = client(&way, url.scheme() == "https", endpoint.connect_timeout).await?;
+        Ok(Self { url, way, client })
+    }
+}
+
 /// Sends a request with its headers and the key; what is no success is a failure.
 async fn authorized(
     endpoint: &Endpoint,
+    place: &Place,
     mut request: reqwest::RequestBuilder,
     headers: Vec<(&'static str, String)>,
 ) -> Result<reqwest::Response, Failure> {
@@ -328,63 +345,38 @@ async fn authorized(
         value.set_sensitive(true);
         request = request.header(name, value);
     }
-    let response = request.send().await.map_err(|error| failure_of(FailureClass::Connect, &error))?;
-    let status = response.status().as_u16();
-    if !response.status().is_success() {
-        let headers = response.headers().clone();
-        let body = beginning(response, endpoint.idle_timeout).await;
-        return Err(advised(endpoint.codec.failure(status, &body), &headers));
+    let response = request.send().await.map_err(|error| unsent(&error, &place.way))?;
+    match response.status() {
+        status if status.is_success() => Ok(response),
+        status if status.is_redirection() => {
+            Err(redirected(&endpoint.name, status.as_u16(), response.headers(), &place.url))
+        }
+        _ => Err(refused(endpoint, response, &place.way).await),
     }
-    Ok(response)
 }
 
-/// `path` at `base_url`, which may end in what the path begins with: a version (any one), or `/api`.
-fn address(base_url: &str, path: &str) -> Result<Url, Failure> {
-    let base = base_url.trim_end_matches('/');
-    let first = |path: &str| path.trim_start_matches('/').split('/').next().unwrap_or_default().to_owned();
-    let end = base.split_once("://").and_then(|(_, place)| Some(place.rsplit_once('/')?.1)).unwrap_or_default();
-    let start = first(path);
-    let is_version = |segment: &str| segment.starts_with("v1");
-    let doubled = start == "api" && end == "api" || is_version(&start) && is_version(end);
-    let path = if doubled { path.get(1 + start.len()..).unwrap_or(path) } else { path };
-    Url::parse(&format!("{base}{path}"))
-        .map_err(|error| failed(FailureClass::NotFound, format!("base_url {base_url}: {error}")))
+/// Why nothing came back.
+fn unsent(error: &reqwest::Error, way: &Way) -> Failure {
+    let failure = failure_of(FailureClass::Connect, error, way);
+    if failure.class == FailureClass::Network {
+        // The next attempt finds the certificates that somebody has put right meanwhile.
+        forget(way);
+    }
+    failure
 }
 
-/// Whether `url` leads to this very machine.
-fn is_loopback(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default();
-    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
-    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
-}
-
-/// What clients differ in: the time to connect, whether certificates are needed, whether a proxy may be.
-type Traits = (Duration, bool, bool);
-
-/// The shared client for `url`. Its root certificates take milliseconds to load, so it is only made when it is needed.
-fn client(url: &Url, connect_timeout: Duration) -> Result<Client, Failure> {
-    static CLIENTS: Mutex<BTreeMap<Traits, Client>> = Mutex::new(BTreeMap::new());
-    let (secure, local) = (url.scheme() == "https", is_loopback(url));
-    let mut clients = CLIENTS.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(client) = clients.get(&(connect_timeout, secure, local)) {
-        return Ok(client.clone());
+/// What a response says that is no success. One that comes through a proxy may be the proxy's own.
+async fn refused(endpoint: &Endpoint, response: reqwest::Response, way: &Way) -> Failure {
+    let (status, headers) = (response.status().as_u16(), response.headers().clone());
+    let body = beginning(response, endpoint.idle_timeout).await;
+    match &way.proxy {
+        Some(proxy) if status == 407 => unknown_to(proxy),
+        Some(proxy) => {
+            let failure = advised(endpoint.codec.failure(status, &body), &headers);
+            Failure { message: format!("{}; asked through the proxy {proxy}", failure.message), ..failure }
+        }
+        None => advised(endpoint.codec.failure(status, &body), &headers),
     }
-    // An error means that somebody was first, which is as good.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let mut builder = Client::builder()
-        .user_agent(concat!("linger/", env!("CARGO_PKG_VERSION")))
-        .redirect(reqwest::redirect::Policy::none())
-        .pool_max_idle_per_host(MAX_IDLE)
-        .connect_timeout(connect_timeout);
-    if !secure {
-        builder = builder.tls_certs_only([]);
-    }
-    if local {
-        builder = builder.no_proxy();
-    }
-    let client = builder.build().map_err(|error| failure_of(FailureClass::Connect, &error))?;
-    clients.insert((connect_timeout, secure, local), client.clone());
-    Ok(client)
 }
 
 /// Reads what follows a complete answer; otherwise every step would pay for a new connection.
@@ -433,37 +425,13 @@ fn retry_after(millis: Option<&str>, seconds_or_date: Option<&str>, now: u64) ->
     duration(since_epoch.saturating_sub(Duration::from_millis(now)).as_secs_f64())
 }
 
-fn failed(class: FailureClass, message: impl ToString) -> Failure {
-    Failure { class, message: message.to_string(), retry_after: None }
+/// A body that ends before its end.
+fn cut(error: &reqwest::Error) -> Failure {
+    failure_of(FailureClass::Stream, error, &Way::default())
 }
 
 fn silence(idle: Duration) -> Failure {
     failed(FailureClass::Timeout, format!("the provider was silent for {} seconds", idle.as_secs_f64()))
-}
-
-/// An error of the HTTP library with its innermost reason, which is what helps.
-fn failure_of(class: FailureClass, error: &reqwest::Error) -> Failure {
-    let mut reason: &(dyn std::error::Error + 'static) = error;
-    while let Some(source) = reason.source() {
-        reason = source;
-    }
-    let host = error.url().map(authority).unwrap_or_default();
-    let refused = reason
-        .downcast_ref::<std::io::Error>()
-        .is_some_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused);
-    let what = match class {
-        FailureClass::Connect if error.is_connect() => format!("cannot connect to{host}"),
-        FailureClass::Connect => format!("no answer from{host}"),
-        _ => "the answer broke off".to_owned(),
-    };
-    let class = if refused { FailureClass::Refused } else { class };
-    failed(class, format!("{what}: {reason}"))
-}
-
-/// Host and port, after a space.
-fn authority(url: &Url) -> String {
-    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
-    url.host_str().map(|host| format!(" {host}{port}")).unwrap_or_default()
 }
 
 #[cfg(test)]

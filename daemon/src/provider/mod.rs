@@ -5,15 +5,19 @@
 //! [`StreamEvent::Failed`]; failures are data.
 //! Deliberately absent: retries (the turn decides, with [`retry`]) and anything about sessions.
 
+pub mod address;
 pub mod anthropic;
 pub mod catalogue;
+mod client;
 pub mod compat;
 pub mod demo;
 pub mod driver;
 pub mod encoding;
 pub mod gemini;
+pub mod keys;
 pub mod listing;
 pub mod models;
+pub mod network;
 pub mod ollama;
 pub mod openai;
 pub mod preset;
@@ -23,6 +27,7 @@ pub mod sse;
 #[cfg(test)]
 pub(crate) mod support;
 mod think;
+mod trouble;
 pub mod wellformed;
 mod wire;
 
@@ -79,6 +84,14 @@ impl Provider {
         match self {
             Self::Http(endpoint) => encoding.encoded(endpoint.codec.as_ref(), origin),
             Self::Demo => usize::MAX,
+        }
+    }
+
+    /// The key that it is asked with.
+    pub fn key(&self) -> Option<&Secret> {
+        match self {
+            Self::Http(endpoint) => endpoint.key.as_ref(),
+            Self::Demo => None,
         }
     }
 
@@ -271,7 +284,8 @@ impl FailureClass {
                 "see whether the server runs and whether base_url is right, then prompt again"
             }
             Self::Overloaded | Self::Timeout | Self::Stream => "prompt again in a while, or choose another model",
-            Self::Auth => "see whether the key is right: `linger models` says which variable it comes from",
+            Self::Auth => "see whether the key is right: `linger key list` says where it comes from",
+            Self::Network => "see [network] in config.toml and what `linger doctor` says, then prompt again",
             Self::NotFound => "see whether the model's name and base_url are right",
             Self::TooLong => {
                 "choose a model with a larger window, or start a new session with what matters of this one"
@@ -284,7 +298,7 @@ impl FailureClass {
 /// Kinds of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureClass {
-    /// Nobody answered: unreachable, no such host, TLS. Tried again.
+    /// Nobody answered: unreachable, no such host. Tried again.
     Connect,
     /// Nobody listens at the address. Tried again, but not for long.
     Refused,
@@ -294,6 +308,8 @@ pub enum FailureClass {
     Timeout,
     /// The stream was cut or made no sense. Tried again.
     Stream,
+    /// The way is barred: a certificate that is not trusted, a proxy that wants a password.
+    Network,
     /// 401, 403: the key is wrong.
     Auth,
     /// 404: no such model or address.

@@ -167,7 +167,7 @@ pub fn vendor(kind: Kind) -> Option<&'static Preset> {
 /// Whose place an address is: the same scheme, host and port.
 pub fn at(base_url: &str) -> Option<&'static Preset> {
     let url = Url::parse(base_url).ok()?;
-    let host = url.host_str().map(|host| if host == "localhost" { "127.0.0.1" } else { host })?;
+    let host = url.host_str().map(|host| if matches!(host, "localhost" | "[::1]") { "127.0.0.1" } else { host })?;
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
     let authority = format!("{host}{port}");
     PRESETS.iter().find(|preset| {
@@ -209,6 +209,7 @@ mod tests {
         check("https://api.openai.com:444/v1", None);
         check("https://api.deepseek.com/anthropic", Some("deepseek"));
         check("http://localhost:11434/", Some("ollama"));
+        check("http://[::1]:11434/", Some("ollama"));
         check("http://127.0.0.1:11435/", None);
         check("https://europe-west1-aiplatform.googleapis.com/v1/projects/p/locations/europe-west1", Some("vertex"));
         check("https://api.openai.com.example.org/v1", None);

@@ -43,9 +43,11 @@ pub fn decide(failure: &Failure, attempt: u32, elapsed: Duration, random: f64) -
         | FailureClass::Overloaded
         | FailureClass::Timeout
         | FailureClass::Stream => {}
-        FailureClass::Auth | FailureClass::NotFound | FailureClass::TooLong | FailureClass::Rejected => {
-            return Decision::GiveUp { note: None };
-        }
+        FailureClass::Network
+        | FailureClass::Auth
+        | FailureClass::NotFound
+        | FailureClass::TooLong
+        | FailureClass::Rejected => return Decision::GiveUp { note: None },
     }
     if attempt >= attempts(failure.class) {
         return Decision::GiveUp { note: Some(format!("gave up after {attempt} attempts")) };

@@ -5,6 +5,7 @@
 //! turn is stopped. It never touches the store but to read its context, and never waits for a client but in a permission.
 
 mod compact;
+mod key;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -25,13 +26,12 @@ use super::{Draft, calls, context, instructions, recovery};
 use crate::clock;
 use crate::daemon::Daemon;
 use crate::fault;
-use crate::provider::catalogue::{KeySource, ResolveError, Resolved};
 use crate::provider::models::Prices;
 use crate::provider::retry::{self, Decision};
 use crate::provider::{
-    Encoding, Failure, FailureClass, Images, Message, Provider, Request, Response, Stop, Stream, StreamEvent, ToolSpec,
-    json_size,
+    Encoding, Failure, FailureClass, Images, Message, Request, Response, Stop, Stream, StreamEvent, ToolSpec, json_size,
 };
+use crate::secret::Secret;
 use crate::store::StoreError;
 use crate::tool::Workspace;
 
@@ -178,11 +178,11 @@ impl Turn {
             if next.prompts.is_empty() {
                 return Ok(());
             }
-            self.take(next, &mut context);
+            self.take(next, &mut context).await?;
         }
         loop {
             let next = self.emit.boundary(None).await?;
-            let asked = self.take(next, &mut context);
+            let asked = self.take(next, &mut context).await?;
             let failed = match asked {
                 Some(asked) => self.compact_as_asked(asked, &mut context, &system, &tools, &mut encoding).await?,
                 None => None,
@@ -195,7 +195,7 @@ impl Turn {
                 if next.prompts.is_empty() {
                     return Ok(());
                 }
-                self.take(next, &mut context);
+                self.take(next, &mut context).await?;
                 continue;
             }
             let limit = self.daemon.max_steps();
@@ -222,7 +222,7 @@ impl Turn {
                 if next.prompts.is_empty() {
                     return Ok(());
                 }
-                self.take(next, &mut context);
+                self.take(next, &mut context).await?;
             } else {
                 self.run_calls(&mut context, calls, HashMap::new(), stop == Stop::MaxTokens).await?;
             }
@@ -268,8 +268,9 @@ impl Turn {
     }
 
     /// Prompts that came back from the actor are messages already; gives the compaction that is asked for.
-    fn take(&mut self, next: Next, context: &mut Context) -> Option<Wanted> {
+    async fn take(&mut self, next: Next, context: &mut Context) -> Result<Option<Wanted>, Over> {
         self.model = next.model;
+        let new = !next.prompts.is_empty();
         for content in next.prompts {
             let opens = std::mem::replace(&mut self.only_compacts, false);
             self.effort = Effort::default();
@@ -277,7 +278,11 @@ impl Turn {
             let id = MessageId(format!("m{}", self.messages));
             context.push(id, Message { role: Role::User, content, origin: None }, opens);
         }
-        next.compact
+        if new {
+            // What a model has seen is in the log: a turn that is taken up after a crash says the same again.
+            self.emit.committed().await?;
+        }
+        Ok(next.compact)
     }
 
     /// What a user can do about a failure.
@@ -367,11 +372,17 @@ impl Turn {
         let &Ask { system, tools, messages, shown: is_shown } = ask;
         let began = Instant::now();
         let mut attempt = 1;
+        let mut refused: Option<(Secret, Failure)> = None;
         loop {
             let (resolved, provider) = match self.resolve().await? {
                 Ok(resolved) => resolved,
                 Err(failure) => return Ok(Step::Failed(failure, None)),
             };
+            if let Some((key, failure)) = &refused
+                && provider.key() == Some(key)
+            {
+                return Ok(Step::Failed(failure.clone(), None));
+            }
             let images = self.images(messages.get(provider.encoded(&resolved.origin, encoding)..)).await;
             let request = Request {
                 model: &resolved.model,
@@ -409,6 +420,20 @@ impl Turn {
                 self.unshown =
                     self.unshown.into_iter().chain(shown.usage.filter(|_| !shown.pieces.is_empty())).reduce(sum);
                 self.emit.tell(TurnMessage::Counted(None))?;
+            }
+            if failure.class == FailureClass::Auth
+                && !interrupted
+                && let Some(key) = provider.key()
+                && self.daemon.key_sources.refuse(&resolved.key, key)
+                && refused.is_none()
+            {
+                // A key that expires is got anew, once.
+                let failure = Failure { message: format!("{}: {}", resolved.provider, failure.message), ..failure };
+                let text = format!("{}; asking for the key again", failure.message);
+                self.emit.send(vec![notice(Level::Warning, NoticeCode::Retry, text)], false, None)?;
+                refused = Some((key.clone(), failure));
+                attempt += 1;
+                continue;
             }
             match retry::decide(&failure, attempt, began.elapsed(), clock::random_fraction()) {
                 Decision::GiveUp { note } => {
@@ -456,50 +481,6 @@ impl Turn {
             }
         };
         tokio::task::spawn_blocking(move || ids.into_iter().filter_map(load).collect()).await.unwrap_or_default()
-    }
-
-    /// The provider and its key; waits, visibly, for a key that the daemon does not have.
-    async fn resolve(&mut self) -> Result<Result<(Resolved, Provider), Failure>, Over> {
-        let mut waiting = false;
-        loop {
-            let mut changed = self.daemon.changed.subscribe();
-            let catalogue = match self.daemon.catalogue() {
-                Ok(catalogue) => catalogue,
-                Err(error) => return Ok(Err(rejected(error.to_string()))),
-            };
-            match catalogue.resolve(&self.model) {
-                Ok(resolved) => {
-                    if waiting {
-                        let text = "the key is there; the turn goes on".to_owned();
-                        self.emit.send(vec![notice(Level::Info, NoticeCode::KeyFound, text)], false, None)?;
-                    }
-                    let printed = match &resolved.key {
-                        KeySource::Command(command) => match self.daemon.key_printed(command).await {
-                            Ok(key) => Some(key),
-                            Err(error) => return Ok(Err(rejected(format!("{error:#}")))),
-                        },
-                        KeySource::None | KeySource::Known(_) => None,
-                    };
-                    let provider = resolved.open(printed.as_deref());
-                    return Ok(Ok((resolved, provider)));
-                }
-                Err(ResolveError::KeyMissing { provider, variable }) => {
-                    if !waiting {
-                        waiting = true;
-                        let text = format!(
-                            "waiting for the key of provider {provider}: connect a client that has {variable} set"
-                        );
-                        self.emit.send(vec![notice(Level::Warning, NoticeCode::KeyMissing, text)], true, None)?;
-                    }
-                    if changed.changed().await.is_err() {
-                        return Err(Over);
-                    }
-                    // Another model is a way out too.
-                    self.model = self.emit.model().await?;
-                }
-                Err(error) => return Ok(Err(rejected(error.to_string()))),
-            }
-        }
     }
 
     /// One attempt; what is shown of it goes into `shown`, and to clients if `is_shown`.

@@ -9,6 +9,7 @@ use super::{Catalogue, Entry, Kind, Provider, ResolveError, Resolved, nearest};
 use crate::provider::driver::Endpoint;
 use crate::provider::listing::Listed;
 use crate::provider::models::{self, Facts};
+use crate::secret::Secret;
 
 impl Catalogue {
     /// A row of `model/list`. `listed` is what its provider says of it, which it knows better than a table.
@@ -33,9 +34,9 @@ impl Catalogue {
     }
 
     /// What can be asked for the list of a provider's models; nothing if it has none.
-    pub fn lister(&self, provider: &str, printed: Option<&str>) -> Option<Endpoint> {
+    pub fn lister(&self, provider: &str, key: Option<Secret>) -> Option<Endpoint> {
         let resolved = self.any_of(provider)?;
-        match resolved.open(printed) {
+        match resolved.open(key) {
             Provider::Http(endpoint) if endpoint.codec.listing().is_some() => Some(endpoint),
             Provider::Http(_) | Provider::Demo => None,
         }

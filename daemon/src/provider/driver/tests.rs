@@ -22,6 +22,7 @@ fn endpoint(base_url: String) -> Endpoint {
         key: Some(Secret::new(KEY)),
         connect_timeout: CONNECT_TIMEOUT,
         idle_timeout: Duration::from_millis(300),
+        network: Arc::default(),
         redactor,
     }
 }
@@ -200,10 +201,20 @@ async fn errors_say_what_the_provider_said_without_the_key() {
     check("200 OK\r\ncontent-type: text/html", "<html>", FailureClass::NotFound, page).await;
     let plain = "work answered without streaming: 200: no";
     check("200 OK\r\ncontent-type: application/json", "{\"error\":\"no\"}", FailureClass::Stream, plain).await;
-    let moved = "the provider answered 307 without a reason";
-    check("307 Moved\r\nlocation: http://example.com/", "", FailureClass::Rejected, moved).await;
     let cut = "the answer broke off";
     check(STREAM, HI, FailureClass::Stream, cut).await;
+}
+
+#[tokio::test]
+async fn a_redirect_is_an_error_that_says_where_it_leads() {
+    for status in ["301 Moved", "302 Found", "307 Moved", "308 Moved"] {
+        let head = format!("{status}\r\nlocation: https://example.com/v1?x={KEY}");
+        let (events, _) = exchange(&head, "", true).await;
+        let [StreamEvent::Failed(failure)] = &events[..] else { panic!("{events:?}") };
+        assert_eq!(failure.class, FailureClass::NotFound);
+        let said = format!("answers {}, a redirect to https://example.com/v1; it is not followed", &status[..3]);
+        assert!(failure.message.contains(&said) && !failure.message.contains(KEY), "{}", failure.message);
+    }
 }
 
 #[tokio::test]
@@ -224,25 +235,6 @@ async fn nobody_there_is_a_connection_failure() {
     assert_eq!(failure.class, FailureClass::Refused);
     let expect = format!("cannot connect to {address}: Connection refused");
     assert!(failure.message.starts_with(&expect), "{}", failure.message);
-}
-
-#[test]
-fn the_version_in_a_base_url_is_not_doubled() {
-    fn check(base_url: &str, path: &str, expect: &str) {
-        assert_eq!(address(base_url, path).unwrap().as_str(), expect);
-    }
-    check("https://api.anthropic.com", "/v1/messages", "https://api.anthropic.com/v1/messages");
-    check("http://h/v1/", "/v1/messages", "http://h/v1/messages");
-    check("http://h/v1", "/chat/completions", "http://h/v1/chat/completions");
-    check("http://h/api/anthropic", "/v1/messages", "http://h/api/anthropic/v1/messages");
-    check("http://h", "/v1beta/models/m:x?alt=sse", "http://h/v1beta/models/m:x?alt=sse");
-    check("http://h/v1beta", "/v1beta/models/m:x", "http://h/v1beta/models/m:x");
-    check("http://h/v1", "/v1beta/models/m:x", "http://h/v1/models/m:x");
-    check("http://h/v1/projects/p", "/publishers/m", "http://h/v1/projects/p/publishers/m");
-    check("http://h:11434/api", "/api/chat", "http://h:11434/api/chat");
-    check("http://h:11434", "/api/chat", "http://h:11434/api/chat");
-    check("http://v1", "/v1/messages", "http://v1/v1/messages");
-    assert_eq!(address("nonsense", "/x").unwrap_err().class, FailureClass::NotFound);
 }
 
 #[test]

@@ -1,0 +1,174 @@
+//! The HTTP library's clients: made when they are first needed, and shared by all that go the same way.
+//!
+//! Making one that speaks TLS reads certificates for milliseconds, so that is done on a thread of its own.
+//! Redirects are not followed by any of them: a key would go along.
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use reqwest::{Certificate, Client};
+
+use super::network::{Roots, Way};
+use super::trouble::{failed, failure_of};
+use super::{Failure, FailureClass};
+
+/// Connections to one provider that are kept open for the next request; each holds a file descriptor.
+const MAX_IDLE: usize = 16;
+
+/// Clients that are kept; a configuration that is edited often would leave one for each way that it named.
+const MAX_CLIENTS: usize = 16;
+
+/// The largest file of certificates, in bytes: those of all public authorities take a few hundred KiB.
+const MAX_FILE: u64 = 8 << 20;
+
+/// What clients differ in.
+type Traits = (Duration, bool, Way);
+
+static CLIENTS: Mutex<BTreeMap<Traits, Client>> = Mutex::new(BTreeMap::new());
+
+fn clients() -> MutexGuard<'static, BTreeMap<Traits, Client>> {
+    CLIENTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The shared client for this way; `secure` if the other end speaks TLS.
+pub(super) async fn client(way: &Way, secure: bool, connect_timeout: Duration) -> Result<Client, Failure> {
+    let secure = secure || way.proxy.as_ref().is_some_and(super::network::Proxy::is_secure);
+    let roots = if secure { way.roots.clone() } else { Roots::default() };
+    let traits = (connect_timeout, secure, Way { proxy: way.proxy.clone(), roots });
+    if let Some(client) = clients().get(&traits) {
+        return Ok(client.clone());
+    }
+    let client = if secure {
+        let traits = traits.clone();
+        let built = tokio::task::spawn_blocking(move || build(&traits)).await;
+        built.map_err(|error| failed(FailureClass::Network, error))??
+    } else {
+        build(&traits)?
+    };
+    let mut clients = clients();
+    if clients.len() >= MAX_CLIENTS {
+        clients.clear();
+    }
+    // Whoever was first keeps its connections.
+    Ok(clients.entry(traits).or_insert(client).clone())
+}
+
+/// Forgets the clients that trust whom this way trusts: certificates are read again when they are needed next.
+pub(super) fn forget(way: &Way) {
+    clients().retain(|(_, secure, known), _| !*secure || known.roots != way.roots);
+}
+
+fn build((connect_timeout, secure, way): &Traits) -> Result<Client, Failure> {
+    // An error means that somebody was first, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let builder = Client::builder()
+        .user_agent(concat!("linger/", env!("CARGO_PKG_VERSION")))
+        .redirect(reqwest::redirect::Policy::none())
+        .pool_max_idle_per_host(MAX_IDLE)
+        .connect_timeout(*connect_timeout);
+    let builder = match secure {
+        true => builder.tls_certs_merge(certificates(&way.roots)?),
+        false => builder.tls_certs_only([]),
+    };
+    let failed = |error: reqwest::Error| not_made(&error, way);
+    let builder = match &way.proxy {
+        Some(proxy) => builder.proxy(reqwest::Proxy::all(proxy.reveal().clone()).map_err(failed)?),
+        // Not what this process was started with either.
+        None => builder.no_proxy(),
+    };
+    builder.build().map_err(failed)
+}
+
+/// Why there is no client.
+fn not_made(error: &reqwest::Error, way: &Way) -> Failure {
+    let failure = failure_of(FailureClass::Network, error, way);
+    if failure.message.contains("No CA certificates were loaded") {
+        let advice = "install the package ca-certificates, or name a file with certificates as ca_file in [network]";
+        return failed(FailureClass::Network, format!("this machine trusts nobody: it has no certificates; {advice}"));
+    }
+    failure
+}
+
+/// The certificates of `roots`; those of the system come from whoever verifies.
+fn certificates(roots: &Roots) -> Result<Vec<Certificate>, Failure> {
+    let mut all = Vec::new();
+    for (file, named_by) in &roots.files {
+        let wrong = |why: String| failed(FailureClass::Network, format!("{named_by}: {}: {why}", file.display()));
+        let certificates = read(file).map_err(|error| wrong(error.to_string()))?;
+        if certificates.is_empty() {
+            return Err(wrong("has no certificate in it; a PEM file is wanted".to_owned()));
+        }
+        all.extend(certificates);
+    }
+    for (directory, named_by) in &roots.directories {
+        let wrong = |error: std::io::Error| {
+            failed(FailureClass::Network, format!("{named_by}: {}: {error}", directory.display()))
+        };
+        for entry in std::fs::read_dir(directory).map_err(wrong)? {
+            let path = entry.map_err(wrong)?.path();
+            // A directory holds what else belongs to its certificates, such as lists and notes.
+            all.extend(read(&path).unwrap_or_default());
+        }
+    }
+    all.extend(system());
+    Ok(all)
+}
+
+/// The certificates in a file.
+fn read(path: &Path) -> anyhow::Result<Vec<Certificate>> {
+    let file = std::fs::File::open(path)?;
+    anyhow::ensure!(file.metadata()?.is_file(), "is not a file");
+    let mut bytes = Vec::new();
+    file.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
+    anyhow::ensure!(bytes.len() as u64 <= MAX_FILE, "is larger than {MAX_FILE} bytes");
+    Ok(Certificate::from_pem_bundle(&bytes)?)
+}
+
+/// The system's own certificates, where whoever verifies takes `SSL_CERT_FILE` and `SSL_CERT_DIR` for all that there are.
+#[cfg(all(unix, not(target_vendor = "apple")))]
+fn system() -> Vec<Certificate> {
+    if ["SSL_CERT_FILE", "SSL_CERT_DIR"].iter().all(|name| std::env::var_os(name).is_none()) {
+        return Vec::new();
+    }
+    let found = openssl_probe::candidate_cert_dirs()
+        .flat_map(|directory| rustls_native_certs::load_certs_from_paths(None, Some(directory)).certs);
+    found.filter_map(|certificate| Certificate::from_der(&certificate).ok()).collect()
+}
+
+#[cfg(not(all(unix, not(target_vendor = "apple"))))]
+fn system() -> Vec<Certificate> {
+    Vec::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    fn problem(files: &[&Path], directories: &[&Path]) -> String {
+        let named = |paths: &[&Path]| -> Vec<(PathBuf, String)> {
+            paths.iter().map(|path| (path.to_path_buf(), "network.ca_file".to_owned())).collect()
+        };
+        let way = Way { proxy: None, roots: Roots { files: named(files), directories: named(directories) } };
+        build(&(Duration::from_secs(1), true, way)).unwrap_err().message
+    }
+
+    #[test]
+    fn certificates_that_cannot_be_read_are_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        std::fs::write(at("notes"), "no certificate").unwrap();
+        std::fs::write(at("broken"), "-----BEGIN CERTIFICATE-----\n!!\n-----END CERTIFICATE-----\n").unwrap();
+        let said = problem(&[&at("gone.pem")], &[]);
+        assert!(said.starts_with(&format!("network.ca_file: {}: No such file", at("gone.pem").display())), "{said}");
+        assert!(problem(&[&at("notes")], &[]).ends_with("has no certificate in it; a PEM file is wanted"));
+        assert!(problem(&[dir.path()], &[]).ends_with("is not a file"));
+        let said = problem(&[&at("broken")], &[]);
+        assert!(said.starts_with(&format!("network.ca_file: {}: ", at("broken").display())), "{said}");
+        assert!(problem(&[], &[&at("nowhere")]).contains("No such file"));
+    }
+}

@@ -1,0 +1,380 @@
+//! The way out: whether a request goes through a proxy, and whom this machine trusts. Pure: from what is configured and what
+//! the daemon was started with, to the way that one address takes.
+//!
+//! `[network]` wins over the environment, key by key, and the environment is the daemon's own at its start: a client comes and
+//! goes, and a turn must not take another way because another terminal looks on.
+//! A password in a proxy's address is a secret: [`Proxy`] does not show it, and the file may not have one.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use hyper_util::client::proxy::matcher::Matcher;
+use reqwest::Url;
+use serde::Deserialize;
+
+use super::address::{authority, is_loopback};
+use crate::secret::Secret;
+
+/// What `proxy` says when no proxy is meant, whatever the environment says.
+const DIRECT: &str = "direct";
+
+/// What a proxy may speak.
+const SCHEMES: [&str; 6] = ["http", "https", "socks4", "socks4a", "socks5", "socks5h"];
+
+/// `[network]`, as it is written.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default, expecting = "a table")]
+pub struct NetworkConfig {
+    /// The proxy for everything, or `direct`.
+    pub proxy: Option<String>,
+    /// Hosts, domains and networks that no proxy is used for.
+    pub no_proxy: Option<Vec<String>>,
+    /// Whether a proxy is used for this very machine too.
+    pub proxy_loopback: bool,
+    /// Certificates that are trusted beside those of the system.
+    pub ca_file: Option<PathBuf>,
+}
+
+impl NetworkConfig {
+    /// What is wrong with it: the key that is at fault, and why. Never repeats an address that may hold a password.
+    pub fn check(&self) -> Result<(), (&'static str, String)> {
+        if let Some(proxy) = self.proxy.as_deref().filter(|proxy| *proxy != DIRECT) {
+            let url = parse(proxy).map_err(|problem| ("proxy", problem))?;
+            if !url.username().is_empty() || url.password().is_some() {
+                let way = "a password is never written here: start the daemon with HTTPS_PROXY=http://USER:PASSWORD@… \
+                           in its environment, and leave `proxy` out";
+                return Err(("proxy", way.to_owned()));
+            }
+        }
+        if self.no_proxy.iter().flatten().any(|host| host.contains("://") || host.contains(',')) {
+            return Err(("no_proxy", "write a list of hosts, domains and networks, such as \"10.0.0.0/8\"".to_owned()));
+        }
+        match &self.ca_file {
+            Some(file) if !file.is_absolute() => {
+                Err(("ca_file", "must be an absolute path, or begin with ~/".to_owned()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The variables that the daemon was started with.
+#[derive(Clone, Default)]
+pub struct Variables(Vec<(&'static str, String)>);
+
+impl Variables {
+    /// Those that have a meaning here. Where both cases are there, the lower one counts, as everywhere.
+    const NAMES: [&str; 10] = [
+        "https_proxy",
+        "HTTPS_PROXY",
+        "http_proxy",
+        "HTTP_PROXY",
+        "all_proxy",
+        "ALL_PROXY",
+        "no_proxy",
+        "NO_PROXY",
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+    ];
+
+    /// Takes what `get` has; nothing is as good as empty.
+    pub fn read(get: impl Fn(&str) -> Option<String>) -> Self {
+        let found =
+            |name| get(name).map(|value| (name, value.trim().to_owned())).filter(|(_, value)| !value.is_empty());
+        Self(Self::NAMES.into_iter().filter_map(found).collect())
+    }
+
+    /// The first of `names` that is set, with its name.
+    fn first(&self, names: &[&str]) -> Option<(&'static str, &str)> {
+        let get = |wanted: &&str| self.0.iter().find(|(name, _)| name == wanted);
+        names.iter().find_map(get).map(|(name, value)| (*name, value.as_str()))
+    }
+}
+
+/// A proxy. Two are the same if they are reached and asked in the same way.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Proxy {
+    url: Url,
+    /// Who named it: a variable, or `network.proxy`.
+    pub named_by: String,
+}
+
+impl Proxy {
+    /// Its address with its password, for whoever connects to it.
+    pub fn reveal(&self) -> &Url {
+        &self.url
+    }
+
+    /// Whether the connection to it is encrypted.
+    pub fn is_secure(&self) -> bool {
+        self.url.scheme() == "https"
+    }
+}
+
+impl fmt::Display for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{} ({})", self.url.scheme(), authority(&self.url), self.named_by)
+    }
+}
+
+impl fmt::Debug for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Certificates that are trusted beside those of the system.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Roots {
+    /// Files, each with who named it.
+    pub files: Vec<(PathBuf, String)>,
+    /// Directories, likewise.
+    pub directories: Vec<(PathBuf, String)>,
+}
+
+/// How one address is reached.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Way {
+    /// Through this proxy; directly if there is none.
+    pub proxy: Option<Proxy>,
+    /// Who is trusted.
+    pub roots: Roots,
+}
+
+/// The way out of this machine.
+#[derive(Debug, Default)]
+pub struct Network {
+    http: Option<Result<Proxy, String>>,
+    https: Option<Result<Proxy, String>>,
+    /// Says which hosts no proxy is used for.
+    no_proxy: Option<Matcher>,
+    proxy_loopback: bool,
+    roots: Roots,
+}
+
+impl Network {
+    /// What `config` and `variables` come to.
+    pub fn new(config: &NetworkConfig, variables: &Variables) -> Self {
+        let of = |names: &[&str]| {
+            let (name, value) = match config.proxy.as_deref() {
+                Some(DIRECT) => return None,
+                Some(proxy) => ("network.proxy", proxy),
+                None => variables.first(names)?,
+            };
+            let named_by = name.to_owned();
+            Some(parse(value).map(|url| Proxy { url, named_by }).map_err(|problem| format!("{name}: {problem}")))
+        };
+        let listed = variables.first(&["no_proxy", "NO_PROXY"]).map(|(_, list)| list.to_owned());
+        let listed = config.no_proxy.as_ref().map(|list| list.join(",")).or(listed);
+        // Which proxy it would be does not matter here.
+        let matcher = |list: String| Matcher::builder().all("http://proxy").no(list.to_lowercase()).build();
+        let mut roots = Roots::default();
+        roots.files.extend(config.ca_file.clone().map(|file| (file, "network.ca_file".to_owned())));
+        if let Some((name, file)) = variables.first(&["SSL_CERT_FILE"]) {
+            roots.files.push((PathBuf::from(file), name.to_owned()));
+        }
+        if let Some((name, list)) = variables.first(&["SSL_CERT_DIR"]) {
+            let directories = std::env::split_paths(list).filter(|path| path != Path::new(""));
+            roots.directories.extend(directories.map(|directory| (directory, name.to_owned())));
+        }
+        Self {
+            http: of(&["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"]),
+            https: of(&["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"]),
+            no_proxy: listed.map(matcher),
+            proxy_loopback: config.proxy_loopback,
+            roots,
+        }
+    }
+
+    /// How `url` is reached; why not, if its proxy has no address. Going without it would go where nobody may look.
+    pub fn way(&self, url: &Url) -> Result<Way, String> {
+        let proxy = if url.scheme() == "https" { &self.https } else { &self.http };
+        let proxy = match proxy.as_ref().filter(|_| !self.spared(url)) {
+            Some(Err(problem)) => return Err(problem.clone()),
+            Some(Ok(proxy)) => Some(proxy.clone()),
+            None => None,
+        };
+        Ok(Way { proxy, roots: self.roots.clone() })
+    }
+
+    /// Whether no proxy is used for `url`.
+    fn spared(&self, url: &Url) -> bool {
+        if is_loopback(url) {
+            return !self.proxy_loopback;
+        }
+        let uri = url.as_str().parse::<http::Uri>().ok();
+        let spares = |matcher: &Matcher| uri.as_ref().is_some_and(|uri| matcher.intercept(uri).is_none());
+        self.no_proxy.as_ref().is_some_and(spares)
+    }
+
+    /// The proxies, one line each: what they are for, where they are, who named them.
+    pub fn proxies(&self) -> Vec<String> {
+        let said = |proxy: &Result<Proxy, String>| match proxy {
+            Ok(proxy) => proxy.to_string(),
+            Err(problem) => problem.clone(),
+        };
+        match (&self.https, &self.http) {
+            (Some(https), Some(http)) if https == http => vec![said(https)],
+            (https, http) => [("https", https), ("http", http)]
+                .into_iter()
+                .filter_map(|(scheme, proxy)| Some(format!("for {scheme}: {}", said(proxy.as_ref()?))))
+                .collect(),
+        }
+    }
+
+    /// What must never be shown: the passwords of proxies, and what carries them.
+    pub fn secrets(&self) -> Vec<Secret> {
+        let proxies = [&self.http, &self.https].into_iter().flatten().flatten();
+        proxies.flat_map(|proxy| passwords(&proxy.url)).map(|password| Secret::new(&password)).collect()
+    }
+}
+
+/// The password in `url` in each form that it may come back in.
+fn passwords(url: &Url) -> Vec<String> {
+    use base64::Engine as _;
+    let Some(password) = url.password() else { return Vec::new() };
+    let decoded = |text: &str| percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned();
+    let pair = format!("{}:{}", decoded(url.username()), decoded(password));
+    let header = base64::engine::general_purpose::STANDARD.encode(pair);
+    vec![password.to_owned(), decoded(password), header]
+}
+
+/// The address of a proxy, which may leave out `http://`. What is wrong with it does not repeat it.
+fn parse(text: &str) -> Result<Url, String> {
+    let whole = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+    let problem =
+        |why: &str| Err(format!("is not the address of a proxy, such as \"http://proxy.example:3128\": {why}"));
+    match Url::parse(&whole) {
+        Err(error) => problem(&error.to_string()),
+        Ok(url) if !SCHEMES.contains(&url.scheme()) => {
+            problem("it may be http, https, socks4, socks4a, socks5 or socks5h")
+        }
+        Ok(url) if !url.has_host() || url.host_str() == Some("") => problem("it has no host"),
+        Ok(url) => Ok(url),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variables(set: &[(&str, &str)]) -> Variables {
+        Variables::read(|wanted| set.iter().find(|(name, _)| *name == wanted).map(|(_, value)| (*value).to_owned()))
+    }
+
+    fn config(text: &str) -> NetworkConfig {
+        toml::from_str(text).unwrap()
+    }
+
+    /// The way to `url`, in a word.
+    fn way(config_text: &str, set: &[(&str, &str)], url: &str) -> String {
+        let config = config(config_text);
+        assert_eq!(config.check(), Ok(()), "{config_text}");
+        let way = Network::new(&config, &variables(set)).way(&Url::parse(url).unwrap());
+        match way {
+            Ok(Way { proxy: None, .. }) => "direct".to_owned(),
+            Ok(Way { proxy: Some(proxy), .. }) => proxy.to_string(),
+            Err(problem) => problem,
+        }
+    }
+
+    const HTTPS: &str = "https://api.example.com/v1";
+    const HTTP: &str = "http://model.example.com:8000/v1";
+
+    #[test]
+    fn the_environment_names_proxies_as_everywhere() {
+        fn check(set: &[(&str, &str)], https: &str, http: &str) {
+            assert_eq!((way("", set, HTTPS).as_str(), way("", set, HTTP).as_str()), (https, http), "{set:?}");
+        }
+        check(&[], "direct", "direct");
+        check(&[("HTTPS_PROXY", "http://p:1")], "http://p:1 (HTTPS_PROXY)", "direct");
+        check(&[("http_proxy", "p:1")], "direct", "http://p:1 (http_proxy)");
+        check(&[("HTTPS_PROXY", "http://p:1"), ("https_proxy", "http://q:2")], "http://q:2 (https_proxy)", "direct");
+        check(&[("HTTPS_PROXY", "http://p:1"), ("https_proxy", " ")], "http://p:1 (HTTPS_PROXY)", "direct");
+        let all = ("ALL_PROXY", "socks5h://s");
+        check(&[all], "socks5h://s (ALL_PROXY)", "socks5h://s (ALL_PROXY)");
+        check(&[all, ("HTTP_PROXY", "https://p")], "socks5h://s (ALL_PROXY)", "https://p (HTTP_PROXY)");
+        let unknown = "HTTPS_PROXY: is not the address of a proxy, such as \"http://proxy.example:3128\": it may be http, \
+                       https, socks4, socks4a, socks5 or socks5h";
+        check(&[("HTTPS_PROXY", "ftp://user:hunter2@p")], unknown, "direct");
+    }
+
+    #[test]
+    fn the_configuration_wins() {
+        let set = [("HTTPS_PROXY", "http://p:1"), ("NO_PROXY", "example.com")];
+        assert_eq!(way("", &set, HTTPS), "direct");
+        assert_eq!(way("no_proxy = []", &set, HTTPS), "http://p:1 (HTTPS_PROXY)");
+        assert_eq!(way("proxy = 'http://c:3'\nno_proxy = []", &set, HTTP), "http://c:3 (network.proxy)");
+        assert_eq!(way("proxy = 'http://c:3'", &set, HTTP), "direct");
+        assert_eq!(way("proxy = 'direct'\nno_proxy = []", &set, HTTPS), "direct");
+    }
+
+    #[test]
+    fn hosts_domains_and_networks_are_spared() {
+        fn check(list: &str, url: &str, spared: bool) {
+            let set = [("ALL_PROXY", "http://p:1"), ("NO_PROXY", list)];
+            assert_eq!(way("", &set, url) == "direct", spared, "{list} {url}");
+        }
+        check("example.com", "https://api.example.com/v1", true);
+        check(".example.com", "https://api.example.com/v1", true);
+        check("Example.COM", "https://api.example.com/v1", true);
+        check("ample.com", "https://api.example.com/v1", false);
+        check("a.org, 10.0.0.0/8", "http://10.1.2.3:8000/v1", true);
+        check("10.0.0.0/8", "http://11.1.2.3/v1", false);
+        check("fd00::/8", "http://[fd00::1]:8000/v1", true);
+        check("*", "https://api.example.com/v1", true);
+        check("", "https://api.example.com/v1", false);
+    }
+
+    #[test]
+    fn this_machine_needs_no_proxy_unless_somebody_says_so() {
+        let set = [("ALL_PROXY", "http://p:1")];
+        for local in ["http://127.0.0.1:8000/v1", "http://localhost/v1", "https://[::1]:1/v1"] {
+            assert_eq!(way("", &set, local), "direct");
+            assert_eq!(way("proxy = 'http://c:3'", &set, local), "direct");
+            assert_eq!(way("proxy_loopback = true", &set, local), "http://p:1 (ALL_PROXY)");
+        }
+    }
+
+    #[test]
+    fn a_password_is_used_and_not_shown() {
+        let set = [("HTTPS_PROXY", "http://user:hunter%402hunter@p:1")];
+        let network = Network::new(&NetworkConfig::default(), &variables(&set));
+        let way = network.way(&Url::parse(HTTPS).unwrap()).unwrap();
+        assert_eq!(way.proxy.as_ref().unwrap().reveal().password(), Some("hunter%402hunter"));
+        for shown in [format!("{way:?} {network:?}"), network.proxies().concat()] {
+            assert!(!shown.contains("hunter"), "{shown}");
+        }
+        let secrets: Vec<_> = network.secrets().iter().map(|secret| secret.reveal().to_owned()).collect();
+        assert_eq!(secrets, ["hunter%402hunter", "hunter@2hunter", "dXNlcjpodW50ZXJAMmh1bnRlcg=="]);
+        assert_eq!(network.proxies(), ["for https: http://p:1 (HTTPS_PROXY)"]);
+    }
+
+    #[test]
+    fn mistakes_in_the_table_are_named_and_not_repeated() {
+        fn check(text: &str, key: &str, problem: &str) {
+            let (at, said) = config(text).check().unwrap_err();
+            assert!(at == key && said.contains(problem) && !said.contains("hunter2"), "{text}: {at}: {said}");
+        }
+        check("proxy = 'http://u:hunter2@p'", "proxy", "a password is never written here");
+        check("proxy = 'u:hunter2@p:1'", "proxy", "a password is never written here");
+        check("proxy = 'ftp://hunter2'", "proxy", "it may be http, https");
+        check("proxy = 'http://'", "proxy", "empty host");
+        check("no_proxy = ['a, b']", "no_proxy", "a list of hosts");
+        check("no_proxy = ['http://a']", "no_proxy", "a list of hosts");
+        check("ca_file = 'ca.pem'", "ca_file", "must be an absolute path");
+        assert!(toml::from_str::<NetworkConfig>("proxies = 1").is_err());
+    }
+
+    #[test]
+    fn certificates_of_all_sources_are_trusted_together() {
+        let set = [("SSL_CERT_FILE", "/a.pem"), ("SSL_CERT_DIR", "/b::/c")];
+        let network = Network::new(&config("ca_file = '/mine.pem'"), &variables(&set));
+        let roots = network.way(&Url::parse(HTTPS).unwrap()).unwrap().roots;
+        let named = |list: &[(&str, &str)]| -> Vec<(PathBuf, String)> {
+            list.iter().map(|(path, by)| (PathBuf::from(path), (*by).to_owned())).collect()
+        };
+        assert_eq!(roots.files, named(&[("/mine.pem", "network.ca_file"), ("/a.pem", "SSL_CERT_FILE")]));
+        assert_eq!(roots.directories, named(&[("/b", "SSL_CERT_DIR"), ("/c", "SSL_CERT_DIR")]));
+    }
+}

@@ -1,0 +1,82 @@
+//! How a turn gets its provider's key, and waits for it where everybody sees it.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use linger_protocol::event::{Level, NoticeCode};
+
+use super::{Over, Turn, notice, rejected};
+use crate::key_source::Lack;
+use crate::provider::catalogue::{KeySource, ResolveError, Resolved};
+use crate::provider::{Failure, FailureClass, Provider};
+use crate::secret::Secret;
+
+/// How long the source of a key may take before people are told that it is waited for.
+const SOON: Duration = Duration::from_secs(2);
+
+impl Turn {
+    /// The provider and its key; waits, visibly, for a key that the daemon does not have.
+    pub(super) async fn resolve(&mut self) -> Result<Result<(Resolved, Provider), Failure>, Over> {
+        let mut waiting = false;
+        loop {
+            let mut changed = self.daemon.changed.subscribe();
+            let catalogue = match self.daemon.catalogue() {
+                Ok(catalogue) => catalogue,
+                Err(error) => return Ok(Err(rejected(error.to_string()))),
+            };
+            let lack = match catalogue.resolve(&self.model) {
+                Ok(resolved) => match self.key(&resolved, &mut waiting).await? {
+                    Ok(key) => {
+                        if waiting {
+                            let text = "the key is there; the turn goes on".to_owned();
+                            self.emit.send(vec![notice(Level::Info, NoticeCode::KeyFound, text)], false, None)?;
+                        }
+                        let provider = resolved.open(key);
+                        return Ok(Ok((resolved, provider)));
+                    }
+                    Err(Lack::Failed(why)) => {
+                        let message = format!("the key of {}: {why}", resolved.provider);
+                        return Ok(Err(Failure { class: FailureClass::Auth, message, retry_after: None }));
+                    }
+                    // The catalogue knows by now, and says where else it could come from.
+                    Err(Lack::Gone) => continue,
+                    Err(Lack::Waits(why)) => {
+                        format!("the key of provider {}: {why}; `linger key list` tries again", resolved.provider)
+                    }
+                },
+                Err(ResolveError::KeyMissing { provider, variable }) => format!(
+                    "the key of provider {provider}: connect a client that has {variable} set, or `linger key set {provider}`"
+                ),
+                Err(error) => return Ok(Err(rejected(error.to_string()))),
+            };
+            self.say_waiting(&lack, &mut waiting)?;
+            if changed.changed().await.is_err() {
+                return Err(Over);
+            }
+            // Another model is a way out too.
+            self.model = self.emit.model().await?;
+        }
+    }
+
+    /// The key of a provider. A source that takes its time is named, as it may wait for its user.
+    async fn key(&self, resolved: &Resolved, waiting: &mut bool) -> Result<Result<Option<Secret>, Lack>, Over> {
+        let mut key = pin!(self.daemon.key_sources.obtain(&resolved.key));
+        if let Ok(key) = tokio::time::timeout(SOON, &mut key).await {
+            return Ok(key);
+        }
+        let source = match &resolved.key {
+            KeySource::Command(command) => format!("from `{command}`"),
+            _ => "from the keychain".to_owned(),
+        };
+        self.say_waiting(&format!("the key of provider {}, {source}", resolved.provider), waiting)?;
+        Ok(key.await)
+    }
+
+    fn say_waiting(&self, what: &str, waiting: &mut bool) -> Result<(), Over> {
+        if std::mem::replace(waiting, true) {
+            return Ok(());
+        }
+        let text = format!("waiting for {what}");
+        self.emit.send(vec![notice(Level::Warning, NoticeCode::KeyMissing, text)], true, None)
+    }
+}

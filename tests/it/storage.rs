@@ -1,15 +1,21 @@
 //! Writes that fail: a trigger in the database refuses events of one kind, until it is taken away.
 
 use linger_tests::harness::{Daemon, comes_true};
-use linger_tests::model::{ModelServer, Reply};
+use linger_tests::model::{Gate, ModelServer, Reply};
 use serde_json::json;
 
 use crate::{answer, bash, story};
 
 /// Makes the database refuse events of this kind.
 fn refuse(daemon: &Daemon, kind: &str) {
+    refuse_with(daemon, kind, "");
+}
+
+/// Makes the database refuse events of this kind that contain some text.
+fn refuse_with(daemon: &Daemon, kind: &str, text: &str) {
     let sql = format!(
-        "CREATE TRIGGER refused BEFORE INSERT ON event WHEN NEW.kind = '{kind}' BEGIN SELECT RAISE(ABORT, 'refused'); END"
+        "CREATE TRIGGER refused BEFORE INSERT ON event WHEN NEW.kind = '{kind}' AND instr(NEW.data, '{text}') \
+         BEGIN SELECT RAISE(ABORT, 'refused'); END"
     );
     rusqlite::Connection::open(daemon.dirs.database()).unwrap().execute_batch(&sql).unwrap();
 }
@@ -154,4 +160,23 @@ async fn a_turn_that_was_cut_between_its_last_answer_and_its_end_only_ends() {
     assert_eq!(back.first(&session, "turn_finished").await.str("stop_reason"), "end_turn");
     assert_eq!(model.requests().len(), 1, "the model is not asked for what it has said");
     daemon.check(&[&client, &back], &model);
+}
+
+#[tokio::test]
+async fn what_a_user_adds_to_a_turn_reaches_the_model_once_it_is_written_down() {
+    let gate = Gate::new();
+    let model = ModelServer::with([Reply::text("red").gate(&gate), Reply::text("blue")]);
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.prompt(&session, "a colour").await;
+    client.sees_text(&session, "red").await;
+    client.call("session/prompt", json!({ "session": session, "content": "another", "when": "steer" })).await;
+    refuse_with(&daemon, "message", "another");
+    gate.open();
+    assert!(comes_true(linger_tests::TIMEOUT, || failed(&daemon)), "the message is refused");
+    take_again(&daemon);
+    client.first(&session, "turn_finished").await;
+    assert_eq!(model.requests().len(), 2, "nobody was asked about what was not stored");
+    daemon.check(&[&client], &model);
 }

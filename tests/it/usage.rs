@@ -195,15 +195,16 @@ async fn a_removed_session_leaves_its_days_behind() {
     let none = daemon.cli(&["usage"]).run().await.exits(0);
     assert_eq!((none.stdout.as_str(), none.stderr.as_str()), ("", "no model has answered in this time\n"));
     let client = daemon.client().await;
+    let mut sessions = Vec::new();
     for name in ["first", "second"] {
         let session = client.create_with(json!({ "model": "work/w", "name": name })).await;
         client.attach(&session).await;
         client.turn(&session, "go").await;
+        sessions.push(session);
     }
     let before = daemon.cli(&["usage", "--json"]).run().await.exits(0).json();
     assert_eq!(before[0]["total"]["usage"]["cost_micros"], 600);
-    daemon.cli(&["rm", "first"]).run().await.exits(0);
-    client.wait("the removal", |seen| seen.of("notice").next().map(drop)).await;
+    client.call("session/remove", json!({ "session": sessions[0] })).await;
     assert_eq!(daemon.cli(&["usage", "--json"]).run().await.exits(0).json(), before);
     let rows = client.call("usage/list", json!({ "by": "session" })).await["rows"].clone();
     assert_eq!((&rows[0].get("session"), &rows[1]["name"]), (&None, &json!("second")), "{rows}");

@@ -178,11 +178,11 @@ impl Turn {
             if next.prompts.is_empty() {
                 return Ok(());
             }
-            self.take(next, &mut context);
+            self.take(next, &mut context).await?;
         }
         loop {
             let next = self.emit.boundary(None).await?;
-            let asked = self.take(next, &mut context);
+            let asked = self.take(next, &mut context).await?;
             let failed = match asked {
                 Some(asked) => self.compact_as_asked(asked, &mut context, &system, &tools, &mut encoding).await?,
                 None => None,
@@ -195,7 +195,7 @@ impl Turn {
                 if next.prompts.is_empty() {
                     return Ok(());
                 }
-                self.take(next, &mut context);
+                self.take(next, &mut context).await?;
                 continue;
             }
             let limit = self.daemon.max_steps();
@@ -222,7 +222,7 @@ impl Turn {
                 if next.prompts.is_empty() {
                     return Ok(());
                 }
-                self.take(next, &mut context);
+                self.take(next, &mut context).await?;
             } else {
                 self.run_calls(&mut context, calls, HashMap::new(), stop == Stop::MaxTokens).await?;
             }
@@ -268,8 +268,9 @@ impl Turn {
     }
 
     /// Prompts that came back from the actor are messages already; gives the compaction that is asked for.
-    fn take(&mut self, next: Next, context: &mut Context) -> Option<Wanted> {
+    async fn take(&mut self, next: Next, context: &mut Context) -> Result<Option<Wanted>, Over> {
         self.model = next.model;
+        let new = !next.prompts.is_empty();
         for content in next.prompts {
             let opens = std::mem::replace(&mut self.only_compacts, false);
             self.effort = Effort::default();
@@ -277,7 +278,11 @@ impl Turn {
             let id = MessageId(format!("m{}", self.messages));
             context.push(id, Message { role: Role::User, content, origin: None }, opens);
         }
-        next.compact
+        if new {
+            // What a model has seen is in the log: a turn that is taken up after a crash says the same again.
+            self.emit.committed().await?;
+        }
+        Ok(next.compact)
     }
 
     /// What a user can do about a failure.

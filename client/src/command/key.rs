@@ -39,7 +39,7 @@ fn list(args: &Json) -> Result<Exit, Failure> {
     let mut terminal = Terminal::new();
     if args.json {
         let value: Value = serde_json::from_str(raw.get()).unwrap_or_default();
-        for row in value["keys"].as_array().into_iter().flatten() {
+        for row in value.get("keys").and_then(Value::as_array).into_iter().flatten() {
             terminal.data(&row.to_string())?;
         }
     } else {

@@ -1,7 +1,12 @@
 //! The command line, as clap reads it: one declaration makes parser, usage and help.
 
+use std::path::PathBuf;
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use linger_protocol::permission::{Decision, Mode};
+use linger_protocol::session::Effort;
+
+use crate::render::Thinking;
 
 /// Coding agents that outlive your terminal.
 ///
@@ -60,7 +65,7 @@ pub(crate) enum Command {
 }
 
 /// What a new session can be told.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Choice {
     /// PROVIDER/MODEL, or a provider alone
     #[arg(short, long)]
@@ -68,6 +73,9 @@ pub(crate) struct Choice {
     /// What runs without being asked for: ask, edit, auto or plan
     #[arg(long)]
     pub(crate) mode: Option<Mode>,
+    /// How hard the model thinks: none, minimal, low, medium, high, xhigh, max, or auto for what it does by itself
+    #[arg(long)]
+    pub(crate) effort: Option<Effort>,
     /// A name for the session
     #[arg(long)]
     pub(crate) name: Option<String>,
@@ -86,6 +94,12 @@ pub(crate) struct Run {
     /// Print the events, one JSON object a line
     #[arg(long)]
     pub(crate) json: bool,
+    /// Have the answer fit the JSON Schema in this file, and print it as JSON alone
+    #[arg(long, value_name = "FILE", conflicts_with = "stream")]
+    pub(crate) schema: Option<PathBuf>,
+    /// What is shown of the model's thinking: show, hide or summary; `summary` is its first line
+    #[arg(long, default_value = "show")]
+    pub(crate) thinking: Thinking,
     /// Print text as it comes, also to a pipe; what a crash has cut stays, with a line on stderr
     #[arg(long)]
     pub(crate) stream: bool,

@@ -334,7 +334,8 @@ impl Daemon {
         let (mode, name) = (params.mode.unwrap_or(config.mode), params.name);
         tracing::info!(target: "session", session = %id, cwd = %cwd.display(), model, %mode, "created");
         let workspace = Arc::new(self.workspace(&cwd, env.clone()).await);
-        let body = EventBody::SessionCreated { cwd, model, mode, name, env: env.clone() };
+        let (effort, env_of) = (params.effort, env.clone());
+        let body = EventBody::SessionCreated { cwd, model, mode, effort, name, env: env_of };
         let (done, committed) = oneshot::channel();
         let commands = self.sessions.add(id.clone())?;
         let actor = Actor::create(self.clone(), id.clone(), body, (&env, workspace), outcome, done);

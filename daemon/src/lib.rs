@@ -26,6 +26,7 @@ pub mod provider;
 pub mod prune;
 pub mod repair;
 pub mod rpc;
+pub mod schema;
 pub mod secret;
 pub mod session;
 pub mod sessions;

@@ -436,6 +436,7 @@ fn cut_off(state: &State, results: &HashMap<CallId, ContentBlock>) -> Vec<Draft>
         stop_reason: StopReason::Error,
         detail: Some(why.to_owned()),
         hint: Some("look at what it did before you go on".to_owned()),
+        answer: None,
         usage,
         session_usage: Some(state.usage),
         context_tokens: None,

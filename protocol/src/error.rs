@@ -78,6 +78,8 @@ codes! {
     NoKeychain = -31024,
     /// What was given as a provider's key cannot be one.
     NotAKey = -31025,
+    /// What the answer should fit is no JSON Schema, or one that needs something from outside.
+    BadSchema = -31026,
     /// The session met an error of the daemon's own.
     Internal = -31099,
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::id::{BlobId, CallId, Cursor, MessageId, PermissionId, PromptId, SessionId, TurnId};
 use crate::message::{ContentBlock, Role, StopReason, Usage};
 use crate::permission::{Decision, Mode};
-use crate::session::When;
+use crate::session::{Effort, When};
 
 /// The method name of the notification that carries an event.
 pub const SESSION_EVENT: &str = "session/event";
@@ -60,6 +60,9 @@ pub enum EventBody {
         /// A name that a user gave.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
+        /// How hard the model thinks, where that was said.
+        #[serde(default, skip_serializing_if = "Effort::is_auto")]
+        effort: Effort,
         /// The variables that tools of this session get; never a key.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         env: BTreeMap<String, String>,
@@ -75,6 +78,9 @@ pub enum EventBody {
         /// The name.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
+        /// How hard the model thinks, from the next step on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        effort: Option<Effort>,
         /// The instruction files that go into the system prompt from now on.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         instructions: Option<Vec<Instruction>>,
@@ -93,6 +99,9 @@ pub enum EventBody {
         /// It asks for a compaction; `content` then says what to keep in view, if anything. It never becomes a message.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         compact: bool,
+        /// The JSON Schema that the answer has to fit; requests of its turn ask for it, and may have other tools than others.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        schema: Option<Value>,
     },
     /// A turn began.
     TurnStarted {
@@ -116,6 +125,9 @@ pub enum EventBody {
         /// The prompt that this message is, for a user's own words.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         prompt: Option<PromptId>,
+        /// What the daemon asks in the user's place, where no user said this.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        asks: Option<Asks>,
         /// The `provider/model` that wrote it, for an assistant's message.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         model: Option<String>,
@@ -208,6 +220,9 @@ pub enum EventBody {
         /// What to do about it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         hint: Option<String>,
+        /// The answer that fits the schema, if the prompt had one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        answer: Option<Value>,
         /// The sum over the turn's steps.
         usage: Usage,
         /// The sum over the session's turns up to this one.
@@ -338,6 +353,19 @@ pub struct Instruction {
     pub cut: u64,
     /// `sha256:` and the hash of what was read.
     pub digest: String,
+}
+
+/// What the daemon asks of a model in the user's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Asks {
+    /// That its answer fits a schema, which the message has in it.
+    Schema,
+    /// The answer once more, as the one before does not fit the schema.
+    Again,
+    /// Something that this build does not know.
+    #[serde(other)]
+    Unknown,
 }
 
 /// Where a block of a tool's result stands in the stream of its output.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::id::{Cursor, PermissionId, PromptId, SessionId};
 use crate::message::{ContentBlock, StopReason, Usage};
@@ -21,6 +22,9 @@ pub struct Create {
     /// The permission mode; the configuration's default when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
+    /// How hard the model thinks; the configuration's default for the model when absent.
+    #[serde(default, skip_serializing_if = "Effort::is_auto")]
+    pub effort: Effort,
     /// A name, unique among sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
@@ -82,6 +86,9 @@ pub struct Info {
     pub model: String,
     /// Its permission mode.
     pub mode: Mode,
+    /// How hard its model thinks, where that was said.
+    #[serde(default, skip_serializing_if = "Effort::is_auto")]
+    pub effort: Effort,
     /// What it is doing.
     pub state: State,
     /// How its last turn ended, if it had one.
@@ -199,6 +206,9 @@ pub struct Prompt {
     /// When it is taken up; `queue` when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<When>,
+    /// JSON Schema that the answer has to fit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<Value>,
     /// Idempotency key: sent twice, the prompt happens once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
@@ -237,12 +247,78 @@ pub struct Set {
     /// The permission mode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
+    /// How hard the model thinks; `auto` takes back what was said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effort: Option<Effort>,
     /// The name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Idempotency key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+}
+
+/// How hard a model thinks before it answers. Each provider knows some of these; the nearest is asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Effort {
+    /// What the configuration says of the model, and without a word there what its provider does by itself.
+    #[default]
+    Auto,
+    /// It does not think.
+    None,
+    /// As little as it can.
+    Minimal,
+    /// A little.
+    Low,
+    /// Some.
+    Medium,
+    /// Much.
+    High,
+    /// Very much.
+    Xhigh,
+    /// As much as it can.
+    Max,
+}
+
+impl Effort {
+    /// All of them, from what a provider does by itself to the most.
+    pub const ALL: [Self; 8] =
+        [Self::Auto, Self::None, Self::Minimal, Self::Low, Self::Medium, Self::High, Self::Xhigh, Self::Max];
+
+    /// Whether nothing is said.
+    pub fn is_auto(&self) -> bool {
+        *self == Self::Auto
+    }
+
+    /// Its name, as it is written everywhere.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::None => "none",
+            Self::Minimal => "minimal",
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+            Self::Xhigh => "xhigh",
+            Self::Max => "max",
+        }
+    }
+}
+
+impl std::fmt::Display for Effort {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl std::str::FromStr for Effort {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        let known = Self::ALL.into_iter().find(|effort| effort.name() == name);
+        known.ok_or_else(|| format!("unknown effort '{name}': none, minimal, low, medium, high, xhigh, max or auto"))
+    }
 }
 
 /// `session/remove`: deletes a session and everything that was stored for it.

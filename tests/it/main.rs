@@ -27,6 +27,7 @@ mod provider_faults;
 mod providers;
 mod races;
 mod replay;
+mod schema;
 mod slow_client;
 mod space;
 mod storage;

@@ -28,7 +28,7 @@ pub(super) fn latest() -> Result<Exit, Failure> {
     let info = match client.call(&SessionList(list))?.into_iter().next() {
         Some(info) => info,
         None => {
-            let session = create(&mut client, Choice { model: None, mode: None, name: None })?;
+            let session = create(&mut client, Choice::default())?;
             find(&mut client, &session)?
         }
     };

@@ -14,7 +14,7 @@ use crate::error::{Exit, Failure};
 use crate::follow::{Attachment, Happened};
 use crate::input::{Signal, signals};
 use crate::render::style::Style;
-use crate::render::{Renderer, Settings, reason};
+use crate::render::{Renderer, Settings, Thinking, reason};
 use crate::terminal::{Look, Terminal};
 
 pub(super) fn run(args: cli::Compact) -> Result<Exit, Failure> {
@@ -30,7 +30,7 @@ pub(super) fn run(args: cli::Compact) -> Result<Exit, Failure> {
         width: look.width,
         raw: false,
         deltas: false,
-        thinking: false,
+        thinking: Thinking::Hide,
         usage: false,
         permissions: false,
         prompts: false,

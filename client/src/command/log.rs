@@ -10,7 +10,7 @@ use crate::error::{Exit, Failure};
 use crate::follow::{Attachment, Happened};
 use crate::input::signals;
 use crate::render::style::Style;
-use crate::render::{Renderer, Settings};
+use crate::render::{Renderer, Settings, Thinking};
 use crate::terminal::{Look, Terminal};
 
 pub(super) fn run(args: &Log) -> Result<Exit, Failure> {
@@ -26,7 +26,7 @@ pub(super) fn run(args: &Log) -> Result<Exit, Failure> {
         width: look.width,
         raw: false,
         deltas: false,
-        thinking: false,
+        thinking: Thinking::Hide,
         usage: true,
         permissions: true,
         prompts: true,

@@ -107,8 +107,9 @@ fn resolve(client: &mut Client, text: &str) -> Result<Info, Failure> {
 
 /// Creates a session in the user's directory.
 fn create(client: &mut Client, choice: Choice) -> Result<SessionId, Failure> {
-    let Choice { model, mode, name } = choice;
-    let create = Create { cwd: here()?, model, mode, name, env: client.session_env(), key: Some(key()?) };
+    let Choice { model, mode, effort, name } = choice;
+    let effort = effort.unwrap_or_default();
+    let create = Create { cwd: here()?, model, mode, effort, name, env: client.session_env(), key: Some(key()?) };
     Ok(client.call(&SessionCreate(create))?.session)
 }
 

@@ -3,6 +3,9 @@
 //! To a terminal the answer streams; to a pipe goes the final message alone. What arrives before the prompt's own answer is
 //! held back, because only that says which turn is ours.
 
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
 use std::time::Instant;
 
 use linger_protocol::RpcError;
@@ -12,6 +15,7 @@ use linger_protocol::id::{MessageId, PromptId, TurnId};
 use linger_protocol::message::{Role, StopReason, text_of};
 use linger_protocol::method::{SessionPrompt, SessionSet};
 use linger_protocol::session::{Info, Prompt, PromptContent, Set, State};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::wait::{AGAIN, Stuck, current, timed_out};
@@ -23,7 +27,7 @@ use crate::follow::{Attachment, Happened, Request};
 use crate::input::{Input, Signal, signals};
 use crate::question::{Questions, decision, too_late};
 use crate::render::style::Style;
-use crate::render::{Renderer, Settings, reason};
+use crate::render::{Renderer, Settings, Thinking, reason};
 use crate::terminal::{Keyboard, Look, Output, Terminal, keyboard};
 
 /// How stdout is used.
@@ -33,6 +37,8 @@ enum Data {
     Stream,
     /// The final message.
     Final,
+    /// The answer that fits the schema.
+    Answer,
     /// Events as they come.
     Json,
 }
@@ -67,6 +73,7 @@ struct Running {
 pub(super) fn run(args: Run) -> Result<Exit, Failure> {
     let deadline = deadline(args.timeout)?;
     let text = prompt_text(&args.prompt)?;
+    let schema = args.schema.as_deref().map(read_schema).transpose()?;
     let mut client = Client::open()?;
     client.until = deadline;
     let info = match &args.session {
@@ -77,7 +84,8 @@ pub(super) fn run(args: Run) -> Result<Exit, Failure> {
         Some(info) => info.session.clone(),
         None => create(&mut client, args.choice)?,
     };
-    let prompt = Prompt { session: session.clone(), content: PromptContent::Text(text), when: None, key: Some(key()?) };
+    let (content, shaped) = (PromptContent::Text(text), schema.is_some());
+    let prompt = Prompt { session: session.clone(), content, when: None, schema, key: Some(key()?) };
     if args.detach {
         client.call(&SessionPrompt(prompt))?;
         Terminal::new().line(session.as_str())?;
@@ -86,13 +94,14 @@ pub(super) fn run(args: Run) -> Result<Exit, Failure> {
     let look = Look::of_process();
     let data = match (args.json, args.stream || look.stdout) {
         (true, _) => Data::Json,
+        (false, _) if shaped => Data::Answer,
         (false, true) => Data::Stream,
         (false, false) => Data::Final,
     };
     let deltas = args.stream || data == Data::Stream;
     signals(client.sender(), false)?;
     let busy = info.as_ref().is_some_and(|info| info.state != State::Idle);
-    let renderer = Renderer::new(settings(&look, deltas));
+    let renderer = Renderer::new(settings(&look, deltas, args.thinking));
     let mut attachment = Attachment::start(client, session, info.map(|info| info.cursor), deltas)?;
     attachment.request(Request::Prompt(prompt))?;
     let mut running = Running {
@@ -118,21 +127,39 @@ pub(super) fn run(args: Run) -> Result<Exit, Failure> {
 /// The session that `-s` names, changed as the other options say.
 fn adopt(client: &mut Client, session: &str, choice: Choice) -> Result<Info, Failure> {
     let info = resolve(client, session)?;
-    let Choice { model, mode, name } = choice;
-    if model.is_some() || mode.is_some() || name.is_some() {
-        let set = Set { session: info.session.clone(), model, mode, name, key: Some(key()?) };
+    let Choice { model, mode, effort, name } = choice;
+    if model.is_some() || mode.is_some() || effort.is_some() || name.is_some() {
+        let set = Set { session: info.session.clone(), model, mode, effort, name, key: Some(key()?) };
         client.call(&SessionSet(set))?;
     }
     Ok(info)
 }
 
-fn settings(look: &Look, deltas: bool) -> Settings {
+/// The largest file that is read as a schema, in bytes; the daemon says more exactly what it takes.
+const MAX_SCHEMA: u64 = 1 << 20;
+
+/// The schema in a file, as far as it is JSON.
+fn read_schema(path: &Path) -> Result<Value, Failure> {
+    let bad = |why: String| {
+        Failure::usage(format!("the schema {}: {why}", path.display()))
+            .hint("--schema takes a file with JSON Schema, such as {\"type\": \"object\"}")
+    };
+    let mut text = String::new();
+    let file = File::open(path).map_err(|error| bad(error.to_string()))?;
+    file.take(MAX_SCHEMA + 1).read_to_string(&mut text).map_err(|error| bad(error.to_string()))?;
+    if text.len() as u64 > MAX_SCHEMA {
+        return Err(bad(format!("it is larger than {MAX_SCHEMA} bytes")));
+    }
+    serde_json::from_str(&text).map_err(|error| bad(format!("it is not JSON: {error}")))
+}
+
+fn settings(look: &Look, deltas: bool, thinking: Thinking) -> Settings {
     Settings {
         style: Style { color: look.color, unicode: look.unicode },
         width: look.width,
         raw: !look.stdout,
         deltas,
-        thinking: look.stderr,
+        thinking: if look.stderr { thinking } else { Thinking::Hide },
         usage: false,
         permissions: !look.can_ask(),
         prompts: false,
@@ -230,7 +257,9 @@ impl Running {
                 self.messages.push((message.clone(), text_of(content)));
             }
             EventBody::MessageSuperseded { message } => self.messages.retain(|(kept, _)| kept != message),
-            EventBody::TurnFinished { stop_reason, .. } => return self.finished(*stop_reason).map(Some),
+            EventBody::TurnFinished { stop_reason, answer, .. } => {
+                return self.finished(*stop_reason, answer.as_ref()).map(Some);
+            }
             _ => {}
         }
         if self.look.can_ask() {
@@ -286,7 +315,10 @@ impl Running {
         Ok(self.terminal.print(output)?)
     }
 
-    fn finished(&mut self, stop_reason: StopReason) -> Result<Exit, Failure> {
+    fn finished(&mut self, stop_reason: StopReason, answer: Option<&Value>) -> Result<Exit, Failure> {
+        if let (Data::Answer, Some(answer)) = (self.data, answer) {
+            self.terminal.text(&format!("{answer}\n"))?;
+        }
         if let (Data::Final, Some((_, text))) = (self.data, self.messages.last())
             && !text.is_empty()
         {

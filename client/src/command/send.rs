@@ -18,6 +18,6 @@ pub(super) fn run(args: Send) -> Result<Exit, Failure> {
         _ => When::Queue,
     };
     let content = PromptContent::Text(text);
-    client.call(&SessionPrompt(Prompt { session, content, when: Some(when), key: Some(key()?) }))?;
+    client.call(&SessionPrompt(Prompt { session, content, when: Some(when), schema: None, key: Some(key()?) }))?;
     Ok(Exit::GOOD)
 }

@@ -11,7 +11,7 @@ mod tool;
 
 use std::collections::{HashMap, HashSet};
 
-use linger_protocol::event::{Delta, Event, EventBody, Instruction, Level, Trigger};
+use linger_protocol::event::{Asks, Delta, Event, EventBody, Instruction, Level, Trigger};
 use linger_protocol::id::{CallId, MessageId, PromptId};
 use linger_protocol::message::{ContentBlock, Role, StopReason, Usage, text_of};
 
@@ -31,8 +31,8 @@ pub(crate) struct Settings {
     pub(crate) raw: bool,
     /// Whether deltas come.
     pub(crate) deltas: bool,
-    /// Whether thinking is shown.
-    pub(crate) thinking: bool,
+    /// What is shown of thinking.
+    pub(crate) thinking: Thinking,
     /// Whether a turn that ended well gets a line with its cost.
     pub(crate) usage: bool,
     /// Whether permissions are shown here; otherwise whoever asks them shows them.
@@ -41,6 +41,37 @@ pub(crate) struct Settings {
     pub(crate) prompts: bool,
     /// Whose prompts are on the screen already, once the replay is over.
     pub(crate) me: String,
+}
+
+/// What is shown of a model's thinking.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Thinking {
+    /// All of it, dimmed.
+    #[default]
+    Show,
+    /// Nothing.
+    Hide,
+    /// The beginning of its first line, dimmed.
+    Summary,
+}
+
+impl std::fmt::Display for Thinking {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Show => "show",
+            Self::Hide => "hide",
+            Self::Summary => "summary",
+        })
+    }
+}
+
+impl std::str::FromStr for Thinking {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        let known = [Self::Show, Self::Hide, Self::Summary].into_iter().find(|known| known.to_string() == name);
+        known.ok_or_else(|| format!("unknown word '{name}' for thinking: show, hide or summary"))
+    }
 }
 
 /// What was printed last, when its line is not ended.
@@ -71,6 +102,8 @@ pub(crate) struct Renderer {
     /// Prompts that were typed here.
     mine: HashSet<PromptId>,
     replaying: bool,
+    /// What was shown of thinking of which only the beginning is.
+    summary: Summary,
 }
 
 impl Renderer {
@@ -84,7 +117,18 @@ impl Renderer {
             last_call: None,
             mine: HashSet::new(),
             replaying: true,
+            summary: Summary::default(),
         }
+    }
+
+    /// What is shown of thinking.
+    pub(crate) fn thinking(&self) -> Thinking {
+        self.settings.thinking
+    }
+
+    /// From now on this is shown of thinking.
+    pub(crate) fn set_thinking(&mut self, thinking: Thinking) {
+        self.settings.thinking = thinking;
     }
 
     /// How talk looks.
@@ -99,6 +143,11 @@ impl Renderer {
             EventBody::TextDelta(delta) => self.text_delta(delta, &mut out),
             EventBody::ThinkingDelta(delta) => self.thinking_delta(delta, &mut out),
             EventBody::PromptAccepted { prompt, by, .. } => self.accepted(prompt, by.as_deref()),
+            EventBody::Message { role: Role::User, asks: Some(Asks::Again), content, .. } => {
+                let text = text_of(content);
+                let fault = text.lines().next().unwrap_or_default();
+                self.say(&self.settings.style.dim(&format!("asked again: {}", clean_line(fault))), &mut out);
+            }
             EventBody::Message { role: Role::User, content, prompt, .. } => {
                 self.prompt(content, prompt.as_ref(), &mut out)
             }
@@ -114,9 +163,10 @@ impl Renderer {
                 let reason = reason.as_deref().map(|reason| format!(": {}", clean_line(reason))).unwrap_or_default();
                 self.say(&self.settings.style.dim(&format!("  {}{by}{reason}", said(*decision))), &mut out);
             }
-            EventBody::SessionChanged { model, mode, name, instructions } => {
+            EventBody::SessionChanged { model, mode, effort, name, instructions } => {
                 self.changed("model", model.as_deref(), &mut out);
                 self.changed("mode", mode.map(|mode| mode.to_string()).as_deref(), &mut out);
+                self.changed("effort", effort.map(linger_protocol::session::Effort::name), &mut out);
                 self.changed("name", name.as_deref(), &mut out);
                 instructions.iter().flatten().for_each(|file| self.instructions(file, &mut out));
             }
@@ -129,6 +179,7 @@ impl Renderer {
                 stop_reason,
                 detail,
                 hint,
+                answer: _,
                 usage,
                 session_usage,
                 context_tokens,
@@ -196,7 +247,7 @@ impl Renderer {
     }
 
     fn thinking_delta(&mut self, delta: &Delta, out: &mut Vec<Output>) {
-        if !self.settings.thinking || delta.text.is_empty() {
+        if self.settings.thinking == Thinking::Hide || delta.text.is_empty() {
             return;
         }
         let block = (delta.message.clone(), delta.block);
@@ -204,7 +255,13 @@ impl Renderer {
             self.block_begins(Midline::Thinking, out);
             self.block = Some(block);
         }
-        let text = clean(&delta.text);
+        let text = match self.settings.thinking {
+            Thinking::Summary => self.summary.push(delta, self.settings.width, self.settings.style.ellipsis()),
+            _ => clean(&delta.text).into_owned(),
+        };
+        if text.is_empty() {
+            return;
+        }
         self.midline = (!text.ends_with('\n')).then_some(Midline::Thinking);
         self.last_call = None;
         out.push(Output::Talk(self.settings.style.dim(&text)));
@@ -369,6 +426,42 @@ fn summary(usage: &Usage, session: Option<&Usage>, steps: u32) -> String {
     let session_cost =
         if session.is_empty() || session == turn { String::new() } else { format!("; session: {session}") };
     format!("{}, {steps}{turn_cost}{session_cost}", money::traffic(usage))
+}
+
+/// How much of a thought is shown as its summary, in characters, on a terminal that has no width.
+const SUMMARY: usize = 80;
+
+/// Thinking of which the first line is shown.
+#[derive(Debug, Default)]
+struct Summary {
+    block: Option<(MessageId, u32)>,
+    /// How many characters of it were shown.
+    shown: usize,
+    /// Nothing more of it is shown.
+    over: bool,
+}
+
+impl Summary {
+    /// What of a piece is shown.
+    fn push(&mut self, delta: &Delta, width: usize, ellipsis: &str) -> String {
+        let block = Some((delta.message.clone(), delta.block));
+        if self.block != block {
+            *self = Self { block, ..Self::default() };
+        }
+        if self.over {
+            return String::new();
+        }
+        let room = if width > 8 { width - 4 } else { SUMMARY };
+        let fresh = if self.shown == 0 { delta.text.trim_start() } else { delta.text.as_str() };
+        let line = fresh.split('\n').next().unwrap_or_default();
+        let mut text: String = clean_line(line).chars().take(room.saturating_sub(self.shown)).collect();
+        self.shown += text.chars().count();
+        self.over = self.shown > 0 && (fresh.contains('\n') || self.shown >= room);
+        if self.over {
+            text.push_str(&format!(" {ellipsis}\n"));
+        }
+        text
+    }
 }
 
 #[cfg(test)]

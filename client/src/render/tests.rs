@@ -11,7 +11,7 @@ fn settings() -> Settings {
         width: 60,
         raw: false,
         deltas: true,
-        thinking: true,
+        thinking: Thinking::Show,
         usage: false,
         permissions: false,
         prompts: true,
@@ -178,6 +178,35 @@ fn thinking_and_text_have_lines_of_their_own() {
     ]);
     let settings = Settings { style: Style { color: true, unicode: false }, ..settings() };
     assert_eq!(screen(settings, events), "\u{1b}[2mhm\u{1b}[0m\none\n\ntwo\n");
+}
+
+#[test]
+fn thinking_is_shown_hidden_or_summarised_as_the_user_likes() {
+    let thinks = |block: u32, text: &str| json!({"kind": "thinking_delta", "message": "m1", "block": block, "offset": 0, "text": text});
+    let events = json!([
+        thinks(0, "\n\nFirst, the fi"),
+        thinks(0, "les.\nThen the rest.\n"),
+        thinks(0, "And more."),
+        delta("m1", 1, "one"),
+        thinks(2, "Another thought that is much too long for a line of a terminal that has so few columns as this one"),
+        said("m1", json!([])),
+    ]);
+    let seen = |thinking| screen(Settings { thinking, ..settings() }, events.clone());
+    assert_snapshot!(seen(Thinking::Hide), @"one");
+    assert_snapshot!(seen(Thinking::Summary), @r"
+    First, the files. …
+    one
+    Another thought that is much too long for a line of a te …
+    ");
+    assert!(seen(Thinking::Show).contains("And more."));
+}
+
+#[test]
+fn an_answer_that_is_asked_for_again_says_why() {
+    let text = "That answer does not fit the JSON Schema: /a: no\nGive it again.";
+    let asked = |asks: &str| json!({"kind": "message", "message": "m2", "role": "user", "asks": asks, "content": [{"type": "text", "text": text}]});
+    let again = screen(settings(), json!([asked("schema"), asked("again")]));
+    assert_snapshot!(again, @"asked again: That answer does not fit the JSON Schema: /a: no");
 }
 
 #[test]

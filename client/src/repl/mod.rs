@@ -14,7 +14,7 @@ use linger_protocol::message::StopReason;
 use linger_protocol::method::{ModelList, SessionList, SessionPrompt};
 use linger_protocol::permission::Mode;
 use linger_protocol::place::private_directory;
-use linger_protocol::session::{Compact, Info, Keyed, List, Prompt, PromptContent, Set};
+use linger_protocol::session::{Compact, Effort, Info, Keyed, List, Prompt, PromptContent, Set};
 use linger_protocol::{RpcError, error::Code};
 use serde_json::value::RawValue;
 
@@ -26,7 +26,7 @@ use crate::input::{Input, Line, Signal, signals};
 use crate::question::{Questions, decision, too_late};
 use crate::render::style::Style;
 use crate::render::table::columns;
-use crate::render::{Renderer, Settings};
+use crate::render::{Renderer, Settings, Thinking};
 use crate::terminal::{Keyboard, Look, Terminal, keyboard};
 use slash::Slash;
 
@@ -41,6 +41,7 @@ struct Repl {
     label: String,
     model: String,
     mode: Mode,
+    effort: Effort,
     /// The turn that is under way.
     running: Option<TurnId>,
     /// Prompts sent from here: not accepted yet.
@@ -75,7 +76,7 @@ pub(crate) fn repl(client: Client, look: &Look, info: Info) -> Result<Exit, Fail
         width: look.width,
         raw: false,
         deltas: true,
-        thinking: true,
+        thinking: Thinking::Show,
         usage: true,
         permissions: false,
         prompts: true,
@@ -99,6 +100,7 @@ pub(crate) fn repl(client: Client, look: &Look, info: Info) -> Result<Exit, Fail
         label,
         model: info.model,
         mode: info.mode,
+        effort: info.effort,
         running: None,
         sent: 0,
         mine: Vec::new(),
@@ -146,7 +148,8 @@ impl Repl {
                 self.taken_up(prompt);
             }
             EventBody::TurnFinished { stop_reason, .. } => self.finished(*stop_reason)?,
-            EventBody::SessionChanged { model, mode, name, .. } => {
+            EventBody::SessionChanged { model, mode, effort, name, .. } => {
+                self.effort = effort.unwrap_or(self.effort);
                 self.model = model.clone().unwrap_or_else(|| std::mem::take(&mut self.model));
                 self.mode = mode.unwrap_or(self.mode);
                 self.label = name.clone().unwrap_or_else(|| std::mem::take(&mut self.label));
@@ -313,7 +316,7 @@ impl Repl {
         self.sent += 1;
         let session = self.attachment.session.clone();
         let content = PromptContent::Text(text);
-        let prompt = Prompt { session, content, when: None, key: Some(key()?) };
+        let prompt = Prompt { session, content, when: None, schema: None, key: Some(key()?) };
         match self.attachment.request(Request::Prompt(prompt)) {
             // What was typed is at fault, not the session.
             Err(failure) if failure.exit == Exit::USAGE => {
@@ -338,6 +341,12 @@ impl Repl {
         match slash {
             Slash::Help => self.terminal.say(&slash::help())?,
             Slash::Mode(None) => self.terminal.say(&format!("mode: {}", self.mode))?,
+            Slash::Effort(None) => self.terminal.say(&format!("effort: {}", self.effort))?,
+            Slash::Thinking(None) => self.terminal.say(&format!("thinking: {}", self.renderer.thinking()))?,
+            Slash::Thinking(Some(thinking)) => self.renderer.set_thinking(thinking),
+            Slash::Effort(effort) => {
+                self.attachment.request(Request::Set(Set { session, effort, key: Some(key()?), ..Set::default() }))?;
+            }
             Slash::Model(None) => self.terminal.say(&format!("model: {}", self.model))?,
             Slash::Mode(mode) => {
                 self.attachment.request(Request::Set(Set { session, mode, key: Some(key()?), ..Set::default() }))?;

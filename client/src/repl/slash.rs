@@ -1,7 +1,9 @@
 //! The commands that begin with a slash. Pure: reads a line, says what it means.
 
 use linger_protocol::permission::Mode;
+use linger_protocol::session::Effort;
 
+use crate::render::Thinking;
 use crate::render::near::distance;
 
 /// What a line at the prompt means.
@@ -13,6 +15,10 @@ pub(crate) enum Slash {
     Mode(Option<Mode>),
     /// Shows or sets the model.
     Model(Option<String>),
+    /// Shows or sets how hard the model thinks.
+    Effort(Option<Effort>),
+    /// Shows or sets what is shown of that.
+    Thinking(Option<Thinking>),
     /// Shows the providers, or goes on with the model that one begins with.
     Provider(Option<String>),
     /// Stops the turn that is under way.
@@ -33,6 +39,8 @@ const COMMANDS: &[(&str, &str, &str)] = &[
     ("/mode", "[ask|edit|auto|plan]", "what runs without being asked for"),
     ("/model", "[[PROVIDER/]MODEL]", "who answers, from the next step on"),
     ("/provider", "[PROVIDER]", "the same, by its first model; alone: those there are"),
+    ("/effort", "[none|minimal|low|medium|high|xhigh|max|auto]", "how hard it thinks, from the next step on"),
+    ("/thinking", "[show|hide|summary]", "what is shown of that here"),
     ("/cancel", "", "stop the turn that is under way"),
     ("/continue", "", "take up prompts or a turn that wait"),
     ("/compact", "[WHAT TO KEEP]", "replace older messages by a summary, for the model"),
@@ -53,6 +61,8 @@ pub(crate) fn parse(line: &str) -> Option<Result<Slash, String>> {
     Some(match name {
         "/help" | "/?" => Ok(Slash::Help),
         "/mode" => argument.map(|mode| mode.parse()).transpose().map(Slash::Mode),
+        "/effort" => argument.map(|effort| effort.parse()).transpose().map(Slash::Effort),
+        "/thinking" => argument.map(|thinking| thinking.parse()).transpose().map(Slash::Thinking),
         "/model" => Ok(Slash::Model(argument)),
         "/provider" => match argument {
             Some(name) if name.contains('/') => Err(format!("{name} is a model: /model {name}")),
@@ -97,6 +107,10 @@ mod tests {
     #[test]
     fn a_command_is_told_from_a_prompt_and_a_path() {
         assert_eq!(parse("/mode plan"), Some(Ok(Slash::Mode(Some(Mode::Plan)))));
+        assert_eq!(parse("/effort xhigh"), Some(Ok(Slash::Effort(Some(Effort::Xhigh)))));
+        assert!(parse("/effort hihg").unwrap().unwrap_err().contains("none, minimal"));
+        assert_eq!(parse("/thinking hide"), Some(Ok(Slash::Thinking(Some(Thinking::Hide)))));
+        assert!(parse("/thinking no").unwrap().unwrap_err().contains("show, hide or summary"));
         assert_eq!(parse("/model"), Some(Ok(Slash::Model(None))));
         assert_eq!(
             parse(" /compact  the two  reasons "),

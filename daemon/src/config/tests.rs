@@ -128,7 +128,7 @@ fn an_error_names_file_line_and_key() {
         (
             "[models.\"openai/gpt-5\"]\ncontext = 1",
             "/c/config.toml:2:1: models.\"openai/gpt-5\".context: unknown field `context`, expected one of `context_window`, \
-             `max_output`, `input_price`, `output_price`, `cache_read_price`, `cache_write_price`",
+             `max_output`, `input_price`, `output_price`, `cache_read_price`, `cache_write_price`, `effort`",
         ),
         ("max_steps = 0", "/c/config.toml:1:1: max_steps: must be at least 1"),
         (

@@ -13,6 +13,7 @@ use std::time::Duration;
 use linger_protocol::daemon::Model;
 use reqwest::Url;
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::address;
 use super::anthropic::Anthropic;
@@ -26,6 +27,7 @@ use super::ollama::{self, Ollama};
 use super::openai::OpenAi;
 use super::preset::{self, PLACEHOLDER, PRESETS};
 use super::responses::Responses;
+use super::shape::{self, Shaping};
 use super::{Codec, Provider};
 use crate::secret::Secret;
 
@@ -416,6 +418,13 @@ impl Catalogue {
         rows
     }
 
+    /// How a model can be asked for answers that fit `schema`.
+    pub fn shaping(&self, model: &str, schema: &Value) -> Shaping {
+        let (name, model) = model.split_once('/').unwrap_or((model, ""));
+        let entry = self.entries.get(name);
+        entry.map_or(Shaping::Words, |entry| shape::shaping(entry.kind, entry.compat, model, schema))
+    }
+
     /// How many tokens a model takes, where that is known.
     pub fn window(&self, model: &str) -> Option<u64> {
         self.resolve(model).ok()?.facts.window
@@ -480,7 +489,7 @@ pub fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<S
 /// The wire format `kind` with these flags; `demo` has none.
 pub fn codec(kind: Kind, compat: Compat) -> Option<Arc<dyn Codec>> {
     Some(match kind {
-        Kind::Anthropic => Arc::new(Anthropic),
+        Kind::Anthropic => Arc::new(Anthropic::new(compat)),
         Kind::Openai => Arc::new(OpenAi::new(compat)),
         Kind::OpenaiResponses => Arc::new(Responses::new(compat)),
         Kind::Gemini => Arc::new(Gemini::new(compat)),

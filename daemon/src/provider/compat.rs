@@ -31,6 +31,15 @@ pub struct Compat {
     pub assistant_after_tool: Option<bool>,
     /// `openai-responses`: the server gives its reasoning encrypted, to be returned. Default yes.
     pub encrypted_reasoning: Option<bool>,
+    /// The server can be held to a JSON Schema. Default yes; otherwise the model is told in words.
+    pub json_schema: Option<bool>,
+    /// `openai`, `openai-responses`, `gemini`, `ollama`: it can in requests that have tools. Default yes, yes, for models from
+    /// Gemini 3 on, and no.
+    pub schema_with_tools: Option<bool>,
+    /// `openai`: the server takes `reasoning_effort`. Default yes; it is sent only if an effort was chosen.
+    pub reasoning_effort: Option<bool>,
+    /// `anthropic`, `gemini`: how hard to think is a number of tokens. Default no, and for models before Gemini 3.
+    pub thinking_budget: Option<bool>,
     /// `openai-responses`, `gemini`, `ollama`: ask that the model thinks, and shows it, or (`ollama` only) that it does not.
     /// Default: nothing is said, so the model does what it does.
     pub thinking: Option<bool>,
@@ -56,6 +65,10 @@ impl Compat {
         tool_result_name: None,
         assistant_after_tool: None,
         encrypted_reasoning: None,
+        json_schema: None,
+        schema_with_tools: None,
+        reasoning_effort: None,
+        thinking_budget: None,
         thinking: None,
         vertex: None,
         signature_placeholder: None,
@@ -75,6 +88,10 @@ impl Compat {
             tool_result_name: self.tool_result_name.or(other.tool_result_name),
             assistant_after_tool: self.assistant_after_tool.or(other.assistant_after_tool),
             encrypted_reasoning: self.encrypted_reasoning.or(other.encrypted_reasoning),
+            json_schema: self.json_schema.or(other.json_schema),
+            schema_with_tools: self.schema_with_tools.or(other.schema_with_tools),
+            reasoning_effort: self.reasoning_effort.or(other.reasoning_effort),
+            thinking_budget: self.thinking_budget.or(other.thinking_budget),
             thinking: self.thinking.or(other.thinking),
             vertex: self.vertex.or(other.vertex),
             signature_placeholder: self.signature_placeholder.or(other.signature_placeholder),
@@ -84,8 +101,8 @@ impl Compat {
 
     /// A flag that is set and means nothing to `kind`.
     pub fn misplaced(&self, kind: Kind) -> Option<&'static str> {
-        use Kind::{Gemini, Ollama, Openai, OpenaiResponses};
-        let set: [(&str, bool, &[Kind]); 14] = [
+        use Kind::{Anthropic, Gemini, Ollama, Openai, OpenaiResponses};
+        let set: [(&str, bool, &[Kind]); 18] = [
             ("max_completion_tokens", self.max_completion_tokens.is_some(), &[Openai]),
             ("developer_role", self.developer_role.is_some(), &[Openai]),
             ("prompt_cache_key", self.prompt_cache_key.is_some(), &[Openai, OpenaiResponses]),
@@ -96,6 +113,10 @@ impl Compat {
             ("tool_result_name", self.tool_result_name.is_some(), &[Openai]),
             ("assistant_after_tool", self.assistant_after_tool.is_some(), &[Openai]),
             ("encrypted_reasoning", self.encrypted_reasoning.is_some(), &[OpenaiResponses]),
+            ("json_schema", self.json_schema.is_some(), &[Anthropic, Openai, OpenaiResponses, Gemini, Ollama]),
+            ("schema_with_tools", self.schema_with_tools.is_some(), &[Openai, OpenaiResponses, Gemini, Ollama]),
+            ("reasoning_effort", self.reasoning_effort.is_some(), &[Openai]),
+            ("thinking_budget", self.thinking_budget.is_some(), &[Anthropic, Gemini]),
             ("thinking", self.thinking.is_some(), &[OpenaiResponses, Gemini, Ollama]),
             ("vertex", self.vertex.is_some(), &[Gemini]),
             ("signature_placeholder", self.signature_placeholder.is_some(), &[Gemini]),
@@ -123,7 +144,8 @@ mod tests {
         let all: Compat = toml::from_str(
             "max_completion_tokens = true\ndeveloper_role = true\nprompt_cache_key = true\nstream_usage = true\nusage_cost = true\n\
              reasoning_content = true\nshort_call_ids = true\ntool_result_name = true\nassistant_after_tool = true\n\
-             encrypted_reasoning = true\nthinking = true\nvertex = true\nsignature_placeholder = true\nnum_ctx = 1",
+             encrypted_reasoning = true\njson_schema = true\nschema_with_tools = true\nreasoning_effort = true\n\
+             thinking_budget = true\nthinking = true\nvertex = true\nsignature_placeholder = true\nnum_ctx = 1",
         )
         .unwrap();
         let set = |name: &str| toml::from_str::<Compat>(&format!("{name} = true")).unwrap();

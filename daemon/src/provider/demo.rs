@@ -262,6 +262,8 @@ mod tests {
             max_tokens: 0,
             cache_key: "",
             images: &Images::new(),
+            shape: None,
+            effort: linger_protocol::session::Effort::Auto,
         };
         let began = Instant::now();
         let mut stream = Provider::Demo.start(&request, &mut Encoding::default());

@@ -270,7 +270,7 @@ mod tests {
                 ..Compat::NONE
             };
             let codecs: [Arc<dyn Codec>; 6] = [
-                Arc::new(Anthropic),
+                Arc::new(Anthropic::default()),
                 Arc::new(OpenAi::new(Compat::NONE)),
                 Arc::new(OpenAi::new(compat)),
                 Arc::new(Responses::new(Compat::NONE)),

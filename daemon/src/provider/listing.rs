@@ -100,7 +100,7 @@ mod tests {
     /// The models as text: name, window, longest answer, prices.
     fn check(list: &Value, expect: &[&str]) {
         let line = |listed: &Listed| {
-            let Facts { window, max_output, prices } = listed.facts;
+            let Facts { window, max_output, prices, .. } = listed.facts;
             let usual = prices.usual;
             let prices = [usual.input, usual.output, usual.cache_read, usual.cache_write];
             let tokens = [window, max_output].map(|tokens| tokens.map_or("-".to_owned(), |tokens| tokens.to_string()));

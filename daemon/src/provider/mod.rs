@@ -12,6 +12,7 @@ mod client;
 pub mod compat;
 pub mod demo;
 pub mod driver;
+mod effort;
 pub mod encoding;
 pub mod gemini;
 pub mod keys;
@@ -23,6 +24,7 @@ pub mod openai;
 pub mod preset;
 pub mod responses;
 pub mod retry;
+pub mod shape;
 pub mod sse;
 #[cfg(test)]
 pub(crate) mod support;
@@ -39,11 +41,13 @@ use std::time::Duration;
 
 use linger_protocol::id::BlobId;
 use linger_protocol::message::{ContentBlock, Role, Usage};
+use linger_protocol::session::Effort;
 use serde_json::Value;
 
 use crate::secret::Secret;
 
 pub use encoding::Encoding;
+use shape::Shape;
 
 /// What a model is asked in one step.
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +68,10 @@ pub struct Request<'a> {
     pub cache_key: &'a str,
     /// The images that messages name, as far as they are not encoded yet; one that is not here is said to be missing.
     pub images: &'a Images,
+    /// What the answer has to fit.
+    pub shape: Option<Shape<'a>>,
+    /// How hard the model is to think.
+    pub effort: Effort,
 }
 
 /// Images in base64, by the names of their blobs.
@@ -199,7 +207,7 @@ pub trait Codec: fmt::Debug + Send + Sync {
 }
 
 /// Turns the requests of one context to one model into what is sent. Pure; gives the same as one that gets the last of them only.
-/// From one request to the next, messages are added and none is changed; system prompt and tools stay as they are.
+/// From one request to the next, messages are added and none is changed; system prompt, tools and shape stay as they are.
 pub trait Encoder: fmt::Debug + Send {
     /// Path and body of `request`.
     fn encode(&mut self, request: &Request<'_>) -> HttpRequest;

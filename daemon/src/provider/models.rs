@@ -5,6 +5,7 @@
 //! Deliberately absent: what a provider says of its models when it is asked, which only the list of models shows.
 
 use linger_protocol::message::Usage;
+use linger_protocol::session::Effort;
 use serde::Deserialize;
 
 /// A line a model, sorted by the bytes of its name: `PRESET/MODEL WINDOW MAX_OUTPUT INPUT OUTPUT CACHE_READ CACHE_WRITE`,
@@ -29,6 +30,8 @@ pub struct Facts {
     pub max_output: Option<u64>,
     /// What tokens cost.
     pub prices: Prices,
+    /// How hard it is to think, if a session says nothing else.
+    pub effort: Effort,
 }
 
 /// Prices in US dollars per million tokens, which is micro-dollars per token.
@@ -74,6 +77,8 @@ pub struct ModelConfig {
     pub cache_read_price: Option<f64>,
     /// [`Price::cache_write`].
     pub cache_write_price: Option<f64>,
+    /// [`Facts::effort`].
+    pub effort: Option<Effort>,
 }
 
 impl ModelConfig {
@@ -114,6 +119,7 @@ impl ModelConfig {
                 // Whoever names a price means it for every request.
                 long: if priced.is_some() { [None; TIERS] } else { known.prices.long },
             },
+            effort: self.effort.unwrap_or(known.effort),
         }
     }
 }
@@ -125,6 +131,7 @@ impl Facts {
             window: self.window.or(other.window),
             max_output: self.max_output.or(other.max_output),
             prices: if self.prices == Prices::default() { other.prices } else { self.prices },
+            effort: if self.effort.is_auto() { other.effort } else { self.effort },
         }
     }
 }
@@ -208,7 +215,7 @@ fn parse(rest: &str) -> Option<Facts> {
         let Some(above) = fields.next() else { break };
         *tier = Some((above.parse().ok()?, price(&mut fields)?));
     }
-    Some(Facts { window, max_output, prices: Prices { usual, long } })
+    Some(Facts { window, max_output, prices: Prices { usual, long }, effort: Effort::Auto })
 }
 
 fn price<'a>(fields: &mut impl Iterator<Item = &'a str>) -> Option<Price> {

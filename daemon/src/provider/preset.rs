@@ -43,6 +43,9 @@ const NONE: Preset = Preset {
     compat: Compat::NONE,
 };
 
+/// Servers that hold an answer to a schema by a grammar, which leaves no way to call a tool.
+const GRAMMAR: Compat = Compat { schema_with_tools: Some(false), ..Compat::NONE };
+
 /// In the order in which a default is looked for. The first of a kind is that kind's vendor.
 pub const PRESETS: &[Preset] = &[
     Preset {
@@ -88,7 +91,13 @@ pub const PRESETS: &[Preset] = &[
         variable: "DEEPSEEK_API_KEY",
         model: "deepseek-flash",
         // While it thinks, a message with calls but without this field is refused, and with it the whole session.
-        compat: Compat { reasoning_content: Some(true), ..Compat::NONE },
+        // It knows JSON, but no schema of it.
+        compat: Compat {
+            reasoning_content: Some(true),
+            json_schema: Some(false),
+            reasoning_effort: Some(false),
+            ..Compat::NONE
+        },
         ..NONE
     },
     Preset {
@@ -102,6 +111,7 @@ pub const PRESETS: &[Preset] = &[
             short_call_ids: Some(true),
             tool_result_name: Some(true),
             assistant_after_tool: Some(true),
+            reasoning_effort: Some(false),
             ..Compat::NONE
         },
         ..NONE
@@ -111,6 +121,7 @@ pub const PRESETS: &[Preset] = &[
         base_url: "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
         variable: "DASHSCOPE_API_KEY",
         model: "qwen-plus",
+        compat: Compat { json_schema: Some(false), reasoning_effort: Some(false), ..Compat::NONE },
         ..NONE
     },
     Preset {
@@ -118,13 +129,15 @@ pub const PRESETS: &[Preset] = &[
         base_url: "https://dashscope.aliyuncs.com/compatible-mode/v1",
         variable: "DASHSCOPE_API_KEY",
         model: "qwen-plus",
+        compat: Compat { json_schema: Some(false), reasoning_effort: Some(false), ..Compat::NONE },
         ..NONE
     },
     Preset {
         name: "groq",
         base_url: "https://api.groq.com/openai/v1",
         variable: "GROQ_API_KEY",
-        compat: Compat { max_completion_tokens: Some(true), ..Compat::NONE },
+        // Its schemas go with neither tools nor streams.
+        compat: Compat { max_completion_tokens: Some(true), json_schema: Some(false), ..Compat::NONE },
         ..NONE
     },
     Preset { name: "xai", base_url: "https://api.x.ai/v1", variable: "XAI_API_KEY", ..NONE },
@@ -146,9 +159,30 @@ pub const PRESETS: &[Preset] = &[
         local: true,
         ..NONE
     },
-    Preset { name: "lmstudio", base_url: "http://127.0.0.1:1234/v1", variable: "LM_API_TOKEN", local: true, ..NONE },
-    Preset { name: "llamacpp", base_url: "http://127.0.0.1:8080/v1", variable: "LLAMA_API_KEY", local: true, ..NONE },
-    Preset { name: "vllm", base_url: "http://127.0.0.1:8000/v1", variable: "VLLM_API_KEY", local: true, ..NONE },
+    Preset {
+        name: "lmstudio",
+        base_url: "http://127.0.0.1:1234/v1",
+        variable: "LM_API_TOKEN",
+        local: true,
+        compat: GRAMMAR,
+        ..NONE
+    },
+    Preset {
+        name: "llamacpp",
+        base_url: "http://127.0.0.1:8080/v1",
+        variable: "LLAMA_API_KEY",
+        local: true,
+        compat: GRAMMAR,
+        ..NONE
+    },
+    Preset {
+        name: "vllm",
+        base_url: "http://127.0.0.1:8000/v1",
+        variable: "VLLM_API_KEY",
+        local: true,
+        compat: GRAMMAR,
+        ..NONE
+    },
     Preset { name: "litellm", base_url: "http://127.0.0.1:4000/v1", variable: "LITELLM_API_KEY", local: true, ..NONE },
     Preset { name: "demo", kind: Kind::Demo, model: "demo", ..NONE },
 ];

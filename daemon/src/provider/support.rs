@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use linger_protocol::message::{ContentBlock, Role};
+use linger_protocol::session::Effort;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -101,6 +102,8 @@ pub(crate) fn request(messages: &[Message]) -> Request<'_> {
         max_tokens: 100,
         cache_key: "s1",
         images: &NO_IMAGES,
+        shape: None,
+        effort: Effort::Auto,
     }
 }
 

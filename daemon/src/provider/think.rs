@@ -86,3 +86,45 @@ impl Think {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What `pieces` come to: the thought, and the text.
+    fn sorted(pieces: &[&str]) -> (String, String) {
+        let mut think = Think::default();
+        let mut out: Vec<Piece> = pieces.iter().flat_map(|piece| think.push(piece)).collect();
+        out.extend(think.end());
+        let (mut thought, mut text) = (String::new(), String::new());
+        for piece in out {
+            match piece {
+                Piece::Thought(piece) => thought.push_str(&piece),
+                Piece::Text(piece) => text.push_str(&piece),
+            }
+        }
+        (thought, text)
+    }
+
+    #[test]
+    fn tags_are_found_wherever_the_text_is_cut() {
+        fn check(text: &str, thought: &str, rest: &str) {
+            let expect = (thought.to_owned(), rest.to_owned());
+            let cuts: Vec<usize> = (0..=text.len()).filter(|at| text.is_char_boundary(*at)).collect();
+            for first in &cuts {
+                for second in cuts.iter().filter(|second| *second >= first) {
+                    let pieces = [&text[..*first], &text[*first..*second], &text[*second..]];
+                    assert_eq!(sorted(&pieces), expect, "{pieces:?}");
+                }
+            }
+            let letters: Vec<String> = text.chars().map(String::from).collect();
+            assert_eq!(sorted(&letters.iter().map(String::as_str).collect::<Vec<_>>()), expect, "{text}");
+        }
+        check("<think>hm ä</think>\n\nso", "hm ä", "so");
+        check("\n <think></th</think>so <think>", "</th", "so <think>");
+        check("<think>cut off</thi", "cut off</thi", "");
+        check("<thin", "", "<thin");
+        check("a <think>b</think>", "", "a <think>b</think>");
+        check("<think></think>", "", "");
+    }
+}

@@ -127,6 +127,7 @@ pub fn close(state: &State, streams: &[OpenStream], results: &HashMap<CallId, Co
             content,
             interrupted: false,
             prompt: None,
+            asks: None,
             model: None,
             usage: None,
             cut: false,
@@ -155,7 +156,8 @@ fn interrupted(state: &State, streams: &[OpenStream]) -> Option<EventBody> {
 /// An answer that was cut.
 pub fn cut(message: MessageId, content: Vec<ContentBlock>, state: &State) -> EventBody {
     let (role, model) = (Role::Assistant, Some(state.model.clone()));
-    EventBody::Message { message, role, content, interrupted: true, prompt: None, model, usage: None, cut: false }
+    let (prompt, asks, usage) = (None, None, None);
+    EventBody::Message { message, role, content, interrupted: true, prompt, asks, model, usage, cut: false }
 }
 
 /// The blocks that pieces add up to; block indices stay what they were.

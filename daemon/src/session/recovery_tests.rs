@@ -46,6 +46,7 @@ impl Scene {
             content,
             interrupted: false,
             prompt: None,
+            asks: None,
             model: None,
             usage: None,
             cut: false,
@@ -62,6 +63,7 @@ impl Scene {
             when: When::Queue,
             by: None,
             compact: false,
+            schema: None,
         });
         scene.event(EventBody::TurnStarted { prompt: PromptId::from("p1") });
         scene.event(EventBody::Message {
@@ -70,6 +72,7 @@ impl Scene {
             content,
             interrupted: false,
             prompt: Some(PromptId::from("p1")),
+            asks: None,
             model: None,
             usage: None,
             cut: false,
@@ -253,6 +256,7 @@ fn closing_gives_every_call_one_result_whatever_it_was_doing() {
         stop_reason: StopReason::Cancelled,
         detail: None,
         hint: None,
+        answer: None,
         usage,
         session_usage: None,
         context_tokens: None,

@@ -5,13 +5,15 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use linger_protocol::event::{Event, EventBody, Instruction, NoticeCode};
+use linger_protocol::event::{Asks, Event, EventBody, Instruction, NoticeCode};
 use linger_protocol::id::{CallId, MessageId, PermissionId, PromptId, SessionId, TurnId};
 use linger_protocol::message::{ContentBlock, Role, StopReason, Usage};
 use linger_protocol::permission::{Decision, Mode};
-use linger_protocol::session::{self, Info, When};
+use linger_protocol::session::{self, Effort as Thinking, Info, When};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::compaction::Effort;
 use super::cursor::Position;
@@ -33,6 +35,9 @@ pub struct State {
     pub model: String,
     /// The permission mode.
     pub mode: Mode,
+    /// How hard the model thinks.
+    #[serde(default, skip_serializing_if = "Thinking::is_auto")]
+    pub thinking: Thinking,
     /// The name.
     pub name: Option<String>,
     /// The beginning of the first prompt.
@@ -92,6 +97,23 @@ pub struct Queued {
     /// It asks for a compaction, and does not become a message.
     #[serde(default)]
     pub compact: bool,
+    /// The JSON Schema that the answer has to fit; stored like the content.
+    #[serde(skip)]
+    pub schema: Option<Arc<Value>>,
+}
+
+/// What the answer of a turn has to fit.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Shape {
+    /// The number of the `prompt_accepted` that has the schema.
+    pub seq: u64,
+    /// The schema; read from that event when the session is loaded.
+    #[serde(skip)]
+    pub schema: Arc<Value>,
+    /// The model was told it in words.
+    pub said: bool,
+    /// How many answers did not fit.
+    pub misfits: u32,
 }
 
 /// A turn under way.
@@ -126,6 +148,9 @@ pub struct Turn {
     /// What was done to make room for the step under way.
     #[serde(default)]
     pub effort: Effort,
+    /// What its answer has to fit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shape: Option<Shape>,
 }
 
 /// A compaction under way.
@@ -184,11 +209,13 @@ impl State {
             self.updated_at = event.at;
         }
         match &event.body {
-            EventBody::SessionCreated { cwd, model, mode, name, .. } => {
+            EventBody::SessionCreated { cwd, model, mode, effort, name, .. } => {
                 self.created_at = event.at;
+                self.thinking = *effort;
                 (self.cwd, self.model, self.mode, self.name) = (cwd.clone(), model.clone(), *mode, name.clone());
             }
-            EventBody::SessionChanged { model, mode, name, instructions } => {
+            EventBody::SessionChanged { model, mode, effort, name, instructions } => {
+                self.thinking = effort.unwrap_or(self.thinking);
                 self.model = model.clone().unwrap_or_else(|| std::mem::take(&mut self.model));
                 self.mode = mode.unwrap_or(self.mode);
                 self.name = name.clone().or_else(|| self.name.take());
@@ -196,8 +223,11 @@ impl State {
                     self.instructions.clone_from(instructions);
                 }
             }
-            EventBody::PromptAccepted { prompt, content, when, compact, .. } => {
+            EventBody::PromptAccepted { prompt, content, when, compact, schema, .. } => {
                 self.prompt_accepted(prompt, content, *when, *compact);
+                if let (Some(queued), Some(schema)) = (self.queue.back_mut(), schema) {
+                    queued.schema = Some(Arc::new(schema.clone()));
+                }
             }
             EventBody::TurnStarted { prompt } => {
                 self.counts.turns += 1;
@@ -208,9 +238,15 @@ impl State {
                 let compacts = self.queue.iter().find(asks).map(|queued| queued.prompt.clone());
                 self.turn = Some(Turn { id, compacts, ..Turn::default() });
             }
-            EventBody::Message { message, role, content, interrupted, prompt, usage, cut, .. } => {
+            EventBody::Message { message, role, content, interrupted, prompt, asks, usage, cut, .. } => {
                 self.counts.messages += 1;
+                self.asked(*asks);
                 if let Some(prompt) = prompt {
+                    let taken = self.queue.iter().find(|queued| queued.prompt == *prompt);
+                    let shape = taken.and_then(|queued| Some((queued.seq, queued.schema.clone()?)));
+                    if let Some((seq, schema)) = shape {
+                        self.in_turn(|turn| turn.shape = Some(Shape { seq, schema, ..Shape::default() }));
+                    }
                     self.queue.retain(|queued| queued.prompt != *prompt);
                     // There is something new to answer, and what was tried before need not hold for it.
                     self.in_turn(|turn| (turn.compacts, turn.effort) = (None, Effort::default()));
@@ -282,7 +318,18 @@ impl State {
             content: content.to_vec(),
             when,
             compact,
+            schema: None,
         });
+    }
+
+    /// The daemon asked something of the model in the user's place.
+    fn asked(&mut self, asks: Option<Asks>) {
+        let Some(shape) = self.turn.as_mut().and_then(|turn| turn.shape.as_mut()) else { return };
+        match asks {
+            Some(Asks::Schema) => shape.said = true,
+            Some(Asks::Again) => shape.misfits += 1,
+            Some(Asks::Unknown) | None => {}
+        }
     }
 
     /// A summary that was asked for is there, or is not to be had.
@@ -431,6 +478,7 @@ impl State {
             cwd: self.cwd.clone(),
             model: self.model.clone(),
             mode: self.mode,
+            effort: self.thinking,
             state: self.doing(),
             stop_reason: self.stop_reason,
             queued: self.queue.len() as u32,

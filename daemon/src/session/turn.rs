@@ -7,6 +7,7 @@
 mod compact;
 mod emit;
 mod key;
+mod shape;
 mod shown;
 
 use std::collections::{BTreeSet, HashMap};
@@ -29,6 +30,7 @@ use crate::clock;
 use crate::daemon::Daemon;
 use crate::fault;
 use crate::provider::retry::{self, Decision};
+use crate::provider::shape::{self as provider_shape, Shape};
 use crate::provider::{
     Encoding, Failure, FailureClass, Images, Message, Request, Response, Stop, Stream, StreamEvent, ToolSpec, json_size,
 };
@@ -66,6 +68,12 @@ pub struct Turn {
     only_compacts: bool,
     /// What was done to make room for the step under way.
     effort: Effort,
+    /// What the answer has to fit.
+    shape: Option<super::state::Shape>,
+    /// How the last request asked for that.
+    way: shape::Way,
+    /// How hard the model is to think.
+    thinking: linger_protocol::session::Effort,
     /// What was paid for answers that broke off and are no messages.
     unshown: Option<Usage>,
     instructions: Vec<Instruction>,
@@ -106,6 +114,8 @@ struct Ask<'a> {
     system: &'a str,
     tools: &'a [ToolSpec],
     messages: &'a [Message],
+    /// What the answer has to fit.
+    shape: Option<Shape<'a>>,
     /// Whether the answer is a message of the session, and shown as it comes.
     shown: bool,
 }
@@ -131,6 +141,9 @@ impl Turn {
             cut: state.turn.as_ref().is_some_and(|turn| turn.cut),
             only_compacts: state.turn.as_ref().is_some_and(|turn| turn.compacts.is_some()),
             unshown: None,
+            shape: state.turn.as_ref().and_then(|turn| turn.shape.clone()),
+            way: shape::Way::default(),
+            thinking: state.thinking,
             effort: state.turn.as_ref().map_or_else(Effort::default, |turn| turn.effort),
             instructions: state.instructions.clone(),
             created_at: state.created_at,
@@ -165,14 +178,10 @@ impl Turn {
         }
         if !self.only_compacts && context.messages.last().is_some_and(|last| last.role == Role::Assistant) {
             // It was cut between its answer and its end: only the end is missing.
-            let next = match self.cut {
-                true => self.end(StopReason::MaxTokens, CUT, GO_ON).await?,
-                false => self.end(StopReason::EndTurn, "", "").await?,
-            };
-            if next.prompts.is_empty() {
+            let stop = if self.cut { Stop::MaxTokens } else { Stop::End };
+            if self.answer_over(stop, &mut context).await? {
                 return Ok(());
             }
-            self.take(next, &mut context).await?;
         }
         loop {
             let next = self.emit.boundary(None).await?;
@@ -197,6 +206,7 @@ impl Turn {
                 let detail = format!("the turn took {} steps, max_steps is {limit}", self.steps);
                 return self.end(StopReason::MaxSteps, &detail, GO_ON).await.map(drop);
             }
+            self.say_schema(&mut context).await?;
             let answer = match self.step(&system, &tools, &mut context, &mut encoding).await? {
                 Ok(answer) => answer,
                 Err(failure) => {
@@ -208,19 +218,34 @@ impl Turn {
             self.answered(&mut context, answer)?;
             let calls = context::open_calls(&context.messages);
             if calls.is_empty() {
-                let next = match stop {
-                    Stop::End => self.end(StopReason::EndTurn, "", "").await?,
-                    Stop::MaxTokens => self.end(StopReason::MaxTokens, CUT, GO_ON).await?,
-                    Stop::Refusal => self.end(StopReason::Refusal, "the model refused", "").await?,
-                };
-                if next.prompts.is_empty() {
+                if self.answer_over(stop, &mut context).await? {
                     return Ok(());
                 }
-                self.take(next, &mut context).await?;
             } else {
                 self.run_calls(&mut context, calls, HashMap::new(), stop == Stop::MaxTokens).await?;
             }
         }
+    }
+
+    /// An answer without calls ends the turn, unless somebody steers, or it does not have the shape that it should; whether it did.
+    async fn answer_over(&mut self, stop: Stop, context: &mut Context) -> Result<bool, Over> {
+        let next = match stop {
+            Stop::End => match self.fits(context).await? {
+                shape::Fit::Yes(answer) => self.emit.boundary(Some(Ending { answer, ..plain() })).await?,
+                shape::Fit::Again => return Ok(false),
+                shape::Fit::Never(fault) => {
+                    let detail = format!("the answer does not fit the schema: {fault}");
+                    self.end(StopReason::Error, &detail, shape::HINT).await?
+                }
+            },
+            Stop::MaxTokens => self.end(StopReason::MaxTokens, CUT, GO_ON).await?,
+            Stop::Refusal => self.end(StopReason::Refusal, "the model refused", "").await?,
+        };
+        if next.prompts.is_empty() {
+            return Ok(true);
+        }
+        self.take(next, context).await?;
+        Ok(false)
     }
 
     /// What the log says. While it cannot be read, but may be in a moment, the turn waits, visibly.
@@ -263,7 +288,7 @@ impl Turn {
 
     /// Prompts that came back from the actor are messages already; gives the compaction that is asked for.
     async fn take(&mut self, next: Next, context: &mut Context) -> Result<Option<Wanted>, Over> {
-        self.model = next.model;
+        (self.model, self.shape, self.thinking) = (next.model, next.shape, next.thinking);
         let new = !next.prompts.is_empty();
         for content in next.prompts {
             let opens = std::mem::replace(&mut self.only_compacts, false);
@@ -291,7 +316,7 @@ impl Turn {
 
     async fn end(&self, reason: StopReason, detail: &str, hint: &str) -> Result<Next, Over> {
         let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
-        self.emit.boundary(Some(Ending { reason, detail: some(detail), hint: some(hint) })).await
+        self.emit.boundary(Some(Ending { detail: some(detail), hint: some(hint), ..Ending::plain(reason) })).await
     }
 
     /// Begins to read the instruction files, beside whatever else a turn starts with.
@@ -304,8 +329,13 @@ impl Turn {
     fn system(&mut self, loaded: Vec<(Instruction, String)>) -> Result<String, Over> {
         let read: Vec<_> = loaded.iter().map(|(instruction, _)| instruction.clone()).collect();
         if read != self.instructions {
-            let changed =
-                EventBody::SessionChanged { model: None, mode: None, name: None, instructions: Some(read.clone()) };
+            let changed = EventBody::SessionChanged {
+                model: None,
+                mode: None,
+                effort: None,
+                name: None,
+                instructions: Some(read.clone()),
+            };
             self.emit.send(vec![changed], false, None)?;
             self.instructions = read;
         }
@@ -322,7 +352,7 @@ impl Turn {
 
     /// One request until it is answered, or has failed for good.
     async fn ask(&mut self, ask: &Ask<'_>, encoding: &mut Encoding) -> Result<Step, Over> {
-        let &Ask { system, tools, messages, shown: is_shown } = ask;
+        let &Ask { system, tools, messages, shape, shown: is_shown } = ask;
         let began = Instant::now();
         let mut attempt = 1;
         let mut refused: Option<(Secret, Failure)> = None;
@@ -346,6 +376,8 @@ impl Turn {
                 max_tokens: resolved.max_tokens,
                 cache_key: self.session.as_str(),
                 images: &images,
+                shape,
+                effort: if self.thinking.is_auto() { resolved.facts.effort } else { self.thinking },
             };
             fault::point("request.before_send");
             tracing::info!(target: "request", session = %self.session, model = %self.model, messages = messages.len(), attempt, "sent");
@@ -354,7 +386,10 @@ impl Turn {
             let stream = provider.start(&request, encoding);
             drop(images);
             let failure = match self.attempt(stream, &mut shown, is_shown).await? {
-                Ok(response) => {
+                Ok(mut response) => {
+                    if shape.is_some() {
+                        provider_shape::spoken(&mut response);
+                    }
                     tracing::info!(target: "response", session = %self.session, id = %id, ms = began.elapsed().as_millis() as u64,
                         input = response.usage.input_tokens, output = response.usage.output_tokens, "done");
                     let usage = shown.priced(response.usage);
@@ -501,7 +536,8 @@ impl Turn {
         cut: bool,
     ) -> EventBody {
         let (role, model) = (Role::Assistant, Some(self.model.clone()));
-        EventBody::Message { message, role, content, interrupted, prompt: None, model, usage, cut }
+        let (prompt, asks) = (None, None);
+        EventBody::Message { message, role, content, interrupted, prompt, asks, model, usage, cut }
     }
 
     /// Runs the calls of a step, and adds the message with all their results, in the order of the calls.
@@ -529,6 +565,7 @@ impl Turn {
             content: content.clone(),
             interrupted: false,
             prompt: None,
+            asks: None,
             model: None,
             usage: None,
             cut: false,
@@ -543,6 +580,11 @@ impl Turn {
 
 fn notice(level: Level, code: NoticeCode, text: String) -> EventBody {
     EventBody::Notice { level, code: Some(code), text }
+}
+
+/// An end that is good.
+fn plain() -> Ending {
+    Ending::plain(StopReason::EndTurn)
 }
 
 /// Two usages in one.

@@ -83,7 +83,7 @@ fn frames(input: &[u8], size: usize) -> Vec<Frame> {
 
 /// The decoder of Anthropic's Messages.
 pub fn anthropic(data: &[u8]) {
-    provider(&Anthropic, Kind::Anthropic, data);
+    provider(&Anthropic::default(), Kind::Anthropic, data);
 }
 
 /// The decoder of OpenAI's Chat Completions.
@@ -169,7 +169,8 @@ fn sent_back(codec: &dyn Codec, kind: Kind, mut content: Vec<ContentBlock>) {
     messages.push(user(if results.is_empty() { vec![ContentBlock::text("more")] } else { results }));
     let (system, tools, messages) = ("be brief", &[], messages.as_slice());
     let (model, origin, max_tokens, cache_key, images) = ("m", "p/m", 100, "s1", &Images::new());
-    let request = Request { model, origin, system, tools, messages, max_tokens, cache_key, images };
+    let (shape, effort) = (None, linger_protocol::session::Effort::Auto);
+    let request = Request { model, origin, system, tools, messages, max_tokens, cache_key, images, shape, effort };
     let body = codec.encoder().encode(&request).body;
     let body = String::from_utf8(body).expect("a body is text");
     assert_eq!(validate_text(kind, &body), Ok(()), "{body}");

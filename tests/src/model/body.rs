@@ -6,6 +6,7 @@ mod gemini;
 mod named;
 mod ollama;
 mod responses;
+mod shape;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -250,13 +251,21 @@ impl Continuity {
     pub fn admit(&mut self, format: Format, model: &str, json: &Value) -> Vec<String> {
         let mut wrong = Wrong::default();
         self.comes_back(format, json, &mut wrong);
-        let (preamble, items) = flatten(format, json);
+        let (asked, bare) = shape::taken_out(format, json);
+        let (preamble, items) = flatten(format, &bare);
+        if let Some(schema) = &asked {
+            let what = format!("{model}: the answer is held to a schema that no prompt has: {schema}");
+            self.breaks.push(Break { what, items: Vec::new(), before: Vec::new(), schema: Some(schema.clone()) });
+        }
         let summarised = named::begins_with_summary(json, &items);
         let first = !summarised && !items.iter().any(|item| item.starts_with("assistant "));
         let chains = self.chains.entry((format, model.to_owned())).or_default();
         let before = chains.iter_mut().filter(|chain| items.starts_with(&chain.items)).max_by_key(|c| c.items.len());
         match before {
             Some(chain) => {
+                // The last step of such a turn may have no tools, in the formats that have no other way.
+                let alone = asked.is_some() && json["tools"].is_null();
+                let preamble = if alone { chain.preamble.clone() } else { preamble };
                 if chain.preamble != preamble && !self.rewrites {
                     wrong.0.push(format!("system prompt or tools changed{}", difference(&chain.preamble, &preamble)));
                 }
@@ -267,7 +276,8 @@ impl Continuity {
                     let nearest = chains.last().map(|chain| diverges(&chain.items, &items)).unwrap_or_default();
                     let what = format!("the messages do not continue those of any request before{nearest}");
                     let before = chains.iter().map(|chain| chain.items.clone()).collect();
-                    self.breaks.push(Break { what: format!("{model}: {what}"), items: items.clone(), before });
+                    let (what, items) = (format!("{model}: {what}"), items.clone());
+                    self.breaks.push(Break { what, items, before, schema: None });
                 }
                 chains.push(Chain { preamble, items });
             }

@@ -223,7 +223,7 @@ mod tests {
             .iter()
             .map(|event| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or_default()))
             .collect();
-        check_stream(&Anthropic, &stream, expect);
+        check_stream(&Anthropic::default(), &stream, expect);
     }
 
     fn start() -> Value {
@@ -347,7 +347,7 @@ mod tests {
         let events = [said(), vec![error], end("end_turn").to_vec()].concat();
         check(&events, &[text(0, "hi"), failed(FailureClass::Overloaded, "overloaded_error: Overloaded")]);
         check(&said(), &[text(0, "hi"), failed(FailureClass::Stream, "the answer broke off")]);
-        check_stream(&Anthropic, "", &[failed(FailureClass::Stream, "the answer broke off")]);
+        check_stream(&Anthropic::default(), "", &[failed(FailureClass::Stream, "the answer broke off")]);
     }
 
     #[test]
@@ -357,6 +357,10 @@ mod tests {
         stream += "data: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"a\\ud800b\\u0000c\"}}\n\n";
         end("end_turn").iter().for_each(|event| stream += &format!("data: {event}\n\n"));
         let mended = "a\u{fffd}b\u{fffd}c";
-        check_stream(&Anthropic, &stream, &[text(0, mended), done(vec![ContentBlock::text(mended)], Stop::End)]);
+        check_stream(
+            &Anthropic::default(),
+            &stream,
+            &[text(0, mended), done(vec![ContentBlock::text(mended)], Stop::End)],
+        );
     }
 }

@@ -6,8 +6,9 @@ use linger_protocol::message::{ContentBlock, Role};
 use serde_json::{Value, json};
 
 use super::super::catalogue::Kind;
+use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
-use super::super::{Encoder, HttpRequest, Images, Message, Request, ToolSpec, wellformed, wire};
+use super::super::{Encoder, HttpRequest, Images, Message, Request, ToolSpec, effort, shape, wellformed, wire};
 use crate::fault;
 
 /// What is asked for when the request leaves it open, as the format demands a number.
@@ -16,12 +17,16 @@ const MAX_TOKENS: u32 = 32_000;
 /// Where the provider may look for what it has cached, at the end of a block.
 const MARKER: &str = ",\"cache_control\":{\"type\":\"ephemeral\"}";
 
+/// The fewest tokens that a model may be given to think with.
+const MIN_BUDGET: u32 = 1_024;
+
 /// What comes after the fields of a message's last block: ends of the block, the list and the message.
 const AFTER_BLOCK: usize = "}]}".len();
 
 /// The requests of one context.
 #[derive(Debug, Default)]
 pub(super) struct MessagesEncoder {
+    compat: Compat,
     /// System prompt and tools; none before the first request.
     fixed: Option<(Items, Items)>,
     messages: Messages,
@@ -41,6 +46,12 @@ struct Messages {
     open: Option<(Role, Items, Items)>,
 }
 
+impl MessagesEncoder {
+    pub(super) fn new(compat: Compat) -> Self {
+        Self { compat, ..Self::default() }
+    }
+}
+
 impl Encoder for MessagesEncoder {
     fn encode(&mut self, request: &Request<'_>) -> HttpRequest {
         let (system, tools) = self.fixed.get_or_insert_with(|| fixed(request));
@@ -58,17 +69,44 @@ impl Encoder for MessagesEncoder {
         let (system, tools, messages) = ([system.as_str()], [tools.as_str()], self.messages.marked(&last));
         let lists = [("system", system.as_slice()), ("tools", &tools), ("messages", &messages)];
         let lists: Vec<_> = lists.into_iter().filter(|(_, items)| *items != [""]).collect();
-        let head = json!({
-            "model": request.model,
-            "max_tokens": if request.max_tokens == 0 { MAX_TOKENS } else { request.max_tokens },
-            "stream": true,
-        });
-        let body = encoding::object(&head, &lists);
+        let body = encoding::object(&head(&self.compat, request), &lists);
         if !fault::bug("I4") {
             debug_assert_eq!(wellformed::validate_text(Kind::Anthropic, &body), Ok(()));
         }
         HttpRequest { path: "/v1/messages".to_owned(), headers: headers(), body: body.into_bytes() }
     }
+}
+
+/// What comes before system prompt, tools and messages.
+fn head(compat: &Compat, request: &Request<'_>) -> Value {
+    let max_tokens = if request.max_tokens == 0 { MAX_TOKENS } else { request.max_tokens };
+    let mut head = json!({"model": request.model, "max_tokens": max_tokens, "stream": true});
+    let mut thinks = false;
+    if let Some(words) = effort::of(request.effort) {
+        // A call cannot be demanded of a model that thinks first.
+        let free = !request.shape.is_some_and(|shape| shape.due);
+        let budget = words.budget.min(max_tokens.saturating_sub(1));
+        let thinking = match (effort::thinks(request.effort), compat.thinking_budget == Some(true)) {
+            (false, _) => Some(json!({"type": "disabled"})),
+            (true, true) => (budget >= MIN_BUDGET).then(|| json!({"type": "enabled", "budget_tokens": budget})),
+            (true, false) => Some(json!({"type": "adaptive"})),
+        };
+        thinks = effort::thinks(request.effort) && thinking.is_some() && free;
+        if let Some(thinking) = thinking.filter(|_| free) {
+            wire::set(&mut head, "thinking", thinking);
+        }
+        if compat.thinking_budget != Some(true) && effort::thinks(request.effort) {
+            wire::set(&mut head, "output_config", json!({"effort": words.anthropic}));
+        }
+    }
+    match request.shape {
+        Some(shape) if shape.due => {
+            wire::set(&mut head, "tool_choice", json!({"type": "tool", "name": shape::ANSWER}));
+        }
+        Some(_) if !thinks => wire::set(&mut head, "tool_choice", json!({"type": "any"})),
+        _ => {}
+    }
+    head
 }
 
 /// What every request must have.
@@ -85,7 +123,8 @@ fn fixed(request: &Request<'_>) -> (Items, Items) {
             &json!({"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}),
         )
     };
-    let mut tools: Vec<Value> = request.tools.iter().map(tool).collect();
+    let answer = request.shape.map(|shape| wire::clean_value(&shape::tool(shape.schema)));
+    let mut tools: Vec<Value> = request.tools.iter().map(tool).chain(answer).collect();
     system.iter_mut().chain(tools.last_mut()).take(1).for_each(mark);
     (system.into_iter().collect(), tools.into_iter().collect())
 }
@@ -253,7 +292,7 @@ mod tests {
                     {"type": "text", "text": "and this", "cache_control": {"type": "ephemeral"}}]},
             ],
         });
-        assert_eq!(body(&Anthropic, &messages), expect);
+        assert_eq!(body(&Anthropic::default(), &messages), expect);
     }
 
     #[test]
@@ -268,7 +307,7 @@ mod tests {
             [user(vec![ContentBlock::text("hi")]), assistant("p/other", content), user(vec![result("c1", "ok")])];
         let expect =
             json!({"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "ls", "input": {}}]});
-        assert_eq!(body(&Anthropic, &messages)["messages"][1], expect);
+        assert_eq!(body(&Anthropic::default(), &messages)["messages"][1], expect);
     }
 
     #[test]
@@ -277,13 +316,13 @@ mod tests {
         let messages =
             [user(vec![ContentBlock::text("hi")]), assistant("p/m", content), user(vec![ContentBlock::text("on")])];
         let expect = json!({"role": "assistant", "content": [{"type": "text", "text": "so"}]});
-        assert_eq!(body(&Anthropic, &messages)["messages"][1], expect);
+        assert_eq!(body(&Anthropic::default(), &messages)["messages"][1], expect);
     }
 
     proptest! {
         #[test]
         fn histories_are_well_formed_and_extend_each_other(messages in history()) {
-            check_history(Kind::Anthropic, &Anthropic, &messages);
+            check_history(Kind::Anthropic, &Anthropic::default(), &messages);
         }
     }
 }

@@ -1,22 +1,30 @@
 //! The codec for Anthropic's Messages format (`POST /v1/messages`, streaming).
 //!
 //! Source: the types of Anthropic's own SDK 2.11.
-//! Deliberately absent: citations, and a request for thinking (what comes is kept and given back).
+//! Deliberately absent: citations.
 
 mod decode;
 mod encode;
 
+use super::compat::Compat;
 use super::wire;
 use super::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest};
 use crate::secret::Secret;
 
-/// The wire format.
+/// The wire format, as one server speaks it.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Anthropic;
+pub struct Anthropic(Compat);
+
+impl Anthropic {
+    /// The format with these flags.
+    pub fn new(compat: Compat) -> Self {
+        Self(compat)
+    }
+}
 
 impl Codec for Anthropic {
     fn encoder(&self) -> Box<dyn Encoder> {
-        Box::<encode::MessagesEncoder>::default()
+        Box::new(encode::MessagesEncoder::new(self.0))
     }
 
     fn authorize(&self, key: &Secret) -> (&'static str, String) {

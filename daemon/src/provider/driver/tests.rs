@@ -41,6 +41,8 @@ fn start(endpoint: &Endpoint) -> HttpStream {
             max_tokens: 0,
             cache_key: "",
             images: &Images::new(),
+            shape: None,
+            effort: linger_protocol::session::Effort::Auto,
         },
         &mut Encoding::default(),
     )

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::super::catalogue::Kind;
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
-use super::super::{Encoder, HttpRequest, Images, Message, Request, ToolSpec, wellformed, wire};
+use super::super::{Encoder, HttpRequest, Images, Message, Request, ToolSpec, effort, wellformed, wire};
 
 /// In the `native` part of a block: the signature of its part.
 pub(super) const SIGNATURE: &str = "thoughtSignature";
@@ -49,7 +49,7 @@ impl GeminiEncoder {
 impl Encoder for GeminiEncoder {
     fn encode(&mut self, request: &Request<'_>) -> HttpRequest {
         let tools = self.tools.get_or_insert_with(|| request.tools.iter().map(function).collect());
-        let placeholder = self.compat.signature_placeholder.unwrap_or_else(|| insists_on_signatures(request.model));
+        let placeholder = self.compat.signature_placeholder.unwrap_or_else(|| is_third(request.model));
         for message in request.messages.get(self.encoded..).unwrap_or_default() {
             let own = wire::is_own(message, request);
             self.names.add(message, own);
@@ -89,8 +89,25 @@ impl GeminiEncoder {
         if request.max_tokens > 0 {
             wire::set(&mut generation, "maxOutputTokens", request.max_tokens);
         }
+        let mut thinking = json!({});
         if self.compat.thinking == Some(true) {
-            wire::set(&mut generation, "thinkingConfig", json!({"includeThoughts": true}));
+            wire::set(&mut thinking, "includeThoughts", true);
+        }
+        if let Some(words) = effort::of(request.effort) {
+            if effort::thinks(request.effort) && self.compat.thinking != Some(false) {
+                wire::set(&mut thinking, "includeThoughts", true);
+            }
+            match self.compat.thinking_budget.unwrap_or_else(|| !is_third(request.model)) {
+                true => wire::set(&mut thinking, "thinkingBudget", words.budget),
+                false => wire::set(&mut thinking, "thinkingLevel", words.gemini),
+            }
+        }
+        if thinking.as_object().is_some_and(|thinking| !thinking.is_empty()) {
+            wire::set(&mut generation, "thinkingConfig", thinking);
+        }
+        if let Some(shape) = request.shape {
+            wire::set(&mut generation, "responseMimeType", "application/json");
+            wire::set(&mut generation, "responseJsonSchema", wire::clean_value(shape.schema));
         }
         if generation.as_object().is_some_and(|generation| !generation.is_empty()) {
             wire::set(&mut head, "generationConfig", generation);
@@ -99,8 +116,9 @@ impl GeminiEncoder {
     }
 }
 
-/// Whether a model refuses calls without a signature. The families before Gemini 3 give signatures and ask for none.
-fn insists_on_signatures(model: &str) -> bool {
+/// Whether a model is of the third generation or a later one. The families before it give signatures and ask for none, are told
+/// how hard to think in tokens, and cannot be held to a schema while they have tools.
+pub(in super::super) fn is_third(model: &str) -> bool {
     let model = model.rsplit('/').next().unwrap_or_default();
     !["gemini-1", "gemini-2", "gemma"].iter().any(|family| model.starts_with(family))
 }

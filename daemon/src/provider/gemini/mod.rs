@@ -8,6 +8,8 @@
 mod decode;
 mod encode;
 
+pub(super) use encode::is_third;
+
 use super::compat::Compat;
 use super::wire;
 use super::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest};

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::super::catalogue::Kind;
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
-use super::super::{Encoder, HttpRequest, Images, Message, Request, ToolSpec, wellformed, wire};
+use super::super::{Encoder, HttpRequest, Images, Message, Request, ToolSpec, effort, wellformed, wire};
 
 /// The tokens that the server keeps in view. Its own default is 4096 on most machines, which our instructions, tools and two
 /// files fill; what is over is dropped from the beginning without a word. Ollama advises 64000 for agents, but a model of
@@ -65,8 +65,13 @@ fn head(compat: &Compat, request: &Request<'_>) -> Value {
         wire::set(&mut options, "num_predict", request.max_tokens);
     }
     let mut head = json!({"model": request.model, "stream": true, "options": options});
-    if let Some(think) = compat.thinking {
-        wire::set(&mut head, "think", think);
+    match effort::of(request.effort) {
+        Some(words) if effort::thinks(request.effort) => wire::set(&mut head, "think", words.ollama),
+        Some(_) => wire::set(&mut head, "think", false),
+        None => compat.thinking.into_iter().for_each(|think| wire::set(&mut head, "think", think)),
+    }
+    if let Some(shape) = request.shape {
+        wire::set(&mut head, "format", wire::clean_value(shape.schema));
     }
     head
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::super::catalogue::Kind;
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
-use super::super::{Encoder, HttpRequest, Images, Message, Request, ToolSpec, wellformed, wire};
+use super::super::{Encoder, HttpRequest, Images, Message, Request, ToolSpec, effort, shape, wellformed, wire};
 use crate::fault;
 
 /// What OpenRouter gives of a model's reasoning, and takes back.
@@ -91,6 +91,13 @@ fn head(compat: &Compat, request: &Request<'_>) -> Value {
     }
     if is(compat.prompt_cache_key) && !request.cache_key.is_empty() {
         wire::set(&mut head, "prompt_cache_key", request.cache_key);
+    }
+    if let Some(words) = effort::of(request.effort).filter(|_| compat.reasoning_effort != Some(false)) {
+        wire::set(&mut head, "reasoning_effort", words.openai);
+    }
+    if let Some(shape) = request.shape {
+        let schema = wire::clean_value(&shape::json_schema(shape.schema));
+        wire::set(&mut head, "response_format", json!({"type": "json_schema", "json_schema": schema}));
     }
     head
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::super::catalogue::Kind;
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
-use super::super::{Encoder, HttpRequest, Images, Message, Request, ToolSpec, wellformed, wire};
+use super::super::{Encoder, HttpRequest, Images, Message, Request, ToolSpec, effort, shape, wellformed, wire};
 
 /// In the `native` part of thinking: the item that it came as.
 pub(super) const ITEM: &str = "item";
@@ -60,8 +60,20 @@ fn head(compat: &Compat, request: &Request<'_>) -> Value {
     if compat.encrypted_reasoning != Some(false) {
         wire::set(&mut head, "include", json!(["reasoning.encrypted_content"]));
     }
+    let mut reasoning = json!({});
     if compat.thinking == Some(true) {
-        wire::set(&mut head, "reasoning", json!({"summary": "auto"}));
+        wire::set(&mut reasoning, "summary", "auto");
+    }
+    if let Some(words) = effort::of(request.effort) {
+        wire::set(&mut reasoning, "effort", words.openai);
+    }
+    if reasoning.as_object().is_some_and(|reasoning| !reasoning.is_empty()) {
+        wire::set(&mut head, "reasoning", reasoning);
+    }
+    if let Some(shape) = request.shape {
+        let mut format = wire::clean_value(&shape::json_schema(shape.schema));
+        wire::set(&mut format, "type", "json_schema");
+        wire::set(&mut head, "text", json!({"format": format}));
     }
     if request.max_tokens > 0 {
         wire::set(&mut head, "max_output_tokens", request.max_tokens);

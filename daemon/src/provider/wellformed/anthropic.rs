@@ -6,9 +6,32 @@ use serde_json::Value;
 
 use super::{Check, list};
 
-const FIELDS: &[&str] = &["model", "max_tokens", "stream", "system", "tools", "messages"];
+const FIELDS: &[&str] =
+    &["model", "max_tokens", "stream", "thinking", "output_config", "tool_choice", "system", "tools", "messages"];
 
 impl Check {
+    /// What the model is made to call is there; it is not made to call anything while it thinks, and thinks within its limit.
+    fn choice(&mut self, body: &Value) {
+        let (choice, thinking) = (&body["tool_choice"], &body["thinking"]);
+        let thinks = matches!(thinking["type"].as_str(), Some("enabled" | "adaptive"));
+        match choice["type"].as_str() {
+            None => self.that(choice.is_null(), || "tool_choice: no type".to_owned()),
+            Some("any" | "tool") => {
+                self.that(!thinks, || "tool_choice: a call is demanded of a model that thinks".to_owned());
+                let named = |tool: &Value| choice["type"] == "any" || tool["name"] == choice["name"];
+                self.that(list(&body["tools"]).iter().any(named), || "tool_choice: no such tool".to_owned());
+            }
+            Some(other) => self.that(other == "auto", || format!("tool_choice: unknown type {other}")),
+        }
+        if thinking["type"] == "enabled" {
+            let budget = thinking["budget_tokens"].as_u64().unwrap_or_default();
+            let fits = (1024..body["max_tokens"].as_u64().unwrap_or_default()).contains(&budget);
+            self.that(fits, || format!("thinking: a budget of {budget} tokens"));
+        }
+        let efforts = ["low", "medium", "high", "xhigh", "max"];
+        self.word("output_config", &body["output_config"]["effort"], &efforts);
+    }
+
     pub(super) fn anthropic(&mut self, body: &Value) {
         self.fields("body", body, &["model", "max_tokens", "messages"], FIELDS);
         self.string("model", &body["model"]);
@@ -20,6 +43,7 @@ impl Check {
             self.fields("tools", tool, &["name", "input_schema"], &known);
             self.name("tools", &tool["name"]);
         }
+        self.choice(body);
         list(&body["system"]).iter().for_each(|block| self.string("system", &block["text"]));
         let messages = list(&body["messages"]);
         self.that(messages.first().is_some_and(|first| first["role"] == "user"), || {

@@ -12,6 +12,16 @@ const PART: &[&str] = &["text", "inlineData", "functionCall", "functionResponse"
 impl Check {
     pub(super) fn gemini(&mut self, body: &Value) {
         self.fields("body", body, &["contents"], FIELDS);
+        let generation = &body["generationConfig"];
+        let known = ["maxOutputTokens", "thinkingConfig", "responseMimeType", "responseJsonSchema"];
+        self.fields("generationConfig", generation, &[], &known);
+        let thinking = &generation["thinkingConfig"];
+        self.fields("thinkingConfig", thinking, &[], &["includeThoughts", "thinkingBudget", "thinkingLevel"]);
+        self.word("thinkingLevel", &thinking["thinkingLevel"], &["MINIMAL", "LOW", "MEDIUM", "HIGH", "XHIGH"]);
+        let is_json = generation["responseMimeType"] == "application/json";
+        self.that(is_json == generation["responseJsonSchema"].is_object(), || {
+            "generationConfig: a schema without its type, or a type without its schema".to_owned()
+        });
         for tool in list(&body["tools"]) {
             self.fields("tools", tool, &["functionDeclarations"], &["functionDeclarations"]);
             for function in list(&tool["functionDeclarations"]) {

@@ -72,6 +72,9 @@ fn without_markers(value: &Value) -> Value {
     }
 }
 
+/// How hard OpenAI's formats can be told to think.
+const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh"];
+
 struct Check {
     problems: Vec<String>,
 }
@@ -98,6 +101,21 @@ impl Check {
         self.that(value.as_str().is_some_and(|text| !text.trim().is_empty()), || {
             format!("{at}: no text, or an empty one")
         });
+    }
+
+    /// If it is there, it is one of these words.
+    fn word(&mut self, at: &str, value: &Value, words: &[&str]) {
+        let known = value.as_str().is_some_and(|word| words.contains(&word));
+        self.that(value.is_null() || known, || format!("{at}: {value} is none of {words:?}"));
+    }
+
+    /// A schema as OpenAI's formats have it; under `strict` each object must be closed and whole.
+    fn json_schema(&mut self, at: &str, value: &Value, fields: &[&str]) {
+        self.fields(at, value, fields, fields);
+        self.name(at, &value["name"]);
+        self.that(value["schema"]["type"] == "object", || format!("{at}: the schema is of no object"));
+        let open = value["schema"]["additionalProperties"] != false;
+        self.that(value["strict"] != true || !open, || format!("{at}: strict, and not closed"));
     }
 
     fn no_nul(&mut self, at: &str, value: &Value) {
@@ -310,6 +328,32 @@ mod tests {
         check(|body| body["messages"][1]["images"] = json!(["data:image/png;base64,AA"]), "images");
         check(|body| body["messages"][2]["role"] = json!("model"), "unknown role");
         check(|body| body["messages"][2]["tool_calls"] = json!([]), "no calls");
+    }
+
+    #[test]
+    fn planted_faults_are_found_in_what_shapes_an_answer() {
+        let schema = || json!({"type": "object"});
+        check(Kind::Anthropic, |body| body["tool_choice"] = json!({"type": "any"}), "no such tool");
+        let forced = json!({"type": "tool", "name": "final_answer"});
+        check(Kind::Anthropic, |body| body["tool_choice"] = forced, "no such tool");
+        let thinks = |body: &mut Value| {
+            body["tools"] = json!([{"name": "a", "input_schema": {}}]);
+            body["thinking"] = json!({"type": "adaptive"});
+            body["tool_choice"] = json!({"type": "any"});
+        };
+        check(Kind::Anthropic, thinks, "demanded of a model that thinks");
+        let budget = json!({"type": "enabled", "budget_tokens": 5000});
+        check(Kind::Anthropic, |body| body["thinking"] = budget, "a budget of 5000");
+        check(Kind::Openai, |body| body["reasoning_effort"] = json!("max"), "reasoning_effort");
+        let open = json!({"name": "answer", "schema": schema(), "strict": true});
+        let format = json!({"type": "json_schema", "json_schema": open});
+        check(Kind::Openai, |body| body["response_format"] = format, "strict, and not closed");
+        check(Kind::OpenaiResponses, |body| body["text"] = json!({"format": {"type": "text"}}), "unknown format");
+        check(Kind::OpenaiResponses, |body| body["reasoning"] = json!({"effort": "max"}), "reasoning");
+        let untyped = json!({"responseJsonSchema": schema()});
+        check(Kind::Gemini, |body| body["generationConfig"] = untyped, "without its type");
+        check(Kind::Ollama, |body| body["think"] = json!("max"), "think");
+        check(Kind::Ollama, |body| body["format"] = json!("x"), "no schema");
     }
 
     #[test]

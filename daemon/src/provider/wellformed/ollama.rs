@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{Check, list};
 
-const FIELDS: &[&str] = &["model", "stream", "think", "options", "tools", "messages"];
+const FIELDS: &[&str] = &["model", "stream", "think", "format", "options", "tools", "messages"];
 
 impl Check {
     pub(super) fn ollama(&mut self, body: &Value) {
@@ -13,6 +13,12 @@ impl Check {
         self.that(body["options"]["num_ctx"].as_u64().is_some_and(|n| n > 0), || {
             "options: num_ctx is missing, and the server's own is small".to_owned()
         });
+        let think = &body["think"];
+        if !think.is_boolean() {
+            self.word("think", think, &["low", "medium", "high"]);
+        }
+        let format = &body["format"];
+        self.that(format.is_null() || format.is_object(), || "format: no schema".to_owned());
         for tool in list(&body["tools"]) {
             self.fields("tools", tool, &["type", "function"], &["type", "function"]);
             self.name("tools", &tool["function"]["name"]);

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-use super::{Check, list};
+use super::{Check, EFFORTS, list};
 
 const FIELDS: &[&str] = &[
     "model",
@@ -13,6 +13,8 @@ const FIELDS: &[&str] = &[
     "stream",
     "stream_options",
     "prompt_cache_key",
+    "reasoning_effort",
+    "response_format",
     "tools",
     "messages",
 ];
@@ -21,6 +23,13 @@ impl Check {
     pub(super) fn openai(&mut self, body: &Value) {
         self.fields("body", body, &["model", "messages"], FIELDS);
         self.string("model", &body["model"]);
+        self.word("reasoning_effort", &body["reasoning_effort"], EFFORTS);
+        let format = &body["response_format"];
+        if !format.is_null() {
+            self.fields("response_format", format, &["type", "json_schema"], &["type", "json_schema"]);
+            self.that(format["type"] == "json_schema", || "response_format: unknown type".to_owned());
+            self.json_schema("response_format", &format["json_schema"], &["name", "schema", "strict"]);
+        }
         for tool in list(&body["tools"]) {
             self.fields("tools", tool, &["type", "function"], &["type", "function"]);
             self.name("tools", &tool["function"]["name"]);

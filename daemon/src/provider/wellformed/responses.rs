@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-use super::{Check, list};
+use super::{Check, EFFORTS, list};
 
 const FIELDS: &[&str] = &[
     "model",
@@ -17,6 +17,7 @@ const FIELDS: &[&str] = &[
     "max_output_tokens",
     "prompt_cache_key",
     "reasoning",
+    "text",
 ];
 
 impl Check {
@@ -24,6 +25,13 @@ impl Check {
         self.fields("body", body, &["model", "input", "stream", "store"], FIELDS);
         self.string("model", &body["model"]);
         self.that(body["store"] == false, || "store: is not false, and nothing refers to what is stored".to_owned());
+        self.fields("reasoning", &body["reasoning"], &[], &["effort", "summary"]);
+        self.word("reasoning", &body["reasoning"]["effort"], EFFORTS);
+        let format = &body["text"]["format"];
+        if body.get("text").is_some() {
+            self.that(format["type"] == "json_schema", || "text: unknown format".to_owned());
+            self.json_schema("text", format, &["type", "name", "schema", "strict"]);
+        }
         for tool in list(&body["tools"]) {
             let known = ["type", "name", "description", "parameters", "strict"];
             self.fields("tools", tool, &["type", "name", "parameters", "strict"], &known);

@@ -22,7 +22,7 @@ use linger_protocol::event::{Event, EventBody, Level, NoticeCode};
 use linger_protocol::id::{CallId, Cursor, MessageId, PermissionId, PromptId, SessionId, TurnId};
 use linger_protocol::message::{ContentBlock, Role, StopReason, Usage};
 use linger_protocol::permission::{self, Decision, Pending};
-use linger_protocol::session::{self, Prompted, When};
+use linger_protocol::session::{self, Effort as Thinking, Prompted, When};
 use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -31,7 +31,7 @@ use tokio::time::Instant;
 
 use super::cursor::Position;
 use super::log::{Log, OpenStream, Piece, Stored, push_piece};
-use super::state::{Queued, State};
+use super::state::{Queued, Shape, State};
 use super::{Draft, recovery, subscriber, turn};
 use crate::clock::{self, DAY_MS};
 use crate::daemon::Daemon;
@@ -160,12 +160,14 @@ pub struct Ending {
     pub detail: Option<String>,
     /// What to do about it.
     pub hint: Option<String>,
+    /// The answer that fits what was asked for.
+    pub answer: Option<Value>,
 }
 
 impl Ending {
     /// An end that explains itself.
     pub fn plain(reason: StopReason) -> Self {
-        Self { reason, detail: None, hint: None }
+        Self { reason, detail: None, hint: None, answer: None }
     }
 }
 
@@ -178,6 +180,10 @@ pub struct Next {
     pub model: String,
     /// The compaction that is asked for.
     pub compact: Option<Wanted>,
+    /// What the answer has to fit.
+    pub shape: Option<Shape>,
+    /// How hard the model is to think.
+    pub thinking: Thinking,
 }
 
 /// A compaction that a user asked for.

@@ -42,13 +42,15 @@ impl Actor {
         self.append(vec![draft], vec![variables], true, None);
     }
 
-    /// The words of the prompts that wait; the state has only where they stand.
+    /// The words of the prompts that wait, and the schemas; the state has only where they stand.
     async fn read_queue(&mut self) -> Result<(), StoreError> {
         for queued in &mut self.state.queue {
             let stored = self.daemon.store.event(self.id.clone(), queued.seq).await?;
             let event = stored.and_then(|stored| serde_json::from_str::<Event>(&stored.data).ok());
             match event.map(|event| event.body) {
-                Some(EventBody::PromptAccepted { content, .. }) => queued.content = content,
+                Some(EventBody::PromptAccepted { content, schema, .. }) => {
+                    (queued.content, queued.schema) = (content, schema.map(Arc::new));
+                }
                 _ => {
                     let text = format!("event {} is no prompt, but one that waits", queued.seq);
                     self.daemon.store.found.session(&self.id, &text);
@@ -56,6 +58,15 @@ impl Actor {
                 }
             }
         }
+        let Some(shape) = self.state.turn.as_mut().and_then(|turn| turn.shape.as_mut()) else { return Ok(()) };
+        let stored = self.daemon.store.event(self.id.clone(), shape.seq).await?;
+        let event = stored.and_then(|stored| serde_json::from_str::<Event>(&stored.data).ok());
+        let Some(EventBody::PromptAccepted { schema: Some(schema), .. }) = event.map(|event| event.body) else {
+            let text = format!("event {} has no schema, but a turn that asks for one", shape.seq);
+            self.daemon.store.found.session(&self.id, &text);
+            return Err(StoreError::damage(text));
+        };
+        shape.schema = Arc::new(schema);
         Ok(())
     }
 

@@ -4,9 +4,21 @@ use linger_protocol::message::ImageSource;
 
 use super::*;
 use crate::blob::{Blobs, Held, StowError, in_base64};
+use crate::provider::json_size;
+use crate::schema;
 
 /// What a summary should keep in view, in bytes: a few pages.
 const MAX_FOCUS: usize = 16 << 10;
+
+/// A prompt that was found good.
+struct Accepted {
+    content: Vec<ContentBlock>,
+    when: When,
+    /// It asks for a compaction.
+    compact: bool,
+    /// What the answer has to fit.
+    schema: Option<Value>,
+}
 
 impl Actor {
     pub(super) async fn attach(&mut self, after: Option<Cursor>) -> Result<Reading, RpcError> {
@@ -50,11 +62,16 @@ impl Actor {
         if let Err(error) = self.may_prompt(&content).await {
             return respond(reply, Err(error));
         }
+        let asked = match good_schema(prompt.schema).await {
+            Ok(asked) => asked,
+            Err(error) => return respond(reply, Err(error)),
+        };
         let (content, blobs) = match stow(self.daemon.store.blobs.clone(), content).await {
             Ok(stowed) => stowed,
             Err(error) => return respond(reply, Err(error)),
         };
-        self.accept((content, prompt.when.unwrap_or_default(), false), blobs, (key, by), reply);
+        let accepted = Accepted { content, when: prompt.when.unwrap_or_default(), compact: false, schema: asked };
+        self.accept(accepted, blobs, (key, by), reply);
     }
 
     /// A compaction is accepted like a prompt, as it waits, goes on and is cancelled like one.
@@ -75,7 +92,8 @@ impl Actor {
         if let Err(error) = self.may_compact(&content) {
             return respond(reply, Err(error));
         }
-        self.accept((content, When::Steer, true), Vec::new(), (key, by), reply);
+        let accepted = Accepted { content, when: When::Steer, compact: true, schema: None };
+        self.accept(accepted, Vec::new(), (key, by), reply);
     }
 
     fn may_compact(&self, content: &[ContentBlock]) -> Result<(), RpcError> {
@@ -102,14 +120,14 @@ impl Actor {
     /// Writes a prompt down, and takes it up if it is its turn.
     fn accept(
         &mut self,
-        (content, when, compact): (Vec<ContentBlock>, When, bool),
+        Accepted { content, when, compact, schema }: Accepted,
         blobs: Vec<Held>,
         (key, by): (Option<Key>, String),
         reply: Reply<Prompted>,
     ) {
         fault::point("actor.prompt");
         let id = PromptId(format!("p{}", self.state.counts.prompts + 1));
-        let accepted = EventBody::PromptAccepted { prompt: id.clone(), content, when, by: Some(by), compact };
+        let accepted = EventBody::PromptAccepted { prompt: id.clone(), content, when, by: Some(by), compact, schema };
         let prompted = Prompted { prompt: id, seq: self.state.head + 1 };
         let outcome = self.remember(key, &prompted);
         let (done, committed) = oneshot::channel();
@@ -154,7 +172,8 @@ impl Actor {
 
     /// Whether there is room for one more prompt that waits.
     fn may_wait(&self, content: &[ContentBlock]) -> Result<(), RpcError> {
-        let waiting: usize = self.state.queue.iter().map(|queued| size(&queued.content)).sum();
+        let schema = |queued: &Queued| queued.schema.as_deref().map_or(0, json_size);
+        let waiting: usize = self.state.queue.iter().map(|queued| size(&queued.content) + schema(queued)).sum();
         if waiting + size(content) > MAX_QUEUED_BYTES {
             return Err(RpcError::new(
                 Code::TooMuch,
@@ -238,7 +257,8 @@ impl Actor {
             let text = format!("nobody here knows of a model {model}; did you mean {near}?");
             Draft::new(notice(Level::Warning, NoticeCode::UnknownModel, &text))
         });
-        let changed = EventBody::SessionChanged { model, mode: set.mode, name: set.name, instructions: None };
+        let changed =
+            EventBody::SessionChanged { model, mode: set.mode, effort: set.effort, name: set.name, instructions: None };
         let drafts = std::iter::once(Draft::new(changed)).chain(doubt).collect();
         let (done, committed) = oneshot::channel();
         self.append(drafts, outcome.into_iter().collect(), true, Some(done));
@@ -337,6 +357,19 @@ async fn stow(blobs: Blobs, content: Vec<ContentBlock>) -> Result<(Vec<ContentBl
         }
         StowError::Io(error) => StoreError::from(error).into(),
     })
+}
+
+/// A schema that is checked; that takes its time, and other sessions go on meanwhile.
+async fn good_schema(asked: Option<Value>) -> Result<Option<Value>, RpcError> {
+    let Some(asked) = asked else { return Ok(None) };
+    let checked = tokio::task::spawn_blocking(move || schema::check(&asked).map(|()| asked)).await;
+    match checked.unwrap_or_else(|error| Err(error.to_string())) {
+        Ok(asked) => Ok(Some(asked)),
+        Err(fault) => {
+            let error = RpcError::new(Code::BadSchema, format!("the schema is no good: {fault}"));
+            Err(error.hint("a schema is JSON Schema that needs nothing from outside; nothing was started"))
+        }
+    }
 }
 
 fn bad_prompt() -> RpcError {

@@ -25,7 +25,9 @@ impl Actor {
         }
         let prompts = prompts.into_iter().map(|prompt| self.prompt_message(prompt)).collect();
         // A turn that was stopped does not wait for the answer.
-        let _gone = reply.send(Next { prompts, model: self.state.model.clone(), compact });
+        let shape = self.state.turn.as_ref().and_then(|turn| turn.shape.clone());
+        let (model, thinking) = (self.state.model.clone(), self.state.thinking);
+        let _gone = reply.send(Next { prompts, model, compact, shape, thinking });
     }
 
     /// Puts a prompt into the history, and gives its content.
@@ -53,7 +55,7 @@ impl Actor {
     /// Ends the turn; the next one follows, after a cancel or an error only at the user's `word`.
     pub(super) fn finish_turn(&mut self, ending: Ending, asked: Vec<Asked>, word: bool) {
         let Some(turn) = &self.state.turn else { return };
-        let Ending { reason: stop_reason, detail, hint } = ending;
+        let Ending { reason: stop_reason, detail, hint, answer } = ending;
         tracing::info!(target: "turn", session = %self.id, turn = %turn.id, ?stop_reason, steps = turn.steps, detail, "finished");
         let (usage, steps, session_usage) = (turn.usage, turn.steps, Some(self.state.usage));
         let (context_tokens, context_window) = (self.state.context_tokens(), self.daemon.window(&self.state.model));
@@ -61,6 +63,7 @@ impl Actor {
             stop_reason,
             detail,
             hint,
+            answer,
             usage,
             session_usage,
             context_tokens,
@@ -117,7 +120,7 @@ impl Actor {
         self.append(drafts, Vec::new(), false, None);
         let detail = Some("the turn met an error of the daemon's own".to_owned());
         let hint = Some("lingerd.log says more; prompt again to go on".to_owned());
-        self.finish_turn(Ending { reason: StopReason::Error, detail, hint }, Vec::new(), false);
+        self.finish_turn(Ending { detail, hint, ..Ending::plain(StopReason::Error) }, Vec::new(), false);
     }
 
     /// Ends the turn's task; what comes then happens in [`Self::stopped`].
@@ -244,6 +247,7 @@ pub fn user_message(message: MessageId, content: Vec<ContentBlock>, prompt: Opti
         content,
         interrupted: false,
         prompt,
+        asks: None,
         model: None,
         usage: None,
         cut: false,

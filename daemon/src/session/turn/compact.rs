@@ -6,6 +6,7 @@
 use linger_protocol::event::Trigger;
 use linger_protocol::id::PromptId;
 
+use super::shape::Way;
 use super::*;
 use crate::session::compaction;
 use crate::session::context::{estimate, of_bytes};
@@ -58,7 +59,10 @@ impl Turn {
                 Try::Compact => self.compact(need, context, system, tools, encoding).await?,
                 Try::Trim => self.trim(need, context, system, tools, encoding).await?,
                 Try::Ask => {
-                    let ask = Ask { system, tools, messages: &context.messages, shown: true };
+                    let shape = self.way_of(encoding);
+                    let asked = shape.as_ref().map(|(schema, due)| Shape { schema, due: *due });
+                    let tools = if self.way == Way::Alone { &[] } else { tools };
+                    let ask = Ask { system, tools, messages: &context.messages, shape: asked, shown: true };
                     match self.ask(&ask, encoding).await? {
                         Step::Answer(answer) => return Ok(Ok(answer)),
                         Step::Failed(failure, shown) if failure.class == FailureClass::TooLong => {
@@ -240,7 +244,7 @@ impl Turn {
         let old = context.messages.get(..plan.cut).unwrap_or_default();
         let request =
             [Message { role: Role::User, content: vec![ContentBlock::text(self.request(plan, old))], origin: None }];
-        let ask = Ask { system: compaction::SYSTEM, tools: &[], messages: &request, shown: false };
+        let ask = Ask { system: compaction::SYSTEM, tools: &[], messages: &request, shape: None, shown: false };
         let asked = self.ask(&ask, &mut Encoding::default()).await?;
         let broke_off = self.unshown.take();
         let (response, usage) = match asked {

@@ -1,5 +1,5 @@
-//! A prefix that changed, and the events that may name the change: `compacted` and `trimmed`, by what they say and by nothing
-//! else.
+//! A prefix that changed, and the events that may name the change: `compacted`, `trimmed` and a `prompt_accepted` with a schema,
+//! by what they say and by nothing else.
 
 use serde_json::Value;
 
@@ -17,6 +17,8 @@ pub(super) struct Break {
     pub(super) items: Vec<String>,
     /// The requests that it might have continued.
     pub(super) before: Vec<Vec<String>>,
+    /// What the answer is held to, if that is what has to be named.
+    pub(super) schema: Option<Value>,
 }
 
 /// Whether a request says that it goes on from a summary; one that asks for a summary has no tools.
@@ -27,6 +29,9 @@ pub(super) fn begins_with_summary(json: &Value, items: &[String]) -> bool {
 impl Break {
     /// Whether `event` is the reason.
     pub(super) fn is_named_by(&self, event: &Value) -> bool {
+        if let Some(schema) = &self.schema {
+            return event["kind"] == "prompt_accepted" && event["schema"] == *schema;
+        }
         match event["kind"].as_str() {
             Some("compacted") => self.is_compacted(event["summary"].as_str().unwrap_or_default()),
             Some("trimmed") => self.is_trimmed(event["calls"].as_array().map_or(0, Vec::len)),

@@ -1,0 +1,265 @@
+//! The shape of an answer: how each wire format is asked for JSON that fits a schema, and what comes of it. Pure.
+//!
+//! What a server takes is data: [`Compat::json_schema`] and [`Compat::schema_with_tools`].
+//! Deliberately absent: whether an answer fits, which [`crate::schema`] says, and what to do if not, which the turn does.
+
+use linger_protocol::message::ContentBlock;
+use serde_json::{Value, json};
+
+use super::catalogue::Kind;
+use super::compat::Compat;
+use super::{Response, gemini};
+
+/// The tool that an answer is given with, where a format has no other means.
+pub const ANSWER: &str = "final_answer";
+
+/// What a model is told about that tool.
+const DESCRIPTION: &str =
+    "Gives the final answer, and ends the turn. Call it once, alone, when everything else is done.";
+
+/// What servers call the schema.
+const NAME: &str = "answer";
+
+/// Words of a schema that the strict kind of OpenAI's formats refuses.
+const NOT_STRICT: &[&str] = &[
+    "allOf",
+    "oneOf",
+    "not",
+    "if",
+    "then",
+    "else",
+    "dependentRequired",
+    "dependentSchemas",
+    "patternProperties",
+    "prefixItems",
+    "propertyNames",
+    "unevaluatedProperties",
+    "contains",
+];
+
+/// What the answer to a request has to fit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shape<'a> {
+    /// JSON Schema.
+    pub schema: &'a Value,
+    /// The answer is due, and no other tool may be called before it, where the format can say so.
+    pub due: bool,
+}
+
+/// How a server can be asked for a shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shaping {
+    /// In words alone.
+    Words,
+    /// By a request without tools.
+    Apart,
+    /// Beside tools, at every step.
+    Together,
+}
+
+/// How a server with these flags is asked for answers of `model` that fit `schema`.
+pub fn shaping(kind: Kind, compat: Compat, model: &str, schema: &Value) -> Shaping {
+    let with_tools = match kind {
+        // The scripted model does as it is told.
+        Kind::Demo => return Shaping::Together,
+        Kind::Anthropic | Kind::Openai | Kind::OpenaiResponses if !is_object(schema) => return Shaping::Words,
+        // The answer is a call here.
+        Kind::Anthropic => true,
+        Kind::Openai | Kind::OpenaiResponses => compat.schema_with_tools.unwrap_or(true),
+        Kind::Gemini => compat.schema_with_tools.unwrap_or_else(|| gemini::is_third(model)),
+        // Its grammar leaves no way to call anything.
+        Kind::Ollama => compat.schema_with_tools.unwrap_or(false),
+    };
+    match (compat.json_schema, with_tools) {
+        (Some(false), _) => Shaping::Words,
+        (_, true) => Shaping::Together,
+        (_, false) => Shaping::Apart,
+    }
+}
+
+/// Whether a schema is of an object and nothing else, as the arguments of a tool are.
+fn is_object(schema: &Value) -> bool {
+    let has = |word: &str| schema.get(word).is_some();
+    schema.get("type").is_some_and(|kind| kind == "object") && !["oneOf", "anyOf", "allOf", "$ref"].into_iter().any(has)
+}
+
+/// Whether a schema is of the kind that OpenAI's formats enforce to the letter: of each object every property is required, and
+/// no other allowed. Servers refuse others under `strict`.
+pub(super) fn is_strict(schema: &Value) -> bool {
+    let Some(fields) = schema.as_object() else { return false };
+    if fields.keys().any(|word| NOT_STRICT.contains(&word.as_str())) {
+        return false;
+    }
+    let object = fields.get("type").is_some_and(|kind| kind == "object") || fields.contains_key("properties");
+    if object {
+        let required: Vec<&str> =
+            fields.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+        let mut names = fields.get("properties").and_then(Value::as_object).into_iter().flat_map(|all| all.keys());
+        let closed = fields.get("additionalProperties") == Some(&Value::Bool(false));
+        if !closed || !names.all(|name| required.contains(&name.as_str())) {
+            return false;
+        }
+    }
+    let maps = ["properties", "$defs", "definitions"].into_iter().filter_map(|word| fields.get(word)?.as_object());
+    let alternatives = fields.get("anyOf").and_then(Value::as_array).into_iter().flatten();
+    maps.flat_map(|map| map.values()).chain(fields.get("items")).chain(alternatives).all(is_strict)
+}
+
+/// The tool that gives the answer.
+pub(super) fn tool(schema: &Value) -> Value {
+    json!({"name": ANSWER, "description": DESCRIPTION, "input_schema": schema})
+}
+
+/// What OpenAI's formats are sent, one of them under a name of its own.
+pub(super) fn json_schema(schema: &Value) -> Value {
+    json!({"name": NAME, "schema": schema, "strict": is_strict(schema)})
+}
+
+/// Turns a call that gives the answer into its words; they are what the history has, whatever format it is told in next.
+pub fn spoken(response: &mut Response) {
+    for block in &mut response.content {
+        if let ContentBlock::ToolUse { name, input, .. } = block
+            && name == ANSWER
+        {
+            let text = input.as_str().map_or_else(|| input.to_string(), str::to_owned);
+            *block = ContentBlock::text(text);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use linger_protocol::session::Effort;
+
+    use super::super::support::{request, user};
+    use super::super::wellformed::validate;
+    use super::super::{Request, catalogue};
+    use super::*;
+
+    fn object() -> Value {
+        json!({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]})
+    }
+
+    #[test]
+    fn each_format_is_asked_in_its_way() {
+        fn check(kind: Kind, compat: Compat, model: &str, schema: &Value, expect: Shaping) {
+            assert_eq!(shaping(kind, compat, model, schema), expect, "{kind:?} {model} {schema}");
+        }
+        let (list, none) = (json!({"type": "array"}), Compat::NONE);
+        check(Kind::Anthropic, none, "m", &object(), Shaping::Together);
+        check(Kind::Anthropic, none, "m", &list, Shaping::Words);
+        check(Kind::Openai, none, "m", &object(), Shaping::Together);
+        check(Kind::OpenaiResponses, none, "m", &object(), Shaping::Together);
+        check(Kind::OpenaiResponses, none, "m", &json!({"anyOf": [object()], "type": "object"}), Shaping::Words);
+        check(Kind::Gemini, none, "gemini-3.8-flash", &list, Shaping::Together);
+        check(Kind::Gemini, none, "gemini-2.5-pro", &list, Shaping::Apart);
+        check(Kind::Ollama, none, "m", &list, Shaping::Apart);
+        let apart = Compat { schema_with_tools: Some(false), ..none };
+        check(Kind::Openai, apart, "m", &object(), Shaping::Apart);
+        let words = Compat { json_schema: Some(false), ..none };
+        check(Kind::Openai, words, "m", &object(), Shaping::Words);
+        check(Kind::Ollama, words, "m", &object(), Shaping::Words);
+    }
+
+    #[test]
+    fn a_schema_is_strict_when_each_object_in_it_is_closed_and_whole() {
+        let closed = |properties: Value, required: Value| json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false});
+        let inner = closed(json!({"b": {"type": "string"}}), json!(["b"]));
+        assert!(is_strict(&closed(json!({"a": inner}), json!(["a"]))));
+        assert!(is_strict(&closed(json!({"a": {"type": "array", "items": inner}}), json!(["a"]))));
+        assert!(!is_strict(&object()));
+        assert!(!is_strict(&closed(json!({"a": object()}), json!(["a"]))));
+        assert!(!is_strict(&closed(json!({"a": {"type": "array", "items": object()}}), json!(["a"]))));
+        assert!(!is_strict(&closed(json!({"a": {"anyOf": [object()]}}), json!(["a"]))));
+        assert!(!is_strict(&closed(json!({"a": {"oneOf": []}}), json!(["a"]))));
+        assert!(!is_strict(&closed(json!({"a": {"type": "string"}}), json!([]))));
+    }
+
+    /// What a request has beyond one without shape and effort, but for the messages.
+    fn added(kind: Kind, compat: Compat, model: &str, shape: Option<Shape<'_>>, effort: Effort) -> Value {
+        let messages = [user(vec![ContentBlock::text("hi")])];
+        let codec = catalogue::codec(kind, compat).unwrap();
+        let body = |shape, effort| -> Value {
+            let request = Request { model, shape, effort, max_tokens: 9000, ..request(&messages) };
+            let body: Value = serde_json::from_slice(&codec.encoder().encode(&request).body).unwrap();
+            assert_eq!(validate(kind, &body), Ok(()), "{body:#}");
+            body
+        };
+        let bare = body(None, Effort::Auto);
+        let body = body(shape, effort);
+        let new = body.as_object().unwrap().iter().filter(|(name, value)| bare.get(name) != Some(value));
+        Value::Object(new.map(|(name, value)| (name.clone(), value.clone())).collect())
+    }
+
+    #[test]
+    fn a_shape_is_asked_for_in_the_words_of_each_format() {
+        fn check(kind: Kind, due: bool, expect: Value) {
+            let schema = json!({"type": "object", "properties": {}, "additionalProperties": false});
+            let shape = Some(Shape { schema: &schema, due });
+            assert_eq!(added(kind, Compat::NONE, "m", shape, Effort::Auto), expect, "{kind:?}");
+        }
+        let schema = json!({"type": "object", "properties": {}, "additionalProperties": false});
+        let named = json!({"name": "answer", "schema": schema, "strict": true});
+        let tools = json!([{"name": "ls", "description": "lists", "input_schema": {"type": "object"}}, tool(&schema)]);
+        check(Kind::Anthropic, false, json!({"tool_choice": {"type": "any"}, "tools": tools}));
+        check(Kind::Anthropic, true, json!({"tool_choice": {"type": "tool", "name": "final_answer"}, "tools": tools}));
+        check(Kind::Openai, false, json!({"response_format": {"type": "json_schema", "json_schema": named}}));
+        let mut format = named;
+        format["type"] = json!("json_schema");
+        check(Kind::OpenaiResponses, false, json!({"text": {"format": format}}));
+        let generation =
+            json!({"maxOutputTokens": 9000, "responseMimeType": "application/json", "responseJsonSchema": schema});
+        check(Kind::Gemini, false, json!({"generationConfig": generation}));
+        check(Kind::Ollama, true, json!({"format": schema}));
+    }
+
+    #[test]
+    fn an_effort_is_asked_for_in_the_words_of_each_format() {
+        fn check(kind: Kind, compat: Compat, model: &str, effort: Effort, expect: Value) {
+            assert_eq!(added(kind, compat, model, None, effort), expect, "{kind:?} {model} {effort}");
+        }
+        let (none, budget) = (Compat::NONE, Compat { thinking_budget: Some(true), ..Compat::NONE });
+        let adaptive = json!({"thinking": {"type": "adaptive"}, "output_config": {"effort": "xhigh"}});
+        check(Kind::Anthropic, none, "m", Effort::Xhigh, adaptive);
+        check(Kind::Anthropic, none, "m", Effort::None, json!({"thinking": {"type": "disabled"}}));
+        let enabled = |tokens: u32| json!({"thinking": {"type": "enabled", "budget_tokens": tokens}});
+        check(Kind::Anthropic, budget, "m", Effort::Low, enabled(4096));
+        check(Kind::Anthropic, budget, "m", Effort::Max, enabled(8999));
+        check(Kind::Openai, none, "m", Effort::Minimal, json!({"reasoning_effort": "minimal"}));
+        check(Kind::Openai, Compat { reasoning_effort: Some(false), ..none }, "m", Effort::High, json!({}));
+        check(Kind::OpenaiResponses, none, "m", Effort::Max, json!({"reasoning": {"effort": "xhigh"}}));
+        let gemini =
+            |thinking: Value| json!({"generationConfig": {"maxOutputTokens": 9000, "thinkingConfig": thinking}});
+        let high = gemini(json!({"includeThoughts": true, "thinkingLevel": "HIGH"}));
+        check(Kind::Gemini, none, "gemini-3.8-flash", Effort::High, high);
+        check(Kind::Gemini, none, "gemini-2.5-pro", Effort::None, gemini(json!({"thinkingBudget": 0})));
+        check(Kind::Ollama, none, "m", Effort::None, json!({"think": false}));
+        check(Kind::Ollama, none, "m", Effort::Max, json!({"think": "high"}));
+    }
+
+    #[test]
+    fn no_call_is_demanded_of_a_model_that_thinks() {
+        let schema = object();
+        let anthropic = |due| {
+            let body = added(Kind::Anthropic, Compat::NONE, "m", Some(Shape { schema: &schema, due }), Effort::High);
+            [body["thinking"]["type"].clone(), body["tool_choice"]["type"].clone()]
+        };
+        assert_eq!(anthropic(false), [json!("adaptive"), Value::Null]);
+        assert_eq!(anthropic(true), [Value::Null, json!("tool")]);
+    }
+
+    #[test]
+    fn a_call_that_gives_the_answer_becomes_its_words_in_its_place() {
+        let call = |name: &str, input: Value| ContentBlock::ToolUse {
+            call_id: "".into(),
+            name: name.to_owned(),
+            input,
+            native: None,
+        };
+        let content = vec![ContentBlock::text("so"), call("ls", json!({})), call(ANSWER, json!({"b": 1, "a": 2}))];
+        let mut response = Response { content, ..Response::default() };
+        spoken(&mut response);
+        let expect = vec![ContentBlock::text("so"), call("ls", json!({})), ContentBlock::text(r#"{"b":1,"a":2}"#)];
+        assert_eq!(response.content, expect);
+    }
+}

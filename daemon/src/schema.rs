@@ -1,0 +1,214 @@
+//! JSON Schema of a user's: whether one is good, and whether an answer fits it. The only user of the crate `jsonschema`.
+//!
+//! Nothing is fetched: a reference that leaves the schema is an error. Patterns are matched in linear time.
+//! Deliberately absent: how a model is asked for a shape, which [`crate::provider::shape`] knows.
+
+use jsonschema::error::ValidationErrorKind;
+use jsonschema::{PatternOptions, Retrieve, Uri, Validator};
+use linger_protocol::message::ContentBlock;
+use serde_json::Value;
+
+/// The largest schema, in bytes: it goes with each request of its turn. What providers take is smaller.
+pub const MAX_SCHEMA: usize = 64 << 10;
+
+/// How many faults of an answer the model is told; more do not help it.
+const FAULTS: usize = 5;
+
+/// How much of one fault is told, in characters: it quotes the answer.
+const FAULT: usize = 300;
+
+/// How deep a schema may be nested; each level is a call when an answer is checked.
+const DEPTH: usize = 64;
+
+/// Fetches nothing.
+struct Nowhere;
+
+impl Retrieve for Nowhere {
+    fn retrieve(&self, uri: &Uri<String>) -> Result<Value, Box<dyn std::error::Error + Send + Sync>> {
+        Err(format!("{uri} lies outside of the schema").into())
+    }
+}
+
+/// What is wrong with a schema, in one line.
+pub fn check(schema: &Value) -> Result<(), String> {
+    let size = crate::provider::json_size(schema);
+    if size > MAX_SCHEMA {
+        return Err(format!("it has {size} bytes, and may have {MAX_SCHEMA}"));
+    }
+    if !schema.is_object() {
+        return Err("it is no JSON object".to_owned());
+    }
+    if depth(schema) > DEPTH {
+        return Err(format!("it is nested deeper than {DEPTH}"));
+    }
+    if let Some(reference) = endless(schema) {
+        return Err(format!("{reference} leads back to itself, and nothing is checked on the way"));
+    }
+    validator(schema).map(drop)
+}
+
+/// The value that an answer is, if it fits; what is wrong with it, if not. It may stand in a fence of Markdown.
+pub fn fit(schema: &Value, content: &[ContentBlock]) -> Result<Value, String> {
+    let validator = validator(schema)?;
+    let texts: Vec<&str> =
+        content.iter().filter_map(ContentBlock::as_text).map(str::trim).filter(|text| !text.is_empty()).collect();
+    let whole = texts.concat();
+    let last = texts.last().copied().unwrap_or_default();
+    let mut wrong = None;
+    for text in [whole.as_str(), last, fenced(last)] {
+        let fault = match serde_json::from_str::<Value>(text) {
+            Ok(value) => match faults(&validator, &value) {
+                None => return Ok(value),
+                Some(faults) => faults,
+            },
+            Err(error) => {
+                wrong.get_or_insert_with(|| format!("it is not JSON alone: {error}"));
+                continue;
+            }
+        };
+        return Err(fault);
+    }
+    Err(wrong.unwrap_or_default())
+}
+
+fn validator(schema: &Value) -> Result<Validator, String> {
+    let options = jsonschema::options().with_retriever(Nowhere).with_pattern_options(PatternOptions::regex());
+    options.build(schema).map_err(|error| {
+        let place = error.instance_path().to_string();
+        let outside = match error.kind() {
+            ValidationErrorKind::Referencing(_) => "; nothing is fetched, so put it under $defs",
+            _ => "",
+        };
+        let text = cut(&error.to_string()) + outside;
+        if place.is_empty() { text } else { format!("{place}: {text}") }
+    })
+}
+
+/// What is wrong with a value, in one line.
+fn faults(validator: &Validator, value: &Value) -> Option<String> {
+    let line = |error: jsonschema::ValidationError<'_>| {
+        let place = error.instance_path().to_string();
+        let text = cut(&error.to_string());
+        if place.is_empty() { text } else { format!("{place}: {text}") }
+    };
+    let faults: Vec<String> = validator.iter_errors(value).take(FAULTS).map(line).collect();
+    (!faults.is_empty()).then(|| faults.join("; "))
+}
+
+fn cut(text: &str) -> String {
+    if text.chars().count() <= FAULT {
+        return text.to_owned();
+    }
+    text.chars().take(FAULT).chain(" …".chars()).collect()
+}
+
+/// What stands between the first fence and the last.
+fn fenced(text: &str) -> &str {
+    let Some((_, after)) = text.split_once("```") else { return text };
+    let Some((_, body)) = after.split_once('\n') else { return text };
+    body.rsplit_once("```").map_or(text, |(body, _)| body.trim())
+}
+
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or_default(),
+        Value::Object(fields) => 1 + fields.values().map(depth).max().unwrap_or_default(),
+        _ => 0,
+    }
+}
+
+/// A reference that leads back to itself without going into the value: checking it would never end.
+fn endless(schema: &Value) -> Option<String> {
+    fn walk(root: &Value, at: &Value, path: &mut Vec<String>) -> Option<String> {
+        let fields = at.as_object()?;
+        if let Some(reference) = fields.get("$ref").and_then(Value::as_str) {
+            if path.iter().any(|seen| seen == reference) {
+                return Some(reference.to_owned());
+            }
+            if let Some(target) = reference.strip_prefix('#').and_then(|pointer| root.pointer(pointer)) {
+                path.push(reference.to_owned());
+                let found = walk(root, target, path);
+                path.pop();
+                if found.is_some() {
+                    return found;
+                }
+            }
+        }
+        // Words whose schemas are applied to the same value.
+        let lists = ["allOf", "anyOf", "oneOf"].into_iter().filter_map(|word| fields.get(word)?.as_array());
+        let single = ["not", "if", "then", "else"].into_iter().filter_map(|word| fields.get(word));
+        lists.flatten().chain(single).find_map(|inner| walk(root, inner, path))
+    }
+    fn everywhere(root: &Value, at: &Value) -> Option<String> {
+        let inner: Box<dyn Iterator<Item = &Value>> = match at {
+            Value::Array(items) => Box::new(items.iter()),
+            Value::Object(fields) => Box::new(fields.values()),
+            _ => return None,
+        };
+        walk(root, at, &mut Vec::new()).or_else(|| inner.into_iter().find_map(|inner| everywhere(root, inner)))
+    }
+    everywhere(schema, schema)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn city() -> Value {
+        json!({"type": "object", "properties": {"city": {"type": "string", "pattern": "^[A-Z]"}, "n": {"type": "integer"}},
+            "required": ["city"], "additionalProperties": false})
+    }
+
+    #[test]
+    fn a_bad_schema_is_named_and_nothing_is_fetched() {
+        fn bad(schema: Value, expect: &str) {
+            let error = check(&schema).unwrap_err();
+            assert!(error.contains(expect), "{error}");
+        }
+        assert_eq!(check(&city()), Ok(()));
+        assert_eq!(check(&json!({"$ref": "#/$defs/a", "$defs": {"a": {"type": "integer"}}})), Ok(()));
+        let tree = json!({"type": "object", "properties": {"next": {"$ref": "#"}}});
+        assert_eq!(check(&tree), Ok(()));
+        bad(json!({"type": "strnig"}), "strnig");
+        bad(json!({"properties": {"a": {"type": "object", "required": "b"}}}), "/properties/a/required");
+        bad(json!([]), "no JSON object");
+        bad(json!({"$ref": "http://127.0.0.1:1/x.json"}), "nothing is fetched");
+        bad(json!({"$ref": "file:///etc/passwd"}), "nothing is fetched");
+        bad(json!({"$ref": "other.json"}), "nothing is fetched");
+        bad(json!({"$ref": "#/$defs/none"}), "none");
+        bad(json!({"$ref": "#"}), "leads back to itself");
+        bad(json!({"$defs": {"a": {"allOf": [{"$ref": "#/$defs/b"}]}, "b": {"$ref": "#/$defs/a"}}}), "leads back");
+        bad(json!({"pattern": "("}), "(");
+        bad(json!({"description": "x".repeat(MAX_SCHEMA)}), "may have 65536");
+        let deep = (0..DEPTH).fold(json!({}), |inner, _| json!({"not": inner}));
+        bad(deep, "nested deeper");
+    }
+
+    #[test]
+    fn an_answer_fits_wherever_it_stands_and_what_is_wrong_is_said() {
+        fn check(texts: &[&str], expect: Result<Value, &str>) {
+            let content: Vec<ContentBlock> = texts.iter().map(|text| ContentBlock::text(*text)).collect();
+            let fits = fit(&city(), &content);
+            match expect {
+                Ok(value) => assert_eq!(fits, Ok(value), "{texts:?}"),
+                Err(part) => assert!(fits.as_ref().is_err_and(|fault| fault.contains(part)), "{texts:?}: {fits:?}"),
+            }
+        }
+        let bern = || Ok(json!({"city": "Bern"}));
+        check(&[r#" {"city": "Bern"} "#], bern());
+        check(&["Here it is:", r#"{"city": "Bern"}"#], bern());
+        check(&["```json\n{\"city\": \"Bern\"}\n```"], bern());
+        check(&["Here it is:\n```\n{\"city\": \"Bern\"}\n```\nDone."], bern());
+        check(&[r#"{"ci"#, r#"ty": "Bern"}"#], bern());
+        check(&["Bern"], Err("not JSON alone"));
+        check(&[], Err("not JSON alone"));
+        check(&[r#"{"city": 1}"#], Err("/city: 1 is not of type \"string\""));
+        check(&[r#"{"city": "bern"}"#], Err("/city"));
+        check(&[r#"{}"#], Err("\"city\" is a required property"));
+        check(&[r#"{"city": "Bern", "x": 1}"#], Err("'x' was unexpected"));
+        let long = format!(r#"{{"city": "{}"}}"#, "x".repeat(2000));
+        check(&[&long], Err(" …"));
+    }
+}

@@ -45,6 +45,8 @@ pub(super) fn run(args: &cli::Models) -> Result<Exit, Failure> {
 
 fn row(model: &Model) -> Vec<String> {
     let state = match (&model.missing, &model.problem, model.default) {
+        // A variable or a key of the configuration; or else a sentence of its own.
+        (Some(missing), ..) if missing.contains(' ') => missing.clone(),
         (Some(missing), ..) => format!("needs {missing}"),
         (None, Some(_), _) => "not listed".to_owned(),
         (None, None, true) => "default".to_owned(),

@@ -5,9 +5,11 @@
 //! turn is stopped. It never touches the store but to read its context, and never waits for a client but in a permission.
 
 mod compact;
+mod emit;
 mod key;
+mod shown;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -20,13 +22,12 @@ use tokio::task::JoinHandle;
 use super::actor::{Ending, MEND, Next, TurnMessage, Wanted};
 use super::compaction::{Effort, Need, Next as Try};
 use super::context::Context;
-use super::log::{Piece, PieceKind};
+use super::log::PieceKind;
 use super::state::State;
-use super::{Draft, calls, context, instructions, recovery};
+use super::{calls, context, instructions};
 use crate::clock;
 use crate::daemon::Daemon;
 use crate::fault;
-use crate::provider::models::Prices;
 use crate::provider::retry::{self, Decision};
 use crate::provider::{
     Encoding, Failure, FailureClass, Images, Message, Request, Response, Stop, Stream, StreamEvent, ToolSpec, json_size,
@@ -34,25 +35,18 @@ use crate::provider::{
 use crate::secret::Secret;
 use crate::store::StoreError;
 use crate::tool::Workspace;
-
-/// Appends of deltas that may wait for their commit before the turn waits too: it keeps the store busy and memory small.
-const AHEAD: usize = 4;
+use emit::settled;
+pub use emit::{Commits, Emitter};
+use shown::Shown;
 
 /// What to do when a turn has come to one of its limits.
 const GO_ON: &str = "prompt again to go on";
-
-/// Why a turn ends whose context is too long, after everything was tried.
-const NO_ROOM: &str = "no more room can be made";
 
 /// Why a turn ends whose last answer is not whole.
 const CUT: &str = "the answer was cut at the model's token limit";
 
 /// The turn is over, for a reason that its actor knows: it ended it, or the store failed.
 pub struct Over;
-
-/// Where a turn talks to its actor.
-#[derive(Clone)]
-pub struct Emitter(mpsc::UnboundedSender<TurnMessage>);
 
 /// One turn.
 pub struct Turn {
@@ -129,7 +123,7 @@ impl Turn {
             session,
             daemon,
             workspace,
-            emit: Emitter(messages),
+            emit: Emitter::new(messages),
             model: state.model.clone(),
             steps: state.turn.as_ref().map_or(0, |turn| turn.steps),
             messages: state.counts.messages,
@@ -324,47 +318,6 @@ impl Turn {
             clock::date(day),
             instructions::render(&loaded),
         ))
-    }
-
-    /// The answer of the next step; makes room in the context if that is needed.
-    async fn step(
-        &mut self,
-        system: &str,
-        tools: &[ToolSpec],
-        context: &mut Context,
-        encoding: &mut Encoding,
-    ) -> Result<Result<Answer, Failure>, Over> {
-        let mut need = self.need(context, system, tools);
-        let mut refused: Option<(Failure, Option<MessageId>)> = None;
-        loop {
-            let made_room = match self.effort.next(need) {
-                Try::Compact => self.compact(need, context, system, tools, encoding).await?,
-                Try::Trim => self.trim(context, system, tools, encoding).await?,
-                Try::Ask => {
-                    let ask = Ask { system, tools, messages: &context.messages, shown: true };
-                    match self.ask(&ask, encoding).await? {
-                        Step::Answer(answer) => return Ok(Ok(answer)),
-                        Step::Failed(failure, shown) if failure.class == FailureClass::TooLong => {
-                            refused = Some((failure, shown));
-                            need = Need::TooLong;
-                        }
-                        Step::Failed(failure, _) => return Ok(Err(failure)),
-                    }
-                    false
-                }
-                Try::GiveUp => {
-                    let Some((failure, _)) = refused else { return Ok(Err(rejected(NO_ROOM.to_owned()))) };
-                    return Ok(Err(Failure { message: format!("{}; {NO_ROOM}", failure.message), ..failure }));
-                }
-            };
-            if made_room {
-                need = Need::None;
-                // What was shown of the answer that did not fit is not a part of what the next attempt goes on from.
-                let shown = refused.take().and_then(|(_, shown)| shown);
-                let superseded = shown.into_iter().map(|message| EventBody::MessageSuperseded { message }).collect();
-                self.emit.send(superseded, false, None)?;
-            }
-        }
     }
 
     /// One request until it is answered, or has failed for good.
@@ -585,133 +538,6 @@ impl Turn {
         settled(committed).await?;
         context.push(message, Message { role: Role::User, content, origin: None }, false);
         Ok(())
-    }
-}
-
-impl Emitter {
-    /// Emits events in order.
-    pub fn send(
-        &self,
-        bodies: Vec<EventBody>,
-        sync: bool,
-        done: Option<oneshot::Sender<Result<(), StoreError>>>,
-    ) -> Result<(), Over> {
-        self.drafts(bodies.into_iter().map(Draft::new).collect(), sync, done)
-    }
-
-    /// Emits events in order, with the blobs that they name.
-    pub fn drafts(
-        &self,
-        drafts: Vec<Draft>,
-        sync: bool,
-        done: Option<oneshot::Sender<Result<(), StoreError>>>,
-    ) -> Result<(), Over> {
-        self.tell(TurnMessage::Emit(drafts, sync, done))
-    }
-
-    /// Emits events and waits until they are on disk.
-    pub async fn synced(&self, bodies: Vec<EventBody>) -> Result<(), Over> {
-        let (done, committed) = oneshot::channel();
-        self.send(bodies, true, Some(done))?;
-        settled(committed).await
-    }
-
-    /// Waits until everything that was emitted is committed.
-    async fn committed(&self) -> Result<(), Over> {
-        let (done, committed) = oneshot::channel();
-        self.send(Vec::new(), false, Some(done))?;
-        settled(committed).await
-    }
-
-    /// Emits pieces of open streams.
-    pub fn pieces(&self, pieces: Vec<Piece>) -> Result<oneshot::Receiver<Result<(), StoreError>>, Over> {
-        let (done, committed) = oneshot::channel();
-        self.tell(TurnMessage::Pieces(pieces, done))?;
-        Ok(committed)
-    }
-
-    async fn model(&self) -> Result<String, Over> {
-        let (reply, answer) = oneshot::channel();
-        self.tell(TurnMessage::Model(reply))?;
-        answer.await.map_err(|_| Over)
-    }
-
-    async fn boundary(&self, ending: Option<Ending>) -> Result<Next, Over> {
-        let (reply, answer) = oneshot::channel();
-        self.tell(TurnMessage::Boundary(ending, reply))?;
-        answer.await.map_err(|_| Over)
-    }
-
-    /// Tells the actor; if it has dropped the turn, the turn is over.
-    pub fn tell(&self, message: TurnMessage) -> Result<(), Over> {
-        self.0.send(message).map_err(|_| Over)
-    }
-}
-
-/// Commits that are waited for, a few behind.
-#[derive(Default)]
-pub struct Commits(std::collections::VecDeque<oneshot::Receiver<Result<(), StoreError>>>);
-
-impl Commits {
-    /// Takes one more; waits for the oldest when there are too many.
-    pub async fn add(&mut self, commit: oneshot::Receiver<Result<(), StoreError>>) -> Result<(), Over> {
-        self.0.push_back(commit);
-        while self.0.len() > AHEAD
-            && let Some(oldest) = self.0.pop_front()
-        {
-            settled(oldest).await?;
-        }
-        Ok(())
-    }
-}
-
-async fn settled(commit: oneshot::Receiver<Result<(), StoreError>>) -> Result<(), Over> {
-    match commit.await {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(_)) | Err(_) => Err(Over),
-    }
-}
-
-/// What was shown of an attempt.
-#[derive(Default)]
-struct Shown {
-    id: MessageId,
-    /// One piece a block.
-    pieces: BTreeMap<u32, Piece>,
-    /// What its provider has counted.
-    usage: Option<Usage>,
-    /// What that costs.
-    prices: Prices,
-}
-
-impl Shown {
-    fn push(&mut self, block: u32, kind: PieceKind, text: String) -> Piece {
-        let stream = self.id.0.clone();
-        let whole =
-            self.pieces.entry(block).or_insert_with(|| Piece { stream, block, offset: 0, kind, text: String::new() });
-        let piece = Piece { stream: whole.stream.clone(), block, offset: whole.end(), kind, text };
-        whole.text.push_str(&piece.text);
-        piece
-    }
-
-    /// Takes what the provider has counted so far; gives it when that is news.
-    fn count(&mut self, usage: Usage) -> Option<Usage> {
-        let usage = self.priced(usage);
-        if usage == self.usage {
-            return None;
-        }
-        self.usage = usage;
-        usage
-    }
-
-    /// What was counted, with its cost; nothing if nothing was. A provider that says itself what it cost knows best.
-    fn priced(&self, usage: Usage) -> Option<Usage> {
-        let cost_micros = usage.cost_micros.or_else(|| self.prices.cost(&usage));
-        (!usage.is_uncounted()).then_some(Usage { cost_micros, ..usage })
-    }
-
-    fn blocks(&self) -> Vec<ContentBlock> {
-        recovery::blocks(self.pieces.values())
     }
 }
 

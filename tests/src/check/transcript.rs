@@ -195,7 +195,8 @@ pub fn assemble(transcript: &Transcript, session: &str) -> (Assembled, Vec<Strin
                 let own = after.as_ref() == last_cursor.as_ref();
                 all.whole = *deltas && (after.is_none() || (all.whole && own));
                 match after {
-                    None => next = Some(1),
+                    // From here on it continues what comes now, not what it had.
+                    None => (next, last_cursor) = (Some(1), None),
                     Some(_) if own => {}
                     Some(_) => next = None,
                 }

@@ -136,13 +136,13 @@ impl Persona {
         Ok(created["session"].as_str().unwrap_or_default().to_owned())
     }
 
-    /// Attaches, from the beginning or where it was.
+    /// Attaches, from the beginning or where it was; a connection that is made anew has done so by itself.
     pub(super) async fn attach(&mut self, session: &str) -> Result<(), Wrong> {
-        let cursor = self.transcript().cursor(session).map(str::to_owned);
-        self.must("session/attach", json!({ "session": session, "after": cursor })).await?;
-        if !self.attached.iter().any(|attached| attached == session) {
-            self.attached.push(session.to_owned());
+        if self.attached.iter().any(|attached| attached == session) {
+            return self.connected(Instant::now() + PATIENCE).await.map(drop);
         }
+        self.must("session/attach", json!({ "session": session })).await?;
+        self.attached.push(session.to_owned());
         Ok(())
     }
 

@@ -16,7 +16,7 @@ use serde_json::json;
 use super::kills::look;
 use super::persona::{Persona, Wrong};
 use super::{Life, script};
-use crate::check::Transcript;
+use crate::check::{Transcript, read};
 use crate::harness::{Daemon, Setup, process};
 use crate::model::ModelServer;
 
@@ -32,6 +32,7 @@ pub(super) async fn live(at: Option<Where>) -> (Life, BTreeSet<String>, bool) {
     let setup = Setup { log: "info", top: "idle_unload_s = 0", faulty: true, ..Setup::default() };
     let daemon = Arc::new(Daemon::prepare(&model, setup));
     std::fs::write(daemon.workspace().join("notes.txt"), "a note\n").expect("a file for the tools");
+    std::fs::write(daemon.workspace().join("loud.txt"), "many a line of output\n".repeat(200)).expect("another");
     let file = |name: &str| daemon.dirs.root().join(name);
     let (once, points) = (file("crashed"), file("points"));
     let text = |path: &PathBuf| path.display().to_string();
@@ -43,6 +44,8 @@ pub(super) async fn live(at: Option<Where>) -> (Life, BTreeSet<String>, bool) {
     daemon.launch_with(&env).await;
     if let Err(wrong) = run(&daemon, &model, &env, &open, &mut life).await {
         life.violations.push(wrong);
+        // It did not come to be checked; why not says more.
+        model.forgive();
     }
     let crashed = once.exists();
     life.kills = u64::from(crashed);
@@ -65,7 +68,7 @@ async fn run(
     stays.attach(&session).await?;
     let asks = tokio::task::spawn_local(allows(daemon.clone(), session.clone(), over.clone()));
     let walked = async {
-        walk(daemon, env, &mut stays, &session, open, &may_revive).await?;
+        walk(daemon, model, env, (&mut stays, &session), open, &may_revive).await?;
         stays.settle(&session).await?;
         stays.reads_to_the_end(&session).await
     }
@@ -80,9 +83,9 @@ async fn run(
 /// Everything that passes a crash point.
 async fn walk(
     daemon: &Arc<Daemon>,
+    model: &ModelServer,
     env: &[(String, String)],
-    stays: &mut Persona,
-    session: &str,
+    (stays, session): (&mut Persona, &str),
     open: &AtomicBool,
     may_revive: &AtomicBool,
 ) -> Result<(), Wrong> {
@@ -140,6 +143,10 @@ async fn walk(
         // Too long, with a summary that is no use: output is left out.
         stays.prompt(&other, "loud three", "queue").await?;
         stays.settle(&other).await?;
+        // What excuses that a context changed goes with the session.
+        let stored =
+            read(&daemon.dirs.database()).map_err(|error| format!("run: the database cannot be read: {error}"))?;
+        model.named_by(&stored);
         let key = stays.key();
         stays.must("session/remove", json!({ "session": other, "key": key })).await?;
     }

@@ -28,7 +28,7 @@ pub(super) fn on_request(effects: PathBuf, open: Arc<AtomicBool>) -> impl FnMut(
             "plain" => Reply::new().text_in_deltas("as you like", 4),
             "cut" if cut.insert(words.clone()) => Reply::new().text_in_deltas("half of an answ", 4).cut(),
             "cut" => Reply::new().text_in_deltas("half of an answer and the other half", 4),
-            "loud" if results(&request.json) == 0 => Reply::tool("bash", json!({ "command": "seq 1000 1400" })),
+            "loud" if results(&request.json) == 0 => Reply::tool("read", json!({ "path": "loud.txt" })),
             "loud" if request.messages().contains("left out to make room") => Reply::text("that is it"),
             "loud" => {
                 Reply::status(400).body(r#"{"error":{"code":"context_length_exceeded","message":"it is too long"}}"#)

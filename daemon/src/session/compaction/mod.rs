@@ -41,7 +41,10 @@ const SMALL: u64 = 60;
 const WORDS: [usize; 2] = [8 << 10, 24 << 10];
 
 /// Why a summary is no use that takes as much as what it is of.
-pub const NOT_SHORTER: &str = "the summary is not shorter than what it would replace";
+pub const NOT_SHORTER: &str = "the summary is hardly shorter than what it would replace";
+
+/// A summary that saves less than this part of the context is no use.
+const SAVES: u64 = 20;
 
 /// What a step has done to make room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,9 +104,9 @@ pub fn is_full(tokens: u64, floor: u64, window: u64, at: u8) -> bool {
 /// How many of the first messages a summary may stand for; none if that would be no use. `room` is how many tokens the messages
 /// may have at most.
 ///
-/// What stays begins with a turn; where the latest turn is too long for that, with one of its steps, and where a step is too
-/// long, nothing stays. Words that nobody has answered yet always do.
-pub fn cut(marks: &[Mark], room: u64) -> Option<usize> {
+/// What stays begins with a turn; where the latest turn is too long for that, with one of its steps. Words that nobody has
+/// answered always stay, and results that no model has seen unless the provider `refused` them.
+pub fn cut(marks: &[Mark], room: u64, refused: bool) -> Option<usize> {
     let first = 1 + usize::from(marks.first().is_some_and(|mark| mark.part == Part::Summary));
     let all: u64 = marks.iter().map(|mark| mark.tokens).sum();
     // What there is from each message on.
@@ -123,6 +126,7 @@ pub fn cut(marks: &[Mark], room: u64) -> Option<usize> {
     let last = match part(marks.len().checked_sub(1)?)? {
         // The first of the words that nobody has answered.
         Part::Prompt(_) => steps().next_back().or(latest)?,
+        Part::Results if !refused => steps().next_back()?,
         _ => marks.len(),
     };
     let cut = turns()
@@ -173,10 +177,21 @@ pub fn after(before: u64, estimated: u64, gone: u64, come: u64) -> u64 {
     (before + scaled(come)).saturating_sub(scaled(gone))
 }
 
-/// The calls whose results are to be left out, the oldest first, until `goal` tokens are saved; and how many that are.
-pub fn trim(messages: &[Message], marks: &[Mark], goal: u64) -> (Vec<CallId>, u64) {
+/// Whether going from `before` tokens to `after` is worth what is lost.
+pub fn is_worth(before: u64, after: u64) -> bool {
+    before.saturating_sub(after).saturating_mul(SAVES) >= before && after < before
+}
+
+/// The calls whose results are to be left out, the oldest first, until `goal` tokens are saved; and how many that are. Results
+/// that no model has seen stay unless the provider `refused` them.
+pub fn trim(messages: &[Message], marks: &[Mark], goal: u64, refused: bool) -> (Vec<CallId>, u64) {
     let (mut calls, mut saved) = (Vec::new(), 0);
-    let results = messages.iter().zip(marks).filter(|(_, mark)| mark.part == Part::Results);
+    let seen = if refused {
+        marks.len()
+    } else {
+        marks.iter().rposition(|mark| mark.part == Part::Answer).unwrap_or_default()
+    };
+    let results = messages.iter().zip(marks).take(seen).filter(|(_, mark)| mark.part == Part::Results);
     for block in results.flat_map(|(message, _)| &message.content) {
         let ContentBlock::ToolResult { call_id, .. } = block else { continue };
         let tokens = super::context::size(block);

@@ -20,7 +20,7 @@ pub fn transcript(messages: &[Message], room: usize) -> String {
             return whole.concat();
         }
     }
-    let [output, text] = LEVELS[LEVELS.len() - 1];
+    let [output, text] = LEVELS.last().copied().unwrap_or_default();
     let first = messages.first().map(|message| written(message, [output, BEGINNING])).unwrap_or_default();
     let first = short(&first, room / 2);
     let mut left = room.saturating_sub(first.len() + 80);

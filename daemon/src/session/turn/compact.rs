@@ -16,6 +16,9 @@ const TRANSCRIPT: u64 = 70;
 /// The same where the provider has refused what should have fitted: of what was refused, if that is less.
 const TRANSCRIPT_REFUSED: u64 = 45;
 
+/// Why a turn ends whose context is too long, after everything was tried.
+const NO_ROOM: &str = "no more room can be made";
+
 /// What a user can do who asked in vain.
 const HINT: &str = "ask again in a while, choose another model with /model, or start a new session";
 
@@ -40,14 +43,66 @@ struct Vain {
 }
 
 impl Turn {
-    /// Whether the next request needs room that is not there.
-    pub(super) fn need(&self, context: &Context, system: &str, tools: &[ToolSpec]) -> Need {
-        let at = self.daemon.compact_at();
-        let tokens = context.tokens(overhead(system, tools));
-        match self.window() {
-            Some(window) if compaction::is_full(tokens, context.floor, window, at) => Need::Full,
-            _ => Need::None,
+    /// The answer of the next step; makes room in the context if that is needed.
+    pub(super) async fn step(
+        &mut self,
+        system: &str,
+        tools: &[ToolSpec],
+        context: &mut Context,
+        encoding: &mut Encoding,
+    ) -> Result<Result<Answer, Failure>, Over> {
+        let mut need = self.need(context, system, tools);
+        let mut refused: Option<(Failure, Option<MessageId>)> = None;
+        loop {
+            let made_room = match self.effort.next(need) {
+                Try::Compact => self.compact(need, context, system, tools, encoding).await?,
+                Try::Trim => self.trim(need, context, system, tools, encoding).await?,
+                Try::Ask => {
+                    let ask = Ask { system, tools, messages: &context.messages, shown: true };
+                    match self.ask(&ask, encoding).await? {
+                        Step::Answer(answer) => return Ok(Ok(answer)),
+                        Step::Failed(failure, shown) if failure.class == FailureClass::TooLong => {
+                            refused = Some((failure, shown));
+                            need = Need::TooLong;
+                        }
+                        Step::Failed(failure, _) => return Ok(Err(failure)),
+                    }
+                    false
+                }
+                Try::GiveUp => {
+                    let Some((failure, _)) = refused else { return Ok(Err(rejected(NO_ROOM.to_owned()))) };
+                    return Ok(Err(Failure { message: format!("{}; {NO_ROOM}", failure.message), ..failure }));
+                }
+            };
+            if made_room {
+                need = Need::None;
+                // What was shown of the answer that did not fit is not a part of what the next attempt goes on from.
+                let shown = refused.take().and_then(|(_, shown)| shown);
+                let superseded = shown.into_iter().map(|message| EventBody::MessageSuperseded { message }).collect();
+                self.emit.send(superseded, false, None)?;
+            }
         }
+    }
+
+    /// Whether the next request needs room that is not there.
+    fn need(&self, context: &Context, system: &str, tools: &[ToolSpec]) -> Need {
+        let (at, overhead) = (self.daemon.compact_at(), overhead(system, tools));
+        let is_full = |window| compaction::is_full(context.tokens(overhead), context.floor, window, at);
+        // Where there is nothing old, the provider may say whether it is too long.
+        let full = self.window().is_some_and(is_full) && self.cut(Trigger::Full, context, overhead).is_some();
+        if full { Need::Full } else { Need::None }
+    }
+
+    /// How many of the first messages a summary may stand for, and the last of them.
+    fn cut(&self, trigger: Trigger, context: &Context, overhead: u64) -> Option<(usize, MessageId)> {
+        let estimated = context.estimated();
+        let room = match (self.window(), trigger) {
+            (Some(window), Trigger::Full) => window.saturating_sub(overhead),
+            (Some(window), _) => window.saturating_sub(overhead).min(estimated),
+            (None, _) => estimated,
+        };
+        let cut = compaction::cut(&context.marks, room, trigger == Trigger::TooLong)?;
+        Some((cut, context.marks.get(cut.checked_sub(1)?)?.id.clone()?))
     }
 
     /// How many tokens the model takes, where that is known.
@@ -71,7 +126,7 @@ impl Turn {
     }
 
     /// Has a summary written because a step needs room; whether there is more of it now.
-    pub(super) async fn compact(
+    async fn compact(
         &mut self,
         need: Need,
         context: &mut Context,
@@ -92,8 +147,9 @@ impl Turn {
     }
 
     /// Leaves out older output; whether there was any.
-    pub(super) async fn trim(
+    async fn trim(
         &mut self,
+        need: Need,
         context: &mut Context,
         system: &str,
         tools: &[ToolSpec],
@@ -103,7 +159,7 @@ impl Turn {
         let overhead = overhead(system, tools);
         let (tokens, estimated) = (context.tokens(overhead), context.estimated() + overhead);
         let goal = compaction::goal(tokens, self.window());
-        let (calls, saved) = compaction::trim(&context.messages, &context.marks, goal);
+        let (calls, saved) = compaction::trim(&context.messages, &context.marks, goal, need == Need::TooLong);
         if calls.is_empty() {
             return Ok(false);
         }
@@ -124,10 +180,7 @@ impl Turn {
         encoding: &mut Encoding,
     ) -> Result<Result<(), Vain>, Over> {
         let (tokens, estimated) = (context.tokens(overhead), context.estimated());
-        let room = self.window().map_or(estimated, |window| window.saturating_sub(overhead).min(estimated));
-        let cut = compaction::cut(&context.marks, room);
-        let through = cut.and_then(|cut| Some((cut, context.marks.get(cut.checked_sub(1)?)?.id.clone()?)));
-        let Some((cut, through)) = through else {
+        let Some((cut, through)) = self.cut(trigger, context, overhead) else {
             let reason = "nothing in the context is old enough to be replaced".to_owned();
             let failed =
                 EventBody::CompactionFailed { prompt, reason: reason.clone(), tokens, model: None, usage: None };
@@ -205,7 +258,11 @@ impl Turn {
             let content = vec![ContentBlock::text(format!("{}{summary}", context::SUMMARY))];
             let come = estimate(&Message { role: Role::User, content, origin: None });
             let tokens_after = compaction::after(plan.tokens, plan.estimated, gone, come);
-            if tokens_after < plan.tokens { Ok((summary, tokens_after)) } else { Err(compaction::NOT_SHORTER) }
+            if compaction::is_worth(plan.tokens, tokens_after) {
+                Ok((summary, tokens_after))
+            } else {
+                Err(compaction::NOT_SHORTER)
+            }
         });
         Ok(match judged {
             Ok((summary, tokens_after)) => Ok((summary, tokens_after, usage)),

@@ -291,7 +291,7 @@ fn a_line_without_an_end_is_given_up_wherever_it_comes() {
 
 #[test]
 fn a_long_answer_is_all_there() {
-    let words = "wörd ".repeat(20_000);
+    let words = "wörd ".repeat(5_000);
     for format in Format::ALL {
         let stream = events(&Reply::new().text_in_deltas(&words, 5), format).concat();
         let got = decode(format, stream.chunks(1400));
@@ -343,7 +343,7 @@ fn each_status_means_the_same_in_every_format_whatever_its_body() {
     for (format, (status, class, again)) in Format::ALL.into_iter().flat_map(|format| STATUSES.map(|row| (format, row)))
     {
         let own = format.error_body(status, "api_error", "it failed").to_string();
-        let long = format.error_body(status, "api_error", &"x".repeat(1 << 20)).to_string();
+        let long = format.error_body(status, "api_error", &"x".repeat(64 << 10)).to_string();
         let bodies: [&[u8]; 8] = [
             own.as_bytes(),
             &own.as_bytes()[..own.len() / 2],

@@ -66,7 +66,8 @@ impl KeySources {
         let name = match source {
             KeySource::None => return Ok(None),
             KeySource::Known(key) => return Ok(Some(key.clone())),
-            KeySource::Command(command) => command.clone(),
+            // No account begins so.
+            KeySource::Command(command) => format!("$ {command}"),
             KeySource::Keychain(account) => account.to_string(),
         };
         let fresh = |at: &Instant| matches!(source, KeySource::Keychain(_)) || at.elapsed() < KEY_KEPT;
@@ -78,10 +79,11 @@ impl KeySources {
                 let (keychain, account) = (self.keychain.clone(), account.clone());
                 self.flights.join(&name, async move { asked(&keychain, &account).await }).await
             }
-            _ => {
-                let (command, redactor) = (name.clone(), self.keys.redactor().clone());
-                self.flights.join(&name, async move { printed(&command, redactor).await }).await
+            KeySource::Command(command) => {
+                let (command, redactor) = (command.clone(), self.keys.redactor().clone());
+                self.flights.join(&name, async move { printed(&command, &redactor).await }).await
             }
+            KeySource::None | KeySource::Known(_) => return Ok(None),
         };
         let got = got.unwrap_or_else(|| Err(Lack::Failed("its source ended without a word".to_owned())));
         match &got {
@@ -174,7 +176,7 @@ async fn asked(keychain: &Keychain, account: &Account) -> Result<Secret, Lack> {
 }
 
 /// The key that `command` prints: its first line that is not empty, as programs that keep passwords print notes after it.
-async fn printed(command: &str, redactor: Redactor) -> Result<Secret, Lack> {
+async fn printed(command: &str, redactor: &Redactor) -> Result<Secret, Lack> {
     // The user's own command, as in the user's own shell: it gets the environment that the daemon was started with.
     let own =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
@@ -187,7 +189,7 @@ async fn run(
     command: &str,
     env: &BTreeMap<String, String>,
     limit: Duration,
-    redactor: Redactor,
+    redactor: &Redactor,
 ) -> Result<Secret, String> {
     let home = env.get("HOME").map_or("/", String::as_str);
     let process = Process::shell(command, std::path::Path::new(home), env, Stderr::Apart);
@@ -200,11 +202,12 @@ async fn run(
     };
     let text = String::from_utf8(finished.output).map_err(|_| "wrote something that is not UTF-8".to_owned());
     let lines = text.as_deref().unwrap_or_default().lines();
-    // Also where it failed: nothing of what it printed is to be shown.
-    lines.for_each(|line| redactor.add(&Secret::new(line)));
+    // Also where it failed, nothing of what it printed is to be shown.
+    let own = Redactor::default();
+    lines.for_each(|line| own.add(&Secret::new(line)));
     if !status.success() {
         let said = finished.complaint.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
-        let said: String = redactor.redact(said).trim().chars().take(MAX_SAID).collect();
+        let said: String = own.redact(&redactor.redact(said)).trim().chars().take(MAX_SAID).collect();
         return Err(format!("failed: {status}{}{said}", if said.is_empty() { "" } else { ": " }));
     }
     let text = text?;
@@ -218,7 +221,7 @@ mod tests {
     const SOON: Duration = Duration::from_secs(20);
 
     async fn check(command: &str, expect: Result<&str, &str>) {
-        let got = run(command, &BTreeMap::new(), SOON, Redactor::default()).await;
+        let got = run(command, &BTreeMap::new(), SOON, &Redactor::default()).await;
         assert_eq!(got, expect.map(Secret::new).map_err(str::to_owned), "{command}");
     }
 
@@ -234,7 +237,7 @@ mod tests {
         check("yes", Err("wrote more than 65536 bytes")).await;
         check(r"printf '\377'", Err("wrote something that is not UTF-8")).await;
         check("kill -9 $$", Err("failed: signal: 9 (SIGKILL)")).await;
-        let late = run("sleep 1000", &BTreeMap::new(), Duration::from_millis(50), Redactor::default()).await;
+        let late = run("sleep 1000", &BTreeMap::new(), Duration::from_millis(50), &Redactor::default()).await;
         assert_eq!(late, Err("took longer than 0.05 s".to_owned()));
     }
 

@@ -57,6 +57,29 @@ async fn y_answers_a_permission() {
 }
 
 #[tokio::test]
+async fn compact_takes_a_word_about_what_to_keep_and_the_prompt_comes_back() {
+    let model = ModelServer::with([
+        Reply::text("the first answer"),
+        Reply::text("## Goal\nthe goal"),
+        Reply::text("I cannot").stop("refusal"),
+        Reply::text("and on"),
+    ]);
+    let daemon = Daemon::start(&model).await;
+    let mut terminal = open(&daemon).await;
+    terminal.line(&"a long prompt ".repeat(60));
+    terminal.shows("the first answer").await;
+    terminal.line("/compact the two  reasons");
+    terminal.shows("compacted: a summary stands for 1 older message").await;
+    terminal.line("/compact");
+    terminal.shows("not compacted").await;
+    terminal.line("go on");
+    terminal.shows("and on").await;
+    assert_eq!(terminal.leaves().await, 0);
+    assert!(model.requests()[1].last_words().ends_with(": the two  reasons"));
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
 async fn control_c_cancels_the_turn_and_keeps_the_session() {
     let gate = Gate::new();
     let model = ModelServer::with([Reply::text("on and on").gate(&gate), Reply::text("still here")]);

@@ -39,7 +39,12 @@ pub(super) fn run(args: cli::Compact) -> Result<Exit, Failure> {
     let mut attachment = Attachment::start(client, session, Some(info.cursor), false)?;
     // Whether a turn is under way that does nothing else.
     let mut own = false;
+    let mut exit = None;
     loop {
+        // Its own turn ends at once; another's goes on.
+        if let (Some(exit), false) = (exit, own) {
+            return Ok(exit);
+        }
         match attachment.next(None)? {
             Happened::Event(notification, _) => {
                 let body = &notification.event.body;
@@ -47,14 +52,17 @@ pub(super) fn run(args: cli::Compact) -> Result<Exit, Failure> {
                     terminal.print(renderer.event(&notification.event))?;
                 }
                 match body {
-                    EventBody::Compacted { prompt: Some(of), .. } if *of == asked.prompt => return Ok(Exit::GOOD),
+                    EventBody::Compacted { prompt: Some(of), .. } if *of == asked.prompt => exit = Some(Exit::GOOD),
                     EventBody::CompactionFailed { prompt: Some(of), .. } if *of == asked.prompt => {
-                        return Ok(Exit::FAILED);
+                        exit = exit.or(Some(Exit::FAILED));
                     }
                     EventBody::TurnStarted { prompt } => own = *prompt == asked.prompt,
-                    EventBody::TurnFinished { stop_reason, .. } if own => {
+                    EventBody::TurnFinished { stop_reason: stop_reason @ StopReason::Cancelled, .. } if own => {
                         terminal.say(reason(*stop_reason))?;
                         return Ok(Exit::of(*stop_reason));
+                    }
+                    EventBody::TurnFinished { stop_reason, .. } if own => {
+                        return Ok(exit.unwrap_or(Exit::of(*stop_reason)));
                     }
                     EventBody::TurnFinished {
                         stop_reason: stop_reason @ (StopReason::Cancelled | StopReason::Error),

@@ -186,3 +186,34 @@ fn a_pipe_gets_the_bytes_as_they_are_and_a_terminal_does_not() {
     assert_eq!(screen(Settings { raw: true, ..settings() }, events.clone()), "a\u{1b}[2Jb\n");
     assert_eq!(screen(settings(), events), "a␛[2Jb\n");
 }
+
+#[test]
+fn what_made_room_in_the_context_is_one_line_each() {
+    let started = |trigger: &str| json!({"kind": "compaction_started", "trigger": trigger, "through": "m9", "messages": 9, "tokens": 163_000});
+    let compacted = |messages: u64| {
+        json!({"kind": "compacted", "through": "m9", "messages": messages, "summary": "## Goal\nx", "tokens_before": 163_000,
+               "tokens_after": 9000})
+    };
+    let mut done = end("end_turn");
+    (done["context_tokens"], done["context_window"]) = (json!(124_500), json!(200_000));
+    let events = json!([
+        started("full"),
+        compacted(9),
+        started("too_long"),
+        {"kind": "compaction_failed", "reason": "the model \u{1b}refused", "tokens": 163_000},
+        {"kind": "trimmed", "calls": ["c1", "c2"], "tokens_before": 163_000, "tokens_after": 81_000},
+        started("asked"),
+        compacted(1),
+        done,
+    ]);
+    assert_snapshot!(screen(Settings { usage: true, ..settings() }, events), @r"
+    the context is nearly full; summarising 9 older messages, 163k tokens in all …
+    compacted: a summary stands for 9 older messages; 163k tokens became 9000, 154k saved
+    the context is too long for the model; summarising 9 older messages, 163k tokens in all …
+    warning: not compacted: the model ␛refused
+    warning: the model no longer sees the output of 2 older calls; 163k tokens became 81k, 82k saved
+    summarising 9 older messages, 163k tokens in all …
+    compacted: a summary stands for 1 older message; 163k tokens became 9000, 154k saved
+    12k tokens in (800 cached), 60 out, 2 steps, cost unknown; context: 62 % of 200k
+    ");
+}

@@ -91,7 +91,7 @@ fn untrusted(error: &rustls::Error, host: &str) -> Failure {
                 format!("{of} is not trusted: it is not valid yet, or this machine's clock is wrong")
             }
             CertificateError::NotValidForNameContext { presented, .. } if !presented.is_empty() => {
-                let names: Vec<&str> = presented.iter().take(NAMED).map(String::as_str).collect();
+                let names: Vec<&str> = presented.iter().take(NAMED).map(|name| plain(name)).collect();
                 format!("{of} is not trusted: it is for {}; see whether base_url is right", names.join(", "))
             }
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
@@ -107,6 +107,12 @@ fn untrusted(error: &rustls::Error, host: &str) -> Failure {
         other => format!("no TLS connection to {host}: {other}"),
     };
     failed(FailureClass::Network, message)
+}
+
+/// A name of a certificate, which comes as `DnsName("example.org")` or `IpAddress(…)`.
+fn plain(name: &str) -> &str {
+    let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')')).unwrap_or(name);
+    inner.trim_matches('"')
 }
 
 /// An error and what it comes from, also where one is wrapped as an error of input and output.

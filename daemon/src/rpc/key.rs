@@ -17,10 +17,11 @@ use crate::secret::Secret;
 
 #[async_trait]
 impl KeyApiServer for Rpc {
-    async fn list(&self, _: &Extensions, _: Empty) -> RpcResult<Listed> {
+    async fn list(&self, extensions: &Extensions, _: Empty) -> RpcResult<Listed> {
         self.0.config()?;
         let sources = &self.0.key_sources;
-        let (checked, ()) = tokio::join!(sources.keychain.check(), sources.recall());
+        let look = async { Ok::<_, RpcError>(tokio::join!(sources.keychain.check(), sources.recall())) };
+        let (checked, ()) = conn(extensions)?.query(look).await?;
         if checked.is_ok() {
             // What could not be had before may be there now: the keychain was unlocked, or its service started.
             self.0.changed.send_replace(());

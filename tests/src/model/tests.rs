@@ -108,7 +108,7 @@ event: content_block_stop
 data: {"type":"content_block_stop","index":2}
 
 event: message_delta
-data: {"type":"message_delta","delta":{"stop_reason":"tool_use","stop_sequence":null},"usage":{"input_tokens":10,"cache_read_input_tokens":0,"output_tokens":5}}
+data: {"type":"message_delta","delta":{"stop_reason":"tool_use","stop_sequence":null},"usage":{"input_tokens":10,"cache_read_input_tokens":0,"output_tokens":5,"output_tokens_details":{"thinking_tokens":0}}}
 
 event: message_stop
 data: {"type":"message_stop"}
@@ -126,7 +126,7 @@ async fn a_chat_completion_stream_has_these_bytes() {
         r#"[{"index":0,"delta":{"role":"assistant","content":"","refusal":null},"logprobs":null,"finish_reason":null}],"usage":null}"#,
         r#"[{"index":0,"delta":{"content":"hi"},"logprobs":null,"finish_reason":null}],"usage":null}"#,
         r#"[{"index":0,"delta":{},"logprobs":null,"finish_reason":"stop"}],"usage":null}"#,
-        r#"[],"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15,"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}}}"#,
+        r#"[],"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15,"prompt_tokens_details":{"cached_tokens":0,"cache_write_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}}}"#,
     ];
     let want: String = want.iter().map(|rest| format!("{head}{rest}\n\n")).collect();
     assert_eq!(body, want + "data: [DONE]\n\n");
@@ -194,7 +194,7 @@ async fn a_gemini_stream_has_these_bytes() {
         let content = format!(r#"{{"content":{{"parts":[{part}],"role":"model"}},"index":0}}"#);
         format!("data: {{\"candidates\":[{content}],{usage}\r\n\r\n")
     };
-    let end = r#"data: {"candidates":[{"content":{"parts":[{"text":""}],"role":"model"},"finishReason":"STOP","index":0}],"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":5,"totalTokenCount":15,"cachedContentTokenCount":0,"promptTokensDetails":[{"modality":"TEXT","tokenCount":10}]},"modelVersion":"m","responseId":"resp000000"}"#;
+    let end = r#"data: {"candidates":[{"content":{"parts":[{"text":""}],"role":"model"},"finishReason":"STOP","index":0}],"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":5,"thoughtsTokenCount":0,"totalTokenCount":15,"cachedContentTokenCount":0,"promptTokensDetails":[{"modality":"TEXT","tokenCount":10}]},"modelVersion":"m","responseId":"resp000000"}"#;
     let want = [
         part(r#"{"text":"hm","thought":true,"thoughtSignature":"c2ln"}"#),
         part(r#"{"text":"Good d"}"#),

@@ -12,7 +12,7 @@ use crate::wanted;
 
 #[path = "../fuzz/src/lib.rs"]
 #[allow(unreachable_pub)] // The targets call it from another crate.
-mod targets;
+pub(crate) mod targets;
 
 /// Mutations of each corpus in the ordinary run of the tests.
 const MUTATIONS: u64 = 3000;

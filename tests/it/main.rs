@@ -20,6 +20,8 @@ mod idempotency;
 mod keeper;
 mod keys;
 mod large;
+mod matrix;
+mod matrix_turns;
 mod network;
 mod permission;
 mod power;

@@ -19,7 +19,7 @@ async fn turn(model: &ModelServer, name: &str) -> (Daemon, Client, String, Strin
     (daemon, client, session, stop)
 }
 
-fn notices(transcript: &Transcript) -> Vec<(String, String)> {
+pub(crate) fn notices(transcript: &Transcript) -> Vec<(String, String)> {
     transcript.of("notice").map(|seen| (seen.str("level").to_owned(), seen.str("code").to_owned())).collect()
 }
 

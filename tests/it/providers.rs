@@ -24,7 +24,7 @@ const GPT_KEY: &str = "canary-of-gpt-0123456789";
 const GOOGLE_KEY: &str = "canary-of-google-0123456789";
 
 /// A daemon with a provider for each format, which does not ask.
-async fn start(model: &ModelServer) -> Daemon {
+pub(crate) async fn start(model: &ModelServer) -> Daemon {
     start_with(model, "").await
 }
 
@@ -78,7 +78,7 @@ fn texts_of(message: &Value) -> Vec<&str> {
 }
 
 /// A picture of one pixel.
-const PICTURE: &str =
+pub(crate) const PICTURE: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
 /// Thinking, text, two calls at once, a picture, an error, a cut, a crash in mid-answer: one story in one format.

@@ -29,7 +29,7 @@ use body::{Continuity, well_formed};
 pub use gate::Gate;
 use reply::Head;
 pub use reply::{Reply, ReplyUsage};
-pub use wire::{Format, Issued};
+pub use wire::{Format, Issued, events};
 use wire::{Piece, render};
 
 /// A request as the server saw it.
@@ -103,6 +103,19 @@ impl Recorded {
             _ => String::new(),
         }
     }
+}
+
+/// The share of the earlier of two requests that the later one begins with, as a prompt cache sees it (tools, system prompt, then
+/// block after block), in bytes of JSON over all pairs of neighbours in `bodies`.
+pub fn prefix_kept(bodies: &[Value]) -> f64 {
+    let (mut kept, mut all) = (0, 0);
+    for pair in bodies.windows(2) {
+        let (before, after) = (wellformed::cached_parts(&pair[0]), wellformed::cached_parts(&pair[1]));
+        let size = |part: &Value| part.to_string().len();
+        all += before.iter().map(size).sum::<usize>();
+        kept += before.iter().zip(&after).take_while(|(a, b)| a == b).map(|(part, _)| size(part)).sum::<usize>();
+    }
+    kept as f64 / all.max(1) as f64
 }
 
 type Script = Box<dyn FnMut(&Recorded) -> Reply + Send>;

@@ -18,7 +18,7 @@ use serde_json::Value;
 use super::address;
 use super::anthropic::Anthropic;
 use super::compat::Compat;
-use super::driver::{CONNECT_TIMEOUT, Endpoint, IDLE_TIMEOUT};
+use super::driver::{Endpoint, Limits};
 use super::gemini::Gemini;
 use super::keys::{Account, Bearer, Keys};
 use super::models::{self, Facts, ModelConfig, Price};
@@ -89,11 +89,27 @@ pub struct ProviderConfig {
     pub idle_timeout_ms: Option<u64>,
     /// How long a connection may take.
     pub connect_timeout_ms: Option<u64>,
+    /// How long it may take until a response begins; as long as it may be silent if absent.
+    pub first_byte_timeout_ms: Option<u64>,
+    /// How long a whole answer may take.
+    pub total_timeout_ms: Option<u64>,
     /// Where it departs from the wire format.
     pub compat: Compat,
 }
 
 impl ProviderConfig {
+    fn limits(&self) -> Limits {
+        let usual = Limits::default();
+        let or = |millis: Option<u64>, usual| millis.map_or(usual, Duration::from_millis);
+        let idle = or(self.idle_timeout_ms, usual.idle);
+        Limits {
+            connect: or(self.connect_timeout_ms, usual.connect),
+            first_byte: or(self.first_byte_timeout_ms, idle),
+            idle,
+            total: or(self.total_timeout_ms, usual.total),
+        }
+    }
+
     /// What is wrong with it as the provider `name`: the key that is at fault, and why.
     pub fn check(&self, name: &str) -> Result<(), (&'static str, String)> {
         let Some(kind) = self.kind.or_else(|| Some(preset::named(name)?.kind)) else {
@@ -243,8 +259,7 @@ struct Entry {
     command: Option<String>,
     model: Option<String>,
     max_tokens: u32,
-    connect_timeout: Duration,
-    idle_timeout: Duration,
+    limits: Limits,
     compat: Compat,
     /// The preset at whose address it is, whose models and prices are known.
     place: Option<&'static str>,
@@ -272,7 +287,6 @@ impl Entry {
         };
         let known =
             place.map_or(Compat::NONE, |place| place.compat).or(named.map_or(Compat::NONE, |named| named.compat));
-        let timeout = |millis: Option<u64>, default| millis.map_or(default, Duration::from_millis);
         Some(Self {
             kind,
             base_url,
@@ -281,8 +295,7 @@ impl Entry {
             command,
             model: config.model.clone().or_else(|| Some(named?.model.to_owned()).filter(|model| !model.is_empty())),
             max_tokens: config.max_tokens.unwrap_or_default(),
-            connect_timeout: timeout(config.connect_timeout_ms, CONNECT_TIMEOUT),
-            idle_timeout: timeout(config.idle_timeout_ms, IDLE_TIMEOUT),
+            limits: config.limits(),
             compat: config.compat.or(known),
             place: place.map(|place| place.name),
             local: place.is_some_and(|place| place.local),
@@ -472,8 +485,7 @@ impl Catalogue {
             base_url: entry.base_url.clone(),
             codec,
             key: None,
-            connect_timeout: entry.connect_timeout,
-            idle_timeout: entry.idle_timeout,
+            limits: entry.limits,
             network: self.network.clone(),
             redactor: self.keys.redactor().clone(),
         })

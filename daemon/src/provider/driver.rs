@@ -2,7 +2,8 @@
 //!
 //! A [`HttpStream`] does nothing unless it is polled, and its connection ends when it is dropped.
 //! The key goes to the host of the endpoint's base URL alone, as redirects are not followed.
-//! Deliberately absent: retries, and a limit on the total time, which nobody can know for an answer.
+//! An answer has four limits of time: for the connection, until the response begins, of silence, and in all.
+//! Deliberately absent: retries.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -26,8 +27,11 @@ use crate::secret::{Redactor, Secret};
 
 /// How long a connection may take.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a provider may be silent, also before its first byte.
+/// How long a provider may be silent; unless somebody says otherwise, also before its response begins.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
+/// How long one answer may take in all: the longest that models give take less, and a stream that only says that it lives is
+/// never silent.
+pub const TOTAL_TIMEOUT: Duration = Duration::from_secs(3600);
 /// The most bytes of one response: a few hundred for each token of the longest answers.
 const MAX_BODY: usize = 128 << 20;
 /// The most bytes of an error's body that are read.
@@ -50,14 +54,31 @@ pub struct Endpoint {
     pub codec: Arc<dyn Codec>,
     /// The key, if it needs one.
     pub key: Option<Secret>,
-    /// How long a connection may take.
-    pub connect_timeout: Duration,
-    /// How long it may be silent.
-    pub idle_timeout: Duration,
+    /// How long it may take.
+    pub limits: Limits,
     /// The way out of this machine.
     pub network: Arc<Network>,
     /// Takes secrets out of what a failure says.
     pub redactor: Redactor,
+}
+
+/// How long a provider may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// For a connection.
+    pub connect: Duration,
+    /// Until a response begins; on a slow machine a model reads its prompt meanwhile.
+    pub first_byte: Duration,
+    /// For the next byte.
+    pub idle: Duration,
+    /// For a whole answer.
+    pub total: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { connect: CONNECT_TIMEOUT, first_byte: IDLE_TIMEOUT, idle: IDLE_TIMEOUT, total: TOTAL_TIMEOUT }
+    }
 }
 
 impl std::fmt::Debug for Endpoint {
@@ -70,7 +91,7 @@ impl std::fmt::Debug for Endpoint {
 pub struct HttpStream {
     state: State,
     redactor: Redactor,
-    idle_timeout: Duration,
+    limits: Limits,
     /// What came and was not given yet. Kept here, so that a dropped call of `next` does not lose it.
     events: Vec<StreamEvent>,
     /// Something came already.
@@ -79,6 +100,8 @@ pub struct HttpStream {
     counted: Usage,
     /// When the silence is too long. Kept here, so that a dropped call of `next` does not extend it.
     deadline: Option<Instant>,
+    /// When the whole answer has taken too long.
+    end: Option<Instant>,
 }
 
 enum State {
@@ -114,11 +137,12 @@ impl HttpStream {
         Self {
             state: State::Sending(Box::pin(send(endpoint.clone(), encoded)), framing, decoder),
             redactor: endpoint.redactor.clone(),
-            idle_timeout: endpoint.idle_timeout,
+            limits: endpoint.limits,
             events: Vec::new(),
             shown: false,
             counted: Usage::default(),
             deadline: None,
+            end: None,
         }
     }
 
@@ -160,20 +184,27 @@ impl HttpStream {
 
     /// Waits for the next thing to happen.
     async fn wait(&mut self) {
-        let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + self.idle_timeout);
+        let now = Instant::now();
+        let end = *self.end.get_or_insert(now + self.limits.total);
+        let patience = if matches!(self.state, State::Sending(..)) { self.limits.first_byte } else { self.limits.idle };
+        let silent = *self.deadline.get_or_insert(now + patience);
+        let (deadline, late) =
+            if end < silent { (end, endless(self.limits.total)) } else { (silent, silence(patience)) };
         match &mut self.state {
             State::Ended => {}
+            // What never waits is not asked again: it would always have something.
+            State::Reading(reading) if end <= now => reading.end(Some(late), &mut self.events),
             State::Sending(sending, ..) => match timeout_at(deadline, sending).await {
                 Ok(Ok(response)) => self.receive(response),
                 Ok(Err(failure)) => self.events.push(StreamEvent::Failed(failure)),
-                Err(_) => self.events.push(StreamEvent::Failed(silence(self.idle_timeout))),
+                Err(_) => self.events.push(StreamEvent::Failed(late)),
             },
             State::Reading(reading) => match timeout_at(deadline, reading.response.chunk()).await {
                 Ok(chunk) => {
                     self.deadline = None;
                     reading.take(chunk, &mut self.events);
                 }
-                Err(_) => reading.end(Some(silence(self.idle_timeout)), &mut self.events),
+                Err(_) => reading.end(Some(late), &mut self.events),
             },
         }
     }
@@ -303,7 +334,7 @@ async fn send(endpoint: Endpoint, encoded: super::HttpRequest) -> Result<reqwest
         return Err(failed(FailureClass::NotFound, "answered with a web page instead of a stream"));
     }
     if kind.starts_with("application/json") && endpoint.codec.framing() == Framing::Sse {
-        let body = beginning(response, endpoint.idle_timeout).await;
+        let body = beginning(response, endpoint.limits.idle).await;
         let said = endpoint.codec.failure(status, &body);
         let message = format!("{} answered without streaming: {}", endpoint.name, said.message);
         return Err(failed(FailureClass::Stream, message));
@@ -322,7 +353,7 @@ impl Place {
     async fn of(endpoint: &Endpoint, path: &str) -> Result<Self, Failure> {
         let url = address::join(&endpoint.base_url, path).map_err(|why| failed(FailureClass::NotFound, why))?;
         let way = endpoint.network.way(&url).map_err(|why| failed(FailureClass::Network, why))?;
-        let client = client(&way, url.scheme() == "https", endpoint.connect_timeout).await?;
+        let client = client(&way, url.scheme() == "https", endpoint.limits.connect).await?;
         Ok(Self { url, way, client })
     }
 }
@@ -368,7 +399,7 @@ fn unsent(error: &reqwest::Error, way: &Way) -> Failure {
 /// What a response says that is no success. One that comes through a proxy may be the proxy's own.
 async fn refused(endpoint: &Endpoint, response: reqwest::Response, way: &Way) -> Failure {
     let (status, headers) = (response.status().as_u16(), response.headers().clone());
-    let body = beginning(response, endpoint.idle_timeout).await;
+    let body = beginning(response, endpoint.limits.idle).await;
     match &way.proxy {
         Some(proxy) if status == 407 => unknown_to(proxy),
         Some(proxy) => {
@@ -428,6 +459,10 @@ fn retry_after(millis: Option<&str>, seconds_or_date: Option<&str>, now: u64) ->
 /// A body that ends before its end.
 fn cut(error: &reqwest::Error) -> Failure {
     failure_of(FailureClass::Stream, error, &Way::default())
+}
+
+fn endless(total: Duration) -> Failure {
+    failed(FailureClass::Timeout, format!("the answer was not complete after {} seconds", total.as_secs_f64()))
 }
 
 fn silence(idle: Duration) -> Failure {

@@ -51,7 +51,7 @@ impl Format {
     }
 
     /// What the daemon calls it.
-    pub(super) fn product_kind(self) -> Kind {
+    pub fn product_kind(self) -> Kind {
         match self {
             Self::Anthropic => Kind::Anthropic,
             Self::OpenAi => Kind::Openai,
@@ -71,7 +71,7 @@ impl Format {
     }
 
     /// What a plain response says that failed.
-    pub(super) fn error_body(self, status: u16, kind: &str, message: &str) -> Value {
+    pub fn error_body(self, status: u16, kind: &str, message: &str) -> Value {
         match self {
             Self::Gemini => json!({ "error": { "code": status, "message": message, "status": google(kind) } }),
             Self::Ollama => json!({ "error": message }),
@@ -159,6 +159,13 @@ pub(super) fn render(reply: &Reply, format: Format, model: &str, number: usize) 
         voice.end(&mut out, reply);
     }
     (rechunk(out.pieces, reply.chunk), out.issued)
+}
+
+/// The bytes of a response, an event each, as the server would write them; gates, cuts and stalls are left out.
+pub fn events(reply: &Reply, format: Format) -> Vec<Vec<u8>> {
+    let (pieces, _) = render(reply, format, "m", 1);
+    let bytes = |piece| if let Piece::Bytes(bytes) = piece { Some(bytes) } else { None };
+    pieces.into_iter().filter_map(bytes).collect()
 }
 
 /// Joins the bytes between two gates and cuts them into chunks of `size`.

@@ -11,6 +11,7 @@ use super::super::{Images, Response, StreamEvent};
 use super::*;
 
 const KEY: &str = "sk-very-secret";
+const SILENCE: Duration = Duration::from_millis(300);
 
 fn endpoint(base_url: String) -> Endpoint {
     let redactor = Redactor::default();
@@ -20,8 +21,7 @@ fn endpoint(base_url: String) -> Endpoint {
         base_url,
         codec: Arc::new(OpenAi::new(Compat::NONE)),
         key: Some(Secret::new(KEY)),
-        connect_timeout: CONNECT_TIMEOUT,
-        idle_timeout: Duration::from_millis(300),
+        limits: Limits { first_byte: SILENCE, idle: SILENCE, ..Limits::default() },
         network: Arc::default(),
         redactor,
     }
@@ -193,6 +193,63 @@ async fn calls_that_are_dropped_lose_nothing_and_do_not_extend_the_silence() {
         }
         assert!(began.elapsed() < Duration::from_secs(5), "the silence never ends");
     }
+}
+
+/// How the answer of a server fails that sends `head`, and then a comment again and again for as long as it is listened to.
+async fn endless_failure(head: &'static [u8], limits: Limits) -> Failure {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = Endpoint { limits, ..endpoint(format!("http://{}", listener.local_addr().unwrap())) };
+    let server = async {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        assert_ne!(socket.read(&mut [0; 1024]).await.unwrap(), 0, "it asks");
+        let mut said = head;
+        while !said.is_empty() && socket.write_all(said).await.is_ok() {
+            said = b"6\r\n: ok\n\n\r\n";
+            tokio::task::yield_now().await;
+        }
+        std::future::pending::<()>().await
+    };
+    let client = async {
+        let mut events = all(&mut start(&endpoint)).await;
+        let Some(StreamEvent::Failed(failure)) = events.pop() else { panic!("{events:?}") };
+        failure
+    };
+    tokio::select! {
+        failure = client => failure,
+        () = server => unreachable!("it waits for ever"),
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_never_ends_and_is_never_silent_has_its_time() {
+    let head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    let began = Instant::now();
+    let failure = endless_failure(head, Limits { total: Duration::from_millis(500), ..Limits::default() }).await;
+    assert_eq!(failure, failed(FailureClass::Timeout, "the answer was not complete after 0.5 seconds"));
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn a_response_that_does_not_begin_has_its_own_time() {
+    let short = Limits { first_byte: Duration::from_millis(200), ..Limits::default() };
+    let silent = failed(FailureClass::Timeout, "the provider was silent for 0.2 seconds");
+    assert_eq!(endless_failure(b"", short).await, silent);
+    let short = Limits { total: Duration::from_millis(200), ..Limits::default() };
+    let late = failed(FailureClass::Timeout, "the answer was not complete after 0.2 seconds");
+    assert_eq!(endless_failure(b"", short).await, late);
+}
+
+/// The address is set aside for documentation: nobody has it. Where it has no route at all, that is said at once.
+#[tokio::test]
+async fn a_connection_that_is_not_made_has_its_time() {
+    let limits = Limits { connect: Duration::from_millis(200), ..Limits::default() };
+    let endpoint = Endpoint { limits, ..endpoint("http://192.0.2.1:9".to_owned()) };
+    let began = Instant::now();
+    let events = all(&mut start(&endpoint)).await;
+    let [StreamEvent::Failed(failure)] = &events[..] else { panic!("{events:?}") };
+    assert!(matches!(failure.class, FailureClass::Connect | FailureClass::Refused), "{failure:?}");
+    assert!(failure.message.starts_with("cannot connect to 192.0.2.1:9: "), "{failure:?}");
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
 }
 
 #[tokio::test]

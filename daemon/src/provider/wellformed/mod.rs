@@ -44,6 +44,13 @@ pub fn extends(before: &Value, after: &Value) -> bool {
     head_before == head_after && blocks_after.starts_with(&blocks_before)
 }
 
+/// What a prompt cache compares, in its order: tools and system prompt first, then each block of the messages with its role.
+pub fn cached_parts(body: &Value) -> Vec<Value> {
+    let (head, blocks) = flat(body);
+    let blocks = blocks.into_iter().map(|(role, block)| Value::from_iter([role, block]));
+    std::iter::once(head).chain(blocks).collect()
+}
+
 /// Tools and system prompt; then each block with its role.
 fn flat(body: &Value) -> (Value, Vec<(Value, Value)>) {
     let body = without_markers(body);

@@ -1,17 +1,24 @@
 use linger_protocol::event::{Event, EventBody};
-use linger_protocol::id::{MessageId, TurnId};
+use linger_protocol::id::{MessageId, PromptId, TurnId};
 use linger_protocol::message::{Role, Usage};
+use linger_protocol::session::When;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use std::collections::HashMap;
+
 use super::*;
-use crate::provider::Request;
+use crate::config::AfterRestart;
 use crate::provider::catalogue::{self, Kind};
 use crate::provider::compat::Compat;
 use crate::provider::support::{KINDS, mixed_history, request};
-use crate::provider::wellformed::validate;
+use crate::provider::wellformed::{extends, validate};
+use crate::provider::{Encoding, Request};
+use crate::session::Draft;
 use crate::session::actor::stored;
 use crate::session::context::{self, Builder, Context};
+use crate::session::recovery::{self, Cause};
+use crate::session::state::State;
 
 /// A history drawn as its parts: `P` opens a turn, `p` steers, `a` answers, `r` has results, `S` is a summary; each with its tokens.
 fn marks(drawn: &str) -> Vec<Mark> {
@@ -258,14 +265,25 @@ proptest! {
     #[test]
     fn what_is_left_after_compactions_is_good_in_all_formats(
         messages in mixed_history(),
-        done in prop::collection::vec((0..8u8, 0..5usize, 1..400u64), 40),
+        done in prop::collection::vec((0..10u8, 0..5usize, 1..400u64), 40),
     ) {
         let mut session = Session::default();
         let mut kind = KINDS[0];
+        let mut closed = false;
         for (message, (what, next, room)) in messages.into_iter().zip(done) {
+            // The results of calls that were cancelled or denied do not come.
+            if std::mem::take(&mut closed) {
+                continue;
+            }
             session.says(message);
             if session.is_open() {
-                continue; // Nobody is asked before the results are there.
+                // Nobody is asked before the results are there: those that come, or those that stand for them.
+                closed = matches!(what, 8 | 9);
+                match what {
+                    8 => session.cancelled(),
+                    9 => session.cut_by_a_crash(room.is_multiple_of(2)),
+                    _ => continue,
+                }
             }
             match what {
                 0 | 1 => session.compact(room),
@@ -289,6 +307,10 @@ struct Session {
     /// The messages of the last request, and whether an event has named a change since.
     before: Vec<Message>,
     named: bool,
+    /// What each format was sent last, since an event has named a change.
+    sent: HashMap<&'static str, Value>,
+    /// What was encoded before; a restart forgets it.
+    encoding: Encoding,
 }
 
 impl Session {
@@ -308,7 +330,13 @@ impl Session {
         let prompt = message.role == Role::User && !message.content.iter().any(result);
         let opens = prompt && (self.turns == 0 || self.events.len().is_multiple_of(2));
         self.turns += u64::from(opens);
-        let id = MessageId(format!("m{}", self.events.len()));
+        let id = self.next_message();
+        if opens {
+            let prompt = PromptId(format!("p{}", self.turns));
+            let (content, when) = (message.content.clone(), When::Queue);
+            self.event(EventBody::PromptAccepted { prompt: prompt.clone(), content, when, by: None, compact: false });
+            self.event(EventBody::TurnStarted { prompt });
+        }
         let usage = (message.role == Role::Assistant).then(|| Usage {
             input_tokens: self.context.tokens(0),
             output_tokens: 5,
@@ -331,7 +359,7 @@ impl Session {
 
     /// An answer that broke off, and whose step is repeated.
     fn breaks_off(&mut self) {
-        let message = MessageId(format!("m{}", self.events.len()));
+        let message = self.next_message();
         self.event(EventBody::Message {
             message: message.clone(),
             role: Role::Assistant,
@@ -364,7 +392,13 @@ impl Session {
             usage: None,
         });
         self.context.compact(&through, &summary, tokens_before / 2);
+        self.rewritten();
+    }
+
+    /// An event has named a change: what was encoded is no more.
+    fn rewritten(&mut self) {
         self.named = true;
+        self.encoding = Encoding::default();
     }
 
     fn trim(&mut self, goal: u64) {
@@ -372,7 +406,51 @@ impl Session {
         let tokens_before = self.context.tokens(0);
         self.context.trim(&calls, tokens_before / 2);
         self.event(EventBody::Trimmed { calls, tokens_before, tokens_after: tokens_before / 2 });
-        self.named = true;
+        self.rewritten();
+    }
+
+    /// What the log says of the turn under way.
+    fn state(&self) -> State {
+        let mut state = State::default();
+        self.events.iter().for_each(|event| state.apply(event));
+        state
+    }
+
+    fn next_message(&self) -> MessageId {
+        MessageId(format!("m{}", self.state().counts.messages + 1))
+    }
+
+    /// The turn is cancelled with its calls open: the first of them was denied before, and has its result.
+    fn cancelled(&mut self) {
+        let state = self.state();
+        let denied = state.turn.iter().flat_map(|turn| &turn.calls).take(1).map(|call| {
+            let content = vec![ContentBlock::text("denied by the user")];
+            (call.id.clone(), ContentBlock::ToolResult { call_id: call.id.clone(), is_error: true, content })
+        });
+        let drafts = recovery::close(&state, &[], &denied.collect(), "the turn was cancelled");
+        self.follow(drafts);
+    }
+
+    /// The daemon dies while calls run, and takes the turn up again; they are reported and not run again.
+    fn cut_by_a_crash(&mut self, all_started: bool) {
+        let calls = self.state().turn.map(|turn| turn.calls).unwrap_or_default();
+        for call in calls.iter().take(if all_started { calls.len() } else { 1 }) {
+            let (call_id, tool, action) = (call.id.clone(), "ls".to_owned(), "ls".to_owned());
+            self.event(EventBody::ToolStarted { call_id, tool, action });
+        }
+        let plan = recovery::plan(&self.state(), &[], Cause::Restart(AfterRestart::Resume));
+        self.follow(plan.drafts);
+        // What had not started is cancelled then.
+        let state = self.state();
+        let results = self.loaded().results;
+        self.follow(recovery::close(&state, &[], &results, "the turn was cancelled"));
+        self.encoding = Encoding::default();
+    }
+
+    /// What was written about the turn by others than the model.
+    fn follow(&mut self, drafts: Vec<Draft>) {
+        drafts.into_iter().for_each(|draft| self.event(draft.body));
+        self.context = self.loaded();
     }
 
     fn loaded(&self) -> Context {
@@ -391,8 +469,14 @@ impl Session {
         );
         let codec = catalogue::codec(kind, Compat::NONE).unwrap();
         let request = Request { origin: kind.name(), ..request(messages) };
-        let body: Value = serde_json::from_slice(&codec.encoder().encode(&request).body).unwrap();
+        let body: Value = serde_json::from_slice(&self.encoding.encode(codec.as_ref(), &request).body).unwrap();
         prop_assert_eq!(validate(kind, &body), Ok(()), "{:#}", body);
+        if self.named {
+            self.sent.clear();
+        }
+        if let Some(before) = self.sent.insert(kind.name(), body.clone()) {
+            prop_assert!(extends(&before, &body), "{:#}\n is no prefix of\n{:#}", before, body);
+        }
         self.before = messages.clone();
         self.named = false;
         Ok(())

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)] // A bench has nobody to tell.
 
 mod bare;
+mod decoders;
 mod figures;
 mod floors;
 mod rounds;
@@ -20,13 +21,19 @@ struct Figure {
     floor: Option<f64>,
     /// Where the value lies with 95 % certainty, if it is one that hides in noise.
     between: Option<(f64, f64)>,
-    /// The most that it should be.
+    /// The most that it should be, or the least if more is better.
     target: f64,
+    more_is_better: bool,
 }
 
 impl Figure {
     fn new(name: &'static str, value: f64, unit: &'static str, target: f64) -> Self {
-        Self { name, value, unit, floor: None, between: None, target }
+        Self { name, value, unit, floor: None, between: None, target, more_is_better: false }
+    }
+
+    /// A figure that is good if it is large.
+    fn at_least(name: &'static str, value: f64, unit: &'static str, target: f64) -> Self {
+        Self { more_is_better: true, ..Self::new(name, value, unit, target) }
     }
 
     fn over(self, floor: f64) -> Self {
@@ -39,7 +46,8 @@ impl Figure {
 
     /// What hides in noise is missed when it is certain to be.
     fn ok(&self) -> bool {
-        self.between.map_or(self.value, |(low, _)| low) <= self.target
+        let (low, high) = self.between.unwrap_or((self.value, self.value));
+        if self.more_is_better { high >= self.target } else { low <= self.target }
     }
 
     fn row(&self) -> String {
@@ -105,7 +113,7 @@ async fn main() -> ExitCode {
     }
     measure! {
         figures::warm_run figures::warm_turn figures::cold_start figures::stream rounds::tool_rounds
-        figures::memory figures::round_trip figures::idle
+        figures::memory figures::round_trip figures::idle decoders::decoders decoders::prefix
     }
     ExitCode::from(u8::from(!good))
 }

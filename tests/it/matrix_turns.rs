@@ -1,0 +1,187 @@
+//! Every fault in every format through the real daemon: in one session, one after the other, and it is usable after each.
+
+use std::time::Duration;
+
+use linger_tests::check::Transcript;
+use linger_tests::harness::{Client, Daemon, Setup, process};
+use linger_tests::model::{Format, ModelServer, Reply};
+use serde_json::json;
+
+use crate::provider_faults::notices;
+use crate::providers::PICTURE;
+
+/// How long a provider may be silent here.
+const SILENCE: Duration = Duration::from_millis(500);
+
+/// The most memory that the daemon may take meanwhile, in KiB: several times what it has when idle, a few of the largest lines.
+const MEMORY: u64 = 96 << 10;
+
+/// What is to come of a fault.
+#[derive(Clone, Copy, PartialEq)]
+enum Then {
+    /// It is tried again, nothing having been shown.
+    Again,
+    /// What was shown is superseded, and it is tried again.
+    Repeated,
+    /// The turn fails at once, and says this.
+    Failed(&'static str),
+    /// It is none.
+    Nothing,
+}
+
+fn shown() -> Reply {
+    Reply::new().thinking("Hm, 🦀.", "c2lnbmF0dXJl").and_text("Good d")
+}
+
+fn faults() -> Vec<(&'static str, Reply, Then)> {
+    let status = |status: u16| Reply::status(status).header("retry-after-ms", "1");
+    let calls = || shown().and_tool("bash", json!({ "command": "echo ä€😀 > never" })).and_tool("ls", json!({}));
+    vec![
+        ("408", status(408), Then::Again),
+        ("409", status(409), Then::Again),
+        ("429", status(429), Then::Again),
+        ("500", status(500), Then::Again),
+        ("503", status(503), Then::Again),
+        ("529", status(529), Then::Again),
+        ("reset", Reply::reset(), Then::Again),
+        ("an error at once", Reply::new().error_event("overloaded_error", "Overloaded"), Then::Again),
+        ("a cut at once", Reply::new().cut(), Then::Again),
+        ("silence at once", Reply::new().stall(), Then::Again),
+        ("an error", shown().error_event("overloaded_error", "Overloaded"), Then::Repeated),
+        ("a cut", shown().cut(), Then::Repeated),
+        ("a cut after calls", calls().cut(), Then::Repeated),
+        ("silence", shown().stall(), Then::Repeated),
+        ("silence after calls", calls().stall(), Then::Repeated),
+        ("garbage", shown().garbage(), Then::Repeated),
+        ("a huge line", shown().huge_line(24 << 20), Then::Repeated),
+        ("another content type", Reply::text("Good day").wrong_content_type(), Then::Nothing),
+        ("single bytes", Reply::text("Good day").chunks_of(1), Then::Nothing),
+        ("a web page", Reply::html(), Then::Failed("web page")),
+        ("400", Reply::status(400), Then::Failed("400")),
+        ("401", Reply::status(401), Then::Failed("401")),
+        ("402", Reply::status(402), Then::Failed("402")),
+        ("403", Reply::status(403), Then::Failed("403")),
+        ("404", Reply::status(404), Then::Failed("404")),
+        ("422", Reply::status(422), Then::Failed("422")),
+        ("a long wait", Reply::status(429).header("retry-after", "3600"), Then::Failed("60 minutes")),
+    ]
+}
+
+/// What one turn added to the transcript.
+struct Turn {
+    notices: usize,
+    superseded: usize,
+    messages: usize,
+    started: usize,
+    finished: usize,
+}
+
+impl Turn {
+    fn of(seen: &Transcript) -> Self {
+        let count = |kind| seen.of(kind).count();
+        let (messages, superseded) = (count("message"), count("message_superseded"));
+        let (started, finished) = (count("tool_started"), count("turn_finished"));
+        Self { notices: notices(seen).len(), superseded, messages, started, finished }
+    }
+}
+
+async fn prompt(client: &Client, session: &str) -> (String, String) {
+    let before = client.transcript().of("turn_finished").count();
+    let image = json!({ "type": "image", "media_type": "image/png", "data": PICTURE });
+    let content = json!([{ "type": "text", "text": "was ist das?" }, image]);
+    client.call("session/prompt", json!({ "session": session, "content": content })).await;
+    let finished = client.nth(session, "turn_finished", before + 1).await;
+    (finished.str("stop_reason").to_owned(), finished.event["detail"].as_str().unwrap_or_default().to_owned())
+}
+
+async fn every_fault_in(format: Format) {
+    let model = ModelServer::start();
+    let base = match format {
+        Format::Anthropic | Format::Ollama => model.url(),
+        Format::Gemini => format!("{}/v1beta", model.url()),
+        Format::OpenAi | Format::Responses => format!("{}/v1", model.url()),
+    };
+    let (kind, silence) = (format.kind(), SILENCE.as_millis());
+    let config = format!("[providers.x]\nkind = \"{kind}\"\nbase_url = \"{base}\"\nidle_timeout_ms = {silence}");
+    let daemon = Daemon::start_with(&model, Setup { mode: "auto", config, ..Setup::default() }).await;
+    let client = daemon.client().await;
+    let session = client.create_with(json!({ "model": "x/m" })).await;
+    client.attach(&session).await;
+    for (fault, reply, then) in faults() {
+        let what = format!("{format:?}: {fault}");
+        let (before, asked) = (Turn::of(&client.transcript()), model.requests().len());
+        let fails = matches!(then, Then::Failed(_));
+        model.push([reply].into_iter().chain((!fails && then != Then::Nothing).then(|| Reply::text("Good day"))));
+        let (stop, detail) = prompt(&client, &session).await;
+        let after = Turn::of(&client.transcript());
+        let attempts = model.requests().len() - asked;
+        assert_eq!(after.finished, before.finished + 1, "{what}");
+        assert_eq!(after.started, 0, "{what}: a call of an answer that was cut ran");
+        let added =
+            (after.notices - before.notices, after.superseded - before.superseded, after.messages - before.messages);
+        let (want, words) = match then {
+            Then::Again => ((1, 0, 2), ""),
+            Then::Repeated => ((1, 1, 3), ""),
+            Then::Nothing => ((0, 0, 2), ""),
+            Then::Failed(words) => ((0, 0, 1), words),
+        };
+        assert_eq!((added, stop.as_str()), (want, if fails { "error" } else { "end_turn" }), "{what}: {detail}");
+        assert_eq!(attempts, if matches!(then, Then::Again | Then::Repeated) { 2 } else { 1 }, "{what}");
+        assert!(detail.contains(words), "{what}: {detail}");
+        let bodies = model.requests();
+        assert!(bodies.last().unwrap().messages().contains(PICTURE), "{what}: the picture is not there");
+    }
+    model.push([Reply::text("Still there.")]);
+    assert_eq!(prompt(&client, &session).await.0, "end_turn");
+    let (rss, _) = process::memory(daemon.pid().await);
+    assert!(rss < MEMORY, "{format:?}: {rss} KiB");
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn every_fault_in_anthropic_messages() {
+    every_fault_in(Format::Anthropic).await;
+}
+
+#[tokio::test]
+async fn every_fault_in_chat_completions() {
+    every_fault_in(Format::OpenAi).await;
+}
+
+#[tokio::test]
+async fn every_fault_in_responses() {
+    every_fault_in(Format::Responses).await;
+}
+
+#[tokio::test]
+async fn every_fault_in_gemini() {
+    every_fault_in(Format::Gemini).await;
+}
+
+#[tokio::test]
+async fn every_fault_in_ollama() {
+    every_fault_in(Format::Ollama).await;
+}
+
+/// A session of 50 steps: each request begins with the whole of the one before, as far as a cache sees it.
+#[tokio::test]
+async fn fifty_steps_keep_the_prefix_in_every_format() {
+    for format in Format::ALL {
+        let model = ModelServer::start();
+        let daemon = crate::providers::start(&model).await;
+        let client = daemon.client().await;
+        let session = client.create_with(json!({ "model": crate::providers::name(format) })).await;
+        client.attach(&session).await;
+        for n in 0..25 {
+            let call = Reply::new().thinking("Hm.", "c2lnbmF0dXJl").and_text("Ich schaue. ").and_tool("ls", json!({}));
+            model.push([call, Reply::text(format!("Antwort {n}: ä€😀"))]);
+            assert_eq!(client.turn(&session, &format!("Frage {n}")).await.str("stop_reason"), "end_turn");
+        }
+        let bodies: Vec<_> = model.requests().into_iter().map(|request| request.json).collect();
+        assert_eq!(bodies.len(), 50);
+        let share = linger_tests::model::prefix_kept(&bodies);
+        println!("{format:?}: {:.2} % of each request's prefix is kept over 50 steps", share * 100.0);
+        assert!((share - 1.0).abs() < f64::EPSILON, "{format:?}: {share}");
+        crate::providers::check(&daemon, &[&client], &model);
+    }
+}

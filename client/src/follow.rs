@@ -43,7 +43,7 @@ pub(crate) enum Happened {
     /// An event of the session, and `params` as it came.
     Event(Box<Notification>, Box<RawValue>),
     /// The answer to a request.
-    Answer(Request, Result<Box<RawValue>, RpcError>),
+    Answer(Box<Request>, Result<Box<RawValue>, RpcError>),
     /// The connection was lost; [`Attachment::back_soon`] and [`Attachment::reattach`] are the things to do.
     Lost,
     /// A line was typed.
@@ -166,7 +166,7 @@ impl Attachment {
                 }
                 Event::Incoming(_, Incoming::Response(id, answer)) => {
                     if let Some(at) = self.open.iter().position(|(open, _)| *open == id) {
-                        return Ok(Happened::Answer(self.open.remove(at).1, answer));
+                        return Ok(Happened::Answer(Box::new(self.open.remove(at).1), answer));
                     }
                 }
                 Event::Lost(_) => return Ok(Happened::Lost),

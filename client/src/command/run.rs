@@ -173,7 +173,7 @@ impl Running {
             let wake = [deadline, self.check].into_iter().flatten().min();
             let exit = match self.attachment.next(wake)? {
                 Happened::Event(notification, raw) => self.arrived(*notification, &raw)?,
-                Happened::Answer(request, answer) => self.answered(request, answer)?,
+                Happened::Answer(request, answer) => self.answered(*request, answer)?,
                 Happened::Lost => match self.lost() {
                     Err(_) if deadline.is_some_and(|deadline| Instant::now() >= deadline) => None,
                     other => other.map(|()| None)?,

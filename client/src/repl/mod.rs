@@ -119,7 +119,7 @@ impl Repl {
         loop {
             let leave = match self.attachment.next(None)? {
                 Happened::Event(notification, _) => self.event(&notification.event).map(|()| None)?,
-                Happened::Answer(request, answer) => self.answer(request, answer).map(|()| None)?,
+                Happened::Answer(request, answer) => self.answer(*request, answer).map(|()| None)?,
                 Happened::Lost => self.lost().map(|()| None)?,
                 Happened::Line(line) => self.line(line)?,
                 Happened::Key(key) => self.key(key).map(|()| None)?,

@@ -334,7 +334,14 @@ impl Session {
         if opens {
             let prompt = PromptId(format!("p{}", self.turns));
             let (content, when) = (message.content.clone(), When::Queue);
-            self.event(EventBody::PromptAccepted { prompt: prompt.clone(), content, when, by: None, compact: false });
+            self.event(EventBody::PromptAccepted {
+                prompt: prompt.clone(),
+                content,
+                when,
+                by: None,
+                compact: false,
+                schema: None,
+            });
             self.event(EventBody::TurnStarted { prompt });
         }
         let usage = (message.role == Role::Assistant).then(|| Usage {

@@ -1,6 +1,6 @@
 //! Compaction: making room in the context. Pure: when, what, and whether what came of it is any use.
 //!
-//! [`cut`] says what a summary may stand for, [`transcript`] what the model that writes it is given, [`judge`] whether to take
+//! [`cut`] says what a summary may stand for, [`transcript()`] what the model that writes it is given, [`judge`] whether to take
 //! it; [`trim`] is what is left when there is none. [`Effort`] keeps a step from trying for ever.
 //! Deliberately absent: asking the model and writing events, which are the turn's; applying them, which is
 //! [`super::context`]'s.

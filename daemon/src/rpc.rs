@@ -426,6 +426,7 @@ impl SessionApiServer for Rpc {
         };
         let limit = params.limit.unwrap_or(MAX_ROWS).min(MAX_ROWS);
         let found = self.0.store.found.clone();
+        // A broken configuration costs the rows their windows; every client is told of it when it connects.
         let catalogue = self.0.catalogue().ok();
         let rows = self.0.store.sessions(params.matching, cwd, limit, move |row| {
             let info = prune::info(&found, row);

@@ -202,6 +202,7 @@ impl Network {
         if is_loopback(url) {
             return !self.proxy_loopback;
         }
+        // What is no such address is not spared; the request says what is wrong with it.
         let uri = url.as_str().parse::<http::Uri>().ok();
         let spares = |matcher: &Matcher| uri.as_ref().is_some_and(|uri| matcher.intercept(uri).is_none());
         self.no_proxy.as_ref().is_some_and(spares)

@@ -20,6 +20,7 @@ impl Catalogue {
 
     /// The rows of `key/list`: each provider with where its key comes from.
     pub fn key_infos(&self) -> Vec<Info> {
+        // Without a default model none is marked; who needs one is told why there is none.
         let default = self.default_model().ok();
         let default = default.as_ref().map(|spec| spec.split('/').next().unwrap_or(spec));
         let row = |(name, entry): (&String, &Entry)| self.key_info(name, entry, default == Some(name));

@@ -391,6 +391,7 @@ pub fn rpc_error(error: &ResolveError) -> RpcError {
     let (code, hint) = match error {
         ResolveError::NoModel { .. } => (Code::NoModel, "`--model demo` shows linger without a key".to_owned()),
         ResolveError::NoDefault { .. } => (Code::NoModel, "`linger models` lists what can be used".to_owned()),
+        ResolveError::HostedApart { .. } => (Code::BadConfig, "`linger models` lists what can be used".to_owned()),
         ResolveError::NoAddress { .. } => {
             (Code::NoModel, "write it in config.toml; it is read again when it is saved".to_owned())
         }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::id::{BlobId, CallId, Cursor, MessageId, PermissionId, PromptId, SessionId, TurnId};
-use crate::message::{ContentBlock, Role, StopReason, Usage};
+use crate::message::{ContentBlock, HostedPart, HostedTool, Role, StopReason, Usage};
 use crate::permission::{Decision, Mode};
 use crate::session::{Effort, When};
 
@@ -116,12 +116,15 @@ pub enum EventBody {
         role: Role,
         /// What is said.
         content: Vec<ContentBlock>,
-        /// Whether it was cut off; it then has text and thinking only.
+        /// Whether it was cut off; it then has what was shown of it, and no calls.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         interrupted: bool,
         /// Whether the answer was cut at the token limit; its calls, if it has any, are then not run.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         cut: bool,
+        /// Whether its provider stopped in the middle of what it runs itself, and goes on with it in the next step.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        paused: bool,
         /// The prompt that this message is, for a user's own words.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         prompt: Option<PromptId>,
@@ -312,6 +315,16 @@ pub enum EventBody {
     TextDelta(Delta),
     /// A piece of a message's thinking.
     ThinkingDelta(Delta),
+    /// A piece of what is said of a tool that a provider runs itself.
+    HostedDelta {
+        /// The tool.
+        tool: HostedTool,
+        /// Whether it is a call or what came of it.
+        part: HostedPart,
+        /// Where it belongs, and the piece.
+        #[serde(flatten)]
+        delta: Delta,
+    },
     /// A piece of a tool's output; a jump in `offset` marks what was dropped.
     ToolOutputDelta {
         /// The call.
@@ -363,6 +376,8 @@ pub enum Asks {
     Schema,
     /// The answer once more, as the one before does not fit the schema.
     Again,
+    /// That it goes on with an answer that another model began.
+    GoOn,
     /// Something that this build does not know.
     #[serde(other)]
     Unknown,

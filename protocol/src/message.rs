@@ -63,6 +63,18 @@ pub enum ContentBlock {
         /// What the model reads.
         content: Vec<ContentBlock>,
     },
+    /// What the model had a tool of its provider do, which ran there, or what came of it.
+    Hosted {
+        /// The tool.
+        tool: HostedTool,
+        /// Which of the two it is.
+        part: HostedPart,
+        /// For people, and for models of other providers: the query or code, or the sources or output; cut if it is long.
+        text: String,
+        /// What the provider wants back unchanged, in the provider's own form; absent if it was cut.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        native: Option<Value>,
+    },
     /// Something that only its provider understands; kept, and given back unchanged.
     Opaque {
         /// The block in the provider's own form.
@@ -71,6 +83,60 @@ pub enum ContentBlock {
     /// A kind of block that this build does not know.
     #[serde(other)]
     Unknown,
+}
+
+/// A tool that a provider runs itself, by the name that it has here whatever the provider calls it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HostedTool {
+    /// Looks on the web.
+    WebSearch,
+    /// Runs code in a sandbox of the provider's.
+    CodeExecution,
+    /// A tool that this build does not know.
+    #[serde(other)]
+    Unknown,
+}
+
+impl HostedTool {
+    /// Those that can be switched on.
+    pub const ALL: [Self; 2] = [Self::WebSearch, Self::CodeExecution];
+
+    /// Its name, in the configuration and on the wire.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::WebSearch => "web_search",
+            Self::CodeExecution => "code_execution",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// What a [`ContentBlock::Hosted`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HostedPart {
+    /// What the model asked for.
+    Call,
+    /// What came of it.
+    Result,
+    /// Why nothing came of it.
+    Error,
+    /// Something that this build does not know.
+    #[serde(other)]
+    Unknown,
+}
+
+impl HostedPart {
+    /// Its name on the wire.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Call => "call",
+            Self::Result => "result",
+            Self::Error => "error",
+            Self::Unknown => "unknown",
+        }
+    }
 }
 
 /// The bytes of an image.

@@ -244,6 +244,7 @@ impl Life {
             model: None,
             usage: None,
             cut: false,
+            paused: false,
         });
         session.append(EventBody::PermissionRequested {
             permission: PermissionId::from("q1"),

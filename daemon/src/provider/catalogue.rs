@@ -19,7 +19,8 @@ use super::address;
 use super::anthropic::Anthropic;
 use super::compat::Compat;
 use super::driver::{Endpoint, Limits};
-use super::gemini::Gemini;
+use super::gemini::{self, Gemini};
+use super::hosted::Hosted;
 use super::keys::{Account, Bearer, Keys};
 use super::models::{self, Facts, ModelConfig, Price};
 use super::network::Network;
@@ -93,6 +94,8 @@ pub struct ProviderConfig {
     pub first_byte_timeout_ms: Option<u64>,
     /// How long a whole answer may take.
     pub total_timeout_ms: Option<u64>,
+    /// Tools that the provider runs itself and that its models may use.
+    pub hosted_tools: Vec<String>,
     /// Where it departs from the wire format.
     pub compat: Compat,
 }
@@ -119,6 +122,7 @@ impl ProviderConfig {
         if let Some(flag) = self.compat.misplaced(kind) {
             return Err(("compat", format!("{flag} means nothing to the kind {}", kind.name())));
         }
+        Hosted::named(&self.hosted_tools, kind).map_err(|problem| ("hosted_tools", problem))?;
         if self.compat.num_ctx == Some(0) {
             return Err(("compat", "num_ctx is 0: no model can work without a context".to_owned()));
         }
@@ -218,6 +222,22 @@ pub enum ResolveError {
         /// An address with a placeholder.
         example: String,
     },
+    /// It takes hosted tools, but not beside others.
+    #[error(
+        "{} takes no {tool} beside other tools: {}take `hosted_tools` out of [providers.{provider}]",
+        if *.vertex { "Vertex AI" } else { .model.as_str() },
+        if *.vertex { "" } else { "choose a model from Gemini 3 on, or " }
+    )]
+    HostedApart {
+        /// The provider.
+        provider: String,
+        /// The model there.
+        model: String,
+        /// The first of the tools that are switched on.
+        tool: &'static str,
+        /// No model of it does.
+        vertex: bool,
+    },
     /// It has no use for a key.
     #[error("the provider `{provider}` needs no key")]
     Keyless {
@@ -287,6 +307,7 @@ impl Entry {
         };
         let known =
             place.map_or(Compat::NONE, |place| place.compat).or(named.map_or(Compat::NONE, |named| named.compat));
+        let hosted = Hosted::named(&config.hosted_tools, kind).unwrap_or_default();
         Some(Self {
             kind,
             base_url,
@@ -296,7 +317,7 @@ impl Entry {
             model: config.model.clone().or_else(|| Some(named?.model.to_owned()).filter(|model| !model.is_empty())),
             max_tokens: config.max_tokens.unwrap_or_default(),
             limits: config.limits(),
-            compat: config.compat.or(known),
+            compat: Compat { hosted, ..config.compat.or(known) },
             place: place.map(|place| place.name),
             local: place.is_some_and(|place| place.local),
         })
@@ -393,6 +414,11 @@ impl Catalogue {
         };
         if entry.base_url.contains(PLACEHOLDER) {
             return Err(ResolveError::NoAddress { provider, example: entry.base_url.clone() });
+        }
+        let apart = entry.kind == Kind::Gemini && !gemini::combines(&entry.compat, &model);
+        if apart && let Some(tool) = entry.compat.hosted.tools().first() {
+            let vertex = entry.compat.vertex == Some(true);
+            return Err(ResolveError::HostedApart { provider, model, tool: tool.name(), vertex });
         }
         let key = self.source(name, entry).map_err(|variable| ResolveError::KeyMissing {
             provider: provider.clone(),

@@ -6,6 +6,7 @@
 use serde::Deserialize;
 
 use super::catalogue::Kind;
+use super::hosted::Hosted;
 
 /// The flags; what is not set has the default that is named here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -43,6 +44,8 @@ pub struct Compat {
     /// `openai-responses`, `gemini`, `ollama`: ask that the model thinks, and shows it, or (`ollama` only) that it does not.
     /// Default: nothing is said, so the model does what it does.
     pub thinking: Option<bool>,
+    /// `gemini`: hosted tools are taken beside tools of one's own. Default: for models from Gemini 3 on, and not on Vertex AI.
+    pub hosted_with_tools: Option<bool>,
     /// `gemini`: addresses and key as on Vertex AI. Default no.
     pub vertex: Option<bool>,
     /// `gemini`: a call that another model made gets the placeholder for its missing signature. Default: for models from
@@ -50,6 +53,9 @@ pub struct Compat {
     pub signature_placeholder: Option<bool>,
     /// `ollama`: the tokens that the server keeps in view. Default 32768.
     pub num_ctx: Option<u32>,
+    /// No flag: the hosted tools that the provider's table switches on.
+    #[serde(skip)]
+    pub hosted: Hosted,
 }
 
 impl Compat {
@@ -70,9 +76,11 @@ impl Compat {
         reasoning_effort: None,
         thinking_budget: None,
         thinking: None,
+        hosted_with_tools: None,
         vertex: None,
         signature_placeholder: None,
         num_ctx: None,
+        hosted: Hosted::NONE,
     };
 
     /// These flags, and for those that are not set `other`'s.
@@ -93,16 +101,18 @@ impl Compat {
             reasoning_effort: self.reasoning_effort.or(other.reasoning_effort),
             thinking_budget: self.thinking_budget.or(other.thinking_budget),
             thinking: self.thinking.or(other.thinking),
+            hosted_with_tools: self.hosted_with_tools.or(other.hosted_with_tools),
             vertex: self.vertex.or(other.vertex),
             signature_placeholder: self.signature_placeholder.or(other.signature_placeholder),
             num_ctx: self.num_ctx.or(other.num_ctx),
+            hosted: self.hosted,
         }
     }
 
     /// A flag that is set and means nothing to `kind`.
     pub fn misplaced(&self, kind: Kind) -> Option<&'static str> {
         use Kind::{Anthropic, Gemini, Ollama, Openai, OpenaiResponses};
-        let set: [(&str, bool, &[Kind]); 18] = [
+        let set: [(&str, bool, &[Kind]); 19] = [
             ("max_completion_tokens", self.max_completion_tokens.is_some(), &[Openai]),
             ("developer_role", self.developer_role.is_some(), &[Openai]),
             ("prompt_cache_key", self.prompt_cache_key.is_some(), &[Openai, OpenaiResponses]),
@@ -118,6 +128,7 @@ impl Compat {
             ("reasoning_effort", self.reasoning_effort.is_some(), &[Openai]),
             ("thinking_budget", self.thinking_budget.is_some(), &[Anthropic, Gemini]),
             ("thinking", self.thinking.is_some(), &[OpenaiResponses, Gemini, Ollama]),
+            ("hosted_with_tools", self.hosted_with_tools.is_some(), &[Gemini]),
             ("vertex", self.vertex.is_some(), &[Gemini]),
             ("signature_placeholder", self.signature_placeholder.is_some(), &[Gemini]),
             ("num_ctx", self.num_ctx.is_some(), &[Ollama]),
@@ -145,7 +156,7 @@ mod tests {
             "max_completion_tokens = true\ndeveloper_role = true\nprompt_cache_key = true\nstream_usage = true\nusage_cost = true\n\
              reasoning_content = true\nshort_call_ids = true\ntool_result_name = true\nassistant_after_tool = true\n\
              encrypted_reasoning = true\njson_schema = true\nschema_with_tools = true\nreasoning_effort = true\n\
-             thinking_budget = true\nthinking = true\nvertex = true\nsignature_placeholder = true\nnum_ctx = 1",
+             thinking_budget = true\nthinking = true\nhosted_with_tools = true\nvertex = true\nsignature_placeholder = true\nnum_ctx = 1",
         )
         .unwrap();
         let set = |name: &str| toml::from_str::<Compat>(&format!("{name} = true")).unwrap();

@@ -15,6 +15,7 @@ pub mod driver;
 mod effort;
 pub mod encoding;
 pub mod gemini;
+pub mod hosted;
 pub mod keys;
 pub mod listing;
 pub mod models;
@@ -40,7 +41,7 @@ use std::fmt;
 use std::time::Duration;
 
 use linger_protocol::id::BlobId;
-use linger_protocol::message::{ContentBlock, Role, Usage};
+use linger_protocol::message::{ContentBlock, HostedPart, HostedTool, Role, Usage};
 use linger_protocol::session::Effort;
 use serde_json::Value;
 
@@ -240,6 +241,17 @@ pub enum StreamEvent {
         /// The piece.
         text: String,
     },
+    /// What is said of a tool that the provider runs itself, likewise.
+    Hosted {
+        /// Index in [`Response::content`].
+        block: u32,
+        /// The tool.
+        tool: HostedTool,
+        /// Whether it is a call, or what came of it.
+        part: HostedPart,
+        /// All of it.
+        text: String,
+    },
     /// The provider has counted the request, and nothing is to be shown yet: [`Stream::usage`] says what. Comes first or never, and
     /// from no decoder.
     Counted,
@@ -271,6 +283,8 @@ pub enum Stop {
     MaxTokens,
     /// It refused.
     Refusal,
+    /// Its provider stopped in the middle of what it runs itself: it is asked again, with this answer at the end of the context.
+    Paused,
 }
 
 /// Why an attempt failed.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use linger_protocol::id::CallId;
-use linger_protocol::message::{ContentBlock, ImageSource, Usage};
+use linger_protocol::message::{ContentBlock, HostedPart, HostedTool, ImageSource, Usage};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -198,6 +198,14 @@ pub(super) enum Draft {
         native: Value,
         arguments: String,
     },
+    /// What a hosted tool was asked, or gave.
+    Hosted {
+        tool: HostedTool,
+        part: HostedPart,
+        text: String,
+        native: Option<Value>,
+        arguments: String,
+    },
     /// A call that came whole, with what the provider wants back.
     Whole {
         name: String,
@@ -293,10 +301,48 @@ impl Answer {
         if self.ended {
             return;
         }
-        if let Some(Draft::Call { arguments, .. } | Draft::Opaque { arguments, .. } | Draft::Whole { arguments, .. }) =
-            self.blocks.get_mut(index)
+        if let Some(
+            Draft::Call { arguments, .. }
+            | Draft::Opaque { arguments, .. }
+            | Draft::Whole { arguments, .. }
+            | Draft::Hosted { arguments, .. },
+        ) = self.blocks.get_mut(index)
         {
             arguments.push_str(piece);
+        }
+    }
+
+    /// Adds what a hosted tool was asked or gave; `native` is what the provider wants back of it.
+    pub(super) fn hosted(
+        &mut self,
+        tool: HostedTool,
+        part: HostedPart,
+        text: &str,
+        native: Option<Value>,
+        out: &mut Vec<StreamEvent>,
+    ) -> usize {
+        if part == HostedPart::Call {
+            // Providers charge for what they run, and count it nowhere that all would agree on.
+            self.usage.cost_at_least = true;
+        }
+        let place = self.open(Draft::Hosted { tool, part, text: String::new(), native, arguments: String::new() });
+        self.say(place, text, out);
+        place
+    }
+
+    /// Says what a hosted tool was asked or gave, once.
+    pub(super) fn say(&mut self, index: usize, said: &str, out: &mut Vec<StreamEvent>) {
+        if self.ended || said.is_empty() {
+            return;
+        }
+        self.text += said.len();
+        self.check_size(out);
+        if let Some(Draft::Hosted { tool, part, text, .. }) = self.blocks.get_mut(index)
+            && !self.ended
+            && text.is_empty()
+        {
+            text.push_str(said);
+            out.push(StreamEvent::Hosted { block: index as u32, tool: *tool, part: *part, text: said.to_owned() });
         }
     }
 
@@ -362,6 +408,12 @@ impl Draft {
                 }
                 let native = (!native.is_empty()).then_some(Value::Object(native));
                 ContentBlock::ToolUse { call_id: CallId::default(), name, input, native }
+            }
+            Self::Hosted { tool, part, text, mut native, arguments } => {
+                if let (Some(native), Ok(input)) = (&mut native, serde_json::from_str::<Value>(&mended(&arguments))) {
+                    set(native, "input", input);
+                }
+                ContentBlock::Hosted { tool, part, text, native }
             }
             Self::Opaque { mut native, arguments } => {
                 if let Ok(input) = serde_json::from_str::<Value>(&arguments) {

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use linger_protocol::id::{SessionId, TurnId};
+use linger_protocol::message::{HostedPart, HostedTool};
 use tokio::sync::{Notify, watch};
 
 use crate::fault;
@@ -41,9 +42,21 @@ pub enum PieceKind {
     Text,
     /// A model's thinking.
     Thinking,
+    /// What is said of a tool that a provider runs itself.
+    Hosted(HostedTool, HostedPart),
     /// A tool's output.
     Output,
 }
+
+/// The names in the database of what is said of hosted tools.
+const HOSTED: [(&str, HostedTool, HostedPart); 6] = [
+    ("web_search call", HostedTool::WebSearch, HostedPart::Call),
+    ("web_search result", HostedTool::WebSearch, HostedPart::Result),
+    ("web_search error", HostedTool::WebSearch, HostedPart::Error),
+    ("code_execution call", HostedTool::CodeExecution, HostedPart::Call),
+    ("code_execution result", HostedTool::CodeExecution, HostedPart::Result),
+    ("code_execution error", HostedTool::CodeExecution, HostedPart::Error),
+];
 
 impl PieceKind {
     /// Its name in the database.
@@ -51,6 +64,10 @@ impl PieceKind {
         match self {
             Self::Text => "text",
             Self::Thinking => "thinking",
+            Self::Hosted(tool, part) => {
+                let said = HOSTED.iter().find(|(_, of, is)| (of, is) == (&tool, &part));
+                said.map_or("hosted", |(name, ..)| name)
+            }
             Self::Output => "output",
         }
     }
@@ -60,7 +77,11 @@ impl PieceKind {
         match name {
             "thinking" => Self::Thinking,
             "output" => Self::Output,
-            _ => Self::Text,
+            "hosted" => Self::Hosted(HostedTool::Unknown, HostedPart::Unknown),
+            name => match HOSTED.iter().find(|(known, ..)| *known == name) {
+                Some((_, tool, part)) => Self::Hosted(*tool, *part),
+                None => Self::Text,
+            },
         }
     }
 }

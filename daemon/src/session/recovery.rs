@@ -131,6 +131,7 @@ pub fn close(state: &State, streams: &[OpenStream], results: &HashMap<CallId, Co
             model: None,
             usage: None,
             cut: false,
+            paused: false,
         });
     }
     bodies.into_iter().map(|body| Draft::of_turn(&turn.id, body)).collect()
@@ -157,7 +158,18 @@ fn interrupted(state: &State, streams: &[OpenStream]) -> Option<EventBody> {
 pub fn cut(message: MessageId, content: Vec<ContentBlock>, state: &State) -> EventBody {
     let (role, model) = (Role::Assistant, Some(state.model.clone()));
     let (prompt, asks, usage) = (None, None, None);
-    EventBody::Message { message, role, content, interrupted: true, prompt, asks, model, usage, cut: false }
+    EventBody::Message {
+        message,
+        role,
+        content,
+        interrupted: true,
+        prompt,
+        asks,
+        model,
+        usage,
+        cut: false,
+        paused: false,
+    }
 }
 
 /// The blocks that pieces add up to; block indices stay what they were.
@@ -167,11 +179,15 @@ pub fn blocks<'a>(pieces: impl Iterator<Item = &'a Piece>) -> Vec<ContentBlock> 
         while blocks.len() <= piece.block as usize {
             blocks.push(match piece.kind {
                 PieceKind::Thinking => ContentBlock::Thinking { text: String::new(), native: None },
-                PieceKind::Text | PieceKind::Output => ContentBlock::text(""),
+                PieceKind::Hosted(tool, part) if blocks.len() == piece.block as usize => {
+                    ContentBlock::Hosted { tool, part, text: String::new(), native: None }
+                }
+                PieceKind::Text | PieceKind::Hosted(..) | PieceKind::Output => ContentBlock::text(""),
             });
         }
-        if let Some(ContentBlock::Text { text } | ContentBlock::Thinking { text, .. }) =
-            blocks.get_mut(piece.block as usize)
+        if let Some(
+            ContentBlock::Text { text } | ContentBlock::Thinking { text, .. } | ContentBlock::Hosted { text, .. },
+        ) = blocks.get_mut(piece.block as usize)
         {
             text.push_str(&piece.text);
         }

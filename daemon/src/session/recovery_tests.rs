@@ -50,6 +50,7 @@ impl Scene {
             model: None,
             usage: None,
             cut: false,
+            paused: false,
         });
     }
 
@@ -76,6 +77,7 @@ impl Scene {
             model: None,
             usage: None,
             cut: false,
+            paused: false,
         });
         if !calls.is_empty() {
             let call = |id: &&str| ContentBlock::ToolUse {

@@ -137,6 +137,9 @@ pub struct Turn {
     pub key_missing: bool,
     /// The last answer was cut at the token limit: nobody knows whether its calls are whole.
     pub cut: bool,
+    /// The last answer is not over: the next step goes on with it.
+    #[serde(default)]
+    pub goes_on: bool,
     /// An interrupted message that is not superseded yet: the step has to be repeated.
     pub interrupted: Option<MessageId>,
     /// The prompt that asks for the compaction which is all that it does, unless another comes.
@@ -238,7 +241,7 @@ impl State {
                 let compacts = self.queue.iter().find(asks).map(|queued| queued.prompt.clone());
                 self.turn = Some(Turn { id, compacts, ..Turn::default() });
             }
-            EventBody::Message { message, role, content, interrupted, prompt, asks, usage, cut, .. } => {
+            EventBody::Message { message, role, content, interrupted, prompt, asks, usage, cut, paused, .. } => {
                 self.counts.messages += 1;
                 self.asked(*asks);
                 if let Some(prompt) = prompt {
@@ -256,7 +259,7 @@ impl State {
                     Role::Assistant => self.assistant_message(
                         message,
                         content,
-                        (*interrupted, *cut),
+                        [*interrupted, *cut, *paused],
                         Usage::of_answer(*usage, *interrupted),
                     ),
                 }
@@ -299,6 +302,7 @@ impl State {
             EventBody::Notice { code, .. } => self.notice(*code),
             EventBody::TextDelta(_)
             | EventBody::ThinkingDelta(_)
+            | EventBody::HostedDelta { .. }
             | EventBody::ToolOutputDelta { .. }
             | EventBody::CaughtUp {}
             | EventBody::Unknown => {}
@@ -328,7 +332,7 @@ impl State {
         match asks {
             Some(Asks::Schema) => shape.said = true,
             Some(Asks::Again) => shape.misfits += 1,
-            Some(Asks::Unknown) | None => {}
+            Some(Asks::GoOn | Asks::Unknown) | None => {}
         }
     }
 
@@ -359,7 +363,7 @@ impl State {
         &mut self,
         message: &MessageId,
         content: &[ContentBlock],
-        (interrupted, cut): (bool, bool),
+        [interrupted, cut, paused]: [bool; 3],
         usage: Usage,
     ) {
         let calls = content.iter().filter_map(|block| match block {
@@ -381,7 +385,7 @@ impl State {
                 return;
             }
             turn.interrupted = None;
-            turn.cut = cut;
+            (turn.cut, turn.goes_on) = (cut, paused);
             turn.crashes = 0;
             turn.effort = Effort::default();
             turn.steps += 1;

@@ -260,6 +260,10 @@ fn push_piece(
     let body = match kind {
         PieceKind::Text => EventBody::TextDelta(Delta { message: MessageId(stream), block, offset, text }),
         PieceKind::Thinking => EventBody::ThinkingDelta(Delta { message: MessageId(stream), block, offset, text }),
+        PieceKind::Hosted(tool, part) => {
+            let delta = Delta { message: MessageId(stream), block, offset, text };
+            EventBody::HostedDelta { tool, part, delta }
+        }
         PieceKind::Output => EventBody::ToolOutputDelta { call_id: CallId(stream), offset, text },
     };
     lines.push(line(session, position, &body, at, turn));
@@ -318,6 +322,9 @@ fn closed_pieces(stored: &Stored) -> (Vec<Piece>, Option<TurnId>) {
             .filter_map(|(block, content)| match content {
                 ContentBlock::Text { text } => Some(piece(block, 0, PieceKind::Text, text)),
                 ContentBlock::Thinking { text, .. } => Some(piece(block, 0, PieceKind::Thinking, text)),
+                ContentBlock::Hosted { tool, part, text, .. } => {
+                    Some(piece(block, 0, PieceKind::Hosted(*tool, *part), text))
+                }
                 _ => None,
             })
             .filter(|piece| !piece.text.is_empty())

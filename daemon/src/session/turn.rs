@@ -64,6 +64,8 @@ pub struct Turn {
     calls: u64,
     /// The last answer was cut at the token limit.
     cut: bool,
+    /// The last answer is not over.
+    goes_on: bool,
     /// It compacts and does nothing else, unless a prompt comes.
     only_compacts: bool,
     /// What was done to make room for the step under way.
@@ -139,6 +141,7 @@ impl Turn {
             messages: state.counts.messages,
             calls: state.counts.calls,
             cut: state.turn.as_ref().is_some_and(|turn| turn.cut),
+            goes_on: state.turn.as_ref().is_some_and(|turn| turn.goes_on),
             only_compacts: state.turn.as_ref().is_some_and(|turn| turn.compacts.is_some()),
             unshown: None,
             shape: state.turn.as_ref().and_then(|turn| turn.shape.clone()),
@@ -178,7 +181,11 @@ impl Turn {
         }
         if !self.only_compacts && context.messages.last().is_some_and(|last| last.role == Role::Assistant) {
             // It was cut between its answer and its end: only the end is missing.
-            let stop = if self.cut { Stop::MaxTokens } else { Stop::End };
+            let stop = match (self.cut, self.goes_on) {
+                (true, _) => Stop::MaxTokens,
+                (false, true) => Stop::Paused,
+                (false, false) => Stop::End,
+            };
             if self.answer_over(stop, &mut context).await? {
                 return Ok(());
             }
@@ -207,6 +214,7 @@ impl Turn {
                 return self.end(StopReason::MaxSteps, &detail, GO_ON).await.map(drop);
             }
             self.say_schema(&mut context).await?;
+            self.say_go_on(&mut context).await?;
             let answer = match self.step(&system, &tools, &mut context, &mut encoding).await? {
                 Ok(answer) => answer,
                 Err(failure) => {
@@ -239,6 +247,8 @@ impl Turn {
                 }
             },
             Stop::MaxTokens => self.end(StopReason::MaxTokens, CUT, GO_ON).await?,
+            // The next step goes on with it.
+            Stop::Paused => return Ok(false),
             Stop::Refusal => self.end(StopReason::Refusal, "the model refused", "").await?,
         };
         if next.prompts.is_empty() {
@@ -401,7 +411,7 @@ impl Turn {
             let interrupted = is_shown && !shown.pieces.is_empty();
             if interrupted {
                 self.messages += 1;
-                let message = self.message(id.clone(), shown.blocks(), true, shown.usage, false);
+                let message = self.message(id.clone(), shown.blocks(), true, shown.usage, Stop::End);
                 self.emit.send(vec![message], false, None)?;
             } else {
                 // Nobody pays for a refusal; of a summary that broke off its event has the sum.
@@ -492,6 +502,9 @@ impl Turn {
                 match event {
                     StreamEvent::Text { block, text } => pieces.push(shown.push(block, PieceKind::Text, text)),
                     StreamEvent::Thinking { block, text } => pieces.push(shown.push(block, PieceKind::Thinking, text)),
+                    StreamEvent::Hosted { block, tool, part, text } => {
+                        pieces.push(shown.push(block, PieceKind::Hosted(tool, part), text));
+                    }
                     StreamEvent::Counted => {}
                     StreamEvent::Done(response) => end = Some(Ok(response)),
                     StreamEvent::Failed(failure) => end = Some(Err(failure)),
@@ -520,7 +533,7 @@ impl Turn {
         self.messages += 1;
         self.steps += 1;
         self.effort = Effort::default();
-        let message = self.message(id.clone(), content.clone(), false, usage, stop == Stop::MaxTokens);
+        let message = self.message(id.clone(), content.clone(), false, usage, stop);
         self.emit.send(vec![message], false, None)?;
         context.push(id, Message { role: Role::Assistant, content, origin: Some(self.model.clone()) }, false);
         usage.into_iter().for_each(|usage| context.measure(usage));
@@ -533,11 +546,12 @@ impl Turn {
         content: Vec<ContentBlock>,
         interrupted: bool,
         usage: Option<Usage>,
-        cut: bool,
+        stop: Stop,
     ) -> EventBody {
         let (role, model) = (Role::Assistant, Some(self.model.clone()));
         let (prompt, asks) = (None, None);
-        EventBody::Message { message, role, content, interrupted, prompt, asks, model, usage, cut }
+        let (cut, paused) = (stop == Stop::MaxTokens, stop == Stop::Paused);
+        EventBody::Message { message, role, content, interrupted, prompt, asks, model, usage, cut, paused }
     }
 
     /// Runs the calls of a step, and adds the message with all their results, in the order of the calls.
@@ -569,6 +583,7 @@ impl Turn {
             model: None,
             usage: None,
             cut: false,
+            paused: false,
         };
         self.emit.send(vec![body], false, Some(done))?;
         // The next request is not paid for unless this step is written down.

@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 
-use linger_protocol::message::Usage;
+use linger_protocol::message::{HostedPart, Usage};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::super::wire::{self, Answer, Draft, Text};
 use super::super::{Decoder, Failure, FailureClass, Stop, StreamEvent};
+use super::hosted::{self, CITED, CONTAINER};
 
 /// One response.
 #[derive(Debug, Default)]
@@ -18,6 +19,17 @@ pub(super) struct MessagesDecoder {
     stop_seen: bool,
     window_exceeded: bool,
     counts: Counts,
+    /// The text that is at the end of the answer, in the parts in which it comes.
+    parts: Vec<Part>,
+    container: Option<String>,
+}
+
+/// A part of a text: the provider begins a block for each thing that it cites.
+#[derive(Debug, Default)]
+struct Part {
+    index: u64,
+    bytes: usize,
+    citations: Vec<Value>,
 }
 
 /// A block that the provider has started.
@@ -66,6 +78,8 @@ struct Delta<'a> {
     partial_json: Option<Text<'a>>,
     #[serde(borrow)]
     stop_reason: Option<Text<'a>>,
+    citation: Option<Value>,
+    container: Option<Value>,
 }
 
 impl Decoder for MessagesDecoder {
@@ -82,17 +96,22 @@ impl Decoder for MessagesDecoder {
         };
         match event.kind.as_ref() {
             "message_start" => self.count(event.message.as_ref().and_then(|message| message.get("usage"))),
+            "content_block_stop" => self.whole(event.index, out),
             "content_block_start" => self.start(event.index, event.content_block.unwrap_or_default(), out),
             "content_block_delta" => self.delta(event.index, &event.delta.unwrap_or_default(), out),
             "message_delta" => {
                 self.count(event.usage.as_ref());
-                if let Some(reason) = event.delta.and_then(|delta| delta.stop_reason) {
+                let delta = event.delta.unwrap_or_default();
+                if let Some(id) = delta.container.as_ref().and_then(|container| container.get("id")?.as_str()) {
+                    self.container = Some(id.to_owned());
+                }
+                if let Some(reason) = delta.stop_reason {
                     self.stop(&reason.0);
                 }
             }
             "message_stop" => self.end(out),
             "error" => self.answer.fail(wire::stream_failure(&event.error.unwrap_or_default()), out),
-            // `ping`, `content_block_stop`, and what may be added.
+            // `ping`, and what may be added.
             _ => {}
         }
     }
@@ -115,6 +134,16 @@ impl MessagesDecoder {
         let text = |name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let kind = text("type");
         let (text_start, thinking_start, signature) = (text("text"), text("thinking"), text("signature"));
+        if !matches!(kind.as_str(), "text" | "") {
+            self.end_text();
+        } else {
+            let citations = block.get("citations").and_then(Value::as_array).cloned().unwrap_or_default();
+            self.parts.push(Part { index, bytes: 0, citations });
+        }
+        let hosted = match kind.strip_suffix("_tool_result") {
+            Some(name) => hosted::tool(name),
+            None => hosted::tool(&text("name")).filter(|_| kind == "server_tool_use"),
+        };
         let place = match kind.as_str() {
             // Its deltas say what it is. A block of no kind, or of one that only a user's message has, could not go back.
             "text" | "thinking" | "" | "image" | "tool_result" => None,
@@ -127,7 +156,14 @@ impl MessagesDecoder {
                 }
                 Some(place)
             }
-            _ => Some(self.answer.open(Draft::Opaque { native: block, arguments: String::new() })),
+            _ => Some(match (hosted, kind.as_str()) {
+                (Some(tool), "server_tool_use") => self.answer.hosted(tool, HostedPart::Call, "", Some(block), out),
+                (Some(tool), _) => {
+                    let (part, said) = hosted::gave(&block);
+                    self.answer.hosted(tool, part, &said, Some(block), out)
+                }
+                (None, _) => self.answer.open(Draft::Opaque { native: block, arguments: String::new() }),
+            }),
         };
         self.open.retain(|open| open.index != index);
         self.open.push(Open { index, place });
@@ -143,6 +179,14 @@ impl MessagesDecoder {
             && let Some(place) = self.place(index, piece, || Draft::Text(String::new()))
         {
             self.answer.append(place, piece, out);
+            if let Some(part) = self.parts.iter_mut().rev().find(|part| part.index == index) {
+                part.bytes += piece.len();
+            }
+        }
+        if let Some(citation) = &delta.citation
+            && let Some(part) = self.parts.iter_mut().rev().find(|part| part.index == index)
+        {
+            part.citations.push(citation.clone());
         }
         let thinking = || Draft::Thinking { text: String::new(), native: None };
         if let Some(Text(piece)) = &delta.thinking
@@ -170,7 +214,40 @@ impl MessagesDecoder {
             return None;
         }
         let open = self.open.iter_mut().rev().find(|open| open.index == index)?;
-        Some(*open.place.get_or_insert_with(|| self.answer.open(make())))
+        let answer = &mut self.answer;
+        Some(*open.place.get_or_insert_with(|| {
+            let draft = make();
+            match (answer.blocks.last(), &draft) {
+                // What it cites cuts a text in parts, and is no reason to begin a line.
+                (Some(Draft::Text(_)), Draft::Text(_)) => answer.blocks.len() - 1,
+                _ => answer.open(draft),
+            }
+        }))
+    }
+
+    /// The text at the end of the answer is over: how it was divided is kept, if it cites anything.
+    fn end_text(&mut self) {
+        let parts = std::mem::take(&mut self.parts);
+        if matches!(self.answer.blocks.last(), Some(Draft::Text(_)))
+            && parts.iter().any(|part| !part.citations.is_empty())
+        {
+            let citations = |part: Part| if part.citations.is_empty() { Value::Null } else { part.citations.into() };
+            let cited: Vec<Value> = parts.into_iter().map(|part| json!([part.bytes, citations(part)])).collect();
+            self.answer.open(Draft::Opaque { native: json!({ CITED: cited }), arguments: String::new() });
+        }
+    }
+
+    /// A block is whole: what a hosted tool is asked can be said.
+    fn whole(&mut self, index: u64, out: &mut Vec<StreamEvent>) {
+        let open = self.open.iter().rev().find(|open| open.index == index);
+        let Some(place) = open.and_then(|open| open.place) else { return };
+        let Some(Draft::Hosted { part: HostedPart::Call, native: Some(block), arguments, .. }) =
+            self.answer.blocks.get(place)
+        else {
+            return;
+        };
+        let input = if arguments.is_empty() { block["input"].clone() } else { wire::parse_arguments(arguments) };
+        self.answer.say(place, &hosted::asked(&input), out);
     }
 
     fn count(&mut self, usage: Option<&Value>) {
@@ -195,7 +272,8 @@ impl MessagesDecoder {
         self.answer.stop = match reason {
             "max_tokens" | "model_context_window_exceeded" => Stop::MaxTokens,
             "refusal" => Stop::Refusal,
-            // `end_turn`, `tool_use`, `stop_sequence`, `pause_turn`.
+            "pause_turn" => Stop::Paused,
+            // `end_turn`, `tool_use`, `stop_sequence`.
             _ => Stop::End,
         };
     }
@@ -204,6 +282,11 @@ impl MessagesDecoder {
         if self.window_exceeded && self.answer.blocks.is_empty() {
             let message = "the context fills the model's window".to_owned();
             return self.answer.fail(Failure { class: FailureClass::TooLong, message, retry_after: None }, out);
+        }
+        self.end_text();
+        if let Some(container) = self.container.take() {
+            let native = json!({ CONTAINER: container });
+            self.answer.open(Draft::Opaque { native, arguments: String::new() });
         }
         self.answer.done(out);
     }

@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 use super::super::catalogue::Kind;
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
+use super::super::hosted::{Hosted, readable};
 use super::super::{Encoder, HttpRequest, Images, Message, Request, ToolSpec, effort, shape, wellformed, wire};
+use super::hosted::{self, Waiting};
 use crate::fault;
 
 /// What is asked for when the request leaves it open, as the format demands a number.
@@ -33,6 +35,10 @@ pub(super) struct MessagesEncoder {
     /// How many messages of the context these are.
     encoded: usize,
     names: CallNames,
+    /// Calls of hosted tools that have no result yet.
+    waiting: Waiting,
+    /// Where code of the turn under way runs.
+    container: Option<String>,
 }
 
 /// Messages, of which neighbours of the same role are one, in which results come first.
@@ -54,13 +60,26 @@ impl MessagesEncoder {
 
 impl Encoder for MessagesEncoder {
     fn encode(&mut self, request: &Request<'_>) -> HttpRequest {
-        let (system, tools) = self.fixed.get_or_insert_with(|| fixed(request));
+        let (system, tools) = self.fixed.get_or_insert_with(|| fixed(&self.compat, request));
         for message in request.messages.get(self.encoded..).unwrap_or_default() {
             let own = wire::is_own(message, request);
             self.names.add(message, own);
             let blocks = match message.role {
-                Role::User => user_blocks(message, &self.names, request.images),
-                Role::Assistant => assistant_blocks(message, own, &self.names),
+                Role::User => {
+                    let blocks = user_blocks(message, &self.names, request.images);
+                    self.messages.add(Role::Assistant, &self.waiting.interrupted(&blocks));
+                    if blocks.iter().any(|block| block["type"] != "tool_result") {
+                        // It may be gone before the user comes back.
+                        self.container = None;
+                    }
+                    blocks
+                }
+                Role::Assistant => {
+                    let blocks = assistant_blocks(message, own, self.compat.hosted, &self.names, &self.waiting);
+                    self.messages.add(Role::Assistant, &self.waiting.answered(&blocks));
+                    self.container = hosted::container(message).filter(|_| own).or(self.container.take());
+                    blocks
+                }
             };
             self.messages.add(message.role, &blocks);
         }
@@ -69,7 +88,11 @@ impl Encoder for MessagesEncoder {
         let (system, tools, messages) = ([system.as_str()], [tools.as_str()], self.messages.marked(&last));
         let lists = [("system", system.as_slice()), ("tools", &tools), ("messages", &messages)];
         let lists: Vec<_> = lists.into_iter().filter(|(_, items)| *items != [""]).collect();
-        let body = encoding::object(&head(&self.compat, request), &lists);
+        let mut head = head(&self.compat, request);
+        if let Some(container) = self.container.as_deref().filter(|_| self.compat.hosted.code_execution) {
+            wire::set(&mut head, "container", container);
+        }
+        let body = encoding::object(&head, &lists);
         if !fault::bug("I4") {
             debug_assert_eq!(wellformed::validate_text(Kind::Anthropic, &body), Ok(()));
         }
@@ -115,7 +138,7 @@ pub(super) fn headers() -> Vec<(&'static str, String)> {
 }
 
 /// System prompt and tools. The tools come first in the provider's cache, so one marker covers both.
-fn fixed(request: &Request<'_>) -> (Items, Items) {
+fn fixed(compat: &Compat, request: &Request<'_>) -> (Items, Items) {
     let mark = |block: &mut Value| wire::set(block, "cache_control", json!({"type": "ephemeral"}));
     let mut system = wire::visible(request.system).map(|system| json!({"type": "text", "text": system}));
     let tool = |tool: &ToolSpec| {
@@ -124,7 +147,9 @@ fn fixed(request: &Request<'_>) -> (Items, Items) {
         )
     };
     let answer = request.shape.map(|shape| wire::clean_value(&shape::tool(shape.schema)));
-    let mut tools: Vec<Value> = request.tools.iter().map(tool).chain(answer).collect();
+    // A request without tools is one that is to be answered at once.
+    let hosted = if request.tools.is_empty() { Vec::new() } else { hosted::tools(compat.hosted) };
+    let mut tools: Vec<Value> = request.tools.iter().map(tool).chain(hosted).chain(answer).collect();
     system.iter_mut().chain(tools.last_mut()).take(1).for_each(mark);
     (system.into_iter().collect(), tools.into_iter().collect())
 }
@@ -219,26 +244,38 @@ fn plain_block(block: &ContentBlock, images: &Images) -> Option<Value> {
     }
 }
 
-fn assistant_blocks(message: &Message, own: bool, names: &CallNames) -> Vec<Value> {
-    let mut blocks: Vec<Value> = message
-        .content
-        .iter()
-        .filter_map(|block| match block {
-            ContentBlock::Text { text } => Some(json!({"type": "text", "text": wire::visible(text)?})),
-            ContentBlock::Thinking { text, native } if own => {
-                let signature = wire::native_str(native, "signature")?;
-                Some(json!({"type": "thinking", "thinking": text, "signature": signature}))
+fn assistant_blocks(message: &Message, own: bool, on: Hosted, names: &CallNames, waiting: &Waiting) -> Vec<Value> {
+    let plain = |text: &str| Some(json!({"type": "text", "text": wire::visible(text)?}));
+    let mut blocks: Vec<Value> = Vec::new();
+    for (n, block) in message.content.iter().enumerate() {
+        let next = message.content.get(n + 1).filter(|_| own);
+        if let ContentBlock::Text { text } = block
+            && let Some(parts) = hosted::divided(text, next)
+        {
+            blocks.extend(parts);
+            continue;
+        }
+        blocks.extend(match block {
+            ContentBlock::Text { text } => plain(text),
+            ContentBlock::Hosted { tool, native: Some(native), .. } if own && on.has(*tool) => {
+                // A result whose call was compacted away is told in words.
+                let called = |call: &Value| call["type"] == "server_tool_use" && call["id"] == native["tool_use_id"];
+                let good = native["type"] == "server_tool_use" || waiting.has(native) || blocks.iter().any(called);
+                if good { Some(native.clone()) } else { readable(block).and_then(|said| plain(&said)) }
             }
+            ContentBlock::Hosted { .. } => readable(block).and_then(|said| plain(&said)),
+            ContentBlock::Thinking { text, native } if own => wire::native_str(native, "signature")
+                .map(|signature| json!({"type": "thinking", "thinking": text, "signature": signature})),
             ContentBlock::ToolUse { call_id, name, input, .. } => Some(json!({
                 "type": "tool_use",
                 "id": names.get(call_id),
                 "name": wire::tool_name(name),
                 "input": wire::arguments(input),
             })),
-            ContentBlock::Opaque { native } if own => Some(native.clone()),
+            ContentBlock::Opaque { native } if own && native.get("type").is_some() => Some(native.clone()),
             _ => None,
-        })
-        .collect();
+        });
+    }
     // An answer that was cut may end in thinking, of whatever kind, which the provider refuses.
     while blocks.pop_if(|last| last["type"].as_str().is_some_and(|kind| kind.ends_with("thinking"))).is_some() {}
     blocks

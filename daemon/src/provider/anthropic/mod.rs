@@ -1,10 +1,10 @@
 //! The codec for Anthropic's Messages format (`POST /v1/messages`, streaming).
 //!
-//! Source: the types of Anthropic's own SDK 2.11.
-//! Deliberately absent: citations.
+//! Source: the types of Anthropic's own SDK 2.12, and platform.claude.com on server tools.
 
 mod decode;
 mod encode;
+mod hosted;
 
 use super::compat::Compat;
 use super::wire;

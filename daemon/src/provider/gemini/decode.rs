@@ -1,6 +1,6 @@
 //! What comes back: each event is a whole response with the next parts; the stream simply ends.
 
-use linger_protocol::message::Usage;
+use linger_protocol::message::{HostedPart, HostedTool, Usage};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::super::wire::{self, Answer, Draft, Text};
 use super::super::{Decoder, Failure, FailureClass, Stop, StreamEvent};
 use super::encode::{PART, SIGNATURE, SIGNED_BYTES};
+use super::hosted;
 
 /// One response.
 #[derive(Debug, Default)]
@@ -16,6 +17,10 @@ pub(super) struct GeminiDecoder {
     /// A reason to end came: what follows is usage.
     finished: bool,
     counts: Counts,
+    /// A search was a part of the answer.
+    searched: bool,
+    /// What was searched for and found, as it was said last.
+    grounding: Option<Value>,
 }
 
 /// Tokens as this provider counts them: thoughts are no part of the candidates, nor what tools gave of the prompt.
@@ -47,6 +52,7 @@ struct Candidate<'a> {
     finish_reason: Option<Text<'a>>,
     #[serde(borrow)]
     finish_message: Option<Text<'a>>,
+    grounding_metadata: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -103,6 +109,7 @@ impl Decoder for GeminiDecoder {
             for part in candidate.content.and_then(|content| content.parts).unwrap_or_default() {
                 self.part(part.get(), out);
             }
+            self.grounding = candidate.grounding_metadata.or(self.grounding.take());
             if let Some(Text(reason)) = candidate.finish_reason {
                 let said = candidate.finish_message.unwrap_or_default().0;
                 self.end_with(&reason, &said, out);
@@ -112,6 +119,7 @@ impl Decoder for GeminiDecoder {
 
     fn finish(&mut self, out: &mut Vec<StreamEvent>) {
         if self.finished {
+            self.ground(out);
             self.answer.done(out);
         } else {
             self.answer.broken("the answer broke off", out);
@@ -145,12 +153,35 @@ impl GeminiDecoder {
                     _ if forged => {}
                     Some(signature) if only => self.text("", Some(&signature), out),
                     None if only => {}
-                    _ => {
-                        let native = json!({ PART: native });
-                        self.answer.open(Draft::Opaque { native, arguments: String::new() });
-                    }
+                    _ => self.other(native, out),
                 }
             }
+        }
+    }
+
+    /// A part that only the provider understands, or of which no more is known than what it says.
+    fn other(&mut self, part: Value, out: &mut Vec<StreamEvent>) {
+        let hosted = hosted::part(&part);
+        let native = json!({ PART: part });
+        match hosted {
+            Some((tool, part, said)) => {
+                self.searched |= tool == HostedTool::WebSearch;
+                self.answer.hosted(tool, part, &said, Some(native), out);
+            }
+            None => drop(self.answer.open(Draft::Opaque { native, arguments: String::new() })),
+        }
+    }
+
+    /// Says what was found, after the answer that rests on it. Nothing of this goes back.
+    fn ground(&mut self, out: &mut Vec<StreamEvent>) {
+        let Some(grounding) = self.grounding.take().filter(|_| !self.answer.ended) else { return };
+        let (queries, sources) = (hosted::queries(&grounding), hosted::sources(&grounding));
+        let web = HostedTool::WebSearch;
+        if !queries.is_empty() && !self.searched {
+            self.answer.hosted(web, HostedPart::Call, &queries, Some(json!({})), out);
+        }
+        if !sources.is_empty() {
+            self.answer.hosted(web, HostedPart::Result, &sources, Some(json!({})), out);
         }
     }
 

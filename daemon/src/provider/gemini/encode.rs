@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 use super::super::catalogue::Kind;
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
+use super::super::hosted::{Hosted, readable};
 use super::super::{Encoder, HttpRequest, Images, Message, Request, ToolSpec, effort, wellformed, wire};
+use super::hosted;
 
 /// In the `native` part of a block: the signature of its part.
 pub(super) const SIGNATURE: &str = "thoughtSignature";
@@ -55,13 +57,15 @@ impl Encoder for GeminiEncoder {
             self.names.add(message, own);
             let parts = match message.role {
                 Role::User => user_parts(message, &self.names, request.images),
-                Role::Assistant => model_parts(message, own, placeholder, &self.names),
+                Role::Assistant => model_parts(message, own, self.compat.hosted, placeholder, &self.names),
             };
             self.contents.add(message.role, &parts);
         }
         self.encoded = request.messages.len();
-        let tools = encoding::object(&json!({}), &[("functionDeclarations", &[tools.as_str()])]);
-        let (tools, last) = ([tools.as_str()], self.contents.last());
+        let mut all = Items::default();
+        all.push_text(&encoding::object(&json!({}), &[("functionDeclarations", &[tools.as_str()])]));
+        hosted::tools(self.compat.hosted).iter().for_each(|tool| all.push(tool));
+        let (tools, last) = ([all.as_str()], self.contents.last());
         let comma = if self.contents.closed.is_empty() || last.is_empty() { "" } else { "," };
         let contents = [self.contents.closed.as_str(), comma, last.as_str()];
         let lists = [("tools", tools.as_slice()), ("contents", &contents)];
@@ -104,6 +108,9 @@ impl GeminiEncoder {
         }
         if thinking.as_object().is_some_and(|thinking| !thinking.is_empty()) {
             wire::set(&mut generation, "thinkingConfig", thinking);
+        }
+        if !self.compat.hosted.is_none() && !request.tools.is_empty() {
+            wire::set(&mut head, "toolConfig", json!({"includeServerSideToolInvocations": true}));
         }
         if let Some(shape) = request.shape {
             wire::set(&mut generation, "responseMimeType", "application/json");
@@ -209,7 +216,7 @@ fn identify(value: &mut Value, call_id: &CallId, names: &CallNames) {
     }
 }
 
-fn model_parts(message: &Message, own: bool, placeholder: bool, names: &CallNames) -> Vec<Value> {
+fn model_parts(message: &Message, own: bool, on: Hosted, placeholder: bool, names: &CallNames) -> Vec<Value> {
     let mut parts = Vec::new();
     let mut first_call = true;
     for (n, block) in message.content.iter().enumerate() {
@@ -240,6 +247,10 @@ fn model_parts(message: &Message, own: bool, placeholder: bool, names: &CallName
                 first_call = false;
                 parts.push(part);
             }
+            ContentBlock::Hosted { tool, native: Some(native), .. } if own && on.has(*tool) => {
+                parts.extend(native.get(PART).cloned())
+            }
+            ContentBlock::Hosted { .. } => parts.extend(readable(block).map(|said| json!({"text": said}))),
             ContentBlock::Opaque { native } if own => match (native.get(PART), native.get(SIGNATURE)) {
                 (Some(part), _) => parts.push(part.clone()),
                 (None, Some(signature)) if signed_bytes(native) == 0 => {

@@ -2,13 +2,15 @@
 //!
 //! On Vertex AI the body is the same; address and key are not. A model's signatures go back on the part that they came on, in
 //! front of the same model; a call that another model made gets the placeholder that Google documents for such histories.
-//! Source: the types of Google's own SDK 3.4, and ai.google.dev on thought signatures.
-//! Deliberately absent: arguments in fragments (Vertex AI sends them only if asked), cached contents, and hosted tools.
+//! Source: the types of Google's own SDK 3.4, and ai.google.dev on thought signatures and on combining tools.
+//! Deliberately absent: arguments in fragments (Vertex AI sends them only if asked), and cached contents.
 
 mod decode;
 mod encode;
+mod hosted;
 
 pub(super) use encode::is_third;
+pub(super) use hosted::combines;
 
 use super::compat::Compat;
 use super::wire;

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::super::catalogue::Kind;
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
+use super::super::hosted::readable;
 use super::super::{Encoder, HttpRequest, Images, Message, Request, ToolSpec, effort, wellformed, wire};
 
 /// The tokens that the server keeps in view. Its own default is 4096 on most machines, which our instructions, tools and two
@@ -141,6 +142,7 @@ fn assistant_message(message: &Message, own: bool) -> Option<Value> {
                 let function = json!({"name": wire::tool_name(name), "arguments": wire::arguments(input)});
                 calls.push(json!({"function": function}));
             }
+            ContentBlock::Hosted { .. } => texts.extend(readable(block).map(Into::into)),
             _ => {}
         }
     }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::super::catalogue::Kind;
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
+use super::super::hosted::readable;
 use super::super::{Encoder, HttpRequest, Images, Message, Request, ToolSpec, effort, shape, wellformed, wire};
 use crate::fault;
 
@@ -120,6 +121,7 @@ impl ChatEncoder {
                     }
                     calls.push(call);
                 }
+                ContentBlock::Hosted { .. } => texts.extend(readable(block).map(Into::into)),
                 ContentBlock::Opaque { native } if own => details = native.get(DETAILS).or(details),
                 ContentBlock::Thinking { text, native } if own => match wire::native_str(native, "field") {
                     Some("think") => thought = format!("{thought}<think>{text}</think>\n\n"),

@@ -3,13 +3,14 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use linger_protocol::message::Usage;
+use linger_protocol::message::{HostedPart, Usage};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::super::wire::{self, Answer, Draft, Text};
 use super::super::{Decoder, Stop, StreamEvent};
 use super::encode::{ITEM, PHASE};
+use super::hosted::{self, Said};
 
 /// One response.
 #[derive(Debug, Default)]
@@ -195,11 +196,22 @@ impl ResponsesDecoder {
                     self.answer.append_arguments(place, whole, out);
                 }
             }
+            "web_search_call" | "code_interpreter_call" => self.hosted(item, out),
             // What the server ran by itself. What a user or a tool says is none of it.
             kind if !kind.is_empty() && kind != "function_call_output" && item.get("role").is_none() => {
                 self.answer.open(Draft::Opaque { native: json!({ ITEM: item }), arguments: String::new() });
             }
             _ => {}
+        }
+    }
+
+    /// The item goes back with the call; its result is said beside it.
+    fn hosted(&mut self, item: Value, out: &mut Vec<StreamEvent>) {
+        let Some(Said { tool, call, result, whole }) = hosted::said(&item) else { return };
+        let rest = whole.then(|| json!({}));
+        self.answer.hosted(tool, HostedPart::Call, &call, whole.then(|| json!({ ITEM: item })), out);
+        if let Some((part, said)) = result {
+            self.answer.hosted(tool, part, &said, rest, out);
         }
     }
 

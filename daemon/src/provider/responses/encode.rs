@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 use super::super::catalogue::Kind;
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
+use super::super::hosted::{Hosted, readable};
 use super::super::{Encoder, HttpRequest, Images, Message, Request, ToolSpec, effort, shape, wellformed, wire};
+use super::hosted;
 
 /// In the `native` part of thinking: the item that it came as.
 pub(super) const ITEM: &str = "item";
@@ -35,13 +37,15 @@ impl ResponsesEncoder {
 
 impl Encoder for ResponsesEncoder {
     fn encode(&mut self, request: &Request<'_>) -> HttpRequest {
-        let tools = self.tools.get_or_insert_with(|| request.tools.iter().map(tool).collect());
+        let hosted = if request.tools.is_empty() { Hosted::NONE } else { self.compat.hosted };
+        let tools =
+            self.tools.get_or_insert_with(|| request.tools.iter().map(tool).chain(hosted::tools(hosted)).collect());
         for message in request.messages.get(self.encoded..).unwrap_or_default() {
             let own = wire::is_own(message, request);
             self.names.add(message, own);
             match message.role {
                 Role::User => user_items(message, &self.names, request.images, &mut self.input),
-                Role::Assistant => assistant_items(message, own, &self.names, &mut self.input),
+                Role::Assistant => assistant_items(message, own, self.compat.hosted, &self.names, &mut self.input),
             }
         }
         self.encoded = request.messages.len();
@@ -57,8 +61,10 @@ impl Encoder for ResponsesEncoder {
 /// What comes before the tools and the items.
 fn head(compat: &Compat, request: &Request<'_>) -> Value {
     let mut head = json!({"model": request.model, "stream": true, "store": false});
-    if compat.encrypted_reasoning != Some(false) {
-        wire::set(&mut head, "include", json!(["reasoning.encrypted_content"]));
+    let reasoning = (compat.encrypted_reasoning != Some(false)).then_some("reasoning.encrypted_content");
+    let include: Vec<&str> = reasoning.into_iter().chain(hosted::include(compat.hosted)).collect();
+    if !include.is_empty() {
+        wire::set(&mut head, "include", include);
     }
     let mut reasoning = json!({});
     if compat.thinking == Some(true) {
@@ -137,7 +143,7 @@ fn part(block: &ContentBlock, images: &Images) -> Option<Value> {
 }
 
 /// The items of an answer. Reasoning is refused without the item that it led to, so it waits for that.
-fn assistant_items(message: &Message, own: bool, names: &CallNames, input: &mut Items) {
+fn assistant_items(message: &Message, own: bool, on: Hosted, names: &CallNames, input: &mut Items) {
     let mut waiting: Vec<&Value> = Vec::new();
     for (n, block) in message.content.iter().enumerate() {
         let item = match block {
@@ -161,6 +167,10 @@ fn assistant_items(message: &Message, own: bool, names: &CallNames, input: &mut 
                 Some(json!({"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments}))
             }
             ContentBlock::Opaque { native } if own => native.get(ITEM).cloned(),
+            ContentBlock::Hosted { tool, native: Some(native), .. } if own && on.has(*tool) => {
+                native.get(ITEM).cloned()
+            }
+            ContentBlock::Hosted { .. } => readable(block).map(|said| json!({"role": "assistant", "content": said})),
             _ => None,
         };
         if let Some(item) = item {

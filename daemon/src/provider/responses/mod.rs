@@ -2,10 +2,11 @@
 //!
 //! Nothing is stored there, so everything goes back: a model's reasoning as the encrypted item that it came as.
 //! Source: the types of OpenAI's own SDK 3.52.
-//! Deliberately absent: the identifiers of messages and calls, which refer to what is not stored, and hosted tools.
+//! Deliberately absent: the identifiers of messages and calls, which refer to what is not stored.
 
 mod decode;
 mod encode;
+mod hosted;
 
 use super::compat::Compat;
 use super::wire;

@@ -6,8 +6,22 @@ use serde_json::Value;
 
 use super::{Check, list};
 
-const FIELDS: &[&str] =
-    &["model", "max_tokens", "stream", "thinking", "output_config", "tool_choice", "system", "tools", "messages"];
+const FIELDS: &[&str] = &[
+    "model",
+    "max_tokens",
+    "stream",
+    "thinking",
+    "output_config",
+    "tool_choice",
+    "container",
+    "system",
+    "tools",
+    "messages",
+];
+
+/// The tools that run at the provider: kind and name.
+const HOSTED: [(&str, &str); 2] =
+    [("web_search_20250305", "web_search"), ("code_execution_20250825", "code_execution")];
 
 impl Check {
     /// What the model is made to call is there; it is not made to call anything while it thinks, and thinks within its limit.
@@ -39,6 +53,12 @@ impl Check {
             "max_tokens: not a positive number".to_owned()
         });
         for tool in list(&body["tools"]) {
+            if tool.get("type").is_some() {
+                self.fields("tools", tool, &["type", "name"], &["type", "name", "cache_control"]);
+                let known = HOSTED.iter().any(|(kind, name)| tool["type"] == *kind && tool["name"] == *name);
+                self.that(known, || format!("tools: unknown kind {}", tool["type"]));
+                continue;
+            }
             let known = ["name", "description", "input_schema", "cache_control"];
             self.fields("tools", tool, &["name", "input_schema"], &known);
             self.name("tools", &tool["name"]);
@@ -51,6 +71,7 @@ impl Check {
         });
         let mut open: Vec<&str> = Vec::new();
         let mut ids = HashSet::new();
+        let mut waiting: Vec<&str> = Vec::new();
         for (n, message) in messages.iter().enumerate() {
             let at = format!("messages[{n}]");
             self.fields(&at, message, &["role", "content"], &["role", "content"]);
@@ -62,6 +83,7 @@ impl Check {
             self.that(!content.is_empty(), || format!("{at}: no content"));
             let user = message["role"] == "user";
             self.results(&at, &mut open, results_of(content));
+            self.hosted(&at, user, &mut waiting, content);
             let mut others = false;
             for block in content {
                 self.anthropic_block(&at, user, block);
@@ -78,6 +100,29 @@ impl Check {
             self.that(user || !last.ends_with("thinking"), || format!("{at}: ends in thinking"));
         }
         self.results("the end", &mut open, Vec::new());
+    }
+
+    /// Calls that ran at the provider have one result each, in the same answer or at the beginning of the next; between the two
+    /// there is nothing from the user but results.
+    fn hosted<'a>(&mut self, at: &str, user: bool, waiting: &mut Vec<&'a str>, content: &'a [Value]) {
+        let mut late = waiting.len();
+        for block in content {
+            let (kind, id) = (text(&block["type"]), text(&block["tool_use_id"]));
+            if kind == "server_tool_use" {
+                waiting.push(text(&block["id"]));
+                continue;
+            }
+            if kind.ends_with("_tool_result") {
+                let before = waiting.len();
+                waiting.retain(|call| *call != id);
+                self.that(waiting.len() + 1 == before, || format!("{at}: {kind} for {id:?}, which no call waits for"));
+                late = late.saturating_sub(1);
+                continue;
+            }
+            let results = user && kind == "tool_result";
+            self.that(late == 0 || results, || format!("{at}: call {waiting:?} has no result before {kind:?}"));
+            self.that(waiting.is_empty() || !user || results, || format!("{at}: call {waiting:?} was left open"));
+        }
     }
 
     fn anthropic_block(&mut self, at: &str, user: bool, block: &Value) {
@@ -101,9 +146,19 @@ impl Check {
                 self.that(block["input"].is_object(), || format!("{at}: input is no object"));
             }
             "thinking" => self.string(at, &block["signature"]),
+            "server_tool_use" => {
+                self.string(at, &block["id"]);
+                self.name(at, &block["name"]);
+                self.that(block["input"].is_object(), || format!("{at}: input is no object"));
+                self.that(!user, || format!("{at}: a call of a user"));
+            }
             _ => self.that(!user && !kind.is_empty(), || format!("{at}: unknown block {kind:?}")),
         }
     }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
 }
 
 fn results_of(content: &[Value]) -> Vec<&str> {

@@ -1,10 +1,10 @@
 //! Gemini's `streamGenerateContent`.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Check, list};
 
-const FIELDS: &[&str] = &["systemInstruction", "contents", "tools", "generationConfig"];
+const FIELDS: &[&str] = &["systemInstruction", "contents", "tools", "toolConfig", "generationConfig"];
 
 /// What a part may be.
 const PART: &[&str] = &["text", "inlineData", "functionCall", "functionResponse", "thought", "thoughtSignature"];
@@ -22,14 +22,20 @@ impl Check {
         self.that(is_json == generation["responseJsonSchema"].is_object(), || {
             "generationConfig: a schema without its type, or a type without its schema".to_owned()
         });
+        let mut hosted = false;
         for tool in list(&body["tools"]) {
-            self.fields("tools", tool, &["functionDeclarations"], &["functionDeclarations"]);
+            self.fields("tools", tool, &[], &["functionDeclarations", "googleSearch", "codeExecution"]);
+            let kinds = tool.as_object().map_or(0, serde_json::Map::len);
+            self.that(kinds == 1, || format!("tools: {kinds} kinds in one tool"));
+            hosted |= tool.get("functionDeclarations").is_none();
             for function in list(&tool["functionDeclarations"]) {
                 let known = ["name", "description", "parametersJsonSchema"];
                 self.fields("tools", function, &["name"], &known);
                 self.name("tools", &function["name"]);
             }
         }
+        let beside = body["toolConfig"] == json!({"includeServerSideToolInvocations": true});
+        self.that(beside == hosted, || format!("toolConfig: {} with these tools", body["toolConfig"]));
         list(&body["systemInstruction"]["parts"]).iter().for_each(|part| self.string("system", &part["text"]));
         let contents = list(&body["contents"]);
         self.that(contents.first().is_some_and(|first| first["role"] == "user"), || {
@@ -60,12 +66,22 @@ impl Check {
         self.in_order("the end", &mut open, Vec::new());
     }
 
+    /// What is neither text nor of a tool of ours.
+    fn other(&mut self, at: &str, user: bool, part: &Value) {
+        self.that(!user && part.is_object(), || format!("{at}: an empty part"));
+        for (call, result) in [("toolCall", "toolResponse"), ("executableCode", "codeExecutionResult")] {
+            self.that(part.get(call).is_none() || part.get(result).is_none(), || {
+                format!("{at}: a part that is {call} and {result}")
+            });
+        }
+    }
+
     fn part(&mut self, at: &str, role: &str, part: &Value) {
         let user = role == "user";
         let kinds: Vec<&str> = PART[..4].iter().filter(|name| part.get(name).is_some()).copied().collect();
         match kinds.as_slice() {
             // What a model said beside the known goes back as it came.
-            [] => return self.that(!user && part.is_object(), || format!("{at}: an empty part")),
+            [] => return self.other(at, user, part),
             ["text"] => {
                 let signed = part.get("thoughtSignature").is_some();
                 self.that(part["text"].is_string(), || format!("{at}: text is no text"));

@@ -20,6 +20,10 @@ const FIELDS: &[&str] = &[
     "text",
 ];
 
+/// What the server may be asked for.
+const INCLUDE: &[&str] =
+    &["reasoning.encrypted_content", "web_search_call.action.sources", "code_interpreter_call.outputs"];
+
 impl Check {
     pub(super) fn responses(&mut self, body: &Value) {
         self.fields("body", body, &["model", "input", "stream", "store"], FIELDS);
@@ -33,11 +37,45 @@ impl Check {
             self.json_schema("text", format, &["type", "name", "schema", "strict"]);
         }
         for tool in list(&body["tools"]) {
-            let known = ["type", "name", "description", "parameters", "strict"];
-            self.fields("tools", tool, &["type", "name", "parameters", "strict"], &known);
-            self.name("tools", &tool["name"]);
-            self.that(tool["parameters"].is_object(), || "tools: parameters are no object".to_owned());
+            match tool["type"].as_str() {
+                Some("web_search") => self.fields("tools", tool, &["type"], &["type"]),
+                Some("code_interpreter") => {
+                    self.fields("tools", tool, &["type", "container"], &["type", "container"]);
+                    self.that(tool["container"]["type"] == "auto", || "tools: an unknown container".to_owned());
+                }
+                _ => self.function(tool),
+            }
         }
+        let include = list(&body["include"]).iter().filter_map(Value::as_str);
+        include.for_each(|name| self.word("include", &name.into(), INCLUDE));
+        self.input(body);
+    }
+
+    fn function(&mut self, tool: &Value) {
+        let known = ["type", "name", "description", "parameters", "strict"];
+        self.fields("tools", tool, &["type", "name", "parameters", "strict"], &known);
+        self.name("tools", &tool["name"]);
+        self.that(tool["parameters"].is_object(), || "tools: parameters are no object".to_owned());
+    }
+
+    /// An item of a tool that runs at the provider.
+    fn hosted(&mut self, at: &str, item: &Value) {
+        self.string(&format!("{at}: id"), &item["id"]);
+        match item["type"].as_str() {
+            Some("web_search_call") => self.string(&format!("{at}: action"), &item["action"]["type"]),
+            _ => {
+                self.fields(
+                    at,
+                    item,
+                    &["code", "outputs"],
+                    &["type", "id", "status", "code", "container_id", "outputs"],
+                );
+                self.string(&format!("{at}: container_id"), &item["container_id"]);
+            }
+        }
+    }
+
+    fn input(&mut self, body: &Value) {
         let input = list(&body["input"]);
         self.that(input.first().is_some_and(|first| first["role"] == "user"), || {
             "the first message is not a user's".to_owned()
@@ -80,6 +118,7 @@ impl Check {
                     self.that(item["summary"].is_array(), || format!("{at}: summary is missing"));
                     self.string(&format!("{at}: encrypted_content"), &item["encrypted_content"]);
                 }
+                "web_search_call" | "code_interpreter_call" => self.hosted(&at, item),
                 // What the server alone understands.
                 other => self.that(!other.is_empty(), || format!("{at}: unknown item")),
             }

@@ -180,6 +180,7 @@ pub(super) fn kind_name(body: &EventBody) -> &'static str {
         EventBody::Notice { .. } => "notice",
         EventBody::TextDelta(_) => "text_delta",
         EventBody::ThinkingDelta(_) => "thinking_delta",
+        EventBody::HostedDelta { .. } => "hosted_delta",
         EventBody::ToolOutputDelta { .. } => "tool_output_delta",
         EventBody::CaughtUp {} => "caught_up",
         EventBody::Unknown => "unknown",

@@ -251,5 +251,6 @@ pub fn user_message(message: MessageId, content: Vec<ContentBlock>, prompt: Opti
         model: None,
         usage: None,
         cut: false,
+        paused: false,
     }
 }

@@ -148,6 +148,7 @@ pub fn judge(response: &Response, replaced: u64) -> Result<String, &'static str>
     match response.stop {
         Stop::Refusal => Err("the model refused to write a summary"),
         Stop::MaxTokens => Err("the summary was cut at the model's token limit"),
+        Stop::Paused => Err("the provider paused in the middle of the summary"),
         Stop::End if text.is_empty() => Err("the model wrote no summary"),
         Stop::End if of_bytes(text.len()) >= replaced => Err(NOT_SHORTER),
         Stop::End => Ok(text.to_owned()),

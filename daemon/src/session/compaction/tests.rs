@@ -359,6 +359,7 @@ impl Session {
             model: message.origin.clone(),
             usage,
             cut: false,
+            paused: false,
         });
         self.context.push(id, message, opens);
         usage.into_iter().for_each(|usage| self.context.measure(usage));
@@ -377,6 +378,7 @@ impl Session {
             model: None,
             usage: None,
             cut: false,
+            paused: false,
         });
         self.event(EventBody::MessageSuperseded { message });
     }

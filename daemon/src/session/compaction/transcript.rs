@@ -4,6 +4,7 @@ use linger_protocol::message::{ContentBlock, Role};
 use serde_json::Value;
 
 use crate::provider::Message;
+use crate::provider::hosted::readable;
 
 /// How much of each result and each call, and of each text, is written, in bytes; the next pair is for what does not fit.
 const LEVELS: [[usize; 2]; 5] = [[8 << 10, usize::MAX], [2 << 10, 16 << 10], [512, 4 << 10], [160, 1 << 10], [80, 320]];
@@ -57,6 +58,7 @@ fn written(message: &Message, [output, text]: [usize; 2]) -> String {
                 let images: String = images.collect();
                 lines.push(format!("[{call_id}{failed}:{images}]\n{}", short(said.join("\n").trim(), output)));
             }
+            ContentBlock::Hosted { .. } => lines.extend(readable(block).map(|said| short(&said, output))),
             // What a model thought is not what it said.
             _ => {}
         }

@@ -14,6 +14,9 @@ use crate::schema;
 /// What to do when no answer fits.
 pub(super) const HINT: &str = "choose another model, or a simpler schema, and prompt again";
 
+/// What a model is told that goes on with an answer of another's.
+const GO_ON_AS_ANOTHER: &str = "Go on where that answer stopped.";
+
 /// How a request asks for the shape.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Way {
@@ -108,6 +111,16 @@ impl Turn {
         Ok(Fit::Again)
     }
 
+    /// Asks a model to go on with an answer that another one began, and that is not over: only the one that began it takes it
+    /// back without a word.
+    pub(super) async fn say_go_on(&mut self, context: &mut Context) -> Result<(), Over> {
+        let begun = context.messages.last().filter(|last| last.role == Role::Assistant);
+        if begun.is_none_or(|last| last.origin.as_ref() == Some(&self.model)) {
+            return Ok(());
+        }
+        self.say(Asks::GoOn, GO_ON_AS_ANOTHER.to_owned(), context).await
+    }
+
     /// Says something in the user's place.
     async fn say(&mut self, asks: Asks, text: String, context: &mut Context) -> Result<(), Over> {
         self.messages += 1;
@@ -118,6 +131,7 @@ impl Turn {
             content: content.clone(),
             interrupted: false,
             cut: false,
+            paused: false,
             prompt: None,
             asks: Some(asks),
             model: None,

@@ -1,0 +1,136 @@
+//! Tools that Anthropic runs itself: how they are switched on, what is read in their blocks, and what keeps a history good.
+//!
+//! A call and its result are blocks of one answer. But where a turn is paused, or the model calls a tool of ours at the same time,
+//! the result comes at the beginning of the next answer; a call that nobody goes on with gets an error for a result, as a call
+//! without one is refused.
+
+use linger_protocol::message::{ContentBlock, HostedPart, HostedTool};
+use serde_json::{Value, json};
+
+use super::super::hosted::{self, Hosted, text};
+use super::super::{Message, wire};
+
+/// In an opaque block: how the text before it was divided, and what each part of it cites.
+pub(super) const CITED: &str = "cited";
+
+/// In an opaque block: the container in which code of this turn runs.
+pub(super) const CONTAINER: &str = "container";
+
+/// How the tools are switched on: the kinds that every current model takes, and that need no header of their own.
+pub(super) fn tools(hosted: Hosted) -> Vec<Value> {
+    let tool = |tool: HostedTool| match tool {
+        HostedTool::WebSearch => json!({"type": "web_search_20250305", "name": "web_search"}),
+        _ => json!({"type": "code_execution_20250825", "name": "code_execution"}),
+    };
+    hosted.tools().into_iter().map(tool).collect()
+}
+
+/// The tool behind a call's name, or a result's type; none if it is not ours to switch on.
+pub(super) fn tool(name: &str) -> Option<HostedTool> {
+    match name {
+        "web_search" => Some(HostedTool::WebSearch),
+        "code_execution" | "bash_code_execution" | "text_editor_code_execution" => Some(HostedTool::CodeExecution),
+        _ => None,
+    }
+}
+
+/// What a call asks for.
+pub(super) fn asked(input: &Value) -> String {
+    let first = ["/query", "/command", "/code"].map(|name| text(input, name)).into_iter().find(|said| !said.is_empty());
+    match (first.unwrap_or_default(), text(input, "/path")) {
+        (said, path) if !path.is_empty() => hosted::said(&format!("{said} {path}")),
+        ("", _) if input.as_object().is_some_and(|input| input.is_empty()) => String::new(),
+        ("", _) => hosted::said(&input.to_string()),
+        (said, _) => hosted::said(said),
+    }
+}
+
+/// What a result says.
+pub(super) fn gave(result: &Value) -> (HostedPart, String) {
+    let content = &result["content"];
+    if let Some(found) = content.as_array() {
+        let source = |found| (text(found, "/title"), text(found, "/url"));
+        return (HostedPart::Result, hosted::sources(found.iter().map(source)));
+    }
+    match (text(content, "/error_code"), content.get("return_code").and_then(Value::as_i64)) {
+        ("", Some(status)) => hosted::output(text(content, "/stdout"), text(content, "/stderr"), status),
+        ("", None) => {
+            let said = ["/content", "/lines"].map(|name| text(content, name)).into_iter().find(|said| !said.is_empty());
+            (HostedPart::Result, hosted::said(said.unwrap_or("done")))
+        }
+        (code, _) => (HostedPart::Error, hosted::said(code)),
+    }
+}
+
+/// The calls of a history whose results are not there yet: their ids and names.
+#[derive(Debug, Default)]
+pub(super) struct Waiting(Vec<(String, String)>);
+
+impl Waiting {
+    /// Takes the blocks of the model's next answer; gives the errors that must come before them.
+    pub(super) fn answered(&mut self, blocks: &[Value]) -> Vec<Value> {
+        let answers = |id: &str| blocks.iter().any(|block| block["tool_use_id"] == id);
+        let errors = self.give_up(|id| !answers(id));
+        for block in blocks {
+            match block["type"].as_str() {
+                Some("server_tool_use") => {
+                    self.0.push((text(block, "/id").to_owned(), text(block, "/name").to_owned()));
+                }
+                _ => self.0.retain(|(id, _)| block["tool_use_id"] != id.as_str()),
+            }
+        }
+        errors
+    }
+
+    /// Whether the call of this result is in the history.
+    pub(super) fn has(&self, result: &Value) -> bool {
+        self.0.iter().any(|(id, _)| result["tool_use_id"] == id.as_str())
+    }
+
+    /// Takes a user's blocks: with anything but results, what the model was about is over. Gives the errors that must come before.
+    pub(super) fn interrupted(&mut self, blocks: &[Value]) -> Vec<Value> {
+        if blocks.iter().all(|block| block["type"] == "tool_result") {
+            return Vec::new();
+        }
+        self.give_up(|_| true)
+    }
+
+    fn give_up(&mut self, gone: impl Fn(&str) -> bool) -> Vec<Value> {
+        let error = |(id, name): &(String, String)| {
+            let kind = format!("{name}_tool_result");
+            json!({"type": kind, "tool_use_id": id, "content": {"type": format!("{kind}_error"), "error_code": "unavailable"}})
+        };
+        let (given_up, kept) = std::mem::take(&mut self.0).into_iter().partition(|(id, _)| gone(id));
+        self.0 = kept;
+        let given_up: Vec<(String, String)> = given_up;
+        given_up.iter().map(error).collect()
+    }
+}
+
+/// A text in the parts in which it came, if what follows it says which; what cannot be seen is left out, as it would be refused.
+pub(super) fn divided(said: &str, next: Option<&ContentBlock>) -> Option<Vec<Value>> {
+    let Some(ContentBlock::Opaque { native }) = next else { return None };
+    let mut rest = said;
+    let mut parts = Vec::new();
+    for part in native.get(CITED)?.as_array()? {
+        let bytes = part.get(0)?.as_u64().and_then(|bytes| usize::try_from(bytes).ok())?;
+        let (own, after) = rest.split_at_checked(bytes)?;
+        rest = after;
+        let citations = part.get(1).filter(|citations| citations.is_array());
+        if let Some(own) = wire::visible(own) {
+            let mut block = json!({"type": "text", "text": own});
+            citations.into_iter().for_each(|citations| wire::set(&mut block, "citations", citations.clone()));
+            parts.push(block);
+        }
+    }
+    Some(parts)
+}
+
+/// The container that an answer's code ran in.
+pub(super) fn container(message: &Message) -> Option<String> {
+    let named = message.content.iter().filter_map(|block| match block {
+        ContentBlock::Opaque { native } => native.get(CONTAINER)?.as_str(),
+        _ => None,
+    });
+    named.last().map(str::to_owned)
+}

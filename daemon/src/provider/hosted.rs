@@ -1,0 +1,148 @@
+//! Tools that a provider runs itself: which are switched on, and what is said of their calls and results. Pure.
+//!
+//! What a provider wants back of them is in the `native` part of their blocks and goes to the model that it came from; another
+//! model reads what people read, in [`readable`].
+//! Deliberately absent: what each wire format calls them, which its codec knows; permissions, as nothing happens here.
+
+use linger_protocol::message::{ContentBlock, HostedPart, HostedTool};
+use serde_json::Value;
+
+use super::catalogue::{Kind, nearest};
+use super::wire;
+
+/// How much of what came of a call is written down for people, in bytes; the provider's own form of it has all.
+const MAX_SAID: usize = 4 << 10;
+
+/// How many sources of a search are named.
+const MAX_SOURCES: usize = 12;
+
+/// The longest title or address of a source, in characters.
+const MAX_SOURCE: usize = 300;
+
+/// What is switched on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hosted {
+    /// The model may search the web.
+    pub web_search: bool,
+    /// The model may run code at its provider.
+    pub code_execution: bool,
+}
+
+impl Hosted {
+    /// Nothing; in constants, where `Default` cannot be used.
+    pub const NONE: Self = Self { web_search: false, code_execution: false };
+
+    /// Everything.
+    pub const ALL: Self = Self { web_search: true, code_execution: true };
+
+    /// What these names in the configuration switch on at a provider of this kind, or what is wrong with them.
+    pub fn named(names: &[String], kind: Kind) -> Result<Self, String> {
+        let mut hosted = Self::NONE;
+        for name in names {
+            match HostedTool::ALL.into_iter().find(|tool| tool.name() == name) {
+                Some(HostedTool::WebSearch) => hosted.web_search = true,
+                Some(HostedTool::CodeExecution) => hosted.code_execution = true,
+                _ => {
+                    let known = HostedTool::ALL.map(HostedTool::name);
+                    let near = nearest(name, known.into_iter());
+                    let known = known.join(" or ");
+                    return Err(match near {
+                        Some(near) => format!("unknown tool `{name}`; did you mean `{near}`?"),
+                        None => format!("unknown tool `{name}`: it is {known}"),
+                    });
+                }
+            }
+        }
+        match kind {
+            Kind::Anthropic | Kind::OpenaiResponses | Kind::Gemini => Ok(hosted),
+            _ if names.is_empty() => Ok(hosted),
+            Kind::Openai => {
+                Err("the kind openai has none; the same models have them as kind openai-responses".to_owned())
+            }
+            Kind::Ollama | Kind::Demo => Err(format!("the kind {} has none", kind.name())),
+        }
+    }
+
+    /// The tools that are switched on.
+    pub fn tools(self) -> Vec<HostedTool> {
+        let on = [(self.web_search, HostedTool::WebSearch), (self.code_execution, HostedTool::CodeExecution)];
+        on.into_iter().filter_map(|(on, tool)| on.then_some(tool)).collect()
+    }
+
+    /// Whether this one is. What one that is not has done is told in words.
+    pub fn has(self, tool: HostedTool) -> bool {
+        self.tools().contains(&tool)
+    }
+
+    /// Whether nothing is.
+    pub fn is_none(self) -> bool {
+        self == Self::NONE
+    }
+}
+
+/// What another model reads in the place of a block, and the same one if what its provider wants back is not there.
+pub(crate) fn readable(block: &ContentBlock) -> Option<String> {
+    let ContentBlock::Hosted { tool, part, text, .. } = block else { return None };
+    let (tool, text) = (tool.name(), wire::visible(text)?);
+    Some(match part {
+        HostedPart::Call => format!("[{tool}: {text}]"),
+        HostedPart::Error => format!("[{tool} failed: {text}]"),
+        HostedPart::Result | HostedPart::Unknown => format!("[{tool} gave: {text}]"),
+    })
+}
+
+/// What is written down of what a tool was given or put out.
+pub(super) fn said(text: &str) -> String {
+    let text = wire::clean(text.trim());
+    if text.len() <= MAX_SAID {
+        return text.into_owned();
+    }
+    let end = (0..=MAX_SAID).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+    let kept = text.get(..end).unwrap_or_default();
+    format!("{kept}\n(and {} more bytes)", text.len() - end)
+}
+
+/// Queries of a search in one line.
+pub(super) fn queries<'a>(queries: impl IntoIterator<Item = &'a str>) -> String {
+    said(&queries.into_iter().collect::<Vec<_>>().join("; "))
+}
+
+/// What a search found: how much, and then a line for each source with its title, if it has one, and address.
+pub(super) fn sources<'a>(found: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+    let short = |text: &str| -> String {
+        text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(MAX_SOURCE).collect()
+    };
+    let lines: Vec<String> = found
+        .into_iter()
+        .map(|(title, address)| match (short(title), short(address)) {
+            (title, address) if title.is_empty() || title == address => address,
+            (title, address) => format!("{title}: {address}"),
+        })
+        .collect();
+    let count = match lines.len() {
+        0 => return "nothing found".to_owned(),
+        1 => "1 source".to_owned(),
+        n => format!("{n} sources"),
+    };
+    let rest = lines.len().saturating_sub(MAX_SOURCES);
+    let more = if rest > 0 { format!("\n(and {rest} more)") } else { String::new() };
+    let named: Vec<String> = lines.into_iter().take(MAX_SOURCES).collect();
+    said(&format!("{count}\n{}{more}", named.join("\n")))
+}
+
+/// What code put out, and how it ended if that is not well.
+pub(super) fn output(output: &str, errors: &str, status: i64) -> (HostedPart, String) {
+    let parts = [output.trim(), errors.trim()];
+    let text = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n");
+    match (status, text.is_empty()) {
+        (0, true) => (HostedPart::Result, "no output".to_owned()),
+        (0, false) => (HostedPart::Result, said(&text)),
+        (status, true) => (HostedPart::Error, format!("exit code {status}")),
+        (status, false) => (HostedPart::Error, said(&format!("exit code {status}\n{text}"))),
+    }
+}
+
+/// A text in `value`; empty if there is none.
+pub(super) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}

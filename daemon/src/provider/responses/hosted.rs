@@ -1,0 +1,75 @@
+//! Tools that OpenAI runs itself: how they are switched on, and what is read in their items.
+//!
+//! A call and what came of it are one item, which goes back whole, after the reasoning that led to it. What an answer cites is in
+//! its text already, so the notes beside it do not go back.
+
+use linger_protocol::message::{HostedPart, HostedTool};
+use serde_json::{Value, json};
+
+use super::super::hosted::{self, Hosted, text};
+
+/// How the tools are switched on.
+pub(super) fn tools(hosted: Hosted) -> Vec<Value> {
+    let tool = |tool: HostedTool| match tool {
+        HostedTool::WebSearch => json!({"type": "web_search"}),
+        _ => json!({"type": "code_interpreter", "container": {"type": "auto"}}),
+    };
+    hosted.tools().into_iter().map(tool).collect()
+}
+
+/// What the server leaves out of the items unless it is asked for.
+pub(super) fn include(hosted: Hosted) -> Vec<&'static str> {
+    let name = |tool: HostedTool| match tool {
+        HostedTool::WebSearch => "web_search_call.action.sources",
+        _ => "code_interpreter_call.outputs",
+    };
+    hosted.tools().into_iter().map(name).collect()
+}
+
+/// What a tool was asked and gave, as an item says it.
+pub(super) struct Said {
+    pub(super) tool: HostedTool,
+    pub(super) call: String,
+    pub(super) result: Option<(HostedPart, String)>,
+    /// The item can go back: it has all that the server demands of it.
+    pub(super) whole: bool,
+}
+
+/// What an item says, if it is of a hosted tool.
+pub(super) fn said(item: &Value) -> Option<Said> {
+    let failed = matches!(text(item, "/status"), "failed" | "incomplete");
+    let broken = || (HostedPart::Error, hosted::said(text(item, "/status")));
+    let has_id = !text(item, "/id").is_empty();
+    match text(item, "/type") {
+        "web_search_call" => {
+            let action = item.get("action").unwrap_or(&Value::Null);
+            let call = match (text(action, "/type"), action.get("queries").and_then(Value::as_array)) {
+                ("open_page", _) => hosted::said(text(action, "/url")),
+                ("find_in_page", _) => {
+                    hosted::said(&format!("{} in {}", text(action, "/pattern"), text(action, "/url")))
+                }
+                (_, Some(queries)) if !queries.is_empty() => hosted::queries(queries.iter().filter_map(Value::as_str)),
+                _ => hosted::said(text(action, "/query")),
+            };
+            let sources = action.get("sources").and_then(Value::as_array);
+            let found = || sources.map(|found| hosted::sources(found.iter().map(|found| ("", text(found, "/url")))));
+            let result = if failed { Some(broken()) } else { found().map(|found| (HostedPart::Result, found)) };
+            Some(Said { tool: HostedTool::WebSearch, call, result, whole: has_id && !text(action, "/type").is_empty() })
+        }
+        "code_interpreter_call" => {
+            let outputs = item.get("outputs").and_then(Value::as_array);
+            let logs = outputs.map(|outputs| {
+                let output = |output: &Value| match text(output, "/type") {
+                    "image" => "(an image)".to_owned(),
+                    _ => text(output, "/logs").to_owned(),
+                };
+                hosted::output(&outputs.iter().map(output).collect::<Vec<_>>().join("\n"), "", 0)
+            });
+            let whole = has_id && !text(item, "/container_id").is_empty() && item.get("code").is_some();
+            let result = if failed { Some(broken()) } else { logs };
+            let call = hosted::said(text(item, "/code"));
+            Some(Said { tool: HostedTool::CodeExecution, call, result, whole: whole && item.get("outputs").is_some() })
+        }
+        _ => None,
+    }
+}

@@ -190,6 +190,7 @@ mod tests {
     use super::super::catalogue::{self, Kind};
     use super::super::compat::Compat;
     use super::super::gemini::Gemini;
+    use super::super::hosted::Hosted;
     use super::super::ollama::Ollama;
     use super::super::openai::OpenAi;
     use super::super::responses::Responses;
@@ -241,7 +242,8 @@ mod tests {
                     continue; // Nobody is asked before the results are there.
                 }
                 let request = Request { origin: kind.name(), ..request(&messages[..n]) };
-                let codec = catalogue::codec(kind, Compat::NONE).unwrap();
+                let compat = Compat { hosted: Hosted::ALL, ..Compat::NONE };
+                let codec = catalogue::codec(kind, compat).unwrap();
                 let body: Value = serde_json::from_slice(&encoding.encode(codec.as_ref(), &request).body).unwrap();
                 prop_assert_eq!(validate(kind, &body), Ok(()), "{:#}", body);
                 if let Some(before) = sent.insert(kind.name(), body.clone()) {
@@ -270,7 +272,7 @@ mod tests {
                 ..Compat::NONE
             };
             let codecs: [Arc<dyn Codec>; 6] = [
-                Arc::new(Anthropic::default()),
+                Arc::new(Anthropic::new(Compat { hosted: Hosted::ALL, ..Compat::NONE })),
                 Arc::new(OpenAi::new(Compat::NONE)),
                 Arc::new(OpenAi::new(compat)),
                 Arc::new(Responses::new(Compat::NONE)),

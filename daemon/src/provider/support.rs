@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use linger_protocol::message::{ContentBlock, Role};
+use linger_protocol::message::{ContentBlock, HostedPart, HostedTool, Role};
 use linger_protocol::session::Effort;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -44,6 +44,10 @@ pub(super) fn shown_is_kept(events: &[StreamEvent]) {
     };
     for event in before {
         match event {
+            StreamEvent::Hosted { block, text, .. } => {
+                let ContentBlock::Hosted { text: kept, .. } = &content[*block as usize] else { panic!("{content:?}") };
+                assert_eq!(kept, text);
+            }
             StreamEvent::Text { block, text } => {
                 assert!(content[*block as usize].as_text().is_some_and(|kept| kept.contains(text.as_str())));
             }
@@ -117,7 +121,7 @@ fn natives(kind: Kind) -> (Vec<Value>, Vec<Value>, Vec<Value>) {
     match kind {
         Kind::OpenaiResponses => {
             let item = |id: &str, content: Value| json!({"item": {"type": "reasoning", "id": id, "summary": [], "encrypted_content": content}});
-            let search = json!({"item": {"type": "web_search_call", "id": "ws_1", "status": "completed"}});
+            let search = json!({"item": {"type": "file_search_call", "id": "ws_1", "status": "completed"}});
             (
                 vec![item("rs_1", json!("gAAA")), item("rs_2", json!("gAAB")), item("rs_3", json!(null))],
                 vec![json!({"id": "same"}), json!({"id": "other", "arguments": "{ }"})],
@@ -129,7 +133,7 @@ fn natives(kind: Kind) -> (Vec<Value>, Vec<Value>, Vec<Value>) {
             (
                 vec![signed(1), signed(0), signed(99)],
                 vec![json!({"id": "same"}), json!({"id": "other", "thoughtSignature": "Y2FsbA=="})],
-                vec![signed(0), signed(2), signed(99), json!({"part": {"executableCode": {"code": "1"}}})],
+                vec![signed(0), signed(2), signed(99), json!({"part": {"fileData": {"fileUri": "executable"}}})],
             )
         }
         _ => (
@@ -140,10 +144,44 @@ fn natives(kind: Kind) -> (Vec<Value>, Vec<Value>, Vec<Value>) {
     }
 }
 
+pub(super) fn hosted(part: HostedPart, text: &str, native: Option<Value>) -> ContentBlock {
+    ContentBlock::Hosted { tool: HostedTool::WebSearch, part, text: text.to_owned(), native }
+}
+
+/// What tools of its provider may leave in an answer: calls with their results, some of which come late or never.
+fn hosted_natives(kind: Kind) -> Vec<Vec<ContentBlock>> {
+    use HostedPart::{Call, Result};
+    let cut = vec![hosted(Call, "cut", None), hosted(Result, "", None)];
+    let (call, result) = match kind {
+        Kind::OpenaiResponses => (
+            json!({"item": {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}}}),
+            json!({}),
+        ),
+        Kind::Gemini => (
+            json!({"part": {"toolCall": {"id": "same"}, "thoughtSignature": "c2ln"}}),
+            json!({"part": {"toolResponse": {"id": "same"}, "thoughtSignature": "c2ln"}}),
+        ),
+        Kind::Anthropic => {
+            let found = json!([{"type": "web_search_result", "title": "t", "url": "u", "encrypted_content": "xyz"}]);
+            (
+                json!({"type": "server_tool_use", "id": "same", "name": "web_search", "input": {"query": "q"}}),
+                json!({"type": "web_search_tool_result", "tool_use_id": "same", "content": found}),
+            )
+        }
+        // A format without any.
+        _ => return vec![cut],
+    };
+    let (call, result) = (hosted(Call, "q", Some(call)), hosted(Result, "1 source\nu", Some(result)));
+    vec![vec![call.clone(), result.clone()], vec![call], vec![result], cut, Vec::new()]
+}
+
 /// What happens in a step of a made-up history.
 fn step(kind: Kind, origins: Vec<&'static str>) -> impl Strategy<Value = Vec<Message>> {
     let or_none = |natives: Vec<Value>| natives.into_iter().map(Some).chain([None]).collect::<Vec<_>>();
     let (of_thoughts, of_calls, opaque) = natives(kind);
+    let hosted = prop::sample::select(hosted_natives(kind));
+    // What comes late comes first, and what is asked for may be asked for at the same time as what a tool of ours does.
+    let hosted = (hosted.clone(), hosted);
     let words = prop::sample::select(vec!["hello", " ", "", "a\0b", "ä€😀", "</think>", "x\ny"]);
     let texts = prop::collection::vec(words.prop_map(ContentBlock::text), 0..3);
     let origin = prop::sample::select(origins);
@@ -160,11 +198,12 @@ fn step(kind: Kind, origins: Vec<&'static str>) -> impl Strategy<Value = Vec<Mes
         content.extend(with_image.then(|| image.clone()));
         content
     });
-    (prompt, origin, thoughts.clone(), texts, calls, thoughts, any::<bool>()).prop_map(
-        |(prompt, origin, before, texts, calls, after, answered)| {
+    (prompt, origin, thoughts.clone(), (texts, hosted), calls, thoughts, any::<bool>()).prop_map(
+        |(prompt, origin, before, (texts, (first, then)), calls, after, answered)| {
             let mut step = vec![user(prompt)];
-            let mut content = before;
+            let mut content = [first, before].concat();
             content.extend(texts);
+            content.extend(then);
             let mut results = Vec::new();
             for (name, input, native, said, is_error) in calls {
                 let call_id = linger_protocol::id::CallId::default(); // Named by `numbered`.
@@ -219,6 +258,7 @@ fn disguised(mut messages: Vec<Message>) -> Vec<Message> {
     for block in messages.iter_mut().flat_map(|message| &mut message.content) {
         let native = match block {
             ContentBlock::Thinking { native: Some(native), .. }
+            | ContentBlock::Hosted { native: Some(native), .. }
             | ContentBlock::ToolUse { native: Some(native), .. } => native,
             ContentBlock::Opaque { native } => native,
             _ => continue,

@@ -294,7 +294,7 @@ impl MessagesDecoder {
 
 #[cfg(test)]
 mod tests {
-    use linger_protocol::message::{ContentBlock, Usage};
+    use linger_protocol::message::{ContentBlock, HostedTool, Usage};
 
     use super::super::super::Response;
     use super::super::super::support::{call, check_stream, text, thinking, thought};
@@ -411,7 +411,7 @@ mod tests {
         let said = || block(0, json!({"type": "text", "text": "hi"}), &[]);
         for (reason, stop) in [
             ("end_turn", Stop::End),
-            ("pause_turn", Stop::End),
+            ("pause_turn", Stop::Paused),
             ("refusal", Stop::Refusal),
             ("max_tokens", Stop::MaxTokens),
             ("model_context_window_exceeded", Stop::MaxTokens),
@@ -421,6 +421,89 @@ mod tests {
         }
         let events = [vec![start()], end("model_context_window_exceeded").to_vec()].concat();
         check(&events, &[failed(FailureClass::TooLong, "the context fills the model's window")]);
+    }
+
+    fn saying(block: u32, tool: HostedTool, part: HostedPart, text: &str) -> StreamEvent {
+        StreamEvent::Hosted { block, tool, part, text: text.to_owned() }
+    }
+
+    fn kept(tool: HostedTool, part: HostedPart, text: &str, native: &Value) -> ContentBlock {
+        ContentBlock::Hosted { tool, part, text: text.to_owned(), native: Some(native.clone()) }
+    }
+
+    #[test]
+    fn a_search_is_said_and_what_rests_on_it_is_one_text() {
+        use HostedPart::{Call, Error, Result};
+        let web = HostedTool::WebSearch;
+        let call = |id: &str, input: Value| json!({"type": "server_tool_use", "id": id, "name": "web_search", "input": input, "caller": {"type": "direct"}});
+        let found = json!({"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [
+            {"type": "web_search_result", "title": "Rust", "url": "https://rust-lang.org", "encrypted_content": "Eo8=", "page_age": null}]});
+        let refused = json!({"type": "web_search_tool_result", "tool_use_id": "srvtoolu_2",
+            "content": {"type": "web_search_tool_result_error", "error_code": "max_uses_exceeded"}});
+        let cites = json!({"type": "web_search_result_location", "cited_text": "1.0", "url": "u", "title": "t", "encrypted_index": "Eo8="});
+        let words = |text: &str| json!({"type": "text_delta", "text": text});
+        let partial = |json: &str| json!({"type": "input_json_delta", "partial_json": json});
+        let events = [
+            vec![start()],
+            block(0, call("srvtoolu_1", json!({})), &[partial("{\"query\": \"ru"), partial("st\"}")]),
+            block(1, found.clone(), &[]),
+            block(2, json!({"type": "text", "text": ""}), &[words("It is ")]),
+            block(
+                3,
+                json!({"type": "text", "text": "", "citations": []}),
+                &[words("öld"), json!({"type": "citations_delta", "citation": cites})],
+            ),
+            block(4, json!({"type": "text", "text": ""}), &[words(".")]),
+            block(5, call("srvtoolu_2", json!({"query": "more"})), &[]),
+            block(6, refused.clone(), &[]),
+            end("end_turn").to_vec(),
+        ]
+        .concat();
+        let cited = json!({"cited": [[6, null], [4, [cites]], [1, null]]});
+        let content = vec![
+            kept(web, Call, "rust", &call("srvtoolu_1", json!({"query": "rust"}))),
+            kept(web, Result, "1 source\nRust: https://rust-lang.org", &found),
+            ContentBlock::text("It is öld."),
+            ContentBlock::Opaque { native: cited },
+            kept(web, Call, "more", &call("srvtoolu_2", json!({"query": "more"}))),
+            kept(web, Error, "max_uses_exceeded", &refused),
+        ];
+        let usage = Usage { cost_at_least: true, ..USAGE };
+        let expect = [
+            saying(0, web, Call, "rust"),
+            saying(1, web, Result, "1 source\nRust: https://rust-lang.org"),
+            text(2, "It is öld."),
+            saying(4, web, Call, "more"),
+            saying(5, web, Error, "max_uses_exceeded"),
+            StreamEvent::Done(Response { content, stop: Stop::End, usage }),
+        ];
+        check(&events, &expect);
+    }
+
+    #[test]
+    fn code_runs_in_a_container_that_is_named() {
+        use HostedPart::{Call, Error, Result};
+        let code = HostedTool::CodeExecution;
+        fn said(content: Value) -> (HostedPart, String) {
+            hosted::gave(&json!({"content": content}))
+        }
+        let ran = |stdout: &str, stderr: &str, status: i64| json!({"type": "bash_code_execution_result", "stdout": stdout, "stderr": stderr, "return_code": status, "content": []});
+        assert_eq!(said(ran("4\n", "", 0)), (Result, "4".to_owned()));
+        assert_eq!(said(ran("", "", 0)), (Result, "no output".to_owned()));
+        assert_eq!(said(ran("a", "b\n", 2)), (Error, "exit code 2\na\nb".to_owned()));
+        assert_eq!(said(json!({"error_code": "unavailable"})), (Error, "unavailable".to_owned()));
+        assert_eq!(said(json!({"content": "x = 1"})), (Result, "x = 1".to_owned()));
+        assert_eq!(said(json!({"is_file_update": false})), (Result, "done".to_owned()));
+        let call =
+            json!({"type": "server_tool_use", "id": "s1", "name": "bash_code_execution", "input": {"command": "ls"}});
+        let mut end = end("pause_turn");
+        end[0]["delta"]["container"] = json!({"id": "container_1", "expires_at": "2026-11-21T00:00:00Z"});
+        let events = [vec![start()], block(0, call.clone(), &[]), end.to_vec()].concat();
+        let content =
+            vec![kept(code, Call, "ls", &call), ContentBlock::Opaque { native: json!({"container": "container_1"}) }];
+        let usage = Usage { cost_at_least: true, ..USAGE };
+        let done = StreamEvent::Done(Response { content, stop: Stop::Paused, usage });
+        check(&events, &[saying(0, code, Call, "ls"), done]);
     }
 
     #[test]

@@ -246,6 +246,7 @@ fn plain_block(block: &ContentBlock, images: &Images) -> Option<Value> {
 
 fn assistant_blocks(message: &Message, own: bool, on: Hosted, names: &CallNames, waiting: &Waiting) -> Vec<Value> {
     let plain = |text: &str| Some(json!({"type": "text", "text": wire::visible(text)?}));
+    let mut at_provider = waiting.next();
     let mut blocks: Vec<Value> = Vec::new();
     for (n, block) in message.content.iter().enumerate() {
         let next = message.content.get(n + 1).filter(|_| own);
@@ -258,9 +259,7 @@ fn assistant_blocks(message: &Message, own: bool, on: Hosted, names: &CallNames,
         blocks.extend(match block {
             ContentBlock::Text { text } => plain(text),
             ContentBlock::Hosted { tool, native: Some(native), .. } if own && on.has(*tool) => {
-                // A result whose call was compacted away is told in words.
-                let called = |call: &Value| call["type"] == "server_tool_use" && call["id"] == native["tool_use_id"];
-                let good = native["type"] == "server_tool_use" || waiting.has(native) || blocks.iter().any(called);
+                let good = at_provider.take(native, &blocks);
                 if good { Some(native.clone()) } else { readable(block).and_then(|said| plain(&said)) }
             }
             ContentBlock::Hosted { .. } => readable(block).and_then(|said| plain(&said)),
@@ -360,6 +359,8 @@ mod tests {
         #[test]
         fn histories_are_well_formed_and_extend_each_other(messages in history()) {
             check_history(Kind::Anthropic, &Anthropic::default(), &messages);
+            let compat = Compat { hosted: Hosted::ALL, ..Compat::NONE };
+            check_history(Kind::Anthropic, &Anthropic::new(compat), &messages);
         }
     }
 }

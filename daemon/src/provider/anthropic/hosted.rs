@@ -82,9 +82,9 @@ impl Waiting {
         errors
     }
 
-    /// Whether the call of this result is in the history.
-    pub(super) fn has(&self, result: &Value) -> bool {
-        self.0.iter().any(|(id, _)| result["tool_use_id"] == id.as_str())
+    /// For the next answer: which of its blocks can go back.
+    pub(super) fn next(&self) -> Next {
+        Next { open: self.0.iter().map(|(id, _)| id.clone()).collect(), late: self.0.len() }
     }
 
     /// Takes a user's blocks: with anything but results, what the model was about is over. Gives the errors that must come before.
@@ -104,6 +104,36 @@ impl Waiting {
         self.0 = kept;
         let given_up: Vec<(String, String)> = given_up;
         given_up.iter().map(error).collect()
+    }
+}
+
+/// Calls at the provider within an answer.
+#[derive(Debug)]
+pub(super) struct Next {
+    /// Those without a result.
+    open: Vec<String>,
+    /// How many of them, the first ones, are of the answer before.
+    late: usize,
+}
+
+impl Next {
+    /// Whether a block can go back after `before`: a call once, a result with its call, and what is late before all else. What was
+    /// compacted away, or made no sense, cannot.
+    pub(super) fn take(&mut self, block: &Value, before: &[Value]) -> bool {
+        if block["type"] == "server_tool_use" {
+            let id = text(block, "/id");
+            let good = !id.trim().is_empty() && block["input"].is_object() && self.open.iter().all(|open| open != id);
+            self.open.extend(good.then(|| id.to_owned()));
+            return good;
+        }
+        let Some(at) = self.open.iter().position(|open| block["tool_use_id"] == open.as_str()) else { return false };
+        let is_late = at < self.late;
+        if is_late && !before.iter().all(|block| text(block, "/type").ends_with("_tool_result")) {
+            return false;
+        }
+        self.late -= usize::from(is_late);
+        self.open.remove(at);
+        true
     }
 }
 

@@ -360,10 +360,75 @@ mod tests {
 
     #[test]
     fn what_only_the_provider_understands_is_kept_whole() {
-        let code = json!({"executableCode": {"language": "PYTHON", "code": "1"}, "thoughtSignature": "c2ln"});
+        let code = json!({"fileData": {"fileUri": "files/1"}, "thoughtSignature": "c2ln"});
         let forged = json!([{"functionResponse": {"name": "ls", "response": {}}}, {"inlineData": {}}, {}]);
         let chunks = [parts(json!([code])), parts(forged), parts(json!([{"text": "1"}])), end("STOP")];
         check(&chunks, &[text(1, "1"), done(vec![opaque(json!({"part": code})), ContentBlock::text("1")], Stop::End)]);
+    }
+
+    #[test]
+    fn hosted_tools_are_said_and_their_parts_kept_whole() {
+        use HostedPart::{Call, Error, Result};
+        let (web, code) = (HostedTool::WebSearch, HostedTool::CodeExecution);
+        let search = json!({"toolCall": {"toolType": "GOOGLE_SEARCH_WEB", "args": {"queries": ["x", "y"]}, "id": "a"}, "thoughtSignature": "c2ln"});
+        let found = json!({"toolResponse": {"toolType": "GOOGLE_SEARCH_WEB", "response": {"search_suggestions": "<b>"}, "id": "a"}});
+        let run = json!({"executableCode": {"language": "PYTHON", "code": "print(4)", "id": "b"}});
+        let ran = json!({"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "4\n", "id": "b"}});
+        let failed = json!({"codeExecutionResult": {"outcome": "OUTCOME_FAILED", "output": "no"}});
+        let mut end = end("STOP");
+        end["candidates"][0]["groundingMetadata"] = json!({"webSearchQueries": ["x"],
+            "groundingChunks": [{"web": {"uri": "https://a", "title": "A"}}, {"maps": {}}]});
+        let chunks =
+            [parts(json!([search, found])), parts(json!([run, ran, failed])), parts(json!([{"text": "4"}])), end];
+        let block = |tool, part, text: &str, native: Value| ContentBlock::Hosted {
+            tool,
+            part,
+            text: text.to_owned(),
+            native: Some(native),
+        };
+        let part = |part: &Value| json!({ "part": part });
+        let content = vec![
+            block(web, Call, "x; y", part(&search)),
+            block(web, Result, "", part(&found)),
+            block(code, Call, "print(4)", part(&run)),
+            block(code, Result, "4", part(&ran)),
+            block(code, Error, "it failed\nno", part(&failed)),
+            ContentBlock::text("4"),
+            block(web, Result, "1 source\nA: https://a", json!({})),
+        ];
+        let said = |block, tool, part, text: &str| StreamEvent::Hosted { block, tool, part, text: text.to_owned() };
+        let usage = Usage { cost_at_least: true, ..USAGE };
+        let expect = [
+            said(0, web, Call, "x; y"),
+            said(2, code, Call, "print(4)"),
+            said(3, code, Result, "4"),
+            said(4, code, Error, "it failed\nno"),
+            text(5, "4"),
+            said(6, web, Result, "1 source\nA: https://a"),
+            StreamEvent::Done(Response { content, stop: Stop::End, usage }),
+        ];
+        check(&chunks, &expect);
+    }
+
+    #[test]
+    fn a_search_that_is_no_part_is_known_by_its_grounding() {
+        let mut end = end("STOP");
+        end["candidates"][0]["groundingMetadata"] = json!({"webSearchQueries": ["x"], "groundingChunks": []});
+        let block = |text: &str| ContentBlock::Hosted {
+            tool: HostedTool::WebSearch,
+            part: HostedPart::Call,
+            text: text.to_owned(),
+            native: Some(json!({})),
+        };
+        let (tool, part) = (HostedTool::WebSearch, HostedPart::Call);
+        let usage = Usage { cost_at_least: true, ..USAGE };
+        let content = vec![ContentBlock::text("so"), block("x")];
+        let expect = [
+            text(0, "so"),
+            StreamEvent::Hosted { block: 1, tool, part, text: "x".to_owned() },
+            StreamEvent::Done(Response { content, stop: Stop::End, usage }),
+        ];
+        check(&[parts(json!([{"text": "so"}])), end], &expect);
     }
 
     #[test]

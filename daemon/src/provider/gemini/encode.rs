@@ -421,6 +421,8 @@ mod tests {
         fn histories_are_well_formed_and_extend_each_other(messages in history_of(Kind::Gemini), placeholder in any::<bool>()) {
             let compat = Compat { signature_placeholder: Some(placeholder), ..Compat::NONE };
             check_history(Kind::Gemini, &Gemini::new(compat), &messages);
+            let compat = Compat { hosted: Hosted::ALL, ..compat };
+            check_history(Kind::Gemini, &Gemini::new(compat), &messages);
         }
     }
 }

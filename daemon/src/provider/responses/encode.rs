@@ -294,6 +294,8 @@ mod tests {
         #[test]
         fn histories_are_well_formed_and_extend_each_other(messages in history_of(Kind::OpenaiResponses)) {
             check_history(Kind::OpenaiResponses, &codec(), &messages);
+            let compat = Compat { hosted: Hosted::ALL, ..Compat::NONE };
+            check_history(Kind::OpenaiResponses, &Responses::new(compat), &messages);
         }
     }
 }

@@ -39,7 +39,7 @@ pub(super) struct Said {
 pub(super) fn said(item: &Value) -> Option<Said> {
     let failed = matches!(text(item, "/status"), "failed" | "incomplete");
     let broken = || (HostedPart::Error, hosted::said(text(item, "/status")));
-    let has_id = !text(item, "/id").is_empty();
+    let has = |name: &str| !text(item, name).trim().is_empty();
     match text(item, "/type") {
         "web_search_call" => {
             let action = item.get("action").unwrap_or(&Value::Null);
@@ -54,7 +54,7 @@ pub(super) fn said(item: &Value) -> Option<Said> {
             let sources = action.get("sources").and_then(Value::as_array);
             let found = || sources.map(|found| hosted::sources(found.iter().map(|found| ("", text(found, "/url")))));
             let result = if failed { Some(broken()) } else { found().map(|found| (HostedPart::Result, found)) };
-            Some(Said { tool: HostedTool::WebSearch, call, result, whole: has_id && !text(action, "/type").is_empty() })
+            Some(Said { tool: HostedTool::WebSearch, call, result, whole: has("/id") && has("/action/type") })
         }
         "code_interpreter_call" => {
             let outputs = item.get("outputs").and_then(Value::as_array);
@@ -65,7 +65,7 @@ pub(super) fn said(item: &Value) -> Option<Said> {
                 };
                 hosted::output(&outputs.iter().map(output).collect::<Vec<_>>().join("\n"), "", 0)
             });
-            let whole = has_id && !text(item, "/container_id").is_empty() && item.get("code").is_some();
+            let whole = has("/id") && has("/container_id") && item.get("code").is_some();
             let result = if failed { Some(broken()) } else { logs };
             let call = hosted::said(text(item, "/code"));
             Some(Said { tool: HostedTool::CodeExecution, call, result, whole: whole && item.get("outputs").is_some() })

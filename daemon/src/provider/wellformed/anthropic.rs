@@ -83,7 +83,7 @@ impl Check {
             self.that(!content.is_empty(), || format!("{at}: no content"));
             let user = message["role"] == "user";
             self.results(&at, &mut open, results_of(content));
-            self.hosted(&at, user, &mut waiting, content);
+            self.at_provider(&at, user, &mut waiting, content);
             let mut others = false;
             for block in content {
                 self.anthropic_block(&at, user, block);
@@ -104,7 +104,7 @@ impl Check {
 
     /// Calls that ran at the provider have one result each, in the same answer or at the beginning of the next; between the two
     /// there is nothing from the user but results.
-    fn hosted<'a>(&mut self, at: &str, user: bool, waiting: &mut Vec<&'a str>, content: &'a [Value]) {
+    fn at_provider<'a>(&mut self, at: &str, user: bool, waiting: &mut Vec<&'a str>, content: &'a [Value]) {
         let mut late = waiting.len();
         for block in content {
             let (kind, id) = (text(&block["type"]), text(&block["tool_use_id"]));

@@ -3,6 +3,7 @@
 //! Text streams as it comes, unless the session was attached without deltas: then messages are printed whole. Nothing is
 //! taken back on the screen: what is superseded stays, with a line under it.
 
+mod hosted;
 pub(crate) mod money;
 pub(crate) mod near;
 pub(crate) mod style;
@@ -104,6 +105,8 @@ pub(crate) struct Renderer {
     replaying: bool,
     /// What was shown of thinking of which only the beginning is.
     summary: Summary,
+    /// What was shown of a provider's own tools.
+    hosted: hosted::Hosted,
 }
 
 impl Renderer {
@@ -118,6 +121,7 @@ impl Renderer {
             mine: HashSet::new(),
             replaying: true,
             summary: Summary::default(),
+            hosted: hosted::Hosted::default(),
         }
     }
 
@@ -142,11 +146,15 @@ impl Renderer {
         match &event.body {
             EventBody::TextDelta(delta) => self.text_delta(delta, &mut out),
             EventBody::ThinkingDelta(delta) => self.thinking_delta(delta, &mut out),
+            EventBody::HostedDelta { tool, part, delta } => self.hosted_delta(*tool, *part, delta, &mut out),
             EventBody::PromptAccepted { prompt, by, .. } => self.accepted(prompt, by.as_deref()),
             EventBody::Message { role: Role::User, asks: Some(Asks::Again), content, .. } => {
                 let text = text_of(content);
                 let fault = text.lines().next().unwrap_or_default();
                 self.say(&self.settings.style.dim(&format!("asked again: {}", clean_line(fault))), &mut out);
+            }
+            EventBody::Message { role: Role::User, asks: Some(Asks::GoOn), .. } => {
+                self.say(&self.settings.style.dim("asked to go on with another model's answer"), &mut out);
             }
             EventBody::Message { role: Role::User, content, prompt, .. } => {
                 self.prompt(content, prompt.as_ref(), &mut out)
@@ -295,7 +303,10 @@ impl Renderer {
     }
 
     fn message(&mut self, content: &[ContentBlock], interrupted: bool, out: &mut Vec<Output>) {
-        if !self.settings.deltas {
+        let hosted = |block: &ContentBlock| matches!(block, ContentBlock::Hosted { .. });
+        if !self.settings.deltas && content.iter().any(hosted) {
+            self.blocks(content, out);
+        } else if !self.settings.deltas {
             self.text(&text_of(content), out);
         }
         if self.midline == Some(Midline::Text) {

@@ -246,3 +246,96 @@ fn what_made_room_in_the_context_is_one_line_each() {
     12k tokens in (800 cached), 60 out, 2 steps, cost unknown; context: 62 % of 200k
     ");
 }
+
+fn hosted(block: u32, tool: &str, part: &str, offset: usize, text: &str) -> Value {
+    json!({"kind": "hosted_delta", "message": "m1", "block": block, "tool": tool, "part": part, "offset": offset, "text": text})
+}
+
+/// What [`hosted`] says, in the message that closes it.
+fn answer_with_a_search() -> Value {
+    said(
+        "m1",
+        json!([
+            {"type": "text", "text": "I look."},
+            {"type": "hosted", "tool": "web_search", "part": "call", "text": "rust 2026", "native": {}},
+            {"type": "hosted", "tool": "web_search", "part": "result", "text": "2 sources\nRust: https://rust-lang.org\nb"},
+            {"type": "hosted", "tool": "code_execution", "part": "call", "text": "a = 1\nprint(a)"},
+            {"type": "hosted", "tool": "code_execution", "part": "error", "text": "exit code 1\nno \u{1b}[2J"},
+            {"type": "hosted", "tool": "brand_new", "part": "result", "text": ""},
+            {"type": "text", "text": "It is so."},
+        ]),
+    )
+}
+
+#[test]
+fn hosted_tools_are_lines_however_their_text_is_cut() {
+    let web = "2 sources\nRust: https://rust-lang.org\nb";
+    let whole = [
+        delta("m1", 0, "I look."),
+        hosted(1, "web_search", "call", 0, "rust 2026"),
+        hosted(2, "web_search", "result", 0, web),
+        hosted(3, "code_execution", "call", 0, "a = 1\nprint(a)"),
+        hosted(4, "code_execution", "error", 0, "exit code 1\nno \u{1b}[2J"),
+        delta("m1", 6, "It is so."),
+        answer_with_a_search(),
+    ];
+    let shown = screen(settings(), json!(whole));
+    assert_snapshot!(shown, @r"
+    I look.
+    • web_search rust 2026
+      ✓ 2 sources
+        Rust: https://rust-lang.org
+        b
+    • code_execution a = 1 …
+      ✗ exit code 1
+        no ␛[2J
+    It is so.
+    ");
+    for at in 1..web.len() {
+        let mut cut = whole.to_vec();
+        let pieces =
+            [hosted(2, "web_search", "result", 0, &web[..at]), hosted(2, "web_search", "result", at, &web[at..])];
+        cut.splice(2..3, pieces);
+        assert_eq!(screen(settings(), json!(cut)), shown, "cut at {at}");
+    }
+    let log = Settings { deltas: false, ..settings() };
+    assert_eq!(screen(log, json!([answer_with_a_search()])), shown);
+}
+
+#[test]
+fn beside_text_in_a_pipe_hosted_tools_break_no_line_of_it() {
+    let mut renderer = Renderer::new(Settings { raw: true, ..settings() });
+    let events = [
+        delta("m1", 0, "I look."),
+        hosted(1, "web_search", "call", 0, "rust"),
+        hosted(1, "web_search", "call", 4, " 2026"),
+        delta("m1", 2, "So."),
+        said("m1", json!([])),
+    ];
+    let (mut text, mut talk) = (String::new(), String::new());
+    for output in events.iter().flat_map(|event| renderer.event(&serde_json::from_value(event.clone()).unwrap())) {
+        match output {
+            Output::Text(said) => text.push_str(&said),
+            Output::Talk(said) => talk.push_str(&said),
+        }
+    }
+    assert_eq!((text.as_str(), talk.as_str()), ("I look.\n\nSo.\n", "• web_search rust\n"));
+}
+
+#[test]
+fn long_results_of_hosted_tools_are_cut_on_the_screen() {
+    let lines: String = (0..20).map(|n| format!("line {n} {}\n", "x".repeat(80))).collect();
+    let events =
+        json!([hosted(0, "code_execution", "call", 0, &lines), hosted(1, "code_execution", "result", 0, &lines)]);
+    assert_snapshot!(screen(settings(), events), @r"
+    • code_execution line 0 xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…
+      ✓ line 0 xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…
+        line 1 xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…
+        line 2 xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…
+        line 3 xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…
+        line 4 xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…
+        line 5 xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…
+        line 6 xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…
+        …
+    ");
+}

@@ -46,7 +46,7 @@ pub(super) fn seen_is_stored(session: &str, client: &Transcript, rows: &[Row], s
             continue;
         };
         let stored = &stored["content"][*block as usize];
-        let wanted = if kind == "text_delta" { "text" } else { "thinking" };
+        let wanted = kind.strip_suffix("_delta").unwrap_or(kind);
         found.unless(stored["type"] == wanted, "I1", || {
             format!("{session}: block {block} of {message} was shown as {wanted}, stored is {stored}")
         });
@@ -54,6 +54,12 @@ pub(super) fn seen_is_stored(session: &str, client: &Transcript, rows: &[Row], s
         overlaps(stream, 0, text, true)
             .into_iter()
             .for_each(|what| found.add("I1", format!("{session}: {message}: {what}")));
+    }
+    for seen in client.of("hosted_delta").filter(|seen| seen.session == session) {
+        let Some(stored) = messages.get(seen.str("message")) else { continue };
+        let block = &stored["content"][seen.event["block"].as_u64().unwrap_or_default() as usize];
+        let same = ["tool", "part"].iter().all(|name| block[name] == seen.event[name]);
+        found.unless(same, "I1", || format!("{session}: {} was shown, stored is {block}", seen.raw));
     }
     if all.whole {
         rows.iter().filter(|row| all.events.contains_key(&row.seq)).for_each(|row| all_text(session, row, &all, found));
@@ -78,6 +84,7 @@ fn all_text(session: &str, row: &Row, all: &Assembled, found: &mut Found) {
         let kind = match content["type"].as_str() {
             Some("text") => "text_delta",
             Some("thinking") => "thinking_delta",
+            Some("hosted") => "hosted_delta",
             _ => continue,
         };
         let stored = content["text"].as_str().unwrap_or_default();

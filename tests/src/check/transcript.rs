@@ -82,7 +82,7 @@ impl Seen {
         self.event[field].as_str().unwrap_or_default()
     }
 
-    /// Whether it is a `text_delta`, `thinking_delta` or `tool_output_delta`.
+    /// Whether it is a `text_delta`, `thinking_delta`, `hosted_delta` or `tool_output_delta`.
     pub fn is_delta(&self) -> bool {
         self.kind().ends_with("_delta")
     }

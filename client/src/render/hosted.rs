@@ -1,0 +1,101 @@
+//! What a provider's own tools were asked and gave, as lines in the style of tool calls.
+//!
+//! The text may come in pieces, cut anywhere: what is shown of it grows with them.
+
+use linger_protocol::event::Delta;
+use linger_protocol::id::MessageId;
+use linger_protocol::message::{ContentBlock, HostedPart, HostedTool};
+
+use super::style::Style;
+use super::{Midline, Renderer};
+use crate::terminal::{Output, clean_line};
+
+/// Lines of a result that are shown; the whole is in the session.
+const MAX_LINES: usize = 7;
+
+/// The text of a block that is being shown.
+#[derive(Debug, Default)]
+pub(super) struct Hosted {
+    block: Option<(MessageId, u32)>,
+    text: String,
+    /// How many bytes of the lines are on the screen.
+    shown: usize,
+}
+
+impl Renderer {
+    pub(super) fn hosted_delta(&mut self, tool: HostedTool, part: HostedPart, delta: &Delta, out: &mut Vec<Output>) {
+        let block = Some((delta.message.clone(), delta.block));
+        let begins = self.hosted.block != block;
+        if begins {
+            self.hosted = Hosted { block: block.clone(), ..Hosted::default() };
+        }
+        let style = self.settings.style;
+        self.hosted.text.push_str(&delta.text);
+        let whole = lines(tool, part, &self.hosted.text, self.settings.width, &style);
+        if self.settings.raw {
+            // Text on stdout has ends of its own; what comes in a second piece is not worth a line there.
+            if begins {
+                self.say(&whole, out);
+            }
+            return;
+        }
+        if begins {
+            self.fresh_line(out);
+        }
+        (self.block, self.last_call) = (block, None);
+        let fresh = whole.get(self.hosted.shown..).unwrap_or_default();
+        if !fresh.is_empty() {
+            self.hosted.shown = whole.len();
+            self.midline = Some(Midline::Thinking);
+            out.push(Output::Talk(fresh.to_owned()));
+        }
+    }
+
+    /// The blocks of a message that is printed whole.
+    pub(super) fn blocks(&mut self, content: &[ContentBlock], out: &mut Vec<Output>) {
+        for block in content {
+            match block {
+                ContentBlock::Text { text } if !text.is_empty() => {
+                    self.block_begins(Midline::Text, out);
+                    self.text(text, out);
+                }
+                ContentBlock::Hosted { tool, part, text, .. } if !text.is_empty() => {
+                    let style = self.settings.style;
+                    self.say(&lines(*tool, *part, text, self.settings.width, &style), out);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// A call as its first line, a result as its first lines. What `text` begins with is shown as the beginning of what is shown of it.
+fn lines(tool: HostedTool, part: HostedPart, text: &str, width: usize, style: &Style) -> String {
+    let (head, most) = match part {
+        HostedPart::Call | HostedPart::Unknown => (format!("{} {} ", style.bullet(), style.bold(tool.name())), 1),
+        HostedPart::Result => (format!("  {} ", style.good()), MAX_LINES),
+        HostedPart::Error => (format!("  {} ", style.bad()), MAX_LINES),
+    };
+    let room = width.saturating_sub(tool.name().len() + 4).max(10);
+    let mut shown = head;
+    for (n, line) in text.split('\n').enumerate() {
+        if n == most {
+            match most {
+                1 if shown.ends_with(style.ellipsis()) => {}
+                1 => shown.push_str(&format!(" {}", style.ellipsis())),
+                _ => shown.push_str(&format!("\n    {}", style.ellipsis())),
+            }
+            break;
+        }
+        if n > 0 {
+            shown.push_str("\n    ");
+        }
+        let clean = clean_line(line);
+        let mut chars = clean.chars();
+        shown.extend(chars.by_ref().take(room));
+        if chars.next().is_some() {
+            shown.push_str(style.ellipsis());
+        }
+    }
+    shown
+}

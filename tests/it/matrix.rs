@@ -40,6 +40,16 @@ fn replies() -> Vec<(&'static str, Reply)> {
             thoughts().and_text("Nun ").and_text("gut: ä").and_tool("bash", arguments("x")).and_tool("ls", json!({})),
         ),
         ("the limit", Reply::text("zu la").stop("max_tokens")),
+        (
+            "hosted",
+            thoughts()
+                .and_text("Ich suche.")
+                .and_search("größe 🦀", &[("Grüße", "https://a.example/ä"), ("b", "https://b.example")])
+                .and_text("Es ist ")
+                .and_text("so: 🦀")
+                .and_code("print('ä€😀')", "ä€😀\n")
+                .and_tool("ls", json!({})),
+        ),
     ]
 }
 
@@ -99,7 +109,9 @@ fn decode<'a>(format: Format, chunks: impl IntoIterator<Item = &'a [u8]>) -> Out
     let end = out.pop().expect("a stream has an end");
     for event in out {
         match event {
-            StreamEvent::Text { block, text } | StreamEvent::Thinking { block, text } => {
+            StreamEvent::Text { block, text }
+            | StreamEvent::Thinking { block, text }
+            | StreamEvent::Hosted { block, text, .. } => {
                 assert!(!text.is_empty());
                 shown.entry(block).or_default().push_str(&text);
             }
@@ -139,9 +151,17 @@ fn calls<'a>(response: &'a Response) -> Vec<(&'a str, &'a Value)> {
     response.content.iter().filter_map(call).collect()
 }
 
+/// What is said of tools of the provider's own.
+fn hosted(response: &Response) -> impl Iterator<Item = &str> {
+    response.content.iter().filter_map(|block| match block {
+        ContentBlock::Hosted { text, .. } => Some(text.as_str()),
+        _ => None,
+    })
+}
+
 #[test]
 fn every_format_says_everything() {
-    each(|what, _, _, whole| {
+    each(|what, format, _, whole| {
         let response = whole.end.as_ref().unwrap_or_else(|failure| panic!("{what}: {failure:?}"));
         let text: String = response.content.iter().filter_map(ContentBlock::as_text).collect();
         let calls = calls(response);
@@ -150,6 +170,14 @@ fn every_format_says_everything() {
             "thinking" => assert!(whole.shown.values().any(|shown| shown == "Zuerst: schauen, 🦀."), "{what}"),
             "two calls" => {
                 assert_eq!(calls, [("bash", &arguments("eins")), ("bash", &arguments("zwei"))], "{what}");
+            }
+            "hosted" => {
+                assert_eq!((text.as_str(), calls.len()), ("Ich suche.Es ist so: 🦀", 1), "{what}");
+                let ran: Vec<&str> = hosted(response).collect();
+                let expect = ["größe 🦀", "https://a.example/ä", "print('ä€😀')", "ä€😀"];
+                let all = |ran: &[&str]| expect.iter().all(|word| ran.iter().any(|said| said.contains(word)));
+                let has_any = matches!(format, Format::Anthropic | Format::Responses | Format::Gemini);
+                assert_eq!((all(&ran), ran.is_empty()), (has_any, !has_any), "{what}: {ran:?}");
             }
             "all" => assert_eq!((text.as_str(), calls.len()), ("Nun gut: ä", 2), "{what}"),
             _ => assert_eq!(text, "zu la", "{what}"),
@@ -252,8 +280,8 @@ fn any_byte_may_be_another() {
         Format::Gemini => targets::gemini,
         Format::Ollama => targets::ollama,
     };
-    for format in Format::ALL {
-        let (_, reply) = replies().swap_remove(3);
+    for (format, nth) in Format::ALL.into_iter().flat_map(|format| [(format, 3), (format, 5)]) {
+        let (_, reply) = replies().swap_remove(nth);
         // The first byte says how the rest is cut.
         let stream = [vec![61], events(&reply, format).concat()].concat();
         for (n, other) in

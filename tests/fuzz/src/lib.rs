@@ -19,6 +19,7 @@ use lingerd::provider::anthropic::Anthropic;
 use lingerd::provider::catalogue::Kind;
 use lingerd::provider::compat::Compat;
 use lingerd::provider::gemini::Gemini;
+use lingerd::provider::hosted::Hosted;
 use lingerd::provider::ollama::Ollama;
 use lingerd::provider::openai::OpenAi;
 use lingerd::provider::responses::Responses;
@@ -30,6 +31,9 @@ use lingerd::tool::{Access, Workspace};
 
 /// The largest line of the [`line`] target: small, so that too long ones come often.
 const LINE: usize = 64;
+
+/// Everything that a provider may run itself comes back to it.
+const HOSTED: Compat = Compat { hosted: Hosted::ALL, ..Compat::NONE };
 
 /// A first byte says how the rest is cut into chunks; the rest is what is decoded.
 fn cut(data: &[u8]) -> (usize, &[u8]) {
@@ -83,7 +87,7 @@ fn frames(input: &[u8], size: usize) -> Vec<Frame> {
 
 /// The decoder of Anthropic's Messages.
 pub fn anthropic(data: &[u8]) {
-    provider(&Anthropic::default(), Kind::Anthropic, data);
+    provider(&Anthropic::new(HOSTED), Kind::Anthropic, data);
 }
 
 /// The decoder of OpenAI's Chat Completions.
@@ -93,12 +97,12 @@ pub fn openai(data: &[u8]) {
 
 /// The decoder of OpenAI's Responses.
 pub fn responses(data: &[u8]) {
-    provider(&Responses::new(Compat::NONE), Kind::OpenaiResponses, data);
+    provider(&Responses::new(HOSTED), Kind::OpenaiResponses, data);
 }
 
 /// The decoder of Gemini.
 pub fn gemini(data: &[u8]) {
-    provider(&Gemini::new(Compat::NONE), Kind::Gemini, data);
+    provider(&Gemini::new(HOSTED), Kind::Gemini, data);
 }
 
 /// The decoder of Ollama.
@@ -115,7 +119,10 @@ fn provider(codec: &dyn Codec, kind: Kind, data: &[u8]) {
     let (last, before) = whole.split_last().expect("a terminal event");
     let mut shown: BTreeMap<u32, String> = BTreeMap::new();
     for event in before {
-        let (StreamEvent::Text { block, text } | StreamEvent::Thinking { block, text }) = event else {
+        let (StreamEvent::Text { block, text }
+        | StreamEvent::Thinking { block, text }
+        | StreamEvent::Hosted { block, text, .. }) = event
+        else {
             panic!("{event:?} is not the last");
         };
         assert!(!text.is_empty() && !text.contains('\0'), "{text:?}");
@@ -130,7 +137,9 @@ fn provider(codec: &dyn Codec, kind: Kind, data: &[u8]) {
         other => panic!("{other:?} is no end"),
     };
     for (block, text) in &shown {
-        let (ContentBlock::Text { text: kept } | ContentBlock::Thinking { text: kept, .. }) = &content[*block as usize]
+        let (ContentBlock::Text { text: kept }
+        | ContentBlock::Thinking { text: kept, .. }
+        | ContentBlock::Hosted { text: kept, .. }) = &content[*block as usize]
         else {
             panic!("{text:?} was shown of {:?}", content[*block as usize]);
         };

@@ -5,6 +5,7 @@
 mod gemini;
 mod named;
 mod ollama;
+mod ran;
 mod responses;
 mod shape;
 
@@ -69,6 +70,8 @@ fn unique_tools(format: Format, json: &Value, wrong: &mut Wrong) {
     };
     let name = |tool: &Value| match format {
         Format::OpenAi | Format::Ollama => tool["function"]["name"].as_str().map(str::to_owned),
+        // What runs at the server has a kind alone.
+        Format::Responses if tool["type"] != "function" => tool["type"].as_str().map(str::to_owned),
         _ => tool["name"].as_str().map(str::to_owned),
     };
     let names: BTreeSet<_> = tools.iter().map(|tool| name(tool)).collect();
@@ -84,8 +87,13 @@ fn anthropic(json: &Value, messages: &[Value], wrong: &mut Wrong) {
     wrong.unless(messages.first().is_some_and(|m| m["role"] == "user"), || {
         "the first message is not a user's".to_owned()
     });
-    wrong
-        .unless(messages.last().is_some_and(|m| m["role"] == "user"), || "the last message is not a user's".to_owned());
+    // What was paused goes on.
+    let at_work =
+        |message: &Value| ran::all(Format::Anthropic, &serde_json::json!({ "messages": [message] })).len() > 0;
+    wrong.unless(messages.last().is_some_and(|m| m["role"] == "user" || at_work(m)), || {
+        "the last message is not a user's".to_owned()
+    });
+    ran::anthropic(messages, wrong);
     let mut seen = BTreeSet::new();
     let mut open: Vec<String> = Vec::new();
     for (n, message) in messages.iter().enumerate() {
@@ -121,6 +129,8 @@ fn anthropic(json: &Value, messages: &[Value], wrong: &mut Wrong) {
                     format!("message {n} has thinking without a signature")
                 }),
                 Some("image" | "redacted_thinking") => {}
+                Some("server_tool_use") => {}
+                Some(kind) if kind.ends_with("_tool_result") => {}
                 other => wrong.unless(false, || format!("message {n} has a block of type {other:?}")),
             }
         }
@@ -302,6 +312,11 @@ impl Continuity {
 
     /// Signed thinking and calls are as the server wrote them.
     fn comes_back(&self, format: Format, json: &Value, wrong: &mut Wrong) {
+        for block in ran::all(format, json).iter().filter(|block| !ran::is_given_up(block)) {
+            let block = block.to_string();
+            let known = self.issued.iter().any(|issued| issued.ran.contains(&block));
+            wrong.unless(known, || format!("what ran at the provider came back changed: {block}"));
+        }
         for (thinking, calls) in answers(format, json) {
             let known = |(text, signature): &(String, String)| {
                 self.issued

@@ -42,6 +42,39 @@ impl Default for ReplyUsage {
     }
 }
 
+/// What a tool of the provider's own was asked, gave, or both. Formats without such tools do not say it.
+#[derive(Clone, Debug)]
+pub(super) struct Ran {
+    pub(super) what: What,
+    /// The query or the code: what a result belongs to.
+    pub(super) asked: String,
+    /// Whether the call is said.
+    pub(super) call: bool,
+    /// Whether the result is said.
+    pub(super) result: bool,
+}
+
+/// What ran at the provider.
+#[derive(Clone, Debug)]
+pub(super) enum What {
+    /// A search: titles and addresses.
+    Search(Vec<(String, String)>),
+    /// Code: its output.
+    Code(String),
+}
+
+impl Ran {
+    /// A word that names the call whatever response it is said in.
+    pub(super) fn id(&self) -> String {
+        self.asked.chars().filter(char::is_ascii_alphanumeric).take(40).collect()
+    }
+
+    /// What only the provider reads of a result.
+    pub(super) fn secret(&self) -> String {
+        format!("RW5jcnlwdGVk{}", self.id())
+    }
+}
+
 /// How the response begins.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Head {
@@ -62,6 +95,7 @@ pub(super) enum Part {
     Text(String),
     Thinking { text: String, signature: Option<String> },
     Tool { name: String, arguments: String },
+    Ran(Ran),
     Gate(Gate),
     Raw(Vec<u8>),
     Error { kind: String, message: String },
@@ -157,6 +191,32 @@ impl Reply {
     /// Thinking, signed in the format that signs.
     pub fn thinking(self, text: &str, signature: &str) -> Self {
         self.part(Part::Thinking { text: text.to_owned(), signature: Some(signature.to_owned()) })
+    }
+
+    /// A search of the provider's own, and what it found: titles and addresses. What text follows cites it.
+    pub fn and_search(self, query: &str, found: &[(&str, &str)]) -> Self {
+        self.searched(query, found, true, true)
+    }
+
+    /// A search that is asked for, and not done in this response.
+    pub fn and_search_begun(self, query: &str) -> Self {
+        self.searched(query, &[], true, false)
+    }
+
+    /// What a search found that an earlier response asked for.
+    pub fn and_search_done(self, query: &str, found: &[(&str, &str)]) -> Self {
+        self.searched(query, found, false, true)
+    }
+
+    fn searched(self, query: &str, found: &[(&str, &str)], call: bool, result: bool) -> Self {
+        let found = found.iter().map(|(title, url)| ((*title).to_owned(), (*url).to_owned())).collect();
+        self.part(Part::Ran(Ran { what: What::Search(found), asked: query.to_owned(), call, result }))
+    }
+
+    /// Code that ran at the provider, and its output.
+    pub fn and_code(self, code: &str, output: &str) -> Self {
+        let what = What::Code(output.to_owned());
+        self.part(Part::Ran(Ran { what, asked: code.to_owned(), call: true, result: true }))
     }
 
     /// `text` as deltas of `chars` characters.

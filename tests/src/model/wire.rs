@@ -10,7 +10,7 @@ use lingerd::provider::catalogue::Kind;
 use serde_json::{Value, json};
 
 use super::gate::Gate;
-use super::reply::{Part, Reply};
+use super::reply::{Part, Ran, Reply};
 
 /// The wire formats that the server speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -112,6 +112,8 @@ pub struct Issued {
     pub thinking: Vec<(String, String)>,
     /// Calls: identifier (empty where the format has none), tool, arguments as written.
     pub calls: Vec<(String, String, String)>,
+    /// What is of tools of the provider's own, each as it was written.
+    pub ran: Vec<String>,
 }
 
 /// How a format says things. Each may be said in any order, and `end` once.
@@ -120,6 +122,8 @@ trait Voice {
     fn text(&mut self, out: &mut Out<'_>, text: &str);
     fn thinking(&mut self, out: &mut Out<'_>, text: &str, signature: Option<&str>);
     fn tool(&mut self, out: &mut Out<'_>, name: &str, arguments: &str);
+    /// What a tool of the provider's own did; a format without any says nothing.
+    fn ran(&mut self, _out: &mut Out<'_>, _ran: &Ran) {}
     fn error(&mut self, out: &mut Out<'_>, kind: &str, message: &str);
     fn end(&mut self, out: &mut Out<'_>, reply: &Reply);
 }
@@ -145,6 +149,7 @@ pub(super) fn render(reply: &Reply, format: Format, model: &str, number: usize) 
             Part::Text(text) => voice.text(&mut out, text),
             Part::Thinking { text, signature } => voice.thinking(&mut out, text, signature.as_deref()),
             Part::Tool { name, arguments } => voice.tool(&mut out, name, arguments),
+            Part::Ran(ran) => voice.ran(&mut out, ran),
             Part::Gate(gate) => out.pieces.push(Piece::Gate(gate.clone())),
             Part::Raw(bytes) => out.pieces.push(Piece::Bytes(bytes.clone())),
             Part::Error { kind, message } => {

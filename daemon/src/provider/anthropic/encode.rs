@@ -271,7 +271,10 @@ fn assistant_blocks(message: &Message, own: bool, on: Hosted, names: &CallNames,
                 "name": wire::tool_name(name),
                 "input": wire::arguments(input),
             })),
-            ContentBlock::Opaque { native } if own && native.get("type").is_some() => Some(native.clone()),
+            ContentBlock::Opaque { native } if own && native.get("type").is_some() => {
+                let good = !hosted::is_at_provider(native) || at_provider.take(native, &blocks);
+                good.then(|| native.clone())
+            }
             _ => None,
         });
     }

@@ -69,14 +69,15 @@ pub(super) struct Waiting(Vec<(String, String)>);
 impl Waiting {
     /// Takes the blocks of the model's next answer; gives the errors that must come before them.
     pub(super) fn answered(&mut self, blocks: &[Value]) -> Vec<Value> {
-        let answers = |id: &str| blocks.iter().any(|block| block["tool_use_id"] == id);
+        let answers = |id: &str| blocks.iter().any(|block| is_result(block) && block["tool_use_id"] == id);
         let errors = self.give_up(|id| !answers(id));
         for block in blocks {
             match block["type"].as_str() {
                 Some("server_tool_use") => {
                     self.0.push((text(block, "/id").to_owned(), text(block, "/name").to_owned()));
                 }
-                _ => self.0.retain(|(id, _)| block["tool_use_id"] != id.as_str()),
+                _ if is_result(block) => self.0.retain(|(id, _)| block["tool_use_id"] != id.as_str()),
+                _ => {}
             }
         }
         errors
@@ -107,6 +108,15 @@ impl Waiting {
     }
 }
 
+/// Whether a block is a call at the provider or its result, of whatever tool.
+pub(super) fn is_at_provider(block: &Value) -> bool {
+    block["type"] == "server_tool_use" || is_result(block)
+}
+
+fn is_result(block: &Value) -> bool {
+    text(block, "/type").ends_with("_tool_result")
+}
+
 /// Calls at the provider within an answer.
 #[derive(Debug)]
 pub(super) struct Next {
@@ -122,13 +132,15 @@ impl Next {
     pub(super) fn take(&mut self, block: &Value, before: &[Value]) -> bool {
         if block["type"] == "server_tool_use" {
             let id = text(block, "/id");
-            let good = !id.trim().is_empty() && block["input"].is_object() && self.open.iter().all(|open| open != id);
+            let name = text(block, "/name");
+            let named = !name.is_empty() && wire::tool_name(name) == name && !id.trim().is_empty();
+            let good = named && block["input"].is_object() && self.open.iter().all(|open| open != id);
             self.open.extend(good.then(|| id.to_owned()));
             return good;
         }
         let Some(at) = self.open.iter().position(|open| block["tool_use_id"] == open.as_str()) else { return false };
         let is_late = at < self.late;
-        if is_late && !before.iter().all(|block| text(block, "/type").ends_with("_tool_result")) {
+        if is_late && !before.iter().all(is_result) {
             return false;
         }
         self.late -= usize::from(is_late);

@@ -196,7 +196,8 @@ fn what_a_format_signs_must_come_back_to_the_byte() {
     let item = |content: &str| json!({ "type": "reasoning", "id": "rs", "summary": [], "encrypted_content": content });
     let call = json!({ "type": "function_call", "call_id": "a", "name": "ls", "arguments": "{}" });
     let calls = vec![("a".to_owned(), "ls".to_owned(), "{}".to_owned())];
-    let issued = Issued { thinking: vec![(item("g").to_string(), String::new())], calls: calls.clone() };
+    let issued =
+        Issued { thinking: vec![(item("g").to_string(), String::new())], calls: calls.clone(), ..Issued::default() };
     let input = |items: Value| json!({ "input": items });
     check(Format::Responses, issued.clone(), input(json!([item("g"), call])), input(json!([item("G"), call])));
     check(Format::Responses, issued, input(json!([item("g"), call])), input(json!([call])));
@@ -205,7 +206,7 @@ fn what_a_format_signs_must_come_back_to_the_byte() {
         json!({ "contents": [{ "role": "model", "parts": [{ "functionCall": call, "thoughtSignature": signature }] }] })
     };
     let call = json!({ "functionCall": { "name": "ls", "args": {}, "id": "a" } }).to_string();
-    let issued = Issued { thinking: vec![(call, "c2ln".to_owned())], calls };
+    let issued = Issued { thinking: vec![(call, "c2ln".to_owned())], calls, ..Issued::default() };
     check(Format::Gemini, issued.clone(), part("c2ln"), part("Y2ln"));
     check(Format::Gemini, issued, part("c2ln"), part("skip_thought_signature_validator"));
 }
@@ -274,6 +275,7 @@ fn thinking_and_arguments_that_come_back_changed_are_found() {
     let issued = Issued {
         thinking: vec![("hm".into(), "sig".into())],
         calls: vec![("t1".into(), "bash".into(), r#"{"b":1,"a":2}"#.into())],
+        ..Issued::default()
     };
     continuity.issue(issued);
     let body = |signature: &str, input: Value| {

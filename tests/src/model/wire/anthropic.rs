@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::reply::Reply;
+use super::super::reply::{Ran, Reply, What};
 use super::{Out, Voice, halves};
 
 /// One response: blocks, of which text blocks stay open for more.
@@ -10,6 +10,11 @@ use super::{Out, Voice, halves};
 pub(super) struct Messages {
     open: bool,
     blocks: usize,
+    /// What the last search found: what is said after it cites that.
+    found: Option<Value>,
+    searches: usize,
+    /// Code ran in a container.
+    ran_code: bool,
 }
 
 impl Messages {
@@ -54,6 +59,13 @@ impl Voice for Messages {
     }
 
     fn text(&mut self, out: &mut Out<'_>, text: &str) {
+        if let Some(citation) = self.found.clone() {
+            self.close(out);
+            self.start(out, json!({ "type": "text", "text": "", "citations": [] }));
+            self.delta(out, json!({ "type": "text_delta", "text": text }));
+            self.delta(out, json!({ "type": "citations_delta", "citation": citation }));
+            return self.stop(out);
+        }
         if !std::mem::replace(&mut self.open, true) {
             self.start(out, json!({ "type": "text", "text": "" }));
         }
@@ -83,6 +95,49 @@ impl Voice for Messages {
         self.stop(out);
     }
 
+    fn ran(&mut self, out: &mut Out<'_>, ran: &Ran) {
+        self.close(out);
+        let id = format!("srvtoolu_{}", ran.id());
+        let (name, argument) = match &ran.what {
+            What::Search(_) => ("web_search", "query"),
+            What::Code(_) => ("bash_code_execution", "command"),
+        };
+        if ran.call {
+            let block = |input: Value| json!({ "type": "server_tool_use", "id": id, "name": name, "input": input, "caller": { "type": "direct" } });
+            self.start(out, block(json!({})));
+            let input = json!({ argument: ran.asked });
+            let arguments = input.to_string();
+            let (first, second) = halves(&arguments);
+            for piece in ["", first, second] {
+                self.delta(out, json!({ "type": "input_json_delta", "partial_json": piece }));
+            }
+            self.stop(out);
+            out.issued.ran.push(block(input).to_string());
+            self.searches += usize::from(name == "web_search");
+        }
+        if !ran.result {
+            return;
+        }
+        let content = match &ran.what {
+            What::Search(found) => {
+                let page = |(title, url): &(String, String)| json!({ "type": "web_search_result", "title": title, "url": url, "encrypted_content": ran.secret(), "page_age": null });
+                self.found = found.first().map(|(title, url)| {
+                    json!({ "type": "web_search_result_location", "cited_text": "so it is", "url": url, "title": title,
+                        "encrypted_index": ran.secret() })
+                });
+                found.iter().map(page).collect::<Value>()
+            }
+            What::Code(output) => {
+                self.ran_code = true;
+                json!({ "type": "bash_code_execution_result", "stdout": output, "stderr": "", "return_code": 0, "content": [] })
+            }
+        };
+        let block = json!({ "type": format!("{name}_tool_result"), "tool_use_id": id, "content": content });
+        out.issued.ran.push(block.to_string());
+        self.start(out, block);
+        self.stop(out);
+    }
+
     fn error(&mut self, out: &mut Out<'_>, kind: &str, message: &str) {
         out.event("error", &json!({ "type": "error", "error": { "type": kind, "message": message } }));
     }
@@ -90,12 +145,18 @@ impl Voice for Messages {
     fn end(&mut self, out: &mut Out<'_>, reply: &Reply) {
         self.close(out);
         let usage = reply.usage;
+        let mut delta = json!({ "stop_reason": reply.stop_reason(), "stop_sequence": null });
+        if self.ran_code {
+            delta["container"] =
+                json!({ "id": format!("container_{:06}", out.number), "expires_at": "2026-12-21T00:00:00Z" });
+        }
         out.event(
             "message_delta",
             &json!({
-                "type": "message_delta", "delta": { "stop_reason": reply.stop_reason(), "stop_sequence": null },
+                "type": "message_delta", "delta": delta,
                 "usage": { "input_tokens": usage.input, "cache_read_input_tokens": usage.cached,
-                    "output_tokens": usage.output, "output_tokens_details": { "thinking_tokens": usage.reasoning } },
+                    "output_tokens": usage.output, "output_tokens_details": { "thinking_tokens": usage.reasoning },
+                    "server_tool_use": { "web_search_requests": self.searches, "web_fetch_requests": 0 } },
             }),
         );
         out.event("message_stop", &json!({ "type": "message_stop" }));

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::reply::Reply;
+use super::super::reply::{Ran, Reply, What};
 use super::{Out, Piece, Voice, google, object};
 
 /// One response.
@@ -11,13 +11,18 @@ pub(super) struct Gemini {
     prompt: u64,
     /// The signature that the first call of the response carries: that of the thoughts before it.
     signature: Option<String>,
+    /// What was searched for and found.
+    grounding: Option<Value>,
 }
 
 impl Gemini {
-    fn chunk(&self, out: &mut Out<'_>, parts: Value, finish: Option<&str>, usage: Value) {
+    fn chunk(&self, out: &mut Out<'_>, parts: Value, finish: Option<(&str, Option<&Value>)>, usage: Value) {
         let mut candidate = json!({ "content": { "parts": parts, "role": "model" } });
-        if let Some(finish) = finish {
+        if let Some((finish, grounding)) = finish {
             candidate["finishReason"] = finish.into();
+            if let Some(grounding) = grounding {
+                candidate["groundingMetadata"] = grounding.clone();
+            }
         }
         candidate["index"] = 0.into();
         let data = json!({
@@ -71,6 +76,35 @@ impl Voice for Gemini {
         self.part(out, part);
     }
 
+    /// The call is signed, as all that a model of the third generation does by itself may be.
+    fn ran(&mut self, out: &mut Out<'_>, ran: &Ran) {
+        let id = ran.id();
+        let (mut call, result) = match &ran.what {
+            What::Search(found) => {
+                let chunk = |(title, url): &(String, String)| json!({ "web": { "uri": url, "title": title } });
+                self.grounding = Some(
+                    json!({ "webSearchQueries": [ran.asked], "searchEntryPoint": { "renderedContent": "<b>x</b>" },
+                    "groundingChunks": found.iter().map(chunk).collect::<Value>() }),
+                );
+                let kind = "GOOGLE_SEARCH_WEB";
+                (
+                    json!({ "toolCall": { "toolType": kind, "args": { "queries": [ran.asked] }, "id": id } }),
+                    json!({ "toolResponse": { "toolType": kind, "response": { "search_suggestions": ran.secret() }, "id": id } }),
+                )
+            }
+            What::Code(output) => (
+                json!({ "executableCode": { "language": "PYTHON", "code": ran.asked, "id": id } }),
+                json!({ "codeExecutionResult": { "outcome": "OUTCOME_OK", "output": output, "id": id } }),
+            ),
+        };
+        call["thoughtSignature"] = format!("c2ln{:04}", out.number).into();
+        out.issued.thinking.push((call.to_string(), String::new()));
+        for part in [call, result] {
+            out.issued.ran.push(part.to_string());
+            self.part(out, part);
+        }
+    }
+
     fn error(&mut self, out: &mut Out<'_>, kind: &str, message: &str) {
         let error = json!({ "error": { "code": 503, "message": message, "status": google(kind) } });
         out.pieces.push(Piece::Bytes(format!("data: {error}\r\n\r\n").into_bytes()));
@@ -89,6 +123,6 @@ impl Voice for Gemini {
             "thoughtsTokenCount": usage.reasoning, "totalTokenCount": self.prompt + usage.output,
             "cachedContentTokenCount": usage.cached, "promptTokensDetails": [{ "modality": "TEXT", "tokenCount": self.prompt }],
         });
-        self.chunk(out, json!([{ "text": "" }]), Some(finish), tokens);
+        self.chunk(out, json!([{ "text": "" }]), Some((finish, self.grounding.as_ref())), tokens);
     }
 }

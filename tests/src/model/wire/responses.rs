@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::reply::Reply;
+use super::super::reply::{Ran, Reply, What};
 use super::{Out, Voice, halves};
 
 /// One response.
@@ -14,6 +14,8 @@ pub(super) struct Responses {
     output: Vec<Value>,
     /// The text of the message that is open.
     open: Option<String>,
+    /// What the last search found: what is said after it cites that.
+    found: Option<(String, String)>,
 }
 
 impl Responses {
@@ -65,7 +67,15 @@ impl Responses {
         let mut done = with("text", json!(text));
         done["logprobs"] = json!([]);
         self.event(out, "response.output_text.done", done);
-        let part = json!({ "type": "output_text", "annotations": [], "logprobs": [], "text": text });
+        let mut annotations = json!([]);
+        if let Some((title, url)) = &self.found {
+            let cites = json!({ "type": "url_citation", "start_index": 0, "end_index": 1, "title": title, "url": url });
+            let mut added = with("annotation", cites.clone());
+            added["annotation_index"] = 0.into();
+            self.event(out, "response.output_text.annotation.added", added);
+            annotations = json!([cites]);
+        }
+        let part = json!({ "type": "output_text", "annotations": annotations, "logprobs": [], "text": text });
         self.event(out, "response.content_part.done", with("part", part.clone()));
         let item =
             json!({ "id": id, "type": "message", "status": "completed", "content": [part], "role": "assistant" });
@@ -131,6 +141,51 @@ impl Voice for Responses {
         let fields = json!({ "item_id": id, "output_index": index, "arguments": arguments });
         self.event(out, "response.function_call_arguments.done", fields);
         self.end_item(out, item(arguments, "completed"));
+    }
+
+    fn ran(&mut self, out: &mut Out<'_>, ran: &Ran) {
+        self.close(out);
+        let index = self.output.len();
+        let (kind, id, states) = match &ran.what {
+            What::Search(_) => ("web_search_call", format!("ws_{}", ran.id()), ["in_progress", "searching"]),
+            What::Code(_) => ("code_interpreter_call", format!("ci_{}", ran.id()), ["in_progress", "interpreting"]),
+        };
+        let item = |status: &str, whole: bool| match &ran.what {
+            What::Search(found) => {
+                let sources: Vec<Value> = found.iter().map(|(_, url)| json!({ "type": "url", "url": url })).collect();
+                let mut action = json!({ "type": "search" });
+                if whole {
+                    action =
+                        json!({ "type": "search", "query": ran.asked, "queries": [ran.asked], "sources": sources });
+                }
+                json!({ "id": id, "type": kind, "status": status, "action": action })
+            }
+            What::Code(output) => {
+                let outputs = if whole { json!([{ "type": "logs", "logs": output }]) } else { Value::Null };
+                let code = if whole { ran.asked.as_str() } else { "" };
+                json!({ "id": id, "type": kind, "status": status, "code": code, "container_id": "cntr_1", "outputs": outputs })
+            }
+        };
+        self.begin_item(out, &item("in_progress", false));
+        let place = || json!({ "item_id": id, "output_index": index });
+        for state in states {
+            self.event(out, &format!("response.{kind}.{state}"), place());
+        }
+        if let What::Code(_) = &ran.what {
+            let mut fields = place();
+            fields["delta"] = ran.asked.as_str().into();
+            self.event(out, "response.code_interpreter_call_code.delta", fields);
+            let mut fields = place();
+            fields["code"] = ran.asked.as_str().into();
+            self.event(out, "response.code_interpreter_call_code.done", fields);
+        }
+        self.event(out, &format!("response.{kind}.completed"), place());
+        let item = item("completed", true);
+        out.issued.ran.push(item.to_string());
+        self.end_item(out, item);
+        if let What::Search(found) = &ran.what {
+            self.found = found.first().cloned();
+        }
     }
 
     fn error(&mut self, out: &mut Out<'_>, kind: &str, message: &str) {

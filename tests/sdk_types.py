@@ -126,6 +126,7 @@ def gemini():
         "contents": list[types.Content],
         "systemInstruction": types.Content,
         "tools": list[types.Tool],
+        "toolConfig": types.ToolConfig,
         "generationConfig": types.GenerationConfig,
     }
     adapters = {name: TypeAdapter(kind) for name, kind in parts.items()}

@@ -15,6 +15,7 @@ mod daemon_command;
 mod damage;
 mod docs;
 mod full_disk;
+mod hosted;
 mod hostile;
 mod idempotency;
 mod keeper;

@@ -103,6 +103,23 @@ fn an_error_names_file_line_and_key() {
             "/c/config.toml:2:3: providers.work.base_ulr: unknown field `base_ulr`; did you mean `base_url`?",
         ),
         (
+            "[providers.claude]\nkind = \"anthropic\"\nhosted_tools = [\"web_serch\"]",
+            "/c/config.toml:3:1: providers.claude.hosted_tools: unknown tool `web_serch`; did you mean `web_search`?",
+        ),
+        (
+            "[providers.anthropic]\nhosted_tools = [\"x\"]",
+            "/c/config.toml:2:1: providers.anthropic.hosted_tools: unknown tool `x`: it is web_search or code_execution",
+        ),
+        (
+            "[providers.openai]\nhosted_tools = [\"web_search\"]",
+            "/c/config.toml:2:1: providers.openai.hosted_tools: the kind openai has none; the same models have them as kind \
+             openai-responses",
+        ),
+        (
+            "[providers.ollama]\nhosted_tools = [\"web_search\"]",
+            "/c/config.toml:2:1: providers.ollama.hosted_tools: the kind ollama has none",
+        ),
+        (
             "[tools]\nbash_timeout_s = \"x\"",
             "/c/config.toml:2:1: tools.bash_timeout_s: invalid type: string \"x\", expected u64",
         ),

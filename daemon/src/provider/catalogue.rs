@@ -618,6 +618,29 @@ mod tests {
     }
 
     #[test]
+    fn hosted_tools_are_refused_to_models_that_take_none_beside_others() {
+        let on = "
+            [gemini]\nhosted_tools = ['code_execution']
+            [vertex]\nbase_url = 'https://aiplatform.googleapis.com/v1/projects/p/locations/global'\nhosted_tools = ['web_search']
+            [mine]\nkind = 'gemini'\napi_key_env = 'GEMINI_API_KEY'\nhosted_tools = ['web_search']\ncompat = { hosted_with_tools = true }";
+        let catalogue = catalogue(on, "", &[("GEMINI_API_KEY", "k-secret")]);
+        check(&catalogue, "gemini", Ok(("gemini/gemini-flash-latest", known("k-secret"))));
+        check(
+            &catalogue,
+            "gemini/gemini-2.5-pro",
+            Err(
+                "gemini-2.5-pro takes no code_execution beside other tools: choose a model from Gemini 3 on, or take `hosted_tools` out of [providers.gemini]",
+            ),
+        );
+        check(
+            &catalogue,
+            "vertex/gemini-3-pro",
+            Err("Vertex AI takes no web_search beside other tools: take `hosted_tools` out of [providers.vertex]"),
+        );
+        check(&catalogue, "mine/gemini-2.5-pro", Ok(("mine/gemini-2.5-pro", known("k-secret"))));
+    }
+
+    #[test]
     fn the_default_is_what_is_configured_or_what_has_a_key() {
         check(
             &catalogue("", "", &[]),

@@ -146,3 +146,40 @@ pub(super) fn output(output: &str, errors: &str, status: i64) -> (HostedPart, St
 pub(super) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_are_a_line_each_and_not_too_many() {
+        assert_eq!(sources([]), "nothing found");
+        assert_eq!(sources([("", "a")]), "1 source\na");
+        assert_eq!(sources([("T\n  t", "a"), ("b", "b")]), "2 sources\nT t: a\nb");
+        let many = vec![("t", "u"); MAX_SOURCES + 3];
+        assert!(sources(many).ends_with("t: u\n(and 3 more)"));
+        let (title, address) = ("x".repeat(1 << 20), "y".repeat(1 << 20));
+        let cut = sources(vec![(title.as_str(), address.as_str()); 9]);
+        assert!(cut.len() < MAX_SAID + 30 && cut.ends_with("more bytes)"), "{}", cut.len());
+    }
+
+    #[test]
+    fn what_is_said_is_bounded_and_clean() {
+        assert_eq!(said(" a\0b\n"), "a\u{fffd}b");
+        let long = "ä".repeat(MAX_SAID);
+        assert!(said(&long).starts_with('ä') && said(&long).ends_with(&format!("(and {MAX_SAID} more bytes)")));
+    }
+
+    #[test]
+    fn another_model_reads_what_people_read() {
+        fn check(part: HostedPart, text: &str, expect: Option<&str>) {
+            let block = ContentBlock::Hosted { tool: HostedTool::WebSearch, part, text: text.to_owned(), native: None };
+            assert_eq!(readable(&block).as_deref(), expect);
+        }
+        check(HostedPart::Call, "rust", Some("[web_search: rust]"));
+        check(HostedPart::Result, "1 source\na", Some("[web_search gave: 1 source\na]"));
+        check(HostedPart::Error, "unavailable", Some("[web_search failed: unavailable]"));
+        check(HostedPart::Result, "", None);
+        assert_eq!(readable(&ContentBlock::text("x")), None);
+    }
+}

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::id::SessionId;
+use crate::message::HostedTool;
 
 /// No parameters, or a result that says nothing but that it was done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -267,6 +268,9 @@ pub struct Model {
     /// Requests with more tokens than this cost more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dearer_above: Option<u64>,
+    /// Tools that run at the provider and that the configuration switches on for this model.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosted_tools: Vec<HostedTool>,
 }
 
 /// A row of `tool/list`.

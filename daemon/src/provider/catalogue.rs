@@ -323,6 +323,11 @@ impl Entry {
         })
     }
 
+    /// Whether a model takes hosted tools beside others.
+    fn combines(&self, model: &str) -> bool {
+        self.kind != Kind::Gemini || gemini::combines(&self.compat, model)
+    }
+
     /// What is known of a model here, whatever the user says of it.
     fn facts(&self, model: &str) -> Facts {
         let mut facts = self.place.map_or_else(Facts::default, |place| models::facts(place, model));
@@ -415,8 +420,9 @@ impl Catalogue {
         if entry.base_url.contains(PLACEHOLDER) {
             return Err(ResolveError::NoAddress { provider, example: entry.base_url.clone() });
         }
-        let apart = entry.kind == Kind::Gemini && !gemini::combines(&entry.compat, &model);
-        if apart && let Some(tool) = entry.compat.hosted.tools().first() {
+        if !entry.combines(&model)
+            && let Some(tool) = entry.compat.hosted.tools().first()
+        {
             let vertex = entry.compat.vertex == Some(true);
             return Err(ResolveError::HostedApart { provider, model, tool: tool.name(), vertex });
         }

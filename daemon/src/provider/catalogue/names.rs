@@ -29,6 +29,7 @@ impl Catalogue {
             cache_read_price: price.cache_read,
             cache_write_price: price.cache_write,
             dearer_above: facts.prices.long.iter().flatten().map(|(above, _)| *above).next(),
+            hosted_tools: if entry.combines(model) { entry.compat.hosted.tools() } else { Vec::new() },
             ..Model::default()
         }
     }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::super::wire::{self, Answer, Draft, Text};
 use super::super::{Decoder, Failure, FailureClass, Stop, StreamEvent};
-use super::hosted::{self, CITED, CONTAINER};
+use super::hosted::{self, CONTAINER, Parts};
 
 /// One response.
 #[derive(Debug, Default)]
@@ -20,16 +20,8 @@ pub(super) struct MessagesDecoder {
     window_exceeded: bool,
     counts: Counts,
     /// The text that is at the end of the answer, in the parts in which it comes.
-    parts: Vec<Part>,
+    parts: Parts,
     container: Option<String>,
-}
-
-/// A part of a text: the provider begins a block for each thing that it cites.
-#[derive(Debug, Default)]
-struct Part {
-    index: u64,
-    bytes: usize,
-    citations: Vec<Value>,
 }
 
 /// A block that the provider has started.
@@ -138,7 +130,7 @@ impl MessagesDecoder {
             self.end_text();
         } else {
             let citations = block.get("citations").and_then(Value::as_array).cloned().unwrap_or_default();
-            self.parts.push(Part { index, bytes: 0, citations });
+            self.parts.begin(index, citations);
         }
         let hosted = match kind.strip_suffix("_tool_result") {
             Some(name) => hosted::tool(name),
@@ -179,14 +171,10 @@ impl MessagesDecoder {
             && let Some(place) = self.place(index, piece, || Draft::Text(String::new()))
         {
             self.answer.append(place, piece, out);
-            if let Some(part) = self.parts.iter_mut().rev().find(|part| part.index == index) {
-                part.bytes += piece.len();
-            }
+            self.parts.add(index, piece.len());
         }
-        if let Some(citation) = &delta.citation
-            && let Some(part) = self.parts.iter_mut().rev().find(|part| part.index == index)
-        {
-            part.citations.push(citation.clone());
+        if let Some(citation) = &delta.citation {
+            self.parts.cite(index, citation.clone());
         }
         let thinking = || Draft::Thinking { text: String::new(), native: None };
         if let Some(Text(piece)) = &delta.thinking
@@ -227,13 +215,9 @@ impl MessagesDecoder {
 
     /// The text at the end of the answer is over: how it was divided is kept, if it cites anything.
     fn end_text(&mut self) {
-        let parts = std::mem::take(&mut self.parts);
-        if matches!(self.answer.blocks.last(), Some(Draft::Text(_)))
-            && parts.iter().any(|part| !part.citations.is_empty())
-        {
-            let citations = |part: Part| if part.citations.is_empty() { Value::Null } else { part.citations.into() };
-            let cited: Vec<Value> = parts.into_iter().map(|part| json!([part.bytes, citations(part)])).collect();
-            self.answer.open(Draft::Opaque { native: json!({ CITED: cited }), arguments: String::new() });
+        let cited = std::mem::take(&mut self.parts).cited();
+        if let (Some(native), Some(Draft::Text(_))) = (cited, self.answer.blocks.last()) {
+            self.answer.open(Draft::Opaque { native, arguments: String::new() });
         }
     }
 
@@ -482,18 +466,8 @@ mod tests {
 
     #[test]
     fn code_runs_in_a_container_that_is_named() {
-        use HostedPart::{Call, Error, Result};
+        use HostedPart::Call;
         let code = HostedTool::CodeExecution;
-        fn said(content: Value) -> (HostedPart, String) {
-            hosted::gave(&json!({"content": content}))
-        }
-        let ran = |stdout: &str, stderr: &str, status: i64| json!({"type": "bash_code_execution_result", "stdout": stdout, "stderr": stderr, "return_code": status, "content": []});
-        assert_eq!(said(ran("4\n", "", 0)), (Result, "4".to_owned()));
-        assert_eq!(said(ran("", "", 0)), (Result, "no output".to_owned()));
-        assert_eq!(said(ran("a", "b\n", 2)), (Error, "exit code 2\na\nb".to_owned()));
-        assert_eq!(said(json!({"error_code": "unavailable"})), (Error, "unavailable".to_owned()));
-        assert_eq!(said(json!({"content": "x = 1"})), (Result, "x = 1".to_owned()));
-        assert_eq!(said(json!({"is_file_update": false})), (Result, "done".to_owned()));
         let call =
             json!({"type": "server_tool_use", "id": "s1", "name": "bash_code_execution", "input": {"command": "ls"}});
         let mut end = end("pause_turn");

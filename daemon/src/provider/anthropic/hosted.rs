@@ -11,7 +11,7 @@ use super::super::hosted::{self, Hosted, text};
 use super::super::{Message, wire};
 
 /// In an opaque block: how the text before it was divided, and what each part of it cites.
-pub(super) const CITED: &str = "cited";
+const CITED: &str = "cited";
 
 /// In an opaque block: the container in which code of this turn runs.
 pub(super) const CONTAINER: &str = "container";
@@ -39,7 +39,7 @@ pub(super) fn asked(input: &Value) -> String {
     let first = ["/query", "/command", "/code"].map(|name| text(input, name)).into_iter().find(|said| !said.is_empty());
     match (first.unwrap_or_default(), text(input, "/path")) {
         (said, path) if !path.is_empty() => hosted::said(&format!("{said} {path}")),
-        ("", _) if input.as_object().is_some_and(|input| input.is_empty()) => String::new(),
+        ("", _) if *input == json!({}) => String::new(),
         ("", _) => hosted::said(&input.to_string()),
         (said, _) => hosted::said(said),
     }
@@ -149,6 +149,47 @@ impl Next {
     }
 }
 
+/// The text at the end of an answer in the parts in which it comes: the provider begins a block for each thing that it cites.
+#[derive(Debug, Default)]
+pub(super) struct Parts(Vec<Part>);
+
+#[derive(Debug)]
+struct Part {
+    index: u64,
+    bytes: usize,
+    citations: Vec<Value>,
+}
+
+impl Parts {
+    pub(super) fn begin(&mut self, index: u64, citations: Vec<Value>) {
+        self.0.push(Part { index, bytes: 0, citations });
+    }
+
+    pub(super) fn add(&mut self, index: u64, bytes: usize) {
+        if let Some(part) = self.part(index) {
+            part.bytes += bytes;
+        }
+    }
+
+    pub(super) fn cite(&mut self, index: u64, citation: Value) {
+        if let Some(part) = self.part(index) {
+            part.citations.push(citation);
+        }
+    }
+
+    fn part(&mut self, index: u64) -> Option<&mut Part> {
+        self.0.iter_mut().rev().find(|part| part.index == index)
+    }
+
+    /// How the text was divided, if it cites anything.
+    pub(super) fn cited(self) -> Option<Value> {
+        let cites = self.0.iter().any(|part| !part.citations.is_empty());
+        let citations = |part: Part| if part.citations.is_empty() { Value::Null } else { part.citations.into() };
+        let parts = self.0.into_iter().map(|part| json!([part.bytes, citations(part)]));
+        cites.then(|| json!({ CITED: parts.collect::<Value>() }))
+    }
+}
+
 /// A text in the parts in which it came, if what follows it says which; what cannot be seen is left out, as it would be refused.
 pub(super) fn divided(said: &str, next: Option<&ContentBlock>) -> Option<Vec<Value>> {
     let Some(ContentBlock::Opaque { native }) = next else { return None };
@@ -170,9 +211,42 @@ pub(super) fn divided(said: &str, next: Option<&ContentBlock>) -> Option<Vec<Val
 
 /// The container that an answer's code ran in.
 pub(super) fn container(message: &Message) -> Option<String> {
-    let named = message.content.iter().filter_map(|block| match block {
-        ContentBlock::Opaque { native } => native.get(CONTAINER)?.as_str(),
+    let named = |block: &ContentBlock| match block {
+        ContentBlock::Opaque { native } => Some(native.get(CONTAINER)?.as_str()?.to_owned()),
         _ => None,
-    });
-    named.last().map(str::to_owned)
+    };
+    message.content.iter().rev().find_map(named)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_says_how_it_went() {
+        use HostedPart::{Error, Result};
+        fn check(content: Value, expect: (HostedPart, &str)) {
+            assert_eq!(gave(&json!({"content": content})), (expect.0, expect.1.to_owned()));
+        }
+        let ran = |stdout: &str, stderr: &str, status: i64| json!({"stdout": stdout, "stderr": stderr, "return_code": status});
+        check(ran("4\n", "", 0), (Result, "4"));
+        check(ran("", "", 0), (Result, "no output"));
+        check(ran("a", "b\n", 2), (Error, "exit code 2\na\nb"));
+        check(json!({"error_code": "unavailable"}), (Error, "unavailable"));
+        check(json!({"content": "x = 1"}), (Result, "x = 1"));
+        check(json!({"is_file_update": false}), (Result, "done"));
+        check(json!([]), (Result, "nothing found"));
+    }
+
+    #[test]
+    fn a_call_says_what_it_asks_for() {
+        fn check(input: Value, expect: &str) {
+            assert_eq!(asked(&input), expect);
+        }
+        check(json!({"query": "rust"}), "rust");
+        check(json!({"command": "view", "path": "a.py"}), "view a.py");
+        check(json!({"code": "1\n2"}), "1\n2");
+        check(json!({"other": 1}), "{\"other\":1}");
+        check(json!({}), "");
+    }
 }

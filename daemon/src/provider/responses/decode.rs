@@ -412,46 +412,26 @@ mod tests {
     }
 
     #[test]
-    fn hosted_tools_are_said_and_kept_whole() {
-        use HostedPart::{Call, Error, Result};
-        let (web, code) = (HostedTool::WebSearch, HostedTool::CodeExecution);
-        fn check(item: Value, said: &[(HostedTool, HostedPart, &str)], goes_back: bool) {
-            let block = |(n, (tool, part, text)): (usize, &(HostedTool, HostedPart, &str))| {
-                let native = if n == 0 { json!({ "item": item }) } else { json!({}) };
-                let native = goes_back.then_some(native);
-                ContentBlock::Hosted { tool: *tool, part: *part, text: (*text).to_owned(), native }
-            };
-            let content: Vec<_> = said.iter().enumerate().map(block).collect();
-            let shown = said.iter().zip(0..).filter(|((.., text), _)| !text.is_empty());
-            let mut expect: Vec<_> = shown
-                .map(|((tool, part, text), block)| StreamEvent::Hosted {
-                    block,
-                    tool: *tool,
-                    part: *part,
-                    text: (*text).to_owned(),
-                })
-                .collect();
-            let usage = Usage { cost_at_least: true, ..USAGE };
-            expect.push(StreamEvent::Done(Response { content, stop: Stop::End, usage }));
-            super::tests::check(&[begun(), vec![whole(0, item.clone())], completed()].concat(), &expect);
-        }
-        let search = |action: Value, status: &str| json!({"id": "ws_1", "type": "web_search_call", "status": status, "action": action});
-        let sources = json!([{"type": "url", "url": "https://a"}, {"type": "url", "url": "https://b"}]);
-        let found = json!({"type": "search", "query": "x", "queries": ["x", "y"], "sources": sources});
+    fn a_search_is_said_and_its_item_kept_whole() {
+        let (tool, text) = (HostedTool::WebSearch, "x".to_owned());
+        let action = json!({"type": "search", "query": "x", "sources": [{"type": "url", "url": "https://a"}]});
+        let item = json!({"id": "ws_1", "type": "web_search_call", "status": "completed", "action": action});
+        let found = "1 source\nhttps://a".to_owned();
+        let block = |part, text, native| ContentBlock::Hosted { tool, part, text, native: Some(native) };
+        let content = vec![
+            block(HostedPart::Call, text.clone(), json!({ "item": item })),
+            block(HostedPart::Result, found.clone(), json!({})),
+        ];
+        let usage = Usage { cost_at_least: true, ..USAGE };
+        let expect = [
+            StreamEvent::Hosted { block: 0, tool, part: HostedPart::Call, text },
+            StreamEvent::Hosted { block: 1, tool, part: HostedPart::Result, text: found },
+            StreamEvent::Done(Response { content, stop: Stop::End, usage }),
+        ];
         check(
-            search(found, "completed"),
-            &[(web, Call, "x; y"), (web, Result, "2 sources\nhttps://a\nhttps://b")],
-            true,
+            &[begun(), vec![added(0, json!({"type": "web_search_call"})), whole(0, item)], completed()].concat(),
+            &expect,
         );
-        check(search(json!({"type": "search", "query": "x"}), "completed"), &[(web, Call, "x")], true);
-        check(search(json!({"type": "open_page", "url": "https://a"}), "completed"), &[(web, Call, "https://a")], true);
-        check(search(json!(null), "failed"), &[(web, Call, ""), (web, Error, "failed")], false);
-        let ran = |outputs: Value| json!({"id": "ci_1", "type": "code_interpreter_call", "status": "completed", "code": "print(4)", "container_id": "cntr_1", "outputs": outputs});
-        let logs = json!([{"type": "logs", "logs": "4\n"}, {"type": "image", "url": "data:"}]);
-        check(ran(logs), &[(code, Call, "print(4)"), (code, Result, "4\n\n(an image)")], true);
-        check(ran(json!(null)), &[(code, Call, "print(4)")], true);
-        let lost = json!({"id": "ci_1", "type": "code_interpreter_call", "status": "incomplete", "code": "1"});
-        check(lost, &[(code, Call, "1"), (code, Error, "incomplete")], false);
     }
 
     #[test]

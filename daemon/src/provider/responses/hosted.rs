@@ -73,3 +73,34 @@ pub(super) fn said(item: &Value) -> Option<Said> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_item_says_what_was_asked_and_given_and_whether_it_can_go_back() {
+        use HostedPart::{Error, Result};
+        fn check(item: Value, call: &str, result: Option<(HostedPart, &str)>, whole: bool) {
+            let got = said(&item).unwrap();
+            let result = result.map(|(part, text)| (part, text.to_owned()));
+            assert_eq!((got.call.as_str(), got.result, got.whole), (call, result, whole), "{item}");
+        }
+        let search = |action: Value, status: &str| json!({"id": "ws_1", "type": "web_search_call", "status": status, "action": action});
+        let sources = json!([{"type": "url", "url": "https://a"}, {"type": "url", "url": "https://b"}]);
+        let found = json!({"type": "search", "query": "x", "queries": ["x", "y"], "sources": sources});
+        check(search(found, "completed"), "x; y", Some((Result, "2 sources\nhttps://a\nhttps://b")), true);
+        check(search(json!({"type": "search", "query": "x"}), "completed"), "x", None, true);
+        check(search(json!({"type": "open_page", "url": "https://a"}), "completed"), "https://a", None, true);
+        let found = json!({"type": "find_in_page", "url": "https://a", "pattern": "p"});
+        check(search(found, "completed"), "p in https://a", None, true);
+        check(search(json!(null), "failed"), "", Some((Error, "failed")), false);
+        let ran = |outputs: Value| json!({"id": "ci_1", "type": "code_interpreter_call", "status": "completed", "code": "print(4)", "container_id": "cntr_1", "outputs": outputs});
+        let logs = json!([{"type": "logs", "logs": "4\n"}, {"type": "image", "url": "data:"}]);
+        check(ran(logs), "print(4)", Some((Result, "4\n\n(an image)")), true);
+        check(ran(json!(null)), "print(4)", None, true);
+        let lost = json!({"id": "ci_1", "type": "code_interpreter_call", "status": "incomplete", "code": "1"});
+        check(lost, "1", Some((Error, "incomplete")), false);
+        assert!(said(&json!({"type": "reasoning"})).is_none());
+    }
+}

@@ -263,6 +263,67 @@ mod tests {
     }
 
     #[test]
+    fn planted_faults_are_found_in_what_ran_at_a_provider() {
+        type Change = fn(&mut Value);
+        let call = |id: &str| json!({"type": "server_tool_use", "id": id, "name": "web_search", "input": {}});
+        let result = |id: &str| json!({"type": "web_search_tool_result", "tool_use_id": id, "content": []});
+        // A search that is done, one that waits for the result of a call of ours, and what it found.
+        let good = json!({"model": "m", "max_tokens": 1,
+            "tools": [{"type": "web_search_20250305", "name": "web_search"}],
+            "messages": [
+                {"role": "user", "content": [{"type": "text", "text": "hi"}]},
+                {"role": "assistant", "content": [call("s1"), result("s1"), call("s2"),
+                    {"type": "tool_use", "id": "a", "name": "ls", "input": {}}]},
+                {"role": "user", "content": [
+                    {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "text", "text": "x"}]}]},
+                {"role": "assistant", "content": [result("s2"), {"type": "text", "text": "so"}]},
+                {"role": "user", "content": [{"type": "text", "text": "on"}]}]});
+        assert_eq!(validate(Kind::Anthropic, &good), Ok(()));
+        let faults: [(Change, &str); 6] = [
+            (|body| body["tools"][0]["type"] = json!("web_search_1"), "unknown kind"),
+            (|body| drop(body["messages"][1]["content"].as_array_mut().unwrap().remove(1)), "was left open"),
+            (|body| drop(body["messages"][3]["content"].as_array_mut().unwrap().remove(0)), "has no result before"),
+            (|body| body["messages"][3]["content"].as_array_mut().unwrap().swap(0, 1), "has no result before"),
+            (|body| body["messages"][1]["content"][1]["tool_use_id"] = json!("s3"), "which no call waits for"),
+            (
+                |body| {
+                    body["messages"][2]["content"].as_array_mut().unwrap().push(json!({"type": "text", "text": "stop"}))
+                },
+                "was left open",
+            ),
+        ];
+        for (change, problem) in faults {
+            let mut bad = good.clone();
+            change(&mut bad);
+            let problems = validate(Kind::Anthropic, &bad).expect_err(problem);
+            assert!(problems.iter().any(|line| line.contains(problem)), "{problem}: {problems:?}");
+        }
+        let check = |kind, change: Change, problem| check(kind, change, problem);
+        check(Kind::Gemini, |body| body["tools"] = json!([{"googleSearch": {}}]), "toolConfig");
+        check(
+            Kind::Gemini,
+            |body| body["toolConfig"] = json!({"includeServerSideToolInvocations": true}),
+            "toolConfig",
+        );
+        check(
+            Kind::Gemini,
+            |body| body["contents"][1]["parts"][0] = json!({"toolCall": {}, "toolResponse": {}}),
+            "toolCall and toolResponse",
+        );
+        check(Kind::OpenaiResponses, |body| body["include"] = json!(["everything"]), "include");
+        check(
+            Kind::OpenaiResponses,
+            |body| body["input"][1] = json!({"type": "web_search_call", "id": "ws_1", "status": "completed"}),
+            "action",
+        );
+        check(
+            Kind::OpenaiResponses,
+            |body| body["input"][1] = json!({"type": "code_interpreter_call", "id": "c", "container_id": "x"}),
+            "code or outputs",
+        );
+    }
+
+    #[test]
     fn planted_faults_are_found_in_chat_completions() {
         let check = |change: fn(&mut Value), problem| check(Kind::Openai, change, problem);
         check(|body| body["max_token"] = json!(1), "unknown field max_token");

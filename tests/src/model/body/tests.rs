@@ -288,3 +288,35 @@ fn thinking_and_arguments_that_come_back_changed_are_found() {
     assert!(continuity.admit(Format::Anthropic, "m", &body("SIG", json!({ "b": 1, "a": 2 })))[0].contains("thinking"));
     assert!(continuity.admit(Format::Anthropic, "m", &body("sig", json!({ "a": 2, "b": 1 })))[0].contains("call t1"));
 }
+
+#[test]
+fn what_ran_at_the_provider_must_come_back_to_the_byte_and_in_its_place() {
+    let search = |id: &str| json!({ "type": "server_tool_use", "id": id, "name": "web_search", "input": {} });
+    let found = |id: &str| json!({ "type": "web_search_tool_result", "tool_use_id": id, "content": [] });
+    let said = json!({ "type": "text", "text": "so" });
+    let user = |content: Value| json!({ "role": "user", "content": content });
+    let assistant = |content: Value| json!({ "role": "assistant", "content": content });
+    let check = |messages: Value, problem: &str| {
+        let wrong = well_formed(Format::Anthropic, &claude(&messages));
+        assert_eq!(wrong.is_empty(), problem.is_empty(), "{problem}: {wrong:?}");
+        assert!(wrong.iter().any(|line| line.contains(problem)) || problem.is_empty(), "{problem}: {wrong:?}");
+    };
+    let (one, two) = ("srvtoolu_1", "srvtoolu_2");
+    check(json!([user(json!("hi")), assistant(json!([search(one), found(one), said])), user(json!("on"))]), "");
+    check(json!([user(json!("hi")), assistant(json!([said, search(one)]))]), "");
+    let late = [user(json!("hi")), assistant(json!([search(one), call("a")])), user(json!([result("a")]))];
+    check(json!(late), "");
+    let then = |content: Value| json!([late[0], late[1], late[2], assistant(content), user(json!("on"))]);
+    check(then(json!([found(one), said])), "");
+    check(then(json!([said, found(one)])), "comes before the results");
+    check(json!([user(json!("hi")), assistant(json!([search(one)])), user(json!("on"))]), "left open");
+    check(json!([user(json!("hi")), assistant(json!([found(one)])), user(json!("on"))]), "which is not called");
+    check(then(json!([found(two), said])), "which is not called");
+
+    let mut continuity = Continuity { rewrites: true, ..Continuity::default() };
+    continuity.issue(Issued { ran: vec![search(one).to_string()], ..Issued::default() });
+    let body = |block: Value| json!({ "messages": [user(json!("hi")), assistant(json!([block]))] });
+    assert_eq!(continuity.admit(Format::Anthropic, "m", &body(search(one))), Vec::<String>::new());
+    let wrong = continuity.admit(Format::Anthropic, "m", &body(search(two)));
+    assert!(wrong[0].contains("came back changed"), "{wrong:?}");
+}

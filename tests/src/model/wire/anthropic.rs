@@ -144,7 +144,12 @@ impl Voice for Messages {
 
     fn end(&mut self, out: &mut Out<'_>, reply: &Reply) {
         self.close(out);
-        let usage = reply.usage;
+        let mut usage = json!({ "input_tokens": reply.usage.input, "cache_read_input_tokens": reply.usage.cached,
+            "output_tokens": reply.usage.output,
+            "output_tokens_details": { "thinking_tokens": reply.usage.reasoning } });
+        if self.searches > 0 {
+            usage["server_tool_use"] = json!({ "web_search_requests": self.searches, "web_fetch_requests": 0 });
+        }
         let mut delta = json!({ "stop_reason": reply.stop_reason(), "stop_sequence": null });
         if self.ran_code {
             delta["container"] =
@@ -154,9 +159,7 @@ impl Voice for Messages {
             "message_delta",
             &json!({
                 "type": "message_delta", "delta": delta,
-                "usage": { "input_tokens": usage.input, "cache_read_input_tokens": usage.cached,
-                    "output_tokens": usage.output, "output_tokens_details": { "thinking_tokens": usage.reasoning },
-                    "server_tool_use": { "web_search_requests": self.searches, "web_fetch_requests": 0 } },
+                "usage": usage,
             }),
         );
         out.event("message_stop", &json!({ "type": "message_stop" }));

@@ -89,7 +89,7 @@ fn anthropic(json: &Value, messages: &[Value], wrong: &mut Wrong) {
     });
     // What was paused goes on.
     let at_work =
-        |message: &Value| ran::all(Format::Anthropic, &serde_json::json!({ "messages": [message] })).len() > 0;
+        |message: &Value| !ran::all(Format::Anthropic, &serde_json::json!({ "messages": [message] })).is_empty();
     wrong.unless(messages.last().is_some_and(|m| m["role"] == "user" || at_work(m)), || {
         "the last message is not a user's".to_owned()
     });

@@ -304,3 +304,18 @@ impl Tail {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_piece_has_a_name_of_its_own_in_the_database() {
+        let hosted = HOSTED.map(|(_, tool, part)| PieceKind::Hosted(tool, part));
+        let unknown = PieceKind::Hosted(HostedTool::Unknown, HostedPart::Unknown);
+        let kinds = [PieceKind::Text, PieceKind::Thinking, PieceKind::Output, unknown];
+        for kind in kinds.into_iter().chain(hosted) {
+            assert_eq!(PieceKind::from_name(kind.as_str()), kind);
+        }
+    }
+}

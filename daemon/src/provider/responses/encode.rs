@@ -37,9 +37,9 @@ impl ResponsesEncoder {
 
 impl Encoder for ResponsesEncoder {
     fn encode(&mut self, request: &Request<'_>) -> HttpRequest {
-        let hosted = if request.tools.is_empty() { Hosted::NONE } else { self.compat.hosted };
-        let tools =
-            self.tools.get_or_insert_with(|| request.tools.iter().map(tool).chain(hosted::tools(hosted)).collect());
+        let tools = self.tools.get_or_insert_with(|| {
+            request.tools.iter().map(tool).chain(hosted::tools(switched_on(&self.compat, request))).collect()
+        });
         for message in request.messages.get(self.encoded..).unwrap_or_default() {
             let own = wire::is_own(message, request);
             self.names.add(message, own);
@@ -58,11 +58,16 @@ impl Encoder for ResponsesEncoder {
     }
 }
 
+/// The hosted tools of a request: one without tools is one that is to be answered at once.
+fn switched_on(compat: &Compat, request: &Request<'_>) -> Hosted {
+    if request.tools.is_empty() { Hosted::NONE } else { compat.hosted }
+}
+
 /// What comes before the tools and the items.
 fn head(compat: &Compat, request: &Request<'_>) -> Value {
     let mut head = json!({"model": request.model, "stream": true, "store": false});
     let reasoning = (compat.encrypted_reasoning != Some(false)).then_some("reasoning.encrypted_content");
-    let include: Vec<&str> = reasoning.into_iter().chain(hosted::include(compat.hosted)).collect();
+    let include: Vec<&str> = reasoning.into_iter().chain(hosted::include(switched_on(compat, request))).collect();
     if !include.is_empty() {
         wire::set(&mut head, "include", include);
     }

@@ -82,6 +82,14 @@ pub struct Turn {
     created_at: u64,
 }
 
+/// What was read of the log.
+#[derive(Default)]
+struct Past {
+    builder: context::Builder,
+    /// The last event of it.
+    after: u64,
+}
+
 /// Why a history is not there.
 enum Unread {
     /// The storage failed, and may not the next time.
@@ -161,9 +169,11 @@ impl Turn {
 
     async fn drive(&mut self) -> Result<(), Over> {
         let instructions = self.read_instructions();
-        // What started this turn must be in the log before it is read.
-        self.emit.committed().await?;
-        let mut context = match self.history_when_readable().await? {
+        // What started this turn must be in the log before its end is read; what came before it is read meanwhile.
+        let (committed, early) = tokio::join!(self.emit.committed(), self.read_on(Past::default()));
+        committed?;
+        // What could not be read is met again.
+        let mut context = match self.history_when_readable(early.unwrap_or_default()).await? {
             Ok(context) => context,
             Err(error) => {
                 let detail = format!("the history cannot be read: {error}");
@@ -259,11 +269,11 @@ impl Turn {
     }
 
     /// What the log says. While it cannot be read, but may be in a moment, the turn waits, visibly.
-    async fn history_when_readable(&self) -> Result<Result<context::Context, String>, Over> {
+    async fn history_when_readable(&self, mut past: Past) -> Result<Result<context::Context, String>, Over> {
         let mut pause = MEND[0];
         loop {
-            let error = match self.history().await {
-                Ok(context) => return Ok(Ok(context)),
+            let error = match self.read_on(std::mem::take(&mut past)).await {
+                Ok(past) => return Ok(Ok(past.builder.finish())),
                 Err(Unread::Broken(error)) => return Ok(Err(error)),
                 Err(Unread::ForNow(error)) => error,
             };
@@ -277,10 +287,8 @@ impl Turn {
         }
     }
 
-    /// What the log says, read a page at a time: other sessions' queries go between.
-    async fn history(&self) -> Result<context::Context, Unread> {
-        let mut builder = context::Builder::default();
-        let mut after = 0;
+    /// Reads the log to its end, a page at a time: other sessions' queries go between.
+    async fn read_on(&self, Past { mut builder, mut after }: Past) -> Result<Past, Unread> {
         loop {
             let read = self.daemon.store.events_of(self.session.clone(), context::KINDS, after, context::PAGE);
             let (page, more) = read.await?;
@@ -291,7 +299,7 @@ impl Turn {
             let parsed = parsed.map_err(|error| Unread::Broken(error.to_string()))?;
             builder = parsed.map_err(|error| Unread::Broken(error.to_string()))?;
             if !more {
-                return Ok(builder.finish());
+                return Ok(Past { builder, after });
             }
         }
     }

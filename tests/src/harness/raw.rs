@@ -62,6 +62,18 @@ impl Raw {
         self.line().await.unwrap_or_else(|| panic!("the daemon hung up after {line}"))
     }
 
+    /// Reads until an event of this kind has come, and looks at nothing else.
+    pub async fn until(&mut self, kind: &str) {
+        let kind = format!("\"kind\":\"{kind}\"");
+        let mut line = String::new();
+        while !line.contains(&kind) {
+            line.clear();
+            let read = tokio::time::timeout(TIMEOUT, self.0.read_line(&mut line)).await;
+            let n = read.expect("the event comes in time").expect("the daemon is there");
+            assert!(n > 0, "the daemon hung up before {kind}");
+        }
+    }
+
     /// The next message with a `Content-Length` header.
     pub async fn counted(&mut self) -> Value {
         let mut length = 0;

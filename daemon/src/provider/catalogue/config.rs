@@ -1,0 +1,115 @@
+//! `[providers.NAME]`: what was written, and what can be wrong with it.
+
+use std::time::Duration;
+
+use reqwest::Url;
+use serde::Deserialize;
+
+use crate::provider::compat::Compat;
+use crate::provider::driver::Limits;
+use crate::provider::hosted::Hosted;
+use crate::provider::preset;
+
+/// A wire format, as the configuration names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Anthropic's Messages.
+    Anthropic,
+    /// OpenAI's Chat Completions.
+    Openai,
+    /// OpenAI's Responses.
+    OpenaiResponses,
+    /// Google's Gemini.
+    Gemini,
+    /// Ollama's own.
+    Ollama,
+    /// The built-in scripted model.
+    Demo,
+}
+
+impl Kind {
+    /// Its name in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Anthropic => "anthropic",
+            Self::Openai => "openai",
+            Self::OpenaiResponses => "openai-responses",
+            Self::Gemini => "gemini",
+            Self::Ollama => "ollama",
+            Self::Demo => "demo",
+        }
+    }
+}
+
+/// `[providers.NAME]`, as it is written.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ProviderConfig {
+    /// The wire format; a preset has one already.
+    pub kind: Option<Kind>,
+    /// Where requests go; the vendor's own address if absent.
+    pub base_url: Option<String>,
+    /// The variable that holds the key.
+    pub api_key_env: Option<String>,
+    /// A command that prints the key.
+    pub api_key_command: Option<String>,
+    /// The model when only the provider is named.
+    pub model: Option<String>,
+    /// The most tokens of an answer.
+    pub max_tokens: Option<u32>,
+    /// How long it may be silent.
+    pub idle_timeout_ms: Option<u64>,
+    /// How long a connection may take.
+    pub connect_timeout_ms: Option<u64>,
+    /// How long it may take until a response begins; as long as it may be silent if absent.
+    pub first_byte_timeout_ms: Option<u64>,
+    /// How long a whole answer may take.
+    pub total_timeout_ms: Option<u64>,
+    /// Tools that the provider runs itself and that its models may use.
+    pub hosted_tools: Vec<String>,
+    /// Where it departs from the wire format.
+    pub compat: Compat,
+}
+
+impl ProviderConfig {
+    /// How long a request may take.
+    pub(super) fn limits(&self) -> Limits {
+        let usual = Limits::default();
+        let or = |millis: Option<u64>, usual| millis.map_or(usual, Duration::from_millis);
+        let idle = or(self.idle_timeout_ms, usual.idle);
+        Limits {
+            connect: or(self.connect_timeout_ms, usual.connect),
+            first_byte: or(self.first_byte_timeout_ms, idle),
+            idle,
+            total: or(self.total_timeout_ms, usual.total),
+        }
+    }
+
+    /// What is wrong with it as the provider `name`: the key that is at fault, and why.
+    pub fn check(&self, name: &str) -> Result<(), (&'static str, String)> {
+        let Some(kind) = self.kind.or_else(|| Some(preset::named(name)?.kind)) else {
+            let kinds = "anthropic, openai, openai-responses, gemini, ollama, demo";
+            return Err(("kind", format!("missing: one of {kinds}")));
+        };
+        if let Some(flag) = self.compat.misplaced(kind) {
+            return Err(("compat", format!("{flag} means nothing to the kind {}", kind.name())));
+        }
+        Hosted::named(&self.hosted_tools, kind).map_err(|problem| ("hosted_tools", problem))?;
+        if self.compat.num_ctx == Some(0) {
+            return Err(("compat", "num_ctx is 0: no model can work without a context".to_owned()));
+        }
+        if name.is_empty() || name.contains('/') {
+            return Err(("kind", "the provider's name is empty or has a slash in it".to_owned()));
+        }
+        if self.api_key_env.is_some() && self.api_key_command.is_some() {
+            return Err(("api_key_command", "api_key_env is there too; only one of them can be meant".to_owned()));
+        }
+        let Some(base_url) = &self.base_url else { return Ok(()) };
+        match Url::parse(base_url) {
+            Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => Ok(()),
+            Ok(_) => Err(("base_url", "neither an http nor an https address".to_owned())),
+            Err(error) => Err(("base_url", error.to_string())),
+        }
+    }
+}

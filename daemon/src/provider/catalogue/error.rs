@@ -1,0 +1,71 @@
+//! Why a model cannot be asked, in words that say what to do.
+
+/// Why a model cannot be asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ResolveError {
+    /// None was named, and there is no default.
+    #[error(
+        "no model: set {} (`linger models` lists more), or name one in config.toml, or use the scripted model `demo`",
+        .variables.join(" or ")
+    )]
+    NoModel {
+        /// Any of these would give one, among others.
+        variables: Vec<String>,
+    },
+    /// The provider is named, but it has no default model.
+    #[error(
+        "the provider `{provider}` has no default model: write `{provider}/MODEL`, or set `model` in [providers.{provider}]"
+    )]
+    NoDefault {
+        /// The provider.
+        provider: String,
+    },
+    /// No provider has this name.
+    #[error("there is no provider `{provider}`{}", .near.as_ref().map(|near| format!("; did you mean `{near}`?")).unwrap_or_default())]
+    UnknownProvider {
+        /// What was written.
+        provider: String,
+        /// A name that is like it.
+        near: Option<String>,
+    },
+    /// The provider's address is not known.
+    #[error(
+        "the provider `{provider}` has no address: set `base_url` in [providers.{provider}], such as \"{example}\""
+    )]
+    NoAddress {
+        /// The provider.
+        provider: String,
+        /// An address with a placeholder.
+        example: String,
+    },
+    /// It takes hosted tools, but not beside others.
+    #[error(
+        "{} takes no {tool} beside other tools: {}take `hosted_tools` out of [providers.{provider}]",
+        if *.vertex { "Vertex AI" } else { .model.as_str() },
+        if *.vertex { "" } else { "choose a model from Gemini 3 on, or " }
+    )]
+    HostedApart {
+        /// The provider.
+        provider: String,
+        /// The model there.
+        model: String,
+        /// The first of the tools that are switched on.
+        tool: &'static str,
+        /// No model of it does.
+        vertex: bool,
+    },
+    /// It has no use for a key.
+    #[error("the provider `{provider}` needs no key")]
+    Keyless {
+        /// The provider.
+        provider: String,
+    },
+    /// The key is not there.
+    #[error("the provider `{provider}` needs a key: set {variable}, or store it with `linger key set {provider}`")]
+    KeyMissing {
+        /// The provider.
+        provider: String,
+        /// The variable that holds it.
+        variable: String,
+    },
+}

@@ -1,0 +1,245 @@
+//! Which model a name means, what it needs, and what is said when that is not there.
+
+use super::*;
+
+pub(super) fn catalogue(config: &str, default: &str, keys: &[(&str, &str)]) -> Catalogue {
+    let providers: BTreeMap<String, ProviderConfig> = toml::from_str(config).unwrap();
+    assert!(providers.iter().all(|(name, config)| config.check(name).is_ok()));
+    let said = ModelConfig { context_window: Some(9000), input_price: Some(1.5), ..ModelConfig::default() };
+    let models = BTreeMap::from([("local/qwen/3".to_owned(), said)]);
+    let default = Some(default.to_owned());
+    let catalogue = Catalogue::new(&providers, &models, default, Arc::default(), Arc::default());
+    catalogue.add_keys(keys.iter().copied(), Bearer::Daemon);
+    catalogue
+}
+
+pub(super) const WORK: &str = "
+    [work]
+    kind = 'openai'
+    base_url = 'http://127.0.0.1:4001/v1'
+    api_key_env = 'WORK_KEY'
+    max_tokens = 9
+    [local]
+    kind = 'openai'
+    base_url = 'http://127.0.0.1:8081/v1'
+    model = 'qwen/3'
+    compat = { developer_role = true }
+    [pass]
+    kind = 'anthropic'
+    api_key_command = 'pass show work'
+    model = 'm'";
+
+pub(super) fn check(catalogue: &Catalogue, spec: &str, expect: Result<(&str, KeySource), &str>) {
+    let got =
+        catalogue.resolve(spec).map(|resolved| (resolved.origin, resolved.key)).map_err(|error| error.to_string());
+    let expect = expect.map(|(origin, key)| (origin.to_owned(), key)).map_err(str::to_owned);
+    assert_eq!(got, expect, "{spec}");
+}
+
+pub(super) fn known(key: &str) -> KeySource {
+    KeySource::Known(Secret::new(key))
+}
+
+#[test]
+fn a_spec_names_a_provider_and_perhaps_a_model() {
+    let catalogue = catalogue(WORK, "", &[("WORK_KEY", "w-secret"), ("HOME", "not a key")]);
+    check(&catalogue, "work/a/b", Ok(("work/a/b", known("w-secret"))));
+    check(&catalogue, "local", Ok(("local/qwen/3", KeySource::None)));
+    check(&catalogue, "pass", Ok(("pass/m", KeySource::Command("pass show work".to_owned()))));
+    check(&catalogue, "demo", Ok(("demo/demo", KeySource::None)));
+    check(
+        &catalogue,
+        "anthropic",
+        Err("the provider `anthropic` needs a key: set ANTHROPIC_API_KEY, or store it with `linger key set anthropic`"),
+    );
+    check(
+        &catalogue,
+        "work",
+        Err("the provider `work` has no default model: write `work/MODEL`, or set `model` in [providers.work]"),
+    );
+    check(&catalogue, "antropic/x", Err("there is no provider `antropic`; did you mean `anthropic`?"));
+    check(&catalogue, "zzz", Err("there is no provider `zzz`"));
+    let wanted = catalogue.wanted();
+    assert!(
+        ["ANTHROPIC_API_KEY", "GEMINI_API_KEY", "VLLM_API_KEY"].iter().all(|name| wanted.contains(&(*name).to_owned()))
+    );
+    assert!(!wanted.contains(&"WORK_KEY".to_owned()));
+    assert_eq!(catalogue.keys.get("HOME"), None);
+}
+
+#[test]
+fn hosted_tools_are_refused_to_models_that_take_none_beside_others() {
+    let on = "
+        [gemini]\nhosted_tools = ['code_execution']
+        [vertex]\nbase_url = 'https://aiplatform.googleapis.com/v1/projects/p/locations/global'\nhosted_tools = ['web_search']
+        [mine]\nkind = 'gemini'\napi_key_env = 'GEMINI_API_KEY'\nhosted_tools = ['web_search']\ncompat = { hosted_with_tools = true }";
+    let catalogue = catalogue(on, "", &[("GEMINI_API_KEY", "k-secret")]);
+    check(&catalogue, "gemini", Ok(("gemini/gemini-flash-latest", known("k-secret"))));
+    check(
+        &catalogue,
+        "gemini/gemini-2.5-pro",
+        Err(
+            "gemini-2.5-pro takes no code_execution beside other tools: choose a model from Gemini 3 on, or take `hosted_tools` out of [providers.gemini]",
+        ),
+    );
+    check(
+        &catalogue,
+        "vertex/gemini-3-pro",
+        Err("Vertex AI takes no web_search beside other tools: take `hosted_tools` out of [providers.vertex]"),
+    );
+    check(&catalogue, "mine/gemini-2.5-pro", Ok(("mine/gemini-2.5-pro", known("k-secret"))));
+}
+
+#[test]
+fn the_default_is_what_is_configured_or_what_has_a_key() {
+    check(
+        &catalogue("", "", &[]),
+        "",
+        Err(
+            "no model: set ANTHROPIC_API_KEY or OPENAI_API_KEY or GEMINI_API_KEY (`linger models` lists more), or name one in config.toml, or use the scripted model `demo`",
+        ),
+    );
+    check(&catalogue("", "", &[("OPENAI_API_KEY", "o")]), "", Ok(("openai/gpt-5", known("o"))));
+    let both = [("OPENAI_API_KEY", "o"), ("ANTHROPIC_API_KEY", "a")];
+    check(&catalogue("", "", &both), "", Ok(("anthropic/claude-sonnet-5", known("a"))));
+    check(&catalogue("", "openai/x", &both), "", Ok(("openai/x", known("o"))));
+    check(&catalogue(WORK, "", &[]), "", Ok(("local/qwen/3", KeySource::None)));
+}
+
+#[test]
+fn a_vendors_key_goes_to_the_vendor_unless_somebody_says_otherwise() {
+    let keys = [("OPENAI_API_KEY", "o")];
+    let elsewhere = catalogue("[openai]\nbase_url = 'http://proxy.example/v1'", "", &keys);
+    check(&elsewhere, "openai", Ok(("openai/gpt-5", KeySource::None)));
+    let said = "[openai]\nbase_url = 'http://proxy.example/v1'\napi_key_env = 'OPENAI_API_KEY'";
+    check(&catalogue(said, "", &keys), "openai", Ok(("openai/gpt-5", known("o"))));
+    let plain = catalogue("[openai]\nbase_url = 'http://api.openai.com/v1'", "", &keys);
+    check(&plain, "openai", Ok(("openai/gpt-5", KeySource::None)));
+}
+
+#[test]
+fn a_key_that_is_opened_is_then_redacted() {
+    let catalogue = catalogue(WORK, "", &[]);
+    let key = Some(Secret::new("s3cr3t-key\n"));
+    let Provider::Http(endpoint) = catalogue.resolve("pass").unwrap().open(key) else { panic!() };
+    assert_eq!(endpoint.key, Some(Secret::new("s3cr3t-key")));
+    assert_eq!(endpoint.redactor.redact("bad key s3cr3t-key"), "bad key <redacted>");
+    assert!(!format!("{endpoint:?}").contains("s3cr3t"));
+}
+
+#[tokio::test]
+async fn the_list_says_what_is_ready() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let rows = catalogue(WORK, "local", &[]).list().await;
+    let row = |name: &str| {
+        let row = rows.iter().find(|row| row.model.starts_with(&format!("{name}/"))).unwrap();
+        (row.model.as_str(), row.kind.as_str(), row.missing.as_deref(), row.default)
+    };
+    for expect in [
+        ("anthropic/claude-sonnet-5", "anthropic", Some("ANTHROPIC_API_KEY"), false),
+        ("demo/demo", "demo", None, false),
+        ("local/qwen/3", "openai", None, true),
+        ("openai/gpt-5", "openai", Some("OPENAI_API_KEY"), false),
+        ("pass/m", "anthropic", None, false),
+        ("work/MODEL", "openai", Some("WORK_KEY"), false),
+        ("vertex/MODEL", "gemini", Some("base_url"), false),
+        ("groq/MODEL", "openai", Some("GROQ_API_KEY"), false),
+    ] {
+        assert_eq!(row(expect.0.split('/').next().unwrap()), expect);
+    }
+    let port = listener.local_addr().unwrap().port();
+    assert_eq!(nobody_at(&format!("http://127.0.0.1:{port}/v1")).await, None);
+    drop(listener);
+    let nobody = format!("nobody listens at 127.0.0.1:{port}");
+    assert_eq!(nobody_at(&format!("http://127.0.0.1:{port}/v1")).await, Some(nobody));
+}
+
+#[test]
+fn what_is_known_of_a_model_is_known_by_its_place() {
+    let keys = [("ANTHROPIC_API_KEY", "a"), ("OPENAI_API_KEY", "o"), ("WORK_KEY", "w")];
+    let config = format!(
+        "{WORK}\n[gpt]\nkind = 'openai-responses'\n[ollama.compat]\nnum_ctx = 4096\n\
+         [groq]\nbase_url = 'http://10.0.0.1/v1'"
+    );
+    let catalogue = catalogue(&config, "", &keys);
+    let facts = |spec: &str| catalogue.resolve(spec).unwrap().facts;
+    assert_eq!(facts("anthropic/claude-sonnet-5"), models::facts("anthropic", "claude-sonnet-5"));
+    assert!(facts("anthropic").window.is_some());
+    assert_eq!(facts("gpt/gpt-5"), models::facts("openai", "gpt-5"));
+    assert_eq!(facts("work/gpt-5"), Facts::default());
+    assert_eq!(facts("groq/openai/gpt-oss-120b"), Facts::default(), "another place has other prices");
+    assert_eq!(facts("ollama/x"), Facts { window: Some(4096), ..Facts::default() });
+    assert_eq!(facts("demo").prices.usual, Price::FREE);
+    let local = facts("local");
+    assert_eq!((local.window, local.prices.usual.input, local.prices.usual.output), (Some(9000), Some(1.5), None));
+}
+
+#[test]
+fn presets_know_their_addresses_keys_and_flags() {
+    fn check(config: &str, name: &str, expect: (Kind, &str, Option<&str>, Option<&str>)) -> Compat {
+        let catalogue = catalogue(config, "", &[]);
+        let entry = &catalogue.entries[name];
+        let got = (entry.kind, entry.base_url.as_str(), entry.variable.as_deref(), entry.command.as_deref());
+        assert_eq!(got, expect, "{config} {name}");
+        entry.compat
+    }
+    use Kind::{Gemini, Ollama, Openai, OpenaiResponses};
+    let groq = "https://api.groq.com/openai/v1";
+    check("", "groq", (Openai, groq, Some("GROQ_API_KEY"), None));
+    check("[groq]\nmodel = 'x'", "groq", (Openai, groq, Some("GROQ_API_KEY"), None));
+    let responses = (OpenaiResponses, "https://api.openai.com/v1", Some("OPENAI_API_KEY"), None);
+    check("[openai]\nkind = 'openai-responses'", "openai", responses);
+    check("[gpt]\nkind = 'openai-responses'", "gpt", responses);
+    check("", "ollama", (Ollama, "http://127.0.0.1:11434", Some("OLLAMA_API_KEY"), None));
+    // An address is as good as a name, and a name keeps its flags at another address.
+    let there = "[mine]\nkind = 'openai'\nbase_url = 'https://api.deepseek.com/v1'";
+    let flags = check(there, "mine", (Openai, "https://api.deepseek.com/v1", Some("DEEPSEEK_API_KEY"), None));
+    assert_eq!(flags.reasoning_content, Some(true));
+    let proxied = "[deepseek]\nbase_url = 'http://10.0.0.1/v1'\ncompat = { tool_result_name = true }";
+    let flags = check(proxied, "deepseek", (Openai, "http://10.0.0.1/v1", None, None));
+    assert_eq!((flags.reasoning_content, flags.tool_result_name), (Some(true), Some(true)));
+    let off = check(
+        "[deepseek]\ncompat = { reasoning_content = false }",
+        "deepseek",
+        (Openai, "https://api.deepseek.com", Some("DEEPSEEK_API_KEY"), None),
+    );
+    assert_eq!(off.reasoning_content, Some(false));
+    let region = "https://europe-west1-aiplatform.googleapis.com/v1/projects/p/locations/europe-west1";
+    let token = Some("gcloud auth print-access-token");
+    let flags = check(&format!("[vertex]\nbase_url = '{region}'"), "vertex", (Gemini, region, None, token));
+    assert_eq!(flags.vertex, Some(true));
+    let own = format!("[vertex]\nbase_url = '{region}'\napi_key_command = 'token'");
+    check(&own, "vertex", (Gemini, region, None, Some("token")));
+}
+
+#[test]
+fn a_local_server_needs_no_key_and_vertex_needs_a_project() {
+    let plain = catalogue("", "", &[]);
+    check(&plain, "ollama/qwen3", Ok(("ollama/qwen3", KeySource::None)));
+    let with_key = catalogue("", "", &[("OLLAMA_API_KEY", "k-secret")]);
+    check(&with_key, "ollama/qwen3", Ok(("ollama/qwen3", known("k-secret"))));
+    let needed = catalogue("[ollama]\napi_key_env = 'MINE'", "", &[]);
+    check(
+        &needed,
+        "ollama/x",
+        Err("the provider `ollama` needs a key: set MINE, or store it with `linger key set ollama`"),
+    );
+    let address = "the provider `vertex` has no address: set `base_url` in [providers.vertex], such as \
+                   \"https://aiplatform.googleapis.com/v1/projects/PROJECT/locations/global\"";
+    check(&plain, "vertex/gemini-x", Err(address));
+}
+
+#[test]
+fn mistakes_in_the_configuration_are_named() {
+    fn check(config: &str, key: &str) {
+        let config: ProviderConfig = toml::from_str(config).unwrap();
+        assert_eq!(config.check("work").unwrap_err().0, key);
+    }
+    check("", "kind");
+    check("kind = 'openai'\nbase_url = 'localhost:4000'", "base_url");
+    check("kind = 'openai'\nbase_url = '/v1'", "base_url");
+    check("kind = 'openai'\napi_key_env = 'A'\napi_key_command = 'b'", "api_key_command");
+    check("kind = 'openai'\ncompat = { num_ctx = 9 }", "compat");
+    check("kind = 'ollama'\ncompat = { num_ctx = 0 }", "compat");
+    assert!(toml::from_str::<ProviderConfig>("api_key = 'oops'").is_err());
+}

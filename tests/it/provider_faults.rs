@@ -45,6 +45,11 @@ async fn too_many_requests_are_tried_again_after_the_time_that_the_provider_says
     let (daemon, client, ..) = turn(&model, "work/m").await;
     let requests = model.requests();
     assert!(requests[1].at - requests[0].at >= Duration::from_secs(1), "it came back too early");
+    // When the wait ends is said, for a client that counts down.
+    let seen = client.transcript();
+    let notice = &seen.of("notice").next().unwrap().event;
+    let wait = notice["until_at"].as_u64().unwrap() - notice["at"].as_u64().unwrap();
+    assert!((900..=1000).contains(&wait), "{notice}");
     daemon.check(&[&client], &model);
 }
 

@@ -25,6 +25,7 @@ mod matrix;
 mod matrix_turns;
 mod network;
 mod permission;
+mod pictures;
 mod power;
 mod provider_faults;
 mod providers;

@@ -68,16 +68,7 @@ async fn turns_in(format: Format) {
     let effects = place.root().join("effects");
     let effect = format!("echo eins >> {}", effects.display());
     let Some(mock) = Aimock::start(&place, &fixtures(format, &effect)) else { return };
-    let (kind, path) = match format {
-        Format::Anthropic => ("anthropic", ""),
-        Format::OpenAi => ("openai", "/v1"),
-        Format::Responses => ("openai-responses", "/v1"),
-        Format::Gemini => ("gemini", "/v1beta"),
-        Format::Ollama => ("ollama", ""),
-    };
-    let url = mock.url();
-    let config =
-        format!("[providers.other]\nkind = \"{kind}\"\nbase_url = \"{url}{path}\"\napi_key_env = \"OTHER_KEY\"\n");
+    let config = format!("{}api_key_env = \"OTHER_KEY\"\n", format.provider("other", mock.url()));
     let env = vec![("OTHER_KEY".to_owned(), Aimock::KEY.to_owned())];
     let setup = Setup { model: Some("other/gemini-3-pro".to_owned()), mode: "auto", config, env, ..Setup::default() };
     let daemon = Daemon::start_with(&model, setup).await;

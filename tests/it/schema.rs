@@ -8,17 +8,17 @@ use serde_json::{Value, json};
 use crate::providers::{check, name, start_with};
 use crate::{bash, last_words};
 
-fn schema() -> Value {
+pub(crate) fn schema() -> Value {
     json!({"type": "object", "properties": {"city": {"type": "string"}, "n": {"type": "integer"}},
         "required": ["city", "n"], "additionalProperties": false})
 }
 
-fn bern() -> Value {
+pub(crate) fn bern() -> Value {
     json!({"city": "Bern", "n": 134})
 }
 
 /// An answer as a model of this format gives one when it is held to a schema.
-fn gives(format: Format, answer: &Value) -> Reply {
+pub(crate) fn gives(format: Format, answer: &Value) -> Reply {
     match format {
         Format::Anthropic => Reply::tool("final_answer", answer.clone()),
         _ => Reply::text(answer.to_string()),

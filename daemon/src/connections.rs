@@ -73,6 +73,11 @@ impl Connections {
         }
     }
 
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
     fn forget(&mut self, id: Id) {
         self.open.remove(&id);
         self.daemon.connections.store(u32::try_from(self.open.len()).unwrap_or(u32::MAX), Ordering::Relaxed);

@@ -79,8 +79,8 @@ pub fn let_go() -> io::Result<()> {
     Ok(rustix::stdio::dup2_stderr(&null)?)
 }
 
-/// Gives back what only the start needed: free memory, and pages of the program's own file, which the system maps again, in
-/// microseconds, when they are used. An idle daemon then takes a third of what it took to start.
+/// Gives back what is not needed while nothing happens: free memory, and pages of the program's own file, which the system maps
+/// again, in microseconds, when they are used. An idle daemon then takes a third of what it took to start.
 pub fn settle() {
     #[cfg(target_env = "gnu")]
     // SAFETY: touches free memory only.

@@ -48,6 +48,7 @@ use crate::key::UnderWay;
 use crate::key_source::KeySources;
 use crate::keychain::Keychain;
 use crate::listener::Listener;
+use crate::process::ledger::Left;
 use crate::provider::keys::Keys;
 use crate::provider::network::Variables;
 use crate::secret::Redactor;
@@ -57,6 +58,10 @@ use crate::store::{Store, StoreError};
 
 /// How long sessions may take to write down where they are when the daemon ends.
 const DRAIN: Duration = Duration::from_secs(4);
+
+/// How long no client has been there when the daemon makes itself small: a script that calls `linger` again and again does not
+/// find it asleep each time.
+const REST: Duration = Duration::from_secs(1);
 
 /// What [`run`] is given.
 pub struct Options {
@@ -74,12 +79,14 @@ pub struct Options {
     pub restarts: u32,
     /// Called once everything is there and clients are about to be served; if it fails, nothing is.
     pub ready: Box<dyn FnOnce() -> anyhow::Result<()> + Send>,
+    /// Called when no client has been there for a while.
+    pub at_rest: fn(),
 }
 
 /// Serves clients on `listener` until `shutdown`; then every session writes down where it is, and turns that are under way go
 /// on when the daemon starts again.
 pub async fn run(options: Options, mut listener: Listener, shutdown: CancellationToken) -> anyhow::Result<()> {
-    let Options { places, config, changes, redactor, keeper, restarts, ready } = options;
+    let Options { places, config, changes, redactor, keeper, restarts, ready, at_rest } = options;
     let store = Store::open(&places.database())?;
     let keychain = Keychain::new(places.kept_keys(), places.database());
     let keys = Arc::new(Keys::new(redactor, keychain.accounts()));
@@ -105,11 +112,15 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
         pruned_at: AtomicU64::new(0),
     });
     daemon.own_keys();
-    let recorded = process::ledger::open(&daemon.places.children()).unwrap_or_else(|error| {
-        tracing::warn!(target: "daemon", %error, path = %daemon.places.children().display(), "children cannot be recorded");
-        0
+    let children = daemon.places.children();
+    let left = process::ledger::open(&children).unwrap_or_else(|error| {
+        tracing::warn!(target: "daemon", %error, path = %children.display(), "children cannot be recorded");
+        // Then nobody knows how the last one ended.
+        Left { died: true, ended: 0 }
     });
-    let left_behind = recorded + process::end_left_behind(&daemon.places.database(), keeper);
+    // To look at each process of a machine takes longer than all else that a start does.
+    let strays = if left.died { process::end_left_behind(&daemon.places.database(), keeper) } else { 0 };
+    let left_behind = left.ended + strays;
     if left_behind > 0 {
         tracing::warn!(target: "daemon", left_behind, "processes of a daemon that died were ended");
     }
@@ -130,12 +141,20 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
     tokio::spawn(prune::sweep_outputs(daemon.clone()));
     prune::retain(&daemon);
     let mut connections = Connections::new(daemon.clone(), rpc::methods(daemon.clone())?);
+    let mut rested = false;
     loop {
+        let may_rest = !rested && connections.is_empty();
         let (stream, peer) = tokio::select! {
             accepted = listener.accept() => accepted,
+            () = tokio::time::sleep(REST), if may_rest => {
+                at_rest();
+                rested = true;
+                continue;
+            }
             () = connections.ended() => continue,
             () = daemon.shutdown.cancelled() => break,
         };
+        rested = false;
         connections.add(stream, peer).await;
     }
     drop(listener);
@@ -148,6 +167,9 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
     watching.abort();
     adopting.abort();
     process::end_left_behind(&daemon.places.database(), keeper);
+    if let Err(error) = process::ledger::close(&children) {
+        tracing::info!(target: "daemon", %error, "the next start looks for what is left");
+    }
     daemon.store.close().await.context("the database could not be closed")
 }
 

@@ -132,7 +132,6 @@ async fn serve(
             tracing::info!(target: "daemon", version = VERSION, socket = %socket.display(), restarts, "ready");
             announce(background).context("standard output cannot be written")?;
             link.ready();
-            inherit::settle();
             Ok(())
         }
     });
@@ -144,7 +143,7 @@ async fn serve(
         }
     });
     let keeper = Some(keeper);
-    let options = Options { places, config, changes, redactor, keeper, restarts, ready };
+    let options = Options { places, config, changes, redactor, keeper, restarts, ready, at_rest: inherit::settle };
     let result = lingerd::run(options, listener, shutdown).await;
     drop(lock);
     result

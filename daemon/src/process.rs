@@ -17,7 +17,7 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, WaitOptions, kill_process_group};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process_group};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
@@ -239,12 +239,24 @@ pub async fn adopt_orphans() -> io::Result<()> {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     loop {
         ended.recv().await;
+        // Those whose end a [`Process`] waits for are its to reap, and mostly are by now: then there is nothing to look for.
+        tokio::task::yield_now().await;
+        if !has_ended_child() {
+            continue;
+        }
         let own = own().clone();
         for orphan in children().into_iter().filter(|child| !own.contains(child)) {
             // One that lives on is not waited for.
             let _lives = rustix::process::waitpid(Some(orphan), WaitOptions::NOHANG);
         }
     }
+}
+
+/// Whether a child has ended that nobody has reaped.
+fn has_ended_child() -> bool {
+    let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    // Without any child that is an error.
+    rustix::process::waitid(WaitId::All, look).is_ok_and(|ended| ended.is_some())
 }
 
 /// The children of this process, adopted ones too.

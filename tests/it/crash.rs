@@ -221,7 +221,10 @@ async fn after_sigterm_nothing_is_left_and_the_exit_code_is_0() {
     client.sees_text(&session, "Good d").await;
     assert_eq!(daemon.terminate(), Some(0));
     assert_eq!(process::of_directory(daemon.dirs.root()), []);
+    let record = daemon.dirs.log().with_file_name("lingerd.children");
+    assert!(!record.exists(), "the next start has nothing to look for");
     daemon.launch().await;
+    assert!(record.exists());
     let back = daemon.client().await;
     back.attach(&session).await;
     back.first(&session, "turn_finished").await;

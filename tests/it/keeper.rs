@@ -205,3 +205,23 @@ async fn descriptors_threads_and_processes_return_to_where_they_were() {
     assert!(comes_true(TIMEOUT, || rests().0 <= base.0 + LAZY && rests().1 <= base.1), "{base:?} became {:?}", rests());
     assert!(count("task") < 16, "{} threads", count("task"));
 }
+
+#[tokio::test]
+async fn a_daemon_that_nobody_talks_to_takes_less_memory_than_one_at_work() {
+    let model = ModelServer::with([bash("true"), Reply::text("done")]);
+    let daemon = Daemon::auto(&model).await;
+    let pid = daemon.pid().await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.attach(&session).await;
+    client.turn(&session, "go").await;
+    let (at_work, _) = process::memory(pid);
+    daemon.check(&[&client], &model);
+    drop(client);
+    let at_rest = || process::memory(pid).0;
+    assert!(comes_true(TIMEOUT, || at_rest() < at_work * 3 / 4), "{at_work} KiB at work, {} KiB at rest", at_rest());
+    // It works as before.
+    let back = daemon.client().await;
+    back.attach(&session).await;
+    back.first(&session, "turn_finished").await;
+}

@@ -1,5 +1,6 @@
 //! A record of the children that run, by number and start time, for the start that follows a death.
 //!
+//! It is there while a daemon is: a start that finds none has nothing to look for.
 //! A child that cleared its environment has no mark to be found by; its number and the time when it started name it as well.
 //! The record is a file of lines, one a child, emptied whenever none runs. It is not synced: a machine that loses power has no
 //! children left. A record that cannot be written is said once in the log, and harms nothing else.
@@ -23,12 +24,29 @@ fn record() -> MutexGuard<'static, Option<File>> {
     RECORD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What an earlier process left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// It died: there may be more than the record knows.
+    pub died: bool,
+    /// Groups of children that still ran, and were ended.
+    pub ended: usize,
+}
+
 /// Ends the groups of the children that an earlier process recorded at `path` and that still run, and records those of this
-/// process from now on; how many were ended.
-pub fn open(path: &Path) -> io::Result<usize> {
+/// process from now on.
+pub fn open(path: &Path) -> io::Result<Left> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let mut options = OpenOptions::new();
-    options.read(true).append(true).create(true).mode(0o600).custom_flags(flags.bits() as i32);
+    options.read(true).append(true).mode(0o600).custom_flags(flags.bits() as i32);
+    match options.clone().create_new(true).open(path) {
+        Ok(file) => {
+            *record() = Some(file);
+            return Ok(Left::default());
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error),
+    }
     let mut file = options.open(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("is not a file"));
@@ -42,7 +60,18 @@ pub fn open(path: &Path) -> io::Result<usize> {
     }
     file.set_len(0)?;
     *record() = Some(file);
-    Ok(left.len())
+    Ok(Left { died: true, ended: left.len() })
+}
+
+/// Removes the record, unless a child still runs: nothing is left for the next start to look for.
+pub fn close(path: &Path) -> io::Result<()> {
+    if !super::own().is_empty() {
+        return Ok(());
+    }
+    match record().take() {
+        Some(_) => std::fs::remove_file(path),
+        None => Ok(()),
+    }
 }
 
 /// The child of a line, if it is the one that was meant.

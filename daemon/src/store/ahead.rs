@@ -44,29 +44,45 @@ impl Ahead {
         Self { path: aside::with(path, "-wal"), file: None, pages, not_before: 0 }
     }
 
-    /// Makes room if there is little. What fails makes commits slower and nothing worse, so it is only logged.
-    pub(super) fn keep(&mut self, connection: &Connection) {
-        let used = HEADER + u64::try_from(self.pages.load(Ordering::Relaxed)).unwrap_or(0) * FRAME;
+    /// Whether there is little room.
+    pub(super) fn is_short(&mut self) -> bool {
+        let used = self.used();
         // Before the first commit there is no WAL.
         if used == HEADER || used < self.not_before {
-            return;
+            return false;
         }
-        if let Err(error) = self.make(connection, used) {
+        // What cannot be known is said by whoever makes room.
+        self.length().map_or(true, |length| length < used + LEAST)
+    }
+
+    /// Makes room. What fails makes commits slower and nothing worse, so it is only logged.
+    pub(super) fn keep(&mut self, connection: &Connection) {
+        if let Err(error) = self.make(connection) {
             tracing::info!(target: "store", %error, "no room is made in the WAL: commits take longer");
-            self.not_before = used + CHUNK;
+            self.not_before = self.used() + CHUNK;
         }
     }
 
-    fn make(&mut self, connection: &Connection, used: u64) -> Result<(), StoreError> {
-        let file = match &self.file {
-            Some(file) => file,
-            None => self.file.insert(OpenOptions::new().write(true).open(&self.path)?),
-        };
-        if file.metadata()?.len() >= used + LEAST {
-            return Ok(());
+    /// How much of the WAL is in use, in bytes.
+    fn used(&self) -> u64 {
+        HEADER + u64::try_from(self.pages.load(Ordering::Relaxed)).unwrap_or(0) * FRAME
+    }
+
+    fn length(&mut self) -> io::Result<u64> {
+        Ok(self.file()?.metadata()?.len())
+    }
+
+    fn file(&mut self) -> io::Result<&File> {
+        match &mut self.file {
+            Some(file) => Ok(file),
+            none => Ok(none.insert(OpenOptions::new().write(true).open(&self.path)?)),
         }
+    }
+
+    fn make(&mut self, connection: &Connection) -> Result<(), StoreError> {
         let alone = rusqlite::Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
-        let length = file.metadata()?.len();
+        let length = self.length()?;
+        let file = self.file()?;
         if let Err(error) = lengthen(file, length) {
             // What is left of the disk is for others.
             file.set_len(length)?;

@@ -30,6 +30,13 @@ impl Scene {
         Self { ahead: Ahead::new(&path, pages), dir, write, read }
     }
 
+    /// What the writing thread does when nothing is to be written.
+    fn keep(&mut self) {
+        if self.ahead.is_short() {
+            self.ahead.keep(&self.write);
+        }
+    }
+
     fn wal(&self) -> u64 {
         std::fs::metadata(&self.ahead.path).map_or(0, |meta| meta.len())
     }
@@ -38,15 +45,16 @@ impl Scene {
 #[test]
 fn commits_do_not_lengthen_a_wal_that_has_room() {
     let mut scene = Scene::new();
-    scene.ahead.keep(&scene.write);
+    scene.keep();
     assert!(scene.ahead.file.is_none(), "there is no WAL before the first commit");
     let mut lengths = std::collections::BTreeSet::new();
     for n in 0..500 {
         commit(&scene.write, 2 * n);
-        scene.ahead.keep(&scene.write);
+        scene.keep();
         let length = scene.wal();
         commit(&scene.write, 2 * n + 1);
-        assert_eq!(scene.wal(), length, "commit {n} found no room");
+        // When the WAL begins anew, what it has beyond its limit is cut off.
+        assert!(scene.wal() <= length, "commit {n} found no room");
         lengths.insert(length);
     }
     assert!(lengths.len() >= 2, "{lengths:?}");
@@ -58,7 +66,7 @@ fn what_was_committed_is_there_after_a_crash_whatever_room_follows_it() {
     let mut scene = Scene::new();
     for n in 0..300 {
         commit(&scene.write, n);
-        scene.ahead.keep(&scene.write);
+        scene.keep();
     }
     // As a crash leaves it: no connection is closed.
     let copy = tempfile::tempdir().unwrap();
@@ -79,7 +87,7 @@ fn somebody_else_who_writes_is_not_written_over() {
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     scene.write.pragma_update(None, "busy_timeout", 10).unwrap();
     let before = scene.wal();
-    scene.ahead.keep(&scene.write);
+    scene.keep();
     assert_eq!(scene.wal(), before, "it waits for another time");
     commit(&other, 1);
     other.execute_batch("COMMIT").unwrap();

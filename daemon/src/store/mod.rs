@@ -1,7 +1,7 @@
 //! The store: SQLite on threads of its own.
 //!
-//! One thread writes: it commits whatever is queued in one transaction and never waits to collect more, so that one commit
-//! costs microseconds and many at once share it. An [`Append`] that precedes a side effect or was acknowledged to a user is
+//! One thread writes: it commits whatever is queued ([`queue`]) in one transaction and never waits to collect more, so that one
+//! commit costs microseconds and many at once share it. An [`Append`] that precedes a side effect or was acknowledged to a user is
 //! *synced*: it is on disk when it is answered; the rest survives the death of the process.
 //! One thread reads ([`reader`]), on a connection of its own; a third moves the WAL into the database beside the commits
 //! ([`checkpoint`]). All end when the last [`Store`] is dropped; what was queued is written. [`Store::close`] waits for that.
@@ -14,6 +14,7 @@ mod checkpoint;
 pub mod damage;
 mod migrate;
 pub mod open;
+mod queue;
 mod read;
 mod reader;
 pub mod salvage;
@@ -39,6 +40,7 @@ use crate::fault;
 use crate::key::Outcome;
 use crate::session::log::{Log, Piece, Stored};
 use damage::{Found, is_damage};
+use queue::Queue;
 use reader::{Lane, Query};
 
 /// The database's `auto_vacuum`: free pages are given back when they are asked for, and move nothing otherwise.
@@ -186,7 +188,7 @@ pub struct Store {
     pub found: Found,
     /// The database's own path, without links.
     pub path: Arc<Path>,
-    writer: mpsc::Sender<Write>,
+    writer: Queue,
     reader: mpsc::Sender<(Lane, Query)>,
     /// What is too large for a row.
     pub blobs: Blobs,
@@ -201,7 +203,7 @@ impl Store {
         let (mut write, read) = open::open(path)?;
         let ahead = ahead::Ahead::new(path, checkpoint::beside(&mut write, path, &found)?);
         let blobs = Blobs::beside(path);
-        let (writer, writes) = mpsc::channel();
+        let (writer, writes) = Queue::new();
         let (reader, queries) = mpsc::channel();
         std::thread::Builder::new().name("store-write".to_owned()).spawn({
             let found = found.clone();
@@ -214,41 +216,35 @@ impl Store {
 
     /// Queues an append; it is answered, and shown, once it is committed.
     pub fn append(&self, append: Append) {
-        if let Err(mpsc::SendError(Write::Append(append))) = self.writer.send(Write::Append(Box::new(append))) {
-            append.log.fail();
-            if let Some(done) = append.done {
-                // Nobody may be waiting any more.
-                let _unheard = done.send(Err(ended()));
-            }
-        }
+        self.writer.send(Write::Append(Box::new(append)));
     }
 
     /// Removes a session: it is gone once this answers, and what is stored of it is deleted when there is time. The outcomes of
     /// the requests that asked for it stay.
     pub async fn remove(&self, log: Arc<Log>, outcomes: Vec<Outcome>) -> Result<(), StoreError> {
         let (done, answer) = oneshot::channel();
-        self.writer.send(Write::Remove(log, outcomes, done)).map_err(|_| ended())?;
+        self.writer.send(Write::Remove(log, outcomes, done));
         answer.await.map_err(|_| ended())?
     }
 
     /// Deletes whatever is stored of a session that nobody has seen, so that it can be written anew.
     pub async fn clear(&self, session: SessionId) -> Result<(), StoreError> {
         let (done, answer) = oneshot::channel();
-        self.writer.send(Write::Clear(session, done)).map_err(|_| ended())?;
+        self.writer.send(Write::Clear(session, done));
         answer.await.map_err(|_| ended())?
     }
 
     /// Writes down what a request of no session came to, synced.
     pub async fn remember(&self, outcome: Outcome) -> Result<(), StoreError> {
         let (done, answer) = oneshot::channel();
-        self.writer.send(Write::Outcome(outcome, done)).map_err(|_| ended())?;
+        self.writer.send(Write::Outcome(outcome, done));
         answer.await.map_err(|_| ended())?
     }
 
     /// Lets the database be rewritten once it has free pages that it cannot give back otherwise. Writes wait meanwhile.
     pub fn rewrite(&self) {
         // A store that has ended has nothing to give back.
-        let _ended = self.writer.send(Write::Rewrite);
+        self.writer.send(Write::Rewrite);
     }
 
     /// Runs `query`, which reads a few rows, on the reading connection.
@@ -294,7 +290,7 @@ impl Store {
     /// Writes what is queued, moves the WAL into the database, and takes nothing any more.
     pub async fn close(&self) -> Result<(), StoreError> {
         let (done, answer) = oneshot::channel();
-        self.writer.send(Write::Close(done)).map_err(|_| ended())?;
+        self.writer.send(Write::Close(done));
         answer.await.map_err(|_| ended())?
     }
 }

@@ -138,11 +138,13 @@ fn create(path: &Path) -> anyhow::Result<Connection> {
         // SQLite gives the WAL and its index the mode of the database.
         let file = aside::private_file(&new)?;
         let connection = Connection::open(&new)?;
+        // One sync of the whole is enough: until it has its name, nobody misses it.
+        connection.pragma_update(None, "synchronous", "OFF")?;
+        connection.pragma_update_and_check(None, "journal_mode", "MEMORY", |_| Ok(()))?;
         // Before anything is in it; what has something stays as it is.
         connection.pragma_update(None, "auto_vacuum", super::INCREMENTAL)?;
-        settle(&connection)?;
-        migrate::migrate(&connection, &new, 0)?;
-        connection.pragma_update_and_check(None, "wal_checkpoint", "TRUNCATE", |_| Ok(()))?;
+        connection.execute_batch(&format!("BEGIN; {} COMMIT;", migrate::sql(0, SCHEMA)))?;
+        connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
         connection.close().map_err(|(_, error)| error)?;
         file.sync_all()?;
         drop(file);

@@ -1,6 +1,7 @@
 //! The writing thread: group commit, then answer, then show.
 
 use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use rusqlite::{Connection, params};
 
@@ -17,6 +18,10 @@ use crate::session::log::Log;
 /// Outcomes of keyed requests that are kept, the newest: some 4 MB. A request is sent again within seconds or minutes, in which
 /// nobody makes so many others; at a hundred a day they last for half a year.
 const MAX_OUTCOMES: i64 = 20_000;
+
+/// How long nothing is to be written before room is made in the WAL: what a client does at a daemon that has just started, which
+/// would wait for that, comes in a few milliseconds.
+const QUIET: Duration = Duration::from_millis(20);
 
 /// Appends in one transaction; more would make the first of them wait.
 const MAX_GROUP: usize = 256;
@@ -91,10 +96,14 @@ fn next_write(
         }
     }
     match writes.try_recv() {
-        Err(mpsc::TryRecvError::Empty) => {
-            ahead.keep(connection);
-            writes.recv().ok()
-        }
+        Err(mpsc::TryRecvError::Empty) if ahead.is_short() => match writes.recv_timeout(QUIET) {
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                ahead.keep(connection);
+                writes.recv().ok()
+            }
+            write => write.ok(),
+        },
+        Err(mpsc::TryRecvError::Empty) => writes.recv().ok(),
         write => write.ok(),
     }
 }
@@ -220,11 +229,17 @@ fn write(connection: &Connection, append: &Append) -> rusqlite::Result<()> {
 fn write_fold(connection: &Connection, session: &str, fold: &Fold, bytes: i64) -> rusqlite::Result<()> {
     match fold {
         Fold::Session { name, cwd, state, updated_at, fold } => {
-            let known = connection
-                .prepare_cached(
-                    "UPDATE session SET name = ?2, state = ?3, updated_at = ?4, fold = ?5, size = size + ?6 WHERE id = ?1",
-                )?
-                .execute(params![session, name, state, *updated_at as i64, fold, bytes])?;
+            // A name is in an index of its own, which would be written each time if it were set each time.
+            let update = |set: &str, and: &str| {
+                let sql = format!(
+                    "UPDATE session SET state = ?3, updated_at = ?4, fold = ?5, size = size + ?6{set} WHERE id = ?1{and}"
+                );
+                connection.prepare_cached(&sql)?.execute(params![session, name, state, *updated_at as i64, fold, bytes])
+            };
+            let mut known = update("", " AND name IS ?2")?;
+            if known == 0 {
+                known = update(", name = ?2", "")?;
+            }
             if known > 0 {
                 return Ok(());
             }

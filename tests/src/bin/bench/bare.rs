@@ -1,7 +1,8 @@
-//! The floor of a round with a tool: what every agent has to do between an answer and its next request, and nothing else.
+//! Floors that are clients: what every agent has to do in a turn and in a round with a tool, and nothing else.
 //!
-//! A client over bare HTTP and a server on a thread of its own that stays one answer behind: a round begins with the server's
-//! answer and ends when it has the whole of the next request, as the scripted model server measures it.
+//! [`BareRound`] is a client over bare HTTP and a server on a thread of its own that stays one answer behind: a round begins with
+//! the server's answer and ends when it has the whole of the next request, as the scripted model server measures it.
+//! [`BareTurn`] asks the scripted model server itself.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -14,7 +15,7 @@ use super::floors::{Commits, ms};
 /// What the server answers.
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
-/// Reads an answer to its end, commits, runs `true`, sends the next body.
+/// Reads an answer to its end, commits, runs the command, sends the next body.
 pub(super) struct BareRound {
     stream: TcpStream,
     commits: Commits,
@@ -43,6 +44,43 @@ impl BareRound {
         let head = format!("POST / HTTP/1.1\r\ncontent-length: {}\r\n\r\n", body.len());
         self.stream.write_all(&[head.as_bytes(), body].concat()).expect("the server reads");
         self.took.recv().expect("the server is there")
+    }
+}
+
+/// Writes a prompt down, has it answered over a connection that is there, and writes the answer down.
+pub(super) struct BareTurn {
+    stream: TcpStream,
+    commits: Commits,
+    request: Vec<u8>,
+}
+
+impl BareTurn {
+    /// Its commits go to a database at `path`; it sends `body` to the `url` of the scripted model.
+    pub(super) fn new(path: &Path, url: &str, body: &[u8]) -> Self {
+        let (host, route) = url.trim_start_matches("http://").split_once('/').expect("an address with a path");
+        let stream = TcpStream::connect(host).expect("the model listens");
+        stream.set_nodelay(true).expect("no delay");
+        let head = format!(
+            "POST /{route} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        Self { stream, commits: Commits::new(path), request: [head.as_bytes(), body].concat() }
+    }
+
+    /// One turn: milliseconds.
+    pub(super) fn turn(&mut self) -> f64 {
+        let start = Instant::now();
+        self.commits.commit();
+        self.stream.write_all(&self.request).expect("the model reads");
+        let (mut answer, mut buffer) = (Vec::new(), [0; 4096]);
+        while !answer.ends_with(b"0\r\n\r\n") {
+            let read = self.stream.read(&mut buffer).expect("an answer");
+            assert!(read > 0, "the model hung up: {}", String::from_utf8_lossy(&answer));
+            answer.extend_from_slice(&buffer[..read]);
+        }
+        assert!(answer.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&answer));
+        self.commits.commit();
+        ms(start)
     }
 }
 

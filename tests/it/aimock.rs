@@ -11,6 +11,9 @@ use crate::providers::PICTURE;
 
 const WORDS: &str = "Grüß Gott, Welt 😀 – und noch ein paar Worte mehr.";
 
+/// Milliseconds between two pieces, where it matters that they come one by one.
+const SLOWLY: u64 = 40;
+
 /// What it answers, first match first.
 fn fixtures(format: Format, effect: &str) -> Value {
     let say = |words: &str, says: Value| json!({ "match": { "userMessage": words }, "response": says });
@@ -18,13 +21,15 @@ fn fixtures(format: Format, effect: &str) -> Value {
     let error = |status: u64, kind: &str, message: &str| json!({ "error": { "message": message, "type": kind }, "status": status });
     let cut = |mut fixture: Value| {
         // In Responses the text begins after several events that have none.
+        fixture["latency"] = json!(SLOWLY);
         fixture["truncateAfterChunks"] = json!(if format == Format::Responses { 9 } else { 5 });
         fixture
     };
     let bern = json!({ "city": "Bern", "n": 134 });
     let usage = json!({ "prompt_tokens": 90, "completion_tokens": 42, "total_tokens": 132 });
     json!({ "fixtures": [
-        say("greet", json!({ "content": WORDS, "reasoning": "Zuerst grüßen.", "usage": usage })),
+        { "match": { "userMessage": "greet" }, "latency": SLOWLY,
+            "response": { "content": WORDS, "reasoning": "Zuerst grüßen.", "usage": usage } },
         // The results of both calls, as it reads them.
         { "match": { "userMessage": "look", "toolResultContains": "zwei-ä€😀" }, "response": { "content": "Two things." } },
         { "match": { "userMessage": "look", "hasToolResult": false }, "response": {

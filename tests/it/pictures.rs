@@ -85,3 +85,37 @@ async fn the_terminal_says_how_many_pictures_go_with_a_line_and_stays_open_when_
     assert_eq!(body.to_string().matches(PICTURE).count(), 2, "{body}");
     check(&daemon, &[], &model);
 }
+
+/// What a provider would refuse is in the history for good, and would be refused with every later prompt.
+#[tokio::test]
+async fn what_no_model_takes_does_not_come_into_the_history_whoever_sends_it() {
+    let model = ModelServer::scripted(|request| match request.last_words().as_str() {
+        "say much" if !request.after_tool() => Reply::tool("bash", json!({ "command": "seq 1 40000" })),
+        _ => Reply::text("so"),
+    });
+    let daemon = start(&model).await;
+    let client = daemon.client().await;
+    let session = client.create_with(json!({ "model": "work/w" })).await;
+    client.attach(&session).await;
+    client.turn(&session, "say much").await;
+    let finished = client.transcript().of("tool_finished").next().cloned().unwrap();
+    let output = finished.event["blob"].as_str().unwrap_or_else(|| panic!("{}", finished.raw)).to_owned();
+    let send = |image: Value| json!({ "session": session, "content": [image] });
+    let image = |bytes: &[u8]| json!({ "type": "image", "media_type": "image/png", "data": STANDARD.encode(bytes) });
+    let large = [picture(), vec![0; 4 << 20]].concat();
+    for (wrong, code) in [
+        (image(b"<svg/>"), -31019),
+        (json!({ "type": "image", "media_type": "image/png", "blob": output }), -31019),
+        (image(&large), -31015),
+    ] {
+        let refused = client.refused("session/prompt", send(wrong)).await;
+        assert_eq!((refused.code, refused.get_hint().is_some()), (code, true), "{refused:?}");
+    }
+    // What it is called does not matter.
+    client.call("session/prompt", send(image(b"\xff\xd8\xff\xe0"))).await;
+    client.nth(&session, "turn_finished", 2).await;
+    let shown = client.transcript().of("prompt_accepted").last().cloned().unwrap();
+    assert_eq!(shown.event["content"][0]["media_type"], "image/jpeg", "{}", shown.raw);
+    assert!(model.requests().last().unwrap().messages().contains("image/jpeg"));
+    check(&daemon, &[&client], &model);
+}

@@ -43,17 +43,7 @@ impl Aimock {
         let file = dirs.root().join("fixtures.json");
         std::fs::write(&file, fixtures.to_string()).expect("the fixtures can be written");
         let mut command = Command::new(place.join("node"));
-        command.arg(program).args([
-            "--port",
-            "0",
-            "--chunk-size",
-            "7",
-            "--latency",
-            "5",
-            "--strict",
-            "--validate-on-load",
-            "--fixtures",
-        ]);
+        command.arg(program).args(["--port", "0", "--chunk-size", "7", "--strict", "--validate-on-load", "--fixtures"]);
         command.arg(file).env_clear().env("AIMOCK_API_KEYS", Self::KEY).current_dir("/");
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("node can be run");
         let mut lines = BufReader::new(child.stdout.take().expect("stdout is a pipe")).lines().map_while(Result::ok);

@@ -12,7 +12,8 @@ use linger_protocol::id::{PermissionId, SessionId};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::daemon::Daemon;
-use crate::session::actor::{Actor, Command, MEND};
+use crate::prune;
+use crate::session::actor::{Actor, Asked as AskedFor, Command, MEND};
 use crate::session::log::Log;
 use crate::store::StoreError;
 
@@ -155,13 +156,13 @@ async fn load(daemon: Arc<Daemon>, id: SessionId, mut commands: mpsc::UnboundedR
             Err(error) => error,
         };
         if let Some(command) = asked.take() {
-            Command::refuse(command, error.clone());
+            refuse(&daemon, &id, command, error.clone()).await;
         }
         if !unfinished || !may_pass {
             daemon.sessions.forget(&id);
             commands.close();
             while let Some(command) = commands.recv().await {
-                command.refuse(error.clone());
+                refuse(&daemon, &id, command, error.clone()).await;
             }
             return;
         }
@@ -174,6 +175,29 @@ async fn load(daemon: Arc<Daemon>, id: SessionId, mut commands: mpsc::UnboundedR
             },
             () = tokio::time::sleep(pause) => pause = (pause * 2).min(MEND[1]),
         }
+    }
+}
+
+/// Says why there is nobody to do what is asked. One thing can be done with a session that is damaged, by force.
+async fn refuse(daemon: &Daemon, id: &SessionId, command: Command, error: RpcError) {
+    match command {
+        Command::Remove(false, asked) if error.code() == Some(Code::Damaged) => {
+            let hint = "`linger doctor --repair` saves what can be read, `linger rm --force` removes it as it is";
+            Command::Remove(false, asked).refuse(error.hint(hint));
+        }
+        Command::Remove(true, AskedFor { key, reply }) if error.code() == Some(Code::Damaged) => {
+            let outcomes = key.into_iter().map(|key| key.outcome(&())).collect();
+            let log = Log::new(id.clone(), 0, Vec::new());
+            let removed = daemon.store.remove(log, outcomes).await;
+            if removed.is_ok() {
+                tracing::info!(target: "session", session = %id, "removed, damaged as it was");
+                daemon.store.found.mended(id);
+                prune::remove_outputs(daemon, id).await;
+            }
+            // The client may have gone.
+            let _gone = reply.send(removed.map_err(RpcError::from));
+        }
+        command => command.refuse(error),
     }
 }
 

@@ -408,6 +408,38 @@ async fn a_session_whose_state_cannot_be_read_is_made_anew_from_its_events() {
 }
 
 #[tokio::test]
+async fn a_session_that_cannot_be_read_can_be_removed_by_force() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let (broken, good) = (talk(&client, &model, "broken", 2).await, talk(&client, &model, "good", 1).await);
+    damage(&daemon, |path| {
+        let last = "SELECT max(seq) FROM event WHERE session = ?1";
+        let sql = format!("DELETE FROM event WHERE session = ?1 AND seq = ({last})");
+        assert_eq!(Connection::open(path).unwrap().execute(&sql, [&broken]).unwrap(), 1);
+    })
+    .await;
+    daemon.launch().await;
+    let refused = daemon.cli(&["rm", "broken"]).run().await.exits(1);
+    assert!(refused.stderr.contains("is damaged") && refused.stderr.contains("rm --force"), "{refused:?}");
+    daemon.cli(&["rm", "--force", "broken"]).run().await.exits(0);
+    let left = async || {
+        let rows = daemon.client().await.call("session/list", json!({})).await;
+        let names = rows.as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap().to_owned());
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(left().await, ["good"]);
+    doctor(&daemon, &[], true, "all of it can be read").await;
+    assert_eq!(daemon.terminate(), Some(0));
+    daemon.launch().await;
+    assert_eq!(left().await, ["good"]);
+    let back = daemon.client().await;
+    back.attach(&good).await;
+    back.first(&good, "turn_finished").await;
+    stop(&daemon).await;
+}
+
+#[tokio::test]
 async fn a_row_that_is_no_event_ends_the_replay_before_it_and_nothing_after_it_runs_again() {
     let model = ModelServer::start();
     let daemon = Daemon::auto(&model).await;

@@ -5,11 +5,12 @@
 //! done is in the database (`removed`, `stray`, the list of free pages): a daemon that dies goes on where it was at its next
 //! start. When there is nothing more to do the thread sleeps; nothing wakes it but work.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use linger_protocol::id::{BlobId, SessionId};
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, params};
 
 use super::damage::Found;
 use super::{StoreError, aside, usage};
@@ -45,6 +46,8 @@ pub(super) struct Upkeep {
     paused: Option<Instant>,
     /// The database may be rewritten to give space back, if it cannot otherwise.
     rewrite: bool,
+    /// Removed sessions whose rows meet damage: `doctor --repair` leaves them out, and the next start tries again.
+    stuck: BTreeSet<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,8 +62,8 @@ enum Step {
 
 impl Upkeep {
     pub(super) fn new(path: &Path, blobs: Blobs, found: Found) -> Self {
-        let path = path.to_path_buf();
-        Self { path, blobs, found, next: Step::Sweep, last: Instant::now(), paused: None, rewrite: false }
+        let (path, stuck) = (path.to_path_buf(), BTreeSet::new());
+        Self { path, blobs, found, next: Step::Sweep, last: Instant::now(), paused: None, rewrite: false, stuck }
     }
 
     /// Nothing will be written any more.
@@ -123,7 +126,7 @@ impl Upkeep {
                 }
                 Ok(Step::Rows)
             }
-            Step::Rows => Ok(if delete_rows(connection)? { Step::Rows } else { Step::Strays }),
+            Step::Rows => Ok(if self.delete_rows(connection)? { Step::Rows } else { Step::Strays }),
             // As above; they are looked at again after the next removal, or at the next start.
             Step::Strays if aside::is_owed(&self.path) => Ok(Step::Pages),
             Step::Strays => Ok(if self.delete_strays(connection)? { Step::Strays } else { Step::Pages }),
@@ -141,6 +144,32 @@ impl Upkeep {
         transaction.commit()?;
         delete_files(dirs);
         Ok(())
+    }
+
+    /// Deletes some rows of a session that is no more; whether there may be others.
+    fn delete_rows(&mut self, connection: &Connection) -> Result<bool, StoreError> {
+        let Some(session) = self.next_removed(connection)? else { return Ok(false) };
+        match delete_rows_of(connection, &session) {
+            Err(error) if error.is_damage() => {
+                tracing::warn!(target: "store", session, %error, "what was removed cannot be deleted");
+                self.found.database(&format!("deleting meets damage: {}", error.0));
+                self.stuck.insert(session);
+            }
+            result => result?,
+        }
+        Ok(true)
+    }
+
+    fn next_removed(&self, connection: &Connection) -> Result<Option<String>, StoreError> {
+        let mut statement = connection.prepare_cached("SELECT session FROM removed")?;
+        let mut removed = statement.query([])?;
+        while let Some(row) = removed.next()? {
+            let session: String = row.get(0)?;
+            if !self.stuck.contains(&session) {
+                return Ok(Some(session));
+            }
+        }
+        Ok(None)
     }
 
     /// Deletes some blobs that nobody uses; whether there may be more.
@@ -218,13 +247,10 @@ pub(super) fn clear(connection: &Connection, session: &SessionId) -> Result<(), 
     Ok(transaction.commit()?)
 }
 
-/// Deletes some rows of a session that is no more; whether there may be others.
-fn delete_rows(connection: &Connection) -> Result<bool, StoreError> {
+/// Deletes some rows of a session, and at last its mark.
+fn delete_rows_of(connection: &Connection, session: &str) -> Result<(), StoreError> {
     let transaction = connection.unchecked_transaction()?;
-    let session: Option<String> =
-        transaction.query_row("SELECT session FROM removed LIMIT 1", [], |row| row.get(0)).optional()?;
-    let Some(session) = session else { return Ok(false) };
-    let mut deleted = delete_events(&transaction, &session)?;
+    let mut deleted = delete_events(&transaction, session)?;
     for sql in [
         "DELETE FROM scratch WHERE session = ?1 AND (stream, block, offset) IN
              (SELECT stream, block, offset FROM scratch WHERE session = ?1 LIMIT ?2)",
@@ -239,11 +265,10 @@ fn delete_rows(connection: &Connection) -> Result<bool, StoreError> {
         }
     }
     if deleted == 0 {
-        transaction.execute("DELETE FROM removed WHERE session = ?", [&session])?;
+        transaction.execute("DELETE FROM removed WHERE session = ?", [session])?;
         tracing::debug!(target: "store", session, "nothing of it is left");
     }
-    transaction.commit()?;
-    Ok(true)
+    Ok(transaction.commit()?)
 }
 
 /// Deletes the first events of a session, about [`BYTES`] of them.
@@ -302,16 +327,14 @@ mod tests {
     }
 
     async fn write(store: &Store, log: &Arc<Log>, outcomes: &[&str]) {
+        write_events(store, log, (1..=600).map(event).collect(), outcomes).await;
+    }
+
+    async fn write_events(store: &Store, log: &Arc<Log>, events: Vec<Arc<Stored>>, outcomes: &[&str]) {
         let (done, committed) = tokio::sync::oneshot::channel();
-        let session = Fold::Session {
-            name: Some("n".to_owned()),
-            cwd: "/".to_owned(),
-            state: "idle",
-            updated_at: 1,
-            fold: "{}".to_owned(),
-        };
+        let session =
+            Fold::Session { name: None, cwd: "/".to_owned(), state: "idle", updated_at: 1, fold: "{}".to_owned() };
         let folds = outcomes.iter().map(|id| Fold::Outcome(outcome(id))).chain([session]).collect();
-        let events = (1..=600).map(event).collect();
         let log = log.clone();
         store.append(Append { log, events, turn: None, pieces: Vec::new(), folds, sync: true, done: Some(done) });
         committed.await.unwrap().unwrap();
@@ -353,5 +376,35 @@ mod tests {
         assert_eq!(rows(&store).await, 600);
         let bytes: usize = (1..=600).map(|seq| event(seq).data.len()).sum();
         assert_eq!(store.session(id).await.unwrap().unwrap().size, bytes as u64);
+    }
+
+    #[tokio::test]
+    async fn a_removed_session_that_is_damaged_holds_up_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("linger.db");
+        let store = Store::open(&path).unwrap();
+        let log = |id: &str| Log::new(SessionId::from(id), 0, Vec::new());
+        let marked = |seq: u64| Arc::new(Stored { data: "here is damage".repeat(20), ..(*event(seq)).clone() });
+        write_events(&store, &log("s1"), (1..=600).map(marked).collect(), &[]).await;
+        write(&store, &log("s2"), &[]).await;
+        store.close().await.unwrap();
+        drop(store);
+        let mut bytes = std::fs::read(&path).unwrap();
+        let mut pages = bytes.chunks_mut(4096).filter(|page| page.windows(14).any(|text| text == b"here is damage"));
+        pages.nth(20).unwrap()[..8].fill(0xff);
+        std::fs::write(&path, bytes).unwrap();
+        let store = Store::open(&path).unwrap();
+        for id in ["s1", "s2"] {
+            store.remove(log(id), Vec::new()).await.unwrap();
+        }
+        let left = "SELECT group_concat(session) FROM removed";
+        let left =
+            || store.read(move |connection| connection.query_row(left, [], |row| row.get::<_, Option<String>>(0)));
+        while left().await.unwrap().is_some_and(|left| left != "s1") {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert_eq!(left().await.unwrap().as_deref(), Some("s1"));
+        let (met, _) = store.found.all();
+        assert!(met.is_some_and(|met| met.text.contains("deleting meets damage")));
     }
 }

@@ -106,7 +106,7 @@ pub(crate) struct Run {
     /// Leave after this many seconds; the work goes on
     #[arg(long, value_name = "SECS")]
     pub(crate) timeout: Option<f64>,
-    /// What to do; `-`, or nothing, reads stdin
+    /// What to do; `@picture.png` in it sends that picture too; `-`, or nothing, reads stdin
     pub(crate) prompt: Vec<String>,
 }
 
@@ -180,9 +180,12 @@ pub(crate) struct Send {
     /// Now: the step that is under way is cancelled
     #[arg(long)]
     pub(crate) interrupt: bool,
+    /// Have the answer fit the JSON Schema in this file; `turn_finished` has it as `answer`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) schema: Option<PathBuf>,
     /// An id, a unique prefix of one, or a name
     pub(crate) session: String,
-    /// What to do; `-`, or nothing, reads stdin
+    /// What to do; `@picture.png` in it sends that picture too; `-`, or nothing, reads stdin
     pub(crate) prompt: Vec<String>,
 }
 

@@ -70,6 +70,12 @@ impl Failure {
         Self::new(Exit::UNREACHABLE, message)
     }
 
+    /// The same failure, and what else is to be known.
+    pub(crate) fn and_also(mut self, more: String) -> Self {
+        self.message = Some(self.message.map_or_else(|| more.clone(), |message| format!("{message}; {more}")));
+        self
+    }
+
     /// The same failure with the next thing to do.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());

@@ -99,17 +99,17 @@ enum Ask {
 }
 
 impl Input {
-    /// Starts the thread; `history` is where the editor keeps what was typed, if there is to be an editor.
-    pub(crate) fn start(sender: Sender<Event>, history: Option<PathBuf>) -> Result<Self, Failure> {
+    /// Starts the thread; `editor` is where the editor keeps what was typed and where the session works, if there is to be one.
+    pub(crate) fn start(sender: Sender<Event>, editor: Option<(PathBuf, PathBuf)>) -> Result<Self, Failure> {
         let failed =
             |error: &dyn std::fmt::Display| Failure::new(Exit::FAILED, format!("cannot read the terminal: {error}"));
         let (woken, wake) = rustix::pipe::pipe().map_err(|error| failed(&error))?;
         let (asks, wanted) = mpsc::channel();
         let (printer, lines) = mpsc::channel();
         let asking = Arc::new(AtomicBool::new(false));
-        let mut editor = match history {
-            Some(history) => {
-                Some(editor::open(history, sender.clone(), asking.clone(), lines).map_err(|error| failed(&error))?)
+        let mut editor = match editor {
+            Some(paths) => {
+                Some(editor::open(paths, sender.clone(), asking.clone(), lines).map_err(|error| failed(&error))?)
             }
             None => None,
         };

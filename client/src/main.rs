@@ -11,6 +11,7 @@ mod error;
 mod follow;
 mod holder;
 mod input;
+mod picture;
 mod question;
 mod reach;
 mod render;

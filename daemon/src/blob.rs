@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use linger_protocol::id::BlobId;
-use linger_protocol::message::{ContentBlock, ImageSource};
+use linger_protocol::message::{ContentBlock, ImageSource, MAX_IMAGE, image_type};
 use linger_protocol::place::private_directory;
 use sha2::{Digest as _, Sha256};
 use tempfile::{NamedTempFile, TempPath};
@@ -61,15 +61,27 @@ struct Hold {
 /// Why an image could not be stored.
 #[derive(Debug, thiserror::Error)]
 pub enum StowError {
-    /// It has no bytes, or they are not base64.
-    #[error("an image is base64, and not empty")]
+    /// It is not base64, or nothing that models take.
+    #[error("an image is a PNG, JPEG, GIF or WebP in base64")]
     NoImage,
+    /// Providers would refuse it, and with it the whole session from then on.
+    #[error("an image has {MAX_IMAGE} bytes at most, this one has {0}")]
+    TooLarge(u64),
     /// There is no such blob.
     #[error("there is no blob '{0}'")]
     Unknown(BlobId),
     /// The disk.
     #[error(transparent)]
     Io(#[from] io::Error),
+}
+
+/// As many first bytes as it takes to know an image.
+const PROBE: u64 = 16;
+
+/// The media type of an image that models take.
+fn good_image(probe: &[u8], size: u64) -> Result<&'static str, StowError> {
+    let media_type = image_type(probe).ok_or(StowError::NoImage)?;
+    if size > MAX_IMAGE { Err(StowError::TooLarge(size)) } else { Ok(media_type) }
 }
 
 /// What became of a blob that may be deleted.
@@ -163,14 +175,21 @@ impl Blobs {
     pub fn stow(&self, content: Vec<ContentBlock>) -> Result<(Vec<ContentBlock>, Vec<Held>), StowError> {
         let mut holds = Vec::new();
         let stow = |block| -> Result<ContentBlock, StowError> {
-            let ContentBlock::Image { media_type, source } = block else { return Ok(block) };
-            let held = match source {
+            let ContentBlock::Image { source, .. } = block else { return Ok(block) };
+            // What it is, its bytes say: providers refuse what is called something else.
+            let (held, media_type) = match source {
                 ImageSource::Data { data } => {
-                    let bytes = BASE64.decode(data).ok().filter(|bytes| !bytes.is_empty());
-                    self.put(&bytes.ok_or(StowError::NoImage)?)?
+                    let bytes = BASE64.decode(data).map_err(|_| StowError::NoImage)?;
+                    let media_type = good_image(&bytes, bytes.len() as u64)?;
+                    (self.put(&bytes)?, media_type)
                 }
-                ImageSource::Blob { blob, .. } => self.hold(&blob)?.ok_or(StowError::Unknown(blob))?,
+                ImageSource::Blob { blob, .. } => {
+                    let held = self.hold(&blob)?.ok_or(StowError::Unknown(blob))?;
+                    let media_type = good_image(&self.read(held.id(), 0, PROBE)?, held.size())?;
+                    (held, media_type)
+                }
             };
+            let media_type = media_type.to_owned();
             let source = ImageSource::Blob { blob: held.id().clone(), bytes: held.size() };
             holds.push(held);
             Ok(ContentBlock::Image { media_type, source })

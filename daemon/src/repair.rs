@@ -367,7 +367,7 @@ impl Carry<'_> {
             }
         };
         let turn = state.turn.as_ref().filter(|_| drafts.is_empty()).map(|turn| turn.id.clone());
-        let body = EventBody::Notice { level: Level::Warning, code: Some(NoticeCode::Damaged), text };
+        let body = EventBody::Notice { level: Level::Warning, code: Some(NoticeCode::Damaged), text, until_at: None };
         let (mut new, mut folds) = (Vec::new(), vec![environment(&env)]);
         for Draft { turn, body, .. } in drafts.into_iter().chain([Draft { turn, ..Draft::new(body) }]) {
             let event = Event { body, seq: Some(state.head + 1), at: clock::now(), turn };

@@ -310,6 +310,9 @@ pub enum EventBody {
         code: Option<NoticeCode>,
         /// One line for people.
         text: String,
+        /// When the wait ends that the notice tells of, if that is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until_at: Option<u64>,
     },
     /// A piece of a message's text.
     TextDelta(Delta),

@@ -186,6 +186,20 @@ impl ContentBlock {
     }
 }
 
+/// The largest image that a client or a tool sends, in bytes; providers refuse about 5 MB in base64.
+pub const MAX_IMAGE: u64 = 4 << 20;
+
+/// The media type of an image that models take, by its first bytes; twelve are enough.
+pub fn image_type(probe: &[u8]) -> Option<&'static str> {
+    match probe {
+        [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
+        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
+        [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some("image/gif"),
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
+        _ => None,
+    }
+}
+
 /// The text blocks of `content`, joined by empty lines.
 pub fn text_of(content: &[ContentBlock]) -> String {
     let texts: Vec<&str> = content.iter().filter_map(ContentBlock::as_text).collect();

@@ -159,7 +159,7 @@ async fn images_are_carried_over_with_their_session_and_what_was_removed_stays_s
     let daemon = Daemon::start(&model).await;
     let client = daemon.client().await;
     let (kept, gone) = (client.session().await, client.create_with(json!({ "name": "gone" })).await);
-    let image = json!({ "type": "image", "media_type": "image/png", "data": "aGVsbG8=" });
+    let image = json!({ "type": "image", "media_type": "image/png", "data": "iVBORw0KGgo=" });
     client.call("session/prompt", json!({ "session": kept, "content": [image] })).await;
     client.first(&kept, "turn_finished").await;
     let row = |rows: Value| rows.as_array().unwrap().iter().find(|row| row["session"] == *kept).cloned().unwrap();
@@ -185,7 +185,7 @@ async fn images_are_carried_over_with_their_session_and_what_was_removed_stays_s
     assert_eq!(rows.as_array().unwrap().len(), 1, "{rows}");
     // The notice that it was carried over came to it.
     assert!(row(rows.clone())["size"].as_u64().unwrap() > size, "{rows}");
-    assert_eq!(back.call("blob/get", json!({ "blob": blob })).await["data"], "aGVsbG8=");
+    assert_eq!(back.call("blob/get", json!({ "blob": blob })).await["data"], "iVBORw0KGgo=");
     // Nor does a later start, which sees that nothing is owed, take it for a stray.
     assert_eq!(daemon.terminate(), Some(0));
     daemon.launch().await;
@@ -194,7 +194,7 @@ async fn images_are_carried_over_with_their_session_and_what_was_removed_stays_s
         (!daemon.dirs.database().with_file_name("blobs/new-dead").exists()).then_some(())
     })
     .await;
-    assert_eq!(later.call("blob/get", json!({ "blob": blob })).await["data"], "aGVsbG8=");
+    assert_eq!(later.call("blob/get", json!({ "blob": blob })).await["data"], "iVBORw0KGgo=");
 }
 
 #[tokio::test]

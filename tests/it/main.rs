@@ -4,6 +4,7 @@
 //! about, what must always hold is checked too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)] // A panic is how a test speaks.
 
+mod aimock;
 mod bounds;
 mod cli;
 mod client_survives;
@@ -25,6 +26,7 @@ mod matrix;
 mod matrix_turns;
 mod network;
 mod permission;
+mod pictures;
 mod power;
 mod provider_faults;
 mod providers;

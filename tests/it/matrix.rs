@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 use crate::corpus::targets;
+use crate::schema::gives;
 
 /// How much of a stream the driver takes at once.
 const BATCH: usize = 64 << 10;
@@ -25,8 +26,13 @@ fn arguments(word: &str) -> Value {
     json!({ "command": format!("printf '{word}: ä€😀\\n' \"$HOME\"\n"), "ünï": ["🦀", null, 1.5] })
 }
 
+/// A value that fits some schema.
+fn fitting() -> Value {
+    json!({ "stadt": "Zürich 🦀\n\"\\", "n": [1, null, { "ä": -2.5 }] })
+}
+
 /// What a model may say.
-fn replies() -> Vec<(&'static str, Reply)> {
+fn replies(format: Format) -> Vec<(&'static str, Reply)> {
     let thoughts = || Reply::new().thinking("Zuerst: schauen, 🦀.", "c2lnbmF0dXJl");
     vec![
         ("text", Reply::new().text_in_deltas("Grüße, 🦀\u{2028}und\r\nmehr \"davon\".", 3)),
@@ -39,6 +45,7 @@ fn replies() -> Vec<(&'static str, Reply)> {
             "all",
             thoughts().and_text("Nun ").and_text("gut: ä").and_tool("bash", arguments("x")).and_tool("ls", json!({})),
         ),
+        ("an answer that fits", gives(format, &fitting())),
         ("the limit", Reply::text("zu la").stop("max_tokens")),
         (
             "hosted",
@@ -129,7 +136,7 @@ fn decode<'a>(format: Format, chunks: impl IntoIterator<Item = &'a [u8]>) -> Out
 /// Every format saying everything: the name of the case, its events, and what they come to.
 fn each(mut check: impl FnMut(&str, Format, &[Vec<u8>], &Outcome)) {
     for format in Format::ALL {
-        for (name, reply) in replies() {
+        for (name, reply) in replies(format) {
             let events = events(&reply, format);
             let whole = decode(format, [events.concat().as_slice()]);
             check(&format!("{format:?}, {name}"), format, &events, &whole);
@@ -180,6 +187,12 @@ fn every_format_says_everything() {
                 assert_eq!((all(&ran), ran.is_empty()), (has_any, !has_any), "{what}: {ran:?}");
             }
             "all" => assert_eq!((text.as_str(), calls.len()), ("Nun gut: ä", 2), "{what}"),
+            "an answer that fits" if format == Format::Anthropic => {
+                assert_eq!(calls, [("final_answer", &fitting())], "{what}");
+            }
+            "an answer that fits" => {
+                assert_eq!(serde_json::from_str::<Value>(&text).ok(), Some(fitting()), "{what}");
+            }
             _ => assert_eq!(text, "zu la", "{what}"),
         }
     });
@@ -280,8 +293,8 @@ fn any_byte_may_be_another() {
         Format::Gemini => targets::gemini,
         Format::Ollama => targets::ollama,
     };
-    for (format, nth) in Format::ALL.into_iter().flat_map(|format| [(format, 3), (format, 5)]) {
-        let (_, reply) = replies().swap_remove(nth);
+    for (format, nth) in Format::ALL.into_iter().flat_map(|format| [(format, 3), (format, 6)]) {
+        let (_, reply) = replies(format).swap_remove(nth);
         // The first byte says how the rest is cut.
         let stream = [vec![61], events(&reply, format).concat()].concat();
         for (n, other) in

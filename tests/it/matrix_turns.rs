@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
-use linger_tests::check::Transcript;
+use linger_tests::check::{Seen, Transcript};
 use linger_tests::harness::{Client, Daemon, Setup, process};
 use linger_tests::model::{Format, ModelServer, Reply};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::provider_faults::notices;
 use crate::providers::PICTURE;
+use crate::schema::{bern, gives, schema};
 
 /// How long a provider may be silent here.
-const SILENCE: Duration = Duration::from_millis(500);
+const SILENCE: Duration = Duration::from_millis(1500);
 
 /// The most memory that the daemon may take meanwhile, in KiB: several times what it has when idle, a few of the largest lines.
 const MEMORY: u64 = 96 << 10;
@@ -33,7 +34,8 @@ fn shown() -> Reply {
     Reply::new().thinking("Hm, 🦀.", "c2lnbmF0dXJl").and_text("Good d")
 }
 
-fn faults() -> Vec<(&'static str, Reply, Then)> {
+/// The faults, and what the model says when it has none.
+fn faults(good: impl Fn() -> Reply) -> Vec<(&'static str, Reply, Then)> {
     let status = |status: u16| Reply::status(status).header("retry-after-ms", "1");
     let calls = || shown().and_tool("bash", json!({ "command": "echo ä€😀 > never" })).and_tool("ls", json!({}));
     vec![
@@ -54,8 +56,8 @@ fn faults() -> Vec<(&'static str, Reply, Then)> {
         ("silence after calls", calls().stall(), Then::Repeated),
         ("garbage", shown().garbage(), Then::Repeated),
         ("a huge line", shown().huge_line(24 << 20), Then::Repeated),
-        ("another content type", Reply::text("Good day").wrong_content_type(), Then::Nothing),
-        ("single bytes", Reply::text("Good day").chunks_of(1), Then::Nothing),
+        ("another content type", good().wrong_content_type(), Then::Nothing),
+        ("single bytes", good().chunks_of(1), Then::Nothing),
         ("a web page", Reply::html(), Then::Failed("web page")),
         ("400", Reply::status(400), Then::Failed("400")),
         ("401", Reply::status(401), Then::Failed("401")),
@@ -85,54 +87,56 @@ impl Turn {
     }
 }
 
-async fn prompt(client: &Client, session: &str) -> (String, String) {
+/// Prompts with a picture and perhaps a schema; how the turn ended.
+async fn prompt(client: &Client, session: &str, schema: Option<&Value>) -> Seen {
     let before = client.transcript().of("turn_finished").count();
     let image = json!({ "type": "image", "media_type": "image/png", "data": PICTURE });
     let content = json!([{ "type": "text", "text": "was ist das?" }, image]);
-    client.call("session/prompt", json!({ "session": session, "content": content })).await;
-    let finished = client.nth(session, "turn_finished", before + 1).await;
-    (finished.str("stop_reason").to_owned(), finished.event["detail"].as_str().unwrap_or_default().to_owned())
+    client.call("session/prompt", json!({ "session": session, "content": content, "schema": schema })).await;
+    client.nth(session, "turn_finished", before + 1).await
 }
 
-async fn every_fault_in(format: Format) {
+/// In a session whose answers are free, or have to fit a schema.
+async fn every_fault_in(format: Format, shaped: bool) {
     let model = ModelServer::start();
-    let base = match format {
-        Format::Anthropic | Format::Ollama => model.url(),
-        Format::Gemini => format!("{}/v1beta", model.url()),
-        Format::OpenAi | Format::Responses => format!("{}/v1", model.url()),
-    };
-    let (kind, silence) = (format.kind(), SILENCE.as_millis());
-    let config = format!("[providers.x]\nkind = \"{kind}\"\nbase_url = \"{base}\"\nidle_timeout_ms = {silence}");
+    let config = format!("{}idle_timeout_ms = {}", format.provider("x", &model.url()), SILENCE.as_millis());
     let daemon = Daemon::start_with(&model, Setup { mode: "auto", config, ..Setup::default() }).await;
     let client = daemon.client().await;
     let session = client.create_with(json!({ "model": "x/m" })).await;
     client.attach(&session).await;
-    for (fault, reply, then) in faults() {
+    let asked_for = shaped.then(schema);
+    let good = || if shaped { gives(format, &bern()) } else { Reply::text("Good day") };
+    for (fault, reply, then) in faults(good) {
         let what = format!("{format:?}: {fault}");
         let (before, asked) = (Turn::of(&client.transcript()), model.requests().len());
         let fails = matches!(then, Then::Failed(_));
-        model.push([reply].into_iter().chain((!fails && then != Then::Nothing).then(|| Reply::text("Good day"))));
-        let (stop, detail) = prompt(&client, &session).await;
+        model.push([reply].into_iter().chain((!fails && then != Then::Nothing).then(good)));
+        let end = prompt(&client, &session, asked_for.as_ref()).await;
+        let (stop, detail) = (end.str("stop_reason"), end.event["detail"].as_str().unwrap_or_default());
+        let answer = if shaped && !fails { bern() } else { Value::Null };
+        assert_eq!(end.event["answer"], answer, "{what}: {detail}");
         let after = Turn::of(&client.transcript());
         let attempts = model.requests().len() - asked;
         assert_eq!(after.finished, before.finished + 1, "{what}");
         assert_eq!(after.started, 0, "{what}: a call of an answer that was cut ran");
         let added =
             (after.notices - before.notices, after.superseded - before.superseded, after.messages - before.messages);
+        // Where tools and a schema exclude each other, the schema is told in words.
+        let told = usize::from(shaped && format == Format::Ollama);
         let (want, words) = match then {
-            Then::Again => ((1, 0, 2), ""),
-            Then::Repeated => ((1, 1, 3), ""),
-            Then::Nothing => ((0, 0, 2), ""),
-            Then::Failed(words) => ((0, 0, 1), words),
+            Then::Again => ((1, 0, 2 + told), ""),
+            Then::Repeated => ((1, 1, 3 + told), ""),
+            Then::Nothing => ((0, 0, 2 + told), ""),
+            Then::Failed(words) => ((0, 0, 1 + told), words),
         };
-        assert_eq!((added, stop.as_str()), (want, if fails { "error" } else { "end_turn" }), "{what}: {detail}");
+        assert_eq!((added, stop), (want, if fails { "error" } else { "end_turn" }), "{what}: {detail}");
         assert_eq!(attempts, if matches!(then, Then::Again | Then::Repeated) { 2 } else { 1 }, "{what}");
         assert!(detail.contains(words), "{what}: {detail}");
         let bodies = model.requests();
         assert!(bodies.last().unwrap().messages().contains(PICTURE), "{what}: the picture is not there");
     }
     model.push([Reply::text("Still there.")]);
-    assert_eq!(prompt(&client, &session).await.0, "end_turn");
+    assert_eq!(prompt(&client, &session, None).await.str("stop_reason"), "end_turn");
     let (rss, _) = process::memory(daemon.pid().await);
     assert!(rss < MEMORY, "{format:?}: {rss} KiB");
     daemon.check(&[&client], &model);
@@ -140,27 +144,52 @@ async fn every_fault_in(format: Format) {
 
 #[tokio::test]
 async fn every_fault_in_anthropic_messages() {
-    every_fault_in(Format::Anthropic).await;
+    every_fault_in(Format::Anthropic, false).await;
+}
+
+#[tokio::test]
+async fn every_fault_of_an_answer_that_has_to_fit_in_anthropic_messages() {
+    every_fault_in(Format::Anthropic, true).await;
 }
 
 #[tokio::test]
 async fn every_fault_in_chat_completions() {
-    every_fault_in(Format::OpenAi).await;
+    every_fault_in(Format::OpenAi, false).await;
+}
+
+#[tokio::test]
+async fn every_fault_of_an_answer_that_has_to_fit_in_chat_completions() {
+    every_fault_in(Format::OpenAi, true).await;
 }
 
 #[tokio::test]
 async fn every_fault_in_responses() {
-    every_fault_in(Format::Responses).await;
+    every_fault_in(Format::Responses, false).await;
+}
+
+#[tokio::test]
+async fn every_fault_of_an_answer_that_has_to_fit_in_responses() {
+    every_fault_in(Format::Responses, true).await;
 }
 
 #[tokio::test]
 async fn every_fault_in_gemini() {
-    every_fault_in(Format::Gemini).await;
+    every_fault_in(Format::Gemini, false).await;
+}
+
+#[tokio::test]
+async fn every_fault_of_an_answer_that_has_to_fit_in_gemini() {
+    every_fault_in(Format::Gemini, true).await;
 }
 
 #[tokio::test]
 async fn every_fault_in_ollama() {
-    every_fault_in(Format::Ollama).await;
+    every_fault_in(Format::Ollama, false).await;
+}
+
+#[tokio::test]
+async fn every_fault_of_an_answer_that_has_to_fit_in_ollama() {
+    every_fault_in(Format::Ollama, true).await;
 }
 
 /// A session of 50 steps: each request begins with the whole of the one before, as far as a cache sees it.

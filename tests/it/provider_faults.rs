@@ -4,16 +4,17 @@ use std::time::Duration;
 
 use linger_tests::check::Transcript;
 use linger_tests::harness::{Client, Daemon, Setup};
-use linger_tests::model::{ModelServer, Reply};
+use linger_tests::model::{Format, ModelServer, Reply};
 use serde_json::json;
 
 use crate::story;
 
 /// A turn against these replies: the daemon, the client, the session, and why the turn ended.
-async fn turn(model: &ModelServer, name: &str) -> (Daemon, Client, String, String) {
-    let daemon = Daemon::start(model).await;
+async fn turn(model: &ModelServer, format: Format) -> (Daemon, Client, String, String) {
+    let config = format.provider("x", &model.url());
+    let daemon = Daemon::start_with(model, Setup { mode: "auto", config, ..Setup::default() }).await;
     let client = daemon.client().await;
-    let session = client.create_with(json!({ "model": name })).await;
+    let session = client.create_with(json!({ "model": "x/m" })).await;
     client.attach(&session).await;
     let stop = client.turn(&session, "go").await.str("stop_reason").to_owned();
     (daemon, client, session, stop)
@@ -25,11 +26,11 @@ pub(crate) fn notices(transcript: &Transcript) -> Vec<(String, String)> {
 
 /// A fault before anything was shown: a warning, and then the answer.
 async fn recovers(fault: Reply) {
-    for name in ["work/m", "claude/m"] {
+    for format in Format::ALL {
         let model = ModelServer::with([fault.clone(), Reply::text("Good day")]);
-        let (daemon, client, session, stop) = turn(&model, name).await;
+        let (daemon, client, session, stop) = turn(&model, format).await;
         let seen = client.transcript();
-        assert_eq!(stop, "end_turn", "{name}: {}", seen.outline());
+        assert_eq!(stop, "end_turn", "{format:?}: {}", seen.outline());
         assert_eq!(notices(&seen), [("warning".to_owned(), "retry".to_owned())]);
         let want = ["prompt_accepted", "turn_started", "message", "notice", "message", "turn_finished"];
         assert_eq!(story(&seen, &session), want);
@@ -42,9 +43,14 @@ async fn recovers(fault: Reply) {
 async fn too_many_requests_are_tried_again_after_the_time_that_the_provider_says() {
     recovers(Reply::status(429).header("retry-after", "1")).await;
     let model = ModelServer::with([Reply::status(429).header("retry-after", "1"), Reply::text("x")]);
-    let (daemon, client, ..) = turn(&model, "work/m").await;
+    let (daemon, client, ..) = turn(&model, Format::OpenAi).await;
     let requests = model.requests();
     assert!(requests[1].at - requests[0].at >= Duration::from_secs(1), "it came back too early");
+    // When the wait ends is said, for a client that counts down.
+    let seen = client.transcript();
+    let notice = &seen.of("notice").next().unwrap().event;
+    let wait = notice["until_at"].as_u64().unwrap() - notice["at"].as_u64().unwrap();
+    assert!((1..=1000).contains(&wait), "{notice}");
     daemon.check(&[&client], &model);
 }
 
@@ -70,27 +76,29 @@ async fn a_stream_that_begins_with_an_error_is_tried_again() {
 
 #[tokio::test]
 async fn a_web_page_in_place_of_a_stream_is_a_wrong_address_and_not_tried_again() {
-    let model = ModelServer::with([Reply::html(), Reply::text("Good day")]);
-    let (daemon, client, session, stop) = turn(&model, "work/m").await;
-    assert_eq!((stop.as_str(), model.requests().len()), ("error", 1));
-    let finished = client.first(&session, "turn_finished").await;
-    assert!(
-        finished.str("detail").contains("web page") && finished.str("hint").contains("base_url"),
-        "{}",
-        finished.raw
-    );
-    client.prompt(&session, "again").await;
-    client.wait("the next turn", |seen| (seen.of("turn_finished").count() == 2).then_some(())).await;
-    daemon.check(&[&client], &model);
+    for format in Format::ALL {
+        let model = ModelServer::with([Reply::html(), Reply::text("Good day")]);
+        let (daemon, client, session, stop) = turn(&model, format).await;
+        assert_eq!((stop.as_str(), model.requests().len()), ("error", 1));
+        let finished = client.first(&session, "turn_finished").await;
+        assert!(
+            finished.str("detail").contains("web page") && finished.str("hint").contains("base_url"),
+            "{}",
+            finished.raw
+        );
+        client.prompt(&session, "again").await;
+        client.wait("the next turn", |seen| (seen.of("turn_finished").count() == 2).then_some(())).await;
+        daemon.check(&[&client], &model);
+    }
 }
 
 /// A fault after text was shown: the text is kept as interrupted, and superseded when the step is repeated.
 async fn repeats(fault: impl Fn(Reply) -> Reply) {
-    for name in ["work/m", "claude/m"] {
+    for format in Format::ALL {
         let model = ModelServer::with([fault(Reply::text("Good d")), Reply::text("Good day")]);
-        let (daemon, client, session, stop) = turn(&model, name).await;
+        let (daemon, client, session, stop) = turn(&model, format).await;
         let seen = client.transcript();
-        assert_eq!(stop, "end_turn", "{name}: {}", seen.outline());
+        assert_eq!(stop, "end_turn", "{format:?}: {}", seen.outline());
         let kinds = story(&seen, &session);
         let want = [
             "prompt_accepted",
@@ -102,7 +110,7 @@ async fn repeats(fault: impl Fn(Reply) -> Reply) {
             "message",
             "turn_finished",
         ];
-        assert_eq!(kinds, want, "{name}");
+        assert_eq!(kinds, want, "{format:?}");
         let messages: Vec<_> = seen.of("message").collect();
         assert_eq!(messages[1].event["interrupted"], true);
         assert_eq!(messages[1].event["content"], json!([{ "type": "text", "text": "Good d" }]));
@@ -133,7 +141,7 @@ async fn garbage_in_the_middle_of_a_stream_is_repeated() {
 #[tokio::test]
 async fn a_line_without_an_end_does_not_fill_the_memory() {
     let model = ModelServer::with([Reply::text("Good d").huge_line(48 << 20), Reply::text("Good day")]);
-    let (daemon, client, _, stop) = turn(&model, "work/m").await;
+    let (daemon, client, _, stop) = turn(&model, Format::OpenAi).await;
     assert_eq!(stop, "end_turn");
     let (rss, _) = linger_tests::harness::process::memory(daemon.pid().await);
     assert!(rss < 64 << 10, "{rss} KiB");
@@ -142,31 +150,37 @@ async fn a_line_without_an_end_does_not_fill_the_memory() {
 
 #[tokio::test]
 async fn a_cut_tool_call_is_not_run() {
-    let model = ModelServer::start();
-    let daemon = Daemon::auto(&model).await;
-    let call = json!({ "command": daemon.effect("never") });
-    model.push([Reply::text("I will").and_tool("bash", call).cut(), Reply::text("done")]);
-    let client = daemon.client().await;
-    let session = client.session().await;
-    client.turn(&session, "go").await;
-    assert_eq!(client.transcript().of("tool_started").count(), 0);
-    assert!(!daemon.side_effects().exists());
-    daemon.check(&[&client], &model);
+    for format in Format::ALL {
+        let model = ModelServer::start();
+        let config = format.provider("x", &model.url());
+        let daemon = Daemon::start_with(&model, Setup { mode: "auto", config, ..Setup::default() }).await;
+        let call = json!({ "command": daemon.effect("never") });
+        model.push([Reply::text("I will").and_tool("bash", call).cut(), Reply::text("done")]);
+        let client = daemon.client().await;
+        let session = client.create_with(json!({ "model": "x/m" })).await;
+        client.attach(&session).await;
+        client.turn(&session, "go").await;
+        assert_eq!(client.transcript().of("tool_started").count(), 0);
+        assert!(!daemon.side_effects().exists());
+        daemon.check(&[&client], &model);
+    }
 }
 
 #[tokio::test]
 async fn a_stream_of_a_wrong_content_type_is_read_nevertheless() {
-    let model = ModelServer::with([Reply::text("Good day").wrong_content_type()]);
-    let (daemon, client, _, stop) = turn(&model, "work/m").await;
-    assert_eq!(stop, "end_turn");
-    daemon.check(&[&client], &model);
+    for format in Format::ALL {
+        let model = ModelServer::with([Reply::text("Good day").wrong_content_type()]);
+        let (daemon, client, _, stop) = turn(&model, format).await;
+        assert_eq!(stop, "end_turn");
+        daemon.check(&[&client], &model);
+    }
 }
 
 #[tokio::test]
 async fn a_stream_in_single_bytes_is_the_same_stream() {
-    for name in ["work/m", "claude/m"] {
+    for format in Format::ALL {
         let model = ModelServer::with([Reply::text("Grüße, 🦀").chunks_of(1)]);
-        let (daemon, client, _, stop) = turn(&model, name).await;
+        let (daemon, client, _, stop) = turn(&model, format).await;
         assert_eq!(stop, "end_turn");
         assert_eq!(client.transcript().of("message").last().unwrap().event["content"][0]["text"], "Grüße, 🦀");
         daemon.check(&[&client], &model);
@@ -175,9 +189,9 @@ async fn a_stream_in_single_bytes_is_the_same_stream() {
 
 #[tokio::test]
 async fn a_wrong_key_fails_the_turn_clearly_and_the_next_prompt_works() {
-    for name in ["work/m", "claude/m"] {
+    for format in Format::ALL {
         let model = ModelServer::with([Reply::status(401), Reply::text("Good day")]);
-        let (daemon, client, session, stop) = turn(&model, name).await;
+        let (daemon, client, session, stop) = turn(&model, format).await;
         assert_eq!(stop, "error");
         let finished = client.first(&session, "turn_finished").await;
         let detail = finished.str("detail").to_owned();
@@ -190,23 +204,27 @@ async fn a_wrong_key_fails_the_turn_clearly_and_the_next_prompt_works() {
 
 #[tokio::test]
 async fn a_model_that_does_not_exist_fails_the_turn_and_another_one_can_be_set() {
-    let model = ModelServer::with([Reply::status(404), Reply::text("Good day")]);
-    let (daemon, client, session, stop) = turn(&model, "work/nope").await;
-    assert_eq!(stop, "error");
-    client.call("session/set", json!({ "session": session, "model": "claude/m" })).await;
-    assert_eq!(client.turn(&session, "again").await.str("stop_reason"), "end_turn");
-    assert_eq!(client.first(&session, "session_changed").await.str("model"), "claude/m");
-    daemon.check(&[&client], &model);
+    for format in Format::ALL {
+        let model = ModelServer::with([Reply::status(404), Reply::text("Good day")]);
+        let (daemon, client, session, stop) = turn(&model, format).await;
+        assert_eq!(stop, "error");
+        client.call("session/set", json!({ "session": session, "model": "claude/m" })).await;
+        assert_eq!(client.turn(&session, "again").await.str("stop_reason"), "end_turn");
+        assert_eq!(client.first(&session, "session_changed").await.str("model"), "claude/m");
+        daemon.check(&[&client], &model);
+    }
 }
 
 #[tokio::test]
 async fn a_provider_that_fails_for_good_ends_the_turn_and_is_not_asked_for_ever() {
-    let model = ModelServer::scripted(|_| Reply::status(500).header("retry-after", "0"));
-    let (daemon, client, session, stop) = turn(&model, "work/m").await;
-    assert_eq!(stop, "error");
-    assert!(model.requests().len() <= 6, "{} attempts", model.requests().len());
-    assert!(!client.first(&session, "turn_finished").await.str("detail").is_empty());
-    daemon.check(&[&client], &model);
+    for format in Format::ALL {
+        let model = ModelServer::scripted(|_| Reply::status(500).header("retry-after", "0"));
+        let (daemon, client, session, stop) = turn(&model, format).await;
+        assert_eq!(stop, "error");
+        assert!(model.requests().len() <= 6, "{} attempts", model.requests().len());
+        assert!(!client.first(&session, "turn_finished").await.str("detail").is_empty());
+        daemon.check(&[&client], &model);
+    }
 }
 
 #[tokio::test]

@@ -8,17 +8,17 @@ use serde_json::{Value, json};
 use crate::providers::{check, name, start_with};
 use crate::{bash, last_words};
 
-fn schema() -> Value {
+pub(crate) fn schema() -> Value {
     json!({"type": "object", "properties": {"city": {"type": "string"}, "n": {"type": "integer"}},
         "required": ["city", "n"], "additionalProperties": false})
 }
 
-fn bern() -> Value {
+pub(crate) fn bern() -> Value {
     json!({"city": "Bern", "n": 134})
 }
 
 /// An answer as a model of this format gives one when it is held to a schema.
-fn gives(format: Format, answer: &Value) -> Reply {
+pub(crate) fn gives(format: Format, answer: &Value) -> Reply {
     match format {
         Format::Anthropic => Reply::tool("final_answer", answer.clone()),
         _ => Reply::text(answer.to_string()),
@@ -252,7 +252,43 @@ async fn run_with_a_schema_prints_json_alone_and_fails_with_the_reason() {
     run("bad.json").run().await.fails_with_hint(2).says("line 1");
     std::fs::write(daemon.workspace().join("wrong.json"), "{\"type\": \"strnig\"}").unwrap();
     run("wrong.json").run().await.fails_with_hint(1).says("strnig");
+    let detached = daemon.cli(&["run", "-d", "--schema", "wrong.json", "what is it?"]).cwd(daemon.workspace());
+    assert_eq!(detached.run().await.fails_with_hint(1).says("strnig").stdout, "");
+    // What was refused has left no session behind, and one that was there stays.
+    let client = daemon.client().await;
+    let sessions = client.call("session/list", json!({})).await;
+    assert_eq!(sessions.as_array().unwrap().len(), 2, "{sessions}");
+    let there = sessions[0]["session"].as_str().unwrap();
+    let refused = daemon.cli(&["run", "-s", there, "--schema", "wrong.json", "what is it?"]).cwd(daemon.workspace());
+    refused.run().await.fails_with_hint(1).says("strnig");
+    assert_eq!(client.call("session/list", json!({})).await.as_array().unwrap().len(), 2);
     daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn send_with_a_schema_queues_a_prompt_whose_answer_fits() {
+    let model = ModelServer::start();
+    let daemon = Daemon::auto(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    std::fs::write(daemon.workspace().join("s.json"), schema().to_string()).unwrap();
+    std::fs::write(daemon.workspace().join("wrong.json"), "{\"type\": \"strnig\"}").unwrap();
+    let gate = Gate::new();
+    model.push([Reply::text("Words.").gate(&gate), gives(Format::OpenAi, &bern())]);
+    client.prompt(&session, "first").await;
+    gate.reached().await;
+    let send = |file: &'static str| {
+        daemon.cli(&["send", &session, "--schema", file, "and what is it?"]).cwd(daemon.workspace())
+    };
+    send("none.json").run().await.fails_with_hint(2).says("none.json");
+    send("wrong.json").run().await.fails_with_hint(1).says("strnig");
+    send("s.json").run().await.exits(0);
+    gate.open();
+    let second = client.nth(&session, "turn_finished", 2).await;
+    assert_eq!(second.event["answer"], bern(), "{}", second.raw);
+    assert_eq!(client.first(&session, "turn_finished").await.event["answer"], Value::Null);
+    assert_eq!(held_to(&model.requests()[1]), schema());
+    daemon.check(&[&client], &model);
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 //! Nothing here sleeps for a time: a test waits for something with a name, with the one time-out [`crate::TIMEOUT`]. Where the
 //! system has no event to wait for (a process that ends, a socket that is bound) [`until`] looks again every few milliseconds.
 
+mod aimock;
 mod cli;
 mod client;
 mod daemon;
@@ -17,6 +18,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+pub use aimock::Aimock;
 pub use cli::{Cli, Output, Running};
 pub use client::Client;
 pub use daemon::{Daemon, Setup};

@@ -13,6 +13,7 @@ mod log;
 mod ls;
 mod models;
 mod new;
+mod prompt;
 mod prune;
 mod rm;
 mod run;
@@ -21,7 +22,6 @@ mod tools;
 mod usage;
 mod wait;
 
-use std::io::{IsTerminal as _, Read as _};
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -29,7 +29,6 @@ use linger_protocol::id::SessionId;
 use linger_protocol::message::Usage;
 use linger_protocol::method::{Method, SessionCreate, SessionList};
 use linger_protocol::session::{Create, Info, List};
-use linger_protocol::transport::MAX_REQUEST;
 use serde_json::value::RawValue;
 
 use crate::cli::{Choice, Cli, Command};
@@ -79,7 +78,7 @@ pub(crate) fn now() -> u64 {
 
 /// The directory that the user is in.
 #[allow(clippy::disallowed_methods, reason = "the client stands in one directory: the user's")]
-fn here() -> Result<PathBuf, Failure> {
+pub(crate) fn here() -> Result<PathBuf, Failure> {
     std::env::current_dir().map_err(|error| Failure::usage(format!("the current directory cannot be used: {error}")))
 }
 
@@ -152,43 +151,6 @@ fn print_rows<M: Method>(client: &mut Client, request: &M) -> Result<(), Failure
         terminal.data(row.get())?;
     }
     Ok(())
-}
-
-/// The words of a prompt, or what stdin has.
-fn prompt_text(words: &[String]) -> Result<String, Failure> {
-    let given = !words.is_empty();
-    let words = words.join(" ");
-    if given && words.trim().is_empty() {
-        return Err(
-            Failure::usage("the prompt is empty").hint("write what is to be done after the command, or pipe it in")
-        );
-    }
-    if given && words != "-" {
-        return Ok(words);
-    }
-    let stdin = std::io::stdin();
-    if !given && stdin.is_terminal() {
-        return Err(Failure::usage("there is no prompt").hint("write it after the command, or pipe it in"));
-    }
-    let mut bytes = Vec::new();
-    stdin.lock().take(MAX_REQUEST as u64).read_to_end(&mut bytes)?;
-    if bytes.len() >= MAX_REQUEST {
-        // Before a session is made for it.
-        return Err(Failure::usage(format!(
-            "the request cannot be sent: it may have {MAX_REQUEST} bytes, the prompt has more"
-        ))
-        .hint("make the prompt shorter"));
-    }
-    let text = String::from_utf8(bytes).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        Failure::usage(format!("stdin is not UTF-8 text: byte {at} cannot be read"))
-            .hint("convert it first, for example with iconv")
-    })?;
-    if text.trim().is_empty() {
-        return Err(Failure::usage("the prompt on stdin is empty")
-            .hint("look at what the command before the pipe prints, or write the prompt after the command"));
-    }
-    Ok(text)
 }
 
 /// The moment after which to wait no longer.

@@ -3,23 +3,20 @@
 //! To a terminal the answer streams; to a pipe goes the final message alone. What arrives before the prompt's own answer is
 //! held back, because only that says which turn is ours.
 
-use std::fs::File;
-use std::io::Read;
-use std::path::Path;
 use std::time::Instant;
 
 use linger_protocol::RpcError;
 use linger_protocol::error::Code;
 use linger_protocol::event::{Event, EventBody, Notification};
-use linger_protocol::id::{MessageId, PromptId, TurnId};
+use linger_protocol::id::{MessageId, PromptId, SessionId, TurnId};
 use linger_protocol::message::{Role, StopReason, text_of};
-use linger_protocol::method::{SessionPrompt, SessionSet};
-use linger_protocol::session::{Info, Prompt, PromptContent, Set, State};
+use linger_protocol::method::{SessionPrompt, SessionRemove, SessionSet};
+use linger_protocol::session::{Info, Prompt, Remove, Set, State};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::wait::{AGAIN, Stuck, current, timed_out};
-use super::{create, deadline, prompt_text, resolve};
+use super::{create, deadline, prompt, resolve};
 use crate::cli::{Choice, Run};
 use crate::connect::{COMING_BACK, Client, key, parse};
 use crate::error::{Exit, Failure};
@@ -56,6 +53,8 @@ struct Running {
     stuck: Stuck,
     /// When to look whether the session can go on.
     check: Option<Instant>,
+    /// The session, if it was made for our prompt, until that is accepted.
+    unused: Option<SessionId>,
     /// Our prompt, once it is accepted.
     prompt: Option<PromptId>,
     /// What came before we knew our prompt.
@@ -72,22 +71,22 @@ struct Running {
 
 pub(super) fn run(args: Run) -> Result<Exit, Failure> {
     let deadline = deadline(args.timeout)?;
-    let text = prompt_text(&args.prompt)?;
-    let schema = args.schema.as_deref().map(read_schema).transpose()?;
+    let written = prompt::written(&args.prompt)?;
+    let schema = args.schema.as_deref().map(prompt::schema).transpose()?;
     let mut client = Client::open()?;
     client.until = deadline;
-    let info = match &args.session {
-        Some(session) => Some(adopt(&mut client, session, args.choice.clone())?),
-        None => None,
-    };
+    let info = args.session.as_deref().map(|session| resolve(&mut client, session)).transpose()?;
+    let content = written.content(info.as_ref().map(|info| info.cwd.as_path()))?;
     let session = match &info {
-        Some(info) => info.session.clone(),
+        Some(info) => adopt(&mut client, info, args.choice)?,
         None => create(&mut client, args.choice)?,
     };
-    let (content, shaped) = (PromptContent::Text(text), schema.is_some());
+    // Ours alone, as long as its first prompt is not accepted.
+    let mut unused = info.is_none().then(|| session.clone());
+    let shaped = schema.is_some();
     let prompt = Prompt { session: session.clone(), content, when: None, schema, key: Some(key()?) };
     if args.detach {
-        client.call(&SessionPrompt(prompt))?;
+        client.call(&SessionPrompt(prompt)).map_err(|failure| refused(&mut client, unused.take(), failure))?;
         Terminal::new().line(session.as_str())?;
         return Ok(Exit::GOOD);
     }
@@ -103,7 +102,9 @@ pub(super) fn run(args: Run) -> Result<Exit, Failure> {
     let busy = info.as_ref().is_some_and(|info| info.state != State::Idle);
     let renderer = Renderer::new(settings(&look, deltas, args.thinking));
     let mut attachment = Attachment::start(client, session, info.map(|info| info.cursor), deltas)?;
-    attachment.request(Request::Prompt(prompt))?;
+    if let Err(failure) = attachment.request(Request::Prompt(prompt)) {
+        return Err(refused(&mut attachment.client, unused.take(), failure));
+    }
     let mut running = Running {
         attachment,
         terminal: Terminal::new(),
@@ -114,6 +115,7 @@ pub(super) fn run(args: Run) -> Result<Exit, Failure> {
         questions: Questions::default(),
         stuck: Stuck::default(),
         check: busy.then(Instant::now),
+        unused,
         prompt: None,
         held: Vec::new(),
         turn: None,
@@ -125,32 +127,23 @@ pub(super) fn run(args: Run) -> Result<Exit, Failure> {
 }
 
 /// The session that `-s` names, changed as the other options say.
-fn adopt(client: &mut Client, session: &str, choice: Choice) -> Result<Info, Failure> {
-    let info = resolve(client, session)?;
+fn adopt(client: &mut Client, info: &Info, choice: Choice) -> Result<SessionId, Failure> {
     let Choice { model, mode, effort, name } = choice;
     if model.is_some() || mode.is_some() || effort.is_some() || name.is_some() {
         let set = Set { session: info.session.clone(), model, mode, effort, name, key: Some(key()?) };
         client.call(&SessionSet(set))?;
     }
-    Ok(info)
+    Ok(info.session.clone())
 }
 
-/// The largest file that is read as a schema, in bytes; the daemon says more exactly what it takes.
-const MAX_SCHEMA: u64 = 1 << 20;
-
-/// The schema in a file, as far as it is JSON.
-fn read_schema(path: &Path) -> Result<Value, Failure> {
-    let bad = |why: String| {
-        Failure::usage(format!("the schema {}: {why}", path.display()))
-            .hint("--schema takes a file with JSON Schema, such as {\"type\": \"object\"}")
-    };
-    let mut text = String::new();
-    let file = File::open(path).map_err(|error| bad(error.to_string()))?;
-    file.take(MAX_SCHEMA + 1).read_to_string(&mut text).map_err(|error| bad(error.to_string()))?;
-    if text.len() as u64 > MAX_SCHEMA {
-        return Err(bad(format!("it is larger than {MAX_SCHEMA} bytes")));
+/// A prompt was not accepted: the session that was made for it goes, as nobody knows of it.
+fn refused(client: &mut Client, unused: Option<SessionId>, failure: Failure) -> Failure {
+    let Some(session) = unused else { return failure };
+    let remove = |key| client.call(&SessionRemove(Remove { session: session.clone(), force: false, key: Some(key) }));
+    match key().and_then(remove) {
+        Ok(_) => failure,
+        Err(_) => failure.and_also(format!("the session {session} was made for it and stays empty")),
     }
-    serde_json::from_str(&text).map_err(|error| bad(format!("it is not JSON: {error}")))
 }
 
 fn settings(look: &Look, deltas: bool, thinking: Thinking) -> Settings {
@@ -219,8 +212,12 @@ impl Running {
 
     fn answered(&mut self, request: Request, answer: Result<Box<RawValue>, RpcError>) -> Result<Option<Exit>, Failure> {
         match (request, answer) {
-            (Request::Prompt(_), answer) => {
-                self.prompt = Some(parse::<SessionPrompt>(&answer?)?.prompt);
+            (Request::Prompt(_), Err(error)) => {
+                return Err(refused(&mut self.attachment.client, self.unused.take(), error.into()));
+            }
+            (Request::Prompt(_), Ok(answer)) => {
+                self.unused = None;
+                self.prompt = Some(parse::<SessionPrompt>(&answer)?.prompt);
                 for notification in std::mem::take(&mut self.held) {
                     if let Some(exit) = self.event(&notification.event)? {
                         return Ok(Some(exit));

@@ -103,6 +103,8 @@ pub(crate) struct Renderer {
     /// Prompts that were typed here.
     mine: HashSet<PromptId>,
     replaying: bool,
+    /// When the wait ends that was told of last.
+    wait: Option<u64>,
     /// What was shown of thinking of which only the beginning is.
     summary: Summary,
     /// What was shown of a provider's own tools.
@@ -120,6 +122,7 @@ impl Renderer {
             last_call: None,
             mine: HashSet::new(),
             replaying: true,
+            wait: None,
             summary: Summary::default(),
             hosted: hosted::Hosted::default(),
         }
@@ -159,7 +162,10 @@ impl Renderer {
             EventBody::Message { role: Role::User, content, prompt, .. } => {
                 self.prompt(content, prompt.as_ref(), &mut out)
             }
-            EventBody::Message { content, interrupted, .. } => self.message(content, *interrupted, &mut out),
+            EventBody::Message { content, interrupted, .. } => {
+                self.wait = None;
+                self.message(content, *interrupted, &mut out);
+            }
             EventBody::ToolStarted { call_id, tool, action } => self.tool_started(call_id, tool, action, &mut out),
             EventBody::ToolFinished { call_id, .. } => self.tool_finished(call_id, &event.body, &mut out),
             EventBody::PermissionRequested { permission, tool, action, .. } if self.settings.permissions => {
@@ -182,7 +188,10 @@ impl Renderer {
             | EventBody::Compacted { .. }
             | EventBody::CompactionFailed { .. }
             | EventBody::Trimmed { .. } => self.room(&event.body, &mut out),
-            EventBody::Notice { level, text, .. } => self.notice(*level, text, &mut out),
+            EventBody::Notice { level, text, until_at, .. } => {
+                self.wait = *until_at;
+                self.notice(*level, text, &mut out);
+            }
             EventBody::TurnFinished {
                 stop_reason,
                 detail,
@@ -194,6 +203,7 @@ impl Renderer {
                 context_window,
                 steps,
             } => {
+                self.wait = None;
                 let fill = money::fill(*context_tokens, *context_window);
                 let fill = fill.map(|fill| format!("; context: {fill}")).unwrap_or_default();
                 let spent = summary(usage, session_usage.as_ref(), *steps) + &fill;
@@ -208,7 +218,10 @@ impl Renderer {
                     &mut out,
                 );
             }
-            EventBody::CaughtUp {} => self.replaying = false,
+            EventBody::CaughtUp {} => {
+                self.replaying = false;
+                self.still_waits(event.at, &mut out);
+            }
             EventBody::SessionCreated { .. }
             | EventBody::TurnStarted { .. }
             | EventBody::PermissionRequested { .. }
@@ -300,6 +313,11 @@ impl Renderer {
             let sign = if n == 0 { "> " } else { "  " };
             self.say(&self.settings.style.cyan(&format!("{sign}{line}")), out);
         }
+        let pictures = content.iter().filter(|block| matches!(block, ContentBlock::Image { .. })).count();
+        if pictures > 0 {
+            let many = if pictures == 1 { "" } else { "s" };
+            self.say(&self.settings.style.dim(&format!("  with {pictures} picture{many}")), out);
+        }
     }
 
     fn message(&mut self, content: &[ContentBlock], interrupted: bool, out: &mut Vec<Output>) {
@@ -357,6 +375,15 @@ impl Renderer {
             Level::Error => style.red(&format!("error: {text}")),
         };
         self.say(&line, out);
+    }
+
+    /// How long the wait still takes that was told of before this client came; the notice says what it was in all.
+    fn still_waits(&mut self, now: u64, out: &mut Vec<Output>) {
+        let left = self.wait.take().unwrap_or_default().saturating_sub(now);
+        if left > 0 {
+            let line = format!("the next attempt is in {} s", left.div_ceil(1000));
+            self.say(&self.settings.style.dim(&line), out);
+        }
     }
 
     /// What was done to make room in the context.

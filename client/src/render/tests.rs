@@ -339,3 +339,32 @@ fn long_results_of_hosted_tools_are_cut_on_the_screen() {
         …
     ");
 }
+
+#[test]
+fn whoever_comes_during_a_wait_hears_how_long_it_still_takes() {
+    let notice = json!({"kind": "notice", "seq": 6, "at": 1_000, "turn": "t1", "level": "warning", "code": "retry",
+        "text": "HTTP 529: overloaded; trying again in 45.0 s (2 of 6)", "until_at": 46_000});
+    let caught_up = |at: u64| json!({"kind": "caught_up", "at": at});
+    assert_snapshot!(screen(settings(), json!([notice, caught_up(15_500)])), @r"
+    warning: HTTP 529: overloaded; trying again in 45.0 s (2 of 6)
+    the next attempt is in 31 s
+    ");
+    let over = "warning: HTTP 529: overloaded; trying again in 45.0 s (2 of 6)\n";
+    assert_eq!(screen(settings(), json!([notice, caught_up(46_000)])), over);
+    let answered = json!([notice, said("m1", json!([])), caught_up(15_500)]);
+    assert_eq!(screen(settings(), answered), over);
+    let mut old = notice.clone();
+    old.as_object_mut().unwrap().remove("until_at");
+    assert_eq!(screen(settings(), json!([old, caught_up(15_500)])), over);
+}
+
+#[test]
+fn a_prompt_of_somebody_else_shows_that_it_has_pictures() {
+    let image = json!({"type": "image", "media_type": "image/png", "blob": "sha256:00", "bytes": 8});
+    let prompt = json!({"kind": "message", "seq": 1, "message": "m1", "role": "user", "prompt": "p1",
+        "content": [{"type": "text", "text": "compare @a.png and @b.png"}, image, image]});
+    assert_snapshot!(screen(settings(), json!([prompt])), @r"
+    > compare @a.png and @b.png
+      with 2 pictures
+    ");
+}

@@ -19,7 +19,9 @@ use rustyline::{
 };
 
 use super::slash;
+use crate::command::here;
 use crate::input::{Event, Line};
+use crate::picture;
 
 /// What stands before a line.
 const PROMPT: &str = "> ";
@@ -33,9 +35,9 @@ pub(crate) struct LineEditor {
     history: PathBuf,
 }
 
-/// Opens the editor; lines that come from `lines` are printed above its prompt.
+/// Opens the editor, which keeps what was typed in `history` and completes names of files also in `cwd`; lines that come from `lines` are printed above its prompt.
 pub(crate) fn open(
-    history: PathBuf,
+    (history, cwd): (PathBuf, PathBuf),
     events: Sender<Event>,
     asking: Arc<AtomicBool>,
     lines: Receiver<String>,
@@ -47,7 +49,7 @@ pub(crate) fn open(
         .auto_add_history(true)
         .build();
     let mut editor = Editor::with_config(config)?;
-    editor.set_helper(Some(Lines));
+    editor.set_helper(Some(Lines { cwd }));
     // Made here so that it is nobody else's to read from the start.
     let _ = OpenOptions::new().append(true).create(true).mode(0o600).open(&history);
     let _ = editor.load_history(&history);
@@ -100,7 +102,10 @@ impl ConditionalEventHandler for AnswerKey {
 }
 
 /// What the editor knows about lines.
-struct Lines;
+struct Lines {
+    /// Where the session works.
+    cwd: PathBuf,
+}
 
 impl Validator for Lines {
     fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
@@ -113,7 +118,8 @@ impl Completer for Lines {
 
     fn complete(&self, line: &str, at: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<String>)> {
         let typed = line.get(..at).unwrap_or_default();
-        Ok((0, slash::completions(typed)))
+        let places: Vec<PathBuf> = here().into_iter().chain([self.cwd.clone()]).collect();
+        Ok(picture::completions(typed, &places).unwrap_or_else(|| (0, slash::completions(typed))))
     }
 }
 

@@ -7,6 +7,8 @@
 pub(crate) mod editor;
 mod slash;
 
+use std::path::PathBuf;
+
 use linger_protocol::daemon::{Model, Models};
 use linger_protocol::event::{Event, EventBody};
 use linger_protocol::id::{Cursor, PromptId, TurnId};
@@ -14,15 +16,16 @@ use linger_protocol::message::StopReason;
 use linger_protocol::method::{ModelList, SessionList, SessionPrompt};
 use linger_protocol::permission::Mode;
 use linger_protocol::place::private_directory;
-use linger_protocol::session::{Compact, Effort, Info, Keyed, List, Prompt, PromptContent, Set};
+use linger_protocol::session::{Compact, Effort, Info, Keyed, List, Prompt, Set};
 use linger_protocol::{RpcError, error::Code};
 use serde_json::value::RawValue;
 
-use crate::command::{listing, now};
+use crate::command::{here, listing, now};
 use crate::connect::{COMING_BACK, Client, key, parse};
 use crate::error::{Exit, Failure};
 use crate::follow::{Attachment, Happened, Request};
 use crate::input::{Input, Line, Signal, signals};
+use crate::picture::with_pictures;
 use crate::question::{Questions, decision, too_late};
 use crate::render::style::Style;
 use crate::render::table::columns;
@@ -39,6 +42,8 @@ struct Repl {
     questions: Questions,
     /// What a person calls the session.
     label: String,
+    /// Where it works.
+    cwd: PathBuf,
     model: String,
     mode: Mode,
     effort: Effort,
@@ -86,7 +91,7 @@ pub(crate) fn repl(client: Client, look: &Look, info: Info) -> Result<Exit, Fail
     signals(client.sender(), true)?;
     // The daemon has made it, unless its socket lies elsewhere; without it there is no history, which is no reason to stop.
     let _ = private_directory(&client.places.state);
-    let input = Input::start(client.sender(), Some(client.places.state.join("history")))?;
+    let input = Input::start(client.sender(), Some((client.places.state.join("history"), info.cwd.clone())))?;
     let mut terminal = Terminal::new();
     let at = crate::question::short_path(&info.cwd);
     terminal.say(&format!("session {label} in {at}, {} ({}); /help for help", info.model, info.mode))?;
@@ -98,6 +103,7 @@ pub(crate) fn repl(client: Client, look: &Look, info: Info) -> Result<Exit, Fail
         input,
         questions: Questions::default(),
         label,
+        cwd: info.cwd,
         model: info.model,
         mode: info.mode,
         effort: info.effort,
@@ -315,9 +321,13 @@ impl Repl {
     fn prompt(&mut self, text: String) -> Result<(), Failure> {
         self.sent += 1;
         let session = self.attachment.session.clone();
-        let content = PromptContent::Text(text);
-        let prompt = Prompt { session, content, when: None, schema: None, key: Some(key()?) };
-        match self.attachment.request(Request::Prompt(prompt)) {
+        let places: Vec<_> = here().ok().into_iter().chain([self.cwd.clone()]).collect();
+        let sent = with_pictures(text, &places).and_then(|content| {
+            let pictures = content.pictures();
+            let prompt = Prompt { session, content, when: None, schema: None, key: Some(key()?) };
+            self.attachment.request(Request::Prompt(prompt)).map(|()| pictures)
+        });
+        match sent {
             // What was typed is at fault, not the session.
             Err(failure) if failure.exit == Exit::USAGE => {
                 self.sent = self.sent.saturating_sub(1);
@@ -326,7 +336,10 @@ impl Repl {
                 }
                 self.prompt_if_idle()
             }
-            other => other,
+            Ok(0) => Ok(()),
+            // That it was taken for a picture should not be a guess.
+            Ok(n) => Ok(self.terminal.say(&format!("with {n} picture{}", if n == 1 { "" } else { "s" }))?),
+            Err(failure) => Err(failure),
         }
     }
 

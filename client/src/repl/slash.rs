@@ -82,6 +82,7 @@ pub(crate) fn help() -> String {
     let rows: Vec<_> =
         COMMANDS.iter().map(|(name, argument, what)| vec![format!("{name} {argument}"), (*what).to_owned()]).collect();
     let mut lines = crate::render::table::columns(&rows);
+    lines.push("@picture.png in a line sends the picture too; Tab completes its name".to_owned());
     lines.push("a line that ends in \\ goes on in the next; Ctrl-C cancels a turn, Ctrl-D leaves".to_owned());
     lines.join("\n")
 }

@@ -194,6 +194,7 @@ mod tests {
     use super::super::ollama::Ollama;
     use super::super::openai::OpenAi;
     use super::super::responses::Responses;
+    use super::super::shape::{self, Shape, Shaping};
     use super::super::support::{KINDS, THEIRS, assistant, call, history, mixed_history, request};
     use super::super::wellformed::{extends, validate};
     use super::*;
@@ -220,18 +221,35 @@ mod tests {
         assert_eq!(names.iter().collect::<HashSet<_>>().len(), 4, "{names:?}");
     }
 
+    /// Whether the answer to a request has to fit a schema, and whether it is due at once.
+    fn due() -> impl Strategy<Value = Option<bool>> {
+        prop::sample::select(vec![None, None, Some(false), Some(true)])
+    }
+
+    /// The request for an answer that fits, as a turn makes it.
+    fn shaped<'a>(kind: Kind, request: Request<'a>, schema: &'a Value, due: Option<bool>) -> Request<'a> {
+        let Some(due) = due else { return request };
+        let shape = Some(Shape { schema, due });
+        match shape::shaping(kind, Compat::NONE, request.model, schema) {
+            Shaping::Together => Request { shape, ..request },
+            Shaping::Apart if due => Request { shape, tools: &[], ..request },
+            Shaping::Apart | Shaping::Words => request,
+        }
+    }
+
     proptest! {
         /// A session that goes from format to format, and begins anew in the middle, sends what each takes: its own opaque parts,
-        /// nobody else's, and what it was sent before unchanged at the beginning.
+        /// nobody else's, what it was sent before unchanged at the beginning, and the schema of an answer that has to fit one.
         #[test]
         fn histories_of_all_formats_are_good_in_each(
             messages in mixed_history(),
-            asked in prop::collection::vec((0..5usize, 0..3u8), 40),
+            asked in prop::collection::vec((0..5usize, 0..3u8, due()), 40),
         ) {
             let mut encoding = Encoding::default();
-            let mut sent: HashMap<&str, Value> = HashMap::new();
-            let mut kind = KINDS[0];
-            for (n, (next, chance)) in (1..=messages.len()).zip(asked) {
+            let mut sent: HashMap<(&str, Option<bool>), Value> = HashMap::new();
+            let (mut kind, mut before_due) = (KINDS[0], None);
+            let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
+            for (n, (next, chance, due)) in (1..=messages.len()).zip(asked) {
                 if chance == 0 {
                     kind = KINDS[next];
                 } else if chance == 1 {
@@ -241,12 +259,17 @@ mod tests {
                 if messages[n - 1].content.iter().any(is_call) {
                     continue; // Nobody is asked before the results are there.
                 }
-                let request = Request { origin: kind.name(), ..request(&messages[..n]) };
+                if due != before_due {
+                    encoding = Encoding::default(); // A turn begins anew where an answer is asked for in another way.
+                }
+                before_due = due;
+                let request = shaped(kind, Request { origin: kind.name(), ..request(&messages[..n]) }, &schema, due);
                 let compat = Compat { hosted: Hosted::ALL, ..Compat::NONE };
                 let codec = catalogue::codec(kind, compat).unwrap();
                 let body: Value = serde_json::from_slice(&encoding.encode(codec.as_ref(), &request).body).unwrap();
                 prop_assert_eq!(validate(kind, &body), Ok(()), "{:#}", body);
-                if let Some(before) = sent.insert(kind.name(), body.clone()) {
+                prop_assert_eq!(body.to_string().contains("\"n\":{"), request.shape.is_some(), "{:#}", body);
+                if let Some(before) = sent.insert((kind.name(), due), body.clone()) {
                     prop_assert!(extends(&before, &body), "{:#}\n is no prefix of\n{:#}", before, body);
                 }
                 let text = body.to_string();
@@ -263,7 +286,10 @@ mod tests {
         #[test]
         fn step_by_step_gives_the_same_bytes_as_all_at_once(
             messages in history(),
-            asked in prop::collection::vec((0..6usize, prop::sample::select(vec!["p/m", "q/n"]), any::<bool>()), 40),
+            asked in prop::collection::vec(
+                (0..6usize, prop::sample::select(vec!["p/m", "q/n"]), any::<bool>(), due()),
+                40,
+            ),
         ) {
             let compat = Compat {
                 reasoning_content: Some(true),
@@ -280,8 +306,9 @@ mod tests {
                 Arc::new(Ollama::new(Compat::NONE)),
             ];
             let mut encoding = Encoding::default();
-            let mut whom = (0, "p/m");
-            for (n, (codec, origin, switch)) in (1..=messages.len()).zip(asked) {
+            let (mut whom, mut before_due) = ((0, "p/m"), None);
+            let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
+            for (n, (codec, origin, switch, due)) in (1..=messages.len()).zip(asked) {
                 if switch {
                     whom = (codec, origin);
                 }
@@ -289,8 +316,13 @@ mod tests {
                 if messages[n - 1].content.iter().any(is_call) {
                     continue; // Nobody is asked before the results are there.
                 }
+                if due != before_due {
+                    encoding = Encoding::default(); // A turn begins anew where an answer is asked for in another way.
+                }
+                before_due = due;
                 let codec = codecs[whom.0].as_ref();
-                let request = Request { origin: whom.1, ..request(&messages[..n]) };
+                let shape = due.map(|due| Shape { schema: &schema, due });
+                let request = Request { origin: whom.1, shape, ..request(&messages[..n]) };
                 prop_assert_eq!(encoding.encode(codec, &request), codec.encoder().encode(&request));
             }
         }

@@ -1,6 +1,7 @@
 //! The services and servers that need no configuration: where they are, which key they take, how they depart from their format.
 //!
-//! Data alone. Sources: the services' own documentation, and for the flags what their servers answered to other clients.
+//! Data alone. Sources: the services' own documentation, and for the flags what their servers answered to other clients; each
+//! flag names its own, as of autumn 2026. A service without a flag takes what its format says, or nothing was found against it.
 //! Deliberately absent: models other than the one to begin with, which change too often to be listed here.
 
 use reqwest::Url;
@@ -43,7 +44,9 @@ const NONE: Preset = Preset {
     compat: Compat::NONE,
 };
 
-/// Servers that hold an answer to a schema by a grammar, which leaves no way to call a tool.
+/// Servers that hold an answer to a schema by a grammar, which leaves no way to call a tool: vllm-project/vllm#39929 (nothing
+/// but JSON comes; still so in September 2026, #56086), llama.cpp's server (a grammar and tools exclude each other, and it says
+/// so; modelship-ai/modelship#71 has why), and LM Studio, which runs the latter.
 const GRAMMAR: Compat = Compat { schema_with_tools: Some(false), ..Compat::NONE };
 
 /// In the order in which a default is looked for. The first of a kind is that kind's vendor.
@@ -82,6 +85,8 @@ pub const PRESETS: &[Preset] = &[
         base_url: "https://openrouter.ai/api/v1",
         variable: "OPENROUTER_API_KEY",
         model: "openrouter/auto",
+        // It takes `reasoning_effort` in all of its words for any model that thinks, and a schema where the model's host does:
+        // openrouter.ai/docs, "Reasoning Tokens" and "Structured Outputs".
         compat: Compat { usage_cost: Some(true), ..Compat::NONE },
         ..NONE
     },
@@ -91,13 +96,9 @@ pub const PRESETS: &[Preset] = &[
         variable: "DEEPSEEK_API_KEY",
         model: "deepseek-flash",
         // While it thinks, a message with calls but without this field is refused, and with it the whole session.
-        // It knows JSON, but no schema of it.
-        compat: Compat {
-            reasoning_content: Some(true),
-            json_schema: Some(false),
-            reasoning_effort: Some(false),
-            ..Compat::NONE
-        },
+        // It knows JSON (`json_object`), but no schema of it: api-docs.deepseek.com, "JSON Output".
+        // Every word but `none` is a `reasoning_effort`, taken for low, high or max: the same, "Thinking Mode".
+        compat: Compat { reasoning_content: Some(true), json_schema: Some(false), ..Compat::NONE },
         ..NONE
     },
     Preset {
@@ -106,6 +107,8 @@ pub const PRESETS: &[Preset] = &[
         variable: "MISTRAL_API_KEY",
         model: "mistral-medium-latest",
         // Fields that it does not know are refused with 422; it counts tokens without being asked.
+        // It takes a schema. `reasoning_effort` is `high` or `none` for two of its models, more for a third, and refused for the
+        // rest: docs.mistral.ai, "Adjustable reasoning". Whoever has such a model sets the flag.
         compat: Compat {
             stream_usage: Some(false),
             short_call_ids: Some(true),
@@ -121,6 +124,8 @@ pub const PRESETS: &[Preset] = &[
         base_url: "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
         variable: "DASHSCOPE_API_KEY",
         model: "qwen-plus",
+        // A schema is for a few models, while they do not think; thinking is `enable_thinking`, without degrees:
+        // alibabacloud.com/help/en/model-studio, "Structured output" and "Deep thinking".
         compat: Compat { json_schema: Some(false), reasoning_effort: Some(false), ..Compat::NONE },
         ..NONE
     },
@@ -136,11 +141,16 @@ pub const PRESETS: &[Preset] = &[
         name: "groq",
         base_url: "https://api.groq.com/openai/v1",
         variable: "GROQ_API_KEY",
-        // Its schemas go with neither tools nor streams.
+        // Its schemas go with neither tools ("json mode cannot be combined with tool/function calling", vercel/ai#16540) nor
+        // streams ("`response_format` does not support streaming", langchain-ai/langchain#23629).
         compat: Compat { max_completion_tokens: Some(true), json_schema: Some(false), ..Compat::NONE },
         ..NONE
     },
+    // All its models since grok-2-1212 take a schema (hexdocs.pm/req_llm, `ReqLLM.Providers.XAI`); grok-4.3 takes an effort up to
+    // high, grok-4.20 none, and says so (vercel/ai's releases @ai-sdk/xai 3.0.97 and 4.0.8).
     Preset { name: "xai", base_url: "https://api.x.ai/v1", variable: "XAI_API_KEY", ..NONE },
+    // It takes a schema; `reasoning_effort` is low, medium or high and for GPT-OSS: docs.together.ai, "Structured outputs" and
+    // "Reasoning".
     Preset { name: "together", base_url: "https://api.together.xyz/v1", variable: "TOGETHER_API_KEY", ..NONE },
     Preset {
         name: "vertex",

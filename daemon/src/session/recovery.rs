@@ -225,7 +225,7 @@ fn finished(call: &Call, streams: &[OpenStream], outcome: Outcome, why: &str) ->
 }
 
 fn notice(code: NoticeCode, level: Level, text: &str) -> EventBody {
-    EventBody::Notice { level, code: Some(code), text: text.to_owned() }
+    EventBody::Notice { level, code: Some(code), text: text.to_owned(), until_at: None }
 }
 
 #[cfg(test)]

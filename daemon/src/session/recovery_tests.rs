@@ -202,7 +202,12 @@ fn where_the_configuration_says_so_a_turn_is_offered_after_every_restart_also_an
         let mut scene = Scene::with_calls(&["c1"]);
         scene.started("c1");
         if paused {
-            scene.event(EventBody::Notice { level: Level::Info, code: Some(NoticeCode::Paused), text: String::new() });
+            scene.event(EventBody::Notice {
+                level: Level::Info,
+                code: Some(NoticeCode::Paused),
+                text: String::new(),
+                until_at: None,
+            });
         }
         let plan = plan(&scene.state, &scene.streams, Cause::Restart(AfterRestart::Offer));
         assert_eq!(
@@ -218,7 +223,12 @@ fn where_the_configuration_says_so_a_turn_is_offered_after_every_restart_also_an
 fn a_finished_step_and_an_orderly_end_are_no_crashes() {
     let mut scene = Scene::with_calls(&[]);
     for _ in 0..5 {
-        scene.event(EventBody::Notice { level: Level::Info, code: Some(NoticeCode::Paused), text: String::new() });
+        scene.event(EventBody::Notice {
+            level: Level::Info,
+            code: Some(NoticeCode::Paused),
+            text: String::new(),
+            until_at: None,
+        });
         let plan = plan(&scene.state, &scene.streams, Cause::Restart(AfterRestart::Resume));
         assert!(plan.resume);
         scene.events(plan.drafts);

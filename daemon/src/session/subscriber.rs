@@ -118,7 +118,7 @@ impl Subscriber {
 
     /// The last line; if the client has gone it does not matter.
     async fn say_last(&self, level: Level, code: Option<NoticeCode>, text: String) {
-        let line = self.line(&EventBody::Notice { level, code, text }, clock::now());
+        let line = self.line(&EventBody::Notice { level, code, text, until_at: None }, clock::now());
         let _last = self.outbox.send(vec![line]).await;
     }
 

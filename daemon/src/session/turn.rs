@@ -452,7 +452,10 @@ impl Turn {
                     attempt += 1;
                     let (message, of) = (&failure.message, retry::attempts(failure.class));
                     let text = format!("{message}; trying again in {:.1} s ({attempt} of {of})", after.as_secs_f64());
-                    self.emit.send(vec![notice(Level::Warning, NoticeCode::Retry, text)], false, None)?;
+                    let (level, code) = (Level::Warning, Some(NoticeCode::Retry));
+                    let wait = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+                    let until_at = Some(clock::now().saturating_add(wait));
+                    self.emit.send(vec![EventBody::Notice { level, code, text, until_at }], false, None)?;
                     tokio::time::sleep(after).await;
                 }
             }
@@ -602,7 +605,7 @@ impl Turn {
 }
 
 fn notice(level: Level, code: NoticeCode, text: String) -> EventBody {
-    EventBody::Notice { level, code: Some(code), text }
+    EventBody::Notice { level, code: Some(code), text, until_at: None }
 }
 
 /// An end that is good.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use linger_protocol::message::ContentBlock;
+use linger_protocol::message::{ContentBlock, MAX_IMAGE, image_type};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -21,9 +21,6 @@ const LINES_MAX: u64 = 2000;
 
 /// Of a longer line the beginning is shown: minified code is seldom what is looked for.
 const LINE_MAX: usize = 2000;
-
-/// The largest image; providers refuse about 5 MB in base64.
-const IMAGE_MAX: u64 = 4 * 1024 * 1024;
 
 /// A NUL in this much of the beginning makes a file binary, as for grep and git.
 const PROBE: usize = 8 * 1024;
@@ -174,23 +171,12 @@ fn show_line(number: u64, line: &[u8], length: usize) -> String {
     }
 }
 
-/// The media type of an image that providers take, by its first bytes.
-fn image_type(probe: &[u8]) -> Option<&'static str> {
-    match probe {
-        [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
-        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
-        [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some("image/gif"),
-        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
-        _ => None,
-    }
-}
-
 fn image(input: impl io::Read, media_type: &str, size: u64) -> io::Result<ToolOutput> {
     let mut bytes = Vec::new();
-    input.take(IMAGE_MAX + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > IMAGE_MAX {
+    input.take(MAX_IMAGE + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_IMAGE {
         return Err(io::Error::other(format!(
-            "is an image of {size} bytes; at most {IMAGE_MAX} can be shown, make a smaller copy"
+            "is an image of {size} bytes; at most {MAX_IMAGE} can be shown, make a smaller copy"
         )));
     }
     let mut output = ToolOutput::text(format!("[{media_type}, {size} bytes]"));

@@ -61,6 +61,20 @@ impl Format {
         }
     }
 
+    /// What its addresses begin with, after the server's own.
+    pub fn path(self) -> &'static str {
+        match self {
+            Self::Anthropic | Self::Ollama => "",
+            Self::OpenAi | Self::Responses => "/v1",
+            Self::Gemini => "/v1beta",
+        }
+    }
+
+    /// A provider `name` at `url` that speaks it, as a table of the configuration; more lines may follow.
+    pub fn provider(self, name: &str, url: &str) -> String {
+        format!("[providers.{name}]\nkind = \"{}\"\nbase_url = \"{url}{}\"\n", self.kind(), self.path())
+    }
+
     /// What a stream says that it is.
     pub(super) fn content_type(self) -> &'static str {
         match self {

@@ -226,6 +226,8 @@ impl ResponsesDecoder {
         match response.pointer("/incomplete_details/reason").and_then(Value::as_str) {
             Some("max_output_tokens") => self.answer.stop = Stop::MaxTokens,
             Some("content_filter") => self.answer.stop = Stop::Refusal,
+            // Servers that copy the format may end with `response.completed` all the same, and say no reason: it was cut.
+            None if response["status"] == "incomplete" => self.answer.stop = Stop::MaxTokens,
             _ => {}
         }
         self.answer.done(out);
@@ -444,6 +446,9 @@ mod tests {
             let events = [hi(), vec![ended("incomplete", json!({"reason": reason}))]].concat();
             check(&events, &[text(0, "hi"), done(content(), stop)]);
         }
+        let mut quiet = completed();
+        quiet[0]["response"]["status"] = json!("incomplete");
+        check(&[hi(), quiet].concat(), &[text(0, "hi"), done(content(), Stop::MaxTokens)]);
         let cut = failed(FailureClass::Stream, "the answer broke off");
         check(&hi(), &[text(0, "hi"), cut.clone()]);
         check(&[], &[cut]);

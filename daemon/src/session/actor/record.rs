@@ -188,5 +188,5 @@ pub(super) fn kind_name(body: &EventBody) -> &'static str {
 }
 
 pub(super) fn notice(level: Level, code: NoticeCode, text: &str) -> EventBody {
-    EventBody::Notice { level, code: Some(code), text: text.to_owned() }
+    EventBody::Notice { level, code: Some(code), text: text.to_owned(), until_at: None }
 }

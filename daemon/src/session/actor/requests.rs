@@ -351,7 +351,8 @@ async fn stow(blobs: Blobs, content: Vec<ContentBlock>) -> Result<(Vec<ContentBl
     }
     let stowed = tokio::task::spawn_blocking(move || blobs.stow(content)).await;
     stowed.unwrap_or_else(|error| Err(StowError::Io(std::io::Error::other(error)))).map_err(|error| match error {
-        StowError::NoImage => bad_prompt(),
+        StowError::NoImage => RpcError::new(Code::BadPrompt, error.to_string()).hint("convert it first"),
+        StowError::TooLarge(_) => RpcError::new(Code::TooMuch, error.to_string()).hint("make a smaller copy"),
         StowError::Unknown(_) => {
             RpcError::new(Code::UnknownBlob, error.to_string()).hint("send the image itself, as `data` in base64")
         }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use linger_tests::harness::Daemon;
+use linger_tests::harness::{Daemon, Setup};
 use linger_tests::model::{Format, ModelServer, Reply, events, prefix_kept};
 use lingerd::provider::StreamEvent;
 use lingerd::provider::catalogue::codec;
@@ -88,15 +88,19 @@ pub(super) async fn prefix() -> Vec<Figure> {
     let model = ModelServer::scripted(|request| {
         if request.after_tool() { Reply::text("so it is") } else { Reply::text("I look.").and_tool("ls", json!({})) }
     });
-    let daemon = Daemon::start_with(&model, setup()).await;
+    let config = Format::ALL.map(|format| format.provider(&format!("p-{}", format.kind()), &model.url())).concat();
+    let daemon = Daemon::start_with(&model, Setup { config, ..setup() }).await;
     let client = daemon.client().await;
     let mut figures = Vec::new();
-    for (name, model_name) in [
-        ("prefix kept over 50 steps, Anthropic", "claude/c"),
-        ("prefix kept over 50 steps, Chat Completions", "work/w"),
+    for (name, format) in [
+        ("prefix kept over 50 steps, Anthropic", Format::Anthropic),
+        ("prefix kept over 50 steps, Chat Completions", Format::OpenAi),
+        ("prefix kept over 50 steps, Responses", Format::Responses),
+        ("prefix kept over 50 steps, Gemini", Format::Gemini),
+        ("prefix kept over 50 steps, Ollama", Format::Ollama),
     ] {
         let before = model.requests().len();
-        let session = client.create_with(json!({ "model": model_name })).await;
+        let session = client.create_with(json!({ "model": format!("p-{}/m", format.kind()) })).await;
         client.attach(&session).await;
         for n in 0..STEPS / 2 {
             client.turn(&session, &format!("look {n}")).await;

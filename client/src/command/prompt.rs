@@ -1,0 +1,86 @@
+//! What a command sends as a prompt: words or standard input, the pictures that the words name, and a schema for the answer.
+
+use std::fs::File;
+use std::io::{IsTerminal as _, Read as _};
+use std::path::Path;
+
+use linger_protocol::session::PromptContent;
+use linger_protocol::transport::MAX_REQUEST;
+use serde_json::Value;
+
+use super::here;
+use crate::error::Failure;
+use crate::picture::with_pictures;
+
+/// The text of a prompt.
+pub(super) struct Written {
+    text: String,
+    /// Whether it came from stdin: it may be by somebody else, and names no files.
+    piped: bool,
+}
+
+impl Written {
+    /// The text with the pictures that it names, looked for here and in the directory of the session, if it has one already.
+    pub(super) fn content(self, session: Option<&Path>) -> Result<PromptContent, Failure> {
+        if self.piped {
+            return Ok(PromptContent::Text(self.text));
+        }
+        let places: Vec<_> = here().ok().into_iter().chain(session.map(Path::to_path_buf)).collect();
+        with_pictures(self.text, &places)
+    }
+}
+
+/// The words of a prompt, or what stdin has.
+pub(super) fn written(words: &[String]) -> Result<Written, Failure> {
+    let given = !words.is_empty();
+    let words = words.join(" ");
+    if given && words.trim().is_empty() {
+        return Err(
+            Failure::usage("the prompt is empty").hint("write what is to be done after the command, or pipe it in")
+        );
+    }
+    if given && words != "-" {
+        return Ok(Written { text: words, piped: false });
+    }
+    let stdin = std::io::stdin();
+    if !given && stdin.is_terminal() {
+        return Err(Failure::usage("there is no prompt").hint("write it after the command, or pipe it in"));
+    }
+    let mut bytes = Vec::new();
+    stdin.lock().take(MAX_REQUEST as u64).read_to_end(&mut bytes)?;
+    if bytes.len() >= MAX_REQUEST {
+        // Before a session is made for it.
+        return Err(Failure::usage(format!(
+            "the request cannot be sent: it may have {MAX_REQUEST} bytes, the prompt has more"
+        ))
+        .hint("make the prompt shorter"));
+    }
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        Failure::usage(format!("stdin is not UTF-8 text: byte {at} cannot be read"))
+            .hint("convert it first, for example with iconv")
+    })?;
+    if text.trim().is_empty() {
+        return Err(Failure::usage("the prompt on stdin is empty")
+            .hint("look at what the command before the pipe prints, or write the prompt after the command"));
+    }
+    Ok(Written { text, piped: true })
+}
+
+/// The largest file that is read as a schema, in bytes; the daemon says more exactly what it takes.
+const MAX_SCHEMA: u64 = 1 << 20;
+
+/// The schema in a file, as far as it is JSON.
+pub(super) fn schema(path: &Path) -> Result<Value, Failure> {
+    let bad = |why: String| {
+        Failure::usage(format!("the schema {}: {why}", path.display()))
+            .hint("--schema takes a file with JSON Schema, such as {\"type\": \"object\"}")
+    };
+    let mut text = String::new();
+    let file = File::open(path).map_err(|error| bad(error.to_string()))?;
+    file.take(MAX_SCHEMA + 1).read_to_string(&mut text).map_err(|error| bad(error.to_string()))?;
+    if text.len() as u64 > MAX_SCHEMA {
+        return Err(bad(format!("it is larger than {MAX_SCHEMA} bytes")));
+    }
+    serde_json::from_str(&text).map_err(|error| bad(format!("it is not JSON: {error}")))
+}

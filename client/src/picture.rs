@@ -1,0 +1,330 @@
+//! Pictures in a prompt: `@picture.png` in what a user writes sends the file with it.
+//!
+//! A word that begins with `@` names a file. It is a picture if its first bytes say so; a name that ends as pictures do and
+//! cannot be sent is an error, since the user meant one. Everything else stays text: addresses, `@user`, `@src/main.rs`.
+//! The text is sent as it was written, the pictures follow it in the order in which it names them.
+//! Only what a user writes is looked through, never what is piped in: that may be by somebody else.
+
+use std::fs::{self, DirEntry, File};
+use std::io::{self, Read as _};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use linger_protocol::message::{ContentBlock, MAX_IMAGE, image_type};
+use linger_protocol::session::PromptContent;
+use linger_protocol::transport::MAX_REQUEST;
+
+use crate::error::Failure;
+use crate::question::short_path;
+
+/// What the names of pictures end in.
+const ENDINGS: [&str; 11] = ["png", "jpg", "jpeg", "gif", "webp", "bmp", "tif", "tiff", "heic", "avif", "svg"];
+
+/// What a sentence may put after a name.
+const PUNCTUATION: [char; 11] = ['.', ',', ';', ':', '!', '?', ')', ']', '}', '"', '\''];
+
+/// Room in a request for everything that is neither text nor picture.
+const ENVELOPE: usize = 16 << 10;
+
+/// Names of files that Tab offers; nobody reads more.
+const MAX_COMPLETIONS: usize = 200;
+
+/// As many first bytes as it takes to know a picture.
+const PROBE: u64 = 16;
+
+/// What a user wrote, with the pictures that it names; `places` is where names without a directory are looked for, in order.
+pub(crate) fn with_pictures(text: String, places: &[PathBuf]) -> Result<PromptContent, Failure> {
+    let mut found: Vec<PathBuf> = Vec::new();
+    let mut blocks = Vec::new();
+    let mut size = text.len() + ENVELOPE;
+    for name in names(&text) {
+        let Some(path) = find(&name, places)? else { continue };
+        if found.contains(&path) {
+            continue;
+        }
+        let Some((media_type, bytes)) = read(&path)? else { continue };
+        size += bytes.len().div_ceil(3) * 4;
+        if size > MAX_REQUEST {
+            return Err(bad(&path, "is too much together with what comes before it: a prompt has 16 MiB at most")
+                .hint("send the pictures in several prompts, or make them smaller"));
+        }
+        blocks.push(ContentBlock::image(media_type, STANDARD.encode(bytes)));
+        found.push(path);
+    }
+    if blocks.is_empty() {
+        return Ok(PromptContent::Text(text));
+    }
+    blocks.insert(0, ContentBlock::Text { text });
+    Ok(PromptContent::Blocks(blocks))
+}
+
+/// A name after an `@`.
+#[derive(Debug, PartialEq, Eq)]
+struct Name {
+    text: String,
+    /// Whether where it ends is beyond doubt.
+    quoted: bool,
+    /// Where it stands in the whole, as it was written.
+    range: Range<usize>,
+}
+
+/// The names that a text has: `@name`, `@name\ with\ spaces`, `@"name with spaces"`.
+fn names(text: &str) -> Vec<Name> {
+    let mut names = Vec::new();
+    let mut before = None;
+    let mut chars = text.char_indices().peekable();
+    while let Some((at, c)) = chars.next() {
+        let begins = before.is_none_or(|before: char| before.is_whitespace() || "([{<".contains(before));
+        before = Some(c);
+        if c != '@' || !begins {
+            continue;
+        }
+        let quote = chars.next_if(|(_, c)| matches!(c, '"' | '\'')).map(|(_, quote)| quote);
+        let start = at + 1 + quote.map_or(0, char::len_utf8);
+        let mut name = String::new();
+        while let Some((_, c)) = chars.next_if(|(_, c)| quote.map_or(!c.is_whitespace(), |quote| *c != quote)) {
+            before = Some(c);
+            // As a shell, and a terminal that a file is dropped on, write spaces.
+            match (c, quote) {
+                ('\\', None) => name.extend(chars.next().map(|(_, c)| c)),
+                _ => name.push(c),
+            }
+        }
+        let end = chars.peek().map_or(text.len(), |(at, _)| *at);
+        if !name.is_empty() {
+            names.push(Name { text: name, quoted: quote.is_some(), range: start..end });
+        }
+    }
+    names
+}
+
+/// The names of files that complete the name at the end of what was typed, and where in it they begin; nothing if it ends in
+/// no name. Spaces are written as a shell has them.
+pub(crate) fn completions(typed: &str, places: &[PathBuf]) -> Option<(usize, Vec<String>)> {
+    let name = names(typed).pop().filter(|name| name.range.end == typed.len())?;
+    let (directory, begins) = match name.text.rfind('/') {
+        Some(slash) => name.text.split_at(slash + 1),
+        None => ("", name.text.as_str()),
+    };
+    let shown = |entry: DirEntry| {
+        let file = entry.file_name().into_string().ok()?;
+        if !file.starts_with(begins) || (file.starts_with('.') && begins.is_empty()) {
+            return None;
+        }
+        let whole = format!("{directory}{file}{}", if entry.path().is_dir() { "/" } else { "" });
+        Some(if name.quoted { whole } else { escaped(&whole) })
+    };
+    let within = candidates(directory, places).into_iter().flat_map(|place| fs::read_dir(place).into_iter().flatten());
+    let mut found: Vec<String> = within.flatten().filter_map(shown).take(MAX_COMPLETIONS).collect();
+    found.sort_unstable();
+    found.dedup();
+    Some((name.range.start, found))
+}
+
+/// A name as it is written without quotes.
+fn escaped(name: &str) -> String {
+    name.chars()
+        .flat_map(|c| (c.is_whitespace() || "\\\"'".contains(c)).then_some('\\').into_iter().chain([c]))
+        .collect()
+}
+
+/// Where the picture lies that a name means; nothing if it means none.
+fn find(name: &Name, places: &[PathBuf]) -> Result<Option<PathBuf>, Failure> {
+    let short = name.text.trim_end_matches(PUNCTUATION);
+    let readings = if name.quoted || short == name.text { vec![name.text.as_str()] } else { vec![&name.text, short] };
+    for reading in &readings {
+        for path in candidates(reading, places) {
+            match path.metadata() {
+                Ok(file) if file.is_file() => return Ok(Some(path)),
+                Ok(_) => return Ok(None),
+                Err(error) if is_absent(&error) => {}
+                Err(error) if is_picture(reading) => return Err(unreadable(&path, &error)),
+                Err(_) => return Ok(None),
+            }
+        }
+    }
+    match readings.last() {
+        Some(reading) if is_picture(reading) => {
+            let path = candidates(reading, places).into_iter().next().unwrap_or_default();
+            Err(bad(&path, "is not there")
+                .hint(format!("look at the path; if no picture is meant, put it in backquotes: `@{reading}`")))
+        }
+        _ => Ok(None),
+    }
+}
+
+fn candidates(name: &str, places: &[PathBuf]) -> Vec<PathBuf> {
+    if let Some((rest, home)) = name.strip_prefix("~/").zip(std::env::home_dir()) {
+        return vec![home.join(rest)];
+    }
+    if Path::new(name).is_absolute() {
+        return vec![PathBuf::from(name)];
+    }
+    // By components, so that a message does not say `here/./picture.png`.
+    places.iter().map(|place| place.join(name).components().collect()).collect()
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::InvalidFilename)
+}
+
+/// Whether a name is that of a picture.
+fn is_picture(name: &str) -> bool {
+    let ending = Path::new(name).extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase);
+    ending.is_some_and(|ending| ENDINGS.contains(&ending.as_str()))
+}
+
+/// The type and the bytes of a picture; nothing for a file that neither is one nor is called like one.
+fn read(path: &Path) -> Result<Option<(&'static str, Vec<u8>)>, Failure> {
+    let meant = is_picture(&path.to_string_lossy());
+    let mut bytes = Vec::new();
+    let file = File::open(path).and_then(|mut file| {
+        file.by_ref().take(PROBE).read_to_end(&mut bytes)?;
+        Ok(file)
+    });
+    let file = match file {
+        Ok(file) => file,
+        Err(error) if meant => return Err(unreadable(path, &error)),
+        Err(_) => return Ok(None),
+    };
+    let media_type = match image_type(&bytes) {
+        Some(media_type) => media_type,
+        None if !meant => return Ok(None),
+        None if bytes.is_empty() => return Err(bad(path, "is empty").hint("choose another file")),
+        None => {
+            return Err(bad(path, "is no PNG, JPEG, GIF or WebP")
+                .hint("convert it first, for example with `magick FILE picture.png`"));
+        }
+    };
+    file.take(MAX_IMAGE + 1 - PROBE).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
+    if bytes.len() as u64 > MAX_IMAGE {
+        return Err(bad(path, "is larger than 4 MiB, the most that a model takes")
+            .hint("make a smaller copy, for example with `magick FILE -resize 1600x1600 smaller.png`"));
+    }
+    Ok(Some((media_type, bytes)))
+}
+
+fn bad(path: &Path, what: &str) -> Failure {
+    Failure::usage(format!("the picture {} {what}", short_path(path)))
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Failure {
+    bad(path, &format!("cannot be read: {error}")).hint("look at who may read it")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PNG: &[u8] = b"\x89PNG\r\n\x1a\nrest";
+
+    fn check(text: &str, expect: &[&str]) {
+        let found: Vec<String> = names(text).into_iter().map(|name| name.text).collect();
+        assert_eq!(found, expect, "{text}");
+    }
+
+    #[test]
+    fn a_name_begins_where_a_word_does_and_may_have_spaces() {
+        check("what is @a.png?", &["a.png?"]);
+        check("@a.png (@b/c.jpg) @d", &["a.png", "b/c.jpg)", "d"]);
+        check("@\"a b.png\", @'c d.gif' and @e\\ f.webp", &["a b.png", "c d.gif", "e f.webp"]);
+        check("write to me@example.png or `@a.png`, a@b @ @", &[]);
+        check("@", &[]);
+        check("@\"open end", &["open end"]);
+        check("@bild-ä€😀.png\n@next", &["bild-ä€😀.png", "next"]);
+    }
+
+    #[test]
+    fn the_name_at_the_end_is_completed_as_it_was_begun() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("sub")).unwrap();
+        for name in ["one.png", "on two.png", "sub/ä 1.png", ".hidden.png"] {
+            fs::write(dir.path().join(name), PNG).unwrap();
+        }
+        let places = [dir.path().to_path_buf(), dir.path().to_path_buf()];
+        let check = |typed: &str, expect: Option<(usize, &[&str])>| {
+            let expect = expect.map(|(at, names)| (at, names.iter().map(|name| (*name).to_owned()).collect()));
+            assert_eq!(completions(typed, &places), expect, "{typed}");
+        };
+        check("see @on", Some((5, &["on\\ two.png", "one.png"])));
+        check("see @\"on t", Some((6, &["on two.png"])));
+        check("@on\\ t", Some((1, &["on\\ two.png"])));
+        check("@s", Some((1, &["sub/"])));
+        check("@sub/ä", Some((1, &["sub/ä\\ 1.png"])));
+        check("@.h", Some((1, &[".hidden.png"])));
+        check("@nothing", Some((1, &[])));
+        check("@one.png and", None);
+        check("me@on", None);
+        check("/he", None);
+    }
+
+    /// What comes of a text in a directory with some files: how many pictures, or what is wrong.
+    fn outcome(text: &str) -> Result<usize, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let other = tempfile::tempdir().unwrap();
+        let write = |name: &str, bytes: &[u8]| fs::write(dir.path().join(name), bytes).unwrap();
+        write("a.png", PNG);
+        write("with space.png", PNG);
+        write("no ending", PNG);
+        write("dot.", PNG);
+        write("text.png", b"no picture");
+        write("empty.gif", b"");
+        write("main.rs", b"fn main() {}");
+        write("large.jpg", &[&[0xff, 0xd8, 0xff, 0xe0][..], &vec![0; 4 << 20]].concat());
+        for n in 0..4 {
+            write(&format!("big{n}.png"), &[PNG, &vec![0; 3 << 20]].concat());
+        }
+        fs::create_dir(dir.path().join("dir.png")).unwrap();
+        fs::write(other.path().join("other.png"), PNG).unwrap();
+        let places = [dir.path().to_path_buf(), other.path().to_path_buf()];
+        let short = |failure: Failure| {
+            let message = failure.message.unwrap();
+            assert!(failure.hint.is_some(), "{message}");
+            message.replace(&dir.path().display().to_string(), "DIR")
+        };
+        match with_pictures(text.to_owned(), &places).map_err(short)? {
+            PromptContent::Text(same) => {
+                assert_eq!(same, text);
+                Ok(0)
+            }
+            PromptContent::Blocks(blocks) => {
+                assert_eq!(blocks[0], ContentBlock::Text { text: text.to_owned() });
+                assert!(blocks[1..].iter().all(|block| matches!(block, ContentBlock::Image { .. })));
+                Ok(blocks.len() - 1)
+            }
+        }
+    }
+
+    #[test]
+    fn pictures_are_sent_and_everything_else_stays_text() {
+        for (text, pictures) in [
+            ("what is @a.png?", 1),
+            ("(@a.png), and again @a.png.", 1),
+            ("@\"with space.png\" @with\\ space.png @other.png", 2),
+            ("@'no ending' @dot.", 2),
+            ("@main.rs @dir.png @user me@a.png @nowhere/at/all `@gone.png`", 0),
+        ] {
+            assert_eq!(outcome(text), Ok(pictures), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_was_meant_as_a_picture_and_is_none_is_an_error() {
+        for (text, error) in [
+            ("@gone.png!", "the picture DIR/gone.png is not there"),
+            ("@./gone.png", "the picture DIR/gone.png is not there"),
+            ("@a.png/b.png", "the picture DIR/a.png/b.png is not there"),
+            ("@text.png", "the picture DIR/text.png is no PNG, JPEG, GIF or WebP"),
+            ("@empty.gif", "the picture DIR/empty.gif is empty"),
+            ("@large.jpg", "the picture DIR/large.jpg is larger than 4 MiB, the most that a model takes"),
+            (
+                "@big0.png @big1.png @big2.png @big3.png",
+                "the picture DIR/big3.png is too much together with what comes before it: a prompt has 16 MiB at most",
+            ),
+        ] {
+            assert_eq!(outcome(text), Err(error.to_owned()), "{text}");
+        }
+    }
+}

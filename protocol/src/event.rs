@@ -292,10 +292,13 @@ pub enum EventBody {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         usage: Option<Usage>,
     },
-    /// From now on the output of older calls is left out of the context; it stays in the log.
+    /// From now on the output of older calls, or what images there are, is left out of the context; it stays in the log.
     Trimmed {
         /// The calls.
         calls: Vec<CallId>,
+        /// The messages that had images: the model refused them.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        images: Vec<MessageId>,
         /// About how many tokens the context had.
         tokens_before: u64,
         /// About how many it has now.

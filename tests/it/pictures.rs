@@ -119,3 +119,57 @@ async fn what_no_model_takes_does_not_come_into_the_history_whoever_sends_it() {
     assert!(model.requests().last().unwrap().messages().contains("image/jpeg"));
     check(&daemon, &[&client], &model);
 }
+
+/// How each format's servers refuse images, with what status.
+fn refusal(format: Format) -> (u16, Value) {
+    let said = match format {
+        Format::Anthropic => {
+            let error = json!({ "type": "invalid_request_error", "message": "messages.0.content.1.image: no image can be processed" });
+            return (400, json!({ "type": "error", "error": error }));
+        }
+        Format::OpenAi => "messages[1]: unknown variant `image_url`, expected `text`",
+        Format::Responses => "Invalid content type. image_url is only supported by certain models.",
+        Format::Gemini => "Image input modality is not enabled for models/x",
+        Format::Ollama => return (500, json!({ "error": "this model is missing data required for image input" })),
+    };
+    (400, json!({ "error": { "message": said } }))
+}
+
+#[tokio::test]
+async fn images_that_a_model_refuses_do_not_stop_a_session_for_ever() {
+    let model = ModelServer::scripted(|request| {
+        let (status, error) = refusal(request.format);
+        if request.messages().contains(PICTURE) {
+            Reply::status(status).body(&error.to_string())
+        } else {
+            Reply::text("I see none.")
+        }
+    });
+    let daemon = start(&model).await;
+    fs::write(daemon.workspace().join("a.png"), picture()).unwrap();
+    let mut seen = Vec::new();
+    for format in Format::ALL {
+        let asked = model.requests().len();
+        let run = daemon.cli(&["run", "-m", name(format), "what is @a.png?"]).cwd(daemon.workspace()).run().await;
+        assert_eq!(run.stdout, "I see none.\n", "{run:?}");
+        assert!(run.stderr.contains("takes no such images"), "{run:?}");
+        assert_eq!(model.requests().len(), asked + 2, "{format:?}: refused once, and asked without it");
+        let client = daemon.client().await;
+        let rows = client.call("session/list", json!({})).await;
+        let session = rows[0]["session"].as_str().unwrap().to_owned();
+        client.attach(&session).await;
+        let trimmed = client.first(&session, "trimmed").await;
+        assert_eq!(trimmed.event["images"], json!(["m1"]), "{trimmed:?}");
+        // What is said next is answered at once, also by a daemon that has read it all from the log.
+        client.prompt(&session, "and now?").await;
+        assert_eq!(client.nth(&session, "turn_finished", 2).await.str("stop_reason"), "end_turn");
+        daemon.kill_and_restart().await;
+        let back = daemon.client().await;
+        back.attach(&session).await;
+        back.prompt(&session, "and now?").await;
+        assert_eq!(back.nth(&session, "turn_finished", 3).await.str("stop_reason"), "end_turn");
+        assert_eq!(model.requests().len(), asked + 4, "{format:?}");
+        seen.extend([client, back]);
+    }
+    check(&daemon, &seen.iter().collect::<Vec<_>>(), &model);
+}

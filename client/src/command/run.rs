@@ -302,10 +302,12 @@ impl Running {
         // What stands on stdout cannot be taken back: that it was cut, and comes again, is told to whoever reads stderr.
         let cut =
             matches!(event.body, EventBody::Message { interrupted: true, .. } | EventBody::MessageSuperseded { .. });
-        let told = ends || (cut && self.data == Data::Stream);
+        // The answer is given without what was asked about.
+        let blind = matches!(&event.body, EventBody::Trimmed { images, .. } if !images.is_empty());
+        let told = ends || blind || (cut && self.data == Data::Stream);
         let output = self.renderer.event(event).into_iter().filter(|output| match output {
             Output::Text(_) => self.data == Data::Stream,
-            // A script hears how it ended, and what of its text does not count.
+            // A script hears how it ended, what the model did not see, and what of its text does not count.
             Output::Talk(_) => self.look.stderr || told,
         });
         let output = output.collect();

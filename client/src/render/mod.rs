@@ -407,7 +407,11 @@ impl Renderer {
             EventBody::CompactionFailed { reason, .. } => {
                 style.yellow(&format!("warning: not compacted: {}", clean_line(reason)))
             }
-            EventBody::Trimmed { calls, tokens_before, tokens_after } => {
+            EventBody::Trimmed { calls, images, .. } if calls.is_empty() => {
+                let messages = many(images.len(), "message");
+                style.yellow(&format!("warning: the model takes no such images; it no longer sees those of {messages}"))
+            }
+            EventBody::Trimmed { calls, tokens_before, tokens_after, .. } => {
                 let old = many(calls.len(), "older call");
                 let saved = saved(*tokens_before, *tokens_after);
                 style.yellow(&format!("warning: the model no longer sees the output of {old}{saved}"))

@@ -312,6 +312,7 @@ impl FailureClass {
             Self::TooLong => {
                 "choose a model with a larger window, or start a new session with what matters of this one"
             }
+            Self::Images => "choose a model that takes images",
             Self::Rejected => "see whether the model, its settings and its account are right, then prompt again",
         }
     }
@@ -338,6 +339,8 @@ pub enum FailureClass {
     NotFound,
     /// The context is larger than the model's window.
     TooLong,
+    /// The model takes no images, or not one of these.
+    Images,
     /// Any other 4xx, no money left, policy.
     Rejected,
 }

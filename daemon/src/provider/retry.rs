@@ -47,6 +47,7 @@ pub fn decide(failure: &Failure, attempt: u32, elapsed: Duration, random: f64) -
         | FailureClass::Auth
         | FailureClass::NotFound
         | FailureClass::TooLong
+        | FailureClass::Images
         | FailureClass::Rejected => return Decision::GiveUp { note: None },
     }
     if attempt >= attempts(failure.class) {

@@ -534,6 +534,12 @@ const TOO_LONG: [&str; 27] = [
     "request too large for",
 ];
 
+/// What is said of images where a request is refused for them: vendors have a dozen ways to say so.
+const IMAGES: [&str; 5] = ["image", "vision", "multimodal", "multi-modal", "must be a string"];
+
+/// How servers of one's own say so, with a status that means something else: llama.cpp, Ollama, vLLM.
+const NO_IMAGES: [&str; 3] = ["image input", "not support image", "images are not supported"];
+
 fn classify(status: Option<u16>, kind: &str, said: &str) -> FailureClass {
     let said = said.to_ascii_lowercase();
     let has = |text: &&str| said.contains(*text) || kind.contains(*text);
@@ -544,6 +550,10 @@ fn classify(status: Option<u16>, kind: &str, said: &str) -> FailureClass {
     let may_be = alone_too_large || !matches!(status, Some(401 | 403 | 404 | 429));
     if may_be && (TOO_LONG.iter().any(has) || kind == "request_too_large") {
         return FailureClass::TooLong;
+    }
+    let refused = matches!(status, Some(400 | 415 | 422)) || (status.is_none() && kind == "invalid_request_error");
+    if (refused && IMAGES.iter().any(has)) || (status == Some(500) && NO_IMAGES.iter().any(has)) {
+        return FailureClass::Images;
     }
     // Google says 400 to a wrong key.
     if said.contains("api key not valid") {
@@ -697,6 +707,20 @@ mod tests {
         );
         check(429, "Rate limit reached: too many tokens in the last minute", FailureClass::Overloaded);
         check(400, "max_tokens is larger than this model can write", FailureClass::Rejected);
+        for said in [
+            "Invalid content type. image_url is only supported by certain models.",
+            "messages[1]: unknown variant `image_url`, expected `text`",
+            "Image input modality is not enabled for models/x",
+            "messages.0.content.1.image.source.base64: Could not process image",
+            "'messages.0' : for 'role:user' the following must be satisfied[('messages.0.content' : value must be a string)]",
+            "x is not a multimodal model",
+        ] {
+            check(400, said, FailureClass::Images);
+        }
+        check(500, "image input is not supported - hint: you may need to provide the mmproj", FailureClass::Images);
+        check(500, "the image registry is down", FailureClass::Overloaded);
+        check(401, "no key for image models", FailureClass::Auth);
+        check(429, "images per minute exceeded", FailureClass::Overloaded);
     }
 
     #[test]

@@ -157,6 +157,29 @@ impl Context {
         self.settle(tokens);
     }
 
+    /// The messages that have images. A summary has none.
+    pub fn with_images(&self) -> Vec<MessageId> {
+        let messages = self.messages.iter().zip(&self.marks);
+        messages
+            .filter(|(message, _)| message.content.iter().any(has_image))
+            .filter_map(|(_, mark)| mark.id.clone())
+            .collect()
+    }
+
+    /// Puts a word in the place of each image of these messages.
+    pub fn leave_out_images(&mut self, messages: &[MessageId]) {
+        let meant: HashSet<&MessageId> = messages.iter().collect();
+        for (at, (message, mark)) in self.messages.iter_mut().zip(&mut self.marks).enumerate() {
+            if mark.id.as_ref().is_some_and(|id| meant.contains(id)) {
+                message.content.iter_mut().for_each(without_images);
+                let before = std::mem::replace(&mut mark.tokens, estimate(message));
+                if at < self.measured.messages {
+                    self.measured.tokens = self.measured.tokens.saturating_sub(before.saturating_sub(mark.tokens));
+                }
+            }
+        }
+    }
+
     /// What was tried came to nothing while the context had about `tokens`.
     pub fn gave_up(&mut self, tokens: u64) {
         self.floor = tokens;
@@ -179,6 +202,25 @@ impl Context {
     fn settle(&mut self, tokens: u64) {
         self.measured = Measured { messages: self.messages.len(), tokens };
         self.floor = tokens;
+    }
+}
+
+/// What stands for an image that the model did not take.
+const NO_IMAGE: &str = "[an image was left out: the model did not take it]";
+
+fn has_image(block: &ContentBlock) -> bool {
+    match block {
+        ContentBlock::Image { .. } => true,
+        ContentBlock::ToolResult { content, .. } => content.iter().any(has_image),
+        _ => false,
+    }
+}
+
+fn without_images(block: &mut ContentBlock) {
+    match block {
+        ContentBlock::Image { .. } => *block = ContentBlock::text(NO_IMAGE),
+        ContentBlock::ToolResult { content, .. } => content.iter_mut().for_each(without_images),
+        _ => {}
     }
 }
 
@@ -257,6 +299,7 @@ impl Builder {
                 context.compact(&through, &summary, tokens_after);
             }
             EventBody::CompactionFailed { tokens, .. } => context.gave_up(tokens),
+            EventBody::Trimmed { images, .. } if !images.is_empty() => context.leave_out_images(&images),
             EventBody::Trimmed { calls, tokens_after, .. } => context.trim(&calls, tokens_after),
             body => context.results.extend(result_of(&body)),
         }

@@ -287,9 +287,10 @@ impl State {
                 // Nobody pays for what was never counted.
                 self.compaction_over(prompt.as_ref(), false, usage.unwrap_or_default());
             }
-            EventBody::Trimmed { tokens_after, .. } => {
+            EventBody::Trimmed { calls, tokens_after, .. } => {
                 self.context = *tokens_after;
-                self.in_turn(|turn| turn.effort.trimmed = true);
+                let output = !calls.is_empty();
+                self.in_turn(|turn| turn.effort.trimmed |= output);
             }
             EventBody::TurnFinished { stop_reason, .. } => {
                 // A compaction that was cancelled is not taken up again.

@@ -290,6 +290,7 @@ proptest! {
                 2 => session.trim(room),
                 3 => kind = KINDS[next],
                 4 => session.breaks_off(),
+                5 => session.leave_out_images(),
                 _ => {}
             }
             prop_assert_eq!(&session.loaded(), &session.context, "what is loaded is what was lived through");
@@ -324,11 +325,14 @@ impl Session {
         !context::open_calls(&self.context.messages).is_empty()
     }
 
-    fn says(&mut self, message: Message) {
+    fn says(&mut self, mut message: Message) {
         let result = |block: &ContentBlock| matches!(block, ContentBlock::ToolResult { .. });
         // Every other prompt steers the turn under way.
         let prompt = message.role == Role::User && !message.content.iter().any(result);
         let opens = prompt && (self.turns == 0 || self.events.len().is_multiple_of(2));
+        if prompt && self.events.len().is_multiple_of(3) {
+            message.content.push(ContentBlock::image("image/png", "iVBORw0KGgo="));
+        }
         self.turns += u64::from(opens);
         let id = self.next_message();
         if opens {
@@ -414,7 +418,18 @@ impl Session {
         let (calls, _) = trim(&self.context.messages, &self.context.marks, goal, goal.is_multiple_of(2));
         let tokens_before = self.context.tokens(0);
         self.context.trim(&calls, tokens_before / 2);
-        self.event(EventBody::Trimmed { calls, tokens_before, tokens_after: tokens_before / 2 });
+        self.event(EventBody::Trimmed { calls, images: Vec::new(), tokens_before, tokens_after: tokens_before / 2 });
+        self.rewritten();
+    }
+
+    fn leave_out_images(&mut self) {
+        let (images, tokens_before) = (self.context.with_images(), self.context.tokens(0));
+        if images.is_empty() {
+            return;
+        }
+        self.context.leave_out_images(&images);
+        let tokens_after = self.context.tokens(0);
+        self.event(EventBody::Trimmed { calls: Vec::new(), images, tokens_before, tokens_after });
         self.rewritten();
     }
 

@@ -69,6 +69,13 @@ impl Turn {
                             refused = Some((failure, shown));
                             need = Need::TooLong;
                         }
+                        Step::Failed(failure, shown)
+                            if failure.class == FailureClass::Images && !context.with_images().is_empty() =>
+                        {
+                            self.leave_out_images(context, system, tools, encoding).await?;
+                            let superseded = shown.into_iter().map(|message| EventBody::MessageSuperseded { message });
+                            self.emit.send(superseded.collect(), false, None)?;
+                        }
                         Step::Failed(failure, _) => return Ok(Err(failure)),
                     }
                     false
@@ -171,8 +178,26 @@ impl Turn {
         tracing::info!(target: "context", session = %self.session, calls = calls.len(), tokens, tokens_after, "trimmed");
         context.trim(&calls, tokens_after);
         *encoding = Encoding::default();
-        self.written(EventBody::Trimmed { calls, tokens_before: tokens, tokens_after }).await?;
+        let images = Vec::new();
+        self.written(EventBody::Trimmed { calls, images, tokens_before: tokens, tokens_after }).await?;
         Ok(true)
+    }
+
+    /// Leaves out all images, which the model has refused: no later request of the session would be answered either.
+    async fn leave_out_images(
+        &mut self,
+        context: &mut Context,
+        system: &str,
+        tools: &[ToolSpec],
+        encoding: &mut Encoding,
+    ) -> Result<(), Over> {
+        let (images, overhead) = (context.with_images(), overhead(system, tools));
+        let tokens_before = context.tokens(overhead);
+        context.leave_out_images(&images);
+        let tokens_after = context.tokens(overhead);
+        tracing::info!(target: "context", session = %self.session, messages = images.len(), "images were refused, and are left out");
+        *encoding = Encoding::default();
+        self.written(EventBody::Trimmed { calls: Vec::new(), images, tokens_before, tokens_after }).await
     }
 
     /// Has a summary written and goes on from it.
@@ -250,7 +275,7 @@ impl Turn {
         let (response, usage) = match asked {
             Step::Answer(Answer { response, usage, .. }) => (response, broke_off.into_iter().chain(usage).reduce(sum)),
             Step::Failed(Failure { class, message, .. }, _) => {
-                let unreached = !matches!(class, FailureClass::TooLong | FailureClass::Rejected);
+                let unreached = !matches!(class, FailureClass::TooLong | FailureClass::Images | FailureClass::Rejected);
                 return Ok(Err(Vain { reason: message, unreached, usage: broke_off }));
             }
         };

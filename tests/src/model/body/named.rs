@@ -9,6 +9,9 @@ const SUMMARY: &str = "The beginning of this session was replaced by this summar
 /// What stands in place of output that was left out.
 const LEFT_OUT: &str = "of output were left out to make room;";
 
+/// What stands in place of an image that was refused.
+const NO_IMAGE: &str = "an image was left out: the model did not take it";
+
 /// A request whose messages continue those of no request before.
 #[derive(Debug)]
 pub(super) struct Break {
@@ -34,7 +37,10 @@ impl Break {
         }
         match event["kind"].as_str() {
             Some("compacted") => self.is_compacted(event["summary"].as_str().unwrap_or_default()),
-            Some("trimmed") => self.is_trimmed(event["calls"].as_array().map_or(0, Vec::len)),
+            Some("trimmed") => {
+                let count = |named: &str| event[named].as_array().map_or(0, Vec::len);
+                self.is_trimmed(count("calls"), LEFT_OUT) || self.is_trimmed(count("images"), NO_IMAGE)
+            }
             _ => false,
         }
     }
@@ -53,16 +59,16 @@ impl Break {
         !summary.is_empty() && first.contains(SUMMARY) && first.contains(written) && self.before.iter().any(kept)
     }
 
-    /// Some results are left out, as many as the event says at most, and nothing else is different.
-    fn is_trimmed(&self, calls: usize) -> bool {
+    /// Some results or images are left out, as many as the event says at most, and nothing else is different.
+    fn is_trimmed(&self, items: usize, word: &str) -> bool {
         let alike = |before: &Vec<String>| {
             let changed: Vec<bool> = before
                 .iter()
                 .zip(&self.items)
                 .filter(|(old, new)| old != new)
-                .map(|(_, new)| new.contains(LEFT_OUT))
+                .map(|(_, new)| new.contains(word))
                 .collect();
-            before.len() <= self.items.len() && changed.len() <= calls && changed.iter().all(|left_out| *left_out)
+            before.len() <= self.items.len() && changed.len() <= items && changed.iter().all(|left_out| *left_out)
         };
         self.before.iter().any(alike)
     }

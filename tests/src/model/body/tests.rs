@@ -267,6 +267,12 @@ fn a_changed_prefix_is_excused_by_the_event_that_names_the_change_and_by_no_othe
     check(after.clone(), trimmed(json!(["c1"])), true);
     check(after, trimmed(json!([])), false);
     check(vec![user("a"), said("b"), user("C"), said("d"), user("e")], trimmed(json!(["c1"])), false);
+    let unseen = user("[an image was left out: the model did not take it]");
+    let refused = |images: Value| json!({ "kind": "trimmed", "calls": [], "images": images });
+    let after = vec![user("a"), said("b"), unseen, said("d"), user("e"), said("f"), user("g")];
+    check(after.clone(), refused(json!(["m3"])), true);
+    check(after.clone(), refused(json!([])), false);
+    check(after, trimmed(json!(["c1"])), false);
 }
 
 #[test]

@@ -313,8 +313,12 @@ mod tests {
 
     use linger_protocol::id::SessionId;
 
+    use super::{Upkeep, mark_removed};
+    use crate::blob::Blobs;
     use crate::key::{Key, Outcome};
     use crate::session::log::{Log, Stored};
+    use crate::store::damage::Found;
+    use crate::store::open::open;
     use crate::store::{Append, Fold, Store};
 
     fn event(seq: u64) -> Arc<Stored> {
@@ -393,18 +397,19 @@ mod tests {
         let mut pages = bytes.chunks_mut(4096).filter(|page| page.windows(14).any(|text| text == b"here is damage"));
         pages.nth(20).unwrap()[..8].fill(0xff);
         std::fs::write(&path, bytes).unwrap();
-        let store = Store::open(&path).unwrap();
+        let (connection, _) = open(&path).unwrap();
         for id in ["s1", "s2"] {
-            store.remove(log(id), Vec::new()).await.unwrap();
+            mark_removed(&connection, id).unwrap();
+        }
+        let found = Found::default();
+        let mut upkeep = Upkeep::new(&path, Blobs::beside(&path), found.clone());
+        while upkeep.is_due() {
+            upkeep.step(&connection);
         }
         let left = "SELECT group_concat(session) FROM removed";
-        let left =
-            || store.read(move |connection| connection.query_row(left, [], |row| row.get::<_, Option<String>>(0)));
-        while left().await.unwrap().is_some_and(|left| left != "s1") {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        assert_eq!(left().await.unwrap().as_deref(), Some("s1"));
-        let (met, _) = store.found.all();
+        let left: Option<String> = connection.query_row(left, [], |row| row.get(0)).unwrap();
+        assert_eq!(left.as_deref(), Some("s1"));
+        let (met, _) = found.all();
         assert!(met.is_some_and(|met| met.text.contains("deleting meets damage")));
     }
 }

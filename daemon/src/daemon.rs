@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use linger_protocol::RpcError;
@@ -11,7 +11,7 @@ use linger_protocol::error::Code;
 use linger_protocol::event::EventBody;
 use linger_protocol::id::{PermissionId, SessionId};
 use linger_protocol::place::Places;
-use linger_protocol::session::{Create, Created};
+use linger_protocol::session::{Create, Created, Setup};
 use serde::de::DeserializeOwned;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -25,14 +25,16 @@ use crate::key_source::KeySources;
 use crate::permission::{self, CallInfo, Rule, Sight, Verdict};
 use crate::process;
 use crate::provider::ToolSpec;
-use crate::provider::catalogue::{Catalogue, ResolveError};
+use crate::provider::catalogue::{Catalogue, ResolveError, Resolved};
 use crate::provider::keys::{Bearer, Keys};
 use crate::provider::network::{Network, Variables};
+use crate::provider::setup::Own;
 use crate::prune;
 use crate::repair::Repairs;
 use crate::session::actor::{Actor, already_answered};
 use crate::session::instructions::workspace_root;
 use crate::session::state::State;
+use crate::session::turn::beside::SYSTEM;
 use crate::sessions::{Asked, Sessions};
 use crate::store::{Fold, Store, StoreError};
 use crate::tool::{self, Access, Hidden, Tool, Workspace};
@@ -84,6 +86,8 @@ pub struct Daemon {
     pub creating: UnderWay,
     /// The tools, in the order in which models see them.
     pub tools: Vec<Arc<dyn Tool>>,
+    /// What it adds to every request by itself.
+    pub own: OnceLock<Own>,
     /// Cancelled when the daemon is to end.
     pub shutdown: CancellationToken,
     /// When it started, in Unix milliseconds.
@@ -176,31 +180,36 @@ impl Daemon {
         Workspace { root: root.unwrap_or_else(|| cwd.clone()), cwd, env: Arc::new(env), timeout_s }
     }
 
-    /// The full name of a model, or of the default one.
-    pub fn model(&self, spec: Option<&str>) -> Result<String, RpcError> {
+    /// What the name of a model means, or the default one.
+    pub fn model(&self, spec: Option<&str>) -> Result<Resolved, RpcError> {
         self.config()?;
         if spec.is_some_and(|spec| spec.len() > MAX_MODEL) {
             return Err(RpcError::new(Code::TooMuch, format!("the name of a model may have {MAX_MODEL} bytes")));
         }
         let resolved = self.usable_catalogue()?.resolve(spec.unwrap_or_default());
-        Ok(resolved.map_err(|error| rpc_error(&error))?.origin)
+        resolved.map_err(|error| rpc_error(&error))
     }
 
-    /// The full name of what `spec` means in a session with the model `current`, and what may have been meant by it.
-    pub fn model_beside(&self, current: &str, spec: &str) -> Result<(String, Option<String>), RpcError> {
+    /// What `spec` means in a session with the model `current`, and what may have been meant by it.
+    pub fn model_beside(&self, current: &str, spec: &str) -> Result<(Resolved, Option<String>), RpcError> {
         if spec.len() > MAX_MODEL {
             return self.model(Some(spec)).map(|model| (model, None));
         }
         let catalogue = self.usable_catalogue()?;
-        let origin = catalogue.resolve_beside(current, spec).map_err(|error| rpc_error(&error))?.origin;
-        let near = catalogue.near_model(&origin);
-        Ok((origin, near))
+        let resolved = catalogue.resolve_beside(current, spec).map_err(|error| rpc_error(&error))?;
+        let near = catalogue.near_model(&resolved.origin);
+        Ok((resolved, near))
     }
 
     /// Whether a turn with this model could start.
     pub fn usable(&self, model: &str) -> Result<(), RpcError> {
         self.config()?;
         self.usable_catalogue()?.resolve(model).map(drop).map_err(|error| rpc_error(&error))
+    }
+
+    /// What requests to this model have beside the conversation.
+    pub fn setup(&self, resolved: &Resolved) -> Setup {
+        resolved.setup(self.own.get_or_init(|| Own::new(SYSTEM, &self.tool_specs())))
     }
 
     /// The tools as models see them.
@@ -313,7 +322,8 @@ impl Daemon {
     /// Answers when it is on disk.
     async fn make_session(self: &Arc<Self>, params: Create, key: Option<Key>) -> Result<Created, RpcError> {
         let config = self.config()?;
-        let model = self.model(params.model.as_deref())?;
+        let resolved = self.model(params.model.as_deref())?;
+        let (setup, model) = (Some(self.setup(&resolved)), resolved.origin);
         let cwd = directory(&params.cwd).await?;
         if let Some(name) = &params.name {
             self.check_name(name, None).await?;
@@ -335,7 +345,7 @@ impl Daemon {
         tracing::info!(target: "session", session = %id, cwd = %cwd.display(), model, %mode, "created");
         let workspace = Arc::new(self.workspace(&cwd, env.clone()).await);
         let (effort, env_of) = (params.effort, env.clone());
-        let body = EventBody::SessionCreated { cwd, model, mode, effort, name, env: env_of };
+        let body = EventBody::SessionCreated { cwd, model, mode, effort, name, setup, env: env_of };
         let (done, committed) = oneshot::channel();
         let commands = self.sessions.add(id.clone())?;
         let actor = Actor::create(self.clone(), id.clone(), body, (&env, workspace), outcome, done);

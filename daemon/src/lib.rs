@@ -97,6 +97,7 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
         keys: keys.clone(),
         catalogue: std::sync::Mutex::default(),
         changed: tokio::sync::watch::channel(()).0,
+        own: std::sync::OnceLock::new(),
         key_sources: KeySources::new(Arc::new(keychain), keys),
         variables: Variables::read(|name| std::env::var(name).ok()),
         sessions: Sessions::default(),

@@ -339,7 +339,7 @@ impl DaemonApiServer for Rpc {
             config: daemon.places.config_file(),
             config_error: daemon.config.error().map(|error| error.to_string()),
             config_warnings: config.map(|config| config.warnings.clone()).unwrap_or_default(),
-            model: daemon.model(None).ok(),
+            model: daemon.model(None).ok().map(|resolved| resolved.origin),
             sessions,
             running,
             permissions,

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::id::{BlobId, CallId, Cursor, MessageId, PermissionId, PromptId, SessionId, TurnId};
 use crate::message::{ContentBlock, HostedPart, HostedTool, Role, StopReason, Usage};
 use crate::permission::{Decision, Mode};
-use crate::session::{Effort, When};
+use crate::session::{Effort, Setup, When};
 
 /// The method name of the notification that carries an event.
 pub const SESSION_EVENT: &str = "session/event";
@@ -63,6 +63,9 @@ pub enum EventBody {
         /// How hard the model thinks, where that was said.
         #[serde(default, skip_serializing_if = "Effort::is_auto")]
         effort: Effort,
+        /// What its requests have beside the conversation.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        setup: Option<Setup>,
         /// The variables that tools of this session get; never a key.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         env: BTreeMap<String, String>,
@@ -84,6 +87,10 @@ pub enum EventBody {
         /// The instruction files that go into the system prompt from now on.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         instructions: Option<Vec<Instruction>>,
+        /// What requests have beside the conversation from now on: another model's, or the configuration or linger itself is
+        /// another one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        setup: Option<Setup>,
     },
     /// A prompt is stored and will be taken up.
     PromptAccepted {

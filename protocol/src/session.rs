@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::id::{Cursor, PermissionId, PromptId, SessionId};
-use crate::message::{ContentBlock, StopReason, Usage};
+use crate::message::{ContentBlock, HostedTool, StopReason, Usage};
 use crate::permission::Mode;
 
 /// `session/create`: a new session in a directory.
@@ -264,6 +264,20 @@ pub struct Set {
     /// Idempotency key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+}
+
+/// What the requests of a session have beside its conversation. While it stays, each request begins as the one before it did, and
+/// a provider that caches prompts finds it again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Setup {
+    /// The wire format: `anthropic`, `openai`, `openai-responses`, `gemini`, `ollama` or `demo`.
+    pub kind: String,
+    /// The tools that the provider runs itself, where any are switched on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosted_tools: Vec<HostedTool>,
+    /// Another one whenever these or anything else of it changes: the provider's flags, how hard the model thinks by
+    /// configuration, linger's own prompt and tools.
+    pub digest: String,
 }
 
 /// How hard a model thinks before it answers. Each provider knows some of these; the nearest is asked for.

@@ -15,6 +15,7 @@ use std::collections::{HashMap, HashSet};
 use linger_protocol::event::{Asks, Delta, Event, EventBody, Instruction, Level, Trigger};
 use linger_protocol::id::{CallId, MessageId, PromptId};
 use linger_protocol::message::{ContentBlock, Role, StopReason, Usage, text_of};
+use linger_protocol::session::Setup;
 
 use crate::question::said;
 use crate::terminal::{Output, clean, clean_line};
@@ -177,12 +178,13 @@ impl Renderer {
                 let reason = reason.as_deref().map(|reason| format!(": {}", clean_line(reason))).unwrap_or_default();
                 self.say(&self.settings.style.dim(&format!("  {}{by}{reason}", said(*decision))), &mut out);
             }
-            EventBody::SessionChanged { model, mode, effort, name, instructions } => {
+            EventBody::SessionChanged { model, mode, effort, name, instructions, setup } => {
                 self.changed("model", model.as_deref(), &mut out);
                 self.changed("mode", mode.map(|mode| mode.to_string()).as_deref(), &mut out);
                 self.changed("effort", effort.map(linger_protocol::session::Effort::name), &mut out);
                 self.changed("name", name.as_deref(), &mut out);
                 instructions.iter().flatten().for_each(|file| self.instructions(file, &mut out));
+                setup.iter().filter(|_| model.is_none()).for_each(|setup| self.setup(setup, &mut out));
             }
             EventBody::CompactionStarted { .. }
             | EventBody::Compacted { .. }
@@ -350,6 +352,15 @@ impl Renderer {
         if let Some(to) = to {
             self.say(&self.settings.style.dim(&format!("{what}: {}", clean_line(to))), out);
         }
+    }
+
+    /// The same model is asked in another way.
+    fn setup(&mut self, setup: &Setup, out: &mut Vec<Output>) {
+        let named: Vec<&str> = setup.hosted_tools.iter().map(|tool| tool.name()).collect();
+        let tools = if named.is_empty() { String::new() } else { format!("; it runs {} itself", named.join(" and ")) };
+        let line =
+            format!("the provider is asked in another way from here on: its configuration or linger changed{tools}");
+        self.say(&self.settings.style.dim(&line), out);
     }
 
     /// A file that went into the system prompt, and what of it did not.

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use linger_protocol::daemon::Model;
+use linger_protocol::session::Setup;
 use reqwest::Url;
 use serde_json::Value;
 
@@ -28,6 +29,7 @@ use super::ollama::{self, Ollama};
 use super::openai::OpenAi;
 use super::preset::{self, PLACEHOLDER, PRESETS};
 use super::responses::Responses;
+use super::setup::{Own, setup};
 use super::shape::{self, Shaping};
 use super::{Codec, Provider};
 use crate::secret::Secret;
@@ -68,10 +70,17 @@ pub struct Resolved {
     pub facts: Facts,
     /// Where the key comes from.
     pub key: KeySource,
+    kind: Kind,
+    compat: Compat,
     target: Provider,
 }
 
 impl Resolved {
+    /// What requests to it have beside the conversation.
+    pub fn setup(&self, own: &Own) -> Setup {
+        setup(own, &self.origin, self.kind, self.compat, self.facts.effort)
+    }
+
     /// What to ask, with the key that came of [`Resolved::key`].
     pub fn open(&self, key: Option<Secret>) -> Provider {
         let mut target = self.target.clone();
@@ -262,7 +271,8 @@ impl Catalogue {
         let origin = format!("{provider}/{model}");
         let target = self.target(name, entry);
         let facts = self.facts(entry, &origin, &model);
-        Ok(Resolved { provider, model, origin, max_tokens: entry.max_tokens, facts, key, target })
+        let (kind, compat) = (entry.kind, entry.compat);
+        Ok(Resolved { provider, model, origin, max_tokens: entry.max_tokens, facts, key, kind, compat, target })
     }
 
     fn facts(&self, entry: &Entry, origin: &str, model: &str) -> Facts {

@@ -25,6 +25,7 @@ pub mod openai;
 pub mod preset;
 pub mod responses;
 pub mod retry;
+pub mod setup;
 pub mod shape;
 pub mod sse;
 #[cfg(test)]

@@ -11,7 +11,7 @@ use linger_protocol::event::{Asks, Event, EventBody, Instruction, NoticeCode};
 use linger_protocol::id::{CallId, MessageId, PermissionId, PromptId, SessionId, TurnId};
 use linger_protocol::message::{ContentBlock, Role, StopReason, Usage};
 use linger_protocol::permission::{Decision, Mode};
-use linger_protocol::session::{self, Effort as Thinking, Info, When};
+use linger_protocol::session::{self, Effort as Thinking, Info, Setup, When};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -38,6 +38,9 @@ pub struct State {
     /// How hard the model thinks.
     #[serde(default, skip_serializing_if = "Thinking::is_auto")]
     pub thinking: Thinking,
+    /// What its requests have beside the conversation; unknown in sessions of old builds until they ask again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub setup: Option<Setup>,
     /// The name.
     pub name: Option<String>,
     /// The beginning of the first prompt.
@@ -212,12 +215,13 @@ impl State {
             self.updated_at = event.at;
         }
         match &event.body {
-            EventBody::SessionCreated { cwd, model, mode, effort, name, .. } => {
+            EventBody::SessionCreated { cwd, model, mode, effort, name, setup, .. } => {
+                self.setup.clone_from(setup);
                 self.created_at = event.at;
                 self.thinking = *effort;
                 (self.cwd, self.model, self.mode, self.name) = (cwd.clone(), model.clone(), *mode, name.clone());
             }
-            EventBody::SessionChanged { model, mode, effort, name, instructions } => {
+            EventBody::SessionChanged { model, mode, effort, name, instructions, setup } => {
                 self.thinking = effort.unwrap_or(self.thinking);
                 self.model = model.clone().unwrap_or_else(|| std::mem::take(&mut self.model));
                 self.mode = mode.unwrap_or(self.mode);
@@ -225,6 +229,7 @@ impl State {
                 if let Some(instructions) = instructions {
                     self.instructions.clone_from(instructions);
                 }
+                self.setup = setup.clone().or_else(|| self.setup.take());
             }
             EventBody::PromptAccepted { prompt, content, when, compact, schema, .. } => {
                 self.prompt_accepted(prompt, content, *when, *compact);

@@ -4,42 +4,36 @@
 //! one that is new: open calls first, then step after step until an answer has no tool call. Dropping it at any point is how a
 //! turn is stopped. It never touches the store but to read its context, and never waits for a client but in a permission.
 
+mod ask;
+pub mod beside;
 mod compact;
 mod emit;
 mod key;
 mod shape;
 mod shown;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
 
 use linger_protocol::event::{EventBody, Instruction, Level, NoticeCode};
-use linger_protocol::id::{BlobId, CallId, MessageId, SessionId};
-use linger_protocol::message::{ContentBlock, ImageSource, Role, StopReason, Usage};
+use linger_protocol::id::{CallId, MessageId, SessionId};
+use linger_protocol::message::{ContentBlock, Role, StopReason, Usage};
+use linger_protocol::session::Setup;
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinHandle;
 
 use super::actor::{Ending, MEND, Next, TurnMessage, Wanted};
-use super::compaction::{Effort, Need, Next as Try};
+use super::compaction::Effort;
 use super::context::Context;
-use super::log::PieceKind;
 use super::state::State;
-use super::{calls, context, instructions};
-use crate::clock;
+use super::{calls, context};
 use crate::daemon::Daemon;
 use crate::fault;
-use crate::provider::retry::{self, Decision};
-use crate::provider::shape::{self as provider_shape, Shape};
-use crate::provider::{
-    Encoding, Failure, FailureClass, Images, Message, Request, Response, Stop, Stream, StreamEvent, ToolSpec, json_size,
-};
-use crate::secret::Secret;
+use crate::provider::{Encoding, Failure, FailureClass, Message, Response, Stop};
 use crate::store::StoreError;
 use crate::tool::Workspace;
+use ask::Answer;
 use emit::settled;
 pub use emit::{Commits, Emitter};
-use shown::Shown;
 
 /// What to do when a turn has come to one of its limits.
 const GO_ON: &str = "prompt again to go on";
@@ -58,6 +52,8 @@ pub struct Turn {
     emit: Emitter,
     /// `provider/model`; may change between steps.
     model: String,
+    /// What requests have beside the conversation, as the log says.
+    setup: Option<Setup>,
     steps: u32,
     /// How many messages and calls the session has: the source of the next ids.
     messages: u64,
@@ -104,32 +100,6 @@ impl From<StoreError> for Unread {
     }
 }
 
-/// How a step ended.
-enum Step {
-    Answer(Answer),
-    /// The failure, and the message that shows what came before it.
-    Failed(Failure, Option<MessageId>),
-}
-
-/// A whole answer.
-struct Answer {
-    id: MessageId,
-    response: Response,
-    /// What was counted, with its cost.
-    usage: Option<Usage>,
-}
-
-/// What a model is asked.
-struct Ask<'a> {
-    system: &'a str,
-    tools: &'a [ToolSpec],
-    messages: &'a [Message],
-    /// What the answer has to fit.
-    shape: Option<Shape<'a>>,
-    /// Whether the answer is a message of the session, and shown as it comes.
-    shown: bool,
-}
-
 impl Turn {
     /// The turn of a session in this state.
     pub fn new(
@@ -145,6 +115,7 @@ impl Turn {
             workspace,
             emit: Emitter::new(messages),
             model: state.model.clone(),
+            setup: state.setup.clone(),
             steps: state.turn.as_ref().map_or(0, |turn| turn.steps),
             messages: state.counts.messages,
             calls: state.counts.calls,
@@ -306,7 +277,8 @@ impl Turn {
 
     /// Prompts that came back from the actor are messages already; gives the compaction that is asked for.
     async fn take(&mut self, next: Next, context: &mut Context) -> Result<Option<Wanted>, Over> {
-        (self.model, self.shape, self.thinking) = (next.model, next.shape, next.thinking);
+        (self.model, self.setup) = (next.model, next.setup);
+        (self.shape, self.thinking) = (next.shape, next.thinking);
         let new = !next.prompts.is_empty();
         for content in next.prompts {
             let opens = std::mem::replace(&mut self.only_compacts, false);
@@ -335,200 +307,6 @@ impl Turn {
     async fn end(&self, reason: StopReason, detail: &str, hint: &str) -> Result<Next, Over> {
         let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         self.emit.boundary(Some(Ending { detail: some(detail), hint: some(hint), ..Ending::plain(reason) })).await
-    }
-
-    /// Begins to read the instruction files, beside whatever else a turn starts with.
-    fn read_instructions(&self) -> JoinHandle<Vec<(Instruction, String)>> {
-        let (config, workspace) = (self.daemon.places.config.clone(), self.workspace.clone());
-        tokio::task::spawn_blocking(move || instructions::load(Some(&config), &workspace.root, &workspace.cwd))
-    }
-
-    /// The system prompt. Instruction files are read at the start of each turn; an event says when they have changed.
-    fn system(&mut self, loaded: Vec<(Instruction, String)>) -> Result<String, Over> {
-        let read: Vec<_> = loaded.iter().map(|(instruction, _)| instruction.clone()).collect();
-        if read != self.instructions {
-            let changed = EventBody::SessionChanged {
-                model: None,
-                mode: None,
-                effort: None,
-                name: None,
-                instructions: Some(read.clone()),
-            };
-            self.emit.send(vec![changed], false, None)?;
-            self.instructions = read;
-        }
-        let day = self.created_at / clock::DAY_MS;
-        Ok(format!(
-            "{}\nDirectory: {}\nPlatform: {}\nSession started: {}\n{}",
-            include_str!("system.md"),
-            self.workspace.cwd.display(),
-            std::env::consts::OS,
-            clock::date(day),
-            instructions::render(&loaded),
-        ))
-    }
-
-    /// One request until it is answered, or has failed for good.
-    async fn ask(&mut self, ask: &Ask<'_>, encoding: &mut Encoding) -> Result<Step, Over> {
-        let &Ask { system, tools, messages, shape, shown: is_shown } = ask;
-        let began = Instant::now();
-        let mut attempt = 1;
-        let mut refused: Option<(Secret, Failure)> = None;
-        loop {
-            let (resolved, provider) = match self.resolve().await? {
-                Ok(resolved) => resolved,
-                Err(failure) => return Ok(Step::Failed(failure, None)),
-            };
-            if let Some((key, failure)) = &refused
-                && provider.key() == Some(key)
-            {
-                return Ok(Step::Failed(failure.clone(), None));
-            }
-            let images = self.images(messages.get(provider.encoded(&resolved.origin, encoding)..)).await;
-            let request = Request {
-                model: &resolved.model,
-                origin: &resolved.origin,
-                system,
-                tools,
-                messages,
-                max_tokens: resolved.max_tokens,
-                cache_key: self.session.as_str(),
-                images: &images,
-                shape,
-                effort: if self.thinking.is_auto() { resolved.facts.effort } else { self.thinking },
-            };
-            fault::point("request.before_send");
-            tracing::info!(target: "request", session = %self.session, model = %self.model, messages = messages.len(), attempt, "sent");
-            let id = MessageId(format!("m{}", self.messages + 1));
-            let mut shown = Shown { id: id.clone(), prices: resolved.facts.prices, ..Shown::default() };
-            let stream = provider.start(&request, encoding);
-            drop(images);
-            let failure = match self.attempt(stream, &mut shown, is_shown).await? {
-                Ok(mut response) => {
-                    if shape.is_some() {
-                        provider_shape::spoken(&mut response);
-                    }
-                    tracing::info!(target: "response", session = %self.session, id = %id, ms = began.elapsed().as_millis() as u64,
-                        input = response.usage.input_tokens, output = response.usage.output_tokens, "done");
-                    let usage = shown.priced(response.usage);
-                    return Ok(Step::Answer(Answer { id, response, usage }));
-                }
-                Err(failure) => failure,
-            };
-            tracing::warn!(target: "response", session = %self.session, class = ?failure.class, why = failure.message, attempt, "failed");
-            let interrupted = is_shown && !shown.pieces.is_empty();
-            if interrupted {
-                self.messages += 1;
-                let message = self.message(id.clone(), shown.blocks(), true, shown.usage, Stop::End);
-                self.emit.send(vec![message], false, None)?;
-            } else {
-                // Nobody pays for a refusal; of a summary that broke off its event has the sum.
-                self.unshown =
-                    self.unshown.into_iter().chain(shown.usage.filter(|_| !shown.pieces.is_empty())).reduce(sum);
-                self.emit.tell(TurnMessage::Counted(None))?;
-            }
-            if failure.class == FailureClass::Auth
-                && !interrupted
-                && let Some(key) = provider.key()
-                && self.daemon.key_sources.refuse(&resolved.key, key)
-                && refused.is_none()
-            {
-                // A key that expires is got anew, once.
-                let failure = Failure { message: format!("{}: {}", resolved.provider, failure.message), ..failure };
-                let text = format!("{}; asking for the key again", failure.message);
-                self.emit.send(vec![notice(Level::Warning, NoticeCode::Retry, text)], false, None)?;
-                refused = Some((key.clone(), failure));
-                attempt += 1;
-                continue;
-            }
-            match retry::decide(&failure, attempt, began.elapsed(), clock::random_fraction()) {
-                Decision::GiveUp { note } => {
-                    let message =
-                        note.map_or_else(|| failure.message.clone(), |note| format!("{}; {note}", failure.message));
-                    let message = format!("{}: {message}", resolved.provider);
-                    return Ok(Step::Failed(Failure { message, ..failure }, interrupted.then_some(id)));
-                }
-                Decision::Again { after } => {
-                    attempt += 1;
-                    let (message, of) = (&failure.message, retry::attempts(failure.class));
-                    let text = format!("{message}; trying again in {:.1} s ({attempt} of {of})", after.as_secs_f64());
-                    let (level, code) = (Level::Warning, Some(NoticeCode::Retry));
-                    let wait = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
-                    let until_at = Some(clock::now().saturating_add(wait));
-                    self.emit.send(vec![EventBody::Notice { level, code, text, until_at }], false, None)?;
-                    tokio::time::sleep(after).await;
-                }
-            }
-            if interrupted {
-                self.emit.send(vec![EventBody::MessageSuperseded { message: id }], false, None)?;
-            }
-        }
-    }
-
-    /// The images that these messages name, read for one request and then let go.
-    async fn images(&self, messages: Option<&[Message]>) -> Images {
-        let named = |block: &ContentBlock| -> Vec<BlobId> {
-            match block {
-                ContentBlock::Image { source: ImageSource::Blob { blob, .. }, .. } => vec![blob.clone()],
-                ContentBlock::ToolResult { content, .. } => {
-                    content.iter().filter_map(ContentBlock::blob).cloned().collect()
-                }
-                _ => Vec::new(),
-            }
-        };
-        let blocks = messages.unwrap_or_default().iter().flat_map(|message| &message.content);
-        let ids: BTreeSet<BlobId> = blocks.flat_map(named).collect();
-        if ids.is_empty() {
-            return Images::new();
-        }
-        let (blobs, session) = (self.daemon.store.blobs.clone(), self.session.clone());
-        let load = move |id: BlobId| match blobs.load(&id) {
-            Ok(data) => Some((id, data)),
-            Err(error) => {
-                tracing::error!(target: "request", %session, blob = %id, %error, "an image cannot be read");
-                None
-            }
-        };
-        tokio::task::spawn_blocking(move || ids.into_iter().filter_map(load).collect()).await.unwrap_or_default()
-    }
-
-    /// One attempt; what is shown of it goes into `shown`, and to clients if `is_shown`.
-    async fn attempt(
-        &self,
-        mut stream: Stream,
-        shown: &mut Shown,
-        is_shown: bool,
-    ) -> Result<Result<Response, Failure>, Over> {
-        let mut commits = Commits::default();
-        loop {
-            let mut pieces = Vec::new();
-            let mut end = None;
-            let events = stream.next().await;
-            if let Some(usage) = shown.count(stream.usage()) {
-                tracing::debug!(target: "response", session = %self.session, id = %shown.id, input = usage.input_tokens,
-                    output = usage.output_tokens, cost_micros = usage.cost_micros, "counted");
-                self.emit.tell(TurnMessage::Counted(Some(usage)))?;
-            }
-            for event in events {
-                match event {
-                    StreamEvent::Text { block, text } => pieces.push(shown.push(block, PieceKind::Text, text)),
-                    StreamEvent::Thinking { block, text } => pieces.push(shown.push(block, PieceKind::Thinking, text)),
-                    StreamEvent::Hosted { block, tool, part, text } => {
-                        pieces.push(shown.push(block, PieceKind::Hosted(tool, part), text));
-                    }
-                    StreamEvent::Counted => {}
-                    StreamEvent::Done(response) => end = Some(Ok(response)),
-                    StreamEvent::Failed(failure) => end = Some(Err(failure)),
-                }
-            }
-            fault::point("request.first_piece");
-            if is_shown && !pieces.is_empty() {
-                commits.add(self.emit.pieces(pieces)?).await?;
-            }
-            if let Some(end) = end {
-                return Ok(end);
-            }
-        }
     }
 
     /// Writes the answer down; its calls get the daemon's ids.
@@ -611,12 +389,6 @@ fn notice(level: Level, code: NoticeCode, text: String) -> EventBody {
 /// An end that is good.
 fn plain() -> Ending {
     Ending::plain(StopReason::EndTurn)
-}
-
-/// Two usages in one.
-fn sum(mut one: Usage, other: Usage) -> Usage {
-    one += other;
-    one
 }
 
 /// A failure before anything was sent.

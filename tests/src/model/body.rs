@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::wire::{Format, Issued};
-use named::Break;
+use named::{Break, By};
 
 /// How many cache breakpoints Anthropic takes in one request.
 const MAX_BREAKPOINTS: usize = 4;
@@ -241,6 +241,8 @@ pub struct Continuity {
     pub rewrites: bool,
     /// Where the prefix changed, until an event is found that names the change.
     breaks: Vec<Break>,
+    /// The events that have excused all that they can.
+    spent: BTreeSet<String>,
 }
 
 /// The last request of one session.
@@ -265,7 +267,7 @@ impl Continuity {
         let (preamble, items) = flatten(format, &bare);
         if let Some(schema) = &asked {
             let what = format!("{model}: the answer is held to a schema that no prompt has: {schema}");
-            self.breaks.push(Break { what, items: Vec::new(), before: Vec::new(), schema: Some(schema.clone()) });
+            self.breaks.push(Break { what, by: By::Prompt(schema.clone()) });
         }
         let summarised = named::begins_with_summary(json, &items);
         let first = !summarised && !items.iter().any(|item| item.starts_with("assistant "));
@@ -277,7 +279,8 @@ impl Continuity {
                 let alone = asked.is_some() && json["tools"].is_null();
                 let preamble = if alone { chain.preamble.clone() } else { preamble };
                 if chain.preamble != preamble && !self.rewrites {
-                    wrong.0.push(format!("system prompt or tools changed{}", difference(&chain.preamble, &preamble)));
+                    let what = format!("system prompt or tools changed{}", difference(&chain.preamble, &preamble));
+                    self.breaks.push(Break { what: format!("{model}: {what}"), by: By::Setup });
                 }
                 *chain = Chain { preamble, items };
             }
@@ -286,8 +289,8 @@ impl Continuity {
                     let nearest = chains.last().map(|chain| diverges(&chain.items, &items)).unwrap_or_default();
                     let what = format!("the messages do not continue those of any request before{nearest}");
                     let before = chains.iter().map(|chain| chain.items.clone()).collect();
-                    let (what, items) = (format!("{model}: {what}"), items.clone());
-                    self.breaks.push(Break { what, items, before, schema: None });
+                    let by = By::Room { items: items.clone(), before };
+                    self.breaks.push(Break { what: format!("{model}: {what}"), by });
                 }
                 chains.push(Chain { preamble, items });
             }
@@ -295,9 +298,15 @@ impl Continuity {
         wrong.0
     }
 
-    /// Takes the events of the sessions: a compaction and a trim change the prefix, if they are what changed it.
+    /// Takes the events of the sessions: those that change the prefix excuse what they changed.
     pub fn named(&mut self, events: &[&Value]) {
-        self.breaks.retain(|found| !events.iter().any(|event| found.is_named_by(event)));
+        let Self { breaks, spent, .. } = self;
+        breaks.retain(|found| {
+            let named = events.iter().find(|event| found.is_named_by(event) && !spent.contains(&event.to_string()));
+            // A compaction is what several requests go on from; another setup begins once.
+            spent.extend(named.filter(|_| matches!(found.by, By::Setup)).map(|event| event.to_string()));
+            named.is_none()
+        });
     }
 
     /// Where the prefix changed, and nothing names the change.

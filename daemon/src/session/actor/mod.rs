@@ -22,7 +22,7 @@ use linger_protocol::event::{Event, EventBody, Level, NoticeCode};
 use linger_protocol::id::{CallId, Cursor, MessageId, PermissionId, PromptId, SessionId, TurnId};
 use linger_protocol::message::{ContentBlock, Role, StopReason, Usage};
 use linger_protocol::permission::{self, Decision, Pending};
-use linger_protocol::session::{self, Effort as Thinking, Prompted, When};
+use linger_protocol::session::{self, Effort as Thinking, Prompted, Setup, When};
 use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -148,7 +148,7 @@ pub enum TurnMessage {
     /// Between two steps. With the reason if the turn would end here: it has ended if no prompts come back.
     Boundary(Option<Ending>, oneshot::Sender<Next>),
     /// Which `provider/model` is it now?
-    Model(oneshot::Sender<String>),
+    Model(oneshot::Sender<(String, Option<Setup>)>),
 }
 
 /// How a turn ends.
@@ -178,6 +178,8 @@ pub struct Next {
     pub prompts: Vec<Vec<ContentBlock>>,
     /// `provider/model` from now on.
     pub model: String,
+    /// What its requests have beside the conversation, as far as the log says.
+    pub setup: Option<Setup>,
     /// The compaction that is asked for.
     pub compact: Option<Wanted>,
     /// What the answer has to fit.
@@ -445,7 +447,7 @@ impl Actor {
             TurnMessage::Boundary(ending, reply) => self.boundary(ending, reply),
             TurnMessage::Model(reply) => {
                 // A turn that was stopped does not wait for the answer.
-                let _gone = reply.send(self.state.model.clone());
+                let _gone = reply.send((self.state.model.clone(), self.state.setup.clone()));
             }
         }
     }

@@ -244,7 +244,7 @@ impl Actor {
         let Some(Asked { key, reply }) = self.first_time(asked).await else { return };
         let meant = |spec: &str| self.daemon.model_beside(&self.state.model, spec);
         let (model, near) = match set.model.as_deref().map(meant).transpose() {
-            Ok(model) => model.unzip(),
+            Ok(meant) => meant.unzip(),
             Err(error) => return respond(reply, Err(error)),
         };
         if let Some(name) = &set.name
@@ -253,12 +253,19 @@ impl Actor {
             return respond(reply, Err(error));
         }
         let outcome = self.remember(key, &());
+        let (model, setup) = model.map(|resolved| (resolved.origin.clone(), self.daemon.setup(&resolved))).unzip();
         let doubt = model.as_ref().zip(near.flatten()).map(|(model, near)| {
             let text = format!("nobody here knows of a model {model}; did you mean {near}?");
             Draft::new(notice(Level::Warning, NoticeCode::UnknownModel, &text))
         });
-        let changed =
-            EventBody::SessionChanged { model, mode: set.mode, effort: set.effort, name: set.name, instructions: None };
+        let changed = EventBody::SessionChanged {
+            model,
+            mode: set.mode,
+            effort: set.effort,
+            name: set.name,
+            instructions: None,
+            setup,
+        };
         let drafts = std::iter::once(Draft::new(changed)).chain(doubt).collect();
         let (done, committed) = oneshot::channel();
         self.append(drafts, outcome.into_iter().collect(), true, Some(done));

@@ -26,8 +26,8 @@ impl Actor {
         let prompts = prompts.into_iter().map(|prompt| self.prompt_message(prompt)).collect();
         // A turn that was stopped does not wait for the answer.
         let shape = self.state.turn.as_ref().and_then(|turn| turn.shape.clone());
-        let (model, thinking) = (self.state.model.clone(), self.state.thinking);
-        let _gone = reply.send(Next { prompts, model, compact, shape, thinking });
+        let (model, setup, thinking) = (self.state.model.clone(), self.state.setup.clone(), self.state.thinking);
+        let _gone = reply.send(Next { prompts, model, setup, compact, shape, thinking });
     }
 
     /// Puts a prompt into the history, and gives its content.

@@ -3,13 +3,21 @@
 //! What may be done and what of it is any use is decided in [`compaction`]; here the model is asked, and events are written.
 //! Each is committed before the next request is sent, as it is what makes that request another than the one before.
 
-use linger_protocol::event::Trigger;
-use linger_protocol::id::PromptId;
+use linger_protocol::event::{EventBody, Trigger};
+use linger_protocol::id::{MessageId, PromptId};
+use linger_protocol::message::{ContentBlock, Role, Usage};
+use tokio::sync::oneshot;
 
+use super::ask::{Answer, Ask, Step, sum};
+use super::emit::settled;
 use super::shape::Way;
-use super::*;
-use crate::session::compaction;
-use crate::session::context::{estimate, of_bytes};
+use super::{Over, Turn, rejected};
+use crate::fault;
+use crate::provider::shape::Shape;
+use crate::provider::{Encoding, Failure, FailureClass, Message, ToolSpec, json_size};
+use crate::session::actor::Wanted;
+use crate::session::compaction::{self, Need, Next as Try};
+use crate::session::context::{self, Context, estimate, of_bytes};
 
 /// The part of the window that the transcript for a summary may take, in percent: the answer needs the rest.
 const TRANSCRIPT: u64 = 70;

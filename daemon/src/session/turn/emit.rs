@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use linger_protocol::event::EventBody;
+use linger_protocol::session::Setup;
 use tokio::sync::{mpsc, oneshot};
 
 use super::Over;
@@ -65,8 +66,8 @@ impl Emitter {
         Ok(committed)
     }
 
-    /// The `provider/model` that the session has now.
-    pub(super) async fn model(&self) -> Result<String, Over> {
+    /// The `provider/model` that the session has now, and what its requests have beside the conversation.
+    pub(super) async fn model(&self) -> Result<(String, Option<Setup>), Over> {
         let (reply, answer) = oneshot::channel();
         self.tell(TurnMessage::Model(reply))?;
         answer.await.map_err(|_| Over)

@@ -54,7 +54,7 @@ impl Turn {
                 return Err(Over);
             }
             // Another model is a way out too.
-            self.model = self.emit.model().await?;
+            (self.model, self.setup) = self.emit.model().await?;
         }
     }
 

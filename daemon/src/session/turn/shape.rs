@@ -4,12 +4,18 @@
 
 use std::sync::Arc;
 
-use linger_protocol::event::Asks;
+use linger_protocol::event::{Asks, EventBody};
+use linger_protocol::id::MessageId;
+use linger_protocol::message::{ContentBlock, Role};
 use serde_json::Value;
+use tokio::sync::oneshot;
 
-use super::*;
+use super::emit::settled;
+use super::{Over, Turn};
 use crate::provider::shape::Shaping;
+use crate::provider::{Encoding, Message};
 use crate::schema;
+use crate::session::context::Context;
 
 /// What to do when no answer fits.
 pub(super) const HINT: &str = "choose another model, or a simpler schema, and prompt again";

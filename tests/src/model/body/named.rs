@@ -1,5 +1,5 @@
-//! A prefix that changed, and the events that may name the change: `compacted`, `trimmed` and a `prompt_accepted` with a schema,
-//! by what they say and by nothing else.
+//! A prefix that changed, and the events that may name the change: `compacted`, `trimmed`, a `prompt_accepted` with a schema and a
+//! `session_changed` with instructions or a setup, by what they say and by nothing else.
 
 use serde_json::Value;
 
@@ -12,16 +12,24 @@ const LEFT_OUT: &str = "of output were left out to make room;";
 /// What stands in place of an image that was refused.
 const NO_IMAGE: &str = "an image was left out: the model did not take it";
 
-/// A request whose messages continue those of no request before.
+/// A request that does not begin as one before it did.
 #[derive(Debug)]
 pub(super) struct Break {
     /// What there is to complain about.
     pub(super) what: String,
-    pub(super) items: Vec<String>,
-    /// The requests that it might have continued.
-    pub(super) before: Vec<Vec<String>>,
-    /// What the answer is held to, if that is what has to be named.
-    pub(super) schema: Option<Value>,
+    /// What may name it.
+    pub(super) by: By,
+}
+
+/// What may be the reason of a change.
+#[derive(Debug)]
+pub(super) enum By {
+    /// Room was made: these messages continue those of no request `before`, of those that they might have continued.
+    Room { items: Vec<String>, before: Vec<Vec<String>> },
+    /// A prompt whose answer is held to this schema.
+    Prompt(Value),
+    /// The system prompt or the tools are others: the files with instructions, or the setup.
+    Setup,
 }
 
 /// Whether a request says that it goes on from a summary; one that asks for a summary has no tools.
@@ -32,44 +40,49 @@ pub(super) fn begins_with_summary(json: &Value, items: &[String]) -> bool {
 impl Break {
     /// Whether `event` is the reason.
     pub(super) fn is_named_by(&self, event: &Value) -> bool {
-        if let Some(schema) = &self.schema {
-            return event["kind"] == "prompt_accepted" && event["schema"] == *schema;
-        }
-        match event["kind"].as_str() {
-            Some("compacted") => self.is_compacted(event["summary"].as_str().unwrap_or_default()),
-            Some("trimmed") => {
-                let count = |named: &str| event[named].as_array().map_or(0, Vec::len);
-                self.is_trimmed(count("calls"), LEFT_OUT) || self.is_trimmed(count("images"), NO_IMAGE)
+        let kind = event["kind"].as_str().unwrap_or_default();
+        match &self.by {
+            By::Prompt(schema) => kind == "prompt_accepted" && event["schema"] == *schema,
+            By::Setup => {
+                kind == "session_changed" && (event["instructions"].is_array() || event["setup"]["digest"].is_string())
             }
-            _ => false,
+            By::Room { items, before } => match kind {
+                "compacted" => is_compacted(items, before, event["summary"].as_str().unwrap_or_default()),
+                "trimmed" => {
+                    let count = |named: &str| event[named].as_array().map_or(0, Vec::len);
+                    is_trimmed(items, before, count("calls"), LEFT_OUT)
+                        || is_trimmed(items, before, count("images"), NO_IMAGE)
+                }
+                _ => false,
+            },
         }
     }
+}
 
-    /// The summary comes first, and what follows it is the end of what was sent before, unchanged.
-    fn is_compacted(&self, summary: &str) -> bool {
-        let Some((first, rest)) = self.items.split_first() else { return false };
-        let written = Value::from(summary).to_string();
-        let written = written.trim_matches('"');
-        let kept = |before: &Vec<String>| {
-            let ends = (1..=before.len()).map(|at| &before[at..]);
-            // With nothing kept, nothing of what was sent before may be there.
-            ends.into_iter()
-                .any(|end| rest.starts_with(end) && (!end.is_empty() || !rest.iter().any(|item| before.contains(item))))
-        };
-        !summary.is_empty() && first.contains(SUMMARY) && first.contains(written) && self.before.iter().any(kept)
-    }
+/// The summary comes first, and what follows it is the end of what was sent before, unchanged.
+fn is_compacted(items: &[String], before: &[Vec<String>], summary: &str) -> bool {
+    let Some((first, rest)) = items.split_first() else { return false };
+    let written = Value::from(summary).to_string();
+    let written = written.trim_matches('"');
+    let kept = |before: &Vec<String>| {
+        let ends = (1..=before.len()).map(|at| &before[at..]);
+        // With nothing kept, nothing of what was sent before may be there.
+        ends.into_iter()
+            .any(|end| rest.starts_with(end) && (!end.is_empty() || !rest.iter().any(|item| before.contains(item))))
+    };
+    !summary.is_empty() && first.contains(SUMMARY) && first.contains(written) && before.iter().any(kept)
+}
 
-    /// Some results or images are left out, as many as the event says at most, and nothing else is different.
-    fn is_trimmed(&self, items: usize, word: &str) -> bool {
-        let alike = |before: &Vec<String>| {
-            let changed: Vec<bool> = before
-                .iter()
-                .zip(&self.items)
-                .filter(|(old, new)| old != new)
-                .map(|(_, new)| new.contains(word))
-                .collect();
-            before.len() <= self.items.len() && changed.len() <= items && changed.iter().all(|left_out| *left_out)
-        };
-        self.before.iter().any(alike)
-    }
+/// Some results or images are left out, `most` of them, and nothing else is different.
+fn is_trimmed(items: &[String], before: &[Vec<String>], most: usize, word: &str) -> bool {
+    let alike = |before: &Vec<String>| {
+        let changed: Vec<bool> = before
+            .iter()
+            .zip(items)
+            .filter(|(old, new)| old != new)
+            .map(|(_, new)| new.contains(word))
+            .collect();
+        before.len() <= items.len() && changed.len() <= most && changed.iter().all(|left_out| *left_out)
+    };
+    before.iter().any(alike)
 }

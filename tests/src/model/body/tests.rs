@@ -232,8 +232,21 @@ fn a_changed_prefix_is_found_and_a_moved_cache_breakpoint_is_not_one() {
     assert_eq!(found, Vec::<String>::new(), "an event may name the change");
     let unnamed: Vec<&String> = continuity.unnamed().collect();
     assert!(matches!(unnamed.as_slice(), [what] if what.contains("do not continue")), "{unnamed:?}");
-    let changed = json!({ "model": "m", "system": "S", "messages": [plain, said, next, said, next] });
-    assert!(continuity.admit(Format::Anthropic, "m", &changed)[0].contains("system prompt or tools changed"));
+    let mut continuity = Continuity::default();
+    let setup = |digest: &str| json!({ "kind": "session_changed", "setup": { "kind": "anthropic", "digest": digest } });
+    let asked = |system: &str| json!({ "model": "m", "system": system, "messages": [plain, said, next] });
+    for system in ["s", "S", "s"] {
+        assert_eq!(continuity.admit(Format::Anthropic, "m", &asked(system)), Vec::<String>::new());
+    }
+    let unnamed = |continuity: &Continuity| continuity.unnamed().filter(|what| what.contains("system prompt")).count();
+    assert_eq!(unnamed(&continuity), 2);
+    continuity.named(&[&json!({ "kind": "session_changed", "name": "s" })]);
+    assert_eq!(unnamed(&continuity), 2, "an event that names something else");
+    continuity.named(&[&setup("1")]);
+    continuity.named(&[&setup("1")]);
+    assert_eq!(unnamed(&continuity), 1, "an event excuses one change");
+    continuity.named(&[&setup("1"), &setup("2")]);
+    assert_eq!(unnamed(&continuity), 0);
 }
 
 #[test]

@@ -6,7 +6,8 @@ use linger_protocol::message::{HostedPart, Usage};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::wire::{self, Answer, Draft, Text};
+use super::super::answer::{Answer, Draft};
+use super::super::wire::{self, Text};
 use super::super::{Decoder, Failure, FailureClass, Stop, StreamEvent};
 use super::hosted::{self, CONTAINER, Parts};
 
@@ -102,7 +103,7 @@ impl Decoder for MessagesDecoder {
                 }
             }
             "message_stop" => self.end(out),
-            "error" => self.answer.fail(wire::stream_failure(&event.error.unwrap_or_default()), out),
+            "error" => self.answer.fail(Failure::in_stream(&event.error.unwrap_or_default()), out),
             // `ping`, and what may be added.
             _ => {}
         }

@@ -4,10 +4,11 @@ use linger_protocol::message::{ContentBlock, Usage};
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
+use super::super::answer::{Answer, Draft};
 use super::super::compat::Compat;
 use super::super::think::{Piece, Think};
-use super::super::wire::{self, Answer, Draft, Text};
-use super::super::{Decoder, Response, Stop, StreamEvent};
+use super::super::wire::{self, Text};
+use super::super::{Decoder, Failure, Response, Stop, StreamEvent};
 use super::encode::{DETAILS, EXTRA};
 
 /// One response.
@@ -112,7 +113,7 @@ impl Decoder for ChatDecoder {
             }
         };
         if let Some(error) = chunk.error {
-            return self.answer.fail(wire::stream_failure(&error), out);
+            return self.answer.fail(Failure::in_stream(&error), out);
         }
         if let Some(usage) = chunk.usage {
             self.count(&usage);

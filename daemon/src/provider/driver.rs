@@ -17,10 +17,10 @@ use reqwest::{Client, Url};
 use tokio::time::{Instant, timeout_at};
 
 use super::client::{client, forget};
+use super::failure::one_line;
 use super::network::{Network, Way};
 use super::sse::Framer;
 use super::trouble::{failed, failure_of, redirected, unknown_to};
-use super::wire::one_line;
 use super::{Codec, Decoder, Encoding, Failure, FailureClass, Framing, Request, StreamEvent, address};
 use crate::clock;
 use crate::secret::{Redactor, Secret};

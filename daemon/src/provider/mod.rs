@@ -6,6 +6,7 @@
 //! Deliberately absent: retries (the turn decides, with [`retry`]) and anything about sessions.
 
 pub mod address;
+mod answer;
 pub mod anthropic;
 pub mod catalogue;
 mod client;
@@ -14,6 +15,7 @@ pub mod demo;
 pub mod driver;
 mod effort;
 pub mod encoding;
+mod failure;
 pub mod gemini;
 pub mod hosted;
 pub mod keys;
@@ -39,7 +41,6 @@ pub(crate) use wire::json_size;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::time::Duration;
 
 use linger_protocol::id::BlobId;
 use linger_protocol::message::{ContentBlock, HostedPart, HostedTool, Role, Usage};
@@ -49,6 +50,7 @@ use serde_json::Value;
 use crate::secret::Secret;
 
 pub use encoding::Encoding;
+pub use failure::{Failure, FailureClass};
 use shape::Shape;
 
 /// What a model is asked in one step.
@@ -286,62 +288,4 @@ pub enum Stop {
     Refusal,
     /// Its provider stopped in the middle of what it runs itself: it is asked again, with this answer at the end of the context.
     Paused,
-}
-
-/// Why an attempt failed.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Failure {
-    /// What kind of failure, which decides whether it is tried again.
-    pub class: FailureClass,
-    /// One line for people: what the provider said, without secrets.
-    pub message: String,
-    /// How long the provider asked to wait.
-    pub retry_after: Option<Duration>,
-}
-
-impl FailureClass {
-    /// What a user can do about it.
-    pub fn hint(self) -> &'static str {
-        match self {
-            Self::Connect | Self::Refused => {
-                "see whether the server runs and whether base_url is right, then prompt again"
-            }
-            Self::Overloaded | Self::Timeout | Self::Stream => "prompt again in a while, or choose another model",
-            Self::Auth => "see whether the key is right: `linger key list` says where it comes from",
-            Self::Network => "see [network] in config.toml and what `linger doctor` says, then prompt again",
-            Self::NotFound => "see whether the model's name and base_url are right",
-            Self::TooLong => {
-                "choose a model with a larger window, or start a new session with what matters of this one"
-            }
-            Self::Images => "choose a model that takes images",
-            Self::Rejected => "see whether the model, its settings and its account are right, then prompt again",
-        }
-    }
-}
-
-/// Kinds of failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FailureClass {
-    /// Nobody answered: unreachable, no such host. Tried again.
-    Connect,
-    /// Nobody listens at the address. Tried again, but not for long.
-    Refused,
-    /// 408, 409, 425, 429, 5xx, overloaded, also in mid-stream. Tried again.
-    Overloaded,
-    /// Silence for longer than the provider's idle time. Tried again.
-    Timeout,
-    /// The stream was cut or made no sense. Tried again.
-    Stream,
-    /// The way is barred: a certificate that is not trusted, a proxy that wants a password.
-    Network,
-    /// 401, 403: the key is wrong.
-    Auth,
-    /// 404: no such model or address.
-    NotFound,
-    /// The context is larger than the model's window.
-    TooLong,
-    /// The model takes no images, or not one of these.
-    Images,
-    /// Any other 4xx, no money left, policy.
-    Rejected,
 }

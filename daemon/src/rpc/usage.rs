@@ -1,9 +1,12 @@
-//! What was paid for.
+//! `usage/*`: what was paid for.
 
+use async_trait::async_trait;
+use jsonrpsee::Extensions;
+use jsonrpsee::core::RpcResult;
 use linger_protocol::api::UsageApiServer;
 use linger_protocol::usage::{List, Sums};
 
-use super::*;
+use super::{Rpc, conn};
 use crate::clock::DAY_MS;
 
 #[async_trait]

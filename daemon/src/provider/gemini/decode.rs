@@ -5,7 +5,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::super::wire::{self, Answer, Draft, Text};
+use super::super::answer::{Answer, Draft};
+use super::super::failure::one_line;
+use super::super::wire::{self, Text};
 use super::super::{Decoder, Failure, FailureClass, Stop, StreamEvent};
 use super::encode::{PART, SIGNATURE, SIGNED_BYTES};
 use super::hosted;
@@ -96,7 +98,7 @@ impl Decoder for GeminiDecoder {
             }
         };
         if let Some(error) = chunk.error {
-            return self.answer.fail(wire::stream_failure(&error), out);
+            return self.answer.fail(Failure::in_stream(&error), out);
         }
         if let Some(usage) = chunk.usage_metadata {
             self.count(&usage);
@@ -225,7 +227,7 @@ impl GeminiDecoder {
     fn end_with(&mut self, reason: &str, said: &str, out: &mut Vec<StreamEvent>) {
         self.finished = true;
         let why = if said.is_empty() { reason.to_owned() } else { format!("{reason}: {said}") };
-        let failure = |class| Failure { class, message: wire::one_line(&why), retry_after: None };
+        let failure = |class| Failure { class, message: one_line(&why), retry_after: None };
         match reason {
             "MAX_TOKENS" | "CONTINUATION" => self.answer.stop = Stop::MaxTokens,
             "SAFETY"

@@ -13,7 +13,6 @@ pub(super) use encode::is_third;
 pub(super) use hosted::combines;
 
 use super::compat::Compat;
-use super::wire;
 use super::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest};
 use crate::secret::Secret;
 
@@ -49,7 +48,7 @@ impl Codec for Gemini {
     }
 
     fn failure(&self, status: u16, body: &[u8]) -> Failure {
-        wire::failure(status, body)
+        Failure::of_response(status, body)
     }
 
     fn listing(&self) -> Option<HttpRequest> {

@@ -4,9 +4,10 @@ use linger_protocol::message::Usage;
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
+use super::super::answer::{Answer, Draft};
 use super::super::think::{Piece, Think};
-use super::super::wire::{self, Answer, Draft, Text};
-use super::super::{Decoder, Stop, StreamEvent};
+use super::super::wire::{self, Text};
+use super::super::{Decoder, Failure, Stop, StreamEvent};
 
 /// One response.
 #[derive(Debug, Default)]
@@ -70,7 +71,7 @@ impl Decoder for OllamaDecoder {
         };
         // Such a line has nothing else in it.
         if let Some(error) = line.error {
-            return self.answer.fail(wire::stream_failure(&error), out);
+            return self.answer.fail(Failure::in_stream(&error), out);
         }
         if let Some(message) = line.message {
             self.message(message, out);

@@ -10,7 +10,6 @@ mod decode;
 mod encode;
 
 use super::compat::Compat;
-use super::wire;
 use super::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest};
 use crate::secret::Secret;
 
@@ -46,7 +45,7 @@ impl Codec for Ollama {
     }
 
     fn failure(&self, status: u16, body: &[u8]) -> Failure {
-        wire::failure(status, body)
+        Failure::of_response(status, body)
     }
 
     fn listing(&self) -> Option<HttpRequest> {

@@ -8,7 +8,6 @@ mod decode;
 mod encode;
 
 use super::compat::Compat;
-use super::wire;
 use super::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest};
 use crate::secret::Secret;
 
@@ -41,7 +40,7 @@ impl Codec for OpenAi {
     }
 
     fn failure(&self, status: u16, body: &[u8]) -> Failure {
-        wire::failure(status, body)
+        Failure::of_response(status, body)
     }
 
     fn listing(&self) -> Option<HttpRequest> {

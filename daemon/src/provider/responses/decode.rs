@@ -7,8 +7,9 @@ use linger_protocol::message::{HostedPart, Usage};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::wire::{self, Answer, Draft, Text};
-use super::super::{Decoder, Stop, StreamEvent};
+use super::super::answer::{Answer, Draft};
+use super::super::wire::{self, Text};
+use super::super::{Decoder, Failure, Stop, StreamEvent};
 use super::encode::{ITEM, PHASE};
 use super::hosted::{self, Said};
 
@@ -82,11 +83,11 @@ impl Decoder for ResponsesDecoder {
             "response.failed" => {
                 let response = event.response.unwrap_or_default();
                 self.count(&response);
-                self.answer.fail(wire::stream_failure(response.get("error").unwrap_or(&Value::Null)), out);
+                self.answer.fail(Failure::in_stream(response.get("error").unwrap_or(&Value::Null)), out);
             }
             "error" => {
                 let flat = json!({"code": event.code, "message": event.message});
-                self.answer.fail(wire::stream_failure(&event.error.unwrap_or(flat)), out);
+                self.answer.fail(Failure::in_stream(&event.error.unwrap_or(flat)), out);
             }
             // What is created, queued and in progress, the ends of parts, and what may be added.
             _ => {}

@@ -9,7 +9,6 @@ mod encode;
 mod hosted;
 
 use super::compat::Compat;
-use super::wire;
 use super::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest};
 use crate::secret::Secret;
 
@@ -42,7 +41,7 @@ impl Codec for Responses {
     }
 
     fn failure(&self, status: u16, body: &[u8]) -> Failure {
-        wire::failure(status, body)
+        Failure::of_response(status, body)
     }
 
     fn listing(&self) -> Option<HttpRequest> {

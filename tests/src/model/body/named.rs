@@ -76,12 +76,8 @@ fn is_compacted(items: &[String], before: &[Vec<String>], summary: &str) -> bool
 /// Some results or images are left out, `most` of them, and nothing else is different.
 fn is_trimmed(items: &[String], before: &[Vec<String>], most: usize, word: &str) -> bool {
     let alike = |before: &Vec<String>| {
-        let changed: Vec<bool> = before
-            .iter()
-            .zip(items)
-            .filter(|(old, new)| old != new)
-            .map(|(_, new)| new.contains(word))
-            .collect();
+        let changed: Vec<bool> =
+            before.iter().zip(items).filter(|(old, new)| old != new).map(|(_, new)| new.contains(word)).collect();
         before.len() <= items.len() && changed.len() <= most && changed.iter().all(|left_out| *left_out)
     };
     before.iter().any(alike)

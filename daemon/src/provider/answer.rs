@@ -1,0 +1,316 @@
+//! The answer that a decoder gathers: its blocks as they grow, the events that this gives, and the bounds on all of it.
+//!
+//! Every decoder has one [`Answer`], which it tells what came; blocks, order, sizes and the one terminal event are kept here.
+//! Deliberately absent: any format's own words, and what is only read and never gathered (`wire`).
+
+use linger_protocol::id::CallId;
+use linger_protocol::message::{ContentBlock, HostedPart, HostedTool, Usage};
+use serde_json::{Map, Value};
+
+use super::wire::{json_size, mended, parse_arguments, set};
+use super::{Failure, FailureClass, Response, Stop, StreamEvent};
+
+/// The most bytes of arguments in one answer: far above any file that a model writes, and a bound on what it can make us hold.
+const MAX_ARGUMENTS: usize = 8 << 20;
+
+/// The most bytes of text and thinking in one answer: thirty times what the longest answers have.
+const MAX_TEXT: usize = 16 << 20;
+
+/// The most blocks in one answer; models write a handful, and a few dozen calls at most.
+const MAX_BLOCKS: usize = 512;
+
+/// How large an answer may be in all, in bytes of JSON: it is one event, with room to spare below what a client takes.
+const MAX_ANSWER: usize = linger_protocol::transport::MAX_EVENT / 2;
+
+/// An answer that is being received.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    /// Becomes [`Response::content`], one to one: a block is only made when there is something in it.
+    pub(super) blocks: Vec<Draft>,
+    pub(super) stop: Stop,
+    pub(super) usage: Usage,
+    /// A terminal event was given.
+    pub(super) ended: bool,
+    /// Bytes of arguments so far.
+    arguments: usize,
+    /// Bytes of text and thinking so far.
+    text: usize,
+    /// It has more than [`MAX_BLOCKS`].
+    overfull: bool,
+}
+
+/// A block that is being received.
+#[derive(Debug)]
+pub(super) enum Draft {
+    Text(String),
+    Thinking {
+        text: String,
+        native: Option<Value>,
+    },
+    Call {
+        id: String,
+        name: String,
+        arguments: String,
+        keep_raw: bool,
+    },
+    Opaque {
+        native: Value,
+        arguments: String,
+    },
+    /// What a hosted tool was asked, or gave.
+    Hosted {
+        tool: HostedTool,
+        part: HostedPart,
+        text: String,
+        native: Option<Value>,
+        arguments: String,
+    },
+    /// A call that came whole, with what the provider wants back.
+    Whole {
+        name: String,
+        arguments: String,
+        native: Option<Value>,
+    },
+}
+
+impl Answer {
+    /// Adds a block and gives its index.
+    pub(super) fn open(&mut self, draft: Draft) -> usize {
+        if self.blocks.len() >= MAX_BLOCKS {
+            // What comes next fails.
+            self.overfull = true;
+        } else {
+            self.blocks.push(draft);
+        }
+        self.blocks.len() - 1
+    }
+
+    /// Adds `piece` to the text at the end, or begins one.
+    pub(super) fn text(&mut self, piece: &str, out: &mut Vec<StreamEvent>) {
+        if piece.is_empty() {
+            return;
+        }
+        let place = match self.blocks.len().checked_sub(1) {
+            Some(last) if matches!(self.blocks.last(), Some(Draft::Text(_))) => last,
+            _ => self.open(Draft::Text(String::new())),
+        };
+        self.append(place, piece, out);
+    }
+
+    /// Adds `piece` to the thinking at the end if it has this `native`, or begins one.
+    pub(super) fn thinking(&mut self, native: Option<Value>, piece: &str, out: &mut Vec<StreamEvent>) {
+        if piece.is_empty() {
+            return;
+        }
+        let place = match (self.blocks.len().checked_sub(1), self.blocks.last()) {
+            (Some(last), Some(Draft::Thinking { native: known, .. })) if *known == native => last,
+            _ => self.open(Draft::Thinking { text: String::new(), native }),
+        };
+        self.append(place, piece, out);
+    }
+
+    /// Ends the answer if it is larger than any answer should be.
+    fn check_size(&mut self, out: &mut Vec<StreamEvent>) {
+        let message = if self.overfull {
+            format!("the answer has more than {MAX_BLOCKS} blocks")
+        } else if self.text > MAX_TEXT {
+            format!("the model wrote more than {} MiB of text", MAX_TEXT >> 20)
+        } else if self.arguments > MAX_ARGUMENTS {
+            format!("the model wrote more than {} MiB of tool arguments", MAX_ARGUMENTS >> 20)
+        } else {
+            return;
+        };
+        self.fail(Failure { class: FailureClass::Rejected, message, retry_after: None }, out);
+    }
+
+    /// Adds `piece` to a text or thinking block; after the end nothing is added.
+    pub(super) fn append(&mut self, index: usize, piece: &str, out: &mut Vec<StreamEvent>) {
+        if self.ended {
+            return;
+        }
+        let block = index as u32;
+        self.text += piece.len();
+        self.check_size(out);
+        if self.ended {
+            return;
+        }
+        match self.blocks.get_mut(index) {
+            Some(Draft::Text(text)) if !piece.is_empty() => {
+                text.push_str(piece);
+                match out.last_mut() {
+                    Some(StreamEvent::Text { block: last, text }) if *last == block => text.push_str(piece),
+                    _ => out.push(StreamEvent::Text { block, text: piece.to_owned() }),
+                }
+            }
+            Some(Draft::Thinking { text, .. }) if !piece.is_empty() => {
+                text.push_str(piece);
+                match out.last_mut() {
+                    Some(StreamEvent::Thinking { block: last, text }) if *last == block => text.push_str(piece),
+                    _ => out.push(StreamEvent::Thinking { block, text: piece.to_owned() }),
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Adds `piece` to the arguments of a call.
+    pub(super) fn append_arguments(&mut self, index: usize, piece: &str, out: &mut Vec<StreamEvent>) {
+        self.arguments += piece.len();
+        self.check_size(out);
+        if self.ended {
+            return;
+        }
+        if let Some(
+            Draft::Call { arguments, .. }
+            | Draft::Opaque { arguments, .. }
+            | Draft::Whole { arguments, .. }
+            | Draft::Hosted { arguments, .. },
+        ) = self.blocks.get_mut(index)
+        {
+            arguments.push_str(piece);
+        }
+    }
+
+    /// Adds what a hosted tool was asked or gave; `native` is what the provider wants back of it.
+    pub(super) fn hosted(
+        &mut self,
+        tool: HostedTool,
+        part: HostedPart,
+        text: &str,
+        native: Option<Value>,
+        out: &mut Vec<StreamEvent>,
+    ) -> usize {
+        if part == HostedPart::Call {
+            // Providers charge for what they run, and count it nowhere that all would agree on.
+            self.usage.cost_at_least = true;
+        }
+        let place = self.open(Draft::Hosted { tool, part, text: String::new(), native, arguments: String::new() });
+        self.say(place, text, out);
+        place
+    }
+
+    /// Says what a hosted tool was asked or gave, once.
+    pub(super) fn say(&mut self, index: usize, said: &str, out: &mut Vec<StreamEvent>) {
+        if self.ended || said.is_empty() {
+            return;
+        }
+        self.text += said.len();
+        self.check_size(out);
+        if let Some(Draft::Hosted { tool, part, text, .. }) = self.blocks.get_mut(index)
+            && !self.ended
+            && text.is_empty()
+        {
+            text.push_str(said);
+            out.push(StreamEvent::Hosted { block: index as u32, tool: *tool, part: *part, text: said.to_owned() });
+        }
+    }
+
+    /// Ends well.
+    pub(super) fn done(&mut self, out: &mut Vec<StreamEvent>) {
+        self.check_size(out);
+        if !self.ended {
+            let content: Vec<ContentBlock> = std::mem::take(&mut self.blocks).into_iter().map(Draft::close).collect();
+            if json_size(&content) > MAX_ANSWER {
+                let message = format!("the answer is larger than {} MiB", MAX_ANSWER >> 20);
+                return self.fail(Failure { class: FailureClass::Rejected, message, retry_after: None }, out);
+            }
+            self.ended = true;
+            out.push(StreamEvent::Done(Response { content, stop: self.stop, usage: self.usage }));
+        }
+    }
+
+    /// Ends badly.
+    pub(super) fn fail(&mut self, failure: Failure, out: &mut Vec<StreamEvent>) {
+        if !std::mem::replace(&mut self.ended, true) {
+            out.push(StreamEvent::Failed(failure));
+        }
+    }
+
+    /// Ends because the stream made no sense.
+    pub(super) fn broken(&mut self, message: impl Into<String>, out: &mut Vec<StreamEvent>) {
+        self.fail(Failure { class: FailureClass::Stream, message: message.into(), retry_after: None }, out);
+    }
+}
+
+impl Draft {
+    fn close(self) -> ContentBlock {
+        match self {
+            Self::Text(text) => ContentBlock::Text { text },
+            Self::Thinking { text, native } => ContentBlock::Thinking { text, native },
+            Self::Call { id, name, arguments, keep_raw } => {
+                let input = parse_arguments(&arguments);
+                let mut native = Map::new();
+                if !id.is_empty() {
+                    native.insert("id".to_owned(), id.into());
+                }
+                let canonical = input.to_string();
+                if keep_raw && input.is_object() && !arguments.trim().is_empty() && canonical != arguments {
+                    native.insert("arguments".to_owned(), mended(&arguments).into());
+                }
+                let native = (!native.is_empty()).then_some(Value::Object(native));
+                ContentBlock::ToolUse { call_id: CallId::default(), name, input, native }
+            }
+            Self::Hosted { tool, part, text, mut native, arguments } => {
+                if let (Some(native), Ok(input)) = (&mut native, serde_json::from_str::<Value>(&mended(&arguments))) {
+                    set(native, "input", input);
+                }
+                ContentBlock::Hosted { tool, part, text, native }
+            }
+            Self::Opaque { mut native, arguments } => {
+                if let Ok(input) = serde_json::from_str::<Value>(&arguments) {
+                    set(&mut native, "input", input);
+                }
+                ContentBlock::Opaque { native }
+            }
+            Self::Whole { name, arguments, native } => {
+                ContentBlock::ToolUse { call_id: CallId::default(), name, input: parse_arguments(&arguments), native }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// The end of an answer that `fill` makes.
+    fn ended(fill: impl FnOnce(&mut Answer, &mut Vec<StreamEvent>)) -> Result<usize, String> {
+        let (mut answer, mut out) = (Answer::default(), Vec::new());
+        fill(&mut answer, &mut out);
+        answer.done(&mut out);
+        match out.pop() {
+            Some(StreamEvent::Done(response)) => Ok(response.content.len()),
+            Some(StreamEvent::Failed(failure)) => Err(failure.message),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_answer_that_is_too_large_fails_and_says_why() {
+        let blocks = |n: usize| ended(|answer, _| (0..n).for_each(|_| _ = answer.open(Draft::Text(String::new()))));
+        assert_eq!(blocks(MAX_BLOCKS), Ok(MAX_BLOCKS));
+        assert_eq!(blocks(MAX_BLOCKS + 1), Err("the answer has more than 512 blocks".to_owned()));
+        let text = |bytes: usize| {
+            ended(|answer, out| {
+                let place = answer.open(Draft::Text(String::new()));
+                answer.append(place, &"x".repeat(bytes), out);
+            })
+        };
+        assert_eq!(text(MAX_TEXT), Ok(1));
+        assert_eq!(text(MAX_TEXT + 1), Err("the model wrote more than 16 MiB of text".to_owned()));
+        let arguments = ended(|answer, out| {
+            let call =
+                Draft::Call { id: String::new(), name: String::new(), arguments: String::new(), keep_raw: false };
+            let place = answer.open(call);
+            answer.append_arguments(place, &"x".repeat(MAX_ARGUMENTS + 1), out);
+        });
+        assert_eq!(arguments, Err("the model wrote more than 8 MiB of tool arguments".to_owned()));
+        let opaque = ended(|answer, _| {
+            let native = json!("x".repeat(MAX_ANSWER));
+            answer.open(Draft::Opaque { native, arguments: String::new() });
+        });
+        assert_eq!(opaque, Err("the answer is larger than 32 MiB".to_owned()));
+    }
+}

@@ -1,0 +1,85 @@
+//! What damage there is and what became of it, in words: for `daemon/status`, and for whoever says hello.
+
+use std::path::PathBuf;
+
+use linger_protocol::daemon::{self, Damage, Damaged};
+use linger_protocol::id::SessionId;
+
+use crate::daemon::Daemon;
+use crate::store::SCHEMA;
+use crate::store::aside::{self, Aside, Kind, Left};
+
+/// What every client is told when it says hello.
+pub fn warnings(daemon: &Daemon) -> Vec<String> {
+    if daemon.repairs.asides().is_empty() && daemon.store.found.all() == (None, Vec::new()) {
+        return Vec::new();
+    }
+    let told = |damage: &Damage| damage.hint.is_some() && damage.what != Damaged::Session;
+    damage(daemon).into_iter().filter(told).map(|damage| damage.text).collect()
+}
+
+/// All damage, and what became of it.
+pub fn damage(daemon: &Daemon) -> Vec<Damage> {
+    let asides = aside::list(&daemon.store.path);
+    daemon.repairs.asides().clone_from(&asides);
+    let (database, sessions) = daemon.store.found.all();
+    let plain = |what, at, text| Damage {
+        what,
+        session: None,
+        file: None,
+        at,
+        text,
+        hint: Some("`linger doctor --repair` saves what can be read".to_owned()),
+        carried: 0,
+        left: Vec::new(),
+    };
+    let set_aside = asides.into_iter().map(|aside| of_aside(aside, daemon.repairs.running().is_some()));
+    let in_use =
+        database.map(|met| plain(Damaged::InUse, met.at, format!("the database in use is damaged: {}", met.text)));
+    let sessions = sessions.into_iter().map(|(id, met)| {
+        let text = format!("session {id} is damaged: {}", met.text);
+        Damage { session: Some(id), ..plain(Damaged::Session, met.at, text) }
+    });
+    set_aside.chain(in_use).chain(sessions).collect()
+}
+
+fn of_aside(aside: Aside, working: bool) -> Damage {
+    let Aside { path, report } = aside;
+    let (at, left, whole) = (report.at, report.left.len(), report.left.is_empty());
+    let file: &PathBuf = &path;
+    let what = match report.kind {
+        Kind::Database => Damaged::Database,
+        Kind::Newer => Damaged::Newer,
+        Kind::Wal => Damaged::Wal,
+    };
+    let carried = match (report.carried, left) {
+        (0, 0) => "nothing in it could be read".to_owned(),
+        (carried, 0) => format!("all sessions that are in it were carried over ({carried})"),
+        (carried, left) => format!("of its sessions {carried} were carried over whole, {left} not"),
+    };
+    let known = report.settled || report.carried > 0 || !whole;
+    let (text, hint) = match (report.kind, known) {
+        (Kind::Wal, _) => (format!("{}; the copy is {}", report.reason, file.display()), None),
+        (Kind::Newer, false) => (
+            format!("the database was set aside as {}: {}", file.display(), report.reason),
+            Some(format!(
+                "start the newer linger: it carries the sessions over by itself; this one knows schema {SCHEMA}"
+            )),
+        ),
+        (_, false) if working => (
+            format!(
+                "the database was set aside as {}: {}; its sessions are being carried over",
+                file.display(),
+                report.reason
+            ),
+            Some("wait a little; `linger daemon status` says how far it is".to_owned()),
+        ),
+        _ => (
+            format!("the database was set aside as {}: {}; {carried}", file.display(), report.reason),
+            (!report.settled).then(|| "`linger doctor --repair` saves what can be read of the rest".to_owned()),
+        ),
+    };
+    let left = report.left.into_iter();
+    let left = left.map(|Left { session, events, text }| daemon::Left { session: SessionId(session), events, text });
+    Damage { what, session: None, file: Some(path), at, text, hint, carried: report.carried, left: left.collect() }
+}

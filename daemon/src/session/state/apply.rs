@@ -1,0 +1,262 @@
+//! What each event changes in the state of a session: the fold itself. Pure.
+//!
+//! [`State::apply`] takes one event after the other, those that are new and those that come from the log alike. It never fails: what
+//! an event names and is not there is passed over.
+
+use std::sync::Arc;
+
+use linger_protocol::event::{Asks, Event, EventBody, NoticeCode};
+use linger_protocol::id::{CallId, MessageId, PermissionId, PromptId};
+use linger_protocol::message::{ContentBlock, Role, StopReason, Usage};
+use linger_protocol::permission::Decision;
+use linger_protocol::session::When;
+
+use super::{Answered, Call, Compaction, Permission, Queued, Shape, State, Turn};
+use crate::session::compaction::Effort;
+
+/// How much of the first prompt becomes the title, in characters: a line of a terminal.
+const TITLE: usize = 72;
+
+impl State {
+    /// Takes the next event.
+    pub fn apply(&mut self, event: &Event) {
+        if let Some(seq) = event.seq {
+            self.head = seq;
+            self.updated_at = event.at;
+        }
+        match &event.body {
+            EventBody::SessionCreated { cwd, model, mode, effort, name, setup, .. } => {
+                self.setup.clone_from(setup);
+                self.created_at = event.at;
+                self.thinking = *effort;
+                (self.cwd, self.model, self.mode, self.name) = (cwd.clone(), model.clone(), *mode, name.clone());
+            }
+            EventBody::SessionChanged { model, mode, effort, name, instructions, setup } => {
+                self.thinking = effort.unwrap_or(self.thinking);
+                self.model = model.clone().unwrap_or_else(|| std::mem::take(&mut self.model));
+                self.mode = mode.unwrap_or(self.mode);
+                self.name = name.clone().or_else(|| self.name.take());
+                if let Some(instructions) = instructions {
+                    self.instructions.clone_from(instructions);
+                }
+                self.setup = setup.clone().or_else(|| self.setup.take());
+            }
+            EventBody::PromptAccepted { prompt, content, when, compact, schema, .. } => {
+                self.prompt_accepted(prompt, content, *when, *compact);
+                if let (Some(queued), Some(schema)) = (self.queue.back_mut(), schema) {
+                    queued.schema = Some(Arc::new(schema.clone()));
+                }
+            }
+            EventBody::TurnStarted { prompt } => {
+                self.counts.turns += 1;
+                self.held = false;
+                self.before_turn = self.head.saturating_sub(1);
+                let id = event.turn.clone().unwrap_or_default();
+                let asks = |queued: &&Queued| queued.prompt == *prompt && queued.compact;
+                let compacts = self.queue.iter().find(asks).map(|queued| queued.prompt.clone());
+                self.turn = Some(Turn { id, compacts, ..Turn::default() });
+            }
+            EventBody::Message { message, role, content, interrupted, prompt, asks, usage, cut, paused, .. } => {
+                self.counts.messages += 1;
+                self.asked(*asks);
+                if let Some(prompt) = prompt {
+                    let taken = self.queue.iter().find(|queued| queued.prompt == *prompt);
+                    let shape = taken.and_then(|queued| Some((queued.seq, queued.schema.clone()?)));
+                    if let Some((seq, schema)) = shape {
+                        self.in_turn(|turn| turn.shape = Some(Shape { seq, schema, ..Shape::default() }));
+                    }
+                    self.queue.retain(|queued| queued.prompt != *prompt);
+                    // There is something new to answer, and what was tried before need not hold for it.
+                    self.in_turn(|turn| (turn.compacts, turn.effort) = (None, Effort::default()));
+                }
+                match role {
+                    Role::User => self.user_message(),
+                    Role::Assistant => self.assistant_message(
+                        message,
+                        content,
+                        [*interrupted, *cut, *paused],
+                        Usage::of_answer(*usage, *interrupted),
+                    ),
+                }
+            }
+            EventBody::MessageSuperseded { .. } => self.in_turn(|turn| turn.interrupted = None),
+            EventBody::ToolStarted { call_id, .. } => self.call(call_id, |call| call.started = true),
+            EventBody::ToolFinished { call_id, .. } => self.call(call_id, |call| call.finished = true),
+            EventBody::PermissionRequested { permission, call_id, digest, grant, .. } => {
+                let (id, digest, grant) = (permission.clone(), digest.clone(), grant.clone());
+                self.call(call_id, |call| call.permission = Some(Permission { id, digest, grant, answer: None }));
+            }
+            EventBody::PermissionResolved { permission, decision, by, reason } => {
+                let answer = Answered { decision: *decision, by: by.clone(), at: event.at, reason: reason.clone() };
+                self.permission_resolved(permission, answer);
+            }
+            EventBody::CompactionStarted { prompt, tokens, .. } => {
+                let compaction = Compaction { prompt: prompt.clone(), tokens: *tokens };
+                self.in_turn(|turn| turn.compaction = Some(compaction));
+            }
+            EventBody::Compacted { prompt, tokens_after, usage, .. } => {
+                self.context = *tokens_after;
+                self.compaction_over(prompt.as_ref(), true, Usage::of_answer(*usage, false));
+            }
+            EventBody::CompactionFailed { prompt, usage, .. } => {
+                // Nobody pays for what was never counted.
+                self.compaction_over(prompt.as_ref(), false, usage.unwrap_or_default());
+            }
+            EventBody::Trimmed { calls, tokens_after, .. } => {
+                self.context = *tokens_after;
+                let output = !calls.is_empty();
+                self.in_turn(|turn| turn.effort.trimmed |= output);
+            }
+            EventBody::TurnFinished { stop_reason, .. } => {
+                // A compaction that was cancelled is not taken up again.
+                if let Some(prompt) = self.turn.take().and_then(|turn| turn.compacts) {
+                    self.queue.retain(|queued| queued.prompt != prompt);
+                }
+                self.stop_reason = Some(*stop_reason);
+                self.held = matches!(stop_reason, StopReason::Cancelled | StopReason::Error);
+            }
+            EventBody::Notice { code, .. } => self.notice(*code),
+            EventBody::TextDelta(_)
+            | EventBody::ThinkingDelta(_)
+            | EventBody::HostedDelta { .. }
+            | EventBody::ToolOutputDelta { .. }
+            | EventBody::CaughtUp {}
+            | EventBody::Unknown => {}
+        }
+    }
+
+    fn prompt_accepted(&mut self, prompt: &PromptId, content: &[ContentBlock], when: When, compact: bool) {
+        self.counts.prompts += 1;
+        if self.title.is_none() && !compact {
+            let text = content.iter().find_map(ContentBlock::as_text).unwrap_or_default();
+            let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+            self.title = Some(line.trim().chars().take(TITLE).collect());
+        }
+        self.queue.push_back(Queued {
+            prompt: prompt.clone(),
+            seq: self.head,
+            content: content.to_vec(),
+            when,
+            compact,
+            schema: None,
+        });
+    }
+
+    /// The daemon asked something of the model in the user's place.
+    fn asked(&mut self, asks: Option<Asks>) {
+        let Some(shape) = self.turn.as_mut().and_then(|turn| turn.shape.as_mut()) else { return };
+        match asks {
+            Some(Asks::Schema) => shape.said = true,
+            Some(Asks::Again) => shape.misfits += 1,
+            Some(Asks::GoOn | Asks::Unknown) | None => {}
+        }
+    }
+
+    /// A summary that was asked for is there, or is not to be had.
+    fn compaction_over(&mut self, prompt: Option<&PromptId>, compacted: bool, usage: Usage) {
+        self.usage += usage;
+        if let Some(prompt) = prompt {
+            self.queue.retain(|queued| queued.prompt != *prompt);
+        }
+        self.in_turn(|turn| {
+            turn.usage += usage;
+            turn.compaction = None;
+            if prompt.is_none() {
+                turn.effort.compacted = Some(compacted);
+            }
+        });
+    }
+
+    fn user_message(&mut self) {
+        // Either the results of all calls, or a user's words after the calls got their results.
+        self.in_turn(|turn| {
+            turn.calls.retain(|call| !call.finished);
+            turn.interrupted = None;
+        });
+    }
+
+    fn assistant_message(
+        &mut self,
+        message: &MessageId,
+        content: &[ContentBlock],
+        [interrupted, cut, paused]: [bool; 3],
+        usage: Usage,
+    ) {
+        let calls = content.iter().filter_map(|block| match block {
+            ContentBlock::ToolUse { call_id, .. } => {
+                Some(Call { id: call_id.clone(), permission: None, started: false, finished: false })
+            }
+            _ => None,
+        });
+        let calls: Vec<Call> = calls.collect();
+        self.counts.calls += calls.len() as u64;
+        self.usage += usage;
+        if usage.input_tokens > 0 {
+            self.context = usage.input_tokens + usage.output_tokens;
+        }
+        self.in_turn(|turn| {
+            turn.usage += usage;
+            if interrupted {
+                turn.interrupted = Some(message.clone());
+                return;
+            }
+            turn.interrupted = None;
+            (turn.cut, turn.goes_on) = (cut, paused);
+            turn.crashes = 0;
+            turn.effort = Effort::default();
+            turn.steps += 1;
+            turn.calls = calls;
+        });
+    }
+
+    fn permission_resolved(&mut self, permission: &PermissionId, answer: Answered) {
+        let decision = answer.decision;
+        let mut grant = None;
+        self.in_turn(|turn| {
+            let asked = turn.calls.iter_mut().filter_map(|call| call.permission.as_mut());
+            if let Some(asked) = asked.into_iter().find(|asked| asked.id == *permission) {
+                asked.answer = Some(answer);
+                grant = Some(asked.grant.clone());
+            }
+        });
+        if matches!(decision, Decision::AllowSession | Decision::AllowAlways) {
+            self.grants.extend(grant.filter(|grant| !self.grants.contains(grant)));
+        }
+    }
+
+    fn notice(&mut self, code: Option<NoticeCode>) {
+        self.in_turn(|turn| match code {
+            Some(NoticeCode::Resumed) => {
+                turn.crashes += u32::from(!turn.paused);
+                (turn.paused, turn.offered, turn.key_missing) = (false, false, false);
+            }
+            Some(NoticeCode::Paused) => turn.paused = true,
+            Some(NoticeCode::Offered) => turn.offered = true,
+            Some(NoticeCode::Continued) => (turn.offered, turn.crashes) = (false, 0),
+            Some(NoticeCode::KeyMissing) => turn.key_missing = true,
+            Some(NoticeCode::KeyFound) => turn.key_missing = false,
+            Some(
+                NoticeCode::Retry
+                | NoticeCode::Removed
+                | NoticeCode::Damaged
+                | NoticeCode::UnknownModel
+                | NoticeCode::Unknown,
+            )
+            | None => {}
+        });
+    }
+
+    fn in_turn(&mut self, change: impl FnOnce(&mut Turn)) {
+        if let Some(turn) = &mut self.turn {
+            change(turn);
+        }
+    }
+
+    fn call(&mut self, id: &CallId, change: impl FnOnce(&mut Call)) {
+        self.in_turn(|turn| {
+            if let Some(call) = turn.calls.iter_mut().find(|call| call.id == *id) {
+                change(call);
+            }
+        });
+    }
+}

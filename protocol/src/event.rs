@@ -299,13 +299,18 @@ pub enum EventBody {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         usage: Option<Usage>,
     },
-    /// From now on the output of older calls, or what images there are, is left out of the context; it stays in the log.
+    /// From now on the output of older calls, what images there are, or what a provider had wanted back of its model's messages is
+    /// left out of the context; it stays in the log.
     Trimmed {
         /// The calls.
         calls: Vec<CallId>,
         /// The messages that had images: the model refused them.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         images: Vec<MessageId>,
+        /// The messages whose `native` parts and thinking do not go back any more: the provider refused the history. The model
+        /// reads of them what another one would.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        native: Vec<MessageId>,
         /// About how many tokens the context had.
         tokens_before: u64,
         /// About how many it has now.

@@ -5,6 +5,7 @@ use linger_tests::harness::{Client, Daemon, Setup};
 use linger_tests::model::{Format, Gate, ModelServer, Recorded, Reply};
 use serde_json::{Value, json};
 
+use crate::matrix_turns::refusal;
 use crate::providers::name;
 
 /// The formats that have such tools.
@@ -383,6 +384,22 @@ async fn another_model_is_asked_to_go_on_with_what_was_paused() {
         assert_eq!(client.turn(&session, "and now?").await.str("stop_reason"), "end_turn", "{to:?}");
         daemon.check(&[&client], &model);
     }
+}
+
+#[tokio::test]
+async fn a_paused_answer_that_its_provider_refuses_to_take_back_is_gone_on_with_in_words() {
+    let model = ModelServer::with([pauses(), refusal(Format::Anthropic), Reply::text("It is so."), Reply::text("on")]);
+    let daemon = start(&model, "auto").await;
+    let (client, session) = session(&daemon, Format::Anthropic).await;
+    assert_eq!(client.turn(&session, "look it up").await.str("stop_reason"), "end_turn");
+    let seen = client.transcript();
+    let kinds: Vec<&str> = seen.of("message").map(|message| message.str("asks")).collect();
+    assert_eq!(kinds, ["", "", "go_on", ""], "{}", seen.outline());
+    assert_eq!(client.first(&session, "trimmed").await.event["native"], json!(["m2"]));
+    let again = model.requests()[2].messages();
+    assert!(again.contains("[web_search: rust 2026]") && !again.contains("server_tool_use"), "{again}");
+    assert_eq!(client.turn(&session, "on").await.str("stop_reason"), "end_turn");
+    daemon.check(&[&client], &model);
 }
 
 #[tokio::test]

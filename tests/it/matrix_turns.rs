@@ -24,6 +24,8 @@ enum Then {
     Again,
     /// What was shown is superseded, and it is tried again.
     Repeated,
+    /// What the history brings back is left out, and it is asked again.
+    Plain,
     /// The turn fails at once, and says this.
     Failed(&'static str),
     /// It is none.
@@ -34,8 +36,20 @@ fn shown() -> Reply {
     Reply::new().thinking("Hm, 🦀.", "c2lnbmF0dXJl").and_text("Good d")
 }
 
+/// How each format's providers refuse a history.
+pub(crate) fn refusal(format: Format) -> Reply {
+    let said = match format {
+        Format::Anthropic => "messages.1.content.0: Invalid `signature` in `thinking` block",
+        Format::OpenAi => "messages.1.assistant.reasoning_content: property 'reasoning_content' is unsupported",
+        Format::Responses => "The encrypted content for item rs_1 could not be verified.",
+        Format::Gemini => "Unable to submit request because Thought signature is not valid.",
+        Format::Ollama => "After the optional system message, conversation roles must alternate user and assistant",
+    };
+    Reply::status(400).body(&format.error_body(400, "invalid_request_error", said).to_string())
+}
+
 /// The faults, and what the model says when it has none.
-fn faults(good: impl Fn() -> Reply) -> Vec<(&'static str, Reply, Then)> {
+fn faults(format: Format, good: impl Fn() -> Reply) -> Vec<(&'static str, Reply, Then)> {
     let status = |status: u16| Reply::status(status).header("retry-after-ms", "1");
     let calls = || shown().and_tool("bash", json!({ "command": "echo ä€😀 > never" })).and_tool("ls", json!({}));
     vec![
@@ -65,6 +79,8 @@ fn faults(good: impl Fn() -> Reply) -> Vec<(&'static str, Reply, Then)> {
         ("403", Reply::status(403), Then::Failed("403")),
         ("404", Reply::status(404), Then::Failed("404")),
         ("422", Reply::status(422), Then::Failed("422")),
+        ("a history that is refused", refusal(format), Then::Plain),
+        ("a history that is refused and has nothing to leave out", refusal(format), Then::Failed("nothing is left")),
         ("a long wait", Reply::status(429).header("retry-after", "3600"), Then::Failed("60 minutes")),
     ]
 }
@@ -106,8 +122,12 @@ async fn every_fault_in(format: Format, shaped: bool) {
     client.attach(&session).await;
     let asked_for = shaped.then(schema);
     let good = || if shaped { gives(format, &bern()) } else { Reply::text("Good day") };
-    for (fault, reply, then) in faults(good) {
+    for (fault, reply, then) in faults(format, good) {
         let what = format!("{format:?}: {fault}");
+        if then == Then::Plain {
+            model.push([Reply::new().thinking("Hm.", "c2ln").and_text("Gut.")]);
+            assert_eq!(prompt(&client, &session, None).await.str("stop_reason"), "end_turn");
+        }
         let (before, asked) = (Turn::of(&client.transcript()), model.requests().len());
         let fails = matches!(then, Then::Failed(_));
         model.push([reply].into_iter().chain((!fails && then != Then::Nothing).then(good)));
@@ -126,11 +146,13 @@ async fn every_fault_in(format: Format, shaped: bool) {
         let (want, words) = match then {
             Then::Again => ((1, 0, 2 + told), ""),
             Then::Repeated => ((1, 1, 3 + told), ""),
-            Then::Nothing => ((0, 0, 2 + told), ""),
+            Then::Nothing | Then::Plain => ((0, 0, 2 + told), ""),
             Then::Failed(words) => ((0, 0, 1 + told), words),
         };
         assert_eq!((added, stop), (want, if fails { "error" } else { "end_turn" }), "{what}: {detail}");
-        assert_eq!(attempts, if matches!(then, Then::Again | Then::Repeated) { 2 } else { 1 }, "{what}");
+        let trimmed = client.transcript().of("trimmed").count();
+        assert_eq!(trimmed, usize::from(trimmed > 0 || then == Then::Plain), "{what}");
+        assert_eq!(attempts, if matches!(then, Then::Again | Then::Repeated | Then::Plain) { 2 } else { 1 }, "{what}");
         assert!(detail.contains(words), "{what}: {detail}");
         let bodies = model.requests();
         assert!(bodies.last().unwrap().messages().contains(PICTURE), "{what}: the picture is not there");

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use linger_tests::check::Transcript;
 use linger_tests::harness::{Client, Daemon, Setup};
-use linger_tests::model::{Format, ModelServer, Reply};
+use linger_tests::model::{Format, Gate, ModelServer, Reply};
 use serde_json::json;
 
-use crate::story;
+use crate::matrix_turns::refusal;
+use crate::{providers, story};
 
 /// A turn against these replies: the daemon, the client, the session, and why the turn ended.
 async fn turn(model: &ModelServer, format: Format) -> (Daemon, Client, String, String) {
@@ -199,6 +200,119 @@ async fn a_wrong_key_fails_the_turn_clearly_and_the_next_prompt_works() {
         assert_eq!(model.requests().len(), 1, "a wrong key is not tried again");
         assert_eq!(client.turn(&session, "again").await.str("stop_reason"), "end_turn");
         daemon.check(&[&client], &model);
+    }
+}
+
+/// A model that refuses a history with this thought in it, and says what is in `Reply` to any other.
+fn refuses(model: &ModelServer, thought: &'static str, script: impl Fn() -> Reply + Send + 'static) {
+    model.otherwise(
+        move |request| {
+            if request.messages().contains(thought) { refusal(request.format) } else { script() }
+        },
+    );
+}
+
+/// The messages in which a client saw thinking or something that goes back to the provider.
+fn with_native(seen: &Transcript) -> Vec<String> {
+    let messages = seen.of("message").filter(|message| {
+        let content = message.event["content"].to_string();
+        content.contains("\"native\"") || content.contains("\"type\":\"thinking\"")
+    });
+    messages.map(|message| message.str("message").to_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_history_that_its_provider_refuses_does_not_stop_a_session_for_ever() {
+    for format in Format::ALL {
+        let model = ModelServer::start();
+        let daemon = providers::start(&model).await;
+        let client = daemon.client().await;
+        let session = client.create_with(json!({ "model": providers::name(format) })).await;
+        client.attach(&session).await;
+        let thinks = |thought: &str, signature: &str| {
+            Reply::new().thinking(thought, signature).and_text("Ich schaue.").and_tool("ls", json!({}))
+        };
+        model.push([thinks("Der alte Gedanke.", "YWx0"), Reply::text("eins")]);
+        assert_eq!(client.turn(&session, "eins?").await.str("stop_reason"), "end_turn");
+        let (old, asked) = (with_native(&client.transcript()), model.requests().len());
+        assert!(model.requests()[asked - 1].messages().contains("Der alte Gedanke."), "{format:?}");
+
+        // It is refused from now on. What comes later keeps what its provider wants back.
+        let later = std::sync::atomic::AtomicBool::new(false);
+        let thinks = thinks("Der neue Gedanke.", "bmV1");
+        refuses(&model, "Der alte Gedanke.", move || {
+            if later.swap(true, std::sync::atomic::Ordering::Relaxed) { Reply::text("zwei") } else { thinks.clone() }
+        });
+        assert_eq!(client.turn(&session, "zwei?").await.str("stop_reason"), "end_turn", "{format:?}");
+        let requests = model.requests();
+        assert_eq!(requests.len(), asked + 3, "{format:?}: refused once, asked again, and the next step");
+        assert!(requests[asked + 2].messages().contains("Der neue Gedanke."), "{format:?}");
+        let seen = client.transcript();
+        assert_eq!(seen.of("trimmed").count(), 1, "{format:?}: {}", seen.outline());
+        let trimmed = client.first(&session, "trimmed").await;
+        assert_eq!(trimmed.event["native"], json!(old), "{format:?}: {}", trimmed.raw);
+        assert_eq!(notices(&seen), []);
+
+        // What was left out stays so, also for a daemon that has read it all from the log.
+        daemon.kill_and_restart().await;
+        let back = daemon.client().await;
+        back.attach(&session).await;
+        back.prompt(&session, "drei?").await;
+        assert_eq!(back.nth(&session, "turn_finished", 3).await.str("stop_reason"), "end_turn");
+        let requests = model.requests();
+        assert_eq!(requests.len(), asked + 4, "{format:?}");
+        assert!(requests[asked + 3].messages().contains("Der neue Gedanke."), "{format:?}");
+        providers::check(&daemon, &[&client, &back], &model);
+    }
+}
+
+#[tokio::test]
+async fn a_daemon_that_dies_before_the_answer_to_a_history_without_its_parts_does_not_take_them_back() {
+    for format in Format::ALL {
+        let model = ModelServer::with([Reply::new().thinking("Der alte Gedanke.", "YWx0").and_text("eins")]);
+        let daemon = providers::start(&model).await;
+        let client = daemon.client().await;
+        let session = client.create_with(json!({ "model": providers::name(format) })).await;
+        client.attach(&session).await;
+        client.turn(&session, "eins?").await;
+        let gate = Gate::new();
+        let held = gate.clone();
+        refuses(&model, "Der alte Gedanke.", move || Reply::new().gate(&held).and_text("zwei"));
+        client.prompt(&session, "zwei?").await;
+        gate.reached().await;
+        daemon.kill_and_restart().await;
+        gate.open();
+        let back = daemon.client().await;
+        back.attach(&session).await;
+        assert_eq!(back.nth(&session, "turn_finished", 2).await.str("stop_reason"), "end_turn");
+        assert_eq!(back.transcript().of("trimmed").count(), 1, "{format:?}");
+        assert_eq!(model.requests().len(), 4, "{format:?}: an answer, a refusal, and one request in each life");
+        providers::check(&daemon, &[&client, &back], &model);
+    }
+}
+
+#[tokio::test]
+async fn a_history_that_is_refused_whatever_is_left_out_ends_the_turn_and_not_the_session() {
+    for format in Format::ALL {
+        let model = ModelServer::with([Reply::new().thinking("Hm.", "YWx0").and_text("eins")]);
+        let daemon = providers::start(&model).await;
+        let client = daemon.client().await;
+        let session = client.create_with(json!({ "model": providers::name(format) })).await;
+        client.attach(&session).await;
+        client.turn(&session, "eins?").await;
+        model.otherwise(|request| refusal(request.format));
+        // Asked twice, as something could be left out; from then on once.
+        for (turn, requests) in [(2, 3), (3, 4)] {
+            let finished = client.turn(&session, "und nun?").await;
+            assert_eq!(finished.str("stop_reason"), "error", "{format:?}");
+            assert!(finished.str("detail").contains("400") && finished.str("detail").contains("nothing is left"));
+            assert!(finished.str("hint").contains("/compact"), "{}", finished.raw);
+            assert_eq!(model.requests().len(), requests, "{format:?}: turn {turn}");
+        }
+        assert_eq!(client.transcript().of("trimmed").count(), 1);
+        model.push([Reply::text("vier")]);
+        assert_eq!(client.turn(&session, "und nun?").await.str("stop_reason"), "end_turn");
+        providers::check(&daemon, &[&client], &model);
     }
 }
 

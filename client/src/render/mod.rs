@@ -6,13 +6,14 @@
 mod hosted;
 pub(crate) mod money;
 pub(crate) mod near;
+mod room;
 pub(crate) mod style;
 pub(crate) mod table;
 mod tool;
 
 use std::collections::{HashMap, HashSet};
 
-use linger_protocol::event::{Asks, Delta, Event, EventBody, Instruction, Level, Trigger};
+use linger_protocol::event::{Asks, Delta, Event, EventBody, Instruction, Level};
 use linger_protocol::id::{CallId, MessageId, PromptId};
 use linger_protocol::message::{ContentBlock, Role, StopReason, Usage, text_of};
 use linger_protocol::session::Setup;
@@ -189,7 +190,11 @@ impl Renderer {
             EventBody::CompactionStarted { .. }
             | EventBody::Compacted { .. }
             | EventBody::CompactionFailed { .. }
-            | EventBody::Trimmed { .. } => self.room(&event.body, &mut out),
+            | EventBody::Trimmed { .. } => {
+                if let Some(line) = room::line(&event.body, self.settings.style) {
+                    self.say(&line, &mut out);
+                }
+            }
             EventBody::Notice { level, text, until_at, .. } => {
                 self.wait = *until_at;
                 self.notice(*level, text, &mut out);
@@ -397,41 +402,6 @@ impl Renderer {
         }
     }
 
-    /// What was done to make room in the context.
-    fn room(&mut self, body: &EventBody, out: &mut Vec<Output>) {
-        let style = self.settings.style;
-        let many = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-        let line = match body {
-            EventBody::CompactionStarted { trigger, messages, tokens, .. } => {
-                let why = match trigger {
-                    Trigger::Full => "the context is nearly full; ",
-                    Trigger::TooLong => "the context is too long for the model; ",
-                    Trigger::Asked | Trigger::Unknown => "",
-                };
-                let old = many(*messages as usize, "older message");
-                style.dim(&format!("{why}summarising {old}, {} tokens in all …", money::tokens(*tokens)))
-            }
-            EventBody::Compacted { messages, tokens_before, tokens_after, .. } => {
-                let old = many(*messages as usize, "older message");
-                style.dim(&format!("compacted: a summary stands for {old}{}", saved(*tokens_before, *tokens_after)))
-            }
-            EventBody::CompactionFailed { reason, .. } => {
-                style.yellow(&format!("warning: not compacted: {}", clean_line(reason)))
-            }
-            EventBody::Trimmed { calls, images, .. } if calls.is_empty() => {
-                let messages = many(images.len(), "message");
-                style.yellow(&format!("warning: the model takes no such images; it no longer sees those of {messages}"))
-            }
-            EventBody::Trimmed { calls, tokens_before, tokens_after, .. } => {
-                let old = many(calls.len(), "older call");
-                let saved = saved(*tokens_before, *tokens_after);
-                style.yellow(&format!("warning: the model no longer sees the output of {old}{saved}"))
-            }
-            _ => return,
-        };
-        self.say(&line, out);
-    }
-
     fn finished(&mut self, stop_reason: StopReason, detail: Option<&str>, spent: &str, out: &mut Vec<Output>) {
         self.fresh_line(out);
         self.block = None;
@@ -459,16 +429,6 @@ pub(crate) fn reason(stop_reason: StopReason) -> &'static str {
         StopReason::Error => "failed",
         StopReason::Unknown => "stopped",
     }
-}
-
-/// How many tokens are not sent any more.
-fn saved(before: u64, after: u64) -> String {
-    format!(
-        "; {} tokens became {}, {} saved",
-        money::tokens(before),
-        money::tokens(after),
-        money::tokens(before.saturating_sub(after))
-    )
 }
 
 /// What a turn came to, and the session so far.

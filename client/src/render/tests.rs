@@ -232,6 +232,7 @@ fn what_made_room_in_the_context_is_one_line_each() {
         {"kind": "compaction_failed", "reason": "the model \u{1b}refused", "tokens": 163_000},
         {"kind": "trimmed", "calls": ["c1", "c2"], "tokens_before": 163_000, "tokens_after": 81_000},
         {"kind": "trimmed", "calls": [], "images": ["m1"], "tokens_before": 3000, "tokens_after": 1400},
+        {"kind": "trimmed", "calls": [], "native": ["m2", "m4"], "tokens_before": 3000, "tokens_after": 2400},
         started("asked"),
         compacted(1),
         done,
@@ -243,6 +244,7 @@ fn what_made_room_in_the_context_is_one_line_each() {
     warning: not compacted: the model ␛refused
     warning: the model no longer sees the output of 2 older calls; 163k tokens became 81k, 82k saved
     warning: the model takes no such images; it no longer sees those of 1 message
+    warning: the provider refused the history; the model no longer sees its thinking in 2 messages
     summarising 9 older messages, 163k tokens in all …
     compacted: a summary stands for 1 older message; 163k tokens became 9000, 154k saved
     12k tokens in (800 cached), 60 out, 2 steps, cost unknown; context: 62 % of 200k

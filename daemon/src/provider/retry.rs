@@ -48,6 +48,7 @@ pub fn decide(failure: &Failure, attempt: u32, elapsed: Duration, random: f64) -
         | FailureClass::NotFound
         | FailureClass::TooLong
         | FailureClass::Images
+        | FailureClass::History
         | FailureClass::Rejected => return Decision::GiveUp { note: None },
     }
     if attempt >= attempts(failure.class) {
@@ -119,7 +120,7 @@ mod tests {
     #[test]
     fn what_will_not_pass_is_not_tried_again() {
         use FailureClass::*;
-        for class in [Auth, NotFound, TooLong, Rejected] {
+        for class in [Auth, NotFound, TooLong, Images, History, Rejected] {
             check(class, Some(1), 1, 0, 0.0, Err(""));
         }
     }

@@ -168,10 +168,30 @@ impl Context {
 
     /// Puts a word in the place of each image of these messages.
     pub fn leave_out_images(&mut self, messages: &[MessageId]) {
+        self.change(messages, |message| message.content.iter_mut().for_each(without_images));
+    }
+
+    /// The messages of which `model` gets something back that only its provider understands, or its own thinking.
+    pub fn with_native(&self, model: &str) -> Vec<MessageId> {
+        let own = self.messages.iter().zip(&self.marks).filter(|(message, _)| message.origin.as_deref() == Some(model));
+        own.filter(|(message, _)| message.content.iter().any(has_native))
+            .filter_map(|(_, mark)| mark.id.clone())
+            .collect()
+    }
+
+    /// Makes these messages such as another model would read them.
+    pub fn leave_out_native(&mut self, messages: &[MessageId]) {
+        self.change(messages, |message| {
+            message.origin = None;
+            message.content.retain_mut(is_left_without_native);
+        });
+    }
+
+    fn change(&mut self, messages: &[MessageId], with: impl Fn(&mut Message)) {
         let meant: HashSet<&MessageId> = messages.iter().collect();
         for (at, (message, mark)) in self.messages.iter_mut().zip(&mut self.marks).enumerate() {
             if mark.id.as_ref().is_some_and(|id| meant.contains(id)) {
-                message.content.iter_mut().for_each(without_images);
+                with(message);
                 let before = std::mem::replace(&mut mark.tokens, estimate(message));
                 if at < self.measured.messages {
                     self.measured.tokens = self.measured.tokens.saturating_sub(before.saturating_sub(mark.tokens));
@@ -221,6 +241,28 @@ fn without_images(block: &mut ContentBlock) {
         ContentBlock::Image { .. } => *block = ContentBlock::text(NO_IMAGE),
         ContentBlock::ToolResult { content, .. } => content.iter_mut().for_each(without_images),
         _ => {}
+    }
+}
+
+fn has_native(block: &ContentBlock) -> bool {
+    match block {
+        ContentBlock::Thinking { .. } | ContentBlock::Opaque { .. } => true,
+        ContentBlock::ToolUse { native, .. } | ContentBlock::Hosted { native, .. } => native.is_some(),
+        _ => false,
+    }
+}
+
+/// Takes out of a block what only its provider understands; whether anything is left.
+fn is_left_without_native(block: &mut ContentBlock) -> bool {
+    match block {
+        ContentBlock::Thinking { native, .. }
+        | ContentBlock::ToolUse { native, .. }
+        | ContentBlock::Hosted { native, .. } => {
+            *native = None;
+            true
+        }
+        ContentBlock::Opaque { .. } => false,
+        _ => true,
     }
 }
 
@@ -300,6 +342,7 @@ impl Builder {
             }
             EventBody::CompactionFailed { tokens, .. } => context.gave_up(tokens),
             EventBody::Trimmed { images, .. } if !images.is_empty() => context.leave_out_images(&images),
+            EventBody::Trimmed { native, .. } if !native.is_empty() => context.leave_out_native(&native),
             EventBody::Trimmed { calls, tokens_after, .. } => context.trim(&calls, tokens_after),
             body => context.results.extend(result_of(&body)),
         }

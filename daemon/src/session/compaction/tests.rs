@@ -1,24 +1,16 @@
-use linger_protocol::event::{Event, EventBody};
-use linger_protocol::id::{MessageId, PromptId, TurnId};
-use linger_protocol::message::{Role, Usage};
-use linger_protocol::session::When;
+//! Compaction, by drawn histories and by sessions that have every change of their context.
+
+mod session;
+
+use linger_protocol::id::MessageId;
+use linger_protocol::message::Role;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use std::collections::HashMap;
-
 use super::*;
-use crate::config::AfterRestart;
-use crate::provider::catalogue::{self, Kind};
-use crate::provider::compat::Compat;
-use crate::provider::support::{KINDS, mixed_history, request};
-use crate::provider::wellformed::{extends, validate};
-use crate::provider::{Encoding, Request};
-use crate::session::Draft;
-use crate::session::actor::stored;
-use crate::session::context::{self, Builder, Context};
-use crate::session::recovery::{self, Cause};
-use crate::session::state::State;
+use crate::provider::support::{KINDS, mixed_history};
+use crate::session::context::Context;
+use session::Session;
 
 /// A history drawn as its parts: `P` opens a turn, `p` steers, `a` answers, `r` has results, `S` is a summary; each with its tokens.
 fn marks(drawn: &str) -> Vec<Mark> {
@@ -291,218 +283,11 @@ proptest! {
                 3 => kind = KINDS[next],
                 4 => session.breaks_off(),
                 5 => session.leave_out_images(),
+                6 => session.leave_out_native(kind.name())?,
                 _ => {}
             }
             prop_assert_eq!(&session.loaded(), &session.context, "what is loaded is what was lived through");
             session.ask(kind)?;
         }
-    }
-}
-
-/// A session as its log and its context, side by side.
-#[derive(Default)]
-struct Session {
-    events: Vec<Event>,
-    context: Context,
-    turns: u64,
-    /// The messages of the last request, and whether an event has named a change since.
-    before: Vec<Message>,
-    named: bool,
-    /// What each format was sent last, since an event has named a change.
-    sent: HashMap<&'static str, Value>,
-    /// What was encoded before; a restart forgets it.
-    encoding: Encoding,
-}
-
-impl Session {
-    fn event(&mut self, body: EventBody) {
-        let seq = Some(self.events.len() as u64 + 1);
-        self.events.push(Event { body, seq, at: 0, turn: Some(TurnId(format!("t{}", self.turns))) });
-    }
-
-    /// Whether calls wait for their results.
-    fn is_open(&self) -> bool {
-        !context::open_calls(&self.context.messages).is_empty()
-    }
-
-    fn says(&mut self, mut message: Message) {
-        let result = |block: &ContentBlock| matches!(block, ContentBlock::ToolResult { .. });
-        // Every other prompt steers the turn under way.
-        let prompt = message.role == Role::User && !message.content.iter().any(result);
-        let opens = prompt && (self.turns == 0 || self.events.len().is_multiple_of(2));
-        if prompt && self.events.len().is_multiple_of(3) {
-            message.content.push(ContentBlock::image("image/png", "iVBORw0KGgo="));
-        }
-        self.turns += u64::from(opens);
-        let id = self.next_message();
-        if opens {
-            let prompt = PromptId(format!("p{}", self.turns));
-            let (content, when) = (message.content.clone(), When::Queue);
-            self.event(EventBody::PromptAccepted {
-                prompt: prompt.clone(),
-                content,
-                when,
-                by: None,
-                compact: false,
-                schema: None,
-            });
-            self.event(EventBody::TurnStarted { prompt });
-        }
-        let usage = (message.role == Role::Assistant).then(|| Usage {
-            input_tokens: self.context.tokens(0),
-            output_tokens: 5,
-            ..Usage::default()
-        });
-        self.event(EventBody::Message {
-            message: id.clone(),
-            role: message.role,
-            content: message.content.clone(),
-            interrupted: false,
-            prompt: None,
-            asks: None,
-            model: message.origin.clone(),
-            usage,
-            cut: false,
-            paused: false,
-        });
-        self.context.push(id, message, opens);
-        usage.into_iter().for_each(|usage| self.context.measure(usage));
-    }
-
-    /// An answer that broke off, and whose step is repeated.
-    fn breaks_off(&mut self) {
-        let message = self.next_message();
-        self.event(EventBody::Message {
-            message: message.clone(),
-            role: Role::Assistant,
-            content: vec![ContentBlock::text("half an ans")],
-            interrupted: true,
-            prompt: None,
-            asks: None,
-            model: None,
-            usage: None,
-            cut: false,
-            paused: false,
-        });
-        self.event(EventBody::MessageSuperseded { message });
-    }
-
-    fn compact(&mut self, room: u64) {
-        let Some(cut) = cut(&self.context.marks, room.min(self.context.estimated()), room.is_multiple_of(2)) else {
-            return;
-        };
-        let through = self.context.marks[cut - 1].id.clone().expect("a summary is never the last that is replaced");
-        let summary = with_words("## Goal\nto be done", &self.context.words_before(cut));
-        let tokens_before = self.context.tokens(0);
-        self.event(EventBody::Compacted {
-            prompt: None,
-            through: through.clone(),
-            messages: cut as u32,
-            summary: summary.clone(),
-            tokens_before,
-            tokens_after: tokens_before / 2,
-            model: None,
-            usage: None,
-        });
-        self.context.compact(&through, &summary, tokens_before / 2);
-        self.rewritten();
-    }
-
-    /// An event has named a change: what was encoded is no more.
-    fn rewritten(&mut self) {
-        self.named = true;
-        self.encoding = Encoding::default();
-    }
-
-    fn trim(&mut self, goal: u64) {
-        let (calls, _) = trim(&self.context.messages, &self.context.marks, goal, goal.is_multiple_of(2));
-        let tokens_before = self.context.tokens(0);
-        self.context.trim(&calls, tokens_before / 2);
-        self.event(EventBody::Trimmed { calls, images: Vec::new(), tokens_before, tokens_after: tokens_before / 2 });
-        self.rewritten();
-    }
-
-    fn leave_out_images(&mut self) {
-        let (images, tokens_before) = (self.context.with_images(), self.context.tokens(0));
-        if images.is_empty() {
-            return;
-        }
-        self.context.leave_out_images(&images);
-        let tokens_after = self.context.tokens(0);
-        self.event(EventBody::Trimmed { calls: Vec::new(), images, tokens_before, tokens_after });
-        self.rewritten();
-    }
-
-    /// What the log says of the turn under way.
-    fn state(&self) -> State {
-        let mut state = State::default();
-        self.events.iter().for_each(|event| state.apply(event));
-        state
-    }
-
-    fn next_message(&self) -> MessageId {
-        MessageId(format!("m{}", self.state().counts.messages + 1))
-    }
-
-    /// The turn is cancelled with its calls open: the first of them was denied before, and has its result.
-    fn cancelled(&mut self) {
-        let state = self.state();
-        let denied = state.turn.iter().flat_map(|turn| &turn.calls).take(1).map(|call| {
-            let content = vec![ContentBlock::text("denied by the user")];
-            (call.id.clone(), ContentBlock::ToolResult { call_id: call.id.clone(), is_error: true, content })
-        });
-        let drafts = recovery::close(&state, &[], &denied.collect(), "the turn was cancelled");
-        self.follow(drafts);
-    }
-
-    /// The daemon dies while calls run, and takes the turn up again; they are reported and not run again.
-    fn cut_by_a_crash(&mut self, all_started: bool) {
-        let calls = self.state().turn.map(|turn| turn.calls).unwrap_or_default();
-        for call in calls.iter().take(if all_started { calls.len() } else { 1 }) {
-            let (call_id, tool, action) = (call.id.clone(), "ls".to_owned(), "ls".to_owned());
-            self.event(EventBody::ToolStarted { call_id, tool, action });
-        }
-        let plan = recovery::plan(&self.state(), &[], Cause::Restart(AfterRestart::Resume));
-        self.follow(plan.drafts);
-        // What had not started is cancelled then.
-        let state = self.state();
-        let results = self.loaded().results;
-        self.follow(recovery::close(&state, &[], &results, "the turn was cancelled"));
-        self.encoding = Encoding::default();
-    }
-
-    /// What was written about the turn by others than the model.
-    fn follow(&mut self, drafts: Vec<Draft>) {
-        drafts.into_iter().for_each(|draft| self.event(draft.body));
-        self.context = self.loaded();
-    }
-
-    fn loaded(&self) -> Context {
-        let mut builder = Builder::default();
-        let page: Vec<_> = self.events.iter().map(stored).collect();
-        builder.add(&page).unwrap();
-        builder.finish()
-    }
-
-    fn ask(&mut self, kind: Kind) -> Result<(), TestCaseError> {
-        let messages = &self.context.messages;
-        prop_assert!(
-            self.named || messages.starts_with(&self.before),
-            "{messages:#?}\ndo not continue\n{:#?}",
-            self.before
-        );
-        let codec = catalogue::codec(kind, Compat::NONE).unwrap();
-        let request = Request { origin: kind.name(), ..request(messages) };
-        let body: Value = serde_json::from_slice(&self.encoding.encode(codec.as_ref(), &request).body).unwrap();
-        prop_assert_eq!(validate(kind, &body), Ok(()), "{:#}", body);
-        if self.named {
-            self.sent.clear();
-        }
-        if let Some(before) = self.sent.insert(kind.name(), body.clone()) {
-            prop_assert!(extends(&before, &body), "{:#}\n is no prefix of\n{:#}", before, body);
-        }
-        self.before = messages.clone();
-        self.named = false;
-        Ok(())
     }
 }

@@ -28,6 +28,9 @@ const TRANSCRIPT_REFUSED: u64 = 45;
 /// Why a turn ends whose context is too long, after everything was tried.
 const NO_ROOM: &str = "no more room can be made";
 
+/// Why a turn ends whose history is refused though nothing in it is the provider's own.
+const NOTHING_LEFT: &str = "nothing is left in the history that could be left out of it";
+
 /// What a user can do who asked in vain.
 const HINT: &str = "ask again in a while, choose another model with /model, or start a new session";
 
@@ -81,8 +84,18 @@ impl Turn {
                             if failure.class == FailureClass::Images && !context.with_images().is_empty() =>
                         {
                             self.leave_out_images(context, system, tools, encoding).await?;
-                            let superseded = shown.into_iter().map(|message| EventBody::MessageSuperseded { message });
-                            self.emit.send(superseded.collect(), false, None)?;
+                            self.superseded(shown)?;
+                        }
+                        Step::Failed(failure, shown) if failure.class == FailureClass::History => {
+                            let native = context.with_native(&self.model);
+                            if native.is_empty() {
+                                let message = format!("{}; {NOTHING_LEFT}", failure.message);
+                                return Ok(Err(Failure { message, ..failure }));
+                            }
+                            self.leave_out_native(native, context, system, tools, encoding).await?;
+                            self.superseded(shown)?;
+                            // An answer that is not over is another's now.
+                            self.say_go_on(context).await?;
                         }
                         Step::Failed(failure, _) => return Ok(Err(failure)),
                     }
@@ -96,11 +109,15 @@ impl Turn {
             if made_room {
                 need = Need::None;
                 // What was shown of the answer that did not fit is not a part of what the next attempt goes on from.
-                let shown = refused.take().and_then(|(_, shown)| shown);
-                let superseded = shown.into_iter().map(|message| EventBody::MessageSuperseded { message }).collect();
-                self.emit.send(superseded, false, None)?;
+                self.superseded(refused.take().and_then(|(_, shown)| shown))?;
             }
         }
+    }
+
+    /// What was shown of an attempt does not count.
+    fn superseded(&self, shown: Option<MessageId>) -> Result<(), Over> {
+        let superseded = shown.into_iter().map(|message| EventBody::MessageSuperseded { message });
+        self.emit.send(superseded.collect(), false, None)
     }
 
     /// Whether the next request needs room that is not there.
@@ -186,8 +203,8 @@ impl Turn {
         tracing::info!(target: "context", session = %self.session, calls = calls.len(), tokens, tokens_after, "trimmed");
         context.trim(&calls, tokens_after);
         *encoding = Encoding::default();
-        let images = Vec::new();
-        self.written(EventBody::Trimmed { calls, images, tokens_before: tokens, tokens_after }).await?;
+        let (images, native) = (Vec::new(), Vec::new());
+        self.written(EventBody::Trimmed { calls, images, native, tokens_before: tokens, tokens_after }).await?;
         Ok(true)
     }
 
@@ -205,7 +222,27 @@ impl Turn {
         let tokens_after = context.tokens(overhead);
         tracing::info!(target: "context", session = %self.session, messages = images.len(), "images were refused, and are left out");
         *encoding = Encoding::default();
-        self.written(EventBody::Trimmed { calls: Vec::new(), images, tokens_before, tokens_after }).await
+        let (calls, native) = (Vec::new(), Vec::new());
+        self.written(EventBody::Trimmed { calls, images, native, tokens_before, tokens_after }).await
+    }
+
+    /// Leaves out what these messages bring back to their provider, which has refused the history as it is, and would again.
+    async fn leave_out_native(
+        &mut self,
+        native: Vec<MessageId>,
+        context: &mut Context,
+        system: &str,
+        tools: &[ToolSpec],
+        encoding: &mut Encoding,
+    ) -> Result<(), Over> {
+        let overhead = overhead(system, tools);
+        let tokens_before = context.tokens(overhead);
+        context.leave_out_native(&native);
+        let tokens_after = context.tokens(overhead);
+        tracing::warn!(target: "context", session = %self.session, messages = native.len(), "the history was refused, and goes on without its opaque parts");
+        *encoding = Encoding::default();
+        let (calls, images) = (Vec::new(), Vec::new());
+        self.written(EventBody::Trimmed { calls, images, native, tokens_before, tokens_after }).await
     }
 
     /// Has a summary written and goes on from it.
@@ -283,7 +320,10 @@ impl Turn {
         let (response, usage) = match asked {
             Step::Answer(Answer { response, usage, .. }) => (response, broke_off.into_iter().chain(usage).reduce(sum)),
             Step::Failed(Failure { class, message, .. }, _) => {
-                let unreached = !matches!(class, FailureClass::TooLong | FailureClass::Images | FailureClass::Rejected);
+                let unreached = !matches!(
+                    class,
+                    FailureClass::TooLong | FailureClass::Images | FailureClass::History | FailureClass::Rejected
+                );
                 return Ok(Err(Vain { reason: message, unreached, usage: broke_off }));
             }
         };

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Said, Wrong, blank, text};
 
 /// What stands for the signature of a call that another model made.
-const PLACEHOLDER: &str = "skip_thought_signature_validator";
+pub(super) const PLACEHOLDER: &str = "skip_thought_signature_validator";
 
 pub(super) fn check(contents: &[Value], wrong: &mut Wrong) {
     wrong.unless(contents.first().is_some_and(|c| c["role"] == "user"), || {

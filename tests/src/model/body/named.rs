@@ -3,6 +3,8 @@
 
 use serde_json::Value;
 
+use super::plain::is_made_plain;
+
 /// How a context begins whose older messages a summary stands for.
 const SUMMARY: &str = "The beginning of this session was replaced by this summary.";
 
@@ -52,6 +54,7 @@ impl Break {
                     let count = |named: &str| event[named].as_array().map_or(0, Vec::len);
                     is_trimmed(items, before, count("calls"), LEFT_OUT)
                         || is_trimmed(items, before, count("images"), NO_IMAGE)
+                        || is_made_plain(items, before, count("native"))
                 }
                 _ => false,
             },

@@ -288,6 +288,150 @@ fn a_changed_prefix_is_excused_by_the_event_that_names_the_change_and_by_no_othe
     check(after, trimmed(json!(["c1"])), false);
 }
 
+/// What a request has in the place of messages, in a format: an answer as it came, its result, and another answer; and the same
+/// with the first answer as another model reads it.
+fn as_it_came_and_plain(format: Format) -> [Vec<Value>; 2] {
+    let user = |text: &str| json!({ "role": "user", "content": text });
+    let said = |text: &str| json!({ "role": "assistant", "content": text });
+    let part = |role: &str, parts: Value| json!({ "role": role, "parts": parts });
+    match format {
+        Format::Anthropic => {
+            let called = |id: &str| json!({ "type": "tool_use", "id": id, "name": "ls", "input": { "a": 1 } });
+            let given = |id: &str| json!({ "type": "tool_result", "tool_use_id": id, "content": [{ "type": "text", "text": "x" }] });
+            let thought = json!({ "type": "thinking", "thinking": "hm", "signature": "sig" });
+            let text = |text: &str| json!({ "type": "text", "text": text });
+            let answer = |content: Value| json!({ "role": "assistant", "content": content });
+            let results = |content: Value| json!({ "role": "user", "content": content });
+            [
+                vec![
+                    user("a"),
+                    answer(json!([thought, text("I "), text("look"), called("toolu_1")])),
+                    results(json!([given("toolu_1")])),
+                    said("so"),
+                    user("b"),
+                ],
+                vec![
+                    user("a"),
+                    answer(json!([text("I look"), called("c1")])),
+                    results(json!([given("c1")])),
+                    said("so"),
+                    user("b"),
+                ],
+            ]
+        }
+        Format::OpenAi => {
+            let call = |id: &str, arguments: &str| json!([{ "id": id, "type": "function", "function": { "name": "ls", "arguments": arguments } }]);
+            let result = |id: &str| json!({ "role": "tool", "tool_call_id": id, "content": "x" });
+            let mut own = said("I look");
+            (own["tool_calls"], own["reasoning_content"]) = (call("call_1", "{ \"a\": 1 }"), json!("hm"));
+            let mut plain = said("I look");
+            plain["tool_calls"] = call("c1", "{\"a\":1}");
+            [
+                vec![user("a"), own, result("call_1"), said("so"), user("b")],
+                vec![user("a"), plain, result("c1"), said("so"), user("b")],
+            ]
+        }
+        Format::Responses => {
+            let call = |id: &str, arguments: &str| json!({ "type": "function_call", "call_id": id, "name": "ls", "arguments": arguments });
+            let result = |id: &str| json!({ "type": "function_call_output", "call_id": id, "output": "x" });
+            let thought = json!({ "type": "reasoning", "id": "rs_1", "encrypted_content": "gA", "summary": [] });
+            let mut own = said("I look");
+            own["phase"] = json!("commentary");
+            let rest = [said("so"), user("b")];
+            let all = |begin: Vec<Value>| begin.into_iter().chain(rest.clone()).collect();
+            [
+                all(vec![user("a"), thought, own, call("call_1", "{ \"a\": 1 }"), result("call_1")]),
+                all(vec![user("a"), said("I look"), call("c1", "{\"a\":1}"), result("c1")]),
+            ]
+        }
+        Format::Gemini => {
+            let result = |id: Value| {
+                part("user", json!([{ "functionResponse": { "name": "ls", "response": { "output": "x" }, "id": id } }]))
+            };
+            let call =
+                json!({ "functionCall": { "name": "ls", "args": { "a": 1 }, "id": "x1" }, "thoughtSignature": "c2ln" });
+            let plain = json!({ "functionCall": { "name": "ls", "args": { "a": 1 } }, "thoughtSignature": "skip_thought_signature_validator" });
+            let thought = json!({ "text": "hm", "thought": true, "thoughtSignature": "c2ln" });
+            let mut bare = result(json!(""));
+            bare["parts"][0]["functionResponse"].as_object_mut().unwrap().shift_remove("id");
+            let (a, b) = (part("user", json!([{ "text": "a" }])), part("user", json!([{ "text": "b" }])));
+            let so = part("model", json!([{ "text": "so" }]));
+            let signed = json!({ "text": "ook", "thoughtSignature": "dGV4dA==" });
+            [
+                vec![
+                    a.clone(),
+                    part("model", json!([thought, { "text": "I l" }, signed, call])),
+                    result(json!("x1")),
+                    so.clone(),
+                    b.clone(),
+                ],
+                vec![a, part("model", json!([{ "text": "I look" }, plain])), bare, so, b],
+            ]
+        }
+        Format::Ollama => {
+            let calls = json!([{ "function": { "name": "ls", "arguments": { "a": 1 } } }]);
+            let result = json!({ "role": "tool", "tool_name": "ls", "content": "x" });
+            let mut plain = said("I look");
+            plain["tool_calls"] = calls;
+            let mut own = plain.clone();
+            own["thinking"] = json!("hm");
+            [
+                vec![user("a"), own, result.clone(), said("so"), user("b")],
+                vec![user("a"), plain, result, said("so"), user("b")],
+            ]
+        }
+    }
+}
+
+#[test]
+fn a_history_without_its_opaque_parts_is_excused_by_the_event_that_names_them_and_is_otherwise_the_same() {
+    let refused = |native: Value| json!({ "kind": "trimmed", "calls": [], "native": native });
+    for format in Format::ALL {
+        let [before, plain] = as_it_came_and_plain(format);
+        // Whether a request with these messages is excused by this event.
+        let check = |after: &[Value], event: Value, expect: bool| {
+            let name = ["messages", "input", "contents"][match format {
+                Format::Responses => 1,
+                Format::Gemini => 2,
+                _ => 0,
+            }];
+            let body = |messages: &[Value]| json!({ "model": "m", "tools": [{}], name: messages });
+            let mut continuity = Continuity::default();
+            continuity.admit(format, "m", &body(&before[..1]));
+            continuity.admit(format, "m", &body(&before));
+            assert_eq!(continuity.unnamed().count(), 0, "{format:?}");
+            continuity.admit(format, "m", &body(after));
+            assert_eq!(continuity.unnamed().count(), 1, "{format:?}: {after:?}");
+            continuity.named(&[&event]);
+            assert_eq!(continuity.unnamed().count() == 0, expect, "{format:?}: {event} and {after:?}");
+        };
+        let more: Vec<Value> = plain.iter().cloned().chain([plain[0].clone()]).collect();
+        check(&plain, refused(json!(["m2"])), true);
+        check(&more, refused(json!(["m2", "m4"])), true);
+        check(&plain, refused(json!([])), false);
+        check(&plain, json!({ "kind": "trimmed", "calls": ["c1"] }), false);
+        check(&plain[..plain.len() - 1], refused(json!(["m2"])), false);
+        // Something else is different too: each word of what was said, called and given.
+        for (word, other) in [("look", "see"), ("\"ls\"", "\"rm\""), ("1}", "2}"), ("\"x\"", "\"y\""), ("so", "no")] {
+            let text = serde_json::to_string(&plain).unwrap();
+            // Arguments in a string have their quotes escaped, and end alike.
+            let changed = text.replacen(word, other, 1);
+            assert_ne!(changed, text, "{format:?}: {word}");
+            check(&serde_json::from_str::<Vec<Value>>(&changed).unwrap(), refused(json!(["m2", "m4"])), false);
+        }
+        // Of an answer whose parts are left out, none is left.
+        let text = serde_json::to_string(&before).unwrap();
+        for (secret, other) in
+            [("\"sig\"", "\"SIG\""), ("\"hm\"", "\"HM\""), ("\"gA\"", "\"GA\""), ("\"c2ln\"", "\"C2LN\"")]
+        {
+            let changed = text.replacen(secret, other, 1);
+            if changed != text {
+                check(&serde_json::from_str::<Vec<Value>>(&changed).unwrap(), refused(json!(["m2"])), false);
+            }
+        }
+    }
+}
+
 #[test]
 fn thinking_and_arguments_that_come_back_changed_are_found() {
     let mut continuity = Continuity::default();

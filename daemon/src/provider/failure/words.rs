@@ -1,0 +1,88 @@
+//! The words by which it is known what a provider complains about, in lower case. Data.
+
+/// How providers say that the context does not fit, in lower case.
+pub(super) const TOO_LONG: [&str; 27] = [
+    // Anthropic, and Bedrock with its models.
+    "prompt is too long",
+    "input is too long",
+    "input length and `max_tokens` exceed",
+    "model_context_window_exceeded",
+    // OpenAI and those who took over its words: vLLM, DeepSeek, OpenRouter, Together.
+    "maximum context length",
+    "context_length_exceeded",
+    "context length exceeded",
+    "exceeds the context window",
+    "string_above_max_length",
+    // Gemini.
+    "input token count exceeds",
+    "exceeds the maximum number of tokens",
+    // Ollama.
+    "prompt too long",
+    "exceeds the context length",
+    "input length exceeds",
+    // llama.cpp, LM Studio, vLLM and SGLang.
+    "exceed_context_size",
+    "exceeds the available context",
+    "greater than the context length",
+    "longer than the maximum model length",
+    "longer than the model's context length",
+    // xAI, Mistral, Groq, Moonshot, MiniMax, GitHub and Cohere.
+    "maximum prompt length",
+    "too large for model with",
+    "reduce the length of the messages",
+    "exceeded model token limit",
+    "context window exceeds",
+    "prompt token count of",
+    "too many tokens: total",
+    // A rate limit that one request exceeds will not be met by waiting.
+    "request too large for",
+];
+
+/// What is said of images where a request is refused for them: vendors have a dozen ways to say so.
+pub(super) const IMAGES: [&str; 5] = ["image", "vision", "multimodal", "multi-modal", "must be a string"];
+
+/// How servers of one's own say so, with a status that means something else: llama.cpp, Ollama, vLLM.
+pub(super) const NO_IMAGES: [&str; 3] = ["image input", "not support image", "images are not supported"];
+
+/// What is said of a history that is refused for what it brings back, in lower case: all words of a row.
+pub(super) const HISTORY: [&[&str]; 34] = [
+    // Anthropic: thinking that it does not know, or that is not where it was; pairs; what is empty.
+    &["signature", "thinking"],
+    &["expected `thinking`"],
+    &["thinking", "cannot be modified"],
+    &["message cannot be `thinking`"],
+    &["`tool_use` ids"],
+    &["unexpected `tool_use_id`"],
+    &["must have a single result"],
+    &["content", "non-empty"],
+    &["content", "non-whitespace"],
+    // The same on Bedrock.
+    &["toolresult blocks"],
+    &["tooluse blocks"],
+    &["contentblock object", "is blank"],
+    &["content field in the message object is empty"],
+    // Chat Completions: OpenAI, DeepSeek, Qwen, Mistral, MiniMax; Cerebras and Groq of thinking that they gave.
+    &["must be a response to a prece"],
+    &["must be followed by tool messages"],
+    &["did not have response messages"],
+    &["number of function calls and responses"],
+    &["unexpected role", "after role"],
+    &["does not follow tool call"],
+    &["tool_call_id", "not found"],
+    &["duplicate", "call"],
+    &["must alternate"],
+    &["messages", "reasoning", "is unsupported"],
+    // Responses.
+    &["invalid_encrypted_content"],
+    &["encrypted content", "could not be"],
+    &["without its required"],
+    &["no tool output found"],
+    &["no tool call found"],
+    &["item", "not persisted"],
+    &["duplicate item"],
+    // Gemini, also by its compatible endpoint.
+    &["thought", "signature"],
+    &["function response parts"],
+    &["function call turn"],
+    &["at least one parts field"],
+];

@@ -52,7 +52,7 @@ pub(crate) fn refusal(format: Format) -> Reply {
 fn faults(format: Format, good: impl Fn() -> Reply) -> Vec<(&'static str, Reply, Then)> {
     let status = |status: u16| Reply::status(status).header("retry-after-ms", "1");
     let calls = || shown().and_tool("bash", json!({ "command": "echo ä€😀 > never" })).and_tool("ls", json!({}));
-    vec![
+    let mut faults = vec![
         ("408", status(408), Then::Again),
         ("409", status(409), Then::Again),
         ("429", status(429), Then::Again),
@@ -73,6 +73,7 @@ fn faults(format: Format, good: impl Fn() -> Reply) -> Vec<(&'static str, Reply,
         ("another content type", good().wrong_content_type(), Then::Nothing),
         ("single bytes", good().chunks_of(1), Then::Nothing),
         ("a web page", Reply::html(), Then::Failed("web page")),
+        ("a web page that is not called so", Reply::unnamed_page(), Then::Failed("web page")),
         ("400", Reply::status(400), Then::Failed("400")),
         ("401", Reply::status(401), Then::Failed("401")),
         ("402", Reply::status(402), Then::Failed("402")),
@@ -82,7 +83,12 @@ fn faults(format: Format, good: impl Fn() -> Reply) -> Vec<(&'static str, Reply,
         ("a history that is refused", refusal(format), Then::Plain),
         ("a history that is refused and has nothing to leave out", refusal(format), Then::Failed("nothing is left")),
         ("a long wait", Reply::status(429).header("retry-after", "3600"), Then::Failed("60 minutes")),
-    ]
+    ];
+    // What comes in lines of JSON may come in one.
+    if format != Format::Ollama {
+        faults.push(("an answer at once", Reply::at_once(), Then::Failed("all at once")));
+    }
+    faults
 }
 
 /// What one turn added to the transcript.

@@ -21,7 +21,8 @@ use super::failure::one_line;
 use super::network::{Network, Way};
 use super::sse::Framer;
 use super::trouble::{failed, failure_of, redirected, unknown_to};
-use super::{Codec, Decoder, Encoding, Failure, FailureClass, Framing, Request, StreamEvent, address};
+use super::unstreamed::{Opening, PAGE};
+use super::{Codec, Decoder, Encoding, Failure, FailureClass, Request, StreamEvent, address};
 use crate::clock;
 use crate::secret::{Redactor, Secret};
 
@@ -105,13 +106,19 @@ pub struct HttpStream {
 }
 
 enum State {
-    Sending(Pin<Box<dyn Future<Output = Result<reqwest::Response, Failure>> + Send>>, Framing, Box<dyn Decoder>),
+    Sending(
+        Pin<Box<dyn Future<Output = Result<reqwest::Response, Failure>> + Send>>,
+        Opening,
+        Framer,
+        Box<dyn Decoder>,
+    ),
     Reading(Box<Reading>),
     Ended,
 }
 
 struct Reading {
     response: reqwest::Response,
+    opening: Opening,
     framer: Framer,
     decoder: Box<dyn Decoder>,
     /// Bytes so far.
@@ -133,9 +140,10 @@ impl HttpStream {
     /// Encodes `request`; nothing is sent before [`HttpStream::next`] is called.
     pub fn start(endpoint: &Endpoint, request: &Request<'_>, encoding: &mut Encoding) -> Self {
         let encoded = encoding.encode(endpoint.codec.as_ref(), request);
-        let (framing, decoder) = (endpoint.codec.framing(), endpoint.codec.decoder());
+        let (framer, decoder) = (Framer::new(endpoint.codec.framing()), endpoint.codec.decoder());
+        let opening = Opening::new(&endpoint.name, endpoint.codec.clone());
         Self {
-            state: State::Sending(Box::pin(send(endpoint.clone(), encoded)), framing, decoder),
+            state: State::Sending(Box::pin(send(endpoint.clone(), encoded)), opening, framer, decoder),
             redactor: endpoint.redactor.clone(),
             limits: endpoint.limits,
             events: Vec::new(),
@@ -211,9 +219,8 @@ impl HttpStream {
 
     fn receive(&mut self, response: reqwest::Response) {
         self.deadline = None;
-        if let State::Sending(_, framing, decoder) = std::mem::replace(&mut self.state, State::Ended) {
-            let framer = Framer::new(framing);
-            self.state = State::Reading(Box::new(Reading { response, framer, decoder, received: 0 }));
+        if let State::Sending(_, opening, framer, decoder) = std::mem::replace(&mut self.state, State::Ended) {
+            self.state = State::Reading(Box::new(Reading { response, opening, framer, decoder, received: 0 }));
         }
     }
 }
@@ -250,6 +257,9 @@ impl Reading {
 
     fn decode(&mut self, chunk: &[u8], out: &mut Vec<StreamEvent>) {
         self.received += chunk.len();
+        if let Err(failure) = self.opening.take(chunk) {
+            return out.extend(failure.map(StreamEvent::Failed));
+        }
         let decoder = &mut self.decoder;
         let fed = self.framer.push(chunk, &mut |event, data| decoder.feed(event, data, out));
         if let Err(oversize) = fed {
@@ -262,6 +272,9 @@ impl Reading {
 
     /// No more comes. An answer that was complete counts however its connection ended.
     fn end(&mut self, reason: Option<Failure>, out: &mut Vec<StreamEvent>) {
+        if let Some(failure) = self.opening.end(reason.as_ref()) {
+            return out.push(StreamEvent::Failed(failure));
+        }
         let decoder = &mut self.decoder;
         self.framer.finish(&mut |event, data| decoder.feed(event, data, out));
         self.decoder.finish(out);
@@ -327,19 +340,8 @@ async fn send(endpoint: Endpoint, encoded: super::HttpRequest) -> Result<reqwest
     let place = Place::of(&endpoint, &encoded.path).await?;
     let request = place.client.post(place.url.clone()).header("content-type", "application/json");
     let response = authorized(&endpoint, &place, request.body(encoded.body), encoded.headers).await?;
-    let status = response.status().as_u16();
-    let kind =
-        response.headers().get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default().to_owned();
-    if kind.starts_with("text/html") {
-        return Err(failed(FailureClass::NotFound, "answered with a web page instead of a stream"));
-    }
-    if kind.starts_with("application/json") && endpoint.codec.framing() == Framing::Sse {
-        let body = beginning(response, endpoint.limits.idle).await;
-        let said = endpoint.codec.failure(status, &body);
-        let message = format!("{} answered without streaming: {}", endpoint.name, said.message);
-        return Err(failed(FailureClass::Stream, message));
-    }
-    Ok(response)
+    let kind = response.headers().get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    if kind.starts_with("text/html") { Err(failed(FailureClass::NotFound, PAGE)) } else { Ok(response) }
 }
 
 /// Where a request goes, and by which way.

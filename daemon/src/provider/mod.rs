@@ -34,6 +34,7 @@ pub mod sse;
 pub(crate) mod support;
 mod think;
 mod trouble;
+mod unstreamed;
 pub mod wellformed;
 mod wire;
 

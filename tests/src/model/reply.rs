@@ -141,6 +141,20 @@ impl Reply {
         Self { head: Head::Plain { status: 200, headers, body, error: "" }, ..Self::default() }
     }
 
+    /// `200` with a page that does not say so, as some portals give.
+    pub fn unnamed_page() -> Self {
+        let body = Some(b"\r\n<!doctype html><html><body>Please log in</body></html>".to_vec());
+        let headers = vec![("content-type".to_owned(), "text/event-stream".to_owned())];
+        Self { head: Head::Plain { status: 200, headers, body, error: "" }, ..Self::default() }
+    }
+
+    /// `200` with a whole answer, as servers and proxies give that do not stream.
+    pub fn at_once() -> Self {
+        let headers = vec![("content-type".to_owned(), "application/json".to_owned())];
+        let body = Some(br#"{"choices":[{"message":{"content":"Good day"}}]}"#.to_vec());
+        Self { head: Head::Plain { status: 200, headers, body, error: "" }, ..Self::default() }
+    }
+
     /// The connection is reset before the response begins.
     pub fn reset() -> Self {
         Self { head: Head::Reset, ..Self::default() }

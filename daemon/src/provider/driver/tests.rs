@@ -268,6 +268,40 @@ async fn errors_say_what_the_provider_said_without_the_key() {
     check(STREAM, HI, FailureClass::Stream, cut).await;
 }
 
+const JSON: &str = "200 OK\r\ncontent-type: application/json";
+
+#[tokio::test]
+async fn a_web_page_is_known_by_its_first_byte_whatever_it_is_called() {
+    let page = "answered with a web page instead of a stream";
+    for head in [STREAM, JSON, "200 OK", "200 OK\r\ncontent-type: application/xhtml+xml; charset=utf-8"] {
+        for body in ["<!doctype html><html>", "\r\n \u{feff}<?xml version=\"1.0\"?>\n<html>"] {
+            check(head, body, FailureClass::NotFound, page).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_at_once_is_not_asked_for_again_and_an_error_is_what_it_says() {
+    let whole = r#"{"id":"x","choices":[{"message":{"content":"hi"},"finish_reason":"stop"}]}"#;
+    let long = format!("{{\"choices\":[{{\"message\":{{\"content\":\"{}\"}}}}]}}", "x".repeat(1 << 20));
+    let said = "work answered all at once and does not stream: it, or a proxy before it, has to heed `stream`";
+    for head in [STREAM, JSON, "200 OK"] {
+        check(head, whole, FailureClass::Rejected, said).await;
+        check(head, &format!("\n [{whole}]"), FailureClass::Rejected, said).await;
+        check(head, &long, FailureClass::Rejected, said).await;
+        let busy = r#"{"error":{"code":429,"message":"slow down"}}"#;
+        check(head, busy, FailureClass::Overloaded, "work answered without streaming: 200: slow down").await;
+        let cut = "work answered without streaming: 200: {\"id\":";
+        check(head, "{\"id\":", FailureClass::Stream, cut).await;
+    }
+    // One that nobody ends is not waited for.
+    let (events, _) = exchange(JSON, whole, false).await;
+    assert_eq!(events, [StreamEvent::Failed(failed(FailureClass::Rejected, said))]);
+    // A stream under a name that says otherwise is one.
+    let (events, _) = exchange(JSON, &format!("{HI}{STOP}"), true).await;
+    assert!(matches!(events.last(), Some(StreamEvent::Done(_))), "{events:?}");
+}
+
 #[tokio::test]
 async fn a_redirect_is_an_error_that_says_where_it_leads() {
     for status in ["301 Moved", "302 Found", "307 Moved", "308 Moved"] {

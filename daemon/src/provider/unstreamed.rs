@@ -1,0 +1,92 @@
+//! What comes in the place of a stream: a web page, or a whole answer at once. Known by its first byte, whatever it is called.
+//!
+//! Pure. Deliberately absent: reading it, which is the driver's.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::trouble::failed;
+use super::wire::mended;
+use super::{Codec, Failure, FailureClass, Framing};
+
+/// Why there is no stream where a page is.
+pub(super) const PAGE: &str = "answered with a web page instead of a stream";
+
+/// The most of a whole answer that is kept: an error that it may be is shorter.
+const MAX_WHOLE: usize = 64 << 10;
+
+/// The first bytes of a body, until it is known what it is.
+pub(super) struct Opening {
+    /// The provider's name.
+    name: String,
+    codec: Arc<dyn Codec>,
+    kind: Kind,
+    /// What came of a whole answer.
+    whole: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Nothing came but blanks, and a byte order mark.
+    Unknown,
+    Stream,
+    Page,
+    Whole,
+}
+
+impl Opening {
+    pub(super) fn new(name: &str, codec: Arc<dyn Codec>) -> Self {
+        Self { name: name.to_owned(), codec, kind: Kind::Unknown, whole: Vec::new() }
+    }
+
+    /// Whether `chunk` is a stream's; if not, perhaps why there will be none.
+    pub(super) fn take(&mut self, chunk: &[u8]) -> Result<(), Option<Failure>> {
+        if self.kind == Kind::Unknown {
+            let blank = |byte: &u8| byte.is_ascii_whitespace() || b"\xef\xbb\xbf".contains(byte);
+            self.kind = match (chunk.iter().find(|byte| !blank(byte)), self.codec.framing()) {
+                (None, _) => Kind::Unknown,
+                (Some(b'<'), _) => Kind::Page,
+                // No field of an event begins so, and lines of JSON all do.
+                (Some(b'{' | b'['), Framing::Sse) => Kind::Whole,
+                (Some(_), _) => Kind::Stream,
+            };
+        }
+        match self.kind {
+            Kind::Unknown | Kind::Stream => Ok(()),
+            Kind::Page => Err(Some(failed(FailureClass::NotFound, PAGE))),
+            Kind::Whole => {
+                let room = MAX_WHOLE - self.whole.len();
+                self.whole.extend_from_slice(chunk.get(..room).unwrap_or(chunk));
+                Err((self.whole.len() == MAX_WHOLE).then(|| self.at_once()))
+            }
+        }
+    }
+
+    /// What came instead of a stream, now that no more comes. What was cut for some `reason` failed for that.
+    pub(super) fn end(&self, reason: Option<&Failure>) -> Option<Failure> {
+        if self.kind != Kind::Whole {
+            return None;
+        }
+        match (reason, serde_json::from_str::<Value>(&mended(&String::from_utf8_lossy(&self.whole)))) {
+            (_, Ok(answer)) => {
+                let answer = answer.get(0).unwrap_or(&answer);
+                Some(answer.get("error").map_or_else(|| self.at_once(), |error| self.said(Failure::in_stream(error))))
+            }
+            (Some(reason), Err(_)) => Some(reason.clone()),
+            (None, Err(_)) => Some(self.said(failed(FailureClass::Stream, ""))),
+        }
+    }
+
+    /// An error that came as if all were well.
+    fn said(&self, failure: Failure) -> Failure {
+        let said = self.codec.failure(200, &self.whole).message;
+        Failure { message: format!("{} answered without streaming: {said}", self.name), ..failure }
+    }
+
+    /// An answer that somebody has held back until it was whole: it would come so again, and be paid for again.
+    fn at_once(&self) -> Failure {
+        let (name, why) = (&self.name, "it, or a proxy before it, has to heed `stream`");
+        failed(FailureClass::Rejected, format!("{name} answered all at once and does not stream: {why}"))
+    }
+}

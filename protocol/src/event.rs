@@ -230,6 +230,9 @@ pub enum EventBody {
         /// What to do about it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         hint: Option<String>,
+        /// Until when the provider that failed asked to be left alone, if it did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until_at: Option<u64>,
         /// The answer that fits the schema, if the prompt had one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         answer: Option<Value>,

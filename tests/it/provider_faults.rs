@@ -56,6 +56,22 @@ async fn too_many_requests_are_tried_again_after_the_time_that_the_provider_says
 }
 
 #[tokio::test]
+async fn a_wait_that_is_too_long_ends_the_turn_and_says_until_when() {
+    for format in Format::ALL {
+        let model = ModelServer::with([Reply::status(429).header("retry-after", "3600"), Reply::text("Good day")]);
+        let (daemon, client, session, stop) = turn(&model, format).await;
+        assert_eq!((stop.as_str(), model.requests().len()), ("error", 1), "{format:?}");
+        let finished = client.first(&session, "turn_finished").await;
+        let wait = finished.event["until_at"].as_u64().unwrap() - finished.event["at"].as_u64().unwrap();
+        assert!((3_599_000..=3_600_000).contains(&wait), "{format:?}: {}", finished.raw);
+        // Somebody who knows better may ask at once.
+        let next = client.turn(&session, "again").await;
+        assert_eq!((next.str("stop_reason"), &next.event["until_at"]), ("end_turn", &json!(null)), "{format:?}");
+        daemon.check(&[&client], &model);
+    }
+}
+
+#[tokio::test]
 async fn a_server_error_is_tried_again() {
     recovers(Reply::status(500)).await;
 }

@@ -105,8 +105,8 @@ pub(crate) struct Renderer {
     /// Prompts that were typed here.
     mine: HashSet<PromptId>,
     replaying: bool,
-    /// When the wait ends that was told of last.
-    wait: Option<u64>,
+    /// When the wait ends that was told of last, and whether a turn goes on then by itself.
+    wait: Option<(u64, bool)>,
     /// What was shown of thinking of which only the beginning is.
     summary: Summary,
     /// What was shown of a provider's own tools.
@@ -196,13 +196,14 @@ impl Renderer {
                 }
             }
             EventBody::Notice { level, text, until_at, .. } => {
-                self.wait = *until_at;
+                self.wait = until_at.map(|until| (until, true));
                 self.notice(*level, text, &mut out);
             }
             EventBody::TurnFinished {
                 stop_reason,
                 detail,
                 hint,
+                until_at,
                 answer: _,
                 usage,
                 session_usage,
@@ -210,7 +211,7 @@ impl Renderer {
                 context_window,
                 steps,
             } => {
-                self.wait = None;
+                self.wait = until_at.map(|until| (until, false));
                 let fill = money::fill(*context_tokens, *context_window);
                 let fill = fill.map(|fill| format!("; context: {fill}")).unwrap_or_default();
                 let spent = summary(usage, session_usage.as_ref(), *steps) + &fill;
@@ -219,6 +220,7 @@ impl Renderer {
                     self.say(&format!("hint: {}", clean_line(hint)), &mut out);
                 }
             }
+            EventBody::TurnStarted { .. } => self.wait = None,
             EventBody::MessageSuperseded { .. } => {
                 self.say(
                     &self.settings.style.dim("the interrupted text does not count; the step is repeated"),
@@ -230,7 +232,6 @@ impl Renderer {
                 self.still_waits(event.at, &mut out);
             }
             EventBody::SessionCreated { .. }
-            | EventBody::TurnStarted { .. }
             | EventBody::PermissionRequested { .. }
             | EventBody::ToolOutputDelta { .. }
             | EventBody::Unknown => {}
@@ -393,13 +394,14 @@ impl Renderer {
         self.say(&line, out);
     }
 
-    /// How long the wait still takes that was told of before this client came; the notice says what it was in all.
+    /// How long the wait still takes that was told of before this client came; what told of it says what it was in all.
     fn still_waits(&mut self, now: u64, out: &mut Vec<Output>) {
-        let left = self.wait.take().unwrap_or_default().saturating_sub(now);
-        if left > 0 {
-            let line = format!("the next attempt is in {} s", left.div_ceil(1000));
-            self.say(&self.settings.style.dim(&line), out);
-        }
+        let Some((until, goes_on)) = self.wait.take().filter(|(until, _)| *until > now) else { return };
+        let line = match goes_on {
+            true => format!("the next attempt is in {} s", (until - now).div_ceil(1000)),
+            false => format!("the provider asks to be left alone for another {}", table::age(now, until)),
+        };
+        self.say(&self.settings.style.dim(&line), out);
     }
 
     fn finished(&mut self, stop_reason: StopReason, detail: Option<&str>, spent: &str, out: &mut Vec<Output>) {

@@ -363,6 +363,22 @@ fn whoever_comes_during_a_wait_hears_how_long_it_still_takes() {
 }
 
 #[test]
+fn whoever_comes_after_a_turn_that_its_provider_put_off_hears_until_when() {
+    let caught_up = |at: u64| json!({"kind": "caught_up", "at": at});
+    let mut put_off = end("error");
+    put_off["detail"] = json!("work: 429: slow down; the provider asks to wait 60 minutes");
+    put_off["until_at"] = json!(3_600_000);
+    assert_snapshot!(screen(settings(), json!([put_off, caught_up(1_700_000)])), @r"
+    failed: work: 429: slow down; the provider asks to wait 60 minutes
+    the provider asks to be left alone for another 31 min
+    ");
+    let over = "failed: work: 429: slow down; the provider asks to wait 60 minutes\n";
+    assert_eq!(screen(settings(), json!([put_off, caught_up(3_600_000)])), over);
+    let next = json!({"kind": "turn_started", "seq": 9, "at": 9, "turn": "t2", "prompt": "p2"});
+    assert_eq!(screen(settings(), json!([put_off, next, caught_up(1_700_000)])), over);
+}
+
+#[test]
 fn a_prompt_of_somebody_else_shows_that_it_has_pictures() {
     let image = json!({"type": "image", "media_type": "image/png", "blob": "sha256:00", "bytes": 8});
     let prompt = json!({"kind": "message", "seq": 1, "message": "m1", "role": "user", "prompt": "p1",

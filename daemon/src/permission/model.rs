@@ -367,6 +367,7 @@ impl Life {
             stop_reason,
             detail: None,
             hint: None,
+            until_at: None,
             answer: None,
             usage,
             session_usage: None,

@@ -231,6 +231,7 @@ fn cut_off(state: &State, results: &HashMap<CallId, ContentBlock>) -> Vec<Draft>
         stop_reason: StopReason::Error,
         detail: Some(why.to_owned()),
         hint: Some("look at what it did before you go on".to_owned()),
+        until_at: None,
         answer: None,
         usage,
         session_usage: Some(state.usage),

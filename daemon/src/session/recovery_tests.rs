@@ -268,6 +268,7 @@ fn closing_gives_every_call_one_result_whatever_it_was_doing() {
         stop_reason: StopReason::Cancelled,
         detail: None,
         hint: None,
+        until_at: None,
         answer: None,
         usage,
         session_usage: None,

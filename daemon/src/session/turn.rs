@@ -27,10 +27,10 @@ use super::context::Context;
 use super::state::State;
 use super::{calls, context};
 use crate::daemon::Daemon;
-use crate::fault;
 use crate::provider::{Encoding, Failure, FailureClass, Message, Response, Stop};
 use crate::store::StoreError;
 use crate::tool::Workspace;
+use crate::{clock, fault};
 use ask::Answer;
 use emit::settled;
 pub use emit::{Commits, Emitter};
@@ -199,8 +199,7 @@ impl Turn {
             let answer = match self.step(&system, &tools, &mut context, &mut encoding).await? {
                 Ok(answer) => answer,
                 Err(failure) => {
-                    let hint = self.hint(&failure);
-                    return self.end(StopReason::Error, &failure.message, &hint).await.map(drop);
+                    return self.failed(&failure).await.map(drop);
                 }
             };
             let stop = answer.response.stop;
@@ -305,8 +304,16 @@ impl Turn {
     }
 
     async fn end(&self, reason: StopReason, detail: &str, hint: &str) -> Result<Next, Over> {
-        let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
-        self.emit.boundary(Some(Ending { detail: some(detail), hint: some(hint), ..Ending::plain(reason) })).await
+        self.emit.boundary(Some(ending(reason, detail, hint))).await
+    }
+
+    /// Ends the turn because no answer is to be had.
+    async fn failed(&self, failure: &Failure) -> Result<Next, Over> {
+        let ending = ending(StopReason::Error, &failure.message, &self.hint(failure));
+        let wait = failure.retry_after.filter(|wait| !wait.is_zero());
+        let until_at =
+            wait.map(|wait| clock::now().saturating_add(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)));
+        self.emit.boundary(Some(Ending { until_at, ..ending })).await
     }
 
     /// Writes the answer down; its calls get the daemon's ids.
@@ -384,6 +391,11 @@ impl Turn {
 
 fn notice(level: Level, code: NoticeCode, text: String) -> EventBody {
     EventBody::Notice { level, code: Some(code), text, until_at: None }
+}
+
+fn ending(reason: StopReason, detail: &str, hint: &str) -> Ending {
+    let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    Ending { detail: some(detail), hint: some(hint), ..Ending::plain(reason) }
 }
 
 /// An end that is good.

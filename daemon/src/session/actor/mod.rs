@@ -160,6 +160,8 @@ pub struct Ending {
     pub detail: Option<String>,
     /// What to do about it.
     pub hint: Option<String>,
+    /// Until when the provider asked to be left alone.
+    pub until_at: Option<u64>,
     /// The answer that fits what was asked for.
     pub answer: Option<Value>,
 }
@@ -167,7 +169,7 @@ pub struct Ending {
 impl Ending {
     /// An end that explains itself.
     pub fn plain(reason: StopReason) -> Self {
-        Self { reason, detail: None, hint: None, answer: None }
+        Self { reason, detail: None, hint: None, until_at: None, answer: None }
     }
 }
 

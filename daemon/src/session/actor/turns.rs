@@ -55,7 +55,7 @@ impl Actor {
     /// Ends the turn; the next one follows, after a cancel or an error only at the user's `word`.
     pub(super) fn finish_turn(&mut self, ending: Ending, asked: Vec<Asked>, word: bool) {
         let Some(turn) = &self.state.turn else { return };
-        let Ending { reason: stop_reason, detail, hint, answer } = ending;
+        let Ending { reason: stop_reason, detail, hint, until_at, answer } = ending;
         tracing::info!(target: "turn", session = %self.id, turn = %turn.id, ?stop_reason, steps = turn.steps, detail, "finished");
         let (usage, steps, session_usage) = (turn.usage, turn.steps, Some(self.state.usage));
         let (context_tokens, context_window) = (self.state.context_tokens(), self.daemon.window(&self.state.model));
@@ -63,6 +63,7 @@ impl Actor {
             stop_reason,
             detail,
             hint,
+            until_at,
             answer,
             usage,
             session_usage,

@@ -109,6 +109,11 @@ impl Answer {
         self.append(place, piece, out);
     }
 
+    /// How much there is of it: blocks, and bytes of what is said, thought and called.
+    pub(super) fn gathered(&self) -> usize {
+        self.blocks.len() + self.text + self.arguments
+    }
+
     /// Ends the answer if it is larger than any answer should be.
     fn check_size(&mut self, out: &mut Vec<StreamEvent>) {
         let message = if self.overfull {

@@ -2,7 +2,7 @@
 //!
 //! A [`HttpStream`] does nothing unless it is polled, and its connection ends when it is dropped.
 //! The key goes to the host of the endpoint's base URL alone, as redirects are not followed.
-//! An answer has four limits of time: for the connection, until the response begins, of silence, and in all.
+//! An answer has five limits of time: for the connection, and those of `patience`.
 //! Deliberately absent: retries.
 
 use std::future::{Future, poll_fn};
@@ -19,6 +19,8 @@ use tokio::time::{Instant, timeout_at};
 use super::client::{client, forget};
 use super::failure::one_line;
 use super::network::{Network, Way};
+pub use super::patience::Limits;
+use super::patience::{Patience, Until, silence};
 use super::sse::Framer;
 use super::trouble::{failed, failure_of, redirected, unknown_to};
 use super::unstreamed::{Opening, PAGE};
@@ -26,13 +28,6 @@ use super::{Codec, Decoder, Encoding, Failure, FailureClass, Request, StreamEven
 use crate::clock;
 use crate::secret::{Redactor, Secret};
 
-/// How long a connection may take.
-pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a provider may be silent; unless somebody says otherwise, also before its response begins.
-pub const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
-/// How long one answer may take in all: the longest that models give take less, and a stream that only says that it lives is
-/// never silent.
-pub const TOTAL_TIMEOUT: Duration = Duration::from_secs(3600);
 /// The most bytes of one response: a few hundred for each token of the longest answers.
 const MAX_BODY: usize = 128 << 20;
 /// The most bytes of an error's body that are read.
@@ -63,25 +58,6 @@ pub struct Endpoint {
     pub redactor: Redactor,
 }
 
-/// How long a provider may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// For a connection.
-    pub connect: Duration,
-    /// Until a response begins; on a slow machine a model reads its prompt meanwhile.
-    pub first_byte: Duration,
-    /// For the next byte.
-    pub idle: Duration,
-    /// For a whole answer.
-    pub total: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { connect: CONNECT_TIMEOUT, first_byte: IDLE_TIMEOUT, idle: IDLE_TIMEOUT, total: TOTAL_TIMEOUT }
-    }
-}
-
 impl std::fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Endpoint").field("name", &self.name).field("base_url", &self.base_url).finish_non_exhaustive()
@@ -92,17 +68,13 @@ impl std::fmt::Debug for Endpoint {
 pub struct HttpStream {
     state: State,
     redactor: Redactor,
-    limits: Limits,
+    patience: Patience,
     /// What came and was not given yet. Kept here, so that a dropped call of `next` does not lose it.
     events: Vec<StreamEvent>,
     /// Something came already.
     shown: bool,
     /// What the provider had counted when it ended.
     counted: Usage,
-    /// When the silence is too long. Kept here, so that a dropped call of `next` does not extend it.
-    deadline: Option<Instant>,
-    /// When the whole answer has taken too long.
-    end: Option<Instant>,
 }
 
 enum State {
@@ -145,12 +117,10 @@ impl HttpStream {
         Self {
             state: State::Sending(Box::pin(send(endpoint.clone(), encoded)), opening, framer, decoder),
             redactor: endpoint.redactor.clone(),
-            limits: endpoint.limits,
+            patience: Patience::new(endpoint.limits),
             events: Vec::new(),
             shown: false,
             counted: Usage::default(),
-            deadline: None,
-            end: None,
         }
     }
 
@@ -193,15 +163,15 @@ impl HttpStream {
     /// Waits for the next thing to happen.
     async fn wait(&mut self) {
         let now = Instant::now();
-        let end = *self.end.get_or_insert(now + self.limits.total);
-        let patience = if matches!(self.state, State::Sending(..)) { self.limits.first_byte } else { self.limits.idle };
-        let silent = *self.deadline.get_or_insert(now + patience);
-        let (deadline, late) =
-            if end < silent { (end, endless(self.limits.total)) } else { (silent, silence(patience)) };
+        let gathered = match &self.state {
+            State::Reading(reading) => Some(reading.decoder.gathered()),
+            State::Sending(..) | State::Ended => None,
+        };
+        let Until { at: deadline, hard, late } = self.patience.until(now, gathered);
         match &mut self.state {
             State::Ended => {}
             // What never waits is not asked again: it would always have something.
-            State::Reading(reading) if end <= now => reading.end(Some(late), &mut self.events),
+            State::Reading(reading) if hard && deadline <= now => reading.end(Some(late), &mut self.events),
             State::Sending(sending, ..) => match timeout_at(deadline, sending).await {
                 Ok(Ok(response)) => self.receive(response),
                 Ok(Err(failure)) => self.events.push(StreamEvent::Failed(failure)),
@@ -209,7 +179,7 @@ impl HttpStream {
             },
             State::Reading(reading) => match timeout_at(deadline, reading.response.chunk()).await {
                 Ok(chunk) => {
-                    self.deadline = None;
+                    self.patience.heard();
                     reading.take(chunk, &mut self.events);
                 }
                 Err(_) => reading.end(Some(late), &mut self.events),
@@ -218,7 +188,7 @@ impl HttpStream {
     }
 
     fn receive(&mut self, response: reqwest::Response) {
-        self.deadline = None;
+        self.patience.heard();
         if let State::Sending(_, opening, framer, decoder) = std::mem::replace(&mut self.state, State::Ended) {
             self.state = State::Reading(Box::new(Reading { response, opening, framer, decoder, received: 0 }));
         }
@@ -461,14 +431,6 @@ fn retry_after(millis: Option<&str>, seconds_or_date: Option<&str>, now: u64) ->
 /// A body that ends before its end.
 fn cut(error: &reqwest::Error) -> Failure {
     failure_of(FailureClass::Stream, error, &Way::default())
-}
-
-fn endless(total: Duration) -> Failure {
-    failed(FailureClass::Timeout, format!("the answer was not complete after {} seconds", total.as_secs_f64()))
-}
-
-fn silence(idle: Duration) -> Failure {
-    failed(FailureClass::Timeout, format!("the provider was silent for {} seconds", idle.as_secs_f64()))
 }
 
 #[cfg(test)]

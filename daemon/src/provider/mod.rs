@@ -24,6 +24,7 @@ pub mod models;
 pub mod network;
 pub mod ollama;
 pub mod openai;
+mod patience;
 pub mod preset;
 pub mod responses;
 pub mod retry;
@@ -226,6 +227,8 @@ pub trait Decoder: Send {
     fn finish(&mut self, out: &mut Vec<StreamEvent>);
     /// What the provider has counted so far, for an answer that never ends.
     fn usage(&self) -> Usage;
+    /// How much of the answer there is; grows with every piece of it, and with nothing that only says that the provider lives.
+    fn gathered(&self) -> usize;
 }
 
 /// What comes out of a response. After `Done` or `Failed` nothing comes.

@@ -120,6 +120,10 @@ impl Decoder for MessagesDecoder {
     fn usage(&self) -> Usage {
         self.answer.usage
     }
+
+    fn gathered(&self) -> usize {
+        self.answer.gathered()
+    }
 }
 
 impl MessagesDecoder {

@@ -83,7 +83,9 @@ impl ProviderConfig {
             first_byte: or(self.first_byte_timeout_ms, idle),
             idle,
             total: or(self.total_timeout_ms, usual.total),
+            ..usual
         }
+        .consistent()
     }
 
     /// What is wrong with it as the provider `name`: the key that is at fault, and why.

@@ -229,6 +229,41 @@ async fn an_answer_that_never_ends_and_is_never_silent_has_its_time() {
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
 }
 
+/// A quarter of an hour passes in a moment: the clock stands still but where all wait.
+#[tokio::test(start_paused = true)]
+async fn what_only_says_that_it_lives_is_given_up_and_what_still_answers_is_not() {
+    const PING: &str = ": ping\n\n";
+    // A call in the making shows nothing, and is an answer.
+    const CALL: &str = r#"data: {"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"ls","arguments":" "}}]},"finish_reason":null}]}"#;
+    let minutes = |n: u64| Duration::from_secs(60 * n);
+    // What a server says each minute, when it ends, and how the answer ends.
+    for (said, event, after) in [(PING, "no piece of an answer came for 900 seconds", 15), (CALL, "not complete", 60)] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let usual = Limits { connect: minutes(600), ..Limits::default() };
+        let endpoint = Endpoint { limits: usual, ..endpoint(format!("http://{}", listener.local_addr().unwrap())) };
+        let server = async {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            assert_ne!(socket.read(&mut [0; 1024]).await.unwrap(), 0, "it asks");
+            socket.write_all(format!("HTTP/1.1 {STREAM}\r\n\r\n").as_bytes()).await.unwrap();
+            while socket.write_all(format!("{said}\n\n").as_bytes()).await.is_ok() {
+                tokio::time::sleep(minutes(1)).await;
+            }
+            std::future::pending::<()>().await
+        };
+        let began = Instant::now();
+        let mut stream = start(&endpoint);
+        let events = tokio::select! {
+            events = all(&mut stream) => events,
+            () = server => unreachable!("it waits for ever"),
+        };
+        let Some(StreamEvent::Failed(failure)) = events.last() else { panic!("{events:?}") };
+        assert_eq!(failure.class, FailureClass::Timeout);
+        assert!(failure.message.contains(event), "{failure:?}");
+        let took = began.elapsed();
+        assert!(took >= minutes(after) && took < minutes(after + 2), "{took:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_response_that_does_not_begin_has_its_own_time() {
     let short = Limits { first_byte: Duration::from_millis(200), ..Limits::default() };

@@ -131,6 +131,10 @@ impl Decoder for GeminiDecoder {
     fn usage(&self) -> Usage {
         self.answer.usage
     }
+
+    fn gathered(&self) -> usize {
+        self.answer.gathered()
+    }
 }
 
 impl GeminiDecoder {

@@ -97,6 +97,10 @@ impl Decoder for OllamaDecoder {
     fn usage(&self) -> Usage {
         self.answer.usage
     }
+
+    fn gathered(&self) -> usize {
+        self.answer.gathered()
+    }
 }
 
 impl OllamaDecoder {

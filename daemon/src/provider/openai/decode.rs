@@ -147,6 +147,10 @@ impl Decoder for ChatDecoder {
     fn usage(&self) -> Usage {
         self.answer.usage
     }
+
+    fn gathered(&self) -> usize {
+        self.answer.gathered()
+    }
 }
 
 impl ChatDecoder {

@@ -101,6 +101,10 @@ impl Decoder for ResponsesDecoder {
     fn usage(&self) -> Usage {
         self.answer.usage
     }
+
+    fn gathered(&self) -> usize {
+        self.answer.gathered()
+    }
 }
 
 impl ResponsesDecoder {

@@ -78,12 +78,7 @@ pub struct HttpStream {
 }
 
 enum State {
-    Sending(
-        Pin<Box<dyn Future<Output = Result<reqwest::Response, Failure>> + Send>>,
-        Opening,
-        Framer,
-        Box<dyn Decoder>,
-    ),
+    Sending(Pin<Box<dyn Future<Output = Result<reqwest::Response, Failure>> + Send>>, Opening),
     Reading(Box<Reading>),
     Ended,
 }
@@ -112,10 +107,9 @@ impl HttpStream {
     /// Encodes `request`; nothing is sent before [`HttpStream::next`] is called.
     pub fn start(endpoint: &Endpoint, request: &Request<'_>, encoding: &mut Encoding) -> Self {
         let encoded = encoding.encode(endpoint.codec.as_ref(), request);
-        let (framer, decoder) = (Framer::new(endpoint.codec.framing()), endpoint.codec.decoder());
         let opening = Opening::new(&endpoint.name, endpoint.codec.clone());
         Self {
-            state: State::Sending(Box::pin(send(endpoint.clone(), encoded)), opening, framer, decoder),
+            state: State::Sending(Box::pin(send(endpoint.clone(), encoded)), opening),
             redactor: endpoint.redactor.clone(),
             patience: Patience::new(endpoint.limits),
             events: Vec::new(),
@@ -189,7 +183,8 @@ impl HttpStream {
 
     fn receive(&mut self, response: reqwest::Response) {
         self.patience.heard();
-        if let State::Sending(_, opening, framer, decoder) = std::mem::replace(&mut self.state, State::Ended) {
+        if let State::Sending(_, opening) = std::mem::replace(&mut self.state, State::Ended) {
+            let (framer, decoder) = (Framer::new(opening.codec.framing()), opening.codec.decoder());
             self.state = State::Reading(Box::new(Reading { response, opening, framer, decoder, received: 0 }));
         }
     }

@@ -20,7 +20,8 @@ const MAX_WHOLE: usize = 64 << 10;
 pub(super) struct Opening {
     /// The provider's name.
     name: String,
-    codec: Arc<dyn Codec>,
+    /// The wire format that is due.
+    pub(super) codec: Arc<dyn Codec>,
     kind: Kind,
     /// What came of a whole answer.
     whole: Vec<u8>,

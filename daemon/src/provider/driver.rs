@@ -107,7 +107,7 @@ impl HttpStream {
     /// Encodes `request`; nothing is sent before [`HttpStream::next`] is called.
     pub fn start(endpoint: &Endpoint, request: &Request<'_>, encoding: &mut Encoding) -> Self {
         let encoded = encoding.encode(endpoint.codec.as_ref(), request);
-        let opening = Opening::new(&endpoint.name, endpoint.codec.clone());
+        let opening = Opening::new(endpoint.codec.clone());
         Self {
             state: State::Sending(Box::pin(send(endpoint.clone(), encoded)), opening),
             redactor: endpoint.redactor.clone(),

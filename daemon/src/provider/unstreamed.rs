@@ -13,13 +13,15 @@ use super::{Codec, Failure, FailureClass, Framing};
 /// Why there is no stream where a page is.
 pub(super) const PAGE: &str = "answered with a web page instead of a stream";
 
+/// Why there is no stream where a whole answer is.
+const AT_ONCE: &str =
+    "answered all at once instead of streaming: the server, or a proxy before it, has to heed `stream`";
+
 /// The most of a whole answer that is kept: an error that it may be is shorter.
 const MAX_WHOLE: usize = 64 << 10;
 
 /// The first bytes of a body, until it is known what it is.
 pub(super) struct Opening {
-    /// The provider's name.
-    name: String,
     /// The wire format that is due.
     pub(super) codec: Arc<dyn Codec>,
     kind: Kind,
@@ -37,8 +39,8 @@ enum Kind {
 }
 
 impl Opening {
-    pub(super) fn new(name: &str, codec: Arc<dyn Codec>) -> Self {
-        Self { name: name.to_owned(), codec, kind: Kind::Unknown, whole: Vec::new() }
+    pub(super) fn new(codec: Arc<dyn Codec>) -> Self {
+        Self { codec, kind: Kind::Unknown, whole: Vec::new() }
     }
 
     /// Whether `chunk` is a stream's; if not, perhaps why there will be none.
@@ -59,7 +61,7 @@ impl Opening {
             Kind::Whole => {
                 let room = MAX_WHOLE - self.whole.len();
                 self.whole.extend_from_slice(chunk.get(..room).unwrap_or(chunk));
-                Err((self.whole.len() == MAX_WHOLE).then(|| self.at_once()))
+                Err((self.whole.len() == MAX_WHOLE).then(at_once))
             }
         }
     }
@@ -71,8 +73,9 @@ impl Opening {
         }
         match (reason, serde_json::from_str::<Value>(&mended(&String::from_utf8_lossy(&self.whole)))) {
             (_, Ok(answer)) => {
-                let answer = answer.get(0).unwrap_or(&answer);
-                Some(answer.get("error").map_or_else(|| self.at_once(), |error| self.said(Failure::in_stream(error))))
+                // Responses say so of good answers too.
+                let error = answer.get(0).unwrap_or(&answer).get("error").filter(|error| !error.is_null());
+                Some(error.map_or_else(at_once, |error| self.said(Failure::in_stream(error))))
             }
             (Some(reason), Err(_)) => Some(reason.clone()),
             (None, Err(_)) => Some(self.said(failed(FailureClass::Stream, ""))),
@@ -82,12 +85,11 @@ impl Opening {
     /// An error that came as if all were well.
     fn said(&self, failure: Failure) -> Failure {
         let said = self.codec.failure(200, &self.whole).message;
-        Failure { message: format!("{} answered without streaming: {said}", self.name), ..failure }
+        Failure { message: format!("answered without streaming: {said}"), ..failure }
     }
+}
 
-    /// An answer that somebody has held back until it was whole: it would come so again, and be paid for again.
-    fn at_once(&self) -> Failure {
-        let (name, why) = (&self.name, "it, or a proxy before it, has to heed `stream`");
-        failed(FailureClass::Rejected, format!("{name} answered all at once and does not stream: {why}"))
-    }
+/// An answer that somebody has held back until it was whole: it would come so again, and be paid for again.
+fn at_once() -> Failure {
+    failed(FailureClass::Rejected, AT_ONCE)
 }

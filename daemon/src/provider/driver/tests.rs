@@ -297,7 +297,7 @@ async fn errors_say_what_the_provider_said_without_the_key() {
     check("401 Unauthorized", &body, FailureClass::Auth, "401: no such key: <redacted>").await;
     let page = "answered with a web page instead of a stream";
     check("200 OK\r\ncontent-type: text/html", "<html>", FailureClass::NotFound, page).await;
-    let plain = "work answered without streaming: 200: no";
+    let plain = "answered without streaming: 200: no";
     check("200 OK\r\ncontent-type: application/json", "{\"error\":\"no\"}", FailureClass::Stream, plain).await;
     let cut = "the answer broke off";
     check(STREAM, HI, FailureClass::Stream, cut).await;
@@ -319,14 +319,15 @@ async fn a_web_page_is_known_by_its_first_byte_whatever_it_is_called() {
 async fn an_answer_that_comes_at_once_is_not_asked_for_again_and_an_error_is_what_it_says() {
     let whole = r#"{"id":"x","choices":[{"message":{"content":"hi"},"finish_reason":"stop"}]}"#;
     let long = format!("{{\"choices\":[{{\"message\":{{\"content\":\"{}\"}}}}]}}", "x".repeat(1 << 20));
-    let said = "work answered all at once and does not stream: it, or a proxy before it, has to heed `stream`";
+    let said = "answered all at once instead of streaming: the server, or a proxy before it, has to heed `stream`";
     for head in [STREAM, JSON, "200 OK"] {
         check(head, whole, FailureClass::Rejected, said).await;
         check(head, &format!("\n [{whole}]"), FailureClass::Rejected, said).await;
         check(head, &long, FailureClass::Rejected, said).await;
+        check(head, r#"{"error":null,"output":[]}"#, FailureClass::Rejected, said).await;
         let busy = r#"{"error":{"code":429,"message":"slow down"}}"#;
-        check(head, busy, FailureClass::Overloaded, "work answered without streaming: 200: slow down").await;
-        let cut = "work answered without streaming: 200: {\"id\":";
+        check(head, busy, FailureClass::Overloaded, "answered without streaming: 200: slow down").await;
+        let cut = "answered without streaming: 200: {\"id\":";
         check(head, "{\"id\":", FailureClass::Stream, cut).await;
     }
     // One that nobody ends is not waited for.

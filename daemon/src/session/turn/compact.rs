@@ -29,7 +29,7 @@ const TRANSCRIPT_REFUSED: u64 = 45;
 const NO_ROOM: &str = "no more room can be made";
 
 /// Why a turn ends whose history is refused though nothing in it is the provider's own.
-const NOTHING_LEFT: &str = "nothing is left in the history that could be left out of it";
+const NOTHING_LEFT: &str = "nothing more can be left out of the history";
 
 /// What a user can do who asked in vain.
 const HINT: &str = "ask again in a while, choose another model with /model, or start a new session";

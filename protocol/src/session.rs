@@ -178,7 +178,7 @@ pub enum When {
 
 /// What a user sends: a string, or content blocks (text and images).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "content is a text, or a list of blocks of text and images")]
 pub enum PromptContent {
     /// Text alone.
     Text(String),

@@ -308,7 +308,7 @@ async fn how_hard_to_think_is_said_in_each_formats_words_and_stays_over_a_restar
     };
     let expect = |format| match format {
         Format::Anthropic => json!(["adaptive", "max"]),
-        Format::OpenAi | Format::Responses => json!("xhigh"),
+        Format::OpenAi | Format::Responses => json!("max"),
         Format::Gemini => json!({"includeThoughts": true, "thinkingLevel": "XHIGH"}),
         Format::Ollama => json!("high"),
     };
@@ -329,7 +329,7 @@ async fn how_hard_to_think_is_said_in_each_formats_words_and_stays_over_a_restar
         back.turn(&session, "think").await;
         effort(model.requests().last().unwrap())
     };
-    assert_eq!(asked(json!({ "model": name(Format::OpenAi) })).await, "xhigh");
+    assert_eq!(asked(json!({ "model": name(Format::OpenAi) })).await, "max");
     assert_eq!(asked(json!({ "effort": "none" })).await, "none");
     assert_eq!(asked(json!({ "effort": "auto" })).await, Value::Null);
     assert_eq!(asked(json!({ "model": "work/eager" })).await, "low");

@@ -227,7 +227,9 @@ mod tests {
         check(Kind::Anthropic, budget, "m", Effort::Max, enabled(8999));
         check(Kind::Openai, none, "m", Effort::Minimal, json!({"reasoning_effort": "minimal"}));
         check(Kind::Openai, Compat { reasoning_effort: Some(false), ..none }, "m", Effort::High, json!({}));
-        check(Kind::OpenaiResponses, none, "m", Effort::Max, json!({"reasoning": {"effort": "xhigh"}}));
+        check(Kind::Openai, none, "m", Effort::Max, json!({"reasoning_effort": "max"}));
+        check(Kind::OpenaiResponses, none, "m", Effort::Xhigh, json!({"reasoning": {"effort": "xhigh"}}));
+        check(Kind::OpenaiResponses, none, "m", Effort::Max, json!({"reasoning": {"effort": "max"}}));
         let gemini =
             |thinking: Value| json!({"generationConfig": {"maxOutputTokens": 9000, "thinkingConfig": thinking}});
         let high = gemini(json!({"includeThoughts": true, "thinkingLevel": "HIGH"}));

@@ -41,8 +41,9 @@ pub struct Compat {
     pub reasoning_effort: Option<bool>,
     /// `anthropic`, `gemini`: how hard to think is a number of tokens. Default no, and for models before Gemini 3.
     pub thinking_budget: Option<bool>,
-    /// `openai-responses`, `gemini`, `ollama`: ask that the model thinks, and shows it, or (`ollama` only) that it does not.
-    /// Default: nothing is said, so the model does what it does.
+    /// `anthropic`, `openai-responses`, `gemini`, `ollama`: ask that the model thinks, and shows it, or (`ollama`) that it does
+    /// not, or (`anthropic`, `gemini`) that what it thinks for an effort is not shown. Default: nothing is said, so the model
+    /// does what it does.
     pub thinking: Option<bool>,
     /// `gemini`: hosted tools are taken beside tools of one's own. Default: for models from Gemini 3 on, and not on Vertex AI.
     pub hosted_with_tools: Option<bool>,
@@ -127,7 +128,7 @@ impl Compat {
             ("schema_with_tools", self.schema_with_tools.is_some(), &[Openai, OpenaiResponses, Gemini, Ollama]),
             ("reasoning_effort", self.reasoning_effort.is_some(), &[Openai]),
             ("thinking_budget", self.thinking_budget.is_some(), &[Anthropic, Gemini]),
-            ("thinking", self.thinking.is_some(), &[OpenaiResponses, Gemini, Ollama]),
+            ("thinking", self.thinking.is_some(), &[Anthropic, OpenaiResponses, Gemini, Ollama]),
             ("hosted_with_tools", self.hosted_with_tools.is_some(), &[Gemini]),
             ("vertex", self.vertex.is_some(), &[Gemini]),
             ("signature_placeholder", self.signature_placeholder.is_some(), &[Gemini]),
@@ -164,6 +165,7 @@ mod tests {
         assert_eq!(set("vertex").misplaced(Kind::Gemini), None);
         assert_eq!(set("vertex").misplaced(Kind::Openai), Some("vertex"));
         assert_eq!(set("thinking").misplaced(Kind::Openai), Some("thinking"));
+        assert_eq!(set("thinking").misplaced(Kind::Anthropic), None);
         assert_eq!(set("prompt_cache_key").misplaced(Kind::OpenaiResponses), None);
         assert_eq!(Compat::NONE.misplaced(Kind::Demo), None);
     }

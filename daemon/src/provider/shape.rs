@@ -178,15 +178,15 @@ mod tests {
     /// What a request has beyond one without shape and effort, but for the messages.
     fn added(kind: Kind, compat: Compat, model: &str, shape: Option<Shape<'_>>, effort: Effort) -> Value {
         let messages = [user(vec![ContentBlock::text("hi")])];
-        let codec = catalogue::codec(kind, compat).unwrap();
-        let body = |shape, effort| -> Value {
+        let body = |compat, shape, effort| -> Value {
+            let codec = catalogue::codec(kind, compat).unwrap();
             let request = Request { model, shape, effort, max_tokens: 9000, ..request(&messages) };
             let body: Value = serde_json::from_slice(&codec.encoder().encode(&request).body).unwrap();
             assert_eq!(validate(kind, &body), Ok(()), "{body:#}");
             body
         };
-        let bare = body(None, Effort::Auto);
-        let body = body(shape, effort);
+        let bare = body(Compat { thinking: None, ..compat }, None, Effort::Auto);
+        let body = body(compat, shape, effort);
         let new = body.as_object().unwrap().iter().filter(|(name, value)| bare.get(name) != Some(value));
         Value::Object(new.map(|(name, value)| (name.clone(), value.clone())).collect())
     }
@@ -219,12 +219,19 @@ mod tests {
             assert_eq!(added(kind, compat, model, None, effort), expect, "{kind:?} {model} {effort}");
         }
         let (none, budget) = (Compat::NONE, Compat { thinking_budget: Some(true), ..Compat::NONE });
-        let adaptive = json!({"thinking": {"type": "adaptive"}, "output_config": {"effort": "xhigh"}});
+        let shown = json!({"type": "adaptive", "display": "summarized"});
+        let adaptive = json!({"thinking": shown, "output_config": {"effort": "xhigh"}});
         check(Kind::Anthropic, none, "m", Effort::Xhigh, adaptive);
         check(Kind::Anthropic, none, "m", Effort::None, json!({"thinking": {"type": "disabled"}}));
-        let enabled = |tokens: u32| json!({"thinking": {"type": "enabled", "budget_tokens": tokens}});
+        let enabled = |tokens: u32| json!({"thinking": {"type": "enabled", "budget_tokens": tokens, "display": "summarized"}});
         check(Kind::Anthropic, budget, "m", Effort::Low, enabled(4096));
         check(Kind::Anthropic, budget, "m", Effort::Max, enabled(8999));
+        let flag = |thinking: bool| Compat { thinking: Some(thinking), ..Compat::NONE };
+        check(Kind::Anthropic, flag(true), "m", Effort::Auto, json!({ "thinking": shown }));
+        check(Kind::Anthropic, flag(true).or(budget), "m", Effort::Auto, enabled(8192));
+        let silent = json!({"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}});
+        check(Kind::Anthropic, flag(false), "m", Effort::Low, silent);
+        check(Kind::Anthropic, flag(false), "m", Effort::Auto, json!({}));
         check(Kind::Openai, none, "m", Effort::Minimal, json!({"reasoning_effort": "minimal"}));
         check(Kind::Openai, Compat { reasoning_effort: Some(false), ..none }, "m", Effort::High, json!({}));
         check(Kind::Openai, none, "m", Effort::Max, json!({"reasoning_effort": "max"}));

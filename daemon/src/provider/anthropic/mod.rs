@@ -5,6 +5,7 @@
 mod decode;
 mod encode;
 mod hosted;
+mod thinking;
 
 use super::compat::Compat;
 use super::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest};

@@ -42,6 +42,8 @@ impl Check {
             let fits = (1024..body["max_tokens"].as_u64().unwrap_or_default()).contains(&budget);
             self.that(fits, || format!("thinking: a budget of {budget} tokens"));
         }
+        self.fields("thinking", thinking, &[], &["type", "budget_tokens", "display"]);
+        self.word("thinking", &thinking["display"], &["summarized", "omitted"]);
         let efforts = ["low", "medium", "high", "xhigh", "max"];
         self.word("output_config", &body["output_config"]["effort"], &efforts);
     }

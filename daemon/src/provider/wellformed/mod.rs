@@ -412,6 +412,8 @@ mod tests {
         check(Kind::Anthropic, thinks, "demanded of a model that thinks");
         let budget = json!({"type": "enabled", "budget_tokens": 5000});
         check(Kind::Anthropic, |body| body["thinking"] = budget, "a budget of 5000");
+        let hidden = json!({"type": "adaptive", "display": "hidden"});
+        check(Kind::Anthropic, |body| body["thinking"] = hidden, "thinking");
         check(Kind::Openai, |body| body["reasoning_effort"] = json!("most"), "reasoning_effort");
         let open = json!({"name": "answer", "schema": schema(), "strict": true});
         let format = json!({"type": "json_schema", "json_schema": open});

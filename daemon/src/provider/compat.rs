@@ -39,7 +39,7 @@ pub struct Compat {
     pub schema_with_tools: Option<bool>,
     /// `openai`: the server takes `reasoning_effort`. Default yes; it is sent only if an effort was chosen.
     pub reasoning_effort: Option<bool>,
-    /// `anthropic`, `gemini`: how hard to think is a number of tokens. Default no, and for models before Gemini 3.
+    /// `anthropic`, `gemini`: how hard to think is a number of tokens. Default: for models before Claude 4.6 and Gemini 3.
     pub thinking_budget: Option<bool>,
     /// `anthropic`, `openai-responses`, `gemini`, `ollama`: ask that the model thinks, and shows it, or (`ollama`) that it does
     /// not, or (`anthropic`, `gemini`) that what it thinks for an effort is not shown. Default: nothing is said, so the model

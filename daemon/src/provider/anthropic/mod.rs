@@ -2,6 +2,7 @@
 //!
 //! Source: the types of Anthropic's own SDK 2.12, and platform.claude.com on server tools.
 
+mod claude;
 mod decode;
 mod encode;
 mod hosted;

@@ -166,6 +166,17 @@ impl Entry {
         self.kind != Kind::Gemini || gemini::combines(&self.compat, model)
     }
 
+    /// The most tokens that an answer of a model may have: what the provider's table says, but not more than the model gives;
+    /// where it says nothing and the format demands a number, what the model gives. 0 leaves it to the provider, or the format.
+    fn max_tokens(&self, facts: &Facts) -> u32 {
+        let most = facts.max_output.map(|most| u32::try_from(most).unwrap_or(u32::MAX));
+        match (self.max_tokens, most) {
+            (0, Some(most)) if self.kind == Kind::Anthropic => most,
+            (0, _) | (_, None) => self.max_tokens,
+            (said, Some(most)) => said.min(most),
+        }
+    }
+
     /// What is known of a model here, whatever the user says of it.
     fn facts(&self, model: &str) -> Facts {
         let mut facts = self.place.map_or_else(Facts::default, |place| models::facts(place, model));
@@ -272,7 +283,8 @@ impl Catalogue {
         let target = self.target(name, entry);
         let facts = self.facts(entry, &origin, &model);
         let (kind, compat) = (entry.kind, entry.compat);
-        Ok(Resolved { provider, model, origin, max_tokens: entry.max_tokens, facts, key, kind, compat, target })
+        let max_tokens = entry.max_tokens(&facts);
+        Ok(Resolved { provider, model, origin, max_tokens, facts, key, kind, compat, target })
     }
 
     fn facts(&self, entry: &Entry, origin: &str, model: &str) -> Facts {

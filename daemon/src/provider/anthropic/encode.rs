@@ -14,7 +14,7 @@ use super::hosted::{self, Waiting};
 use super::thinking;
 use crate::fault;
 
-/// What is asked for when the request leaves it open, as the format demands a number.
+/// What is asked for when nothing is known of the model, as the format demands a number.
 const MAX_TOKENS: u32 = 32_000;
 
 /// Where the provider may look for what it has cached, at the end of a block.

@@ -175,6 +175,35 @@ fn what_is_known_of_a_model_is_known_by_its_place() {
 }
 
 #[test]
+fn an_answer_may_be_as_long_as_its_model_gives_and_no_longer() {
+    let providers: BTreeMap<String, ProviderConfig> = toml::from_str(
+        "[anthropic]\napi_key_env = 'K'\n[long]\nkind = 'anthropic'\napi_key_env = 'K'\nmax_tokens = 200000
+         [short]\nkind = 'anthropic'\napi_key_env = 'K'\nmax_tokens = 5000\n[work]\nkind = 'openai'\nbase_url = 'http://w'
+         [cut]\nkind = 'openai'\nbase_url = 'http://w'\nmax_tokens = 9000\n[zero]\nkind = 'anthropic'\napi_key_env = 'K'\nmax_tokens = 0",
+    )
+    .unwrap();
+    let said = |max_output: u64| ModelConfig { max_output: Some(max_output), ..ModelConfig::default() };
+    let models = [("anthropic/mine", 8192), ("work/m", 8192), ("cut/m", 8192), ("anthropic/vast", 1_000_000_000)];
+    let models = models.into_iter().map(|(name, most)| (name.to_owned(), said(most))).collect();
+    let catalogue = Catalogue::new(&providers, &models, None, Arc::default(), Arc::default());
+    catalogue.add_keys([("K", "k-secret")], Bearer::Daemon);
+    let check = |spec: &str, expect: u32| assert_eq!(catalogue.resolve(spec).unwrap().max_tokens, expect, "{spec}");
+    check("anthropic/claude-sonnet-5", 128_000);
+    check("anthropic/claude-haiku-4-5-20251001", 64_000);
+    check("anthropic/mine", 8192);
+    check("anthropic/vast", 1_000_000_000);
+    check("anthropic/nobody-knows", 0);
+    check("long/claude-sonnet-5", 128_000);
+    check("long/nobody-knows", 200_000);
+    check("short/claude-sonnet-5", 5000);
+    check("zero/claude-sonnet-5", 128_000);
+    // What the others may say is left to their providers, unless somebody limits it.
+    check("work/m", 0);
+    check("cut/m", 8192);
+    check("cut/x", 9000);
+}
+
+#[test]
 fn presets_know_their_addresses_keys_and_flags() {
     fn check(config: &str, name: &str, expect: (Kind, &str, Option<&str>, Option<&str>)) -> Compat {
         let catalogue = catalogue(config, "", &[]);

@@ -146,6 +146,9 @@ impl Daemon {
         network.secrets().iter().for_each(|secret| self.keys.redactor().add(secret));
         let (default, keys) = (config.model.clone(), self.keys.clone());
         let catalogue = Catalogue::new(&config.providers, &config.models, default, keys, network);
+        if let Some((_, before)) = made.as_ref() {
+            catalogue.take_over(before);
+        }
         let catalogue = Arc::new(catalogue);
         *made = Some((config, catalogue.clone()));
         Ok(catalogue)

@@ -5,10 +5,11 @@
 mod config;
 mod error;
 mod key;
+mod lists;
 mod names;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use linger_protocol::daemon::Model;
@@ -35,6 +36,7 @@ use super::{Codec, Provider};
 use crate::secret::Secret;
 pub use config::{Kind, ProviderConfig};
 pub use error::ResolveError;
+use lists::Lists;
 
 /// How many variables a hint names: the rest are a list of their own.
 const NAMED: usize = 3;
@@ -102,8 +104,8 @@ pub struct Catalogue {
     default: Option<String>,
     keys: Arc<Keys>,
     network: Arc<Network>,
-    /// The models that providers have listed since the configuration was read, by provider.
-    listed: Arc<Mutex<BTreeMap<String, Vec<String>>>>,
+    /// What providers have said of their models.
+    lists: Arc<Lists>,
 }
 
 /// A provider with everything that its configuration left out.
@@ -211,7 +213,7 @@ impl Catalogue {
             default: default.filter(|model| !model.is_empty()),
             keys,
             network,
-            listed: Arc::default(),
+            lists: Arc::default(),
         }
     }
 
@@ -281,15 +283,25 @@ impl Catalogue {
         })?;
         let origin = format!("{provider}/{model}");
         let target = self.target(name, entry);
-        let facts = self.facts(entry, &origin, &model);
+        let facts = self.facts(name, entry, &model);
         let (kind, compat) = (entry.kind, entry.compat);
         let max_tokens = entry.max_tokens(&facts);
         Ok(Resolved { provider, model, origin, max_tokens, facts, key, kind, compat, target })
     }
 
-    fn facts(&self, entry: &Entry, origin: &str, model: &str) -> Facts {
-        let known = entry.facts(model);
-        self.models.get(origin).map_or(known, |said| said.over(known))
+    /// What is known of a model: what the user says of it, else its provider's own list, else the table of its place.
+    fn facts(&self, name: &str, entry: &Entry, model: &str) -> Facts {
+        let table = entry.facts(model);
+        let known = self.lists.facts(name, model).or(table);
+        // What a model could see is more than an Ollama lets it.
+        let known = if entry.kind == Kind::Ollama { Facts { window: table.window, ..known } } else { known };
+        self.models.get(&format!("{name}/{model}")).map_or(known, |said| said.over(known))
+    }
+
+    /// Takes over what providers have said of their models, but for those that the configuration now puts elsewhere.
+    pub fn take_over(&self, before: &Self) {
+        let place = |of: &Self, name: &str| of.entries.get(name).map(|entry| (entry.kind, entry.base_url.clone()));
+        self.lists.take_over(&before.lists, |name| place(self, name) == place(before, name));
     }
 
     /// The rows of `model/list`: each provider with its default model. Asks the machine which of the local servers are there.
@@ -308,7 +320,7 @@ impl Catalogue {
                 default: default.as_ref() == Some(&model),
                 ready: missing.is_none(),
                 missing,
-                ..self.row(name, entry, entry.model.as_deref().unwrap_or("MODEL"), Facts::default())
+                ..self.row(name, entry, entry.model.as_deref().unwrap_or("MODEL"))
             });
         }
         rows

@@ -12,14 +12,12 @@ use crate::provider::models::{self, Facts};
 use crate::secret::Secret;
 
 impl Catalogue {
-    /// A row of `model/list`. `listed` is what its provider says of it, which it knows better than a table.
-    pub(super) fn row(&self, name: &str, entry: &Entry, model: &str, listed: Facts) -> Model {
-        let origin = format!("{name}/{model}");
-        let known = listed.or(entry.facts(model));
-        let facts = self.models.get(&origin).map_or(known, |said| said.over(known));
+    /// A row of `model/list`.
+    pub(super) fn row(&self, name: &str, entry: &Entry, model: &str) -> Model {
+        let facts = self.facts(name, entry, model);
         let price = facts.prices.usual;
         Model {
-            model: origin,
+            model: format!("{name}/{model}"),
             kind: entry.kind.name().to_owned(),
             base_url: (entry.kind != Kind::Demo).then(|| entry.base_url.clone()),
             context_window: facts.window,
@@ -48,19 +46,17 @@ impl Catalogue {
         self.resolve(&format!("{provider}/MODEL")).ok()
     }
 
-    /// Rows for what a provider has listed, after the one for its default model, `first`. Keeps the names.
-    pub fn rows(&self, provider: &str, first: &Model, listed: Vec<Listed>) -> Vec<Model> {
+    /// Rows for what a provider has listed, after the one for its default model, `first`. What it says is known from now on.
+    pub fn rows(&self, provider: &str, first: &Model, listed: &[Listed]) -> Vec<Model> {
         let Some(entry) = self.entries.get(provider) else { return Vec::new() };
-        let mut rows: Vec<Model> =
-            listed.iter().map(|listed| self.row(provider, entry, &listed.name, listed.facts)).collect();
+        self.lists.keep(provider, listed);
+        let mut rows: Vec<Model> = listed.iter().map(|listed| self.row(provider, entry, &listed.name)).collect();
         for row in &mut rows {
             (row.ready, row.default) = (first.ready, first.default && row.model == first.model);
         }
         if entry.model.is_some() && !rows.iter().any(|row| row.model == first.model) {
             rows.insert(0, first.clone());
         }
-        let names = listed.into_iter().map(|listed| listed.name).collect();
-        self.listed().insert(provider.to_owned(), names);
         rows
     }
 
@@ -69,7 +65,7 @@ impl Catalogue {
         let place = self.entries.get(provider).and_then(|entry| entry.place).unwrap_or_default();
         let known: Vec<_> =
             models::names(place).map(|name| Listed { name: name.to_owned(), facts: Facts::default() }).collect();
-        if known.is_empty() { vec![first.clone()] } else { self.rows(provider, first, known) }
+        if known.is_empty() { vec![first.clone()] } else { self.rows(provider, first, &known) }
     }
 
     /// What `spec` means in a session that has the model `current`: also the name of a model of its provider alone.
@@ -103,14 +99,10 @@ impl Catalogue {
 
     /// The models that a provider is known to have.
     fn names(&self, provider: &str) -> Vec<String> {
-        if let Some(names) = self.listed().get(provider) {
-            return names.clone();
+        if let Some(names) = self.lists.names(provider) {
+            return names;
         }
         let Some(place) = self.entries.get(provider).and_then(|entry| entry.place) else { return Vec::new() };
         models::names(place).map(str::to_owned).collect()
-    }
-
-    fn listed(&self) -> std::sync::MutexGuard<'_, std::collections::BTreeMap<String, Vec<String>>> {
-        self.listed.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }

@@ -1,6 +1,8 @@
 //! Which model a name means, what it needs, and what is said when that is not there.
 
 use super::*;
+use crate::provider::listing::Listed;
+use crate::provider::models::Prices;
 
 pub(super) fn catalogue(config: &str, default: &str, keys: &[(&str, &str)]) -> Catalogue {
     let providers: BTreeMap<String, ProviderConfig> = toml::from_str(config).unwrap();
@@ -172,6 +174,38 @@ fn what_is_known_of_a_model_is_known_by_its_place() {
     assert_eq!(facts("demo").prices.usual, Price::FREE);
     let local = facts("local");
     assert_eq!((local.window, local.prices.usual.input, local.prices.usual.output), (Some(9000), Some(1.5), None));
+}
+
+#[test]
+fn what_a_provider_lists_of_a_model_is_known_from_then_on() {
+    let config = "[work]\nkind = 'openai'\nbase_url = 'http://w'\n[moves]\nkind = 'openai'\nbase_url = 'http://m'";
+    let plain = catalogue(config, "", &[]);
+    let usual = Price { input: Some(2.0), output: Some(3.0), ..Price::default() };
+    let said = Facts {
+        window: Some(1000),
+        max_output: Some(50),
+        prices: Prices { usual, ..Prices::default() },
+        ..Facts::default()
+    };
+    let listed = ["x"].map(|name| Listed { name: name.to_owned(), facts: said });
+    for provider in ["work", "moves", "ollama"] {
+        plain.rows(provider, &Model::default(), &listed);
+    }
+    assert_eq!((plain.window("work/x"), plain.window("work/x-20260101")), (Some(1000), Some(1000)));
+    assert_eq!(plain.window("work/y"), None);
+    assert_eq!(plain.resolve("work/x").unwrap().facts, said);
+    assert_eq!(plain.window("ollama/x"), Some(u64::from(ollama::NUM_CTX)), "it sees what is asked for");
+    // A new configuration takes them over for those that stay where they were.
+    let moved = catalogue(&config.replace("http://m", "http://elsewhere"), "", &[]);
+    moved.take_over(&plain);
+    assert_eq!((moved.window("work/x"), moved.window("moves/x")), (Some(1000), None));
+    // The user's word goes before the list.
+    let mine = catalogue(WORK, "", &[]);
+    let qwen = [Listed { name: "qwen/3".to_owned(), facts: said }];
+    mine.rows("local", &Model::default(), &qwen);
+    let facts = mine.resolve("local").unwrap().facts;
+    assert_eq!((facts.window, facts.max_output), (Some(9000), Some(50)));
+    assert_eq!((facts.prices.usual.input, facts.prices.usual.output), (Some(1.5), Some(3.0)));
 }
 
 #[test]

@@ -261,8 +261,10 @@ impl Catalogue {
             return self.resolve(&self.default_model()?);
         }
         let (name, model) = spec.split_once('/').unwrap_or((spec, ""));
-        let entry = self.entry(name)?;
         let provider = name.to_owned();
+        let Some(entry) = self.entries.get(name) else {
+            return Err(ResolveError::UnknownProvider { provider, near: self.meant(spec, None) });
+        };
         let model = match (model, &entry.model) {
             ("", Some(model)) => model.clone(),
             ("", None) => return Err(ResolveError::NoDefault { provider }),
@@ -333,9 +335,10 @@ impl Catalogue {
         entry.map_or(Shaping::Words, |entry| shape::shaping(entry.kind, entry.compat, model, schema))
     }
 
-    /// How many tokens a model takes, where that is known.
-    pub fn window(&self, model: &str) -> Option<u64> {
-        self.resolve(model).ok()?.facts.window
+    /// How many tokens a model (`provider/model`) takes, where that is known.
+    pub fn window(&self, origin: &str) -> Option<u64> {
+        let (name, model) = origin.split_once('/')?;
+        self.facts(name, self.entries.get(name)?, model).window
     }
 
     fn entry(&self, name: &str) -> Result<&Entry, ResolveError> {

@@ -61,6 +61,22 @@ fn a_spec_names_a_provider_and_perhaps_a_model() {
     );
     check(&catalogue, "antropic/x", Err("there is no provider `antropic`; did you mean `anthropic`?"));
     check(&catalogue, "zzz", Err("there is no provider `zzz`"));
+    // The name of a model alone: at a provider whose key is there if it can be.
+    let meant = |spec: &str| match catalogue.resolve(spec) {
+        Err(ResolveError::UnknownProvider { near, .. }) => near.unwrap_or_default(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(meant("claude-sonnet-5"), "pass/claude-sonnet-5", "the key of that one is there");
+    assert_eq!(meant("gemini-flash-latest"), "gemini/gemini-flash-latest");
+    assert_eq!(meant("gpt-5-20260101"), "openai/gpt-5-20260101");
+    assert_eq!(meant("gpt-5"), "openai/gpt-5");
+    assert_eq!(meant("qwen/qwen3-coder"), "openrouter/qwen/qwen3-coder");
+    assert_eq!(meant("qwen3-max"), "alibaba/qwen3-max");
+    assert_eq!(meant("claude-sonet-5"), "pass/claude-sonnet-5");
+    assert_eq!(meant("gmini-flash-latest"), "", "nobody who can be asked has one like it");
+    let listed = ["gpt-5", "qwen3-max"].map(|name| Listed { name: name.to_owned(), facts: Facts::default() });
+    catalogue.rows("work", &Model::default(), &listed);
+    assert_eq!((meant("gpt-5"), meant("qwen3-max")), ("work/gpt-5".to_owned(), "work/qwen3-max".to_owned()));
     let wanted = catalogue.wanted();
     assert!(
         ["ANTHROPIC_API_KEY", "GEMINI_API_KEY", "VLLM_API_KEY"].iter().all(|name| wanted.contains(&(*name).to_owned()))

@@ -1,6 +1,7 @@
 //! The command line, as clap reads it: one declaration makes parser, usage and help.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use linger_protocol::permission::{Decision, Mode};
@@ -103,9 +104,9 @@ pub(crate) struct Run {
     /// Print text as it comes, also to a pipe; what a crash has cut stays, with a line on stderr
     #[arg(long)]
     pub(crate) stream: bool,
-    /// Leave after this many seconds; the work goes on
-    #[arg(long, value_name = "SECS")]
-    pub(crate) timeout: Option<f64>,
+    /// Leave after so long, in seconds or as 90s, 10m, 2h; the work goes on
+    #[arg(long, value_name = "TIME", value_parser = timeout)]
+    pub(crate) timeout: Option<Duration>,
     /// What to do; `@picture.png` in it sends that picture too; `-`, or nothing, reads stdin
     pub(crate) prompt: Vec<String>,
 }
@@ -193,9 +194,9 @@ pub(crate) struct Send {
 pub(crate) struct Wait {
     /// An id, a unique prefix of one, or a name
     pub(crate) session: String,
-    /// Leave after this many seconds; the work goes on
-    #[arg(long, value_name = "SECS")]
-    pub(crate) timeout: Option<f64>,
+    /// Leave after so long, in seconds or as 90s, 10m, 2h; the work goes on
+    #[arg(long, value_name = "TIME", value_parser = timeout)]
+    pub(crate) timeout: Option<Duration>,
 }
 
 #[derive(Debug, Args)]
@@ -329,4 +330,31 @@ pub(crate) struct Doctor {
 pub(crate) struct Help {
     /// A command, or `schema`
     pub(crate) command: Vec<String>,
+}
+
+/// How long to wait: seconds, or a number with a unit.
+fn timeout(text: &str) -> Result<Duration, String> {
+    let seconds = || Duration::try_from_secs_f64(text.trim().parse().ok()?).ok();
+    let unit = || linger_protocol::age::parse(text).ok().map(Duration::from_millis);
+    seconds()
+        .or_else(unit)
+        .ok_or_else(|| "write seconds, such as 30 or 0.5, or a number and a unit, such as 10m or 2h".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_in_seconds_or_has_a_unit() {
+        let check =
+            |text: &str, ms: Option<u64>| assert_eq!(timeout(text).ok(), ms.map(Duration::from_millis), "{text}");
+        check("0.5", Some(500));
+        check("30", Some(30_000));
+        check("10m", Some(600_000));
+        check("2 h", Some(7_200_000));
+        for wrong in ["", "-1", "soon", "nan", "inf", "1e99", "5x"] {
+            check(wrong, None);
+        }
+    }
 }

@@ -81,7 +81,10 @@ impl Client {
     pub(crate) fn open() -> Result<Self, Failure> {
         let client = Self::open_silent()?;
         if let Some(error) = &client.welcome.config_error {
-            let hint = "correct the file; the last good configuration stays in force";
+            let hint = match client.welcome.config_stale {
+                true => "correct the file; what it said before stays in force",
+                false => "correct the file; until then sessions can be read, and no turn begins",
+            };
             Terminal::new().say(&format!("warning: {error}\nhint: {hint}"))?;
         }
         for damage in &client.welcome.damage {
@@ -120,6 +123,7 @@ impl Client {
             env: Vec::new(),
             keys: Vec::new(),
             config_error: None,
+            config_stale: false,
             damage: Vec::new(),
         };
         Self {

@@ -473,17 +473,19 @@ fn what_people_read_cannot_steer_their_terminal_through_a_pipe() {
 
 #[test]
 fn a_broken_configuration_is_told_of_by_every_command() {
-    let fake = Fake::one(|daemon| {
-        daemon.answer(
-            "daemon/hello",
-            json!({"protocol": 1, "version": "9", "env": [], "keys": [], "config_error": "config.toml:3: no such key"}),
-        );
-        daemon.answer("session/list", json!([row("s1", "idle", None)]));
-    });
-    let ran = fake.run(&["ls", "--json"]);
-    assert_eq!((ran.code, ran.out.lines().count()), (Some(0), 1));
-    let hint = "correct the file; the last good configuration stays in force";
-    assert_eq!(ran.err, format!("warning: config.toml:3: no such key\nhint: {hint}\n"));
+    let check = |stale: bool, hint: &str| {
+        let fake = Fake::one(move |daemon| {
+            let error = "config.toml:3: no such key";
+            let welcome = json!({"protocol": 1, "version": "9", "env": [], "keys": [], "config_error": error, "config_stale": stale});
+            daemon.answer("daemon/hello", welcome);
+            daemon.answer("session/list", json!([row("s1", "idle", None)]));
+        });
+        let ran = fake.run(&["ls", "--json"]);
+        assert_eq!((ran.code, ran.out.lines().count()), (Some(0), 1));
+        assert_eq!(ran.err, format!("warning: config.toml:3: no such key\nhint: {hint}\n"));
+    };
+    check(true, "correct the file; what it said before stays in force");
+    check(false, "correct the file; until then sessions can be read, and no turn begins");
 }
 
 #[test]

@@ -34,9 +34,12 @@ pub struct Welcome {
     pub env: Vec<String>,
     /// Names of variables that hold keys which the daemon could use and does not have; see `daemon/keys`.
     pub keys: Vec<String>,
-    /// What is wrong with the configuration now, though the last good one may be in force.
+    /// What is wrong with the configuration now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_error: Option<String>,
+    /// It was good before, and what it said then stays in force; otherwise no turn begins until it is mended.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub config_stale: bool,
     /// What the user should know of damage to what is stored, a line each; `daemon/status` says more.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub damage: Vec<String>,

@@ -163,9 +163,6 @@ fn print_rows<M: Method>(client: &mut Client, request: &M) -> Result<(), Failure
 }
 
 /// The moment after which to wait no longer.
-fn deadline(timeout: Option<f64>) -> Result<Option<Instant>, Failure> {
-    let Some(seconds) = timeout else { return Ok(None) };
-    let wait = Duration::try_from_secs_f64(seconds)
-        .map_err(|error| Failure::usage(format!("--timeout {seconds}: {error}")))?;
-    Ok(Instant::now().checked_add(wait))
+fn deadline(timeout: Option<Duration>) -> Option<Instant> {
+    Instant::now().checked_add(timeout?)
 }

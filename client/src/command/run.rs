@@ -70,7 +70,7 @@ struct Running {
 }
 
 pub(super) fn run(args: Run) -> Result<Exit, Failure> {
-    let deadline = deadline(args.timeout)?;
+    let deadline = deadline(args.timeout);
     let written = prompt::written(&args.prompt)?;
     let schema = args.schema.as_deref().map(prompt::schema).transpose()?;
     let mut client = Client::open()?;

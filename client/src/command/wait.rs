@@ -29,7 +29,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 const KEY: Duration = Duration::from_secs(2);
 
 pub(super) fn run(args: &Wait) -> Result<Exit, Failure> {
-    let deadline = deadline(args.timeout)?;
+    let deadline = deadline(args.timeout);
     let mut client = Client::open()?;
     client.until = deadline;
     let info = resolve(&mut client, &args.session)?;

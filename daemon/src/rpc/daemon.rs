@@ -52,6 +52,7 @@ impl DaemonApiServer for Rpc {
             version: VERSION.to_owned(),
             env,
             keys,
+            config_stale: config_error.is_some() && self.0.config().is_ok(),
             config_error,
             damage: repair::warnings(&self.0),
         })

@@ -98,6 +98,7 @@ impl From<RpcError> for Failure {
                 | Code::NoWorkspace
                 | Code::BadName
                 | Code::BadPrompt
+                | Code::BadSchema
                 | Code::NotAKey,
             ) => Exit::USAGE,
             Some(Code::Ending | Code::Version) => Exit::UNREACHABLE,

@@ -41,6 +41,9 @@ pub struct Create {
 pub struct Created {
     /// The new session.
     pub session: SessionId,
+    /// That nobody knows of its model, and which one may have been meant; its log says the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doubt: Option<String>,
 }
 
 /// `session/list`: sessions, the latest first.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::providers::name;
 
 /// Adds the provider `later` at `url` to what the configuration said `before`, and waits until the daemon knows.
-async fn later_is_at(daemon: &Daemon, client: &Client, before: &str, url: &str) {
+pub(crate) async fn later_is_at(daemon: &Daemon, client: &Client, before: &str, url: &str) {
     let config = format!("{before}\n[providers.later]\nkind = \"openai\"\nbase_url = \"{url}/v1\"\n");
     std::fs::write(daemon.dirs.config(), config).unwrap();
     let wanted = json!(format!("{url}/v1"));

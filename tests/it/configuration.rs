@@ -95,3 +95,20 @@ async fn a_provider_that_is_configured_to_do_something_else_is_an_event_before_i
     assert_eq!(setups(&client, &session), [json!(["web_search"]), Value::Null]);
     daemon.check(&[&client], &model);
 }
+
+#[tokio::test]
+async fn a_configuration_that_is_no_text_is_named_with_its_line() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let mut text = std::fs::read(daemon.dirs.config()).unwrap();
+    let line = text.iter().filter(|byte| **byte == b'\n').count() + 1;
+    text.extend(b"# caf\xe9\n");
+    std::fs::write(daemon.dirs.config(), text).unwrap();
+    until("the daemon has seen it", async || {
+        let output = daemon.cli(&["ls"]).run().await.exits(0);
+        output.stderr.contains(&format!("line {line} is not UTF-8")).then_some(())
+    })
+    .await;
+    let output = daemon.cli(&["ls"]).run().await.exits(0);
+    assert!(output.stderr.contains("config.toml") && output.stderr.contains("stays in force"), "{}", output.stderr);
+}

@@ -124,3 +124,30 @@ async fn on_a_full_disk_reading_goes_on_nothing_runs_and_with_space_everything_d
     .await;
     daemon.check(&[&client, &reader], &model);
 }
+
+#[tokio::test]
+async fn a_daemon_starts_on_a_full_disk_and_what_is_stored_can_be_read() {
+    let model = ModelServer::with([Reply::text("Good day")]);
+    let daemon = Daemon::prepare(&model, Setup { log: "info", ..Setup::default() });
+    let Some(disk) = Disk::mount(daemon.dirs.database().parent().unwrap()) else { return };
+    daemon.launch().await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.turn(&session, "hello").await;
+    assert_eq!(daemon.terminate(), Some(0));
+    let ballast = disk.fill();
+    daemon.launch().await;
+    let back = daemon.client().await;
+    back.attach(&session).await;
+    back.first(&session, "turn_finished").await;
+    let refused = back.request("session/prompt", json!({ "session": session, "content": "x".repeat(100_000) })).await;
+    assert_eq!(refused.unwrap().unwrap_err().code, -31016);
+    std::fs::remove_file(ballast).unwrap();
+    model.push([Reply::text("Good day")]);
+    linger_tests::harness::until("the session takes prompts", async || {
+        back.request("session/prompt", json!({ "session": session, "content": "again" })).await.unwrap().ok()
+    })
+    .await;
+    back.nth(&session, "turn_finished", 2).await;
+    daemon.check(&[&client, &back], &model);
+}

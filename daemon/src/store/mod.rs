@@ -14,6 +14,7 @@ mod checkpoint;
 pub mod damage;
 mod migrate;
 pub mod open;
+mod pages;
 mod queue;
 mod read;
 mod reader;

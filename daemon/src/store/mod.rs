@@ -18,6 +18,8 @@ mod pages;
 mod queue;
 mod read;
 mod reader;
+#[cfg(test)]
+mod rng;
 pub mod salvage;
 mod upkeep;
 mod usage;

@@ -8,6 +8,7 @@ use rusqlite::config::DbConfig;
 use tempfile::TempDir;
 
 use super::*;
+use crate::store::rng::Rng;
 use crate::store::{SCHEMA, migrate};
 
 /// What is in the tables that are looked for.
@@ -26,23 +27,6 @@ const SEEDS: u64 = 200;
 
 /// How many sessions there are.
 const SESSIONS: usize = 6;
-
-/// Small and the same everywhere: SplitMix64.
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % end.max(1) as u64) as usize
-    }
-
-    fn fill(&mut self, bytes: &mut [u8]) {
-        bytes.iter_mut().for_each(|byte| *byte = self.below(256) as u8);
-    }
-}
 
 fn add(connection: &Connection, session: &str, seq: i64, size: usize) {
     let data =

@@ -34,6 +34,13 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How long until a person is told what can be done about a daemon that does not answer.
 const ADVICE: Duration = Duration::from_secs(5);
 
+/// How long a daemon with no room is asked again: connections that say nothing make room for another after 2 s, and a client that
+/// is refused then has not lost anything.
+const CROWDED: Duration = Duration::from_secs(6);
+
+/// The pause before that.
+const ELBOW_ROOM: Duration = Duration::from_millis(200);
+
 /// How often one request is sent over new connections before it is given up.
 const RESENDS: usize = 3;
 
@@ -96,16 +103,20 @@ impl Client {
     /// As [`Client::open`], for a command that looks at the configuration itself.
     pub(crate) fn open_silent() -> Result<Self, Failure> {
         let places = Places::of_user()?;
-        let stream = reach(&places, Search::first(), |pause| {
-            std::thread::sleep(pause);
-            Ok(())
-        })?;
-        let mut client = Self::over(places, stream);
-        match client.hello() {
-            Ok(()) => Ok(client),
-            // It was just ending: the next one is ours to find or to start.
-            Err(failure) if failure == lost() => client.come_back().map(|()| client),
-            Err(failure) => Err(failure),
+        let until = Instant::now() + CROWDED;
+        loop {
+            let stream = reach(&places, Search::first(), |pause| {
+                std::thread::sleep(pause);
+                Ok(())
+            })?;
+            let mut client = Self::over(places.clone(), stream);
+            match client.hello() {
+                Ok(()) => return Ok(client),
+                // It was just ending: the next one is ours to find or to start.
+                Err(failure) if failure == lost() => return client.come_back().map(|()| client),
+                Err(failure) if failure.passing && Instant::now() < until => std::thread::sleep(ELBOW_ROOM),
+                Err(failure) => return Err(failure),
+            }
         }
     }
 
@@ -342,6 +353,7 @@ impl Client {
             let stream = reach(&places, Search::again(), |pause| self.pause(pause))?;
             match self.replace(stream) {
                 Err(failure) if failure == lost() => {}
+                Err(failure) if failure.passing => self.pause(ELBOW_ROOM)?,
                 other => return other,
             }
         }

@@ -52,12 +52,14 @@ pub(crate) struct Failure {
     pub(crate) message: Option<String>,
     /// What to do next.
     pub(crate) hint: Option<String>,
+    /// It may be over in a moment.
+    pub(crate) passing: bool,
 }
 
 impl Failure {
     /// A failure without a hint.
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, message: Some(message.into()), hint: None }
+        Self { exit, message: Some(message.into()), hint: None, passing: false }
     }
 
     /// Wrong usage.
@@ -96,13 +98,14 @@ impl From<RpcError> for Failure {
                 | Code::NoWorkspace
                 | Code::BadName
                 | Code::BadPrompt
+                | Code::BadSchema
                 | Code::NotAKey,
             ) => Exit::USAGE,
             Some(Code::Ending | Code::Version) => Exit::UNREACHABLE,
             _ => Exit::FAILED,
         };
         let hint = error.get_hint().map(str::to_owned);
-        Self { exit, message: Some(error.message), hint }
+        Self { exit, message: Some(error.message), hint, passing: false }
     }
 }
 
@@ -110,7 +113,7 @@ impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         // Whoever read our output has gone, and wants to hear no more of it.
         if error.kind() == io::ErrorKind::BrokenPipe {
-            return Self { exit: Exit::GOOD, message: None, hint: None };
+            return Self { exit: Exit::GOOD, message: None, hint: None, passing: false };
         }
         Self::new(Exit::FAILED, error.to_string())
     }
@@ -127,7 +130,10 @@ impl Failure {
     /// A connection that the daemon refuses, or on which it cannot be understood: another would be no better.
     pub(crate) fn refused(error: io::Error) -> Self {
         match error.downcast::<RpcError>() {
-            Ok(error) => Self { exit: Exit::UNREACHABLE, ..Self::from(error) },
+            Ok(error) => {
+                let passing = error.code() == Some(Code::TooMuch);
+                Self { exit: Exit::UNREACHABLE, passing, ..Self::from(error) }
+            }
             Err(error) => Self::unreachable(format!("what the daemon sent is not understood: {error}"))
                 .hint("`linger doctor` looks at everything"),
         }

@@ -16,6 +16,8 @@ use linger_protocol::place::Places;
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
+use crate::error::Failure;
+
 /// The most that is read of the lock's file, in bytes: a process and a path are far less.
 const MAX_CONTENT: u64 = 16 << 10;
 
@@ -79,6 +81,16 @@ fn open(_: u32) -> Option<OwnedFd> {
 }
 
 impl Holder {
+    /// What to say if the daemon of these places listens on another socket than theirs.
+    pub(crate) fn is_elsewhere(&self, places: &Places) -> Option<Failure> {
+        let other = self.socket.as_ref().filter(|socket| **socket != places.socket)?;
+        let (pid, other, socket) = (self.pid, other.display(), places.socket.display());
+        Some(
+            Failure::unreachable(format!("the daemon (process {pid}) listens at {other}, not at {socket}"))
+                .hint("LINGER_SOCKET moves the socket: set it for the daemon and for the client alike"),
+        )
+    }
+
     /// Asks it to end, also if it was stopped, or the daemon below a keeper was.
     pub(crate) fn terminate(&self) -> std::io::Result<()> {
         self.signal(Signal::TERM)?;

@@ -7,7 +7,7 @@ use std::io::Read as _;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::{self, Sender};
 
 use linger_protocol::transport::blocking::Incoming;
@@ -15,6 +15,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use crate::error::{Exit, Failure};
+use crate::question::Keys;
 use crate::repl::editor;
 use crate::terminal::{Keyboard, keyboard};
 
@@ -42,6 +43,8 @@ pub(crate) enum Line {
     Text(String),
     /// With Ctrl-C.
     Interrupted,
+    /// By bytes that are no text.
+    Garbled,
     /// With Ctrl-D, or the terminal has gone.
     End,
 }
@@ -87,8 +90,8 @@ pub(crate) struct Input {
     wake: OwnedFd,
     /// Whether keys are being read.
     keys: bool,
-    /// Whether single keys at an empty prompt answer a question.
-    asking: Arc<AtomicBool>,
+    /// Which single keys mean something at an empty prompt: a [`Keys`].
+    asking: Arc<AtomicU8>,
     /// Takes whole lines while a prompt is open.
     printer: Sender<String>,
 }
@@ -106,7 +109,7 @@ impl Input {
         let (woken, wake) = rustix::pipe::pipe().map_err(|error| failed(&error))?;
         let (asks, wanted) = mpsc::channel();
         let (printer, lines) = mpsc::channel();
-        let asking = Arc::new(AtomicBool::new(false));
+        let asking = Arc::new(AtomicU8::new(Keys::None as u8));
         let mut editor = match editor {
             Some(paths) => {
                 Some(editor::open(paths, sender.clone(), asking.clone(), lines).map_err(|error| failed(&error))?)
@@ -152,9 +155,9 @@ impl Input {
         }
     }
 
-    /// Says whether single keys at an empty prompt answer a question.
-    pub(crate) fn set_asking(&self, asking: bool) {
-        self.asking.store(asking, Ordering::SeqCst);
+    /// Says which single keys mean something at an empty prompt.
+    pub(crate) fn set_asking(&self, keys: Keys) {
+        self.asking.store(keys as u8, Ordering::SeqCst);
     }
 
     /// Where lines go while a prompt is open.

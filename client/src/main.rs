@@ -33,7 +33,7 @@ fn main() -> ExitCode {
         default(info);
     }));
     let exit = command::dispatch(cli).unwrap_or_else(|failure| {
-        let Failure { exit, message, hint } = failure;
+        let Failure { exit, message, hint, passing: _ } = failure;
         let mut terminal = terminal::Terminal::new();
         for (word, text) in [("error", message), ("hint", hint)] {
             if let Some(text) = text {

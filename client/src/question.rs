@@ -1,4 +1,7 @@
 //! Permissions as questions: what is shown of one, which key means which decision, and which are still open.
+//!
+//! What is allowed by a key was shown: of a long question only the beginning and the end are, and then the keys that allow do
+//! nothing before another has shown the rest.
 
 use std::path::Path;
 
@@ -10,10 +13,10 @@ use serde_json::Value;
 use crate::connect::key;
 use crate::error::Failure;
 use crate::render::style::Style;
-use crate::terminal::{clean, clean_line};
+use crate::terminal::{clean_exact, clean_line};
 
-/// Lines of one argument that are shown; the rest is counted.
-const MAX_LINES: usize = 40;
+/// Lines of one argument that are shown unasked: its beginning, and its end.
+const LINES: [usize; 2] = [30, 10];
 
 /// Characters of a rule's pattern that are shown where the action stands above it.
 const MAX_GRANT: usize = 40;
@@ -29,6 +32,19 @@ pub(crate) struct Question {
     cwd: String,
     digest: String,
     grant: String,
+    /// Somebody wants to see all of it.
+    whole: bool,
+}
+
+/// What a key comes to.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Press {
+    /// It means nothing now.
+    Nothing,
+    /// The question is to be shown again, whole.
+    Show,
+    /// The first question has this answer.
+    Answer(Answer),
 }
 
 impl Question {
@@ -45,6 +61,7 @@ impl Question {
             cwd: short_path(cwd),
             digest: digest.clone(),
             grant: grant.clone(),
+            whole: false,
         })
     }
 
@@ -58,10 +75,21 @@ impl Question {
             cwd: short_path(&row.cwd),
             digest: row.digest.clone(),
             grant: row.grant.clone(),
+            whole: false,
         }
     }
 
-    /// What would run, all of it that fits.
+    /// What would run: the action, and each argument that it does not say.
+    fn parts(&self) -> Vec<String> {
+        let argument = |(name, value): (&String, &Value)| {
+            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            (!self.action.contains(value.trim())).then(|| format!("{name}: {value}"))
+        };
+        let arguments = self.input.as_object().into_iter().flatten().filter_map(argument);
+        std::iter::once(self.action.clone()).chain(arguments).collect()
+    }
+
+    /// What would run: all of it, or what of it is shown unasked.
     pub(crate) fn text(&self, style: &Style) -> String {
         let mut out = format!(
             "{} {} wants to run in {}\n",
@@ -69,19 +97,22 @@ impl Question {
             style.bold(&clean_line(&self.tool)),
             clean_line(&self.cwd)
         );
-        indent(&mut out, &self.action);
-        for (name, value) in self.input.as_object().into_iter().flatten() {
-            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            if !self.action.contains(value.trim()) {
-                indent(&mut out, &format!("{name}: {value}"));
-            }
-        }
+        let most = if self.whole { [usize::MAX, 0] } else { LINES };
+        self.parts().iter().for_each(|part| indent(&mut out, part, most));
         out
+    }
+
+    /// Whether something of it is not shown.
+    pub(crate) fn is_cut(&self) -> bool {
+        !self.whole && self.parts().iter().any(|part| part.lines().count() > LINES.iter().sum())
     }
 
     /// The line that says which keys there are.
     pub(crate) fn keys(&self, style: &Style) -> String {
         let key = |key: &str| style.bold(key);
+        if self.is_cut() {
+            return format!("  {} show all of it, then allow it or not  {} no\n", key("v"), key("n"));
+        }
         let grant = if self.grant.is_empty() { String::new() } else { format!(" {}", self.short_grant(style)) };
         format!("  {} once  {} in this session  {} always{grant}  {} no\n", key("y"), key("s"), key("a"), key("n"))
     }
@@ -102,7 +133,8 @@ impl Question {
 
     /// How to answer it from elsewhere.
     pub(crate) fn elsewhere(&self) -> String {
-        format!("answer with `linger answer {} allow|session|always|deny`", self.permission)
+        let first = if self.is_cut() { "`linger inbox` shows all of it; " } else { "" };
+        format!("{first}answer with `linger answer {} allow|session|always|deny`", self.permission)
     }
 
     /// The answer to exactly what was shown.
@@ -117,8 +149,31 @@ impl Question {
     }
 }
 
+/// Which keys mean something now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Keys {
+    /// None: nothing is asked.
+    None,
+    /// Those that show the rest, or deny.
+    Cut,
+    /// Those that decide.
+    All,
+}
+
+impl Keys {
+    /// Whether `key` is one of them.
+    pub(crate) fn has(self, key: char) -> bool {
+        match self {
+            Self::None => false,
+            Self::Cut => matches!(key, 'v' | 'V' | 'n' | 'N'),
+            Self::All => decision(key).is_some(),
+        }
+    }
+}
+
 /// The decision that a key stands for.
-pub(crate) fn decision(key: char) -> Option<Decision> {
+fn decision(key: char) -> Option<Decision> {
     Some(match key {
         'y' | 'Y' => Decision::AllowOnce,
         's' | 'S' => Decision::AllowSession,
@@ -173,20 +228,42 @@ impl Questions {
         self.open.first()
     }
 
+    /// The keys that mean something for the first question.
+    pub(crate) fn keys(&self) -> Keys {
+        self.first().map_or(Keys::None, |question| if question.is_cut() { Keys::Cut } else { Keys::All })
+    }
+
+    /// What this key comes to for the first question; one that is answered is taken off.
+    pub(crate) fn press(&mut self, key: char) -> Result<Press, Failure> {
+        let means = self.keys().has(key);
+        let Some(question) = self.open.first_mut().filter(|_| means) else { return Ok(Press::Nothing) };
+        let Some(decision) = decision(key) else {
+            question.whole = true;
+            return Ok(Press::Show);
+        };
+        let answer = question.answer(decision, None)?;
+        self.open.remove(0);
+        Ok(Press::Answer(answer))
+    }
+
     /// Takes a question off, once it is answered.
     pub(crate) fn remove(&mut self, permission: &PermissionId) {
         self.open.retain(|question| question.permission != *permission);
     }
 }
 
-fn indent(out: &mut String, text: &str) {
-    let text = clean(text);
-    let total = text.lines().count();
-    for line in text.lines().take(MAX_LINES) {
-        out.push_str(&format!("    {line}\n"));
-    }
-    if total > MAX_LINES {
-        out.push_str(&format!("    ({} more lines)\n", total - MAX_LINES));
+fn indent(out: &mut String, text: &str, [head, tail]: [usize; 2]) {
+    let text = clean_exact(text);
+    let lines: Vec<&str> = text.lines().collect();
+    let left_out = lines.len().saturating_sub(head.saturating_add(tail));
+    for (at, line) in lines.iter().enumerate() {
+        if left_out > 0 && at == head {
+            let lines = if left_out == 1 { "line is" } else { "lines are" };
+            out.push_str(&format!("    ({left_out} {lines} not shown)\n"));
+        }
+        if left_out == 0 || at < head || at >= lines.len() - tail {
+            out.push_str(&format!("    {line}\n"));
+        }
     }
 }
 
@@ -211,11 +288,54 @@ mod tests {
         let keys = |action: &str, grant: String| {
             let (tool, cwd, digest) = ("bash".to_owned(), "/w".to_owned(), String::new());
             let (permission, input) = ("q1".into(), Value::Null);
-            Question { permission, tool, action: action.to_owned(), input, cwd, digest, grant }.keys(&style)
+            Question { permission, tool, action: action.to_owned(), input, cwd, digest, grant, whole: false }
+                .keys(&style)
         };
         let cut = format!(" always bash(echo {}…)  ", "x".repeat(35));
         assert!(keys(&long, format!("bash({long})")).contains(&cut));
         assert!(keys(&format!("{long} *"), format!("bash({long} *)")).contains(&format!("bash({long} *)")));
         assert!(keys("cargo test", "bash(cargo test)".to_owned()).contains("bash(cargo test)"));
+    }
+
+    #[test]
+    fn nothing_is_allowed_that_was_not_shown() {
+        let style = Style { color: false, unicode: true };
+        let command = |lines: usize| (1..=lines).map(|n| format!("echo {n}")).collect::<Vec<_>>().join("\n");
+        let asked = |action: String| {
+            let (tool, cwd, digest, grant) = ("bash".to_owned(), "/w".to_owned(), String::new(), String::new());
+            let question = Question {
+                permission: "q1".into(),
+                tool,
+                action,
+                input: Value::Null,
+                cwd,
+                digest,
+                grant,
+                whole: false,
+            };
+            Questions { open: vec![question] }
+        };
+        let mut short = asked(command(40));
+        assert!(short.first().unwrap().text(&style).contains("echo 20\n"));
+        assert!(matches!(short.press('y').unwrap(), Press::Answer(answer) if answer.decision == Decision::AllowOnce));
+        let mut long = asked(command(41));
+        let text = |questions: &Questions| questions.first().unwrap().text(&style);
+        assert!(text(&long).contains("    echo 30\n    (1 line is not shown)\n    echo 32\n"), "{}", text(&long));
+        for key in ['y', 's', 'a', 'x'] {
+            assert_eq!(long.press(key).unwrap(), Press::Nothing);
+        }
+        assert!(long.first().unwrap().keys(&style).starts_with("  v show all"));
+        assert_eq!(long.press('v').unwrap(), Press::Show);
+        assert!(text(&long).contains("    echo 31\n") && !text(&long).contains("not shown"));
+        assert!(matches!(long.press('y').unwrap(), Press::Answer(_)) && long.first().is_none());
+        let mut denied = asked(command(400));
+        assert!(matches!(denied.press('n').unwrap(), Press::Answer(answer) if answer.decision == Decision::RejectOnce));
+    }
+
+    #[test]
+    fn a_question_hides_no_character() {
+        let mut out = String::new();
+        indent(&mut out, "ls\rX\r # \u{e0041}\u{200b}\u{ad}\u{3164}\u{202e}ä\ttab\nnext", LINES);
+        assert_eq!(out, "    ls␍X␍ # <e0041><200b><00ad><3164><202e>ä\ttab\n    next\n");
     }
 }

@@ -58,6 +58,7 @@ pub(crate) fn reach(
     mut pause: impl FnMut(Duration) -> Result<(), Failure>,
 ) -> Result<Stream, Failure> {
     let began = Instant::now();
+    let mut held = false;
     loop {
         if let Some(stream) = dial(places)? {
             return Ok(stream);
@@ -66,6 +67,13 @@ pub(crate) fn reach(
             Step::Wait(time) => pause(jittered(time))?,
             Step::Start => {
                 let started = start::daemon(places);
+                // One that is about to bind its socket has a second to say so.
+                if std::mem::replace(&mut held, matches!(started, Ok(Started::Running)))
+                    && held
+                    && let Some(failure) = holder::find(places).and_then(|holder| holder.is_elsewhere(places))
+                {
+                    return Err(failure);
+                }
                 search.started(began.elapsed(), started)?;
             }
             Step::GiveUp(why) => return Err(why.unwrap_or_else(|| nobody_accepts(places))),

@@ -177,6 +177,16 @@ pub(crate) fn clean_line(text: &str) -> Cow<'_, str> {
     clean_with(text, true)
 }
 
+/// As [`clean`], for what somebody is asked to allow: nothing is left out, and what has no width is shown by its number.
+pub(crate) fn clean_exact(text: &str) -> String {
+    let show = |c: char| match c {
+        '\r' => "␍".to_owned(),
+        c if tag(c) || unseen(c) => format!("<{:04x}>", u32::from(c)),
+        c => c.to_string(),
+    };
+    clean(&text.chars().map(show).collect::<String>()).into_owned()
+}
+
 fn clean_with(text: &str, one_line: bool) -> Cow<'_, str> {
     #[cfg(feature = "faults")] // A planted bug, for the test that shows that it is caught.
     if std::env::var("LINGER_BUG").is_ok_and(|bug| bug == "I12") {
@@ -211,6 +221,14 @@ fn reorders(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fff9}'..='\u{fffb}' | '\u{2028}' | '\u{2029}')
 }
 
+/// Whether `c` takes no room, or looks like a space and is none.
+fn unseen(c: char) -> bool {
+    matches!(c,
+        '\u{a0}' | '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
+        | '\u{2000}'..='\u{200f}' | '\u{202f}' | '\u{205f}'..='\u{206f}' | '\u{2800}' | '\u{3000}' | '\u{3164}'
+        | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}')
+}
+
 /// Whether `c` is one of the invisible tags.
 fn tag(c: char) -> bool {
     matches!(c, '\u{e0000}'..='\u{e0fff}')
@@ -232,6 +250,12 @@ pub(crate) enum Keyboard {
     Keys,
 }
 
+/// Drops what was typed and not read yet.
+pub(crate) fn forget_typed() {
+    // Without a terminal there is nothing to drop.
+    let _ = rustix::termios::tcflush(rustix::stdio::stdin(), QueueSelector::IFlush);
+}
+
 /// Sets the keyboard; without a terminal it does nothing.
 pub(crate) fn keyboard(keyboard: Keyboard) {
     let stdin = rustix::stdio::stdin();
@@ -244,7 +268,7 @@ pub(crate) fn keyboard(keyboard: Keyboard) {
             mode.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON);
             mode.special_codes[SpecialCodeIndex::VMIN] = 1;
             mode.special_codes[SpecialCodeIndex::VTIME] = 0;
-            let _ = rustix::termios::tcflush(stdin, QueueSelector::IFlush);
+            forget_typed();
         }
     }
     if keyboard != Keyboard::Shell {

@@ -408,13 +408,20 @@ fn help_needs_no_daemon() {
 }
 
 #[test]
-fn a_connection_that_the_daemon_refuses_is_not_tried_again() {
-    let ran = Fake::one(|daemon| {
-        daemon.send(&json!({"jsonrpc": "2.0", "id": null,
-            "error": {"code": -31015, "message": "512 connections are open already", "data": {"hint": "close one"}}}));
-    })
-    .run(&["ls"]);
-    let err = "error: 512 connections are open already\nhint: close one\n".to_owned();
+fn a_connection_that_the_daemon_refuses_is_tried_again_only_if_there_may_be_room() {
+    let refusal = |code: i32, message: &str| json!({"jsonrpc": "2.0", "id": null, "error": {"code": code, "message": message, "data": {"hint": "close one"}}});
+    let full = refusal(-31015, "512 connections are open already");
+    let crowded = Fake::start(vec![
+        Box::new(move |daemon| daemon.send(&full)),
+        Box::new(|daemon| {
+            daemon.hello();
+            daemon.answer("session/list", json!([row("s1", "idle", None)]));
+        }),
+    ]);
+    assert_eq!(crowded.run(&["ls", "--json"]).code, Some(0));
+    let closed = refusal(-31014, "it is not for you");
+    let ran = Fake::one(move |daemon| daemon.send(&closed)).run(&["ls"]);
+    let err = "error: it is not for you\nhint: close one\n".to_owned();
     assert_eq!(ran, Ran { code: Some(5), out: String::new(), err });
 }
 

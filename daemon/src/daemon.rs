@@ -146,6 +146,9 @@ impl Daemon {
         network.secrets().iter().for_each(|secret| self.keys.redactor().add(secret));
         let (default, keys) = (config.model.clone(), self.keys.clone());
         let catalogue = Catalogue::new(&config.providers, &config.models, default, keys, network);
+        if let Some((_, before)) = made.as_ref() {
+            catalogue.take_over(before);
+        }
         let catalogue = Arc::new(catalogue);
         *made = Some((config, catalogue.clone()));
         Ok(catalogue)
@@ -190,15 +193,19 @@ impl Daemon {
         resolved.map_err(|error| rpc_error(&error))
     }
 
-    /// What `spec` means in a session with the model `current`, and what may have been meant by it.
-    pub fn model_beside(&self, current: &str, spec: &str) -> Result<(Resolved, Option<String>), RpcError> {
+    /// What `spec` means in a session with the model `current`.
+    pub fn model_beside(&self, current: &str, spec: &str) -> Result<Resolved, RpcError> {
         if spec.len() > MAX_MODEL {
-            return self.model(Some(spec)).map(|model| (model, None));
+            return self.model(Some(spec));
         }
-        let catalogue = self.usable_catalogue()?;
-        let resolved = catalogue.resolve_beside(current, spec).map_err(|error| rpc_error(&error))?;
-        let near = catalogue.near_model(&resolved.origin);
-        Ok((resolved, near))
+        let resolved = self.usable_catalogue()?.resolve_beside(current, spec);
+        resolved.map_err(|error| rpc_error(&error))
+    }
+
+    /// What there is to say of a model that nobody knows of, if another one may have been meant.
+    pub fn doubt(&self, origin: &str) -> Option<String> {
+        let near = self.catalogue().ok()?.near_model(origin)?;
+        Some(format!("nobody here knows of a model {origin}; did you mean {near}?"))
     }
 
     /// Whether a turn with this model could start.
@@ -323,6 +330,7 @@ impl Daemon {
     async fn make_session(self: &Arc<Self>, params: Create, key: Option<Key>) -> Result<Created, RpcError> {
         let config = self.config()?;
         let resolved = self.model(params.model.as_deref())?;
+        let doubt = self.doubt(&resolved.origin);
         let (setup, model) = (Some(self.setup(&resolved)), resolved.origin);
         let cwd = directory(&params.cwd).await?;
         if let Some(name) = &params.name {
@@ -339,7 +347,7 @@ impl Daemon {
             return Err(error.hint("remove some: `linger rm SESSION`"));
         }
         let id = SessionId(clock::random_word(ID));
-        let created = Created { session: id.clone() };
+        let created = Created { session: id.clone(), doubt: doubt.clone() };
         let outcome = key.map(|key| Fold::Outcome(key.outcome(&created)));
         let (mode, name) = (params.mode.unwrap_or(config.mode), params.name);
         tracing::info!(target: "session", session = %id, cwd = %cwd.display(), model, %mode, "created");
@@ -348,7 +356,8 @@ impl Daemon {
         let body = EventBody::SessionCreated { cwd, model, mode, effort, name, setup, env: env_of };
         let (done, committed) = oneshot::channel();
         let commands = self.sessions.add(id.clone())?;
-        let actor = Actor::create(self.clone(), id.clone(), body, (&env, workspace), outcome, done);
+        let drafts = (body, doubt.as_deref());
+        let actor = Actor::create(self.clone(), id.clone(), drafts, (&env, workspace), outcome, done);
         match committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into()))) {
             Ok(()) => {
                 tokio::spawn(actor.run(None, commands));

@@ -6,49 +6,57 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 /// How long a disk may take before whoever asked is told that it does not answer; one that has to spin up takes a few seconds.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long a session waits for a disk: a cancel that comes meanwhile must be over within 2 s.
-pub const SHORT: Duration = Duration::from_millis(500);
+pub const SHORT: Duration = Duration::from_secs(1);
 
-/// Looks at one place that may be under way: a step has 8 calls at once, and each takes microseconds.
+/// Looks at one place that are under way; others wait for one of them. A step has 8 calls at once, and each takes microseconds.
 const MAX_LOOKS: usize = 16;
 
-/// Looks under way, by place.
-static LOOKS: Mutex<BTreeMap<PathBuf, usize>> = Mutex::new(BTreeMap::new());
+/// Room for looks, by place, as long as somebody looks there.
+static LOOKS: Mutex<BTreeMap<PathBuf, Arc<Semaphore>>> = Mutex::new(BTreeMap::new());
 
-fn looks() -> MutexGuard<'static, BTreeMap<PathBuf, usize>> {
+fn looks() -> MutexGuard<'static, BTreeMap<PathBuf, Arc<Semaphore>>> {
     LOOKS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A look that has not come back.
-struct UnderWay(PathBuf);
+/// Somebody who looks at a place, or waits to.
+struct Looking {
+    place: PathBuf,
+    room: Arc<Semaphore>,
+    permit: Option<OwnedSemaphorePermit>,
+}
 
-impl UnderWay {
-    fn at(place: &Path) -> Option<Self> {
-        let mut looks = looks();
-        let count = looks.entry(place.to_path_buf()).or_default();
-        (*count < MAX_LOOKS).then(|| {
-            *count += 1;
-            Self(place.to_path_buf())
-        })
+impl Looking {
+    fn at(place: &Path) -> Self {
+        let room = looks().entry(place.to_path_buf()).or_insert_with(|| Arc::new(Semaphore::new(MAX_LOOKS))).clone();
+        Self { place: place.to_path_buf(), room, permit: None }
+    }
+
+    /// Waits for its turn.
+    async fn begin(mut self) -> Self {
+        // It is never closed.
+        self.permit = self.room.clone().acquire_owned().await.ok();
+        self
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for Looking {
     fn drop(&mut self) {
         let mut looks = looks();
-        if let Some(count) = looks.get_mut(&self.0) {
-            *count -= 1;
-            if *count == 0 {
-                looks.remove(&self.0);
-            }
+        // The permit knows the room too.
+        self.permit = None;
+        // Who comes, comes by the map, which is held.
+        if Arc::strong_count(&self.room) == 2 {
+            looks.remove(&self.place);
         }
     }
 }
@@ -60,13 +68,17 @@ pub async fn look<T: Send + 'static>(
     limit: Duration,
     look: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
-    let under_way = UnderWay::at(place)?;
-    let looking = tokio::task::spawn_blocking(move || {
-        let seen = look();
-        drop(under_way);
-        seen
+    let looking = Looking::at(place).begin();
+    let seen = timeout(limit, async {
+        let looking = looking.await;
+        let blocking = move || {
+            let seen = look();
+            drop(looking);
+            seen
+        };
+        tokio::task::spawn_blocking(blocking).await
     });
-    let seen = timeout(limit, looking).await;
+    let seen = seen.await;
     if seen.is_err() {
         tracing::warn!(target: "disk", place = %place.display(), "does not answer");
     }
@@ -94,11 +106,17 @@ mod tests {
             let seen = look(dead, Duration::from_millis(1), move || hangs.lock().unwrap().recv().is_ok()).await;
             assert_eq!(seen, None);
         }
-        let start = std::time::Instant::now();
-        assert_eq!(look(dead, Duration::from_secs(600), || ()).await, None, "no thread more");
-        assert!(start.elapsed() < Duration::from_secs(60));
+        let begun = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let begins = begun.clone();
+        let more = move || begins.store(true, std::sync::atomic::Ordering::SeqCst);
+        assert_eq!(look(dead, Duration::from_millis(1), more).await, None, "no thread more");
+        assert!(!begun.load(std::sync::atomic::Ordering::SeqCst));
         assert_eq!(look(alive, Duration::from_secs(60), || 7).await, Some(7));
+        // Who waits has its turn as soon as one of them is back.
+        let waits = tokio::spawn(look(dead, Duration::from_secs(60), || 9));
+        tokio::task::yield_now().await;
         drop(answer);
+        assert_eq!(waits.await.unwrap(), Some(9));
         while looks().contains_key(dead) {
             tokio::task::yield_now().await;
         }

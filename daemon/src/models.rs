@@ -51,7 +51,7 @@ async fn of_provider(daemon: &Daemon, catalogue: &Catalogue, row: Model) -> Vec<
     }
     let provider = row.model.split('/').next().unwrap_or_default().to_owned();
     match listed(daemon, catalogue, &provider).await {
-        Ok(Some(models)) => catalogue.rows(&provider, &row, models),
+        Ok(Some(models)) => catalogue.rows(&provider, &row, &models),
         Ok(None) => catalogue.known_rows(&provider, &row),
         Err(problem) => {
             tracing::info!(target: "request", provider, problem, "no list of models");

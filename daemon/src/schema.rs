@@ -35,8 +35,12 @@ pub fn check(schema: &Value) -> Result<(), String> {
     if size > MAX_SCHEMA {
         return Err(format!("it has {size} bytes, and may have {MAX_SCHEMA}"));
     }
-    if !schema.is_object() {
-        return Err("it is no JSON object".to_owned());
+    match schema {
+        Value::Object(_) => {}
+        // Good JSON Schema, which no provider takes.
+        Value::Bool(true) => return Err("it is `true`, and has to be an object; `{}` says the same".to_owned()),
+        Value::Bool(false) => return Err("it is `false`, which no answer fits".to_owned()),
+        _ => return Err("it is no JSON object, such as {\"type\": \"object\"}".to_owned()),
     }
     if depth(schema) > DEPTH {
         return Err(format!("it is nested deeper than {DEPTH}"));
@@ -174,6 +178,8 @@ mod tests {
         bad(json!({"type": "strnig"}), "strnig");
         bad(json!({"properties": {"a": {"type": "object", "required": "b"}}}), "/properties/a/required");
         bad(json!([]), "no JSON object");
+        bad(json!(true), "`{}` says the same");
+        bad(json!(false), "which no answer fits");
         bad(json!({"$ref": "http://127.0.0.1:1/x.json"}), "nothing is fetched");
         bad(json!({"$ref": "file:///etc/passwd"}), "nothing is fetched");
         bad(json!({"$ref": "other.json"}), "nothing is fetched");

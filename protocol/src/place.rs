@@ -41,6 +41,8 @@ pub enum PlaceError {
         path: PathBuf,
         /// What is wrong with it.
         problem: String,
+        /// What mends it.
+        remedy: String,
     },
     /// The directory cannot be read or made.
     #[error("{path}: {error}")]
@@ -59,9 +61,8 @@ impl PlaceError {
             Self::NoHome => "set HOME".to_owned(),
             Self::Relative(_) => "set HOME and the XDG variables to paths that begin with /".to_owned(),
             Self::TooLong(..) => "set LINGER_SOCKET to a shorter path in a directory of your own".to_owned(),
-            Self::Unsafe { path, .. } => format!(
-                "chmod 700 {} if it is linger's alone; otherwise let LINGER_SOCKET name a path in a directory that is",
-                path.display()
+            Self::Unsafe { remedy, .. } => format!(
+                "{remedy}, if it is linger's alone; the XDG variables name other directories, LINGER_SOCKET another for the socket"
             ),
             Self::Io { .. } => "see whether it can be made and written; the XDG variables move it".to_owned(),
         }
@@ -124,31 +125,44 @@ pub fn own_directory(dir: &Path) -> Result<(), PlaceError> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true).mode(0o700).create(dir).map_err(|error| io_error(dir, error))?;
     let meta = std::fs::metadata(dir).map_err(|error| io_error(dir, error))?;
-    let me = rustix::process::geteuid().as_raw();
-    let problem = match meta.uid() {
-        owner if owner != me => format!("belongs to user {owner}, not to you ({me})"),
-        _ if meta.mode() & 0o022 != 0 => format!("can be written by others (mode {:o})", meta.mode() & 0o777),
-        _ => return Ok(()),
-    };
-    Err(PlaceError::Unsafe { path: dir.to_path_buf(), problem })
+    check_owner(dir, &meta)?;
+    if meta.mode() & 0o022 != 0 {
+        return Err(closed_to_others(dir, "written", &meta));
+    }
+    Ok(())
+}
+
+fn check_owner(path: &Path, meta: &std::fs::Metadata) -> Result<(), PlaceError> {
+    let (owner, me) = (meta.uid(), rustix::process::geteuid().as_raw());
+    if owner == me {
+        return Ok(());
+    }
+    let problem = format!("belongs to user {owner}, not to you ({me})");
+    Err(PlaceError::Unsafe { path: path.to_path_buf(), problem, remedy: format!("sudo chown {me} {}", path.display()) })
+}
+
+fn closed_to_others(path: &Path, how: &str, meta: &std::fs::Metadata) -> PlaceError {
+    let problem = format!("can be {how} by others (mode {:o})", meta.mode() & 0o777);
+    PlaceError::Unsafe { path: path.to_path_buf(), problem, remedy: format!("chmod 700 {}", path.display()) }
 }
 
 /// Refuses a directory that is not the user's own and closed to others; never makes or changes one.
 pub fn check_directory(dir: &Path) -> Result<(), PlaceError> {
-    let problem = |problem: String| PlaceError::Unsafe { path: dir.to_path_buf(), problem };
+    let other = |problem: &str| PlaceError::Unsafe {
+        path: dir.to_path_buf(),
+        problem: problem.to_owned(),
+        remedy: format!("put a directory of yours in the place of {}", dir.display()),
+    };
     let meta = std::fs::symlink_metadata(dir).map_err(|error| io_error(dir, error))?;
     if meta.file_type().is_symlink() {
-        return Err(problem("is a symbolic link".to_owned()));
+        return Err(other("is a symbolic link"));
     }
     if !meta.is_dir() {
-        return Err(problem("is not a directory".to_owned()));
+        return Err(other("is not a directory"));
     }
-    let me = rustix::process::geteuid().as_raw();
-    if meta.uid() != me {
-        return Err(problem(format!("belongs to user {}, not to you ({me})", meta.uid())));
-    }
+    check_owner(dir, &meta)?;
     if meta.mode() & 0o077 != 0 {
-        return Err(problem(format!("can be entered by others (mode {:o})", meta.mode() & 0o777)));
+        return Err(closed_to_others(dir, "entered", &meta));
     }
     Ok(())
 }

@@ -41,6 +41,9 @@ pub struct Create {
 pub struct Created {
     /// The new session.
     pub session: SessionId,
+    /// That nobody knows of its model, and which one may have been meant; its log says the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doubt: Option<String>,
 }
 
 /// `session/list`: sessions, the latest first.
@@ -178,7 +181,7 @@ pub enum When {
 
 /// What a user sends: a string, or content blocks (text and images).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "content is a text, or a list of blocks of text and images")]
 pub enum PromptContent {
     /// Text alone.
     Text(String),

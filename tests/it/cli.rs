@@ -255,7 +255,7 @@ async fn a_socket_directory_that_others_can_enter_is_refused() {
     let model = ModelServer::start();
     let daemon = Daemon::start(&model).await;
     std::fs::set_permissions(daemon.dirs.state(), std::fs::Permissions::from_mode(0o777)).unwrap();
-    daemon.cli(&["ls"]).run().await.fails_with_hint(5).says("chmod 700");
+    daemon.cli(&["ls"]).run().await.fails_with_hint(5).says(&format!("chmod 700 {}", daemon.dirs.state().display()));
     std::fs::set_permissions(daemon.dirs.state(), std::fs::Permissions::from_mode(0o700)).unwrap();
     daemon.cli(&["ls"]).run().await.exits(0);
 }

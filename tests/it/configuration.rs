@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::providers::name;
 
 /// Adds the provider `later` at `url` to what the configuration said `before`, and waits until the daemon knows.
-async fn later_is_at(daemon: &Daemon, client: &Client, before: &str, url: &str) {
+pub(crate) async fn later_is_at(daemon: &Daemon, client: &Client, before: &str, url: &str) {
     let config = format!("{before}\n[providers.later]\nkind = \"openai\"\nbase_url = \"{url}/v1\"\n");
     std::fs::write(daemon.dirs.config(), config).unwrap();
     let wanted = json!(format!("{url}/v1"));
@@ -94,4 +94,21 @@ async fn a_provider_that_is_configured_to_do_something_else_is_an_event_before_i
     client.turn(&session, "and without?").await;
     assert_eq!(setups(&client, &session), [json!(["web_search"]), Value::Null]);
     daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn a_configuration_that_is_no_text_is_named_with_its_line() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let mut text = std::fs::read(daemon.dirs.config()).unwrap();
+    let line = text.iter().filter(|byte| **byte == b'\n').count() + 1;
+    text.extend(b"# caf\xe9\n");
+    std::fs::write(daemon.dirs.config(), text).unwrap();
+    until("the daemon has seen it", async || {
+        let output = daemon.cli(&["ls"]).run().await.exits(0);
+        output.stderr.contains(&format!("line {line} is not UTF-8")).then_some(())
+    })
+    .await;
+    let output = daemon.cli(&["ls"]).run().await.exits(0);
+    assert!(output.stderr.contains("config.toml") && output.stderr.contains("stays in force"), "{}", output.stderr);
 }

@@ -173,6 +173,28 @@ async fn where_the_configuration_says_so_a_turn_waits_for_a_word_after_a_crash()
 }
 
 #[tokio::test]
+async fn the_answer_to_a_question_continues_a_turn_that_was_offered() {
+    for (decision, ran) in [("allow_once", true), ("reject_once", false)] {
+        let model = ModelServer::start();
+        let setup = Setup { top: "after_restart = \"offer\"", ..Setup::default() };
+        let daemon = Daemon::start_with(&model, setup).await;
+        model.push([bash(&format!("echo once >> {}", daemon.side_effects().display())), Reply::text("done")]);
+        let client = daemon.client().await;
+        let session = client.session().await;
+        client.prompt(&session, "hello").await;
+        let asked = client.first(&session, "permission_requested").await.str("permission").to_owned();
+        daemon.kill_daemon().await;
+        let back = daemon.client().await;
+        back.attach(&session).await;
+        back.wait("the offer", |seen| seen.of("notice").find(|seen| seen.str("code") == "offered").cloned()).await;
+        back.call("permission/answer", json!({ "permission": asked, "decision": decision })).await;
+        assert_eq!(back.first(&session, "turn_finished").await.str("stop_reason"), "end_turn");
+        assert_eq!(daemon.side_effects().exists(), ran);
+        daemon.check(&[&client, &back], &model);
+    }
+}
+
+#[tokio::test]
 async fn kill_9_at_random_moments_loses_nothing_that_was_seen() {
     let model = ModelServer::start();
     let daemon = Daemon::auto(&model).await;

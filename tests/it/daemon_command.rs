@@ -53,6 +53,7 @@ async fn a_daemon_with_another_socket_is_named_and_can_be_ended() {
     let other = daemon.dirs.state().join("other.sock").display().to_string();
     let cli = |args: &[&str]| -> Cli { daemon.cli(args).env("LINGER_SOCKET", &other) };
     cli(&["daemon", "status"]).run().await.fails_with_hint(5).says("listens at");
+    cli(&["ls"]).run().await.fails_with_hint(5).says("listens at");
     let output = cli(&["daemon", "stop"]).run().await.exits(0);
     assert!(!output.stderr.contains("SIG"), "it is asked where it listens: {output:?}");
     assert!(is_dead(pid));

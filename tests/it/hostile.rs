@@ -107,7 +107,9 @@ async fn connections_that_say_nothing_make_room_and_those_at_work_do_not() {
     for _ in 0..MAX_CONNECTIONS * scale() {
         idle.push(Raw::connect(&daemon.dirs.socket()).await);
     }
-    // All places are taken. Each client that comes now waits for something, and so keeps the place that it gets.
+    // All places are taken, and a person's command waits until there is one.
+    daemon.cli(&["ls"]).run().await.exits(0);
+    // Each client that comes now waits for something, and so keeps the place that it gets.
     let mut working = Vec::new();
     while working.len() < MAX_CONNECTIONS - 1 {
         let attached = until("a silent connection makes room", async || {

@@ -6,6 +6,7 @@
 
 mod aimock;
 mod bounds;
+mod catalogue;
 mod cli;
 mod client_survives;
 mod compaction;

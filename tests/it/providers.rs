@@ -281,3 +281,15 @@ async fn a_provider_says_in_its_own_words_what_is_wrong() {
         check(&daemon, &[&client], &model);
     }
 }
+
+#[tokio::test]
+async fn thinking_without_an_opening_tag_is_no_answer_where_the_configuration_says_so() {
+    let words = "They ask for the capital.\n</think>\n\nBern";
+    let model = ModelServer::scripted(move |_| Reply::new().text_in_deltas(words, 3));
+    let daemon = start_with(&model, "[providers.work.compat]\nthink_open = true\n").await;
+    let run = |format| daemon.cli(&["run", "-m", name(format), "the capital?"]);
+    assert_eq!(run(Format::OpenAi).run().await.exits(0).stdout, "Bern\n");
+    // Where it does not, what was shown stays, without the tag.
+    assert_eq!(run(Format::Ollama).run().await.exits(0).stdout, "They ask for the capital.\n\n\nBern\n");
+    check(&daemon, &[], &model);
+}

@@ -251,16 +251,18 @@ async fn run_with_a_schema_prints_json_alone_and_fails_with_the_reason() {
     std::fs::write(daemon.workspace().join("bad.json"), "{\"type\": ").unwrap();
     run("bad.json").run().await.fails_with_hint(2).says("line 1");
     std::fs::write(daemon.workspace().join("wrong.json"), "{\"type\": \"strnig\"}").unwrap();
-    run("wrong.json").run().await.fails_with_hint(1).says("strnig");
+    run("wrong.json").run().await.fails_with_hint(2).says("strnig");
+    std::fs::write(daemon.workspace().join("true.json"), "true").unwrap();
+    run("true.json").run().await.fails_with_hint(2).says("has to be an object; `{}` says the same");
     let detached = daemon.cli(&["run", "-d", "--schema", "wrong.json", "what is it?"]).cwd(daemon.workspace());
-    assert_eq!(detached.run().await.fails_with_hint(1).says("strnig").stdout, "");
+    assert_eq!(detached.run().await.fails_with_hint(2).says("strnig").stdout, "");
     // What was refused has left no session behind, and one that was there stays.
     let client = daemon.client().await;
     let sessions = client.call("session/list", json!({})).await;
     assert_eq!(sessions.as_array().unwrap().len(), 2, "{sessions}");
     let there = sessions[0]["session"].as_str().unwrap();
     let refused = daemon.cli(&["run", "-s", there, "--schema", "wrong.json", "what is it?"]).cwd(daemon.workspace());
-    refused.run().await.fails_with_hint(1).says("strnig");
+    refused.run().await.fails_with_hint(2).says("strnig");
     assert_eq!(client.call("session/list", json!({})).await.as_array().unwrap().len(), 2);
     daemon.check(&[], &model);
 }
@@ -281,7 +283,7 @@ async fn send_with_a_schema_queues_a_prompt_whose_answer_fits() {
         daemon.cli(&["send", &session, "--schema", file, "and what is it?"]).cwd(daemon.workspace())
     };
     send("none.json").run().await.fails_with_hint(2).says("none.json");
-    send("wrong.json").run().await.fails_with_hint(1).says("strnig");
+    send("wrong.json").run().await.fails_with_hint(2).says("strnig");
     send("s.json").run().await.exits(0);
     gate.open();
     let second = client.nth(&session, "turn_finished", 2).await;
@@ -308,7 +310,7 @@ async fn how_hard_to_think_is_said_in_each_formats_words_and_stays_over_a_restar
     };
     let expect = |format| match format {
         Format::Anthropic => json!(["adaptive", "max"]),
-        Format::OpenAi | Format::Responses => json!("xhigh"),
+        Format::OpenAi | Format::Responses => json!("max"),
         Format::Gemini => json!({"includeThoughts": true, "thinkingLevel": "XHIGH"}),
         Format::Ollama => json!("high"),
     };
@@ -329,7 +331,7 @@ async fn how_hard_to_think_is_said_in_each_formats_words_and_stays_over_a_restar
         back.turn(&session, "think").await;
         effort(model.requests().last().unwrap())
     };
-    assert_eq!(asked(json!({ "model": name(Format::OpenAi) })).await, "xhigh");
+    assert_eq!(asked(json!({ "model": name(Format::OpenAi) })).await, "max");
     assert_eq!(asked(json!({ "effort": "none" })).await, "none");
     assert_eq!(asked(json!({ "effort": "auto" })).await, Value::Null);
     assert_eq!(asked(json!({ "model": "work/eager" })).await, "low");

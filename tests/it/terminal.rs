@@ -57,6 +57,60 @@ async fn y_answers_a_permission() {
 }
 
 #[tokio::test]
+async fn a_long_command_is_not_allowed_before_it_was_shown() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let padding: String = (0..60).map(|n| format!("echo line {n}\n")).collect();
+    model.push([bash(&format!("{padding}{}", daemon.effect("once"))), Reply::text("all done")]);
+    let mut terminal = open(&daemon).await;
+    terminal.line("go");
+    terminal.shows("21 lines are not shown").await;
+    terminal.shows("show all of it").await;
+    assert!(!terminal.text().contains("line 35") && !terminal.text().contains(QUESTION));
+    // The key that allows means nothing yet, and the next one comes after it.
+    terminal.keys("yv");
+    terminal.shows("line 35").await;
+    terminal.shows(QUESTION).await;
+    assert!(!daemon.side_effects().exists());
+    terminal.keys("y");
+    terminal.shows("all done").await;
+    assert_eq!(std::fs::read_to_string(daemon.side_effects()).unwrap(), "once\n");
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn a_terminal_that_cannot_move_its_cursor_will_do() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    model.push([Reply::text("Good day"), bash(&daemon.effect("once")), Reply::text("all done")]);
+    let mut terminal = daemon.pty_on("dumb", &[]);
+    terminal.shows("/help").await;
+    terminal.line("hello");
+    terminal.shows("Good day").await;
+    terminal.line("go");
+    terminal.shows(QUESTION).await;
+    terminal.keys("y");
+    terminal.shows("all done").await;
+    assert_eq!(terminal.leaves().await, 0);
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn a_line_that_is_no_text_is_named_and_the_next_one_is_taken() {
+    let model = ModelServer::with([Reply::text("Good day")]);
+    let daemon = Daemon::start(&model).await;
+    let mut terminal = open(&daemon).await;
+    terminal.raw_keys(b"caf\xe9 au lait\r");
+    terminal.shows("that was not UTF-8").await;
+    terminal.line("hello");
+    terminal.shows("Good day").await;
+    assert_eq!(terminal.leaves().await, 0);
+    let requests = model.requests();
+    assert_eq!((requests.len(), requests[0].last_words().as_str()), (1, "hello"));
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
 async fn compact_takes_a_word_about_what_to_keep_and_the_prompt_comes_back() {
     let model = ModelServer::with([
         Reply::text("the first answer"),

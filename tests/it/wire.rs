@@ -46,7 +46,13 @@ async fn each_malformed_line_gets_its_error_and_the_connection_lives_on() {
         let answer = raw.ask(line).await;
         assert_eq!((answer["error"]["code"].as_i64(), &answer["id"]), (Some(*code), id), "{line} gave {answer}");
         assert!(answer.get("result").is_none(), "{answer}");
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(!message.contains("struct") && !message.contains("enum"), "{answer}");
+        assert!(*code != -32602 || answer["error"]["data"]["hint"].is_string(), "{answer}");
     }
+    let content = r#"{"jsonrpc":"2.0","id":8,"method":"session/prompt","params":{"session":"x","content":7}}"#;
+    let message = raw.ask(content).await["error"]["message"].clone();
+    assert!(message.as_str().unwrap().contains("a list of blocks"), "{message}");
     lives(&mut raw).await;
 }
 

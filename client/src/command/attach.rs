@@ -4,7 +4,7 @@ use linger_protocol::id::SessionId;
 use linger_protocol::method::SessionList;
 use linger_protocol::session::{Info, List};
 
-use super::{create, here, resolve};
+use super::{here, made, resolve};
 use crate::cli::{Choice, Named};
 use crate::connect::Client;
 use crate::error::{Exit, Failure};
@@ -28,7 +28,7 @@ pub(super) fn latest() -> Result<Exit, Failure> {
     let info = match client.call(&SessionList(list))?.into_iter().next() {
         Some(info) => info,
         None => {
-            let session = create(&mut client, Choice::default())?;
+            let session = made(&mut client, Choice::default())?.session;
             find(&mut client, &session)?
         }
     };

@@ -92,8 +92,9 @@ fn status(json: bool) -> Result<Exit, Failure> {
             (Found::Foreign(_) | Found::Refusal(_), _) | (_, None) => "foreign",
             (_, Some(_)) => "silent",
         };
-        let pid = holder.as_ref().map(|holder| holder.pid);
-        let value = serde_json::json!({ "running": false, "state": state, "socket": places.socket, "pid": pid });
+        // The daemon's own process, or its keeper's: who is not answered cannot tell.
+        let holder = holder.as_ref().map(|holder| holder.pid);
+        let value = serde_json::json!({ "running": false, "state": state, "socket": places.socket, "pid": null, "holder": holder });
         Terminal::new().data(&value.to_string())?;
     }
     Err(no_status(&places, found, holder.as_ref()))
@@ -105,12 +106,8 @@ fn no_status(places: &Places, found: Found, holder: Option<&Holder>) -> Failure 
     let of_lock = holder.map(|holder| holder.pid);
     match (found, of_lock) {
         (Found::Nobody, None) => not_running(places),
-        (Found::Nobody, Some(pid)) => match elsewhere(places, holder) {
-            Some(other) => Failure::unreachable(format!(
-                "the daemon (process {pid}) listens at {}, not at {socket}",
-                other.socket.display()
-            ))
-            .hint("LINGER_SOCKET moves the socket: set it for the daemon and for the client alike"),
+        (Found::Nobody, Some(pid)) => match holder.and_then(|holder| holder.is_elsewhere(places)) {
+            Some(elsewhere) => elsewhere,
             None => Failure::unreachable(format!("the daemon (process {pid}) does not accept connections at {socket}"))
                 .hint(format!(
                     "it may be starting or ending; if it stays so, `linger daemon stop` ends it; see {}",

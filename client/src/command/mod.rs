@@ -28,7 +28,7 @@ use std::time::{Duration, Instant, SystemTime};
 use linger_protocol::id::SessionId;
 use linger_protocol::message::Usage;
 use linger_protocol::method::{Method, SessionCreate, SessionList};
-use linger_protocol::session::{Create, Info, List};
+use linger_protocol::session::{Create, Created, Info, List};
 use serde_json::value::RawValue;
 
 use crate::cli::{Choice, Cli, Command};
@@ -37,7 +37,7 @@ use crate::error::{Exit, Failure};
 use crate::question::short_path;
 use crate::render::money;
 use crate::render::table::{age, columns, size, state};
-use crate::terminal::Terminal;
+use crate::terminal::{Terminal, clean_line};
 
 /// Candidates of an ambiguous name that are listed.
 const MAX_CANDIDATES: usize = 10;
@@ -105,11 +105,20 @@ fn resolve(client: &mut Client, text: &str) -> Result<Info, Failure> {
 }
 
 /// Creates a session in the user's directory.
-fn create(client: &mut Client, choice: Choice) -> Result<SessionId, Failure> {
+fn made(client: &mut Client, choice: Choice) -> Result<Created, Failure> {
     let Choice { model, mode, effort, name } = choice;
     let effort = effort.unwrap_or_default();
     let create = Create { cwd: here()?, model, mode, effort, name, env: client.session_env(), key: Some(key()?) };
-    Ok(client.call(&SessionCreate(create))?.session)
+    client.call(&SessionCreate(create))
+}
+
+/// As [`made`], for a command that does not show the session from its beginning: says what there is to doubt of it.
+fn create(client: &mut Client, choice: Choice) -> Result<SessionId, Failure> {
+    let Created { session, doubt } = made(client, choice)?;
+    if let Some(doubt) = doubt {
+        Terminal::new().say(&format!("warning: {}", clean_line(&doubt)))?;
+    }
+    Ok(session)
 }
 
 /// Sessions as lines for people.

@@ -22,7 +22,7 @@ use crate::connect::{COMING_BACK, Client, key, parse};
 use crate::error::{Exit, Failure};
 use crate::follow::{Attachment, Happened, Request};
 use crate::input::{Input, Signal, signals};
-use crate::question::{Questions, decision, too_late};
+use crate::question::{Press, Questions, too_late};
 use crate::render::style::Style;
 use crate::render::{Renderer, Settings, Thinking, reason};
 use crate::terminal::{Keyboard, Look, Output, Terminal, keyboard};
@@ -348,12 +348,11 @@ impl Running {
     }
 
     fn key(&mut self, key: char) -> Result<(), Failure> {
-        let Some(question) = self.questions.first() else { return Ok(()) };
-        let Some(decision) = decision(key) else { return Ok(()) };
-        let answer = question.answer(decision, None)?;
-        let permission = answer.permission.clone();
-        self.attachment.request(Request::Answer(answer))?;
-        self.questions.remove(&permission);
+        match self.questions.press(key)? {
+            Press::Nothing => return Ok(()),
+            Press::Show => {}
+            Press::Answer(answer) => self.attachment.request(Request::Answer(answer))?,
+        }
         self.ask()
     }
 

@@ -15,6 +15,7 @@ use std::collections::{HashMap, HashSet};
 use linger_protocol::event::{Asks, Delta, Event, EventBody, Instruction, Level, Trigger};
 use linger_protocol::id::{CallId, MessageId, PromptId};
 use linger_protocol::message::{ContentBlock, Role, StopReason, Usage, text_of};
+use linger_protocol::permission::Decision;
 use linger_protocol::session::Setup;
 
 use crate::question::said;
@@ -172,6 +173,10 @@ impl Renderer {
             EventBody::PermissionRequested { permission, tool, action, .. } if self.settings.permissions => {
                 let line = format!("? {permission}: {} {}", clean_line(tool), clean_line(action));
                 self.say(&self.settings.style.yellow(&line), &mut out);
+            }
+            EventBody::PermissionResolved { decision: Decision::Cancelled, by, .. } => {
+                // It is not who but what.
+                self.say(&self.settings.style.dim(&format!("  not answered: {}", clean_line(by))), &mut out);
             }
             EventBody::PermissionResolved { decision, by, reason, .. } => {
                 let by = if *by == self.settings.me { String::new() } else { format!(" by {}", clean_line(by)) };
@@ -438,8 +443,11 @@ impl Renderer {
         self.calls.clear();
         let style = self.settings.style;
         if stop_reason != StopReason::EndTurn {
-            let detail = detail.map(|detail| format!(": {}", clean_line(detail))).unwrap_or_default();
-            let line = format!("{}{detail}", reason(stop_reason));
+            let line = match (reason(stop_reason), detail.map(clean_line)) {
+                (reason, None) => reason.to_owned(),
+                // The detail says the same, and more.
+                (reason, Some(detail)) => format!("{}: {detail}", reason.split(':').next().unwrap_or(reason)),
+            };
             self.say(&if stop_reason == StopReason::Cancelled { style.dim(&line) } else { style.red(&line) }, out);
         }
         if self.settings.usage {

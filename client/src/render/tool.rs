@@ -47,6 +47,7 @@ impl Renderer {
         let result = match outcome {
             Outcome::Ran if good => match text.lines().count() {
                 0 => took,
+                1 if text == "[no output]" => format!("{took}, no output"),
                 1 => format!("{took}, 1 line"),
                 n => format!("{took}, {n} lines"),
             },

@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 
 use rustyline::completion::Completer;
@@ -22,6 +22,8 @@ use super::slash;
 use crate::command::here;
 use crate::input::{Event, Line};
 use crate::picture;
+use crate::question::Keys;
+use crate::terminal::{Terminal, forget_typed};
 
 /// What stands before a line.
 const PROMPT: &str = "> ";
@@ -39,7 +41,7 @@ pub(crate) struct LineEditor {
 pub(crate) fn open(
     (history, cwd): (PathBuf, PathBuf),
     events: Sender<Event>,
-    asking: Arc<AtomicBool>,
+    asking: Arc<AtomicU8>,
     lines: Receiver<String>,
 ) -> rustyline::Result<LineEditor> {
     let config = Config::builder()
@@ -53,15 +55,20 @@ pub(crate) fn open(
     // Made here so that it is nobody else's to read from the start.
     let _ = OpenOptions::new().append(true).create(true).mode(0o600).open(&history);
     let _ = editor.load_history(&history);
-    for key in ['y', 's', 'a', 'n', 'Y', 'S', 'A', 'N'] {
+    for key in ['y', 's', 'a', 'n', 'v', 'Y', 'S', 'A', 'N', 'V'] {
         let answer = AnswerKey { key, asking: asking.clone(), events: events.clone() };
         editor.bind_sequence(KeyEvent::from(key), EventHandler::Conditional(Box::new(answer)));
     }
-    let mut printer = editor.create_external_printer()?;
+    // Terminals that cannot move their cursor (`TERM=dumb`) have none; lines then follow what is being typed.
+    let mut printer = editor.create_external_printer().ok();
     // A thread of its own: the printer can wait for the next prompt, and nobody else should.
     std::thread::spawn(move || {
         for line in lines {
-            if printer.print(line).is_err() {
+            let printed = match &mut printer {
+                Some(printer) => printer.print(line).is_ok(),
+                None => Terminal::new().text(&line).is_ok(),
+            };
+            if !printed {
                 return;
             }
         }
@@ -78,6 +85,10 @@ impl LineEditor {
                 Line::Text(line.replace("\\\n", "\n"))
             }
             Err(ReadlineError::Interrupted) => Line::Interrupted,
+            Err(ReadlineError::Io(error)) if error.kind() == std::io::ErrorKind::InvalidData => {
+                forget_typed();
+                Line::Garbled
+            }
             Err(_) => Line::End,
         }
     }
@@ -86,16 +97,18 @@ impl LineEditor {
 /// Answers a question with one key, where a line would begin with it.
 struct AnswerKey {
     key: char,
-    asking: Arc<AtomicBool>,
+    asking: Arc<AtomicU8>,
     events: Sender<Event>,
 }
 
 impl ConditionalEventHandler for AnswerKey {
     fn handle(&self, _: &rustyline::Event, _: RepeatCount, _: bool, context: &EventContext<'_>) -> Option<Cmd> {
-        // Taken at the first key: the one after it may begin a line.
-        if !context.line().is_empty() || !self.asking.swap(false, Ordering::SeqCst) {
+        let means = |keys: Keys| self.asking.load(Ordering::SeqCst) == keys as u8 && keys.has(self.key);
+        if !context.line().is_empty() || !(means(Keys::All) || means(Keys::Cut)) {
             return None;
         }
+        // Taken at the first key: the one after it may begin a line.
+        self.asking.store(Keys::None as u8, Ordering::SeqCst);
         let _ = self.events.send(Event::Key(self.key));
         Some(Cmd::Noop)
     }

@@ -26,7 +26,7 @@ use crate::error::{Exit, Failure};
 use crate::follow::{Attachment, Happened, Request};
 use crate::input::{Input, Line, Signal, signals};
 use crate::picture::with_pictures;
-use crate::question::{Questions, decision, too_late};
+use crate::question::{Keys, Press, Questions, too_late};
 use crate::render::style::Style;
 use crate::render::table::columns;
 use crate::render::{Renderer, Settings, Thinking};
@@ -196,7 +196,7 @@ impl Repl {
     /// Shows the first open question, or ends the asking.
     fn show_question(&mut self) -> Result<(), Failure> {
         let Some(question) = self.questions.first() else {
-            self.input.set_asking(false);
+            self.input.set_asking(Keys::None);
             if !self.open {
                 self.input.stop_keys();
                 keyboard(Keyboard::Quiet);
@@ -209,7 +209,7 @@ impl Repl {
         let text = question.text(&style) + &question.keys(&style);
         // Before it is shown, so that a key counts as soon as it is seen; what was typed until now was not meant for it.
         if self.open {
-            self.input.set_asking(true);
+            self.input.set_asking(self.questions.keys());
         } else {
             self.input.ask_keys();
         }
@@ -234,7 +234,7 @@ impl Repl {
         self.open = true;
         self.input.ask_line();
         self.terminal.prompt_opened(self.input.printer());
-        self.input.set_asking(self.questions.first().is_some());
+        self.input.set_asking(self.questions.keys());
         Ok(())
     }
 
@@ -289,7 +289,7 @@ impl Repl {
     fn line(&mut self, line: Line) -> Result<Option<Exit>, Failure> {
         self.open = false;
         self.terminal.prompt_closed()?;
-        self.input.set_asking(false);
+        self.input.set_asking(Keys::None);
         keyboard(Keyboard::Quiet);
         match line {
             Line::End => return self.leave().map(Some),
@@ -297,9 +297,22 @@ impl Repl {
                 self.terminal.say("Ctrl-D leaves; /help for help")?;
                 self.open_prompt()?;
             }
+            Line::Garbled => {
+                self.terminal
+                    .say("error: that was not UTF-8, and the line is lost\nhint: set the terminal to UTF-8")?;
+                self.open_prompt()?;
+            }
             Line::Text(text) if text.trim().is_empty() => self.open_prompt()?,
             Line::Text(text) => match slash::parse(&text) {
-                None => self.prompt(text)?,
+                None => match only(&text).filter(|key| self.questions.keys().has(*key)) {
+                    // A terminal without single keys, or the key after the one that was taken.
+                    Some(key) => {
+                        self.key(key)?;
+                        self.prompt_if_idle()?;
+                        return Ok(None);
+                    }
+                    None => self.prompt(text)?,
+                },
                 Some(Ok(Slash::Detach)) => return self.leave().map(Some),
                 Some(Ok(Slash::Compact(focus))) => self.compact(focus)?,
                 Some(Ok(slash)) => {
@@ -387,12 +400,11 @@ impl Repl {
     }
 
     fn key(&mut self, key: char) -> Result<(), Failure> {
-        let Some(question) = self.questions.first() else { return Ok(()) };
-        let Some(decision) = decision(key) else { return Ok(()) };
-        let answer = question.answer(decision, None)?;
-        let permission = answer.permission.clone();
-        self.attachment.request(Request::Answer(answer))?;
-        self.questions.remove(&permission);
+        match self.questions.press(key)? {
+            Press::Nothing => return Ok(()),
+            Press::Show => {}
+            Press::Answer(answer) => self.attachment.request(Request::Answer(answer))?,
+        }
         self.show_question()
     }
 
@@ -423,6 +435,12 @@ impl Repl {
         self.terminal.say(&format!("{work}. come back with `linger attach {}`", self.label))?;
         Ok(Exit::GOOD)
     }
+}
+
+/// The one character that `text` has, if it has no more.
+fn only(text: &str) -> Option<char> {
+    let mut chars = text.trim().chars();
+    chars.next().filter(|_| chars.next().is_none())
 }
 
 /// The providers that can be used, that of `current` marked, with the model that each begins with.

@@ -142,10 +142,14 @@ fn read(file: &Path) -> io::Result<String> {
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("is not a file"));
     }
-    let mut text = String::new();
-    file.take(MAX_FILE + 1).read_to_string(&mut text)?;
+    let mut text = Vec::new();
+    file.take(MAX_FILE + 1).read_to_end(&mut text)?;
     if text.len() as u64 > MAX_FILE {
         return Err(io::Error::other(format!("is larger than {MAX_FILE} bytes")));
     }
-    Ok(text)
+    String::from_utf8(text).map_err(|error| {
+        let good = error.as_bytes().get(..error.utf8_error().valid_up_to()).unwrap_or_default();
+        let line = 1 + good.iter().filter(|byte| **byte == b'\n').count();
+        io::Error::new(io::ErrorKind::InvalidData, format!("line {line} is not UTF-8"))
+    })
 }

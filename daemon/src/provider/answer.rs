@@ -37,6 +37,8 @@ pub(super) struct Answer {
     text: usize,
     /// It has more than [`MAX_BLOCKS`].
     overfull: bool,
+    /// What comes next is no part of the text at the end.
+    divided: bool,
 }
 
 /// A block that is being received.
@@ -90,11 +92,17 @@ impl Answer {
         if piece.is_empty() {
             return;
         }
+        let divided = std::mem::take(&mut self.divided);
         let place = match self.blocks.len().checked_sub(1) {
-            Some(last) if matches!(self.blocks.last(), Some(Draft::Text(_))) => last,
+            Some(last) if !divided && matches!(self.blocks.last(), Some(Draft::Text(_))) => last,
             _ => self.open(Draft::Text(String::new())),
         };
         self.append(place, piece, out);
+    }
+
+    /// Ends the text at the end: what comes is a block of its own.
+    pub(super) fn divide(&mut self) {
+        self.divided = true;
     }
 
     /// Adds `piece` to the thinking at the end if it has this `native`, or begins one.

@@ -5,10 +5,11 @@
 mod config;
 mod error;
 mod key;
+mod lists;
 mod names;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use linger_protocol::daemon::Model;
@@ -35,6 +36,7 @@ use super::{Codec, Provider};
 use crate::secret::Secret;
 pub use config::{Kind, ProviderConfig};
 pub use error::ResolveError;
+use lists::Lists;
 
 /// How many variables a hint names: the rest are a list of their own.
 const NAMED: usize = 3;
@@ -102,8 +104,8 @@ pub struct Catalogue {
     default: Option<String>,
     keys: Arc<Keys>,
     network: Arc<Network>,
-    /// The models that providers have listed since the configuration was read, by provider.
-    listed: Arc<Mutex<BTreeMap<String, Vec<String>>>>,
+    /// What providers have said of their models.
+    lists: Arc<Lists>,
 }
 
 /// A provider with everything that its configuration left out.
@@ -166,6 +168,17 @@ impl Entry {
         self.kind != Kind::Gemini || gemini::combines(&self.compat, model)
     }
 
+    /// The most tokens that an answer of a model may have: what the provider's table says, but not more than the model gives;
+    /// where it says nothing and the format demands a number, what the model gives. 0 leaves it to the provider, or the format.
+    fn max_tokens(&self, facts: &Facts) -> u32 {
+        let most = facts.max_output.map(|most| u32::try_from(most).unwrap_or(u32::MAX));
+        match (self.max_tokens, most) {
+            (0, Some(most)) if self.kind == Kind::Anthropic => most,
+            (0, _) | (_, None) => self.max_tokens,
+            (said, Some(most)) => said.min(most),
+        }
+    }
+
     /// What is known of a model here, whatever the user says of it.
     fn facts(&self, model: &str) -> Facts {
         let mut facts = self.place.map_or_else(Facts::default, |place| models::facts(place, model));
@@ -200,7 +213,7 @@ impl Catalogue {
             default: default.filter(|model| !model.is_empty()),
             keys,
             network,
-            listed: Arc::default(),
+            lists: Arc::default(),
         }
     }
 
@@ -248,8 +261,10 @@ impl Catalogue {
             return self.resolve(&self.default_model()?);
         }
         let (name, model) = spec.split_once('/').unwrap_or((spec, ""));
-        let entry = self.entry(name)?;
         let provider = name.to_owned();
+        let Some(entry) = self.entries.get(name) else {
+            return Err(ResolveError::UnknownProvider { provider, near: self.meant(spec, None) });
+        };
         let model = match (model, &entry.model) {
             ("", Some(model)) => model.clone(),
             ("", None) => return Err(ResolveError::NoDefault { provider }),
@@ -270,14 +285,25 @@ impl Catalogue {
         })?;
         let origin = format!("{provider}/{model}");
         let target = self.target(name, entry);
-        let facts = self.facts(entry, &origin, &model);
+        let facts = self.facts(name, entry, &model);
         let (kind, compat) = (entry.kind, entry.compat);
-        Ok(Resolved { provider, model, origin, max_tokens: entry.max_tokens, facts, key, kind, compat, target })
+        let max_tokens = entry.max_tokens(&facts);
+        Ok(Resolved { provider, model, origin, max_tokens, facts, key, kind, compat, target })
     }
 
-    fn facts(&self, entry: &Entry, origin: &str, model: &str) -> Facts {
-        let known = entry.facts(model);
-        self.models.get(origin).map_or(known, |said| said.over(known))
+    /// What is known of a model: what the user says of it, else its provider's own list, else the table of its place.
+    fn facts(&self, name: &str, entry: &Entry, model: &str) -> Facts {
+        let table = entry.facts(model);
+        let known = self.lists.facts(name, model).or(table);
+        // What a model could see is more than an Ollama lets it.
+        let known = if entry.kind == Kind::Ollama { Facts { window: table.window, ..known } } else { known };
+        self.models.get(&format!("{name}/{model}")).map_or(known, |said| said.over(known))
+    }
+
+    /// Takes over what providers have said of their models, but for those that the configuration now puts elsewhere.
+    pub fn take_over(&self, before: &Self) {
+        let place = |of: &Self, name: &str| of.entries.get(name).map(|entry| (entry.kind, entry.base_url.clone()));
+        self.lists.take_over(&before.lists, |name| place(self, name) == place(before, name));
     }
 
     /// The rows of `model/list`: each provider with its default model. Asks the machine which of the local servers are there.
@@ -296,7 +322,7 @@ impl Catalogue {
                 default: default.as_ref() == Some(&model),
                 ready: missing.is_none(),
                 missing,
-                ..self.row(name, entry, entry.model.as_deref().unwrap_or("MODEL"), Facts::default())
+                ..self.row(name, entry, entry.model.as_deref().unwrap_or("MODEL"))
             });
         }
         rows
@@ -309,9 +335,10 @@ impl Catalogue {
         entry.map_or(Shaping::Words, |entry| shape::shaping(entry.kind, entry.compat, model, schema))
     }
 
-    /// How many tokens a model takes, where that is known.
-    pub fn window(&self, model: &str) -> Option<u64> {
-        self.resolve(model).ok()?.facts.window
+    /// How many tokens a model (`provider/model`) takes, where that is known.
+    pub fn window(&self, origin: &str) -> Option<u64> {
+        let (name, model) = origin.split_once('/')?;
+        self.facts(name, self.entries.get(name)?, model).window
     }
 
     fn entry(&self, name: &str) -> Result<&Entry, ResolveError> {

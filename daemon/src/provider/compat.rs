@@ -30,6 +30,8 @@ pub struct Compat {
     pub tool_result_name: Option<bool>,
     /// `openai`: a user cannot speak right after a tool, so the model is made to say something between. Default no.
     pub assistant_after_tool: Option<bool>,
+    /// `openai`, `ollama`: an answer begins inside of thinking, of which only the closing tag comes: `</think>`. Default no.
+    pub think_open: Option<bool>,
     /// `openai-responses`: the server gives its reasoning encrypted, to be returned. Default yes.
     pub encrypted_reasoning: Option<bool>,
     /// The server can be held to a JSON Schema. Default yes; otherwise the model is told in words.
@@ -39,10 +41,11 @@ pub struct Compat {
     pub schema_with_tools: Option<bool>,
     /// `openai`: the server takes `reasoning_effort`. Default yes; it is sent only if an effort was chosen.
     pub reasoning_effort: Option<bool>,
-    /// `anthropic`, `gemini`: how hard to think is a number of tokens. Default no, and for models before Gemini 3.
+    /// `anthropic`, `gemini`: how hard to think is a number of tokens. Default: for models before Claude 4.6 and Gemini 3.
     pub thinking_budget: Option<bool>,
-    /// `openai-responses`, `gemini`, `ollama`: ask that the model thinks, and shows it, or (`ollama` only) that it does not.
-    /// Default: nothing is said, so the model does what it does.
+    /// `anthropic`, `openai-responses`, `gemini`, `ollama`: ask that the model thinks, and shows it, or (`ollama`) that it does
+    /// not, or (`anthropic`, `gemini`) that what it thinks for an effort is not shown. Default: nothing is said, so the model
+    /// does what it does.
     pub thinking: Option<bool>,
     /// `gemini`: hosted tools are taken beside tools of one's own. Default: for models from Gemini 3 on, and not on Vertex AI.
     pub hosted_with_tools: Option<bool>,
@@ -70,6 +73,7 @@ impl Compat {
         short_call_ids: None,
         tool_result_name: None,
         assistant_after_tool: None,
+        think_open: None,
         encrypted_reasoning: None,
         json_schema: None,
         schema_with_tools: None,
@@ -95,6 +99,7 @@ impl Compat {
             short_call_ids: self.short_call_ids.or(other.short_call_ids),
             tool_result_name: self.tool_result_name.or(other.tool_result_name),
             assistant_after_tool: self.assistant_after_tool.or(other.assistant_after_tool),
+            think_open: self.think_open.or(other.think_open),
             encrypted_reasoning: self.encrypted_reasoning.or(other.encrypted_reasoning),
             json_schema: self.json_schema.or(other.json_schema),
             schema_with_tools: self.schema_with_tools.or(other.schema_with_tools),
@@ -112,7 +117,7 @@ impl Compat {
     /// A flag that is set and means nothing to `kind`.
     pub fn misplaced(&self, kind: Kind) -> Option<&'static str> {
         use Kind::{Anthropic, Gemini, Ollama, Openai, OpenaiResponses};
-        let set: [(&str, bool, &[Kind]); 19] = [
+        let set: [(&str, bool, &[Kind]); 20] = [
             ("max_completion_tokens", self.max_completion_tokens.is_some(), &[Openai]),
             ("developer_role", self.developer_role.is_some(), &[Openai]),
             ("prompt_cache_key", self.prompt_cache_key.is_some(), &[Openai, OpenaiResponses]),
@@ -122,12 +127,13 @@ impl Compat {
             ("short_call_ids", self.short_call_ids.is_some(), &[Openai]),
             ("tool_result_name", self.tool_result_name.is_some(), &[Openai]),
             ("assistant_after_tool", self.assistant_after_tool.is_some(), &[Openai]),
+            ("think_open", self.think_open.is_some(), &[Openai, Ollama]),
             ("encrypted_reasoning", self.encrypted_reasoning.is_some(), &[OpenaiResponses]),
             ("json_schema", self.json_schema.is_some(), &[Anthropic, Openai, OpenaiResponses, Gemini, Ollama]),
             ("schema_with_tools", self.schema_with_tools.is_some(), &[Openai, OpenaiResponses, Gemini, Ollama]),
             ("reasoning_effort", self.reasoning_effort.is_some(), &[Openai]),
             ("thinking_budget", self.thinking_budget.is_some(), &[Anthropic, Gemini]),
-            ("thinking", self.thinking.is_some(), &[OpenaiResponses, Gemini, Ollama]),
+            ("thinking", self.thinking.is_some(), &[Anthropic, OpenaiResponses, Gemini, Ollama]),
             ("hosted_with_tools", self.hosted_with_tools.is_some(), &[Gemini]),
             ("vertex", self.vertex.is_some(), &[Gemini]),
             ("signature_placeholder", self.signature_placeholder.is_some(), &[Gemini]),
@@ -155,7 +161,7 @@ mod tests {
         let all: Compat = toml::from_str(
             "max_completion_tokens = true\ndeveloper_role = true\nprompt_cache_key = true\nstream_usage = true\nusage_cost = true\n\
              reasoning_content = true\nshort_call_ids = true\ntool_result_name = true\nassistant_after_tool = true\n\
-             encrypted_reasoning = true\njson_schema = true\nschema_with_tools = true\nreasoning_effort = true\n\
+             think_open = true\nencrypted_reasoning = true\njson_schema = true\nschema_with_tools = true\nreasoning_effort = true\n\
              thinking_budget = true\nthinking = true\nhosted_with_tools = true\nvertex = true\nsignature_placeholder = true\nnum_ctx = 1",
         )
         .unwrap();
@@ -164,6 +170,7 @@ mod tests {
         assert_eq!(set("vertex").misplaced(Kind::Gemini), None);
         assert_eq!(set("vertex").misplaced(Kind::Openai), Some("vertex"));
         assert_eq!(set("thinking").misplaced(Kind::Openai), Some("thinking"));
+        assert_eq!(set("thinking").misplaced(Kind::Anthropic), None);
         assert_eq!(set("prompt_cache_key").misplaced(Kind::OpenaiResponses), None);
         assert_eq!(Compat::NONE.misplaced(Kind::Demo), None);
     }

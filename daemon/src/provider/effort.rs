@@ -32,7 +32,7 @@ const WORDS: &[Words] = &[
     words(Effort::Medium, ["medium", "medium", "MEDIUM", "medium"], 8_192),
     words(Effort::High, ["high", "high", "HIGH", "high"], 16_384),
     words(Effort::Xhigh, ["xhigh", "xhigh", "XHIGH", "high"], 24_576),
-    words(Effort::Max, ["max", "xhigh", "XHIGH", "high"], 24_576),
+    words(Effort::Max, ["max", "max", "XHIGH", "high"], 24_576),
 ];
 
 /// The words for `effort`; none for what a provider does by itself.

@@ -17,22 +17,28 @@ const MAX_NAME: usize = 256;
 /// Kinds of model, where a list says so, that are of no use here.
 const OTHERS: [&str; 8] = ["embedding", "embeddings", "image", "audio", "rerank", "moderation", "transcribe", "video"];
 
-/// Where a list may say how many tokens a request may have: OpenRouter and Together, Groq, Mistral, vLLM, LM Studio, Gemini,
-/// Anthropic, llama.cpp.
-const WINDOW: [&str; 8] = [
+/// Where a list may say how many tokens a request may have: OpenRouter and Together, Groq, LM Studio, Mistral, vLLM, Gemini,
+/// Anthropic, llama.cpp. What a server has made room for goes before what its model could see.
+const WINDOW: [&str; 9] = [
     "/context_length",
     "/context_window",
+    "/loaded_context_length",
     "/max_context_length",
     "/max_model_len",
-    "/loaded_context_length",
     "/inputTokenLimit",
     "/max_input_tokens",
+    "/meta/n_ctx",
     "/meta/n_ctx_train",
 ];
 
-/// Where it may say how many an answer may have: OpenRouter, Groq, Gemini.
-const MAX_OUTPUT: [&str; 4] =
-    ["/top_provider/max_completion_tokens", "/max_completion_tokens", "/outputTokenLimit", "/max_output_tokens"];
+/// Where it may say how many an answer may have: OpenRouter, Groq, Gemini, others, Anthropic.
+const MAX_OUTPUT: [&str; 5] = [
+    "/top_provider/max_completion_tokens",
+    "/max_completion_tokens",
+    "/outputTokenLimit",
+    "/max_output_tokens",
+    "/max_tokens",
+];
 
 /// A model in a list.
 #[derive(Clone, Debug, PartialEq)]
@@ -117,8 +123,8 @@ mod tests {
             json!({"object": "list", "data": [{"id": "gpt-5", "object": "model"}, {"id": "a"}, {"id": "a"}, {"x": 1}]});
         check(&openai, &["a - - - - - -", "gpt-5 - - - - - -"]);
         let anthropic = json!({"data": [{"type": "model", "id": "claude-opus-5", "display_name": "Claude Opus 5",
-            "max_input_tokens": 200_000, "created_at": "2026-01-01T00:00:00Z"}], "has_more": false});
-        check(&anthropic, &["claude-opus-5 200000 - - - - -"]);
+            "max_input_tokens": 200_000, "max_tokens": 64_000, "created_at": "2026-01-01T00:00:00Z"}], "has_more": false});
+        check(&anthropic, &["claude-opus-5 200000 64000 - - - -"]);
         let gemini = json!({"models": [
             {"name": "models/gemini-3", "inputTokenLimit": 1_048_576, "outputTokenLimit": 65_536,
              "supportedGenerationMethods": ["generateContent", "countTokens"]},
@@ -134,6 +140,9 @@ mod tests {
         check(&together, &["m/n 8192 - 0.6 0 - -"]);
         check(&json!({"data": [{"id": "m", "max_model_len": 4096}]}), &["m 4096 - - - - -"]);
         check(&json!({"data": [{"id": "m", "meta": {"n_ctx_train": 40_960}}], "models": []}), &["m 40960 - - - - -"]);
+        let room = json!({"data": [{"id": "l", "meta": {"n_ctx": 8192, "n_ctx_train": 40_960}},
+            {"id": "s", "max_context_length": 40_960, "loaded_context_length": 4096}]});
+        check(&room, &["l 8192 - - - - -", "s 4096 - - - - -"]);
         check(&json!({"data": []}), &[]);
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Pure: a table that comes with the program, made by `contrib/models.py`, and what the user wrote, which wins.
 //! What neither says is unknown: never nothing, never a guess. A name that ends in a date is taken for its family.
-//! Deliberately absent: what a provider says of its models when it is asked, which only the list of models shows.
+//! Deliberately absent: what a provider says of its models when it is asked, which the catalogue puts before this table.
 
 use linger_protocol::message::Usage;
 use linger_protocol::session::Effort;
@@ -17,6 +17,9 @@ const MAX_PRICE: f64 = 100_000.0;
 
 /// The largest window that is taken for one, in tokens: a hundred times the largest of today.
 pub const MAX_WINDOW: u64 = 1_000_000_000;
+
+/// How far prices may be apart, as a part of them, that are the same: they are written per token here and per million there.
+const SAME_PRICE: f64 = 1e-6;
 
 /// How many thresholds a model's prices may have; the script leaves prices with more of them out.
 const TIERS: usize = 3;
@@ -125,18 +128,35 @@ impl ModelConfig {
 }
 
 impl Facts {
-    /// This, and `other` where this says nothing; prices as a whole, for they belong together.
+    /// This, and `other` where this says nothing; prices as a whole, for they belong together, unless both mean the same ones.
     pub fn or(self, other: Self) -> Self {
         Self {
             window: self.window.or(other.window),
             max_output: self.max_output.or(other.max_output),
-            prices: if self.prices == Prices::default() { other.prices } else { self.prices },
+            prices: self.prices.or(other.prices),
             effort: if self.effort.is_auto() { other.effort } else { self.effort },
         }
     }
 }
 
 impl Prices {
+    fn or(self, other: Self) -> Self {
+        let (one, two) = (self.usual, other.usual);
+        let same = |one: Option<f64>, two: Option<f64>| {
+            one.zip(two).is_some_and(|(one, two)| (one - two).abs() <= SAME_PRICE * one.max(two))
+        };
+        if self == Self::default() {
+            other
+        } else if same(one.input, two.input) && same(one.output, two.output) {
+            // The other one may know more of them, such as thresholds.
+            let cache_read = one.cache_read.or(two.cache_read);
+            let usual = Price { cache_read, cache_write: one.cache_write.or(two.cache_write), ..one };
+            Self { usual, long: if self.long[0].is_none() { other.long } else { self.long } }
+        } else {
+            self
+        }
+    }
+
     /// What a step with this usage cost, in micro-dollars; nothing when a price that it needs is unknown.
     pub fn cost(&self, usage: &Usage) -> Option<u64> {
         let long = self.long.iter().flatten().rfind(|(above, _)| usage.input_tokens > *above);
@@ -328,6 +348,19 @@ mod tests {
         assert_eq!(prices.cost(&usage(100, 1, 0, 10)), None);
         assert_eq!(prices.cost(&usage(100, 0, 0, 10)), Some(450));
         assert_eq!(Prices::default().cost(&usage(1, 0, 0, 0)), None);
+    }
+
+    #[test]
+    fn a_list_goes_before_the_table_which_adds_what_it_knows_of_the_same_prices() {
+        let known = facts("alibaba", "qwen3-coder-plus");
+        let said = |input: f64| {
+            let usual = Price { input: Some(input), output: Some(5.0), ..Price::default() };
+            Facts { window: Some(9), prices: Prices { usual, ..Prices::default() }, ..Facts::default() }
+        };
+        assert_eq!(Facts::default().or(known), known);
+        assert_eq!(said(1.000_000_000_1).or(known).prices.long, known.prices.long);
+        assert_eq!(said(1.0).or(known), Facts { window: Some(9), ..known });
+        assert_eq!(said(0.9).or(known), Facts { max_output: known.max_output, ..said(0.9) });
     }
 
     #[test]

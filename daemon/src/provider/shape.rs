@@ -178,15 +178,15 @@ mod tests {
     /// What a request has beyond one without shape and effort, but for the messages.
     fn added(kind: Kind, compat: Compat, model: &str, shape: Option<Shape<'_>>, effort: Effort) -> Value {
         let messages = [user(vec![ContentBlock::text("hi")])];
-        let codec = catalogue::codec(kind, compat).unwrap();
-        let body = |shape, effort| -> Value {
+        let body = |compat, shape, effort| -> Value {
+            let codec = catalogue::codec(kind, compat).unwrap();
             let request = Request { model, shape, effort, max_tokens: 9000, ..request(&messages) };
             let body: Value = serde_json::from_slice(&codec.encoder().encode(&request).body).unwrap();
             assert_eq!(validate(kind, &body), Ok(()), "{body:#}");
             body
         };
-        let bare = body(None, Effort::Auto);
-        let body = body(shape, effort);
+        let bare = body(Compat { thinking: None, ..compat }, None, Effort::Auto);
+        let body = body(compat, shape, effort);
         let new = body.as_object().unwrap().iter().filter(|(name, value)| bare.get(name) != Some(value));
         Value::Object(new.map(|(name, value)| (name.clone(), value.clone())).collect())
     }
@@ -219,15 +219,36 @@ mod tests {
             assert_eq!(added(kind, compat, model, None, effort), expect, "{kind:?} {model} {effort}");
         }
         let (none, budget) = (Compat::NONE, Compat { thinking_budget: Some(true), ..Compat::NONE });
-        let adaptive = json!({"thinking": {"type": "adaptive"}, "output_config": {"effort": "xhigh"}});
+        let shown = json!({"type": "adaptive", "display": "summarized"});
+        let adaptive = json!({"thinking": shown, "output_config": {"effort": "xhigh"}});
         check(Kind::Anthropic, none, "m", Effort::Xhigh, adaptive);
         check(Kind::Anthropic, none, "m", Effort::None, json!({"thinking": {"type": "disabled"}}));
         let enabled = |tokens: u32| json!({"thinking": {"type": "enabled", "budget_tokens": tokens}});
         check(Kind::Anthropic, budget, "m", Effort::Low, enabled(4096));
-        check(Kind::Anthropic, budget, "m", Effort::Max, enabled(8999));
+        check(Kind::Anthropic, budget, "m", Effort::Max, enabled(6750));
+        check(Kind::Anthropic, none, "claude-haiku-4-5-20251001", Effort::Low, enabled(4096));
+        check(Kind::Anthropic, none, "claude-3-5-haiku-latest", Effort::High, json!({}));
+        check(Kind::Anthropic, none, "claude-3-5-haiku-latest", Effort::None, json!({}));
+        check(Kind::Anthropic, budget, "claude-opus-5", Effort::Low, enabled(4096));
+        let adaptive = Compat { thinking_budget: Some(false), ..none };
+        let low = json!({"thinking": shown, "output_config": {"effort": "low"}});
+        check(Kind::Anthropic, adaptive, "claude-sonnet-4-5", Effort::Low, low);
+        let high = json!({"thinking": shown, "output_config": {"effort": "high"}});
+        check(Kind::Anthropic, none, "claude-opus-4-6", Effort::Xhigh, high);
+        check(Kind::Anthropic, none, "claude-opus-5-5", Effort::None, json!({"output_config": {"effort": "low"}}));
+        let between = json!({"thinking": {"type": "between_tools"}});
+        check(Kind::Anthropic, none, "claude-sonnet-5-5", Effort::None, between);
+        let flag = |thinking: bool| Compat { thinking: Some(thinking), ..Compat::NONE };
+        check(Kind::Anthropic, flag(true), "m", Effort::Auto, json!({ "thinking": shown }));
+        check(Kind::Anthropic, flag(true).or(budget), "m", Effort::Auto, enabled(6750));
+        let silent = json!({"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}});
+        check(Kind::Anthropic, flag(false), "m", Effort::Low, silent);
+        check(Kind::Anthropic, flag(false), "m", Effort::Auto, json!({}));
         check(Kind::Openai, none, "m", Effort::Minimal, json!({"reasoning_effort": "minimal"}));
         check(Kind::Openai, Compat { reasoning_effort: Some(false), ..none }, "m", Effort::High, json!({}));
-        check(Kind::OpenaiResponses, none, "m", Effort::Max, json!({"reasoning": {"effort": "xhigh"}}));
+        check(Kind::Openai, none, "m", Effort::Max, json!({"reasoning_effort": "max"}));
+        check(Kind::OpenaiResponses, none, "m", Effort::Xhigh, json!({"reasoning": {"effort": "xhigh"}}));
+        check(Kind::OpenaiResponses, none, "m", Effort::Max, json!({"reasoning": {"effort": "max"}}));
         let gemini =
             |thinking: Value| json!({"generationConfig": {"maxOutputTokens": 9000, "thinkingConfig": thinking}});
         let high = gemini(json!({"includeThoughts": true, "thinkingLevel": "HIGH"}));
@@ -240,12 +261,19 @@ mod tests {
     #[test]
     fn no_call_is_demanded_of_a_model_that_thinks() {
         let schema = object();
-        let anthropic = |due| {
-            let body = added(Kind::Anthropic, Compat::NONE, "m", Some(Shape { schema: &schema, due }), Effort::High);
+        let anthropic = |model, due, effort| {
+            let body = added(Kind::Anthropic, Compat::NONE, model, Some(Shape { schema: &schema, due }), effort);
             [body["thinking"]["type"].clone(), body["tool_choice"]["type"].clone()]
         };
-        assert_eq!(anthropic(false), [json!("adaptive"), Value::Null]);
-        assert_eq!(anthropic(true), [Value::Null, json!("tool")]);
+        assert_eq!(anthropic("m", false, Effort::High), [json!("adaptive"), Value::Null]);
+        assert_eq!(anthropic("m", true, Effort::High), [Value::Null, json!("tool")]);
+        assert_eq!(anthropic("claude-haiku-4-5", false, Effort::High), [json!("enabled"), Value::Null]);
+        // Those that always think cannot be made to call anything.
+        for effort in [Effort::Auto, Effort::None] {
+            assert_eq!(anthropic("claude-opus-5-5", false, effort), [Value::Null, Value::Null]);
+            assert_eq!(anthropic("claude-opus-5-5", true, effort), [Value::Null, Value::Null]);
+            assert_eq!(anthropic("claude-fable-5", true, effort), [Value::Null, json!("tool")]);
+        }
     }
 
     #[test]

@@ -197,6 +197,18 @@ fn a_turn_that_met_three_crashes_without_a_step_is_offered() {
 }
 
 #[test]
+fn a_turn_that_waits_for_an_answer_waits_after_any_number_of_crashes() {
+    let mut scene = Scene::with_calls(&["c1"]);
+    scene.asked("c1");
+    for _ in 0..2 * 3 {
+        let plan = plan(&scene.state, &[], Cause::Restart(AfterRestart::Resume));
+        assert!(plan.resume, "{plan:?}");
+        scene.events(plan.drafts);
+    }
+    assert_eq!(scene.state.doing(), linger_protocol::session::State::Waiting);
+}
+
+#[test]
 fn where_the_configuration_says_so_a_turn_is_offered_after_every_restart_also_an_orderly_one() {
     for paused in [false, true] {
         let mut scene = Scene::with_calls(&["c1"]);

@@ -273,7 +273,13 @@ impl Turn {
     /// Whether it met too many crashes to be taken up by itself once more.
     pub fn is_hopeless(&self) -> bool {
         // The one that it was found after counts.
-        !self.paused && self.crashes + 1 >= MAX_CRASHES
+        self.was_cut() && self.crashes + 1 >= MAX_CRASHES
+    }
+
+    /// Whether an end of the daemon now is a crash of this turn: one that was told beforehand is none, and neither is one that finds
+    /// it waiting for an answer, however often.
+    pub fn was_cut(&self) -> bool {
+        !self.paused && self.waiting().next().is_none()
     }
 }
 

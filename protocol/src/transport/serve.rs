@@ -21,6 +21,7 @@ use jsonrpsee::types::{ErrorObjectOwned, Id, Params};
 use jsonrpsee::{ConnectionId, Extensions};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc, oneshot};
 use tokio::time::timeout;
@@ -67,6 +68,7 @@ const MAX_RESPONSE: usize = super::MAX_EVENT;
 const PARSE_ERROR: i32 = -32700;
 const INVALID_REQUEST: i32 = -32600;
 const METHOD_NOT_FOUND: i32 = -32601;
+const INVALID_PARAMS: i32 = -32602;
 const OVERSIZED_REQUEST: i32 = -32007;
 
 /// Room for large requests, in pieces of [`SMALL`].
@@ -437,7 +439,10 @@ impl Connection {
         // A request without an id is a notification: it happens, and is not answered.
         let wanted = id.is_some();
         Box::pin(async move {
-            let (json, notify, _) = response.await.into_parts();
+            let response = response.await;
+            let misfit = response.as_error_code() == Some(INVALID_PARAMS);
+            let (json, notify, _) = response.into_parts();
+            let json = if misfit { plain(json) } else { json };
             let room = room.take();
             wanted.then(|| (json, notify, Vec::from_iter(room)))
         })
@@ -461,7 +466,7 @@ impl Connection {
                 Box::pin(method(id, params, ConnectionId(0), MAX_RESPONSE, extensions))
             }
             Some(MethodCallback::Subscription(_) | MethodCallback::Unsubscription(_)) | None => {
-                let hint = serde_json::json!({ "hint": "`linger help schema` lists the methods" });
+                let hint = json!({ "hint": "`linger help schema` lists the methods" });
                 let error = ErrorObjectOwned::owned(METHOD_NOT_FOUND, format!("unknown method '{name}'"), Some(hint));
                 Box::pin(std::future::ready(MethodResponse::error(id, error)))
             }
@@ -471,6 +476,7 @@ impl Connection {
 
 /// A request before it is known to be one.
 #[derive(Deserialize)]
+#[serde(expecting = "a request, which is an object")]
 struct Envelope<'a> {
     #[serde(borrow)]
     jsonrpc: Option<Cow<'a, str>>,
@@ -496,6 +502,31 @@ fn params(raw: Option<&RawValue>) -> Option<Params<'static>> {
         Some(_) => return None,
     };
     Some(Params::new(Some(&text)).into_owned())
+}
+
+/// An answer whose error says what is wrong as all others do: jsonrpsee puts what it found wrong with parameters into `data`.
+fn plain(json: Box<RawValue>) -> Box<RawValue> {
+    #[derive(Deserialize)]
+    struct Answer {
+        id: Value,
+        error: Wrong,
+    }
+    #[derive(Deserialize)]
+    struct Wrong {
+        data: String,
+    }
+    let Ok(Answer { id, error: Wrong { data } }) = serde_json::from_str(json.get()) else { return json };
+    let hint = "`linger help schema` has the parameters of each method";
+    let error = json!({ "code": INVALID_PARAMS, "message": in_words(&data), "data": { "hint": hint } });
+    let answer = json!({ "jsonrpc": "2.0", "id": id, "error": error });
+    serde_json::value::to_raw_value(&answer).unwrap_or(json)
+}
+
+/// What serde found wrong, without the names that types have in here.
+fn in_words(found: &str) -> String {
+    let Some((before, rest)) = found.split_once("struct ") else { return found.to_owned() };
+    let name = rest.find(|c: char| !c.is_alphanumeric()).unwrap_or(rest.len());
+    format!("{before}an object{}", rest.get(name..).unwrap_or_default())
 }
 
 fn fault(code: i32, message: String, id: Id<'static>) -> Handler {

@@ -247,6 +247,13 @@ impl Daemon {
         Pty::spawn(&self.env(true), &self.workspace(), args)
     }
 
+    /// The same, with another `TERM`.
+    pub fn pty_on(&self, term: &str, args: &[&str]) -> Pty {
+        let mut env = self.env(true);
+        env.iter_mut().filter(|(name, _)| name == "TERM").for_each(|(_, value)| *value = term.to_owned());
+        Pty::spawn(&env, &self.workspace(), args)
+    }
+
     /// `kill -9` of the daemon proper; waits until the keeper has brought up the next one.
     pub async fn kill_daemon(&self) {
         let old = self.pid().await;

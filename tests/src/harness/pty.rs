@@ -78,8 +78,13 @@ impl Pty {
 
     /// Types.
     pub fn keys(&mut self, keys: &str) {
+        self.raw_keys(keys.as_bytes());
+    }
+
+    /// Types what may be no text.
+    pub fn raw_keys(&mut self, bytes: &[u8]) {
         let terminal = self.keys.as_mut().expect("the terminal is open");
-        terminal.write_all(keys.as_bytes()).and_then(|()| terminal.flush()).expect("the terminal takes keys");
+        terminal.write_all(bytes).and_then(|()| terminal.flush()).expect("the terminal takes keys");
     }
 
     /// Types a line.

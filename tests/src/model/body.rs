@@ -304,7 +304,7 @@ impl Continuity {
         breaks.retain(|found| {
             let named = events.iter().find(|event| found.is_named_by(event) && !spent.contains(&event.to_string()));
             // A compaction is what several requests go on from; another setup begins once.
-            spent.extend(named.filter(|_| matches!(found.by, By::Setup)).map(|event| event.to_string()));
+            spent.extend(named.filter(|_| matches!(found.by, By::Setup)).map(ToString::to_string));
             named.is_none()
         });
     }

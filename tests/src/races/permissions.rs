@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use linger_protocol::error::Code;
 use rusqlite::Connection as Database;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -144,12 +145,22 @@ impl Worker<'_> {
         let made = watcher.call("session/create", params).await;
         let session = made["session"].as_str().expect("a session").to_owned();
         watcher.call("session/attach", json!({ "session": session, "deltas": false })).await;
-        watcher.send("session/prompt", json!({ "session": session, "content": self.name })).await;
+        let prompt = json!({ "session": session, "content": self.name });
+        let mut prompted = watcher.send("session/prompt", prompt.clone()).await;
         let mut races = JoinSet::new();
         // What was done to the session as a whole.
         let (mut stopped, mut asked) = (false, 0);
         loop {
-            let Line::Event(event) = watcher.line().await else { continue };
+            let event = match watcher.line().await {
+                Line::Event(event) => event,
+                Line::Answer(id, Err(error)) if id == prompted => {
+                    // A machine that is busy with much else may take its disk for one that is gone.
+                    assert_eq!(error.code(), Some(Code::NoWorkspace), "{error:?}");
+                    prompted = watcher.send("session/prompt", prompt.clone()).await;
+                    continue;
+                }
+                Line::Answer(..) => continue,
+            };
             match event.str("kind") {
                 "permission_requested" => {
                     asked += 1;

@@ -9,18 +9,16 @@ use super::super::catalogue::Kind;
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
 use super::super::hosted::{Hosted, readable};
-use super::super::{Encoder, HttpRequest, Images, Message, Request, ToolSpec, effort, shape, wellformed, wire};
+use super::super::{Encoder, HttpRequest, Images, Message, Request, ToolSpec, shape, wellformed, wire};
 use super::hosted::{self, Waiting};
+use super::thinking;
 use crate::fault;
 
-/// What is asked for when the request leaves it open, as the format demands a number.
+/// What is asked for when nothing is known of the model, as the format demands a number.
 const MAX_TOKENS: u32 = 32_000;
 
 /// Where the provider may look for what it has cached, at the end of a block.
 const MARKER: &str = ",\"cache_control\":{\"type\":\"ephemeral\"}";
-
-/// The fewest tokens that a model may be given to think with.
-const MIN_BUDGET: u32 = 1_024;
 
 /// What comes after the fields of a message's last block: ends of the block, the list and the message.
 const AFTER_BLOCK: usize = "}]}".len();
@@ -104,31 +102,7 @@ impl Encoder for MessagesEncoder {
 fn head(compat: &Compat, request: &Request<'_>) -> Value {
     let max_tokens = if request.max_tokens == 0 { MAX_TOKENS } else { request.max_tokens };
     let mut head = json!({"model": request.model, "max_tokens": max_tokens, "stream": true});
-    let mut thinks = false;
-    if let Some(words) = effort::of(request.effort) {
-        // A call cannot be demanded of a model that thinks first.
-        let free = !request.shape.is_some_and(|shape| shape.due);
-        let budget = words.budget.min(max_tokens.saturating_sub(1));
-        let thinking = match (effort::thinks(request.effort), compat.thinking_budget == Some(true)) {
-            (false, _) => Some(json!({"type": "disabled"})),
-            (true, true) => (budget >= MIN_BUDGET).then(|| json!({"type": "enabled", "budget_tokens": budget})),
-            (true, false) => Some(json!({"type": "adaptive"})),
-        };
-        thinks = effort::thinks(request.effort) && thinking.is_some() && free;
-        if let Some(thinking) = thinking.filter(|_| free) {
-            wire::set(&mut head, "thinking", thinking);
-        }
-        if compat.thinking_budget != Some(true) && effort::thinks(request.effort) {
-            wire::set(&mut head, "output_config", json!({"effort": words.anthropic}));
-        }
-    }
-    match request.shape {
-        Some(shape) if shape.due => {
-            wire::set(&mut head, "tool_choice", json!({"type": "tool", "name": shape::ANSWER}));
-        }
-        Some(_) if !thinks => wire::set(&mut head, "tool_choice", json!({"type": "any"})),
-        _ => {}
-    }
+    thinking::add(&mut head, compat, request, max_tokens);
     head
 }
 

@@ -2,9 +2,11 @@
 //!
 //! Source: the types of Anthropic's own SDK 2.12, and platform.claude.com on server tools.
 
+mod claude;
 mod decode;
 mod encode;
 mod hosted;
+mod thinking;
 
 use super::compat::Compat;
 use super::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest};

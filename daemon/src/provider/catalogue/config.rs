@@ -56,7 +56,7 @@ pub struct ProviderConfig {
     pub api_key_command: Option<String>,
     /// The model when only the provider is named.
     pub model: Option<String>,
-    /// The most tokens of an answer.
+    /// The most tokens of an answer, as far as a model gives so many.
     pub max_tokens: Option<u32>,
     /// How long it may be silent.
     pub idle_timeout_ms: Option<u64>,

@@ -25,7 +25,7 @@ pub enum ResolveError {
     UnknownProvider {
         /// What was written.
         provider: String,
-        /// A name that is like it.
+        /// What may have been meant: a provider, or a model with its provider.
         near: Option<String>,
     },
     /// The provider's address is not known.

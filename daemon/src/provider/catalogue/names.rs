@@ -9,17 +9,16 @@ use super::{Catalogue, Entry, Kind, Provider, ResolveError, Resolved, nearest};
 use crate::provider::driver::Endpoint;
 use crate::provider::listing::Listed;
 use crate::provider::models::{self, Facts};
+use crate::provider::preset::{self, PLACEHOLDER, PRESETS};
 use crate::secret::Secret;
 
 impl Catalogue {
-    /// A row of `model/list`. `listed` is what its provider says of it, which it knows better than a table.
-    pub(super) fn row(&self, name: &str, entry: &Entry, model: &str, listed: Facts) -> Model {
-        let origin = format!("{name}/{model}");
-        let known = listed.or(entry.facts(model));
-        let facts = self.models.get(&origin).map_or(known, |said| said.over(known));
+    /// A row of `model/list`.
+    pub(super) fn row(&self, name: &str, entry: &Entry, model: &str) -> Model {
+        let facts = self.facts(name, entry, model);
         let price = facts.prices.usual;
         Model {
-            model: origin,
+            model: format!("{name}/{model}"),
             kind: entry.kind.name().to_owned(),
             base_url: (entry.kind != Kind::Demo).then(|| entry.base_url.clone()),
             context_window: facts.window,
@@ -48,19 +47,17 @@ impl Catalogue {
         self.resolve(&format!("{provider}/MODEL")).ok()
     }
 
-    /// Rows for what a provider has listed, after the one for its default model, `first`. Keeps the names.
-    pub fn rows(&self, provider: &str, first: &Model, listed: Vec<Listed>) -> Vec<Model> {
+    /// Rows for what a provider has listed, after the one for its default model, `first`. What it says is known from now on.
+    pub fn rows(&self, provider: &str, first: &Model, listed: &[Listed]) -> Vec<Model> {
         let Some(entry) = self.entries.get(provider) else { return Vec::new() };
-        let mut rows: Vec<Model> =
-            listed.iter().map(|listed| self.row(provider, entry, &listed.name, listed.facts)).collect();
+        self.lists.keep(provider, listed);
+        let mut rows: Vec<Model> = listed.iter().map(|listed| self.row(provider, entry, &listed.name)).collect();
         for row in &mut rows {
             (row.ready, row.default) = (first.ready, first.default && row.model == first.model);
         }
         if entry.model.is_some() && !rows.iter().any(|row| row.model == first.model) {
             rows.insert(0, first.clone());
         }
-        let names = listed.into_iter().map(|listed| listed.name).collect();
-        self.listed().insert(provider.to_owned(), names);
         rows
     }
 
@@ -69,24 +66,49 @@ impl Catalogue {
         let place = self.entries.get(provider).and_then(|entry| entry.place).unwrap_or_default();
         let known: Vec<_> =
             models::names(place).map(|name| Listed { name: name.to_owned(), facts: Facts::default() }).collect();
-        if known.is_empty() { vec![first.clone()] } else { self.rows(provider, first, known) }
+        if known.is_empty() { vec![first.clone()] } else { self.rows(provider, first, &known) }
     }
 
     /// What `spec` means in a session that has the model `current`: also the name of a model of its provider alone.
     pub fn resolve_beside(&self, current: &str, spec: &str) -> Result<Resolved, ResolveError> {
-        let error = match self.resolve(spec) {
-            Err(ResolveError::UnknownProvider { provider, near }) => (provider, near),
+        let unknown = match self.resolve(spec) {
+            Err(ResolveError::UnknownProvider { provider, .. }) => provider,
             other => return other,
         };
         let provider = current.split('/').next().unwrap_or_default();
-        let names = self.names(provider);
-        if names.iter().any(|name| name == spec) {
+        if self.names(provider).iter().any(|name| name == spec) {
             return self.resolve(&format!("{provider}/{spec}"));
         }
-        let near_model = nearest(spec, names.iter().map(String::as_str));
-        let (unknown, near) = error;
-        let near = near.or_else(|| near_model.map(|model| format!("{provider}/{model}")));
-        Err(ResolveError::UnknownProvider { provider: unknown, near })
+        Err(ResolveError::UnknownProvider { provider: unknown, near: self.meant(spec, Some(provider)) })
+    }
+
+    /// What may have been meant by `spec`, whose provider is none: a model with just this name, a provider with nearly its name,
+    /// a model with nearly this name of the `current` provider or of one that can be used. Providers whose key is there come
+    /// first, and among them those that the user has named.
+    pub(super) fn meant(&self, spec: &str, current: Option<&str>) -> Option<String> {
+        let is_lacking =
+            |name: &str, entry: &Entry| entry.base_url.contains(PLACEHOLDER) || self.missing(name, entry).is_some();
+        let lacks = |name: &str| self.entries.get(name).is_none_or(|entry| is_lacking(name, entry));
+        let (mut presets, mut providers): (Vec<&str>, Vec<&str>) =
+            self.entries.keys().map(String::as_str).partition(|name| preset::named(name).is_some());
+        presets.sort_by_key(|name| PRESETS.iter().position(|preset| preset.name == *name));
+        providers.extend(presets);
+        providers.sort_by_key(|name| lacks(name));
+        let has = |name: &&&str| self.names(name).iter().any(|model| is_called(model, spec));
+        let exactly = || Some(format!("{}/{spec}", providers.iter().find(has)?));
+        let provider = || nearest(spec.split('/').next()?, self.entries.keys().map(String::as_str));
+        let nearly = |of: &mut dyn Iterator<Item = &str>| {
+            let named =
+                |name: &str| self.names(name).into_iter().map(|model| (name.to_owned(), model)).collect::<Vec<_>>();
+            let models: Vec<(String, String)> = of.flat_map(named).collect();
+            let near = nearest(spec, models.iter().map(|(_, model)| model.as_str()))?;
+            let (provider, model) = models.into_iter().find(|(_, model)| *model == near)?;
+            Some(format!("{provider}/{model}"))
+        };
+        exactly()
+            .or_else(provider)
+            .or_else(|| nearly(&mut current.into_iter()))
+            .or_else(|| nearly(&mut providers.iter().copied().filter(|name| !lacks(name))))
     }
 
     /// A model that may have been meant by `origin`, if its provider is not known to have that one; nothing is known of most.
@@ -94,8 +116,7 @@ impl Catalogue {
         let (provider, model) = origin.split_once('/')?;
         let known = self.models.contains_key(origin) || self.entries.get(provider)?.model.as_deref() == Some(model);
         let names = self.names(provider);
-        let is_known = |name: &String| name == model || models::family(model).is_some_and(|family| name == family);
-        if known || names.iter().any(is_known) {
+        if known || names.iter().any(|name| is_called(name, model)) {
             return None;
         }
         Some(format!("{provider}/{}", nearest(model, names.iter().map(String::as_str))?))
@@ -103,14 +124,15 @@ impl Catalogue {
 
     /// The models that a provider is known to have.
     fn names(&self, provider: &str) -> Vec<String> {
-        if let Some(names) = self.listed().get(provider) {
-            return names.clone();
+        if let Some(names) = self.lists.names(provider) {
+            return names;
         }
         let Some(place) = self.entries.get(provider).and_then(|entry| entry.place) else { return Vec::new() };
         models::names(place).map(str::to_owned).collect()
     }
+}
 
-    fn listed(&self) -> std::sync::MutexGuard<'_, std::collections::BTreeMap<String, Vec<String>>> {
-        self.listed.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
+/// Whether `model` is the name of this model, or of one day of it.
+fn is_called(name: &str, model: &str) -> bool {
+    name == model || models::family(model).is_some_and(|family| name == family)
 }

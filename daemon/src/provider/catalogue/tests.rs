@@ -1,6 +1,8 @@
 //! Which model a name means, what it needs, and what is said when that is not there.
 
 use super::*;
+use crate::provider::listing::Listed;
+use crate::provider::models::Prices;
 
 pub(super) fn catalogue(config: &str, default: &str, keys: &[(&str, &str)]) -> Catalogue {
     let providers: BTreeMap<String, ProviderConfig> = toml::from_str(config).unwrap();
@@ -59,6 +61,22 @@ fn a_spec_names_a_provider_and_perhaps_a_model() {
     );
     check(&catalogue, "antropic/x", Err("there is no provider `antropic`; did you mean `anthropic`?"));
     check(&catalogue, "zzz", Err("there is no provider `zzz`"));
+    // The name of a model alone: at a provider whose key is there if it can be.
+    let meant = |spec: &str| match catalogue.resolve(spec) {
+        Err(ResolveError::UnknownProvider { near, .. }) => near.unwrap_or_default(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(meant("claude-sonnet-5"), "pass/claude-sonnet-5", "the key of that one is there");
+    assert_eq!(meant("gemini-flash-latest"), "gemini/gemini-flash-latest");
+    assert_eq!(meant("gpt-5-20260101"), "openai/gpt-5-20260101");
+    assert_eq!(meant("gpt-5"), "openai/gpt-5");
+    assert_eq!(meant("qwen/qwen3-coder"), "openrouter/qwen/qwen3-coder");
+    assert_eq!(meant("qwen3-max"), "alibaba/qwen3-max");
+    assert_eq!(meant("claude-sonet-5"), "pass/claude-sonnet-5");
+    assert_eq!(meant("gmini-flash-latest"), "", "nobody who can be asked has one like it");
+    let listed = ["gpt-5", "qwen3-max"].map(|name| Listed { name: name.to_owned(), facts: Facts::default() });
+    catalogue.rows("work", &Model::default(), &listed);
+    assert_eq!((meant("gpt-5"), meant("qwen3-max")), ("work/gpt-5".to_owned(), "work/qwen3-max".to_owned()));
     let wanted = catalogue.wanted();
     assert!(
         ["ANTHROPIC_API_KEY", "GEMINI_API_KEY", "VLLM_API_KEY"].iter().all(|name| wanted.contains(&(*name).to_owned()))
@@ -172,6 +190,67 @@ fn what_is_known_of_a_model_is_known_by_its_place() {
     assert_eq!(facts("demo").prices.usual, Price::FREE);
     let local = facts("local");
     assert_eq!((local.window, local.prices.usual.input, local.prices.usual.output), (Some(9000), Some(1.5), None));
+}
+
+#[test]
+fn what_a_provider_lists_of_a_model_is_known_from_then_on() {
+    let config = "[work]\nkind = 'openai'\nbase_url = 'http://w'\n[moves]\nkind = 'openai'\nbase_url = 'http://m'";
+    let plain = catalogue(config, "", &[]);
+    let usual = Price { input: Some(2.0), output: Some(3.0), ..Price::default() };
+    let said = Facts {
+        window: Some(1000),
+        max_output: Some(50),
+        prices: Prices { usual, ..Prices::default() },
+        ..Facts::default()
+    };
+    let listed = ["x"].map(|name| Listed { name: name.to_owned(), facts: said });
+    for provider in ["work", "moves", "ollama"] {
+        plain.rows(provider, &Model::default(), &listed);
+    }
+    assert_eq!((plain.window("work/x"), plain.window("work/x-20260101")), (Some(1000), Some(1000)));
+    assert_eq!(plain.window("work/y"), None);
+    assert_eq!(plain.resolve("work/x").unwrap().facts, said);
+    assert_eq!(plain.window("ollama/x"), Some(u64::from(ollama::NUM_CTX)), "it sees what is asked for");
+    // A new configuration takes them over for those that stay where they were.
+    let moved = catalogue(&config.replace("http://m", "http://elsewhere"), "", &[]);
+    moved.take_over(&plain);
+    assert_eq!((moved.window("work/x"), moved.window("moves/x")), (Some(1000), None));
+    // The user's word goes before the list.
+    let mine = catalogue(WORK, "", &[]);
+    let qwen = [Listed { name: "qwen/3".to_owned(), facts: said }];
+    mine.rows("local", &Model::default(), &qwen);
+    let facts = mine.resolve("local").unwrap().facts;
+    assert_eq!((facts.window, facts.max_output), (Some(9000), Some(50)));
+    assert_eq!((facts.prices.usual.input, facts.prices.usual.output), (Some(1.5), Some(3.0)));
+}
+
+#[test]
+fn an_answer_may_be_as_long_as_its_model_gives_and_no_longer() {
+    let providers: BTreeMap<String, ProviderConfig> = toml::from_str(
+        "[anthropic]\napi_key_env = 'K'\n[long]\nkind = 'anthropic'\napi_key_env = 'K'\nmax_tokens = 200000
+         [short]\nkind = 'anthropic'\napi_key_env = 'K'\nmax_tokens = 5000\n[work]\nkind = 'openai'\nbase_url = 'http://w'
+         [cut]\nkind = 'openai'\nbase_url = 'http://w'\nmax_tokens = 9000\n[zero]\nkind = 'anthropic'\napi_key_env = 'K'\nmax_tokens = 0",
+    )
+    .unwrap();
+    let said = |max_output: u64| ModelConfig { max_output: Some(max_output), ..ModelConfig::default() };
+    let models = [("anthropic/mine", 8192), ("work/m", 8192), ("cut/m", 8192), ("anthropic/vast", 1_000_000_000)];
+    let models = models.into_iter().map(|(name, most)| (name.to_owned(), said(most))).collect();
+    let catalogue = Catalogue::new(&providers, &models, None, Arc::default(), Arc::default());
+    catalogue.add_keys([("K", "k-secret")], Bearer::Daemon);
+    let check = |spec: &str, expect: u32| assert_eq!(catalogue.resolve(spec).unwrap().max_tokens, expect, "{spec}");
+    check("anthropic/claude-sonnet-5", 128_000);
+    check("anthropic/claude-haiku-4-5-20251001", 64_000);
+    check("anthropic/mine", 8192);
+    check("anthropic/vast", 1_000_000_000);
+    check("anthropic/nobody-knows", 0);
+    check("long/claude-sonnet-5", 128_000);
+    check("long/nobody-knows", 200_000);
+    check("short/claude-sonnet-5", 5000);
+    check("zero/claude-sonnet-5", 128_000);
+    // What the others may say is left to their providers, unless somebody limits it.
+    check("work/m", 0);
+    check("cut/m", 8192);
+    check("cut/x", 9000);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
 use super::super::answer::{Answer, Draft};
+use super::super::compat::Compat;
 use super::super::think::{Piece, Think};
 use super::super::wire::{self, Text};
 use super::super::{Decoder, Failure, Stop, StreamEvent};
@@ -83,9 +84,7 @@ impl Decoder for OllamaDecoder {
             if line.done_reason.is_some_and(|reason| reason.0 == "length") {
                 self.answer.stop = Stop::MaxTokens;
             }
-            if let Some(piece) = self.think.end() {
-                self.shown(&piece, out);
-            }
+            self.pause(out);
             self.answer.done(out);
         }
     }
@@ -100,8 +99,14 @@ impl Decoder for OllamaDecoder {
 }
 
 impl OllamaDecoder {
+    /// A decoder for a server with these flags.
+    pub(super) fn new(compat: Compat) -> Self {
+        Self { think: Think::new(compat.think_open == Some(true)), ..Self::default() }
+    }
+
     fn message(&mut self, message: Message<'_>, out: &mut Vec<StreamEvent>) {
-        if let Some(Text(piece)) = message.thinking {
+        if let Some(Text(piece)) = message.thinking.filter(|piece| !piece.0.is_empty()) {
+            self.pause(out);
             self.answer.thinking(None, &piece, out);
         }
         if let Some(Text(piece)) = message.content {
@@ -110,6 +115,7 @@ impl OllamaDecoder {
             }
         }
         for call in message.tool_calls.unwrap_or_default() {
+            self.pause(out);
             let name = call.function.name.unwrap_or_default().0.into_owned();
             let place = self.answer.open(Draft::Whole { name, arguments: String::new(), native: None });
             let raw = call.function.arguments.map_or("", RawValue::get);
@@ -117,10 +123,18 @@ impl OllamaDecoder {
         }
     }
 
+    /// Shows what was held back of the text, as something else comes.
+    fn pause(&mut self, out: &mut Vec<StreamEvent>) {
+        if let Some(piece) = self.think.pause() {
+            self.shown(&piece, out);
+        }
+    }
+
     fn shown(&mut self, piece: &Piece, out: &mut Vec<StreamEvent>) {
         match piece {
             Piece::Text(text) => self.answer.text(text, out),
             Piece::Thought(text) => self.answer.thinking(None, text, out),
+            Piece::Break => self.answer.divide(),
         }
     }
 }
@@ -222,5 +236,17 @@ mod tests {
             matches!(&events[..], [StreamEvent::Failed(Failure { class: FailureClass::Stream, .. })]),
             "{events:?}"
         );
+    }
+
+    #[test]
+    fn thinking_that_has_no_opening_tag() {
+        let lines = [content("hm</th"), content("ink>so"), end("stop")];
+        let blocks = vec![ContentBlock::text("hm"), ContentBlock::text("so")];
+        check(&lines, &[text(0, "hm"), text(1, "so"), done(blocks, Stop::End)]);
+        let open = Ollama::new(Compat { think_open: Some(true), ..Compat::NONE });
+        let stream: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        let thought = ContentBlock::Thinking { text: "hm".to_owned(), native: None };
+        let blocks = vec![thought, ContentBlock::text("so")];
+        check_stream(&open, &stream, &[thinking(0, "hm"), text(1, "so"), done(blocks, Stop::End)]);
     }
 }

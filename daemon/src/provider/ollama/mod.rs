@@ -41,7 +41,7 @@ impl Codec for Ollama {
     }
 
     fn decoder(&self) -> Box<dyn Decoder> {
-        Box::<decode::OllamaDecoder>::default()
+        Box::new(decode::OllamaDecoder::new(self.0))
     }
 
     fn failure(&self, status: u16, body: &[u8]) -> Failure {

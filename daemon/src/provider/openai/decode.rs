@@ -33,7 +33,11 @@ pub(super) struct ChatDecoder {
 impl ChatDecoder {
     /// A decoder for a server with these flags.
     pub(super) fn new(compat: Compat) -> Self {
-        Self { usage_cost: compat.usage_cost == Some(true), ..Self::default() }
+        Self {
+            usage_cost: compat.usage_cost == Some(true),
+            think: Think::new(compat.think_open == Some(true)),
+            ..Self::default()
+        }
     }
 }
 
@@ -152,8 +156,8 @@ impl Decoder for ChatDecoder {
 impl ChatDecoder {
     fn delta(&mut self, delta: Delta<'_>, out: &mut Vec<StreamEvent>) {
         match (delta.reasoning_content, delta.reasoning) {
-            (Some(Text(piece)), _) if !piece.is_empty() => self.thinking("reasoning_content", &piece, out),
-            (_, Some(Text(piece))) => self.thinking("reasoning", &piece, out),
+            (Some(Text(piece)), _) if !piece.is_empty() => self.reasoning("reasoning_content", &piece, out),
+            (_, Some(Text(piece))) if !piece.is_empty() => self.reasoning("reasoning", &piece, out),
             _ => {}
         }
         if let Some(content) = delta.content {
@@ -199,7 +203,14 @@ impl ChatDecoder {
         match piece {
             Piece::Text(text) => self.answer.text(text, out),
             Piece::Thought(text) => self.thinking("think", text, out),
+            Piece::Break => self.answer.divide(),
         }
+    }
+
+    /// Thinking that does not come within the text.
+    fn reasoning(&mut self, field: &str, piece: &str, out: &mut Vec<StreamEvent>) {
+        self.pause(out);
+        self.thinking(field, piece, out);
     }
 
     /// `field` is where it came, to be sent back there.
@@ -232,6 +243,7 @@ impl ChatDecoder {
     }
 
     fn call(&mut self, delta: CallDelta<'_>, out: &mut Vec<StreamEvent>) {
+        self.pause(out);
         let function = delta.function.unwrap_or_default();
         let id = delta.id.unwrap_or_default().0;
         let name = function.name.unwrap_or_default().0;
@@ -303,10 +315,15 @@ impl ChatDecoder {
         }
     }
 
-    fn end(&mut self, out: &mut Vec<StreamEvent>) {
-        if let Some(piece) = self.think.end() {
+    /// Shows what was held back of the text, as something else comes.
+    fn pause(&mut self, out: &mut Vec<StreamEvent>) {
+        if let Some(piece) = self.think.pause() {
             self.shown(&piece, out);
         }
+    }
+
+    fn end(&mut self, out: &mut Vec<StreamEvent>) {
+        self.pause(out);
         if !self.details.is_empty() {
             let native = json!({ DETAILS: std::mem::take(&mut self.details) });
             self.answer.open(Draft::Opaque { native, arguments: String::new() });

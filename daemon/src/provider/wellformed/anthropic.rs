@@ -27,7 +27,7 @@ impl Check {
     /// What the model is made to call is there; it is not made to call anything while it thinks, and thinks within its limit.
     fn choice(&mut self, body: &Value) {
         let (choice, thinking) = (&body["tool_choice"], &body["thinking"]);
-        let thinks = matches!(thinking["type"].as_str(), Some("enabled" | "adaptive"));
+        let thinks = matches!(thinking["type"].as_str(), Some("enabled" | "adaptive" | "between_tools"));
         match choice["type"].as_str() {
             None => self.that(choice.is_null(), || "tool_choice: no type".to_owned()),
             Some("any" | "tool") => {
@@ -42,6 +42,9 @@ impl Check {
             let fits = (1024..body["max_tokens"].as_u64().unwrap_or_default()).contains(&budget);
             self.that(fits, || format!("thinking: a budget of {budget} tokens"));
         }
+        self.fields("thinking", thinking, &[], &["type", "budget_tokens", "display"]);
+        self.word("thinking", &thinking["type"], &["enabled", "disabled", "adaptive", "between_tools"]);
+        self.word("thinking", &thinking["display"], &["summarized", "omitted"]);
         let efforts = ["low", "medium", "high", "xhigh", "max"];
         self.word("output_config", &body["output_config"]["effort"], &efforts);
     }

@@ -80,7 +80,7 @@ fn without_markers(value: &Value) -> Value {
 }
 
 /// How hard OpenAI's formats can be told to think.
-const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh"];
+const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh", "max"];
 
 struct Check {
     problems: Vec<String>,
@@ -412,12 +412,14 @@ mod tests {
         check(Kind::Anthropic, thinks, "demanded of a model that thinks");
         let budget = json!({"type": "enabled", "budget_tokens": 5000});
         check(Kind::Anthropic, |body| body["thinking"] = budget, "a budget of 5000");
-        check(Kind::Openai, |body| body["reasoning_effort"] = json!("max"), "reasoning_effort");
+        let hidden = json!({"type": "adaptive", "display": "hidden"});
+        check(Kind::Anthropic, |body| body["thinking"] = hidden, "thinking");
+        check(Kind::Openai, |body| body["reasoning_effort"] = json!("most"), "reasoning_effort");
         let open = json!({"name": "answer", "schema": schema(), "strict": true});
         let format = json!({"type": "json_schema", "json_schema": open});
         check(Kind::Openai, |body| body["response_format"] = format, "strict, and not closed");
         check(Kind::OpenaiResponses, |body| body["text"] = json!({"format": {"type": "text"}}), "unknown format");
-        check(Kind::OpenaiResponses, |body| body["reasoning"] = json!({"effort": "max"}), "reasoning");
+        check(Kind::OpenaiResponses, |body| body["reasoning"] = json!({"effort": "most"}), "reasoning");
         let untyped = json!({"responseJsonSchema": schema()});
         check(Kind::Gemini, |body| body["generationConfig"] = untyped, "without its type");
         check(Kind::Ollama, |body| body["think"] = json!("max"), "think");

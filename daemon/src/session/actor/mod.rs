@@ -43,8 +43,8 @@ use crate::store::{Append, Fold, SessionRow, StoreError};
 use crate::tool::{Access, Workspace};
 
 pub use permits::already_answered;
-use record::notice;
 pub use record::{decided, spent, stored};
+use record::{notice, unknown_model};
 pub use repair::environment;
 use repair::{Known, known};
 pub use turns::user_message;
@@ -323,7 +323,7 @@ impl Actor {
     pub fn create(
         daemon: Arc<Daemon>,
         id: SessionId,
-        created: EventBody,
+        (created, doubt): (EventBody, Option<&str>),
         (env, workspace): (&BTreeMap<String, String>, Arc<Workspace>),
         outcome: Option<Fold>,
         done: oneshot::Sender<Result<(), StoreError>>,
@@ -333,7 +333,9 @@ impl Actor {
         let mut actor = Self::new(id, daemon, log, State::default(), workspace);
         let folds = std::iter::once(environment).chain(outcome).collect();
         fault::point("actor.create");
-        actor.append(vec![Draft::new(created)], folds, true, Some(done));
+        let doubt = doubt.map(unknown_model);
+        let drafts = std::iter::once(created).chain(doubt).map(Draft::new).collect();
+        actor.append(drafts, folds, true, Some(done));
         actor
     }
 

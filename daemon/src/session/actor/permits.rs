@@ -49,6 +49,10 @@ impl Actor {
             respond(reply, result.map_err(RpcError::from));
         });
         self.review();
+        // Who answers wants the turn to go on; without its model it stays offered.
+        if matches!(self.phase, Phase::Idle) && self.daemon.usable(&self.state.model).is_ok() {
+            drop(self.take_up_offered(Vec::new()));
+        }
     }
 
     /// Writes a decision down and wakes the call that waits for it.

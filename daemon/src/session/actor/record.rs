@@ -187,6 +187,11 @@ pub(super) fn kind_name(body: &EventBody) -> &'static str {
     }
 }
 
+/// What is said of a model that nobody knows of.
+pub(super) fn unknown_model(doubt: &str) -> EventBody {
+    notice(Level::Warning, NoticeCode::UnknownModel, doubt)
+}
+
 pub(super) fn notice(level: Level, code: NoticeCode, text: &str) -> EventBody {
     EventBody::Notice { level, code: Some(code), text: text.to_owned(), until_at: None }
 }

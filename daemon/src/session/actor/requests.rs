@@ -243,8 +243,8 @@ impl Actor {
     pub(super) async fn set(&mut self, set: session::Set, asked: Asked) {
         let Some(Asked { key, reply }) = self.first_time(asked).await else { return };
         let meant = |spec: &str| self.daemon.model_beside(&self.state.model, spec);
-        let (model, near) = match set.model.as_deref().map(meant).transpose() {
-            Ok(meant) => meant.unzip(),
+        let model = match set.model.as_deref().map(meant).transpose() {
+            Ok(meant) => meant,
             Err(error) => return respond(reply, Err(error)),
         };
         if let Some(name) = &set.name
@@ -254,10 +254,8 @@ impl Actor {
         }
         let outcome = self.remember(key, &());
         let (model, setup) = model.map(|resolved| (resolved.origin.clone(), self.daemon.setup(&resolved))).unzip();
-        let doubt = model.as_ref().zip(near.flatten()).map(|(model, near)| {
-            let text = format!("nobody here knows of a model {model}; did you mean {near}?");
-            Draft::new(notice(Level::Warning, NoticeCode::UnknownModel, &text))
-        });
+        let doubt = model.as_deref().and_then(|model| self.daemon.doubt(model));
+        let doubt = doubt.map(|doubt| Draft::new(unknown_model(&doubt)));
         let changed = EventBody::SessionChanged {
             model,
             mode: set.mode,

@@ -227,7 +227,7 @@ impl State {
     fn notice(&mut self, code: Option<NoticeCode>) {
         self.in_turn(|turn| match code {
             Some(NoticeCode::Resumed) => {
-                turn.crashes += u32::from(!turn.paused);
+                turn.crashes += u32::from(turn.was_cut());
                 (turn.paused, turn.offered, turn.key_missing) = (false, false, false);
             }
             Some(NoticeCode::Paused) => turn.paused = true,

@@ -197,6 +197,31 @@ fn thinking_wherever_servers_put_it() {
 }
 
 #[test]
+fn thinking_that_has_no_opening_tag() {
+    let said = "h<m\n</think>\n\nso `</think>`";
+    let chunks: Vec<Value> = said.chars().map(|c| content(&c.to_string())).chain([end("stop")]).collect();
+    // What was shown stays text; what follows is the last block, which a schema is held against.
+    let blocks = vec![ContentBlock::text("h<m\n"), ContentBlock::text("so `</think>`")];
+    check(&chunks, DONE, &[text(0, "h<m\n"), text(1, "so `</think>`"), done(blocks)]);
+    let open = OpenAi::new(Compat { think_open: Some(true), ..Compat::NONE });
+    let stream: String = chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
+    let blocks = vec![thought("h<m\n", json!({"field": "think"})), ContentBlock::text("so `</think>`")];
+    check_stream(&open, &(stream + DONE), &[thinking(0, "h<m\n"), text(1, "so `</think>`"), done(blocks)]);
+}
+
+#[test]
+fn what_is_held_back_of_the_text_stands_before_what_comes_next() {
+    let asked = json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "ls", "arguments": "{}"}}]});
+    let ls = call("", "ls", json!({}), Some(json!({"id": "a"})));
+    let blocks = vec![ContentBlock::text("if a <"), ls];
+    check(&[content("if a <"), delta(asked), end("stop")], DONE, &[text(0, "if a <"), done(blocks)]);
+    let blocks =
+        vec![ContentBlock::text("a <"), thought("hm", json!({"field": "reasoning"})), ContentBlock::text("/think>")];
+    let chunks = [content("a <"), delta(json!({"reasoning": "hm"})), content("/think>"), end("stop")];
+    check(&chunks, DONE, &[text(0, "a <"), thinking(1, "hm"), text(2, "/think>"), done(blocks)]);
+}
+
+#[test]
 fn openrouter_comments_details_and_errors() {
     let detail = |detail: Value| delta(json!({"content": "", "reasoning": "h", "reasoning_details": [detail]}));
     let chunks = [

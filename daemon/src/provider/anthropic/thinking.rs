@@ -1,0 +1,71 @@
+//! How a model is told to think, and when it can be made to call a tool; these two exclude each other.
+//!
+//! Deliberately absent: how much of the thinking a user sees, which clients decide.
+
+use linger_protocol::session::Effort;
+use serde_json::{Value, json};
+
+use super::super::compat::Compat;
+use super::super::{Request, effort, shape, wire};
+use super::claude::{self, Claude, Form, Off};
+
+/// The fewest tokens that a model may be given to think with.
+const MIN_BUDGET: u32 = 1_024;
+
+/// How hard a model thinks in tokens that is to think, without a word how hard.
+const USUAL: Effort = Effort::Medium;
+
+/// Adds to `head` how hard to think, whether to show it, and which tools may be chosen.
+pub(super) fn add(head: &mut Value, compat: &Compat, request: &Request<'_>, max_tokens: u32) {
+    let known = claude::named(request.model);
+    let form = match compat.thinking_budget {
+        Some(true) => Form::Budget,
+        Some(false) => Form::Adaptive,
+        None => known.form,
+    };
+    let claude = Claude { form, ..known };
+    // A call cannot be demanded of a model that thinks first.
+    let due = request.shape.is_some_and(|shape| shape.due) && claude.forced;
+    let thinking = asked(claude, compat, request, max_tokens).filter(|_| !due);
+    let thinks = thinking.as_ref().is_some_and(|thinking| thinking["type"] != "disabled");
+    if let Some(thinking) = thinking {
+        wire::set(head, "thinking", thinking);
+    }
+    if let Some(word) = word(claude, request.effort) {
+        wire::set(head, "output_config", json!({"effort": word}));
+    }
+    match request.shape {
+        Some(_) if due => wire::set(head, "tool_choice", json!({"type": "tool", "name": shape::ANSWER})),
+        Some(_) if !thinks && claude.forced => wire::set(head, "tool_choice", json!({"type": "any"})),
+        _ => {}
+    }
+}
+
+/// The word for an effort, where there is one.
+fn word(claude: Claude, effort: Effort) -> Option<&'static str> {
+    let said = effort::thinks(effort) || claude.off == Off::Never;
+    let effort = if effort == Effort::Xhigh && !claude.xhigh { Effort::High } else { effort };
+    Some(effort::of(effort).filter(|_| said && claude.form == Form::Adaptive)?.anthropic)
+}
+
+/// The field `thinking`; none where nothing was said of it, so that the model does what it does.
+fn asked(claude: Claude, compat: &Compat, request: &Request<'_>, max_tokens: u32) -> Option<Value> {
+    let effort = if request.effort.is_auto() && compat.thinking == Some(true) { USUAL } else { request.effort };
+    let words = effort::of(effort)?;
+    Some(match (effort::thinks(effort), claude.form, claude.off) {
+        (_, Form::Nothing, _) | (false, _, Off::Never) => return None,
+        (false, _, Off::Disabled) => json!({"type": "disabled"}),
+        (false, _, Off::BetweenTools) => json!({"type": "between_tools"}),
+        (true, Form::Budget, _) => {
+            // An answer that has no room left is cut.
+            let budget = words.budget.min(max_tokens - max_tokens / 4);
+            if budget < MIN_BUDGET {
+                return None;
+            }
+            json!({"type": "enabled", "budget_tokens": budget})
+        }
+        (true, Form::Adaptive, _) if compat.thinking == Some(false) => json!({"type": "adaptive"}),
+        // What these think is left out unless it is asked for; others show it.
+        (true, Form::Adaptive, _) => json!({"type": "adaptive", "display": "summarized"}),
+    })
+}

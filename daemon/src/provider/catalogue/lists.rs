@@ -1,0 +1,47 @@
+//! What providers have said of their models, each by its own list; until one is asked, nothing.
+//!
+//! Kept while the daemon lives, as long as the provider stays where it was. Deliberately absent: asking, which takes time.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::provider::listing::Listed;
+use crate::provider::models::{self, Facts};
+
+/// The lists that have come, by provider.
+#[derive(Debug, Default)]
+pub(super) struct Lists(Mutex<BTreeMap<String, BTreeMap<String, Facts>>>);
+
+impl Lists {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<String, BTreeMap<String, Facts>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a list, in the place of the one before.
+    pub(super) fn keep(&self, provider: &str, list: &[Listed]) {
+        let models = list.iter().map(|listed| (listed.name.clone(), listed.facts)).collect();
+        self.all().insert(provider.to_owned(), models);
+    }
+
+    /// Takes over the lists of those providers.
+    pub(super) fn take_over(&self, before: &Self, stays: impl Fn(&str) -> bool) {
+        let kept: Vec<_> = before.all().iter().filter(|(name, _)| stays(name)).map(own).collect();
+        self.all().extend(kept);
+    }
+
+    /// The models of a provider that has listed them.
+    pub(super) fn names(&self, provider: &str) -> Option<Vec<String>> {
+        Some(self.all().get(provider)?.keys().cloned().collect())
+    }
+
+    /// What a provider says of a model, or of its family.
+    pub(super) fn facts(&self, provider: &str, model: &str) -> Facts {
+        let all = self.all();
+        let Some(list) = all.get(provider) else { return Facts::default() };
+        list.get(model).or_else(|| list.get(models::family(model)?)).copied().unwrap_or_default()
+    }
+}
+
+fn own((name, list): (&String, &BTreeMap<String, Facts>)) -> (String, BTreeMap<String, Facts>) {
+    (name.clone(), list.clone())
+}

@@ -63,9 +63,10 @@ fn of_aside(aside: Aside, working: bool) -> Damage {
         (carried, left) => {
             let sum = |of: fn(&Left) -> u64| report.left.iter().map(of).sum::<u64>();
             let (events, of) = (sum(|left| left.events), sum(|left| left.of.max(left.events)));
+            let least = if report.left.iter().any(|left| left.of == 0) { "at least " } else { "" };
             let others = if report.uncertain { "; whether there were others cannot be read" } else { "" };
             format!(
-                "of its {} sessions {carried} were carried over whole, {left} not: of their {of} events {events} are here{others}",
+                "of its {} sessions {carried} were carried over whole, {left} not: of their {least}{of} events {events} are here{others}",
                 u64::from(carried) + left as u64
             )
         }

@@ -379,7 +379,7 @@ impl Actor {
                     }
                 }
                 Wake::Mend if self.daemon.store.found.of(&self.id).is_some() => return self.give_up(commands),
-                Wake::Mend => self.mend().await,
+                Wake::Mend => self.mend(false).await,
                 // What there is to do was done above.
                 Wake::Broken => {}
             }
@@ -417,7 +417,7 @@ impl Actor {
             command => command,
         };
         if self.may_be_mended() && !matches!(command, Command::Attach(..) | Command::Pause(_)) {
-            self.mend().await;
+            self.mend(true).await;
         }
         match command {
             Command::Attach(after, reply) => respond(reply, self.attach(after).await),

@@ -124,7 +124,7 @@ impl Actor {
         let Some(Asked { key, reply }) = self.first_time(asked).await else { return };
         self.note_cancel(key);
         if self.may_be_mended() {
-            self.mend().await;
+            self.mend(true).await;
         }
         if matches!(self.phase, Phase::Failed(..)) {
             return respond(reply, Err(self.later()));
@@ -150,10 +150,11 @@ impl Actor {
         matches!(self.phase, Phase::Failed(wait, until) if Instant::now() + wait >= until + MEND[0])
     }
 
-    pub(super) async fn mend(&mut self) {
+    /// Starts anew; if that fails the next pause is longer, but not because somebody has `asked`.
+    pub(super) async fn mend(&mut self, asked: bool) {
         let Phase::Failed(waited, _) = self.phase else { return };
         if let Err(error) = self.start_anew().await {
-            let wait = (waited * 2).min(MEND[1]);
+            let wait = if asked { waited } else { (waited * 2).min(MEND[1]) };
             if !error.is_damage() {
                 self.log.in_trouble(&error.0.to_string());
             }

@@ -27,7 +27,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{info, warn};
 
-use crate::lock::Lock;
+use crate::lock::{self, Lock};
 
 /// How long nothing is accepted after an error: out of file descriptors, trying again at once fails again.
 const BACKOFF: Duration = Duration::from_millis(100);
@@ -91,13 +91,13 @@ impl Listener {
         match passed {
             Some(socket) => {
                 let address = socket.local_addr().map_err(io)?;
-                lock.announce(pid, address.as_pathname().unwrap_or(&places.socket)).map_err(io)?;
+                announce(places, lock, pid, address.as_pathname().unwrap_or(&places.socket));
                 Self::passed(socket).map_err(io)
             }
             None => {
                 let (socket, id) = bind(&places.socket)?;
                 let binding = Binding::watch(&places.socket, id).map_err(|error| io(io::Error::other(error)))?;
-                lock.announce(pid, &places.socket).map_err(io)?;
+                announce(places, lock, pid, &places.socket);
                 Ok(Self { socket, binding: Some(binding), troubled: false })
             }
         }
@@ -181,6 +181,13 @@ impl Drop for Binding {
         if self.is_intact() {
             let _ = std::fs::remove_file(&self.path);
         }
+    }
+}
+
+/// Without room on the disk for it nobody learns which process to end by force, and that is all.
+fn announce(places: &Places, lock: &Lock, pid: u32, socket: &Path) {
+    if let Err(error) = lock.announce(pid, socket) {
+        warn!(file = %lock::path(places).display(), %error, "the lock's file does not say which process holds it");
     }
 }
 

@@ -2,11 +2,12 @@
 //!
 //! The system gives the lock back however the daemon ends. The file stays; while a daemon lives it says, as one line of JSON,
 //! which process holds the lock and where its socket is. Whoever holds the lock, and nobody else, may clear away a socket.
+//! The line is blank otherwise, and always as long: what is written over needs no room on the disk.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Read, Seek};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,9 @@ use serde_json::json;
 
 /// The most that is read of the file, in bytes: a process and a path are far less.
 const MAX_CONTENT: u64 = 16 << 10;
+
+/// How long the line is, in bytes: a socket's path has a hundred, and JSON writes none of them with more than six.
+const RECORD: usize = 1024;
 
 /// How long the lock of a daemon that is dead may be held: a child that was just forked holds whatever the daemon held until it
 /// runs its own program.
@@ -62,8 +66,8 @@ impl Lock {
         let mut file = open(&path).map_err(io)?;
         match try_lock(&mut file) {
             Ok(()) => {
-                // What a dead daemon said.
-                file.set_len(0).map_err(io)?;
+                // What a dead daemon said. Without room for a first line there is none.
+                overwrite(&file, "").or_else(|_| file.set_len(0)).map_err(io)?;
                 Ok(Self(file))
             }
             Err(TryLockError::WouldBlock) => Err(LockError::Held(read(&mut file))),
@@ -79,10 +83,7 @@ impl Lock {
     /// Says where the socket is, once it is bound, and which process a signal for the whole daemon goes to.
     pub fn announce(&self, pid: u32, socket: &Path) -> io::Result<()> {
         let line = json!({ "pid": pid, "socket": socket.to_string_lossy() });
-        self.0.set_len(0)?;
-        let mut file = &self.0;
-        file.rewind()?;
-        file.write_all(format!("{line}\n").as_bytes())
+        overwrite(&self.0, &line.to_string())
     }
 }
 
@@ -94,13 +95,22 @@ impl AsFd for Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // A reader that finds something then knows that somebody lives, or was killed.
-        let _ = self.0.set_len(0);
+        // A reader that finds something then knows that somebody lives, or was killed. What cannot be written over names a process
+        // that is no more.
+        let _stale = overwrite(&self.0, "");
     }
 }
 
-fn path(places: &Places) -> PathBuf {
+/// Where the lock is.
+pub fn path(places: &Places) -> PathBuf {
     places.data.join("lingerd.lock")
+}
+
+/// Makes `text` the whole content.
+fn overwrite(file: &File, text: &str) -> io::Result<()> {
+    let line = format!("{text:<width$}\n", width = RECORD - 1);
+    file.write_all_at(line.as_bytes(), 0)?;
+    file.set_len(line.len() as u64)
 }
 
 fn open(path: &Path) -> io::Result<File> {
@@ -171,6 +181,8 @@ mod tests {
         assert_eq!(held(), Held { pid: Some(7), socket: Some(places.socket.clone()) });
         assert_eq!(std::fs::metadata(path(&places)).unwrap().permissions().mode() & 0o777, 0o600);
         drop(lock);
+        let said = std::fs::read_to_string(path(&places)).unwrap();
+        assert_eq!((said.trim(), said.len()), ("", RECORD), "the room is kept: the disk may be full next time");
         Lock::take(&places).unwrap();
     }
 

@@ -22,7 +22,7 @@ use tokio::sync::{oneshot, watch};
 use crate::clock;
 use crate::daemon::Daemon;
 use crate::session::actor::Command;
-use crate::store::aside::{self, Aside, Report};
+use crate::store::aside::{self, Aside, Kind, Report};
 use crate::store::salvage;
 
 use carry::carry_over;
@@ -167,8 +167,12 @@ fn work(daemon: &Arc<Daemon>, task: Task) -> Repaired {
     }
     if task != Task::Look {
         for mut aside in aside::list(&daemon.store.path) {
-            aside.report.partial |= task == Task::Repair;
-            if !aside.report.settled && !daemon.shutdown.is_cancelled() {
+            let report = &mut aside.report;
+            report.partial |= task == Task::Repair;
+            // Earlier builds did not look at pages by themselves.
+            let again = task == Task::Repair && !report.searched && report.kind != Kind::Wal;
+            let nothing = report.carried == 0 && report.left.is_empty();
+            if (!report.settled || (again && (report.has_rest() || nothing))) && !daemon.shutdown.is_cancelled() {
                 carry_over(daemon, &mut aside);
             }
         }

@@ -136,6 +136,9 @@ pub struct Damage {
     /// Sessions that were not, or only the beginning of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<Left>,
+    /// What is missing cannot be read any more, and is in `file` alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lost: bool,
 }
 
 /// What is damaged.
@@ -164,6 +167,9 @@ pub struct Left {
     pub session: SessionId,
     /// How many events of its beginning were carried over.
     pub events: u64,
+    /// How many it is known to have had; 0 if nothing is known of that.
+    #[serde(default)]
+    pub of: u64,
     /// What is wrong with the rest.
     pub text: String,
 }

@@ -276,7 +276,7 @@ async fn a_truncated_database_is_set_aside_and_what_is_whole_is_there_at_once() 
     assert!(daemon.cli(&["ls"]).run().await.stderr.contains("warning: the database was set aside"));
     daemon.cli(&["doctor", "--repair"]).run().await;
     let after = set_aside(&back, &was).await;
-    assert_eq!(after["hint"], Value::Null, "{after}");
+    assert_eq!((&after["lost"], after["hint"].is_string()), (&json!(true), true), "{after}");
     for session in &sessions {
         let left = after["left"].as_array().into_iter().flatten().find(|left| left["session"] == **session);
         if left.is_none_or(|left| left["events"].as_u64() > Some(0)) {
@@ -285,6 +285,79 @@ async fn a_truncated_database_is_set_aside_and_what_is_whole_is_there_at_once() 
         }
     }
     assert!(!daemon.cli(&["ls"]).run().await.stderr.contains("warning"));
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn one_page_that_hides_all_others_takes_no_session_along_and_what_is_missing_is_said() {
+    /// So many that most rows are two levels below that page.
+    const SESSIONS: usize = 16;
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let mut sessions = Vec::new();
+    for n in 0..SESSIONS {
+        sessions.push(talk(&client, &model, &format!("the-{n}"), 5).await);
+    }
+    let (cut, mut rows) = (sessions[2].clone(), 0u32);
+    let was = damage(&daemon, |path| {
+        let connection = Connection::open(path).unwrap();
+        rows = connection.query_row("SELECT count(*) FROM event", [], |row| row.get(0)).unwrap();
+        let root = "SELECT rootpage FROM sqlite_schema WHERE name = 'event'";
+        let root: u32 = connection.query_row(root, [], |row| row.get(0)).unwrap();
+        connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+        drop(connection);
+        let mut bytes = std::fs::read(path).unwrap();
+        assert_eq!(bytes[(root as usize - 1) * 4096], 0x02, "all the rows are on other pages, but for a few");
+        let mut byte = 1u8;
+        bytes[(root as usize - 1) * 4096..][..4096].fill_with(|| {
+            byte = byte.wrapping_mul(77).wrapping_add(13);
+            byte
+        });
+        // And one row of which everybody knows that it was there.
+        let text = b"the-2-2 and so on";
+        let found: Vec<_> =
+            bytes.windows(text.len()).enumerate().filter(|(_, at)| at == text).map(|(at, _)| at).collect();
+        found.iter().for_each(|at| bytes[at / 4096 * 4096..][..4096].fill(0x5a));
+        std::fs::write(path, bytes).unwrap();
+    })
+    .await;
+    daemon.launch().await;
+    let back = daemon.client().await;
+    let aside = set_aside(&back, &was).await;
+    let (carried, left) = (aside["carried"].as_u64().unwrap(), aside["left"].as_array().cloned().unwrap_or_default());
+    assert_eq!(carried as usize + left.len(), SESSIONS, "{aside}");
+    assert!(carried >= 4 && left.iter().any(|left| left["session"] == *cut), "{aside}");
+    doctor(&daemon, &[], false, "carried over whole").await;
+
+    let repaired = daemon.cli(&["doctor", "--repair"]).run().await.exits(1);
+    assert!(!repaired.stdout.contains("can be deleted"), "{repaired:?}");
+    assert!(
+        repaired.stdout.contains(&format!("of its {SESSIONS} sessions {carried} were carried over whole")),
+        "{repaired:?}"
+    );
+    assert!(repaired.stdout.contains("nothing more of it can be read here"), "{repaired:?}");
+    let after = set_aside(&back, &was).await;
+    assert_eq!(after["lost"], true, "{after}");
+    let left = after["left"].as_array().unwrap();
+    let told = left.iter().find(|left| left["session"] == *cut).unwrap();
+    assert!(told["events"].as_u64().unwrap() > 0 && told["events"].as_u64() < told["of"].as_u64(), "{told}");
+    for left in left {
+        let line = format!("has its first {} of {} events", left["events"], left["of"]);
+        assert!(left["events"] == 0 || repaired.stdout.contains(&line), "{line} is not in {repaired:?}");
+    }
+    let connection = Connection::open(daemon.dirs.database()).unwrap();
+    let here: u32 = connection.query_row("SELECT count(*) FROM event", [], |row| row.get(0)).unwrap();
+    assert!(here > rows / 2, "{here} of {rows}");
+    drop(connection);
+    for session in &sessions {
+        if left.iter().all(|left| left["session"] != **session) {
+            back.attach(session).await;
+            back.nth(session, "turn_finished", 5).await;
+        }
+    }
+    assert!(!daemon.cli(&["ls"]).run().await.stderr.contains("warning"), "it was said, and heard");
+    daemon.cli(&["doctor"]).run().await.exits(1);
     daemon.check(&[], &model);
 }
 
@@ -465,7 +538,7 @@ async fn a_row_that_is_no_event_ends_the_replay_before_it_and_nothing_after_it_r
     assert_eq!(said(&back).await[0]["session"], session);
     back.attach(&good).await;
     back.first(&good, "turn_finished").await;
-    doctor(&daemon, &["--repair"], true, "set aside").await;
+    doctor(&daemon, &["--repair"], false, "set aside").await;
     let after = daemon.client().await;
     assert!(std::fs::read(said(&after).await[0]["file"].as_str().unwrap()).unwrap() == was[""]);
     after.attach(&session).await;
@@ -517,7 +590,8 @@ async fn damage_that_only_writing_meets_stops_its_session_and_not_the_daemon() {
     assert!(damage.iter().any(|damage| damage["what"] == "in_use" && damage["hint"].is_string()), "{damage:?}");
     let failures = || daemon.log().matches("write failed").count();
     assert!(!comes_true(std::time::Duration::from_secs(3), || failures() > 3), "it is not tried for ever");
-    doctor(&daemon, &["--repair"], true, "set aside").await;
+    // The rows that were put in above are no session.
+    doctor(&daemon, &["--repair"], false, "of its 3 sessions 2 were carried over whole").await;
     let after = daemon.client().await;
     after.attach(&session).await;
     // The prompt was accepted, and gets its answer now.

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use linger_tests::harness::{Daemon, Setup};
+use linger_tests::harness::{Client, Daemon, Setup};
 use linger_tests::model::{Gate, ModelServer, Reply};
 use serde_json::json;
 
@@ -57,6 +57,30 @@ impl Drop for Disk {
     }
 }
 
+/// Prompts until no more can be written: a WAL has room that no disk is asked for.
+async fn use_up(client: &Client, others: &[String; 2]) {
+    for (other, size) in others.iter().zip(PROMPTS) {
+        let refused = loop {
+            let prompt = json!({ "session": other, "content": "x".repeat(size), "when": "queue" });
+            match client.request("session/prompt", prompt).await.unwrap() {
+                Ok(_) => assert!(client.transcript().of("prompt_accepted").count() < 200, "it never fills"),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(refused.code, -31016, "{refused}");
+    }
+}
+
+/// Waits until no session has anything to do.
+async fn all_answered(client: &Client) {
+    linger_tests::harness::until("all that was said is answered", async || {
+        let rows = client.call("session/list", json!({})).await;
+        let at_rest = |row: &serde_json::Value| row["state"] == "idle" && row["queued"] == 0;
+        rows.as_array().unwrap().iter().all(at_rest).then_some(())
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn on_a_full_disk_reading_goes_on_nothing_runs_and_with_space_everything_does() {
     let gate = Gate::new();
@@ -80,16 +104,7 @@ async fn on_a_full_disk_reading_goes_on_nothing_runs_and_with_space_everything_d
     let others = [client.session().await, client.session().await];
 
     let ballast = disk.fill();
-    for (other, size) in others.iter().zip(PROMPTS) {
-        let refused = loop {
-            let prompt = json!({ "session": other, "content": "x".repeat(size), "when": "queue" });
-            match client.request("session/prompt", prompt).await.unwrap() {
-                Ok(_) => assert!(client.transcript().of("prompt_accepted").count() < 200, "it never fills"),
-                Err(error) => break error,
-            }
-        };
-        assert_eq!(refused.code, -31016, "{refused}");
-    }
+    use_up(&client, &others).await;
     gate.open();
     assert!(
         linger_tests::harness::comes_true(linger_tests::TIMEOUT, || daemon
@@ -116,11 +131,89 @@ async fn on_a_full_disk_reading_goes_on_nothing_runs_and_with_space_everything_d
     .await;
     let same = client.call("daemon/status", json!({})).await;
     assert_eq!((&same["pid"], &same["restarts"]), (&status["pid"], &json!(0)), "without a restart");
-    linger_tests::harness::until("all that was said is answered", async || {
-        let rows = client.call("session/list", json!({})).await;
-        let at_rest = |row: &serde_json::Value| row["state"] == "idle" && row["queued"] == 0;
-        rows.as_array().unwrap().iter().all(at_rest).then_some(())
+    all_answered(&client).await;
+    daemon.check(&[&client, &reader], &model);
+}
+
+#[tokio::test]
+async fn a_daemon_starts_on_a_full_disk_and_what_is_stored_can_be_read() {
+    let model = ModelServer::with([Reply::text("Good day")]);
+    let daemon = Daemon::prepare(&model, Setup { log: "info", ..Setup::default() });
+    let Some(disk) = Disk::mount(daemon.dirs.database().parent().unwrap()) else { return };
+    daemon.launch().await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.turn(&session, "hello").await;
+    assert_eq!(daemon.terminate(), Some(0));
+    let ballast = disk.fill();
+    daemon.launch().await;
+    let back = daemon.client().await;
+    back.attach(&session).await;
+    back.first(&session, "turn_finished").await;
+    let refused = back.request("session/prompt", json!({ "session": session, "content": "x".repeat(100_000) })).await;
+    assert_eq!(refused.unwrap().unwrap_err().code, -31016);
+    std::fs::remove_file(ballast).unwrap();
+    model.push([Reply::text("Good day")]);
+    linger_tests::harness::until("the session takes prompts", async || {
+        back.request("session/prompt", json!({ "session": session, "content": "again" })).await.unwrap().ok()
     })
     .await;
-    daemon.check(&[&client, &reader], &model);
+    back.nth(&session, "turn_finished", 2).await;
+    daemon.check(&[&client, &back], &model);
+}
+
+#[tokio::test]
+async fn on_a_full_disk_readers_are_told_why_nothing_comes_and_what_is_cancelled_stays_so() {
+    let gate = Gate::new();
+    let model = ModelServer::start();
+    let daemon = Daemon::prepare(&model, Setup { log: "info", ..Setup::default() });
+    let Some(disk) = Disk::mount(daemon.dirs.database().parent().unwrap()) else { return };
+    daemon.launch().await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    let held = gate.clone();
+    model.otherwise(move |request| match last_words(request).as_str() {
+        "go" => Reply::text("first").gate(&held).and_text("y".repeat(TEXT)),
+        _ => Reply::text("done"),
+    });
+    client.prompt(&session, "go").await;
+    client.sees_text(&session, "first").await;
+    let others = [client.session().await, client.session().await];
+    let ballast = disk.fill();
+    use_up(&client, &others).await;
+    gate.open();
+    let told = client.first(&session, "notice").await;
+    assert_eq!((told.str("code"), told.seq()), ("storage", None));
+    assert!(told.str("text").contains("full"), "{told:?}");
+    let late = daemon.client().await;
+    late.attach(&session).await;
+    assert_eq!(late.first(&session, "notice").await.str("code"), "storage");
+
+    let asked = || model.requests().iter().filter(|request| last_words(request) == "go").count();
+    let before = asked();
+    let removed = client.request("session/remove", json!({ "session": session })).await.unwrap().unwrap_err();
+    assert!(!removed.to_string().contains("cancel it first"), "{removed}");
+    for _ in 0..2 {
+        let cancelled = client.request("session/cancel", json!({ "session": session, "key": "c-1" })).await.unwrap();
+        let error = cancelled.unwrap_err();
+        assert_eq!(error.code, -31016, "{error}");
+        assert!(error.to_string().contains("its turn has stopped"), "{error}");
+    }
+    assert!(
+        linger_tests::harness::comes_true(linger_tests::TIMEOUT, || daemon.log().contains("next_try_s=4")),
+        "it is tried again, less and less often"
+    );
+    let said =
+        |words: &str| daemon.log().lines().filter(|line| line.contains(words) && line.contains(&session)).count();
+    assert_eq!(said("write failed"), 1);
+    assert!(said("still cannot be written") <= 3);
+
+    std::fs::remove_file(ballast).unwrap();
+    assert_eq!(client.first(&session, "turn_finished").await.str("stop_reason"), "cancelled");
+    assert_eq!(asked(), before, "no model is asked for what nobody wants");
+    let again = json!({ "session": session, "key": "c-1" });
+    client.call("session/cancel", again).await;
+    assert_eq!(client.turn(&session, "hello").await.str("stop_reason"), "end_turn");
+    all_answered(&client).await;
+    daemon.check(&[&client, &late], &model);
 }

@@ -85,7 +85,7 @@ async fn who_asks_for_something_need_not_wait_until_a_failed_write_is_tried_agai
         .execute_batch("ALTER TABLE session RENAME TO away")
         .unwrap();
     client.request("session/set", set.clone()).await.unwrap().expect_err("it cannot be stored");
-    assert!(comes_true(linger_tests::TIMEOUT, || count("still cannot be read") == 3), "the pauses are 1, 2 and 4 s");
+    assert!(comes_true(linger_tests::TIMEOUT, || count("still cannot be written") == 3), "the pauses are 1, 2 and 4 s");
     rusqlite::Connection::open(daemon.dirs.database())
         .unwrap()
         .execute_batch("ALTER TABLE away RENAME TO session")
@@ -95,7 +95,7 @@ async fn who_asks_for_something_need_not_wait_until_a_failed_write_is_tried_agai
         client.request("session/set", set.clone()).await.unwrap().ok()
     })
     .await;
-    assert_eq!(count("still cannot be read"), 3, "it came before the next try");
+    assert_eq!(count("still cannot be written"), 3, "it came before the next try");
     client.turn(&session, "hello").await;
     daemon.check(&[&client], &model);
 }

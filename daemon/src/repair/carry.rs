@@ -3,7 +3,7 @@
 //! Runs on the thread of its job, and waits there for the store. A session is there with its last commit, or not at all: one that was
 //! begun and not ended is cleared, and begun again. What could not be carried over is in the report beside the file.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -28,30 +28,85 @@ use crate::store::{Append, Fold, StoreError};
 const MAX_LEFT: usize = 10_000;
 
 /// Carries over what can be of a database that was set aside, and writes down what was.
+///
+/// First what its tables lead to, as far as it is whole. If that is not all of it, its pages are looked at one by one, and only then
+/// the beginnings of sessions are carried over, if the user has asked for them.
 pub(super) fn carry_over(daemon: &Arc<Daemon>, aside: &mut Aside) {
-    let source = match Source::open(&aside.path) {
-        Ok(source) => source,
+    if aside.report.searched && !aside.report.partial {
+        // What is left needs the user's word.
+        return;
+    }
+    let mut removed = BTreeSet::new();
+    match Source::open(&aside.path) {
+        Ok(source) => {
+            removed = source.removed();
+            if !aside.report.searched {
+                let Some(all) = carry_all(daemon, &source, aside, &removed, false) else { return };
+                aside.report.uncertain = !all;
+                if !aside.report.has_rest() {
+                    return settle(aside);
+                }
+            }
+        }
         // The linger that wrote it will.
         Err(Unreadable::Newer(_)) => return,
         Err(error) => {
-            tracing::error!(target: "repair", file = %aside.path.display(), %error, "nothing can be carried over");
-            // The user has been told, and asked for whatever there is; one that is only newer may well be empty.
-            let told = aside.report.partial || aside.report.kind == Kind::Newer;
-            aside.report.settled = told && matches!(error, Unreadable::Nothing);
+            tracing::error!(target: "repair", file = %aside.path.display(), %error, "nothing can be reached in it");
+            let nothing = std::fs::metadata(&aside.path).is_ok_and(|meta| meta.is_file() && meta.len() == 0);
+            aside.report.uncertain = !nothing && !matches!(error, Unreadable::Empty);
+        }
+    }
+    let partial = aside.report.partial;
+    match Source::piece_together(&aside.path) {
+        Ok(source) => {
+            if carry_all(daemon, &source, aside, &removed, partial).is_none() {
+                return;
+            }
+        }
+        Err(Unreadable::Nothing) => {}
+        Err(error) => {
+            // Most likely there is no room for it; it is tried again at the next start.
+            tracing::error!(target: "repair", file = %aside.path.display(), %error, "looking at its pages was given up for now");
             return save(aside);
         }
-    };
+    }
+    aside.report.searched = true;
+    // That nothing is in it, the user is to be told before it is forgotten; one that is only newer may well be empty.
+    let told = partial || aside.report.carried > 0 || aside.report.kind == Kind::Newer;
+    if partial || (told && !aside.report.has_rest()) {
+        return settle(aside);
+    }
+    save(aside);
+}
+
+/// All is done that can be.
+fn settle(aside: &mut Aside) {
+    aside.report.settled = true;
+    save(aside);
+}
+
+/// Carries over all sessions of one source, whole or, if it is to be `partial`, as far as they go; whether there can be no others.
+/// Nothing if it was given up.
+fn carry_all(
+    daemon: &Arc<Daemon>,
+    source: &Source,
+    aside: &mut Aside,
+    removed: &BTreeSet<String>,
+    partial: bool,
+) -> Option<bool> {
     let outcomes = source.outcomes();
-    let earlier: HashMap<String, Left> = aside.report.left.drain(..).map(|left| (left.session.clone(), left)).collect();
-    aside.report.carried = 0;
-    let removed = source.removed();
-    let mut ids = source.with(|connection| Some(salvage::ids(connection))).unwrap_or_default();
+    let (mut ids, all) = source.with(|connection| Some(salvage::all_ids(connection))).unwrap_or_default();
     ids.retain(|id| !removed.contains(id));
+    let known: BTreeSet<&String> = ids.iter().collect();
+    // Of those that only another way led to, what was said then still holds.
+    let (earlier, others): (Vec<Left>, _) = aside.report.left.drain(..).partition(|left| known.contains(&left.session));
+    let earlier: HashMap<String, Left> = earlier.into_iter().map(|left| (left.session.clone(), left)).collect();
+    (aside.report.carried, aside.report.left) = (0, others);
     for id in ids {
         if daemon.shutdown.is_cancelled() {
-            return;
+            return None;
         }
-        let carried = Carry { daemon, source: &source, file: &aside.path, partial: aside.report.partial };
+        let carried = Carry { daemon, source, file: &aside.path, partial };
         match carried.session(&id, outcomes.get(&id), earlier.get(&id)) {
             Ok(None) => aside.report.carried += 1,
             Ok(Some(left)) if aside.report.left.len() < MAX_LEFT => {
@@ -62,16 +117,16 @@ pub(super) fn carry_over(daemon: &Arc<Daemon>, aside: &mut Aside) {
             Err(error) => {
                 // Most likely there is no room for two of everything; it is tried again at the next start.
                 tracing::error!(target: "repair", file = %aside.path.display(), %error, "carrying over was given up for now");
-                return save(aside);
+                save(aside);
+                return None;
             }
         }
     }
-    aside.report.settled = aside.report.partial || aside.report.left.is_empty();
     tracing::info!(
         target: "repair", file = %aside.path.display(), carried = aside.report.carried, left = aside.report.left.len(),
         "sessions were carried over"
     );
-    save(aside);
+    Some(all)
 }
 
 fn save(aside: &Aside) {
@@ -101,13 +156,11 @@ impl Carry<'_> {
         if runtime.block_on(store.session(here.clone()))?.is_some() {
             return Ok(earlier.cloned());
         }
-        let Some(examined) = self.source.with(|connection| Some(salvage::examine(connection, id))) else {
-            return Ok(None);
-        };
-        let (events, broken) = (examined.events, examined.broken.clone());
+        let Some(examined) = self.source.examine(id) else { return Ok(None) };
+        let (events, of, broken) = (examined.events, examined.known, examined.broken.clone());
         if events == 0 || (broken.is_some() && !self.partial) {
             let text = broken.unwrap_or_default();
-            return Ok(Some(Left { session: id.to_owned(), events: 0, text }));
+            return Ok(Some(Left { session: id.to_owned(), events: 0, of, text }));
         }
         if runtime.block_on(store.is_begun(here.clone()))? {
             // What a job that was cut short had begun.
@@ -133,7 +186,7 @@ impl Carry<'_> {
         if resumes {
             self.daemon.sessions.wake(self.daemon, &here);
         }
-        Ok(broken.map(|text| Left { session: id.to_owned(), events, text }))
+        Ok(broken.map(|text| Left { session: id.to_owned(), events, of, text }))
     }
 
     /// The last commit, which makes the session one; whether it has something to do.

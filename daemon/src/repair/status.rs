@@ -14,7 +14,8 @@ pub fn warnings(daemon: &Daemon) -> Vec<String> {
     if daemon.repairs.asides().is_empty() && daemon.store.found.all() == (None, Vec::new()) {
         return Vec::new();
     }
-    let told = |damage: &Damage| damage.hint.is_some() && damage.what != Damaged::Session;
+    // Of what cannot be had any more they are told by `linger doctor`.
+    let told = |damage: &Damage| damage.hint.is_some() && !damage.lost && damage.what != Damaged::Session;
     damage(daemon).into_iter().filter(told).map(|damage| damage.text).collect()
 }
 
@@ -32,6 +33,7 @@ pub fn damage(daemon: &Daemon) -> Vec<Damage> {
         hint: Some("`linger doctor --repair` saves what can be read".to_owned()),
         carried: 0,
         left: Vec::new(),
+        lost: false,
     };
     let set_aside = asides.into_iter().map(|aside| of_aside(aside, daemon.repairs.running().is_some()));
     let in_use =
@@ -54,9 +56,22 @@ fn of_aside(aside: Aside, working: bool) -> Damage {
     };
     let carried = match (report.carried, left) {
         (0, 0) => "nothing in it could be read".to_owned(),
+        (carried, 0) if report.uncertain => {
+            format!("{carried} sessions were carried over whole; whether there were others cannot be read")
+        }
         (carried, 0) => format!("all sessions that are in it were carried over ({carried})"),
-        (carried, left) => format!("of its sessions {carried} were carried over whole, {left} not"),
+        (carried, left) => {
+            let sum = |of: fn(&Left) -> u64| report.left.iter().map(of).sum::<u64>();
+            let (events, of) = (sum(|left| left.events), sum(|left| left.of.max(left.events)));
+            let least = if report.left.iter().any(|left| left.of == 0) { "at least " } else { "" };
+            let others = if report.uncertain { "; whether there were others cannot be read" } else { "" };
+            format!(
+                "of its {} sessions {carried} were carried over whole, {left} not: of their {least}{of} events {events} are here{others}",
+                u64::from(carried) + left as u64
+            )
+        }
     };
+    let lost = report.settled && report.has_rest();
     let known = report.settled || report.carried > 0 || !whole;
     let (text, hint) = match (report.kind, known) {
         (Kind::Wal, _) => (format!("{}; the copy is {}", report.reason, file.display()), None),
@@ -76,10 +91,19 @@ fn of_aside(aside: Aside, working: bool) -> Damage {
         ),
         _ => (
             format!("the database was set aside as {}: {}; {carried}", file.display(), report.reason),
-            (!report.settled).then(|| "`linger doctor --repair` saves what can be read of the rest".to_owned()),
+            if lost {
+                Some(
+                    "nothing more of it can be read here; keep the file, or delete it when you do not need what is missing"
+                        .to_owned(),
+                )
+            } else {
+                (!report.settled).then(|| "`linger doctor --repair` saves what can be read of the rest".to_owned())
+            },
         ),
     };
     let left = report.left.into_iter();
-    let left = left.map(|Left { session, events, text }| daemon::Left { session: SessionId(session), events, text });
-    Damage { what, session: None, file: Some(path), at, text, hint, carried: report.carried, left: left.collect() }
+    let left =
+        left.map(|Left { session, events, of, text }| daemon::Left { session: SessionId(session), events, of, text });
+    let (carried, left) = (report.carried, left.collect());
+    Damage { what, session: None, file: Some(path), at, text, hint, carried, left, lost }
 }

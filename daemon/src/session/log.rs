@@ -180,6 +180,8 @@ pub struct Log {
     failed: AtomicBool,
     /// Wakes the actor then.
     broke: Notify,
+    /// Why nothing can be written just now, until something is; readers are told.
+    trouble: Mutex<Option<Arc<str>>>,
     /// The session is no more.
     removed: AtomicBool,
     /// Nobody writes or mends this log any more: what is stored of the session is damaged.
@@ -196,6 +198,7 @@ impl Log {
             changed: watch::channel(()).0,
             failed: AtomicBool::new(false),
             broke: Notify::new(),
+            trouble: Mutex::default(),
             removed: AtomicBool::new(false),
             given_up: AtomicBool::new(false),
         })
@@ -239,6 +242,30 @@ impl Log {
     pub fn fail(&self) {
         self.failed.store(true, Ordering::Release);
         self.broke.notify_one();
+    }
+
+    /// Nothing can be written just now, because of `why`, which readers are told; whether that is new.
+    pub fn in_trouble(&self, why: &str) -> bool {
+        let new = self.troubled().is_none();
+        if new {
+            *self.troubled() = Some(why.into());
+            self.changed.send_replace(());
+        }
+        new
+    }
+
+    /// Something was written again.
+    pub fn is_well(&self) {
+        *self.troubled() = None;
+    }
+
+    /// Why nothing can be written just now.
+    pub fn trouble(&self) -> Option<Arc<str>> {
+        self.troubled().clone()
+    }
+
+    fn troubled(&self) -> MutexGuard<'_, Option<Arc<str>>> {
+        self.trouble.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// Waits until a write fails.

@@ -54,7 +54,7 @@ impl Subscriber {
 
     /// Sends everything after the cursor, and goes on until the client or the session has gone.
     pub async fn run(mut self) {
-        let mut caught_up = false;
+        let (mut caught_up, mut told) = (false, false);
         loop {
             let Ok(room) = self.outbox.room().await else { return };
             let (lines, complete, large) = match self.next_lines().await {
@@ -100,6 +100,14 @@ impl Subscriber {
                 let text = self.store.found.of(&self.log.session).unwrap_or_default();
                 return self.say_damaged(&text).await;
             }
+            let trouble = self.log.trouble();
+            if let Some(why) = trouble.as_ref().filter(|_| !told) {
+                let line = self.line(&cannot_write(why), clock::now());
+                if self.outbox.send(vec![line]).await == Err(Gone) {
+                    return;
+                }
+            }
+            told = trouble.is_some();
             tokio::select! {
                 woken = self.changed.changed() => if woken.is_err() { return },
                 () = self.outbox.gone() => return,
@@ -228,6 +236,14 @@ impl Subscriber {
     fn line(&self, body: &EventBody, at: u64) -> String {
         line(&self.log.session, &self.at, body, at, None)
     }
+}
+
+/// Why nothing comes: not stored, because nothing can be.
+fn cannot_write(why: &str) -> EventBody {
+    let text = format!(
+        "nothing can be written: {why}; nothing is lost of what was shown, and the session goes on by itself when it can"
+    );
+    EventBody::Notice { level: Level::Error, code: Some(NoticeCode::Storage), text, until_at: None }
 }
 
 /// An event: first what is left of the stream that it closes, then the event itself, as it is stored. Moves `position` on.

@@ -52,6 +52,10 @@ pub struct Report {
     pub partial: bool,
     /// Whether everything that could be carried over was.
     pub settled: bool,
+    /// Whether each page was looked at by itself, because not everything could be reached otherwise.
+    pub searched: bool,
+    /// Whether there may be sessions that nothing is known of.
+    pub uncertain: bool,
     /// Sessions that were carried over whole.
     pub carried: u32,
     /// Sessions that could not be carried over, or not whole.
@@ -65,6 +69,8 @@ pub struct Left {
     pub session: String,
     /// How many events of its beginning were carried over.
     pub events: u64,
+    /// How many it is known to have had; 0 if nothing is known of that.
+    pub of: u64,
     /// What is wrong with the rest.
     pub text: String,
 }
@@ -76,6 +82,13 @@ pub struct Aside {
     pub path: PathBuf,
     /// What is known of it.
     pub report: Report,
+}
+
+impl Report {
+    /// Whether something of it is here alone, as far as anybody knows.
+    pub fn has_rest(&self) -> bool {
+        self.kind != Kind::Wal && (self.uncertain || !self.left.is_empty())
+    }
 }
 
 impl Aside {
@@ -190,7 +203,7 @@ pub fn list(database: &Path) -> Vec<Aside> {
 /// Whether a database was set aside from which not everything that can be was carried over: what its sessions have in files of
 /// their own is to stay.
 pub fn is_owed(database: &Path) -> bool {
-    list(database).iter().any(|aside| aside.report.kind != Kind::Wal && !aside.report.settled)
+    list(database).iter().any(|Aside { report, .. }| report.kind != Kind::Wal && (!report.settled || report.has_rest()))
 }
 
 fn report(path: &Path, kind: Kind) -> Report {

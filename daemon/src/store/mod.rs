@@ -14,9 +14,12 @@ mod checkpoint;
 pub mod damage;
 mod migrate;
 pub mod open;
+mod pages;
 mod queue;
 mod read;
 mod reader;
+#[cfg(test)]
+mod rng;
 pub mod salvage;
 mod upkeep;
 mod usage;

@@ -18,9 +18,9 @@ use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use rusqlite::wal::CheckpointMode;
+use rusqlite::{Connection, ffi};
 
 use super::aside::{self, Kind, PARTS, Report};
 use super::damage::is_damage;
@@ -53,7 +53,13 @@ enum Trouble {
 
 impl From<rusqlite::Error> for Trouble {
     fn from(error: rusqlite::Error) -> Self {
-        if is_damage(&error) { Self::Damaged(error.to_string()) } else { Self::Other(error.into()) }
+        match error.sqlite_error().map(|error| error.extended_code) {
+            _ if is_damage(&error) => Self::Damaged(error.to_string()),
+            Some(ffi::SQLITE_IOERR_SHMSIZE) => {
+                Self::Other(anyhow::Error::from(error).context("the disk has no room for its index, which is 32 KiB"))
+            }
+            _ => Self::Other(error.into()),
+        }
     }
 }
 
@@ -115,6 +121,9 @@ pub fn connect(path: &Path) -> rusqlite::Result<Connection> {
 }
 
 fn settle(connection: &Connection) -> rusqlite::Result<()> {
+    // An end in good order moves the WAL into the database itself. SQLite would delete it and its index then, for which there may
+    // be no room at the next start.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     connection.pragma_update(None, "busy_timeout", BUSY_MS)?;
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
     connection.pragma_update(None, "synchronous", "NORMAL")?;
@@ -174,7 +183,6 @@ fn usable(path: &Path) -> Result<Connection, Trouble> {
             Ok(error) => Trouble::from(error),
             Err(error) => Trouble::Other(error),
         })?;
-        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
         Ok(settle(&connection)?)
     });
     if let Err(trouble) = checked {

@@ -9,6 +9,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::store::aside::Aside;
+use crate::store::rng::Rng;
 use crate::store::salvage::{Source, Unreadable, examine, ids};
 use crate::store::{Store, damage};
 
@@ -20,19 +21,6 @@ const SCHEMA_3: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../tes
 
 /// How many damaged copies are opened.
 const SEEDS: u64 = 300;
-
-/// Small and the same everywhere: SplitMix64.
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % end.max(1) as u64) as usize
-    }
-}
 
 /// A database with some sessions of three pages and more; with what was written last in its WAL, as after a kill.
 fn killed() -> TempDir {

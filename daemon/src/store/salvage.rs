@@ -6,6 +6,8 @@
 //! A set-aside database ([`Source`]) is never written to, not even its WAL: it is opened for reading only, by another name in a
 //! directory of its own, where SQLite can make what it needs. If its first page is damaged, which alone says where the tables
 //! begin, that of a new database takes its place, in a copy: the tables of every linger database begin at the same pages.
+//! Where the tables cannot be walked all the same, a database is made of the rows that each page has by itself
+//! ([`Source::piece_together`]), and read like any other.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
@@ -21,7 +23,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::read::{self, Page, SessionRow};
-use super::{Fold, INCREMENTAL, SCHEMA, StoreError, aside, migrate};
+use super::{Fold, INCREMENTAL, SCHEMA, StoreError, aside, migrate, pages};
 use crate::session::log::Piece;
 use crate::session::state::State;
 use crate::session::{actor, recovery};
@@ -36,7 +38,7 @@ const MAX_OUTCOMES: usize = 200_000;
 const MAX_IDS: usize = 1_000_000;
 
 /// The size of a page in every linger database, in bytes: SQLite's own.
-const PAGE_SIZE: usize = 4096;
+pub(super) const PAGE_SIZE: usize = 4096;
 
 /// A session as far as it can be read.
 #[derive(Debug)]
@@ -45,6 +47,8 @@ pub struct Examined {
     pub row: Result<Option<SessionRow>, String>,
     /// How many events can be read, without a gap from the first.
     pub events: u64,
+    /// How many there are known to be.
+    pub known: u64,
     /// What is folded from them.
     pub state: State,
     /// The variables of its tools.
@@ -68,6 +72,7 @@ pub fn examine(connection: &Connection, id: &str) -> Examined {
     let mut session = Examined {
         row,
         events: 0,
+        known: 0,
         state: State::default(),
         env: env.clone().unwrap_or_default(),
         results: HashMap::new(),
@@ -77,6 +82,7 @@ pub fn examine(connection: &Connection, id: &str) -> Examined {
     let last = read::last(connection, id);
     let head = fold.as_ref().map_or(0, |fold| fold.head);
     let until = last.as_ref().map_or(head, |last| head.max(*last));
+    session.known = until;
     session.broken = last.err().filter(|_| fold.is_none()).map(|error| format!("its end cannot be found: {error}"));
     while session.events < until {
         let (page, error) = read::page(connection, id, session.events, until, PAGE, usize::MAX);
@@ -168,7 +174,12 @@ pub fn blobs(page: &Page) -> BTreeSet<BlobId> {
 
 /// The ids of all sessions that can be found, by every way there is to them; the latest first where that is known.
 pub fn ids(connection: &Connection) -> Vec<String> {
-    let mut found = Vec::new();
+    all_ids(connection).0
+}
+
+/// The same, and whether the table of sessions could be read to its end, so that there are no others.
+pub fn all_ids(connection: &Connection) -> (Vec<String>, bool) {
+    let (mut found, mut all) = (Vec::new(), false);
     let ways = [
         "SELECT id FROM session INDEXED BY session_updated ORDER BY updated_at DESC",
         "SELECT id FROM session INDEXED BY session_updated ORDER BY updated_at",
@@ -177,16 +188,20 @@ pub fn ids(connection: &Connection) -> Vec<String> {
     ];
     for way in ways {
         // An error ends this way; what lies behind it is found from the other end.
-        let mut walk = || -> rusqlite::Result<()> {
+        let mut walk = || -> rusqlite::Result<bool> {
             let mut statement = connection.prepare(way)?;
             let mut rows = statement.query([])?;
+            let mut whole = true;
             for _ in 0..MAX_IDS {
-                let Some(row) = rows.next()? else { break };
-                found.extend(row.get::<_, String>(0));
+                let Some(row) = rows.next()? else { return Ok(whole) };
+                let id = row.get::<_, String>(0);
+                whole &= id.is_ok();
+                found.extend(id);
             }
-            Ok(())
+            Ok(false)
         };
-        let _end = walk();
+        // The index may be whole where the table is not, and the other way round.
+        all |= walk().unwrap_or(false) && way.contains("NOT INDEXED");
     }
     for (next, start) in [
         ("SELECT session FROM event WHERE session > ? ORDER BY session LIMIT 1", ""),
@@ -206,7 +221,7 @@ pub fn ids(connection: &Connection) -> Vec<String> {
     }
     let mut seen = BTreeSet::new();
     found.retain(|id| seen.insert(id.clone()));
-    found
+    (found, all)
 }
 
 /// A set-aside database, open for reading.
@@ -216,6 +231,8 @@ pub struct Source {
     dir: PathBuf,
     /// Its first page is that of a new database, which may name other pages for some tables.
     transplanted: bool,
+    /// It is made of the rows that single pages have: there may have been others.
+    pieced: bool,
 }
 
 /// Why nothing of a set-aside database can be read.
@@ -227,6 +244,9 @@ pub enum Unreadable {
     /// There is nothing in it that looks like a session.
     #[error("no session can be found in it")]
     Nothing,
+    /// There is no session in it, as far as it can be read, which is to its end.
+    #[error("there is no session in it")]
+    Empty,
     /// The system's.
     #[error("{0:#}")]
     Other(#[from] anyhow::Error),
@@ -238,12 +258,35 @@ impl Source {
         let dir = aside::with(file, ".reading");
         remove(&dir)?;
         std::fs::DirBuilder::new().mode(0o700).create(&dir).with_context(|| dir.display().to_string())?;
-        let mut source = Self { connection: None, dir, transplanted: false };
+        let mut source = Self { connection: None, dir, transplanted: false, pieced: false };
         match source.as_it_is(file) {
             Ok(()) => Ok(source),
-            Err(error @ Unreadable::Newer(_)) => Err(error),
+            Err(error @ (Unreadable::Newer(_) | Unreadable::Empty)) => Err(error),
             Err(_) => source.with_new_first_page(file).map(|()| source),
         }
+    }
+
+    /// Makes a database of what each page of a set-aside one has by itself.
+    pub fn piece_together(file: &Path) -> Result<Self, Unreadable> {
+        let dir = aside::with(file, ".reading");
+        remove(&dir)?;
+        std::fs::DirBuilder::new().mode(0o700).create(&dir).with_context(|| dir.display().to_string())?;
+        let mut source = Self { connection: None, dir, transplanted: false, pieced: true };
+        let connection = Connection::open(source.dir.join("pieces.db")).context("no database can be made")?;
+        let made = (|| {
+            // Nobody misses it if the machine loses its power.
+            connection.pragma_update(None, "synchronous", "OFF")?;
+            connection.pragma_update_and_check(None, "journal_mode", "OFF", |_| Ok(()))?;
+            connection.execute_batch(&migrate::sql(0, SCHEMA))?;
+            pages::gather(file, &connection)
+        })();
+        let rows = made.context("its pages cannot be put together")?;
+        tracing::info!(target: "store", file = %file.display(), rows, "was read page by page");
+        if rows == 0 {
+            return Err(Unreadable::Nothing);
+        }
+        source.connection = Some(connection);
+        Ok(source)
     }
 
     /// By another name, so that what SQLite makes beside it is not made beside the original.
@@ -303,11 +346,26 @@ impl Source {
         if version > SCHEMA {
             return Err(Unreadable::Newer(version));
         }
-        if ids(&connection).is_empty() {
-            return Err(Unreadable::Nothing);
+        match all_ids(&connection) {
+            (ids, false) if ids.is_empty() => return Err(Unreadable::Nothing),
+            (ids, true) if ids.is_empty() && !self.transplanted => return Err(Unreadable::Empty),
+            (ids, _) if ids.is_empty() => return Err(Unreadable::Nothing),
+            _ => {}
         }
         self.connection = Some(connection);
         Ok(())
+    }
+
+    /// A session, as far as it can be read.
+    pub fn examine(&self, id: &str) -> Option<Examined> {
+        let mut examined = self.with(|connection| Some(examine(connection, id)))?;
+        if self.pieced && examined.broken.is_none() && examined.stale {
+            // Its state would have told. Had it gone on, a call that has run might run again.
+            let events = examined.events;
+            examined.broken =
+                Some(format!("its state cannot be read, and nobody can tell what came after event {events}"));
+        }
+        Some(examined)
     }
 
     /// The text of a session's open streams.

@@ -161,7 +161,11 @@ fn finish(group: Vec<Append>, result: &Result<(), StoreError>, found: &Found) {
         match result {
             Ok(()) => {}
             Err(error) => {
-                tracing::error!(target: "store", session = %append.log.session, %error, "write failed");
+                // What follows fails too, and is tried again by whoever keeps the session, who says how that goes on.
+                let first = !append.log.failed();
+                if first && (error.is_damage() || append.log.in_trouble(&error.0.to_string())) {
+                    tracing::error!(target: "store", session = %append.log.session, %error, "write failed");
+                }
                 append.log.fail();
                 if error.is_damage() {
                     found.session(&append.log.session, &format!("it cannot be written: {}", error.0));

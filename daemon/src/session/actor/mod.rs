@@ -53,7 +53,10 @@ pub use turns::user_message;
 const STOP_GRACE: Duration = Duration::from_secs(1);
 
 /// After a failed write: the first wait before the next try, and the longest.
-pub const MEND: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
+pub const MEND: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
+
+/// A write that fails within this time after another goes on with the pauses of that one: there is only a little room.
+const CALM: Duration = Duration::from_secs(60);
 
 /// Outcomes of keyed requests that are remembered here, for those whose commit is still queued; with so many, it is waited for.
 const REMEMBERED: usize = 64;
@@ -288,6 +291,19 @@ pub struct Actor {
     phase: Phase,
     /// Outcomes whose commit may still be queued.
     remembered: Vec<Outcome>,
+    /// How long was waited after the last write that failed, and when something could be written again.
+    mended: Option<(Duration, Instant)>,
+    /// The turn that a user has cancelled, if the end of it could not be written; nothing of it goes on.
+    cancelled: Option<Cancelled>,
+}
+
+/// A turn that a user has cancelled.
+#[derive(Default)]
+struct Cancelled {
+    /// The turn; whichever is stored as unfinished if it was cancelled when nothing could be written.
+    turn: Option<TurnId>,
+    /// Keys of the requests that want it.
+    keys: Vec<Key>,
 }
 
 impl Actor {
@@ -327,8 +343,8 @@ impl Actor {
 
     fn new(id: SessionId, daemon: Arc<Daemon>, log: Arc<Log>, state: State, workspace: Arc<Workspace>) -> Self {
         let (streams, results, remembered) = (Vec::new(), HashMap::new(), Vec::new());
-        let (counted, phase) = (None, Phase::Idle);
-        Self { id, daemon, log, state, streams, counted, results, workspace, phase, remembered }
+        let (counted, phase, mended, cancelled) = (None, Phase::Idle, None, None);
+        Self { id, daemon, log, state, streams, counted, results, workspace, phase, remembered, mended, cancelled }
     }
 
     /// Runs until the session is removed, unloaded or the daemon ends.
@@ -365,7 +381,7 @@ impl Actor {
                     }
                 }
                 Wake::Mend if self.daemon.store.found.of(&self.id).is_some() => return self.give_up(commands),
-                Wake::Mend => self.mend().await,
+                Wake::Mend => self.mend(false).await,
                 // What there is to do was done above.
                 Wake::Broken => {}
             }
@@ -398,8 +414,12 @@ impl Actor {
     }
 
     async fn command(&mut self, command: Command) {
+        let command = match command {
+            Command::Cancel(asked) if matches!(self.phase, Phase::Failed(..)) => return self.cancel_later(asked).await,
+            command => command,
+        };
         if self.may_be_mended() && !matches!(command, Command::Attach(..) | Command::Pause(_)) {
-            self.mend().await;
+            self.mend(true).await;
         }
         match command {
             Command::Attach(after, reply) => respond(reply, self.attach(after).await),

@@ -15,9 +15,22 @@ impl Actor {
         self.log.tail().streams.clone_from(&self.streams);
         let Some(turn) = &self.state.turn else {
             self.start_next(false);
+            // The start of the turn was not written either.
+            if let Some(Cancelled { turn: None, keys }) = self.cancelled.take()
+                && matches!(self.phase, Phase::Running(_))
+            {
+                self.stop(Then::Cancel(unheard(keys), false));
+            }
             return Ok(());
         };
         self.results = self.stored_results(turn).await?;
+        // None after a restart.
+        if let Some(Cancelled { turn: which, keys }) = self.cancelled.take()
+            && which.is_none_or(|which| which == turn.id)
+        {
+            self.close_turn(unheard(keys), false);
+            return Ok(());
+        }
         let plan = recovery::plan(&self.state, &self.streams, cause);
         fault::point("actor.recovery.planned");
         tracing::info!(target: "turn", session = %self.id, resume = plan.resume, "found unfinished");
@@ -87,9 +100,17 @@ impl Actor {
     /// A write failed: what was folded since is not stored. Stops, and starts anew from the store after a while.
     pub(super) fn fail(&mut self) {
         self.remembered.clear();
-        match std::mem::replace(&mut self.phase, Phase::Failed(MEND[0], Instant::now() + MEND[0])) {
+        let again = self.mended.filter(|(_, at)| at.elapsed() < CALM);
+        let wait = again.map_or(MEND[0], |(wait, _)| (wait * 2).min(MEND[1]));
+        match std::mem::replace(&mut self.phase, Phase::Failed(wait, Instant::now() + wait)) {
             Phase::Running(running) => running.task.abort(),
-            Phase::Stopping(_, Then::Cancel(all, _) | Then::Remove(all)) => {
+            Phase::Stopping(_, Then::Cancel(all, _)) => {
+                for Asked { key, reply } in all {
+                    self.note_cancel(key);
+                    respond(reply, Err(self.later()));
+                }
+            }
+            Phase::Stopping(_, Then::Remove(all)) => {
                 let error = RpcError::new(Code::Storage, format!("a write of session {} failed", self.id));
                 let error = error.hint("see whether the disk is full, and try again in a moment");
                 all.into_iter().for_each(|asked| respond(asked.reply, Err(error.clone())));
@@ -98,17 +119,49 @@ impl Actor {
         }
     }
 
+    /// Cancels a turn of which nothing can be written: nothing of it runs, and it ends when its end can be stored.
+    pub(super) async fn cancel_later(&mut self, asked: Asked) {
+        let Some(Asked { key, reply }) = self.first_time(asked).await else { return };
+        self.note_cancel(key);
+        if self.may_be_mended() {
+            self.mend(true).await;
+        }
+        if matches!(self.phase, Phase::Failed(..)) {
+            return respond(reply, Err(self.later()));
+        }
+        respond_when(reply, self.flush(), ());
+    }
+
+    fn note_cancel(&mut self, key: Option<Key>) {
+        let cancelled = self.cancelled.get_or_insert_default();
+        cancelled.turn = None;
+        if cancelled.keys.len() < REMEMBERED {
+            cancelled.keys.extend(key);
+        }
+    }
+
+    fn later(&self) -> RpcError {
+        let text = format!("session {} cannot be written just now; its turn has stopped", self.id);
+        RpcError::new(Code::Storage, text).hint("it is cancelled as soon as the disk has room again")
+    }
+
     /// Whether somebody who asks for something need not wait for the next try: the last one was a while ago.
     pub(super) fn may_be_mended(&self) -> bool {
         matches!(self.phase, Phase::Failed(wait, until) if Instant::now() + wait >= until + MEND[0])
     }
 
-    pub(super) async fn mend(&mut self) {
-        let Phase::Failed(wait, _) = self.phase else { return };
+    /// Starts anew; if that fails the next pause is longer, but not because somebody has `asked`.
+    pub(super) async fn mend(&mut self, asked: bool) {
+        let Phase::Failed(waited, _) = self.phase else { return };
         if let Err(error) = self.start_anew().await {
-            tracing::error!(target: "session", session = %self.id, %error, "still cannot be read");
+            let wait = if asked { waited } else { (waited * 2).min(MEND[1]) };
+            if !error.is_damage() {
+                self.log.in_trouble(&error.0.to_string());
+            }
             self.log.fail();
-            let wait = (wait * 2).min(MEND[1]);
+            if wait > waited {
+                tracing::error!(target: "session", session = %self.id, %error, next_try_s = wait.as_secs(), "still cannot be written");
+            }
             self.phase = Phase::Failed(wait, Instant::now() + wait);
         }
     }
@@ -119,12 +172,25 @@ impl Actor {
         let row = self.daemon.store.session(self.id.clone()).await?;
         let row = row.unwrap_or_else(|| SessionRow { id: self.id.clone(), ..SessionRow::default() });
         let Known { state, env, rebuilt } = known(&self.daemon.store, row).await?;
+        let waited = if let Phase::Failed(waited, _) = self.phase { waited } else { MEND[0] };
         self.state = state;
-        self.phase = Phase::Idle;
         self.log.mend(self.state.head);
+        // Nothing begins before something can be written; what was cancelled stays so until then.
+        let (done, written) = oneshot::channel();
+        self.append(Vec::new(), Vec::new(), true, Some(done));
+        written.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())))?;
+        self.log.is_well();
+        self.mended = Some((waited, Instant::now()));
+        self.phase = Phase::Idle;
         self.say_rebuilt(rebuilt.then(|| environment(&env)));
         self.take_up(Cause::Storage).await
     }
+}
+
+/// Requests that have their answer.
+fn unheard(keys: Vec<Key>) -> Vec<Asked> {
+    let asked = |key| Asked { key, reply: oneshot::channel().0 };
+    keys.into_iter().map(|key| asked(Some(key))).collect()
 }
 
 /// What is known of a session that is stored.

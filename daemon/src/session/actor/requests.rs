@@ -283,6 +283,11 @@ impl Actor {
 
     pub(super) async fn remove(&mut self, force: bool, asked: Asked) {
         let Some(asked) = self.first_time(asked).await else { return };
+        if self.state.turn.is_some() && !force && matches!(self.phase, Phase::Failed(..)) {
+            let error = RpcError::new(Code::Storage, format!("session {} cannot be written just now", self.id));
+            let hint = "make room on the disk, or remove it by force: its turn has not ended, and cannot now";
+            return respond(asked.reply, Err(error.hint(hint)));
+        }
         if self.state.turn.is_some() && !force {
             let busy = RpcError::new(Code::Busy, format!("session {} has a turn under way", self.id))
                 .hint("cancel it first, or remove it by force");

@@ -213,6 +213,9 @@ impl Actor {
     }
 
     pub(super) fn close_turn(&mut self, asked: Vec<Asked>, word: bool) {
+        // Until that is written, which may fail.
+        let keys = asked.iter().filter_map(|asked| asked.key.clone()).collect();
+        self.cancelled = self.state.turn.as_ref().map(|turn| Cancelled { turn: Some(turn.id.clone()), keys });
         let drafts = self.close("cancelled by the user");
         self.append(drafts, Vec::new(), false, None);
         self.finish_turn(Ending::plain(StopReason::Cancelled), asked, word);

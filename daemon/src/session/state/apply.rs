@@ -237,6 +237,7 @@ impl State {
             Some(NoticeCode::KeyFound) => turn.key_missing = false,
             Some(
                 NoticeCode::Retry
+                | NoticeCode::Storage
                 | NoticeCode::Removed
                 | NoticeCode::Damaged
                 | NoticeCode::UnknownModel

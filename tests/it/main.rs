@@ -23,6 +23,7 @@ mod idempotency;
 mod keeper;
 mod keys;
 mod large;
+mod lost_page;
 mod matrix;
 mod matrix_turns;
 mod network;

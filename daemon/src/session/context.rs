@@ -300,7 +300,7 @@ pub fn size(block: &ContentBlock) -> u64 {
 }
 
 /// Builds a context from the events of [`KINDS`], a page at a time.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Builder {
     context: Context,
     /// The turn of the last message.

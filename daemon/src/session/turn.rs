@@ -76,14 +76,22 @@ pub struct Turn {
     unshown: Option<Usage>,
     instructions: Vec<Instruction>,
     created_at: u64,
+    /// What an earlier turn has read.
+    past: Past,
 }
 
+/// The longest history that a session keeps from one turn to the next, in bytes of events: a turn then reads what is new. A longer
+/// one is read and parsed again, which is nothing beside the time that a model takes for it.
+const KEPT: usize = 64 << 10;
+
 /// What was read of the log.
-#[derive(Default)]
-struct Past {
+#[derive(Clone, Debug, Default)]
+pub struct Past {
     builder: context::Builder,
     /// The last event of it.
     after: u64,
+    /// How much was read.
+    bytes: usize,
 }
 
 /// Why a history is not there.
@@ -106,7 +114,7 @@ impl Turn {
         session: SessionId,
         daemon: Arc<Daemon>,
         workspace: Arc<Workspace>,
-        state: &State,
+        (state, past): (&State, Past),
         messages: mpsc::UnboundedSender<TurnMessage>,
     ) -> Self {
         Self {
@@ -129,6 +137,7 @@ impl Turn {
             effort: state.turn.as_ref().map_or_else(Effort::default, |turn| turn.effort),
             instructions: state.instructions.clone(),
             created_at: state.created_at,
+            past,
         }
     }
 
@@ -141,7 +150,8 @@ impl Turn {
     async fn drive(&mut self) -> Result<(), Over> {
         let instructions = self.read_instructions();
         // What started this turn must be in the log before its end is read; what came before it is read meanwhile.
-        let (committed, early) = tokio::join!(self.emit.committed(), self.read_on(Past::default()));
+        let past = std::mem::take(&mut self.past);
+        let (committed, early) = tokio::join!(self.emit.committed(), self.read_on(past));
         committed?;
         // What could not be read is met again.
         let mut context = match self.history_when_readable(early.unwrap_or_default()).await? {
@@ -243,7 +253,14 @@ impl Turn {
         let mut pause = MEND[0];
         loop {
             let error = match self.read_on(std::mem::take(&mut past)).await {
-                Ok(past) => return Ok(Ok(past.builder.finish())),
+                Ok(past) => {
+                    #[cfg(debug_assertions)]
+                    self.is_as_read_anew(&past).await;
+                    if past.bytes <= KEPT {
+                        self.emit.tell(TurnMessage::Read(Box::new(past.clone())))?;
+                    }
+                    return Ok(Ok(past.builder.finish()));
+                }
                 Err(Unread::Broken(error)) => return Ok(Err(error)),
                 Err(Unread::ForNow(error)) => error,
             };
@@ -258,19 +275,28 @@ impl Turn {
     }
 
     /// Reads the log to its end, a page at a time: other sessions' queries go between.
-    async fn read_on(&self, Past { mut builder, mut after }: Past) -> Result<Past, Unread> {
+    async fn read_on(&self, Past { mut builder, mut after, mut bytes }: Past) -> Result<Past, Unread> {
         loop {
             let read = self.daemon.store.events_of(self.session.clone(), context::KINDS, after, context::PAGE);
             let (page, more) = read.await?;
             after = page.last().map_or(after, |last| last.seq);
+            bytes += page.iter().map(|stored| stored.data.len()).sum::<usize>();
             let parse = move || builder.add(&page).map(|()| builder);
             // A long history is parsed elsewhere: one thread runs all sessions. A short one is not worth the way there.
             let parsed = if more { tokio::task::spawn_blocking(parse).await } else { Ok(parse()) };
             let parsed = parsed.map_err(|error| Unread::Broken(error.to_string()))?;
             builder = parsed.map_err(|error| Unread::Broken(error.to_string()))?;
             if !more {
-                return Ok(Past { builder, after });
+                return Ok(Past { builder, after, bytes });
             }
+        }
+    }
+
+    /// What was read piece by piece is what is there.
+    #[cfg(debug_assertions)]
+    async fn is_as_read_anew(&self, past: &Past) {
+        if let Ok(anew) = self.read_on(Past::default()).await {
+            assert_eq!(past.builder.clone().finish(), anew.builder.finish(), "the history was kept and has changed");
         }
     }
 

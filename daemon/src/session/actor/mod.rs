@@ -152,6 +152,8 @@ pub enum TurnMessage {
     Boundary(Option<Ending>, oneshot::Sender<Next>),
     /// Which `provider/model` is it now?
     Model(oneshot::Sender<(String, Option<Setup>)>),
+    /// What it has read of the log, for the next one.
+    Read(Box<turn::Past>),
 }
 
 /// How a turn ends.
@@ -288,6 +290,8 @@ pub struct Actor {
     /// Results of the open calls that have one, until all have and become a message.
     results: HashMap<CallId, ContentBlock>,
     workspace: Arc<Workspace>,
+    /// What the last turn has read of the log, if that is short.
+    past: turn::Past,
     phase: Phase,
     /// Outcomes whose commit may still be queued.
     remembered: Vec<Outcome>,
@@ -343,8 +347,22 @@ impl Actor {
 
     fn new(id: SessionId, daemon: Arc<Daemon>, log: Arc<Log>, state: State, workspace: Arc<Workspace>) -> Self {
         let (streams, results, remembered) = (Vec::new(), HashMap::new(), Vec::new());
-        let (counted, phase, mended, cancelled) = (None, Phase::Idle, None, None);
-        Self { id, daemon, log, state, streams, counted, results, workspace, phase, remembered, mended, cancelled }
+        let (counted, past, phase, mended, cancelled) = (None, turn::Past::default(), Phase::Idle, None, None);
+        Self {
+            id,
+            daemon,
+            log,
+            state,
+            streams,
+            counted,
+            results,
+            workspace,
+            past,
+            phase,
+            remembered,
+            mended,
+            cancelled,
+        }
     }
 
     /// Runs until the session is removed, unloaded or the daemon ends.
@@ -469,6 +487,7 @@ impl Actor {
             TurnMessage::Counted(usage) => self.counted = usage,
             TurnMessage::Permit(permit) => self.permit(*permit),
             TurnMessage::Boundary(ending, reply) => self.boundary(ending, reply),
+            TurnMessage::Read(past) => self.past = *past,
             TurnMessage::Model(reply) => {
                 // A turn that was stopped does not wait for the answer.
                 let _gone = reply.send((self.state.model.clone(), self.state.setup.clone()));

@@ -174,6 +174,7 @@ impl Actor {
         let Known { state, env, rebuilt } = known(&self.daemon.store, row).await?;
         let waited = if let Phase::Failed(waited, _) = self.phase { waited } else { MEND[0] };
         self.state = state;
+        self.past = super::turn::Past::default();
         self.log.mend(self.state.head);
         // Nothing begins before something can be written; what was cancelled stays so until then.
         let (done, written) = oneshot::channel();

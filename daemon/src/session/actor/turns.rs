@@ -104,7 +104,8 @@ impl Actor {
 
     pub(super) fn spawn_turn(&mut self) {
         let (sender, messages) = mpsc::unbounded_channel();
-        let turn = turn::Turn::new(self.id.clone(), self.daemon.clone(), self.workspace.clone(), &self.state, sender);
+        let known = (&self.state, std::mem::take(&mut self.past));
+        let turn = turn::Turn::new(self.id.clone(), self.daemon.clone(), self.workspace.clone(), known, sender);
         let task = tokio::spawn(turn.run());
         fault::point("actor.turn.spawned");
         self.phase = Phase::Running(Running { task, messages, waiting: HashMap::new() });

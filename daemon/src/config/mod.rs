@@ -290,6 +290,10 @@ impl Written {
         if self.model.as_deref().is_some_and(|model| model.split('/').any(|part| part.trim().is_empty())) {
             return Err(source.error(&["model"], "write `provider/model`, or a provider alone"));
         }
+        if let Some(model) = self.model.as_deref().filter(|model| !model.is_empty()) {
+            let provider = model.split('/').next().unwrap_or_default();
+            self.check_provider(provider).map_err(|problem| source.error(&["model"], problem))?;
+        }
         for node in source.nodes() {
             let path: Vec<&str> = node.path.iter().map(String::as_str).collect();
             let Some(text) = node.text else { continue };
@@ -330,6 +334,11 @@ impl Written {
             .split_once('/')
             .filter(|(_, model)| !model.trim().is_empty())
             .ok_or_else(|| "a model is named `provider/model` in quotes".to_owned())?;
+        self.check_provider(provider)
+    }
+
+    /// Whether there is a provider with this name.
+    fn check_provider(&self, provider: &str) -> Result<(), String> {
         let names = || PRESETS.iter().map(|preset| preset.name).chain(self.providers.keys().map(String::as_str));
         if names().any(|known| known == provider) {
             return Ok(());

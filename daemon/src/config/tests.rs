@@ -219,6 +219,14 @@ fn a_key_in_the_file_is_refused_and_not_repeated() {
 }
 
 #[test]
+fn a_model_of_a_provider_that_is_not_there_is_named_with_its_place() {
+    let error = error("mode = \"ask\"\nmodel = \"antropic/claude\"");
+    assert!(error.starts_with("/c/config.toml:2:1: model: ") && error.contains("`anthropic`"), "{error}");
+    assert!(parse("model = \"work\"\n[providers.work]\nkind = \"openai\"\nbase_url = \"http://h/v1\"").is_ok());
+    assert!(parse("model = \"demo\"").is_ok());
+}
+
+#[test]
 fn what_has_no_effect_is_named() {
     let config = parse(
         "[permissions]\nallow = [\n  \"bash(npm run *)\",\n]\ndeny = [\"Read(x)\"]\n[mcp.files]\ncommand = \"npx\"",

@@ -273,6 +273,7 @@ impl Continuity {
         let summarised = named::begins_with_summary(json, &items);
         let first = !summarised && !items.iter().any(|item| item.starts_with("assistant "));
         let chains = self.chains.entry((format, model.to_owned())).or_default();
+        let overtaken = !first && chains.iter().any(|chain| chain.items.starts_with(&items));
         let before = chains.iter_mut().filter(|chain| items.starts_with(&chain.items)).max_by_key(|c| c.items.len());
         match before {
             Some(chain) => {
@@ -285,6 +286,9 @@ impl Continuity {
                 }
                 *chain = Chain { preamble, items };
             }
+            // It was sent before the last one and has been overtaken by it: its turn was interrupted, and the next request came over
+            // another connection. Nobody may go on from its answer.
+            None if overtaken => {}
             None => {
                 if !first && !self.rewrites {
                     let nearest = chains.last().map(|chain| diverges(&chain.items, &items)).unwrap_or_default();

@@ -250,6 +250,22 @@ fn a_changed_prefix_is_found_and_a_moved_cache_breakpoint_is_not_one() {
 }
 
 #[test]
+fn a_request_that_was_overtaken_is_none_to_go_on_from() {
+    let user = |text: &str| json!({ "role": "user", "content": text });
+    let said = |text: &str| json!({ "role": "assistant", "content": text });
+    let mut continuity = Continuity::default();
+    let mut admit = |messages: &[Value]| {
+        let body = json!({ "model": "m", "tools": [{}], "messages": messages });
+        assert_eq!(continuity.admit(Format::Anthropic, "m", &body), Vec::<String>::new());
+        continuity.unnamed().count()
+    };
+    let before = [user("a"), said("b"), user("c"), said("d"), user("stop")];
+    assert_eq!(admit(&before[..1]) + admit(&before) + admit(&before[..3]), 0);
+    assert_eq!(admit(&[&before[..], &[said("e"), user("f")]].concat()), 0);
+    assert_eq!(admit(&[&before[..3], &[said("x"), user("y")]].concat()), 1, "that had lost a message");
+}
+
+#[test]
 fn a_changed_prefix_is_excused_by_the_event_that_names_the_change_and_by_no_other() {
     let user = |text: &str| json!({ "role": "user", "content": text });
     let said = |text: &str| json!({ "role": "assistant", "content": text });

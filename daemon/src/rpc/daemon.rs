@@ -73,11 +73,16 @@ impl DaemonApiServer for Rpc {
         let daemon = &self.0;
         let counts = conn(extensions)?.query(daemon.store.counts()).await;
         if let Err(error) = &counts {
+            tracing::warn!(target: "daemon", %error, "the sessions cannot be counted");
             daemon.store.found.database(&error.to_string());
         }
         // This is where one looks when something is wrong: it says what it can.
         let (sessions, running, permissions) = counts.unwrap_or_default();
         let config = daemon.config.current();
+        let storage = self.storage(conn(extensions)?).await;
+        if let Err(error) = &storage {
+            tracing::warn!(target: "daemon", error = error.message, "nobody knows what is taken on the disk");
+        }
         Ok(Status {
             version: VERSION.to_owned(),
             protocol: PROTOCOL,
@@ -97,7 +102,7 @@ impl DaemonApiServer for Rpc {
             permissions,
             connections: daemon.connections.load(Ordering::Relaxed),
             damage: repair::damage(daemon),
-            storage: self.storage(conn(extensions)?).await.ok(),
+            storage: storage.ok(),
             proxies: daemon.catalogue().map(|catalogue| catalogue.network().proxies()).unwrap_or_default(),
         })
     }

@@ -175,6 +175,9 @@ async fn after(daemon: &Daemon, known: &[&Acknowledged], effects: &[&str]) -> Ve
         return vec![format!("the daemon does not start: {panic}")];
     }
     let mut wrong = Vec::new();
+    // Before the log is: a call that had not started may do so now, and be on disk first.
+    let effects_then = daemon.dirs.root().join("effects-then");
+    std::fs::copy(daemon.side_effects(), &effects_then).expect("the side-effect file");
     match look(daemon).await {
         Ok((stored, integrity, waiting)) => {
             if integrity != "ok" {
@@ -183,7 +186,7 @@ async fn after(daemon: &Daemon, known: &[&Acknowledged], effects: &[&str]) -> Ve
             wrong.extend(missing(&stored, known));
             wrong.extend(unrecorded(&stored, effects));
             wrong.extend(forgotten(&stored, &waiting));
-            let trace = Trace { stored, side_effects: Some(daemon.side_effects()), ..Trace::default() };
+            let trace = Trace { stored, side_effects: Some(effects_then), ..Trace::default() };
             wrong.extend(check(&trace).iter().map(ToString::to_string));
         }
         Err(error) => wrong.push(format!("the database cannot be read: {error}")),

@@ -59,7 +59,8 @@ async fn one_page_that_hides_all_others_takes_no_session_along_and_what_is_missi
     assert_eq!(after["lost"], true, "{after}");
     let left = after["left"].as_array().unwrap();
     let told = left.iter().find(|left| left["session"] == *cut).unwrap();
-    assert!(told["events"].as_u64().unwrap() > 0 && told["events"].as_u64() < told["of"].as_u64(), "{told}");
+    // Nothing at all if its first event was on that page too.
+    assert!(told["events"].as_u64().unwrap() < told["of"].as_u64().unwrap(), "{told}");
     for left in left {
         let line = format!("has its first {} of {} events", left["events"], left["of"]);
         assert!(left["events"] == 0 || repaired.stdout.contains(&line), "{line} is not in {repaired:?}");

@@ -129,7 +129,12 @@ impl Pages {
     fn open(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
         let mut count = u32::try_from(file.metadata()?.len() / USABLE).unwrap_or(u32::MAX);
-        let wal = File::open(aside::with(path, "-wal")).ok();
+        // Without one that is there, what is older would be taken for all there is.
+        let wal = match File::open(aside::with(path, "-wal")) {
+            Ok(wal) => Some(wal),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
         let mut newer = HashMap::new();
         if let Some((found, size)) = wal.as_ref().and_then(committed) {
             (newer, count) = (found, size);

@@ -37,6 +37,14 @@ impl Row {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stored(pub BTreeMap<String, Vec<Row>>);
 
+impl Stored {
+    /// Whether each turn that started has ended.
+    pub fn rests(&self) -> bool {
+        let count = |rows: &[Row], kind: &str| rows.iter().filter(|row| row.kind == kind).count();
+        self.0.values().all(|rows| count(rows, "turn_started") == count(rows, "turn_finished"))
+    }
+}
+
 /// What the daemon keeps beside the logs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Folded {

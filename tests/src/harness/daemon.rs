@@ -346,7 +346,16 @@ impl Daemon {
     pub fn trace(&self, clients: &[&Client], model: &ModelServer) -> Trace {
         let database = self.dirs.database();
         let with = |suffix: &str| PathBuf::from(format!("{}{suffix}", database.display()));
-        let stored = read(&database).unwrap_or_else(|error| panic!("the database cannot be read: {error}"));
+        let look = || read(&database).unwrap_or_else(|error| panic!("the database cannot be read: {error}"));
+        let mut stored = look();
+        // A terminal shows the last word of an answer before the turn's end is in the log.
+        comes_true(GRACE, || {
+            let rests = stored.rests();
+            if !rests {
+                stored = look();
+            }
+            rests
+        });
         model.named_by(&stored);
         Trace {
             clients: clients.iter().map(|client| client.transcript()).collect(),

@@ -63,12 +63,14 @@ pub fn take(fd: RawFd) -> io::Result<OwnedFd> {
 }
 
 /// Gives this process the name by which people look for it: one that was started by descriptor has none.
+/// Elsewhere than on Linux it is started by its file.
 pub fn name(name: &str) {
-    let name = std::ffi::CString::new(name).unwrap_or_default();
     #[cfg(target_os = "linux")]
-    if let Err(error) = rustix::thread::set_name(&name) {
+    if let Err(error) = rustix::thread::set_name(&std::ffi::CString::new(name).unwrap_or_default()) {
         eprintln!("warning: the daemon cannot be named: {error}");
     }
+    #[cfg(not(target_os = "linux"))]
+    let _by_its_file = name;
 }
 
 /// Lets go of the terminal: nothing is said or asked there any more.

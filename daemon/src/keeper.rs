@@ -30,7 +30,7 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 
 use crate::lock::{Lock, LockError};
-use crate::process::{OWNER, children};
+use crate::process::{OWNER, adopt, children};
 use crate::{fault, inherit, log};
 
 /// Pauses before the lives that follow crashes, in milliseconds. Nobody should wait after one crash; a daemon that cannot live
@@ -140,7 +140,7 @@ pub fn run(places: &Places, background: bool) -> anyhow::Result<ExitCode> {
         // A child of a shell's job cannot be a group leader here, so this cannot fail; if it does, a hangup may reach us.
         record(places, "WARN", "could not leave the terminal's session");
     }
-    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    adopt()?;
     let signals =
         Signals { end: notified(&[SIGTERM, SIGINT])?, child: notified(&[SIGCHLD])?, _hangup: notified(&[SIGHUP])? };
     Keeper { places, background, lock, listener, signals, crashes: 0, restarts: 0 }.keep()

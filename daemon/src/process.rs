@@ -48,6 +48,7 @@ pub const OWNER: &str = "LINGER_OWNER";
 const MAX_CHILDREN: usize = 256;
 
 /// How long a killed process may take to be gone: it may hang in the system for as long as a disk does.
+#[cfg(target_os = "linux")]
 const GONE: Duration = Duration::from_secs(2);
 
 /// What becomes of a child's standard error.
@@ -236,7 +237,7 @@ fn own() -> MutexGuard<'static, Vec<Pid>> {
 /// ([`crate::peer`] asks who belongs to it), and takes note when one of them ends. Runs until it is dropped.
 pub async fn adopt_orphans() -> io::Result<()> {
     let mut ended = signal(SignalKind::child())?;
-    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    adopt()?;
     loop {
         ended.recv().await;
         // Those whose end a [`Process`] waits for are its to reap, and mostly are by now: then there is nothing to look for.
@@ -250,6 +251,13 @@ pub async fn adopt_orphans() -> io::Result<()> {
             let _lives = rustix::process::waitpid(Some(orphan), WaitOptions::NOHANG);
         }
     }
+}
+
+/// Makes this process the parent of every process below it whose own parent ends. Elsewhere than on Linux nobody can be that.
+pub fn adopt() -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    Ok(())
 }
 
 /// Whether a child has ended that nobody has reaped.
@@ -279,6 +287,7 @@ fn find(program: &str, path: &str, cwd: &Path) -> Option<PathBuf> {
 /// Kills every process whose environment says that it descends from the daemon with this database, and waits until it is gone;
 /// how many there were. This process and those in `spared` are left alone: a daemon may have been started by a tool of an earlier
 /// one. For the start, before anything else is served: only a daemon that died together with its keeper left any.
+#[cfg(target_os = "linux")]
 pub fn end_left_behind(database: &Path, spared: Option<u32>) -> usize {
     let mark = format!("{OWNER}={}", database.display());
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -302,6 +311,13 @@ pub fn end_left_behind(database: &Path, spared: Option<u32>) -> usize {
     killed.len()
 }
 
+/// Elsewhere a process does not show its environment: what the dead one left behind is not found.
+#[cfg(not(target_os = "linux"))]
+pub fn end_left_behind(_database: &Path, _spared: Option<u32>) -> usize {
+    0
+}
+
+#[cfg(target_os = "linux")]
 fn is_marked(pid: Pid, mark: &str) -> bool {
     let environment = std::fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).unwrap_or_default();
     environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())

@@ -147,9 +147,9 @@ pub fn run(places: &Places, background: bool) -> anyhow::Result<ExitCode> {
 }
 
 /// Starts this program anew in this process, as a keeper: for a daemon that has lost its own.
-pub fn take_its_place(background: bool) -> io::Error {
+pub fn take_its_place(places: &Places, background: bool) -> io::Error {
     let arguments = background.then_some("--background");
-    program().map_or_else(|error| error, |mut program| program.args(arguments).exec())
+    program(places).map_or_else(|error| error, |mut program| program.args(arguments).exec())
 }
 
 struct Keeper<'a> {
@@ -231,7 +231,7 @@ impl Keeper<'_> {
         ];
         let mut argument = OsString::from(KEPT);
         argument.push(numbers.map(|number| number.to_string()).join(","));
-        let mut program = program()?;
+        let mut program = program(self.places)?;
         program.arg(argument).args(self.background.then_some("--background"));
         let child = program.env_remove(OWNER).stdin(Stdio::null()).spawn()?;
         link.set_nonblocking(true)?;
@@ -328,12 +328,15 @@ impl Keeper<'_> {
     }
 }
 
-/// This very program, also when its file was replaced or deleted since it was started.
+/// This very program, also when its file was replaced or deleted since it was started. In a list of processes it says whose
+/// sessions it has, by the directory of its database.
 #[allow(clippy::disallowed_methods, reason = "the keeper's one child; it does nothing but start it")]
-fn program() -> io::Result<Command> {
+fn program(places: &Places) -> io::Result<Command> {
     let own = std::path::Path::new("/proc/self/exe");
     let mut program = Command::new(if own.exists() { own.to_path_buf() } else { std::env::current_exe()? });
-    program.arg0("lingerd");
+    let mut title = OsString::from("lingerd: ");
+    title.push(&places.data);
+    program.arg0(title);
     Ok(program)
 }
 

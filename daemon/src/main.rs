@@ -99,12 +99,12 @@ fn start(kept: Kept, background: bool) -> anyhow::Result<ExitCode> {
     log::start(&places.log(), std::env::var("LINGER_LOG").ok().as_deref(), redactor.clone())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let orphaned = Arc::new(AtomicBool::new(false));
-    let result = runtime.block_on(serve(places, redactor, kept, background, orphaned.clone()));
+    let result = runtime.block_on(serve(places.clone(), redactor, kept, background, orphaned.clone()));
     // A thread that hangs in a file system must not keep the daemon from ending.
     runtime.shutdown_timeout(LAST_THREADS);
     if orphaned.load(Ordering::Relaxed) {
         tracing::info!(target: "daemon", "taking the place of the keeper");
-        return Err(keeper::take_its_place(background)).context("the keeper died and cannot be replaced");
+        return Err(keeper::take_its_place(&places, background)).context("the keeper died and cannot be replaced");
     }
     result.map(|()| ExitCode::SUCCESS)
 }

@@ -59,16 +59,36 @@ pub fn descendants(pid: u32) -> Vec<Process> {
     family.into_iter().filter_map(process).collect()
 }
 
-/// Processes whose environment or working directory lies in `dir`, whoever their parent is by now.
+/// Processes whose environment, command line or working directory names `dir`, whoever their parent is by now. Of a daemon, only
+/// root is told the environment; its command line names the directory, and its keeper is its parent.
 pub fn of_directory(dir: &Path) -> Vec<Process> {
     let needle = dir.as_os_str().as_encoded_bytes();
-    let mine = |pid: &u32| {
-        let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        let cwd = fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
-        cwd.starts_with(dir) || environ.windows(needle.len()).any(|window| window == needle)
-    };
+    let names = |pid: u32, file: &str| has(pid, file, needle);
+    let cwd = |pid: u32| fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
+    let of_daemon = |pid: u32| names(pid, "cmdline") && names_itself(pid);
     let me = std::process::id();
-    all().into_iter().filter(|pid| *pid != me).filter(mine).filter_map(process).collect()
+    let mut found = BTreeSet::new();
+    for pid in all().into_iter().filter(|pid| *pid != me) {
+        if of_daemon(pid) {
+            let parent = stat(pid).and_then(|stat| stat[1].parse().ok());
+            found.extend(parent.filter(|parent| names_itself(*parent)));
+        }
+        if of_daemon(pid) || names(pid, "environ") || cwd(pid).starts_with(dir) {
+            found.insert(pid);
+        }
+    }
+    found.into_iter().filter_map(process).collect()
+}
+
+/// Whether a process is one of linger's daemons or keepers, by its command line.
+fn names_itself(pid: u32) -> bool {
+    has(pid, "cmdline", b"lingerd")
+}
+
+/// Whether the system names something in what it tells of a process.
+fn has(pid: u32, file: &str, needle: &[u8]) -> bool {
+    let text = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    text.windows(needle.len()).any(|window| window == needle)
 }
 
 /// Whether it still runs.
@@ -112,16 +132,15 @@ fn kib(file: &str, name: &str) -> Option<u64> {
     text.lines().find(|line| line.starts_with(name))?.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// How many files a process has open.
-pub fn files(pid: u32) -> usize {
-    fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
+/// How many files a process has open. Of a daemon, only root is told.
+pub fn files(pid: u32) -> Option<usize> {
+    Some(fs::read_dir(format!("/proc/{pid}/fd")).ok()?.count())
 }
 
-/// How many bytes a process has read so far, from files, pipes and sockets.
-pub fn read(pid: u32) -> u64 {
-    let io = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
-    let of = io.lines().find_map(|line| line.strip_prefix("rchar: "));
-    of.and_then(|n| n.parse().ok()).unwrap_or_default()
+/// How many bytes a process has read so far, from files, pipes and sockets. Of a daemon, only root is told.
+pub fn read(pid: u32) -> Option<u64> {
+    let io = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
+    io.lines().find_map(|line| line.strip_prefix("rchar: "))?.parse().ok()
 }
 
 /// User and system time of all threads, in seconds.

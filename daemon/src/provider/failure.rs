@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::wire::mended;
-use words::{HISTORY, IMAGES, NO_IMAGES, TOO_LONG};
+use words::{HISTORY, IMAGES, NO_IMAGES, NOUNS, TOO_LONG};
 
 /// The longest error text that is passed on.
 const MAX_MESSAGE: usize = 600;
@@ -154,7 +154,7 @@ fn classify(status: Option<u16>, kind: &str, said: &str) -> FailureClass {
         return FailureClass::History;
     }
     let refused = matches!(status, Some(400 | 415 | 422)) || (status.is_none() && kind == "invalid_request_error");
-    if (refused && IMAGES.iter().any(has)) || (status == Some(500) && NO_IMAGES.iter().any(has)) {
+    if (refused && is_of_images(kind, &said)) || (status == Some(500) && NO_IMAGES.iter().any(has)) {
         return FailureClass::Images;
     }
     // Google says 400 to a wrong key.
@@ -185,6 +185,25 @@ fn classify(status: Option<u16>, kind: &str, said: &str) -> FailureClass {
         | "internal_server_error" => FailureClass::Overloaded,
         _ => FailureClass::Stream,
     }
+}
+
+/// Whether what is refused are images. `said` is in lower case. What a model or a tool is called does not count.
+fn is_of_images(kind: &str, said: &str) -> bool {
+    if kind.starts_with("model_") || said.contains("schema") {
+        return false;
+    }
+    let has = |word: &&str| if NOUNS.contains(word) { has_noun(said, word) } else { said.contains(*word) };
+    kind.contains("image") || IMAGES.iter().any(|row| row.iter().all(has))
+}
+
+/// Whether `noun`, or several of it, stands in `text` by itself or in a field's name, and not in another word or a model's name.
+fn has_noun(text: &str, noun: &str) -> bool {
+    text.match_indices(noun).any(|(at, _)| {
+        let (before, after) = (text.get(..at).unwrap_or_default(), text.get(at + noun.len()..).unwrap_or_default());
+        let after = after.strip_prefix('s').unwrap_or(after);
+        let is_part = |c: char| c.is_alphanumeric() || c == '-';
+        !before.ends_with(|c| is_part(c) || c == '/') && !after.starts_with(is_part)
+    })
 }
 
 /// `text` on one line, without control characters, and not too long.

@@ -96,12 +96,38 @@ fn a_context_that_does_not_fit_is_known_by_the_words_of_each_provider() {
         "messages.0.content.1.image.source.base64: Could not process image",
         "'messages.0' : for 'role:user' the following must be satisfied[('messages.0.content' : value must be a string)]",
         "x is not a multimodal model",
+        "'claude-3-5-haiku-20241022' does not support image input.",
+        "messages.1.content.0.image.source.base64: image exceeds 5 MB maximum: 6000000 bytes > 5242880 bytes",
+        "Invalid value: 'input_image'. Supported values are: 'input_text'.",
+        "You uploaded an unsupported image. Please make sure your image is valid.",
+        "Unsupported MIME type: image/tiff",
+        "At most 0 image(s) may be provided in one prompt.",
+        "too many images and documents: 101 + 0 > 100",
+        "The model `llama-vision` has no vision support",
     ] {
         check(400, said, FailureClass::Images);
+    }
+    for said in [
+        "The model `llama-3.2-90b-vision-preview` has been decommissioned and is no longer supported.",
+        "The model `openai/gpt-image-1` is not supported in the v1/chat/completions endpoint.",
+        "imagen-4.0 is not supported here",
+        "This API revision is not supported",
+        "Invalid provisioning of the division",
+        "Invalid schema for function 'resize_image': schema must be of type object",
+        "Invalid 'metadata.user': must be a string",
+        "there is no such image",
+    ] {
+        check(400, said, FailureClass::Rejected);
     }
     check(500, "image input is not supported - hint: you may need to provide the mmproj", FailureClass::Images);
     check(500, "the image registry is down", FailureClass::Overloaded);
     check(401, "no key for image models", FailureClass::Auth);
+    let of_kind = |kind: &str, said: &str| {
+        let body = json!({"error": {"code": kind, "message": said}}).to_string();
+        Failure::of_response(400, body.as_bytes()).class
+    };
+    assert_eq!(of_kind("image_parse_error", "x"), FailureClass::Images);
+    assert_eq!(of_kind("model_decommissioned", "no support for vision since June"), FailureClass::Rejected);
     check(429, "images per minute exceeded", FailureClass::Overloaded);
 }
 

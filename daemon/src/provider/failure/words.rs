@@ -38,8 +38,38 @@ pub(super) const TOO_LONG: [&str; 27] = [
     "request too large for",
 ];
 
-/// What is said of images where a request is refused for them: vendors have a dozen ways to say so.
-pub(super) const IMAGES: [&str; 5] = ["image", "vision", "multimodal", "multi-modal", "must be a string"];
+/// What is said of images where a request is refused for them, all words of a row: vendors have a dozen ways to say so. The
+/// word alone would be too little: whoever is believed here makes a session do without its images for good.
+pub(super) const IMAGES: [&[&str]; 23] = [
+    &["image", "support"],
+    &["image", "not enabled"],
+    &["image", "process"],
+    &["image", "valid"],
+    &["image", "exceed"],
+    &["image", "too many"],
+    &["image", "too large"],
+    &["image", "too small"],
+    &["image", "may be provided"],
+    &["image", "media type"],
+    &["image", "format"],
+    &["image", "decode"],
+    &["image", "download"],
+    // Of the type of a part, and of the header without which Copilot takes none.
+    &["image", "unknown variant"],
+    &["image", "expected"],
+    &["vision", "support"],
+    &["vision", "enabled"],
+    &["vision", "header"],
+    &["multimodal", "model"],
+    &["multimodal", "support"],
+    &["multi-modal", "model"],
+    &["multi-modal", "support"],
+    // Groq, where only a string is a message.
+    &["content", "must be a string"],
+];
+
+/// What is no more than a part of a name or of another word where it does not stand by itself: `llama-90b-vision`, "revision".
+pub(super) const NOUNS: [&str; 2] = ["image", "vision"];
 
 /// How servers of one's own say so, with a status that means something else: llama.cpp, Ollama, vLLM.
 pub(super) const NO_IMAGES: [&str; 3] = ["image input", "not support image", "images are not supported"];

@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::wire::mended;
-use words::{HISTORY, IMAGES, NO_IMAGES, NOUNS, TOO_LONG};
+use words::{ALTERNATE, ALTERNATE_HINT, HISTORY, IMAGES, NO_IMAGES, NOUNS, TOO_LONG};
 
 /// The longest error text that is passed on.
 const MAX_MESSAGE: usize = 600;
@@ -95,7 +95,7 @@ impl Failure {
             (true, false) => format!("{status}: {said}"),
             (false, false) => format!("{status} {kind}: {said}"),
         };
-        Self { class, message: one_line(&message), retry_after: asked_wait(error) }
+        Self { class, message: advised(one_line(&message)), retry_after: asked_wait(error) }
     }
 
     /// What an error inside a stream means.
@@ -108,7 +108,8 @@ impl Failure {
             (false, true) => kind.clone(),
             (false, false) => format!("{kind}: {said}"),
         };
-        Self { class: classify(status, &kind, &said), message: one_line(&message), retry_after: asked_wait(error) }
+        let message = advised(one_line(&message));
+        Self { class: classify(status, &kind, &said), message, retry_after: asked_wait(error) }
     }
 }
 
@@ -148,6 +149,9 @@ fn classify(status: Option<u16>, kind: &str, said: &str) -> FailureClass {
     if may_be && (TOO_LONG.iter().any(has) || kind == "request_too_large") {
         return FailureClass::TooLong;
     }
+    if may_be && said.contains(ALTERNATE) {
+        return FailureClass::Rejected;
+    }
     let history = || HISTORY.iter().any(|row| row.iter().all(has));
     let in_stream = matches!(kind, "invalid_request_error" | "invalid_encrypted_content");
     if (matches!(status, Some(400 | 422)) || (status.is_none() && in_stream)) && history() {
@@ -185,6 +189,11 @@ fn classify(status: Option<u16>, kind: &str, said: &str) -> FailureClass {
         | "internal_server_error" => FailureClass::Overloaded,
         _ => FailureClass::Stream,
     }
+}
+
+/// `message`, and what a setting can do about it.
+fn advised(message: String) -> String {
+    if message.contains(ALTERNATE) { format!("{message}; {ALTERNATE_HINT}") } else { message }
 }
 
 /// Whether what is refused are images. `said` is in lower case. What a model or a tool is called does not count.

@@ -218,6 +218,20 @@ fn other_refusals_are_not_the_historys() {
 }
 
 #[test]
+fn a_user_who_speaks_twice_for_a_template_is_told_of_the_flag_and_loses_nothing() {
+    let said = "Jinja Exception: After the optional system message, conversation roles must alternate user/assistant/...";
+    let body = json!({"error": {"type": "invalid_request_error", "message": said}});
+    for status in [400, 422, 500] {
+        let failure = Failure::of_response(status, body.to_string().as_bytes());
+        assert_eq!(failure.class, FailureClass::Rejected, "{status}");
+        assert!(failure.message.contains("`assistant_after_user = true`"), "{}", failure.message);
+    }
+    assert_eq!(Failure::of_response(401, body.to_string().as_bytes()).class, FailureClass::Auth);
+    let failure = Failure::in_stream(&body["error"]);
+    assert_eq!((failure.class, failure.message.contains("assistant_after_tool")), (FailureClass::Rejected, true));
+}
+
+#[test]
 fn a_wait_may_be_asked_for_in_the_body() {
     fn check(delay: &str, expect: Option<u64>) {
         let info = json!({"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": delay});

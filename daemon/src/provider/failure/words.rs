@@ -74,8 +74,15 @@ pub(super) const NOUNS: [&str; 2] = ["image", "vision"];
 /// How servers of one's own say so, with a status that means something else: llama.cpp, Ollama, vLLM.
 pub(super) const NO_IMAGES: [&str; 3] = ["image input", "not support image", "images are not supported"];
 
+/// How templates of models say that a user speaks twice in a row. Nothing that could be left out of the history changes that.
+pub(super) const ALTERNATE: &str = "must alternate";
+
+/// What a user can do about it.
+pub(super) const ALTERNATE_HINT: &str = "with kind openai, `assistant_after_user = true` and `assistant_after_tool = true` in \
+    [providers.NAME.compat] put a word of the model's between";
+
 /// What is said of a history that is refused for what it brings back, in lower case: all words of a row.
-pub(super) const HISTORY: [&[&str]; 34] = [
+pub(super) const HISTORY: [&[&str]; 33] = [
     // Anthropic: thinking that it does not know, or that is not where it was; pairs; what is empty.
     &["signature", "thinking"],
     &["expected `thinking`"],
@@ -100,7 +107,6 @@ pub(super) const HISTORY: [&[&str]; 34] = [
     &["does not follow tool call"],
     &["tool_call_id", "not found"],
     &["duplicate", "call"],
-    &["must alternate"],
     &["messages", "reasoning", "is unsupported"],
     // Responses.
     &["invalid_encrypted_content"],

@@ -281,7 +281,12 @@ proptest! {
                 0 | 1 => session.compact(room),
                 2 => session.trim(room),
                 3 => kind = KINDS[next],
-                4 => session.breaks_off(),
+                4 => session.breaks_off(|session| match next {
+                    0 => session.compact(room),
+                    1 => session.trim(room),
+                    2 => session.leave_out_images(),
+                    _ => {}
+                }),
                 5 => session.leave_out_images(),
                 6 => session.leave_out_native(kind.name())?,
                 _ => {}

@@ -78,6 +78,8 @@ fn a_context_that_does_not_fit_is_known_by_the_words_of_each_provider() {
         "invalid params, context window exceeds limit",
         "prompt token count of 70000 exceeds the limit of 64000",
         "too many tokens: total number of tokens in the prompt cannot exceed 128000",
+        "<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 983616]",
+        "Trying to keep the first 15857 tokens when context the overflows. However, the model is loaded with context length of only 4096 tokens",
     ] {
         check(400, said, FailureClass::TooLong);
     }
@@ -256,6 +258,43 @@ fn errors_in_a_stream_are_tried_again_unless_they_say_what_is_wrong() {
     check(json!({"code": 401, "message": "key"}), FailureClass::Auth);
     check(json!({"message": "the request exceeds the available context size"}), FailureClass::TooLong);
     check(json!("something"), FailureClass::Stream);
+    // LiteLLM has a status in a string.
+    let of_litellm = |code: &str, kind: &str, said: &str| json!({"message": said, "type": kind, "code": code});
+    check(of_litellm("400", "invalid_request_error", "no such setting"), FailureClass::Rejected);
+    check(of_litellm("400", "None", "the `tool_use` ids must be unique"), FailureClass::History);
+    check(of_litellm("400", "None", "this model does not support image input"), FailureClass::Images);
+    check(of_litellm("401", "None", "no"), FailureClass::Auth);
+    check(of_litellm("404", "None", "no"), FailureClass::NotFound);
+    check(of_litellm("429", "throttling_error", "no"), FailureClass::Overloaded);
+    check(of_litellm("500", "None", "no"), FailureClass::Overloaded);
+    // A name that says nothing hides no other.
+    check(of_litellm("invalid_parameter_error", "invalid_request_error", "no"), FailureClass::Rejected);
+    check(of_litellm("invalid_value", "invalid_request_error", "`tool_use` ids must be unique"), FailureClass::History);
+    check(of_litellm("invalid_value", "invalid_request_error", "image is not valid"), FailureClass::Images);
+    check(of_litellm("1214", "new_error", "no"), FailureClass::Stream);
+    check(json!({"code": 1214, "message": "no"}), FailureClass::Stream);
+    assert_eq!(Failure::in_stream(&of_litellm("400", "invalid_request_error", "no")).message, "invalid_request_error: no");
     let nothing = Failure::in_stream(&json!({"message": "\u{7f}"})).message;
     assert_eq!(nothing, "the provider reported an error without a reason");
+}
+
+#[test]
+fn what_was_sent_and_is_given_back_is_not_taken_for_a_reason() {
+    let sent = "prompt is too long; the image is not valid; `tool_use` ids";
+    let detail = json!({"type": "extra_forbidden", "loc": ["body", "messages", 0, "x"], "msg": "Extra inputs are not permitted", "input": sent});
+    let list = json!({"detail": [detail]});
+    // FastAPI's, that of Mistral, and one of which the end was not read.
+    for (body, said) in [
+        (list.to_string(), "422: body.messages.0.x: Extra inputs are not permitted"),
+        (
+            json!({"object": "error", "type": "invalid_request_error", "message": list}).to_string(),
+            "422 invalid_request_error: body.messages.0.x: Extra inputs are not permitted",
+        ),
+    ] {
+        let failure = Failure::of_response(422, body.as_bytes());
+        assert_eq!((failure.class, failure.message.as_str()), (FailureClass::Rejected, said));
+    }
+    let cut = format!(r#"{{"detail": [{{"msg": "Extra inputs are not permitted", "input": "{sent}"#);
+    assert_eq!(Failure::of_response(422, cut.as_bytes()).class, FailureClass::Rejected);
+    assert_eq!(Failure::of_response(400, br#"{"errors": ["prompt is too long"]}"#).class, FailureClass::TooLong);
 }

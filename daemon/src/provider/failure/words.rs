@@ -1,7 +1,7 @@
 //! The words by which it is known what a provider complains about, in lower case. Data.
 
 /// How providers say that the context does not fit, in lower case.
-pub(super) const TOO_LONG: [&str; 27] = [
+pub(super) const TOO_LONG: [&str; 29] = [
     // Anthropic, and Bedrock with its models.
     "prompt is too long",
     "input is too long",
@@ -26,7 +26,9 @@ pub(super) const TOO_LONG: [&str; 27] = [
     "greater than the context length",
     "longer than the maximum model length",
     "longer than the model's context length",
-    // xAI, Mistral, Groq, Moonshot, MiniMax, GitHub and Cohere.
+    "tokens when context the overflows",
+    // Alibaba, xAI, Mistral, Groq, Moonshot, MiniMax, GitHub and Cohere.
+    "range of input length",
     "maximum prompt length",
     "too large for model with",
     "reduce the length of the messages",
@@ -79,7 +81,7 @@ pub(super) const ALTERNATE: &str = "must alternate";
 
 /// What a user can do about it.
 pub(super) const ALTERNATE_HINT: &str = "with kind openai, `assistant_after_user = true` and `assistant_after_tool = true` in \
-    [providers.NAME.compat] put a word of the model's between";
+    [providers.NAME.compat] put a word of the model's between two of a user's";
 
 /// What is said of a history that is refused for what it brings back, in lower case: all words of a row.
 pub(super) const HISTORY: [&[&str]; 33] = [

@@ -173,12 +173,7 @@ impl Turn {
         let trigger = if need == Need::TooLong { Trigger::TooLong } else { Trigger::Full };
         let made = self.summarise((trigger, None, String::new()), context, overhead(system, tools), encoding).await?;
         self.effort.compacted = Some(made.is_ok());
-        if let Err(Vain { unreached: true, .. }) = made
-            && need == Need::Full
-        {
-            // There is room for this step: if it fails too it says why, and if it does not, nothing was left out in vain.
-            self.effort.trimmed = true;
-        }
+        self.effort.unreached = made.as_ref().is_err_and(|vain| vain.unreached);
         Ok(made.is_ok())
     }
 

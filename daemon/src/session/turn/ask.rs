@@ -8,6 +8,7 @@ use linger_protocol::id::{BlobId, MessageId};
 use linger_protocol::message::{ContentBlock, ImageSource, Usage};
 
 use super::emit::Commits;
+use super::key::Unresolved;
 use super::shown::Shown;
 use super::{Over, Turn, notice};
 use crate::clock;
@@ -37,6 +38,8 @@ pub(super) enum Step {
     Answer(Answer),
     /// The failure, and the message that shows what came before it.
     Failed(Failure, Option<MessageId>),
+    /// The session has another model now, which was not asked.
+    OtherModel,
 }
 
 /// A whole answer.
@@ -58,7 +61,8 @@ impl Turn {
             let waits = Instant::now();
             let (resolved, provider) = match self.resolve().await? {
                 Ok(resolved) => resolved,
-                Err(failure) => return Ok(Step::Failed(failure, None)),
+                Err(Unresolved::Failed(failure)) => return Ok(Step::Failed(failure, None)),
+                Err(Unresolved::OtherModel) => return Ok(Step::OtherModel),
             };
             // How long a person takes to bring a key is no reason to try a provider for less long.
             began += waits.elapsed();

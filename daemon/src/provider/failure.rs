@@ -150,7 +150,8 @@ fn as_status(code: &str) -> Option<u16> {
 /// What an error object says, or an error that is only a string.
 fn said(error: &Value) -> String {
     let text = |name: &str| error.get(name).and_then(Value::as_str).unwrap_or_default();
-    let said = error.as_str().unwrap_or_else(|| if text("message").is_empty() { text("detail") } else { text("message") });
+    let said =
+        error.as_str().unwrap_or_else(|| if text("message").is_empty() { text("detail") } else { text("message") });
     // OpenRouter says itself only that somebody behind it failed.
     if let Some(raw) = error.pointer("/metadata/raw").and_then(Value::as_str) {
         return whole_line(&format!("{said}: {raw}"));

@@ -221,7 +221,8 @@ fn other_refusals_are_not_the_historys() {
 
 #[test]
 fn a_user_who_speaks_twice_for_a_template_is_told_of_the_flag_and_loses_nothing() {
-    let said = "Jinja Exception: After the optional system message, conversation roles must alternate user/assistant/...";
+    let said =
+        "Jinja Exception: After the optional system message, conversation roles must alternate user/assistant/...";
     let body = json!({"error": {"type": "invalid_request_error", "message": said}});
     for status in [400, 422, 500] {
         let failure = Failure::of_response(status, body.to_string().as_bytes());
@@ -273,7 +274,10 @@ fn errors_in_a_stream_are_tried_again_unless_they_say_what_is_wrong() {
     check(of_litellm("invalid_value", "invalid_request_error", "image is not valid"), FailureClass::Images);
     check(of_litellm("1214", "new_error", "no"), FailureClass::Stream);
     check(json!({"code": 1214, "message": "no"}), FailureClass::Stream);
-    assert_eq!(Failure::in_stream(&of_litellm("400", "invalid_request_error", "no")).message, "invalid_request_error: no");
+    assert_eq!(
+        Failure::in_stream(&of_litellm("400", "invalid_request_error", "no")).message,
+        "invalid_request_error: no"
+    );
     let nothing = Failure::in_stream(&json!({"message": "\u{7f}"})).message;
     assert_eq!(nothing, "the provider reported an error without a reason");
 }

@@ -339,7 +339,8 @@ mod tests {
         let say = |text: &str| user(vec![ContentBlock::text(text)]);
         // What is thought alone is no answer either.
         let thinks = assistant("p/m", vec![thought("hm", json!({"field": "reasoning"}))]);
-        let messages = [say("a"), say("b"), thinks, say("c"), assistant("p/m", vec![ContentBlock::text("d")]), say("e")];
+        let messages =
+            [say("a"), say("b"), thinks, say("c"), assistant("p/m", vec![ContentBlock::text("d")]), say("e")];
         let plain = ["user: \"a\"", "user: \"b\"", "user: \"c\"", "assistant: \"d\"", "user: \"e\""];
         let noted = "assistant: \"(noted)\"";
         let filled = [plain[0], noted, plain[1], noted, plain[2], plain[3], plain[4]];

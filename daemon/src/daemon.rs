@@ -82,8 +82,8 @@ pub struct Daemon {
     pub sessions: Sessions,
     /// The permissions that loaded sessions wait for.
     pub asked: Asked,
-    /// Sessions that are being made for a key.
-    pub creating: UnderWay,
+    /// Keyed requests of no session: sessions that are being made, and pruned.
+    pub under_way: UnderWay,
     /// The tools, in the order in which models see them.
     pub tools: Vec<Arc<dyn Tool>>,
     /// What it adds to every request by itself.
@@ -169,8 +169,8 @@ impl Daemon {
         }
     }
 
-    /// Where a session in `cwd` works. Its root is `cwd` itself while the disk does not answer.
-    pub async fn workspace(&self, cwd: &Path, mut env: BTreeMap<String, String>) -> Workspace {
+    /// Where a session in `cwd` works. Its root is `cwd` itself if the disk does not answer within `limit`.
+    pub async fn workspace(&self, cwd: &Path, mut env: BTreeMap<String, String>, limit: Duration) -> Workspace {
         if fault::bug("I11") {
             env.extend(std::env::vars());
         }
@@ -178,9 +178,10 @@ impl Daemon {
         let home = env.get("HOME").map(PathBuf::from);
         let timeout_s = self.config.current().map_or(BASH_TIMEOUT_S, |config| config.bash_timeout_s);
         let seen = cwd.to_path_buf();
-        let root = disk::look(cwd, disk::PATIENCE, move || workspace_root(&seen, home.as_deref())).await;
+        let root = disk::look(cwd, limit, move || workspace_root(&seen, home.as_deref())).await;
         let cwd = cwd.to_path_buf();
-        Workspace { root: root.unwrap_or_else(|| cwd.clone()), cwd, env: Arc::new(env), timeout_s }
+        let is_seen = root.is_some();
+        Workspace { root: root.unwrap_or_else(|| cwd.clone()), is_seen, cwd, env: Arc::new(env), timeout_s }
     }
 
     /// What the name of a model means, or the default one.
@@ -314,7 +315,7 @@ impl Daemon {
     /// Makes a session, or finds the one that was made for the key.
     pub async fn create(self: &Arc<Self>, params: Create, key: Option<Key>) -> Result<Created, RpcError> {
         let Some(key) = key else { return self.make_session(params, None).await };
-        let _turn = self.creating.turn(&key).await;
+        let _turn = self.under_way.turn(&key).await;
         match self.outcome(&key).await? {
             Some(created) => Ok(created),
             None => self.make_session(params, Some(key)).await,
@@ -351,7 +352,7 @@ impl Daemon {
         let outcome = key.map(|key| Fold::Outcome(key.outcome(&created)));
         let (mode, name) = (params.mode.unwrap_or(config.mode), params.name);
         tracing::info!(target: "session", session = %id, cwd = %cwd.display(), model, %mode, "created");
-        let workspace = Arc::new(self.workspace(&cwd, env.clone()).await);
+        let workspace = Arc::new(self.workspace(&cwd, env.clone(), disk::PATIENCE).await);
         let (effort, env_of) = (params.effort, env.clone());
         let body = EventBody::SessionCreated { cwd, model, mode, effort, name, setup, env: env_of };
         let (done, committed) = oneshot::channel();

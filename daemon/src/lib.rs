@@ -102,7 +102,7 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
         variables: Variables::read(|name| std::env::var(name).ok()),
         sessions: Sessions::default(),
         asked: Asked::default(),
-        creating: UnderWay::default(),
+        under_way: UnderWay::default(),
         tools: tool::builtin(),
         shutdown,
         started_at: clock::now(),

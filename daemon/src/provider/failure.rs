@@ -267,7 +267,8 @@ pub(super) fn one_line(text: &str) -> String {
 
 /// `text` on one line, without control characters, and with room for what is taken out of it before it becomes [`one_line`].
 pub(super) fn whole_line(text: &str) -> String {
-    let text = text.get(..text.floor_char_boundary(MAX_TEXT)).unwrap_or_default();
+    let end = text.char_indices().nth(MAX_TEXT).map_or(text.len(), |(end, _)| end);
+    let text = text.get(..end).unwrap_or_default();
     let words: Vec<&str> = text.split(|c: char| c.is_control() || c == ' ').filter(|word| !word.is_empty()).collect();
     words.join(" ")
 }

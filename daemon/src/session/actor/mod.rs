@@ -512,8 +512,19 @@ fn respond<T>(reply: Reply<T>, result: Result<T, RpcError>) {
 
 /// Answers a command when what it did is committed.
 fn respond_when<T: Send + 'static>(reply: Reply<T>, committed: oneshot::Receiver<Result<(), StoreError>>, value: T) {
+    respond_holding(reply, committed, value, ());
+}
+
+/// As [`respond_when`]; `held` is dropped then.
+fn respond_holding<T: Send + 'static>(
+    reply: Reply<T>,
+    committed: oneshot::Receiver<Result<(), StoreError>>,
+    value: T,
+    held: impl Send + 'static,
+) {
     tokio::spawn(async move {
         let result = committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())));
+        drop(held);
         respond(reply, result.map(|()| value).map_err(RpcError::from));
     });
 }

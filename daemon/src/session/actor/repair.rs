@@ -109,6 +109,8 @@ impl Actor {
     /// A write failed: what was folded since is not stored. Stops, and starts anew from the store after a while.
     pub(super) fn fail(&mut self) {
         self.remembered.clear();
+        // Those that are stored are asked anew.
+        self.daemon.asked.forget_all(&self.id);
         let again = self.mended.filter(|(_, at)| at.elapsed() < CALM);
         let wait = again.map_or(MEND[0], |(wait, _)| (wait * 2).min(MEND[1]));
         match std::mem::replace(&mut self.phase, Phase::Failed(wait, Instant::now() + wait)) {

@@ -256,11 +256,13 @@ impl Actor {
             Ok(meant) => meant,
             Err(error) => return respond(reply, Err(error)),
         };
-        if let Some(name) = &set.name
-            && let Err(error) = self.daemon.check_name(name, Some(&self.id)).await
-        {
-            return respond(reply, Err(error));
-        }
+        let named = match &set.name {
+            Some(name) => match self.daemon.check_name(name, Some(&self.id)).await {
+                Ok(named) => Some(named),
+                Err(error) => return respond(reply, Err(error)),
+            },
+            None => None,
+        };
         let outcome = self.remember(key, &());
         let (model, setup) = model.map(|resolved| (resolved.origin.clone(), self.daemon.setup(&resolved))).unzip();
         let doubt = model.as_deref().and_then(|model| self.daemon.doubt(model));
@@ -276,7 +278,7 @@ impl Actor {
         let drafts = std::iter::once(Draft::new(changed)).chain(doubt).collect();
         let (done, committed) = oneshot::channel();
         self.append(drafts, outcome.into_iter().collect(), true, Some(done));
-        respond_when(reply, committed, ());
+        respond_holding(reply, committed, (), named);
         // A turn may wait for the key of the model that it had.
         self.daemon.changed.send_replace(());
         self.review();

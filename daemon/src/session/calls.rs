@@ -234,19 +234,35 @@ impl Runner {
         let action = call.action();
         tracing::info!(target: "tool", session = %self.session, call = %id, tool, action, "started");
         let started = EventBody::ToolStarted { call_id: id.clone(), tool: tool.clone(), action };
-        if read_only {
+        let can_begin = if read_only {
             self.emit.send(vec![started], false, None)?;
+            true
         } else {
             // On disk before anything exists that it could have done.
-            self.emit.synced(vec![started]).await?;
-        }
+            let (written, can_begin) = tokio::join!(self.emit.synced(vec![started]), self.can_begin(call.access()));
+            written?;
+            can_begin
+        };
         fault::point("call.started");
         let began = Instant::now();
-        let output = self.run_call(&id, call).await?;
+        let output = match can_begin {
+            true => self.run_call(&id, call).await?,
+            false => ToolOutput::error(disk::silent(&self.workspace.cwd)),
+        };
         let (output, images) = self.stow(output).await;
         let outcome = output.outcome;
         fault::point("call.finished");
         self.finish(id, &tool, began.elapsed().as_millis() as u64, outcome, output, images)
+    }
+
+    /// Whether a child could enter the working directory, or find that it is gone. One that hangs there would hold up whoever
+    /// starts it.
+    async fn can_begin(&self, access: Access) -> bool {
+        let cwd = self.workspace.cwd.clone();
+        match access {
+            Access::Command(_) => disk::look(&self.workspace.cwd, disk::PATIENCE, move || cwd.is_dir()).await.is_some(),
+            _ => true,
+        }
     }
 
     /// Why a call that was permitted may not run after all: a link was turned meanwhile, and it would reach another file.

@@ -476,7 +476,7 @@ pub enum NoticeCode {
     KeyMissing,
     /// The session was removed; its last event, without a `seq`.
     Removed,
-    /// The key came, and the turn goes on.
+    /// The key came, or another model was chosen, and the turn goes on.
     KeyFound,
     /// What was stored was damaged. With a `seq`: what became of the session; without: its log cannot be read any further, and
     /// nothing follows.

@@ -401,7 +401,8 @@ fn each_status_means_the_same_in_every_format_whatever_its_body() {
             assert_eq!(failure.class, class, "{what}");
             let message = &failure.message;
             assert!(message.contains(&status.to_string()), "{what}: {message}");
-            assert!(message.len() < 2000 && !message.contains(char::is_control), "{what}: {message}");
+            // It is cut when the keys are out of it.
+            assert!(message.len() < 65 << 10 && !message.contains(char::is_control), "{what}: {message}");
             let decision = retry::decide(&failure, 1, Duration::ZERO, 1.0);
             assert_eq!(matches!(decision, Decision::Again { .. }), again, "{what}: {decision:?}");
         }

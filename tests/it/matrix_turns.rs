@@ -43,7 +43,7 @@ pub(crate) fn refusal(format: Format) -> Reply {
         Format::OpenAi => "messages.1.assistant.reasoning_content: property 'reasoning_content' is unsupported",
         Format::Responses => "The encrypted content for item rs_1 could not be verified.",
         Format::Gemini => "Unable to submit request because Thought signature is not valid.",
-        Format::Ollama => "After the optional system message, conversation roles must alternate user and assistant",
+        Format::Ollama => "Unexpected role 'user' after role 'tool'",
     };
     Reply::status(400).body(&format.error_body(400, "invalid_request_error", said).to_string())
 }
@@ -69,7 +69,7 @@ fn faults(format: Format, good: impl Fn() -> Reply) -> Vec<(&'static str, Reply,
         ("silence", shown().stall(), Then::Repeated),
         ("silence after calls", calls().stall(), Then::Repeated),
         ("garbage", shown().garbage(), Then::Repeated),
-        ("a huge line", shown().huge_line(24 << 20), Then::Repeated),
+        ("a huge line", Reply::new().huge_line(24 << 20), Then::Failed("larger than 8 MiB")),
         ("another content type", good().wrong_content_type(), Then::Nothing),
         ("single bytes", good().chunks_of(1), Then::Nothing),
         ("a web page", Reply::html(), Then::Failed("web page")),

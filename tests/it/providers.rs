@@ -5,6 +5,8 @@ use linger_tests::harness::{Client, Daemon, Setup};
 use linger_tests::model::{Format, Gate, ModelServer, Recorded, Reply};
 use serde_json::{Value, json};
 
+use crate::last_words;
+
 /// The provider that speaks a format, as `provider/model`.
 pub(crate) fn name(format: Format) -> &'static str {
     match format {
@@ -292,4 +294,42 @@ async fn thinking_without_an_opening_tag_is_no_answer_where_the_configuration_sa
     // Where it does not, what was shown stays, without the tag.
     assert_eq!(run(Format::Ollama).run().await.exits(0).stdout, "They ask for the capital.\n\n\nBern\n");
     check(&daemon, &[], &model);
+}
+
+/// What a template of Mistral's or Google's insists on: leaving out calls and results, user and model take turns.
+fn takes_turns(request: &Recorded) -> bool {
+    let messages = request.json["messages"].as_array().unwrap().iter();
+    let counted = messages.filter(|message| message.get("tool_calls").is_none());
+    let roles =
+        counted.filter_map(|message| message["role"].as_str()).filter(|role| ["user", "assistant"].contains(role));
+    roles.enumerate().all(|(n, role)| (role == "user") == n.is_multiple_of(2))
+}
+
+#[tokio::test]
+async fn a_server_with_a_strict_template_answers_after_a_cancel_where_the_configuration_says_so() {
+    let said = "Jinja Exception: conversation roles must alternate user/assistant/user/assistant/...";
+    let refusal = Format::OpenAi.error_body(500, "server_error", said).to_string();
+    let model = ModelServer::scripted(move |request| match last_words(request).as_str() {
+        _ if !takes_turns(request) => Reply::status(500).body(&refusal),
+        "go" => Reply::new().stall(),
+        _ => Reply::text("Good day"),
+    });
+    let plain = Format::OpenAi.provider("plain", &model.url());
+    let more = format!("{plain}[providers.work.compat]\nassistant_after_user = true\nassistant_after_tool = true\n");
+    let daemon = start_with(&model, &more).await;
+    let client = daemon.client().await;
+    for (n, (name, end)) in [("work/w", "end_turn"), ("plain/w", "error")].into_iter().enumerate() {
+        let session = client.create_with(json!({ "model": name })).await;
+        client.attach(&session).await;
+        client.prompt(&session, "go").await;
+        model.wait_requests(2 * n + 1).await;
+        client.call("session/cancel", json!({ "session": session })).await;
+        client.first(&session, "turn_finished").await;
+        let finished = client.turn(&session, "again").await;
+        // It is asked once: what the template refuses it would refuse again.
+        assert_eq!((finished.str("stop_reason"), model.requests().len()), (end, 2 * n + 2), "{}", finished.raw);
+        assert_eq!(finished.raw.contains("assistant_after_user = true"), end == "error", "{}", finished.raw);
+        assert_eq!(client.transcript().of("trimmed").count(), 0);
+    }
+    check(&daemon, &[&client], &model);
 }

@@ -1,7 +1,7 @@
 //! Answers that fit a schema: asked for in each format's own way, repaired once, and durable like every other turn.
 
 use linger_tests::check::Seen;
-use linger_tests::harness::{Client, Daemon};
+use linger_tests::harness::{Client, Daemon, Setup};
 use linger_tests::model::{Format, Gate, ModelServer, Recorded, Reply};
 use serde_json::{Value, json};
 
@@ -64,6 +64,37 @@ async fn answered(client: &Client, session: &str) -> Seen {
     let before = client.transcript().of("turn_finished").count();
     ask(client, session, &schema()).await;
     client.nth(session, "turn_finished", before + 1).await
+}
+
+#[tokio::test]
+async fn a_model_that_is_chosen_while_a_key_is_waited_for_is_asked_in_its_own_way() {
+    let model = ModelServer::with([Reply::new().stall(), Reply::text(bern().to_string())]);
+    let config = Format::Ollama.provider("llama", &model.url());
+    let daemon = Daemon::start_with(&model, Setup { keys: false, config, ..Setup::default() }).await;
+    let client = daemon.client().await;
+    client.call("daemon/keys", json!({ "keys": { "WORK_KEY": daemon.canaries()[0] } })).await;
+    let session = client.session().await;
+    ask(&client, &session, &schema()).await;
+    model.wait_requests(1).await;
+    assert_eq!(held_to(&model.requests()[0]), schema());
+    // The key was in the memory of the daemon that dies here.
+    daemon.kill_and_restart().await;
+    let back = daemon.client().await;
+    back.attach(&session).await;
+    let noticed = async |code: &str| {
+        back.wait(code, |seen| seen.of("notice").find(|seen| seen.str("code") == code).cloned()).await;
+    };
+    noticed("key_missing").await;
+    model.expect_rewrites();
+    back.call("session/set", json!({ "session": session, "model": "llama/l" })).await;
+    noticed("key_found").await;
+    let end = back.first(&session, "turn_finished").await;
+    assert_eq!((end.str("stop_reason"), &end.event["answer"]), ("end_turn", &bern()));
+    // A schema and tools exclude each other there, and it was told in words.
+    let asked = &model.requests()[1];
+    assert_eq!((asked.format, held_to(asked), has_tools(asked)), (Format::Ollama, Value::Null, true));
+    assert!(asked.messages().contains("JSON Schema"), "{}", asked.messages());
+    daemon.check(&[&client, &back], &model);
 }
 
 /// One model through everything that can become of an answer. `apart`: it takes a schema only in requests without tools.

@@ -163,6 +163,36 @@ async fn what_was_paid_is_counted_once_and_not_lost() {
 }
 
 #[tokio::test]
+async fn a_call_that_was_cut_was_paid_for_and_a_refusal_was_not() {
+    for (name, cut) in [("claude/c", 210), ("work/w", 0)] {
+        let model = ModelServer::start();
+        let daemon = start(&model).await;
+        let client = daemon.client().await;
+        let session = client.create_with(json!({ "model": name })).await;
+        client.attach(&session).await;
+        let paid = |reply: Reply| reply.usage(100, 10, 0);
+        let good = || paid(Reply::text("Good day"));
+
+        model.push([paid(Reply::new()).error_event("overloaded_error", "Overloaded"), good()]);
+        let finished = client.turn(&session, "go").await.event;
+        let usage = &finished["usage"];
+        assert_eq!((&usage["cost_micros"], &usage["cost_at_least"]), (&json!(300), &json!(null)), "{name}");
+
+        // Nothing of it was shown, and it has an event all the same.
+        model.push([paid(Reply::tool("bash", json!({ "command": "true" }))).cut(), good()]);
+        let finished = client.turn(&session, "and this").await.event;
+        let usage = &finished["usage"];
+        assert_eq!((&usage["cost_micros"], &usage["cost_at_least"]), (&json!(cut + 300), &json!(true)), "{name}");
+        let seen = client.transcript();
+        let broken: Vec<_> = seen.of("message").filter(|seen| seen.event["interrupted"] == true).collect();
+        assert_eq!((broken.len(), &broken[0].event["content"]), (1, &json!([])), "{name}");
+        assert_eq!(seen.of("message_superseded").count(), 1, "{name}");
+        assert_eq!(row(&client, &session).await["usage"]["cost_micros"], cut + 600, "{name}");
+        daemon.check(&[&client], &model);
+    }
+}
+
+#[tokio::test]
 async fn a_price_that_nobody_knows_is_unknown_and_its_sum_a_least_one() {
     let model = ModelServer::scripted(|_| Reply::text("hello").usage(100, 10, 0));
     let daemon = start(&model).await;

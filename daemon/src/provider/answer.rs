@@ -76,10 +76,9 @@ pub(super) enum Draft {
 }
 
 impl Answer {
-    /// Adds a block and gives its index.
+    /// Adds a block and gives its index. One too many is not added, and ends the answer at the next look at its size.
     pub(super) fn open(&mut self, draft: Draft) -> usize {
         if self.blocks.len() >= MAX_BLOCKS {
-            // What comes next fails.
             self.overfull = true;
         } else {
             self.blocks.push(draft);
@@ -123,7 +122,7 @@ impl Answer {
     }
 
     /// Ends the answer if it is larger than any answer should be.
-    fn check_size(&mut self, out: &mut Vec<StreamEvent>) {
+    pub(super) fn check_size(&mut self, out: &mut Vec<StreamEvent>) {
         let message = if self.overfull {
             format!("the answer has more than {MAX_BLOCKS} blocks")
         } else if self.text > MAX_TEXT {

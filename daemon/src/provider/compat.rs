@@ -30,6 +30,8 @@ pub struct Compat {
     pub tool_result_name: Option<bool>,
     /// `openai`: a user cannot speak right after a tool, so the model is made to say something between. Default no.
     pub assistant_after_tool: Option<bool>,
+    /// `openai`: a user cannot speak twice in a row, so the model is made to say something between. Default no.
+    pub assistant_after_user: Option<bool>,
     /// `openai`, `ollama`: an answer begins inside of thinking, of which only the closing tag comes: `</think>`. Default no.
     pub think_open: Option<bool>,
     /// `openai-responses`: the server gives its reasoning encrypted, to be returned. Default yes.
@@ -73,6 +75,7 @@ impl Compat {
         short_call_ids: None,
         tool_result_name: None,
         assistant_after_tool: None,
+        assistant_after_user: None,
         think_open: None,
         encrypted_reasoning: None,
         json_schema: None,
@@ -99,6 +102,7 @@ impl Compat {
             short_call_ids: self.short_call_ids.or(other.short_call_ids),
             tool_result_name: self.tool_result_name.or(other.tool_result_name),
             assistant_after_tool: self.assistant_after_tool.or(other.assistant_after_tool),
+            assistant_after_user: self.assistant_after_user.or(other.assistant_after_user),
             think_open: self.think_open.or(other.think_open),
             encrypted_reasoning: self.encrypted_reasoning.or(other.encrypted_reasoning),
             json_schema: self.json_schema.or(other.json_schema),
@@ -117,7 +121,7 @@ impl Compat {
     /// A flag that is set and means nothing to `kind`.
     pub fn misplaced(&self, kind: Kind) -> Option<&'static str> {
         use Kind::{Anthropic, Gemini, Ollama, Openai, OpenaiResponses};
-        let set: [(&str, bool, &[Kind]); 20] = [
+        let set: [(&str, bool, &[Kind]); 21] = [
             ("max_completion_tokens", self.max_completion_tokens.is_some(), &[Openai]),
             ("developer_role", self.developer_role.is_some(), &[Openai]),
             ("prompt_cache_key", self.prompt_cache_key.is_some(), &[Openai, OpenaiResponses]),
@@ -127,6 +131,7 @@ impl Compat {
             ("short_call_ids", self.short_call_ids.is_some(), &[Openai]),
             ("tool_result_name", self.tool_result_name.is_some(), &[Openai]),
             ("assistant_after_tool", self.assistant_after_tool.is_some(), &[Openai]),
+            ("assistant_after_user", self.assistant_after_user.is_some(), &[Openai]),
             ("think_open", self.think_open.is_some(), &[Openai, Ollama]),
             ("encrypted_reasoning", self.encrypted_reasoning.is_some(), &[OpenaiResponses]),
             ("json_schema", self.json_schema.is_some(), &[Anthropic, Openai, OpenaiResponses, Gemini, Ollama]),
@@ -161,7 +166,7 @@ mod tests {
         let all: Compat = toml::from_str(
             "max_completion_tokens = true\ndeveloper_role = true\nprompt_cache_key = true\nstream_usage = true\nusage_cost = true\n\
              reasoning_content = true\nshort_call_ids = true\ntool_result_name = true\nassistant_after_tool = true\n\
-             think_open = true\nencrypted_reasoning = true\njson_schema = true\nschema_with_tools = true\nreasoning_effort = true\n\
+             assistant_after_user = true\nthink_open = true\nencrypted_reasoning = true\njson_schema = true\nschema_with_tools = true\nreasoning_effort = true\n\
              thinking_budget = true\nthinking = true\nhosted_with_tools = true\nvertex = true\nsignature_placeholder = true\nnum_ctx = 1",
         )
         .unwrap();

@@ -32,6 +32,8 @@ use crate::secret::{Redactor, Secret};
 const MAX_BODY: usize = 128 << 20;
 /// The most bytes of an error's body that are read.
 const MAX_ERROR_BODY: usize = 64 << 10;
+/// How long an error's body is waited for: its status says much without it, but is lost when the time for a response is over.
+const ERROR_BODY: Duration = Duration::from_secs(5);
 /// How much of a body is taken at once, if it is there: a few hundred tokens, which go on together.
 const BATCH: usize = 64 << 10;
 /// How long the end of a body may take that follows a complete answer, so that its connection can be used again.
@@ -75,6 +77,8 @@ pub struct HttpStream {
     shown: bool,
     /// What the provider had counted when it ended.
     counted: Usage,
+    /// Something of an answer had come when it ended.
+    begun: bool,
 }
 
 enum State {
@@ -115,6 +119,7 @@ impl HttpStream {
             events: Vec::new(),
             shown: false,
             counted: Usage::default(),
+            begun: false,
         }
     }
 
@@ -123,6 +128,14 @@ impl HttpStream {
         match &self.state {
             State::Reading(reading) => reading.decoder.usage(),
             State::Sending(..) | State::Ended => self.counted,
+        }
+    }
+
+    /// Whether anything of an answer came; see [`super::Stream::has_begun`].
+    pub fn has_begun(&self) -> bool {
+        match &self.state {
+            State::Reading(reading) => reading.decoder.gathered() > 0,
+            State::Sending(..) | State::Ended => self.begun,
         }
     }
 
@@ -142,7 +155,7 @@ impl HttpStream {
         let mut out = std::mem::take(&mut self.events);
         if let Some(end) = out.iter().position(is_terminal) {
             out.truncate(end + 1);
-            self.counted = self.usage();
+            (self.counted, self.begun) = (self.usage(), self.has_begun());
             let ended = std::mem::replace(&mut self.state, State::Ended);
             if let (State::Reading(reading), Some(StreamEvent::Done(_))) = (ended, out.last()) {
                 tokio::spawn(drain(reading.response));
@@ -228,7 +241,7 @@ impl Reading {
         let decoder = &mut self.decoder;
         let fed = self.framer.push(chunk, &mut |event, data| decoder.feed(event, data, out));
         if let Err(oversize) = fed {
-            out.push(StreamEvent::Failed(failed(FailureClass::Stream, oversize)));
+            out.push(StreamEvent::Failed(failed(FailureClass::Rejected, oversize)));
         } else if self.received > MAX_BODY {
             let message = format!("the answer is larger than {} MiB", MAX_BODY >> 20);
             out.push(StreamEvent::Failed(failed(FailureClass::Rejected, message)));
@@ -366,7 +379,7 @@ fn unsent(error: &reqwest::Error, way: &Way) -> Failure {
 /// What a response says that is no success. One that comes through a proxy may be the proxy's own.
 async fn refused(endpoint: &Endpoint, response: reqwest::Response, way: &Way) -> Failure {
     let (status, headers) = (response.status().as_u16(), response.headers().clone());
-    let body = beginning(response, endpoint.limits.idle).await;
+    let body = beginning(response, ERROR_BODY.min(endpoint.limits.first_byte / 2)).await;
     match &way.proxy {
         Some(proxy) if status == 407 => unknown_to(proxy),
         Some(proxy) => {
@@ -382,10 +395,10 @@ async fn drain(mut response: reqwest::Response) {
     let _ = tokio::time::timeout(DRAIN, async { while let Ok(Some(_)) = response.chunk().await {} }).await;
 }
 
-/// The first bytes of a body; as much as came before it fell silent.
-async fn beginning(mut response: reqwest::Response, idle: Duration) -> Vec<u8> {
-    let mut body = Vec::new();
-    while let Ok(Ok(Some(chunk))) = tokio::time::timeout(idle, response.chunk()).await {
+/// The first bytes of a body; as much as comes in time.
+async fn beginning(mut response: reqwest::Response, patience: Duration) -> Vec<u8> {
+    let (mut body, late) = (Vec::new(), Instant::now() + patience);
+    while let Ok(Ok(Some(chunk))) = timeout_at(late, response.chunk()).await {
         body.extend_from_slice(&chunk);
         if body.len() > MAX_ERROR_BODY {
             break;

@@ -295,6 +295,7 @@ mod tests {
                 reasoning_content: Some(true),
                 short_call_ids: Some(true),
                 assistant_after_tool: Some(true),
+                assistant_after_user: Some(true),
                 ..Compat::NONE
             };
             let codecs: [Arc<dyn Codec>; 6] = [

@@ -11,10 +11,16 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::wire::mended;
-use words::{HISTORY, IMAGES, NO_IMAGES, TOO_LONG};
+use words::{ALTERNATE, ALTERNATE_HINT, HISTORY, IMAGES, NO_IMAGES, NOUNS, TOO_LONG};
 
 /// The longest error text that is passed on.
 const MAX_MESSAGE: usize = 600;
+
+/// The longest one that is looked at: as much as is read of an error's body.
+const MAX_TEXT: usize = 64 << 10;
+
+/// After this word FastAPI gives back what it was sent.
+const INPUT: &str = "\"input\"";
 
 /// Why an attempt failed.
 #[derive(Clone, Debug, PartialEq)]
@@ -87,28 +93,30 @@ impl Failure {
         // Google's compatible endpoint wraps its error in a list.
         let parsed = parsed.get(0).unwrap_or(&parsed);
         let error = parsed.get("error").unwrap_or(parsed);
-        let (kind, said) = error_of(error);
-        let class = classify(Some(status), &kind, if said.is_empty() { &text } else { &said });
+        let said = said(error);
+        // What was sent may be given back, and has any words.
+        let told = if said.is_empty() { text.split(INPUT).next().unwrap_or_default() } else { &said };
+        let class = classify(Some(status), &kinds(error), told);
         let said = if said.is_empty() && !text.trim_start().starts_with('<') { text.trim() } else { &said };
-        let message = match (kind.is_empty(), said.is_empty()) {
+        let message = match (kinds(error).first(), said.is_empty()) {
             (_, true) => format!("the provider answered {status} without a reason"),
-            (true, false) => format!("{status}: {said}"),
-            (false, false) => format!("{status} {kind}: {said}"),
+            (None, false) => format!("{status}: {said}"),
+            (Some(kind), false) => format!("{status} {kind}: {said}"),
         };
-        Self { class, message: one_line(&message), retry_after: asked_wait(error) }
+        Self { class, message: advised(whole_line(&message)), retry_after: asked_wait(error) }
     }
 
     /// What an error inside a stream means.
     pub(super) fn in_stream(error: &Value) -> Self {
-        let (kind, said) = error_of(error);
-        let status = error.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
-        let message = match (kind.is_empty(), said.is_empty()) {
-            (true, true) => "the provider reported an error without a reason".to_owned(),
-            (true, false) => said.clone(),
-            (false, true) => kind.clone(),
-            (false, false) => format!("{kind}: {said}"),
+        let (kinds, said) = (kinds(error), said(error));
+        let message = match (kinds.first(), said.is_empty()) {
+            (None, true) => "the provider reported an error without a reason".to_owned(),
+            (None, false) => said.clone(),
+            (Some(kind), true) => (*kind).to_owned(),
+            (Some(kind), false) => format!("{kind}: {said}"),
         };
-        Self { class: classify(status, &kind, &said), message: one_line(&message), retry_after: asked_wait(error) }
+        let class = classify(status_of(error), &kinds, &said);
+        Self { class, message: advised(whole_line(&message)), retry_after: asked_wait(error) }
     }
 }
 
@@ -120,41 +128,73 @@ fn asked_wait(error: &Value) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok()
 }
 
-/// Kind and text of an error object, or of an error that is only a string.
-fn error_of(error: &Value) -> (String, String) {
-    let text = |name: &str| error.get(name).and_then(Value::as_str).unwrap_or_default();
-    // Google's code is a number and its kind the status; what OpenAI calls `type` is less exact than its `code`.
-    let kind = ["code", "status", "type"].map(text).into_iter().find(|kind| !kind.is_empty()).unwrap_or_default();
-    let said = error.as_str().unwrap_or_else(|| {
-        let said = text("message");
-        if said.is_empty() { text("detail") } else { said }
-    });
-    // OpenRouter says itself only that somebody behind it failed.
-    match error.pointer("/metadata/raw").and_then(Value::as_str) {
-        Some(raw) => (one_line(kind), one_line(&format!("{said}: {raw}"))),
-        None => (one_line(kind), one_line(said)),
+/// What an error is called, the exact name first: Google's code is a number and its name the status; what OpenAI calls `type`
+/// is less exact than its `code`.
+fn kinds(error: &Value) -> Vec<&str> {
+    let named = ["code", "status", "type"].map(|name| error.get(name).and_then(Value::as_str).unwrap_or_default());
+    named.into_iter().filter(|kind| !kind.is_empty() && as_status(kind).is_none()).collect()
+}
+
+/// The status that an error in a stream has for its code: a number, and with LiteLLM a string of one.
+fn status_of(error: &Value) -> Option<u16> {
+    match error.get("code")? {
+        Value::String(code) => as_status(code),
+        code => as_status(&code.to_string()),
     }
 }
 
-/// The class of an error with this kind and text; `status` is that of the response, or what an error in a stream says.
-fn classify(status: Option<u16>, kind: &str, said: &str) -> FailureClass {
-    let said = said.to_ascii_lowercase();
-    let has = |text: &&str| said.contains(*text) || kind.contains(*text);
-    if matches!(kind, "insufficient_quota" | "billing_error" | "content_policy_violation") {
+fn as_status(code: &str) -> Option<u16> {
+    code.parse().ok().filter(|status| (100..600).contains(status))
+}
+
+/// What an error object says, or an error that is only a string.
+fn said(error: &Value) -> String {
+    let text = |name: &str| error.get(name).and_then(Value::as_str).unwrap_or_default();
+    let said =
+        error.as_str().unwrap_or_else(|| if text("message").is_empty() { text("detail") } else { text("message") });
+    // OpenRouter says itself only that somebody behind it failed.
+    if let Some(raw) = error.pointer("/metadata/raw").and_then(Value::as_str) {
+        return whole_line(&format!("{said}: {raw}"));
+    }
+    // FastAPI, which vLLM and Mistral have, gives a list, with what was sent in it.
+    let listed = ["/detail", "/message/detail"].iter().find_map(|at| error.pointer(at)?.as_array());
+    let one = |detail: &Value| Some(format!("{}{}", place(detail), detail.get("msg")?.as_str()?));
+    let told: Vec<String> = listed.into_iter().flatten().filter_map(one).collect();
+    whole_line(&if said.is_empty() { told.join("; ") } else { said.to_owned() })
+}
+
+/// Where FastAPI found something wrong.
+fn place(detail: &Value) -> String {
+    let step = |step: &Value| step.as_str().map_or_else(|| step.to_string(), str::to_owned);
+    let steps: Vec<String> = detail.get("loc").and_then(Value::as_array).into_iter().flatten().map(step).collect();
+    if steps.is_empty() { String::new() } else { format!("{}: ", steps.join(".")) }
+}
+
+/// The class of an error with these names and this text; `status` is that of the response, or what an error in a stream says.
+fn classify(status: Option<u16>, kinds: &[&str], said: &str) -> FailureClass {
+    let said = one_line(said).to_ascii_lowercase();
+    let has = |text: &&str| said.contains(*text) || kinds.iter().any(|kind| kind.contains(*text));
+    let is = |kind: &&str| kinds.contains(kind);
+    if ["insufficient_quota", "billing_error", "content_policy_violation"].iter().any(is) {
         return FailureClass::Rejected;
     }
     let alone_too_large = status == Some(429) && said.contains("request too large for");
     let may_be = alone_too_large || !matches!(status, Some(401 | 403 | 404 | 429));
-    if may_be && (TOO_LONG.iter().any(has) || kind == "request_too_large") {
+    if may_be && (TOO_LONG.iter().any(has) || is(&"request_too_large")) {
         return FailureClass::TooLong;
     }
+    if may_be && said.contains(ALTERNATE) {
+        return FailureClass::Rejected;
+    }
+    // Without a status a name has to say that it is the request which is refused.
+    let invalid = status.is_none() && is(&"invalid_request_error");
+    let undecipherable = status.is_none() && is(&"invalid_encrypted_content");
     let history = || HISTORY.iter().any(|row| row.iter().all(has));
-    let in_stream = matches!(kind, "invalid_request_error" | "invalid_encrypted_content");
-    if (matches!(status, Some(400 | 422)) || (status.is_none() && in_stream)) && history() {
+    if (matches!(status, Some(400 | 422)) || invalid || undecipherable) && history() {
         return FailureClass::History;
     }
-    let refused = matches!(status, Some(400 | 415 | 422)) || (status.is_none() && kind == "invalid_request_error");
-    if (refused && IMAGES.iter().any(has)) || (status == Some(500) && NO_IMAGES.iter().any(has)) {
+    let refused = matches!(status, Some(400 | 415 | 422)) || invalid;
+    if (refused && is_of_images(kinds, &said)) || (status == Some(500) && NO_IMAGES.iter().any(has)) {
         return FailureClass::Images;
     }
     // Google says 400 to a wrong key.
@@ -162,18 +202,22 @@ fn classify(status: Option<u16>, kind: &str, said: &str) -> FailureClass {
         return FailureClass::Auth;
     }
     match status {
-        Some(401 | 403) => return FailureClass::Auth,
-        Some(404) => return FailureClass::NotFound,
-        Some(413) => return FailureClass::TooLong,
-        Some(408 | 409 | 425 | 429 | 500..) => return FailureClass::Overloaded,
-        Some(300..) => return FailureClass::Rejected,
-        _ => {}
+        Some(401 | 403) => FailureClass::Auth,
+        Some(404) => FailureClass::NotFound,
+        Some(413) => FailureClass::TooLong,
+        Some(408 | 409 | 425 | 429 | 500..) => FailureClass::Overloaded,
+        Some(300..) => FailureClass::Rejected,
+        _ => kinds.iter().find_map(|kind| class_of(kind)).unwrap_or(FailureClass::Stream),
     }
+}
+
+/// The class of an error with this name, if that says it.
+fn class_of(kind: &str) -> Option<FailureClass> {
     match kind {
-        "authentication_error" | "permission_error" | "invalid_api_key" => FailureClass::Auth,
-        "not_found_error" | "model_not_found" => FailureClass::NotFound,
+        "authentication_error" | "permission_error" | "invalid_api_key" => Some(FailureClass::Auth),
+        "not_found_error" | "model_not_found" => Some(FailureClass::NotFound),
         "invalid_request_error" | "invalid_prompt" | "bio_policy" | "misalignment_policy_violation" => {
-            FailureClass::Rejected
+            Some(FailureClass::Rejected)
         }
         "overloaded_error"
         | "rate_limit_error"
@@ -182,19 +226,51 @@ fn classify(status: Option<u16>, kind: &str, said: &str) -> FailureClass {
         | "timeout_error"
         | "server_error"
         | "internal_error"
-        | "internal_server_error" => FailureClass::Overloaded,
-        _ => FailureClass::Stream,
+        | "internal_server_error" => Some(FailureClass::Overloaded),
+        _ => None,
     }
 }
 
-/// `text` on one line, without control characters, and not too long.
+/// What a setting can do about `message`, and `message`, which may be long.
+fn advised(message: String) -> String {
+    if message.contains(ALTERNATE) { format!("{ALTERNATE_HINT}: {message}") } else { message }
+}
+
+/// Whether what is refused are images. `said` is in lower case. What a model or a tool is called does not count.
+fn is_of_images(kinds: &[&str], said: &str) -> bool {
+    if kinds.iter().any(|kind| kind.starts_with("model_")) || said.contains("schema") {
+        return false;
+    }
+    let has = |word: &&str| if NOUNS.contains(word) { has_noun(said, word) } else { said.contains(*word) };
+    kinds.iter().any(|kind| kind.contains("image")) || IMAGES.iter().any(|row| row.iter().all(has))
+}
+
+/// Whether `noun`, or several of it, stands in `text` by itself or in a field's name, and not in another word or a model's name.
+fn has_noun(text: &str, noun: &str) -> bool {
+    text.match_indices(noun).any(|(at, _)| {
+        let (before, after) = (text.get(..at).unwrap_or_default(), text.get(at + noun.len()..).unwrap_or_default());
+        let after = after.strip_prefix('s').unwrap_or(after);
+        let is_part = |c: char| c.is_alphanumeric() || c == '-';
+        !before.ends_with(|c| is_part(c) || c == '/') && !after.starts_with(is_part)
+    })
+}
+
+/// `text` on one line, without control characters, and not too long. Secrets have to be taken out before: of one that lies across
+/// the end a part would be left.
 pub(super) fn one_line(text: &str) -> String {
-    let words: Vec<&str> = text.split(|c: char| c.is_control() || c == ' ').filter(|word| !word.is_empty()).collect();
-    let line = words.join(" ");
+    let line = whole_line(text);
     match line.char_indices().nth(MAX_MESSAGE) {
         Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default()),
         None => line,
     }
+}
+
+/// `text` on one line, without control characters, and with room for what is taken out of it before it becomes [`one_line`].
+pub(super) fn whole_line(text: &str) -> String {
+    let end = text.char_indices().nth(MAX_TEXT).map_or(text.len(), |(end, _)| end);
+    let text = text.get(..end).unwrap_or_default();
+    let words: Vec<&str> = text.split(|c: char| c.is_control() || c == ' ').filter(|word| !word.is_empty()).collect();
+    words.join(" ")
 }
 
 #[cfg(test)]

@@ -145,6 +145,15 @@ impl Stream {
             Self::Demo(stream) => stream.usage(),
         }
     }
+
+    /// Whether anything of an answer came, shown or not: what fails before that was refused, what fails after it was cut.
+    pub fn has_begun(&self) -> bool {
+        match self {
+            Self::Http(stream) => stream.has_begun(),
+            // The script does not fail.
+            Self::Demo(_) => true,
+        }
+    }
 }
 
 /// A message of the context.

@@ -44,10 +44,20 @@ const NONE: Preset = Preset {
     compat: Compat::NONE,
 };
 
-/// Servers that hold an answer to a schema by a grammar, which leaves no way to call a tool: vllm-project/vllm#39929 (nothing
-/// but JSON comes; still so in September 2026, #56086), llama.cpp's server (a grammar and tools exclude each other, and it says
-/// so; modelship-ai/modelship#71 has why), and LM Studio, which runs the latter.
-const GRAMMAR: Compat = Compat { schema_with_tools: Some(false), ..Compat::NONE };
+/// Servers of one's own for any model: vLLM, llama.cpp's, and LM Studio, which runs the latter.
+///
+/// They hold an answer to a schema by a grammar, which leaves no way to call a tool: vllm-project/vllm#39929 (nothing but JSON
+/// comes; still so in September 2026, #56086), llama.cpp's server (a grammar and tools exclude each other, and it says so;
+/// modelship-ai/modelship#71 has why).
+/// They run the template of the model, and those of Mistral's and Google's models raise an error ("conversation roles must
+/// alternate") where a user speaks twice without a word of the model's; calls and their results do not count as one:
+/// nomic-ai/gpt4all#3273 has such a template, mcowger/generic-copilot#43 met it with Devstral.
+const TEMPLATES: Compat = Compat {
+    schema_with_tools: Some(false),
+    assistant_after_tool: Some(true),
+    assistant_after_user: Some(true),
+    ..Compat::NONE
+};
 
 /// In the order in which a default is looked for. The first of a kind is that kind's vendor.
 pub const PRESETS: &[Preset] = &[
@@ -174,7 +184,7 @@ pub const PRESETS: &[Preset] = &[
         base_url: "http://127.0.0.1:1234/v1",
         variable: "LM_API_TOKEN",
         local: true,
-        compat: GRAMMAR,
+        compat: TEMPLATES,
         ..NONE
     },
     Preset {
@@ -182,7 +192,7 @@ pub const PRESETS: &[Preset] = &[
         base_url: "http://127.0.0.1:8080/v1",
         variable: "LLAMA_API_KEY",
         local: true,
-        compat: GRAMMAR,
+        compat: TEMPLATES,
         ..NONE
     },
     Preset {
@@ -190,7 +200,7 @@ pub const PRESETS: &[Preset] = &[
         base_url: "http://127.0.0.1:8000/v1",
         variable: "VLLM_API_KEY",
         local: true,
-        compat: GRAMMAR,
+        compat: TEMPLATES,
         ..NONE
     },
     Preset { name: "litellm", base_url: "http://127.0.0.1:4000/v1", variable: "LITELLM_API_KEY", local: true, ..NONE },

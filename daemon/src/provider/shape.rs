@@ -253,7 +253,9 @@ mod tests {
             |thinking: Value| json!({"generationConfig": {"maxOutputTokens": 9000, "thinkingConfig": thinking}});
         let high = gemini(json!({"includeThoughts": true, "thinkingLevel": "HIGH"}));
         check(Kind::Gemini, none, "gemini-3.8-flash", Effort::High, high);
-        check(Kind::Gemini, none, "gemini-2.5-pro", Effort::None, gemini(json!({"thinkingBudget": 0})));
+        check(Kind::Gemini, none, "gemini-2.5-flash", Effort::None, gemini(json!({"thinkingBudget": 0})));
+        // It thinks in any case, and says so to fewer.
+        check(Kind::Gemini, none, "models/gemini-2.5-pro", Effort::None, gemini(json!({"thinkingBudget": 128})));
         check(Kind::Ollama, none, "m", Effort::None, json!({"think": false}));
         check(Kind::Ollama, none, "m", Effort::Max, json!({"think": "high"}));
     }

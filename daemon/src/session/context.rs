@@ -335,6 +335,10 @@ impl Builder {
                 if let Some(at) = context.marks.iter().rposition(|mark| mark.id.as_ref() == Some(&message)) {
                     context.marks.remove(at);
                     context.messages.remove(at);
+                    // Room that was made meanwhile was made without it.
+                    if at < context.measured.messages {
+                        context.measured.messages -= 1;
+                    }
                 }
             }
             EventBody::Compacted { through, summary, tokens_after, .. } => {

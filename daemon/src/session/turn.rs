@@ -207,10 +207,9 @@ impl Turn {
             self.say_schema(&mut context).await?;
             self.say_go_on(&mut context).await?;
             let answer = match self.step(&system, &tools, &mut context, &mut encoding).await? {
-                Ok(answer) => answer,
-                Err(failure) => {
-                    return self.failed(&failure).await.map(drop);
-                }
+                Some(Ok(answer)) => answer,
+                Some(Err(failure)) => return self.failed(&failure).await.map(drop),
+                None => continue,
             };
             let stop = answer.response.stop;
             self.answered(&mut context, answer)?;

@@ -1,6 +1,7 @@
 //! What comes back: events that start blocks, add to them, and end the answer.
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
 
 use linger_protocol::message::{HostedPart, Usage};
 use serde::Deserialize;
@@ -11,12 +12,16 @@ use super::super::wire::{self, Text};
 use super::super::{Decoder, Failure, FailureClass, Stop, StreamEvent};
 use super::hosted::{self, CONTAINER, Parts};
 
+/// The most blocks for which a piece may still come. There is one at a time; with more each piece would be looked for in vain
+/// among all that a server has ever begun.
+pub(super) const MAX_OPEN: usize = 64;
+
 /// One response.
 #[derive(Debug, Default)]
 pub(super) struct MessagesDecoder {
     answer: Answer,
-    /// The blocks that were started.
-    open: Vec<Open>,
+    /// The blocks that were started last.
+    open: VecDeque<Open>,
     stop_seen: bool,
     window_exceeded: bool,
     counts: Counts,
@@ -163,7 +168,10 @@ impl MessagesDecoder {
             }),
         };
         self.open.retain(|open| open.index != index);
-        self.open.push(Open { index, place });
+        if self.open.len() >= MAX_OPEN {
+            self.open.pop_front();
+        }
+        self.open.push_back(Open { index, place });
         let start = |text: String| (!text.is_empty()).then_some(Text(text.into()));
         if place.is_none() {
             let (text, thinking, signature) = (start(text_start), start(thinking_start), start(signature));
@@ -191,8 +199,10 @@ impl MessagesDecoder {
             && let Some(place) = self.place(index, piece, thinking)
             && let Some(Draft::Thinking { native, .. }) = self.answer.blocks.get_mut(place)
         {
-            let before = wire::native_str(native, "signature").unwrap_or_default();
-            *native = Some(json!({"signature": format!("{before}{piece}")}));
+            match native.as_mut().and_then(|native| native.get_mut("signature")) {
+                Some(Value::String(before)) => before.push_str(piece),
+                _ => *native = Some(json!({"signature": piece})),
+            }
         }
         if let Some(Text(piece)) = &delta.partial_json
             && let Some(Open { place: Some(place), .. }) = self.open.iter().rev().find(|open| open.index == index)

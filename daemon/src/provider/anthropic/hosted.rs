@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::super::hosted::{self, Hosted, text};
 use super::super::{Message, wire};
+use super::decode::MAX_OPEN;
 
 /// In an opaque block: how the text before it was divided, and what each part of it cites.
 const CITED: &str = "cited";
@@ -178,7 +179,7 @@ impl Parts {
     }
 
     fn part(&mut self, index: u64) -> Option<&mut Part> {
-        self.0.iter_mut().rev().find(|part| part.index == index)
+        self.0.iter_mut().rev().take(MAX_OPEN).find(|part| part.index == index)
     }
 
     /// How the text was divided, if it cites anything.

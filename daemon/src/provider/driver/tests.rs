@@ -303,6 +303,44 @@ async fn errors_say_what_the_provider_said_without_the_key() {
     check(STREAM, HI, FailureClass::Stream, cut).await;
 }
 
+#[tokio::test]
+async fn no_part_of_a_key_is_left_where_an_error_is_cut() {
+    for before in 585..600 {
+        let body = format!("{{\"error\":{{\"message\":\"{} {KEY}\"}}}}", "x".repeat(before));
+        for (head, body) in [("401 Unauthorized", body.clone()), (STREAM, format!("data: {body}\n\n"))] {
+            let (mut events, _) = exchange(head, &body, true).await;
+            let Some(StreamEvent::Failed(failure)) = events.pop() else { panic!("{events:?}") };
+            assert!(failure.message.contains("xxx") && !failure.message.contains("sk"), "{head}: {failure:?}");
+            assert!(failure.message.chars().count() <= 601, "{head}: {failure:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_error_whose_body_does_not_end_is_what_its_status_and_its_beginning_say() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let server = async {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        assert_ne!(socket.read(&mut [0; 64 << 10]).await.unwrap(), 0);
+        socket.write_all(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 100\r\n\r\nno such key").await.unwrap();
+        let _ = socket.read(&mut [0; 1]).await; // Until the client goes.
+    };
+    let client = async {
+        let limits = Limits { first_byte: Duration::from_secs(4), ..Limits::default() };
+        all(&mut start(&Endpoint { limits, ..endpoint(address) })).await
+    };
+    let (mut events, ()) = tokio::join!(client, server);
+    let Some(StreamEvent::Failed(failure)) = events.pop() else { panic!("{events:?}") };
+    assert_eq!((failure.class, failure.message.as_str()), (FailureClass::Auth, "401: no such key"));
+}
+
+#[tokio::test]
+async fn an_event_that_is_too_large_is_not_paid_for_again() {
+    let body = format!("{HI}data: {}", "x".repeat(9 << 20));
+    check(STREAM, &body, FailureClass::Rejected, "an event of the stream is larger than 8 MiB").await;
+}
+
 const JSON: &str = "200 OK\r\ncontent-type: application/json";
 
 #[tokio::test]

@@ -78,6 +78,8 @@ fn a_context_that_does_not_fit_is_known_by_the_words_of_each_provider() {
         "invalid params, context window exceeds limit",
         "prompt token count of 70000 exceeds the limit of 64000",
         "too many tokens: total number of tokens in the prompt cannot exceed 128000",
+        "<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 983616]",
+        "Trying to keep the first 15857 tokens when context the overflows. However, the model is loaded with context length of only 4096 tokens",
     ] {
         check(400, said, FailureClass::TooLong);
     }
@@ -96,12 +98,38 @@ fn a_context_that_does_not_fit_is_known_by_the_words_of_each_provider() {
         "messages.0.content.1.image.source.base64: Could not process image",
         "'messages.0' : for 'role:user' the following must be satisfied[('messages.0.content' : value must be a string)]",
         "x is not a multimodal model",
+        "'claude-3-5-haiku-20241022' does not support image input.",
+        "messages.1.content.0.image.source.base64: image exceeds 5 MB maximum: 6000000 bytes > 5242880 bytes",
+        "Invalid value: 'input_image'. Supported values are: 'input_text'.",
+        "You uploaded an unsupported image. Please make sure your image is valid.",
+        "Unsupported MIME type: image/tiff",
+        "At most 0 image(s) may be provided in one prompt.",
+        "too many images and documents: 101 + 0 > 100",
+        "The model `llama-vision` has no vision support",
     ] {
         check(400, said, FailureClass::Images);
+    }
+    for said in [
+        "The model `llama-3.2-90b-vision-preview` has been decommissioned and is no longer supported.",
+        "The model `openai/gpt-image-1` is not supported in the v1/chat/completions endpoint.",
+        "imagen-4.0 is not supported here",
+        "This API revision is not supported",
+        "Invalid provisioning of the division",
+        "Invalid schema for function 'resize_image': schema must be of type object",
+        "Invalid 'metadata.user': must be a string",
+        "there is no such image",
+    ] {
+        check(400, said, FailureClass::Rejected);
     }
     check(500, "image input is not supported - hint: you may need to provide the mmproj", FailureClass::Images);
     check(500, "the image registry is down", FailureClass::Overloaded);
     check(401, "no key for image models", FailureClass::Auth);
+    let of_kind = |kind: &str, said: &str| {
+        let body = json!({"error": {"code": kind, "message": said}}).to_string();
+        Failure::of_response(400, body.as_bytes()).class
+    };
+    assert_eq!(of_kind("image_parse_error", "x"), FailureClass::Images);
+    assert_eq!(of_kind("model_decommissioned", "no support for vision since June"), FailureClass::Rejected);
     check(429, "images per minute exceeded", FailureClass::Overloaded);
 }
 
@@ -192,6 +220,21 @@ fn other_refusals_are_not_the_historys() {
 }
 
 #[test]
+fn a_user_who_speaks_twice_for_a_template_is_told_of_the_flag_and_loses_nothing() {
+    let said =
+        "Jinja Exception: After the optional system message, conversation roles must alternate user/assistant/...";
+    let body = json!({"error": {"type": "invalid_request_error", "message": said}});
+    for status in [400, 422, 500] {
+        let failure = Failure::of_response(status, body.to_string().as_bytes());
+        assert_eq!(failure.class, FailureClass::Rejected, "{status}");
+        assert!(failure.message.contains("`assistant_after_user = true`"), "{}", failure.message);
+    }
+    assert_eq!(Failure::of_response(401, body.to_string().as_bytes()).class, FailureClass::Auth);
+    let failure = Failure::in_stream(&body["error"]);
+    assert_eq!((failure.class, failure.message.contains("assistant_after_tool")), (FailureClass::Rejected, true));
+}
+
+#[test]
 fn a_wait_may_be_asked_for_in_the_body() {
     fn check(delay: &str, expect: Option<u64>) {
         let info = json!({"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": delay});
@@ -216,6 +259,46 @@ fn errors_in_a_stream_are_tried_again_unless_they_say_what_is_wrong() {
     check(json!({"code": 401, "message": "key"}), FailureClass::Auth);
     check(json!({"message": "the request exceeds the available context size"}), FailureClass::TooLong);
     check(json!("something"), FailureClass::Stream);
+    // LiteLLM has a status in a string.
+    let of_litellm = |code: &str, kind: &str, said: &str| json!({"message": said, "type": kind, "code": code});
+    check(of_litellm("400", "invalid_request_error", "no such setting"), FailureClass::Rejected);
+    check(of_litellm("400", "None", "the `tool_use` ids must be unique"), FailureClass::History);
+    check(of_litellm("400", "None", "this model does not support image input"), FailureClass::Images);
+    check(of_litellm("401", "None", "no"), FailureClass::Auth);
+    check(of_litellm("404", "None", "no"), FailureClass::NotFound);
+    check(of_litellm("429", "throttling_error", "no"), FailureClass::Overloaded);
+    check(of_litellm("500", "None", "no"), FailureClass::Overloaded);
+    // A name that says nothing hides no other.
+    check(of_litellm("invalid_parameter_error", "invalid_request_error", "no"), FailureClass::Rejected);
+    check(of_litellm("invalid_value", "invalid_request_error", "`tool_use` ids must be unique"), FailureClass::History);
+    check(of_litellm("invalid_value", "invalid_request_error", "image is not valid"), FailureClass::Images);
+    check(of_litellm("1214", "new_error", "no"), FailureClass::Stream);
+    check(json!({"code": 1214, "message": "no"}), FailureClass::Stream);
+    assert_eq!(
+        Failure::in_stream(&of_litellm("400", "invalid_request_error", "no")).message,
+        "invalid_request_error: no"
+    );
     let nothing = Failure::in_stream(&json!({"message": "\u{7f}"})).message;
     assert_eq!(nothing, "the provider reported an error without a reason");
+}
+
+#[test]
+fn what_was_sent_and_is_given_back_is_not_taken_for_a_reason() {
+    let sent = "prompt is too long; the image is not valid; `tool_use` ids";
+    let detail = json!({"type": "extra_forbidden", "loc": ["body", "messages", 0, "x"], "msg": "Extra inputs are not permitted", "input": sent});
+    let list = json!({"detail": [detail]});
+    // FastAPI's, that of Mistral, and one of which the end was not read.
+    for (body, said) in [
+        (list.to_string(), "422: body.messages.0.x: Extra inputs are not permitted"),
+        (
+            json!({"object": "error", "type": "invalid_request_error", "message": list}).to_string(),
+            "422 invalid_request_error: body.messages.0.x: Extra inputs are not permitted",
+        ),
+    ] {
+        let failure = Failure::of_response(422, body.as_bytes());
+        assert_eq!((failure.class, failure.message.as_str()), (FailureClass::Rejected, said));
+    }
+    let cut = format!(r#"{{"detail": [{{"msg": "Extra inputs are not permitted", "input": "{sent}"#);
+    assert_eq!(Failure::of_response(422, cut.as_bytes()).class, FailureClass::Rejected);
+    assert_eq!(Failure::of_response(400, br#"{"errors": ["prompt is too long"]}"#).class, FailureClass::TooLong);
 }

@@ -1,7 +1,7 @@
 //! The words by which it is known what a provider complains about, in lower case. Data.
 
 /// How providers say that the context does not fit, in lower case.
-pub(super) const TOO_LONG: [&str; 27] = [
+pub(super) const TOO_LONG: [&str; 29] = [
     // Anthropic, and Bedrock with its models.
     "prompt is too long",
     "input is too long",
@@ -26,7 +26,9 @@ pub(super) const TOO_LONG: [&str; 27] = [
     "greater than the context length",
     "longer than the maximum model length",
     "longer than the model's context length",
-    // xAI, Mistral, Groq, Moonshot, MiniMax, GitHub and Cohere.
+    "tokens when context the overflows",
+    // Alibaba, xAI, Mistral, Groq, Moonshot, MiniMax, GitHub and Cohere.
+    "range of input length",
     "maximum prompt length",
     "too large for model with",
     "reduce the length of the messages",
@@ -38,14 +40,51 @@ pub(super) const TOO_LONG: [&str; 27] = [
     "request too large for",
 ];
 
-/// What is said of images where a request is refused for them: vendors have a dozen ways to say so.
-pub(super) const IMAGES: [&str; 5] = ["image", "vision", "multimodal", "multi-modal", "must be a string"];
+/// What is said of images where a request is refused for them, all words of a row: vendors have a dozen ways to say so. The
+/// word alone would be too little: whoever is believed here makes a session do without its images for good.
+pub(super) const IMAGES: [&[&str]; 23] = [
+    &["image", "support"],
+    &["image", "not enabled"],
+    &["image", "process"],
+    &["image", "valid"],
+    &["image", "exceed"],
+    &["image", "too many"],
+    &["image", "too large"],
+    &["image", "too small"],
+    &["image", "may be provided"],
+    &["image", "media type"],
+    &["image", "format"],
+    &["image", "decode"],
+    &["image", "download"],
+    // Of the type of a part, and of the header without which Copilot takes none.
+    &["image", "unknown variant"],
+    &["image", "expected"],
+    &["vision", "support"],
+    &["vision", "enabled"],
+    &["vision", "header"],
+    &["multimodal", "model"],
+    &["multimodal", "support"],
+    &["multi-modal", "model"],
+    &["multi-modal", "support"],
+    // Groq, where only a string is a message.
+    &["content", "must be a string"],
+];
+
+/// What is no more than a part of a name or of another word where it does not stand by itself: `llama-90b-vision`, "revision".
+pub(super) const NOUNS: [&str; 2] = ["image", "vision"];
 
 /// How servers of one's own say so, with a status that means something else: llama.cpp, Ollama, vLLM.
 pub(super) const NO_IMAGES: [&str; 3] = ["image input", "not support image", "images are not supported"];
 
+/// How templates of models say that a user speaks twice in a row. Nothing that could be left out of the history changes that.
+pub(super) const ALTERNATE: &str = "must alternate";
+
+/// What a user can do about it.
+pub(super) const ALTERNATE_HINT: &str = "with kind openai, `assistant_after_user = true` and `assistant_after_tool = true` in \
+    [providers.NAME.compat] put a word of the model's between two of a user's";
+
 /// What is said of a history that is refused for what it brings back, in lower case: all words of a row.
-pub(super) const HISTORY: [&[&str]; 34] = [
+pub(super) const HISTORY: [&[&str]; 33] = [
     // Anthropic: thinking that it does not know, or that is not where it was; pairs; what is empty.
     &["signature", "thinking"],
     &["expected `thinking`"],
@@ -70,7 +109,6 @@ pub(super) const HISTORY: [&[&str]; 34] = [
     &["does not follow tool call"],
     &["tool_call_id", "not found"],
     &["duplicate", "call"],
-    &["must alternate"],
     &["messages", "reasoning", "is unsupported"],
     // Responses.
     &["invalid_encrypted_content"],

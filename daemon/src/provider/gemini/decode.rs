@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::super::answer::{Answer, Draft};
-use super::super::failure::one_line;
+use super::super::failure::whole_line;
 use super::super::wire::{self, Text};
 use super::super::{Decoder, Failure, FailureClass, Stop, StreamEvent};
 use super::encode::{PART, SIGNATURE, SIGNED_BYTES};
@@ -231,7 +231,7 @@ impl GeminiDecoder {
     fn end_with(&mut self, reason: &str, said: &str, out: &mut Vec<StreamEvent>) {
         self.finished = true;
         let why = if said.is_empty() { reason.to_owned() } else { format!("{reason}: {said}") };
-        let failure = |class| Failure { class, message: one_line(&why), retry_after: None };
+        let failure = |class| Failure { class, message: whole_line(&why), retry_after: None };
         match reason {
             "MAX_TOKENS" | "CONTINUATION" => self.answer.stop = Stop::MaxTokens,
             "SAFETY"
@@ -251,9 +251,9 @@ impl GeminiDecoder {
             "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" | "TOO_MANY_TOOL_CALLS" | "MALFORMED_RESPONSE" => {
                 self.answer.fail(failure(FailureClass::Stream), out);
             }
-            "MISSING_THOUGHT_SIGNATURE" | "PUP_LIMITED_DISABLED" => {
-                self.answer.fail(failure(FailureClass::Rejected), out);
-            }
+            // The same as a status of 400 is a refusal of the history.
+            "MISSING_THOUGHT_SIGNATURE" => self.answer.fail(failure(FailureClass::History), out),
+            "PUP_LIMITED_DISABLED" => self.answer.fail(failure(FailureClass::Rejected), out),
             "STOP" | "FINISH_REASON_UNSPECIFIED" => {}
             // `OTHER`, and what may be added: an answer if there is one.
             _ if self.answer.blocks.is_empty() => self.answer.fail(failure(FailureClass::Stream), out),
@@ -454,7 +454,7 @@ mod tests {
         for (reason, class) in [
             ("MALFORMED_FUNCTION_CALL", FailureClass::Stream),
             ("UNEXPECTED_TOOL_CALL", FailureClass::Stream),
-            ("MISSING_THOUGHT_SIGNATURE", FailureClass::Rejected),
+            ("MISSING_THOUGHT_SIGNATURE", FailureClass::History),
         ] {
             let mut end = end(reason);
             end["candidates"][0]["finishMessage"] = json!("said so");

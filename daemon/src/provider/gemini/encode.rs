@@ -102,7 +102,7 @@ impl GeminiEncoder {
                 wire::set(&mut thinking, "includeThoughts", true);
             }
             match self.compat.thinking_budget.unwrap_or_else(|| !is_third(request.model)) {
-                true => wire::set(&mut thinking, "thinkingBudget", words.budget),
+                true => wire::set(&mut thinking, "thinkingBudget", words.budget.max(least_budget(request.model))),
                 false => wire::set(&mut thinking, "thinkingLevel", words.gemini),
             }
         }
@@ -128,6 +128,13 @@ impl GeminiEncoder {
 pub(in super::super) fn is_third(model: &str) -> bool {
     let model = model.rsplit('/').next().unwrap_or_default();
     !["gemini-1", "gemini-2", "gemma"].iter().any(|family| model.starts_with(family))
+}
+
+/// The fewest tokens to think with that a model takes: Gemini 2.5 Pro cannot be kept from thinking, and refuses less (ai.google.dev,
+/// "Gemini thinking").
+fn least_budget(model: &str) -> u32 {
+    let model = model.rsplit('/').next().unwrap_or_default();
+    if model.starts_with("gemini-2.5-pro") { 128 } else { 0 }
 }
 
 /// `model` as a segment of a path.

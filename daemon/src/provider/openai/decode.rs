@@ -174,6 +174,11 @@ impl ChatDecoder {
         delta.reasoning_details.into_iter().flatten().for_each(|detail| self.detail(detail));
         for call in delta.tool_calls.unwrap_or_default() {
             self.call(call, out);
+            // Each is looked for among those before it.
+            self.answer.check_size(out);
+            if self.answer.ended {
+                return;
+            }
         }
     }
 
@@ -235,10 +240,11 @@ impl ChatDecoder {
             return;
         };
         for (name, value) in fields {
-            match (last.get(name).and_then(Value::as_str), value) {
-                (Some(before), Value::String(piece)) if matches!(name.as_str(), "text" | "summary" | "data") => {
-                    let whole = format!("{before}{piece}");
-                    wire::set(last, name, whole);
+            match (last.get_mut(name), value) {
+                (Some(Value::String(before)), Value::String(piece))
+                    if matches!(name.as_str(), "text" | "summary" | "data") =>
+                {
+                    before.push_str(piece);
                 }
                 (_, Value::Null) => {}
                 _ => wire::set(last, name, value.clone()),

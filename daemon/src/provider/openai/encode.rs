@@ -19,6 +19,9 @@ pub(super) const EXTRA: &str = "extra_content";
 /// What a model is made to say between a tool's result and a user, where it must say something.
 const BETWEEN: &str = "(the results are read)";
 
+/// What it is made to say between a user and the same user.
+const NOTED: &str = "(noted)";
+
 /// The requests of one context.
 #[derive(Debug)]
 pub(super) struct ChatEncoder {
@@ -30,14 +33,21 @@ pub(super) struct ChatEncoder {
     /// How many messages of the context these are.
     encoded: usize,
     names: CallNames,
-    /// The last message is a tool's.
-    after_tool: bool,
+    last: Last,
+}
+
+/// Whose the last message is.
+#[derive(Clone, Copy, Debug)]
+enum Last {
+    Model,
+    Tool,
+    User,
 }
 
 impl ChatEncoder {
     pub(super) fn new(compat: Compat) -> Self {
         let names = if is(compat.short_call_ids) { CallNames::short() } else { CallNames::default() };
-        Self { compat, tools: None, messages: Items::default(), encoded: 0, names, after_tool: false }
+        Self { compat, tools: None, messages: Items::default(), encoded: 0, names, last: Last::Model }
     }
 }
 
@@ -63,7 +73,7 @@ impl Encoder for ChatEncoder {
                 Role::Assistant => {
                     if let Some(said) = self.assistant_message(message, own) {
                         self.messages.push(&said);
-                        self.after_tool = false;
+                        self.last = Last::Model;
                     }
                 }
             }
@@ -176,7 +186,7 @@ impl ChatEncoder {
                 wire::set(&mut result, "name", self.names.tool(call_id));
             }
             self.messages.push(&result);
-            self.after_tool = true;
+            self.last = Last::Tool;
         }
         parts.extend(message.content.iter().filter_map(part));
         if parts.is_empty() && !answers {
@@ -190,9 +200,15 @@ impl ChatEncoder {
         if parts.is_empty() {
             return;
         }
-        if std::mem::take(&mut self.after_tool) && is(self.compat.assistant_after_tool) {
-            self.messages.push(&json!({"role": "assistant", "content": BETWEEN}));
+        let between = match self.last {
+            Last::Tool if is(self.compat.assistant_after_tool) => Some(BETWEEN),
+            Last::User if is(self.compat.assistant_after_user) => Some(NOTED),
+            _ => None,
+        };
+        if let Some(between) = between {
+            self.messages.push(&json!({"role": "assistant", "content": between}));
         }
+        self.last = Last::User;
         self.messages.push(&json!({"role": "user", "content": only_text.unwrap_or(Value::Array(parts))}));
     }
 }
@@ -314,6 +330,39 @@ mod tests {
     }
 
     #[test]
+    fn a_user_who_speaks_twice_is_answered_in_between_where_templates_want_it() {
+        let said = |name: &str, messages: &[Message]| {
+            let body = body(&OpenAi::new(preset::named(name).unwrap().compat), messages);
+            let said = |message: &Value| format!("{}: {}", message["role"].as_str().unwrap(), message["content"]);
+            body["messages"].as_array().unwrap().iter().skip(1).map(said).collect::<Vec<_>>()
+        };
+        let say = |text: &str| user(vec![ContentBlock::text(text)]);
+        // What is thought alone is no answer either.
+        let thinks = assistant("p/m", vec![thought("hm", json!({"field": "reasoning"}))]);
+        let messages =
+            [say("a"), say("b"), thinks, say("c"), assistant("p/m", vec![ContentBlock::text("d")]), say("e")];
+        let plain = ["user: \"a\"", "user: \"b\"", "user: \"c\"", "assistant: \"d\"", "user: \"e\""];
+        let noted = "assistant: \"(noted)\"";
+        let filled = [plain[0], noted, plain[1], noted, plain[2], plain[3], plain[4]];
+        for name in ["vllm", "llamacpp", "lmstudio"] {
+            assert_eq!(said(name, &messages), filled, "{name}");
+            assert!(said(name, &steered())[3].contains(BETWEEN), "{name}");
+        }
+        for name in ["openai", "openrouter", "mistral", "litellm"] {
+            assert_eq!(said(name, &messages), plain, "{name}");
+        }
+    }
+
+    /// What the templates insist on: leaving out calls and results, users and models take turns.
+    fn alternates(body: &Value) -> bool {
+        let roles = body["messages"].as_array().unwrap().iter();
+        let counted = roles.filter(|message| message.get("tool_calls").is_none());
+        let roles: Vec<&str> = counted.filter_map(|message| message["role"].as_str()).collect();
+        let spoken = roles.iter().filter(|role| matches!(**role, "user" | "assistant"));
+        spoken.enumerate().all(|(n, role)| (*role == "user") == (n % 2 == 0))
+    }
+
+    #[test]
     fn what_only_the_server_understands_goes_back_to_it_alone() {
         let extra = json!({"google": {"thought_signature": "c2ln"}});
         let details = json!([{"type": "reasoning.encrypted", "data": "x", "index": 0}]);
@@ -337,9 +386,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn histories_are_well_formed_and_extend_each_other(messages in history(), name in prop::sample::select(vec!["", "openai", "deepseek", "mistral"])) {
+        fn histories_are_well_formed_and_extend_each_other(messages in history(), name in prop::sample::select(vec!["", "openai", "deepseek", "mistral", "vllm"])) {
             let compat = preset::named(name).map(|preset| preset.compat).unwrap_or_default();
             check_history(Kind::Openai, &OpenAi::new(compat), &messages);
+        }
+
+        #[test]
+        fn no_template_finds_a_user_who_speaks_twice(messages in history()) {
+            let codec = OpenAi::new(preset::named("vllm").unwrap().compat);
+            prop_assert!(alternates(&body(&codec, &messages)));
         }
     }
 }

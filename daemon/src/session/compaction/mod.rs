@@ -53,6 +53,9 @@ pub struct Effort {
     pub compacted: Option<bool>,
     /// It left out older output, or looked for some.
     pub trimmed: bool,
+    /// Nobody could be asked for the summary. Of no account after a restart, when somebody may be.
+    #[serde(skip)]
+    pub unreached: bool,
 }
 
 /// Why room is needed.
@@ -86,6 +89,8 @@ impl Effort {
             (Need::None, _) => Next::Ask,
             (_, None) => Next::Compact,
             (Need::Full, Some(true)) => Next::Ask,
+            // There is room for this step: if it fails too it says why, and if it does not, nothing was left out in vain.
+            (Need::Full, _) if self.unreached => Next::Ask,
             (_, Some(_)) if !self.trimmed => Next::Trim,
             (Need::Full, Some(false)) => Next::Ask,
             (Need::TooLong, _) => Next::GiveUp,

@@ -211,10 +211,21 @@ fn the_oldest_output_goes_first_and_small_results_stay() {
     );
 }
 
+#[test]
+fn without_a_summary_a_step_is_asked_for_as_it_is_and_output_left_out_only_if_that_is_refused() {
+    let effort = Effort { compacted: Some(false), trimmed: false, unreached: true };
+    assert_eq!((effort.next(Need::Full), effort.next(Need::TooLong)), (Next::Ask, Next::Trim));
+    let refused = Effort { unreached: false, ..effort };
+    assert_eq!((refused.next(Need::Full), refused.next(Need::TooLong)), (Next::Trim, Next::Trim));
+}
+
 proptest! {
     /// However the provider, the summaries and the outputs turn out, a step comes to an end, and tries each thing once.
     #[test]
-    fn a_step_never_tries_for_ever(outcomes in prop::collection::vec(any::<(bool, bool, bool)>(), 16)) {
+    fn a_step_never_tries_for_ever(
+        outcomes in prop::collection::vec(any::<(bool, bool, bool)>(), 16),
+        unreached in any::<bool>(),
+    ) {
         let mut effort = Effort::default();
         let (mut compactions, mut trims, mut asks) = (0, 0, 0);
         let mut refused = false;
@@ -225,6 +236,7 @@ proptest! {
                 Next::Compact => {
                     compactions += 1;
                     effort.compacted = Some(works);
+                    effort.unreached = unreached && !works;
                     works
                 }
                 Next::Trim => {
@@ -238,7 +250,11 @@ proptest! {
                     ended |= fits;
                     false
                 }
-                Next::GiveUp => { ended = true; false }
+                Next::GiveUp => {
+                    prop_assert!(compactions == 1 && trims == 1, "nothing was left untried");
+                    ended = true;
+                    false
+                }
             };
             if made_room { refused = false; }
             if ended { break; }
@@ -281,7 +297,12 @@ proptest! {
                 0 | 1 => session.compact(room),
                 2 => session.trim(room),
                 3 => kind = KINDS[next],
-                4 => session.breaks_off(),
+                4 => session.breaks_off(|session| match next {
+                    0 => session.compact(room),
+                    1 => session.trim(room),
+                    2 => session.leave_out_images(),
+                    _ => {}
+                }),
                 5 => session.leave_out_images(),
                 6 => session.leave_out_native(kind.name())?,
                 _ => {}

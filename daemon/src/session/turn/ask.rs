@@ -8,6 +8,7 @@ use linger_protocol::id::{BlobId, MessageId};
 use linger_protocol::message::{ContentBlock, ImageSource, Usage};
 
 use super::emit::Commits;
+use super::key::Unresolved;
 use super::shown::Shown;
 use super::{Over, Turn, notice};
 use crate::clock;
@@ -37,6 +38,8 @@ pub(super) enum Step {
     Answer(Answer),
     /// The failure, and the message that shows what came before it.
     Failed(Failure, Option<MessageId>),
+    /// The session has another model now, which was not asked.
+    OtherModel,
 }
 
 /// A whole answer.
@@ -51,14 +54,18 @@ impl Turn {
     /// One request until it is answered, or has failed for good.
     pub(super) async fn ask(&mut self, ask: &Ask<'_>, encoding: &mut Encoding) -> Result<Step, Over> {
         let &Ask { system, tools, messages, shape, shown: is_shown } = ask;
-        let began = Instant::now();
+        let mut began = Instant::now();
         let mut attempt = 1;
         let mut refused: Option<(Secret, Failure)> = None;
         loop {
+            let waits = Instant::now();
             let (resolved, provider) = match self.resolve().await? {
                 Ok(resolved) => resolved,
-                Err(failure) => return Ok(Step::Failed(failure, None)),
+                Err(Unresolved::Failed(failure)) => return Ok(Step::Failed(failure, None)),
+                Err(Unresolved::OtherModel) => return Ok(Step::OtherModel),
             };
+            // How long a person takes to bring a key is no reason to try a provider for less long.
+            began += waits.elapsed();
             if let Some((key, failure)) = &refused
                 && provider.key() == Some(key)
             {
@@ -97,15 +104,14 @@ impl Turn {
                 Err(failure) => failure,
             };
             tracing::warn!(target: "response", session = %self.session, class = ?failure.class, why = failure.message, attempt, "failed");
-            let interrupted = is_shown && !shown.pieces.is_empty();
+            let interrupted = is_shown && shown.begun;
             if interrupted {
                 self.messages += 1;
                 let message = self.message(id.clone(), shown.blocks(), true, shown.usage, Stop::End);
                 self.emit.send(vec![message], false, None)?;
             } else {
                 // Nobody pays for a refusal; of a summary that broke off its event has the sum.
-                self.unshown =
-                    self.unshown.into_iter().chain(shown.usage.filter(|_| !shown.pieces.is_empty())).reduce(sum);
+                self.unshown = self.unshown.into_iter().chain(shown.usage.filter(|_| shown.begun)).reduce(sum);
                 self.emit.tell(TurnMessage::Counted(None))?;
             }
             if failure.class == FailureClass::Auth
@@ -185,6 +191,7 @@ impl Turn {
             let mut pieces = Vec::new();
             let mut end = None;
             let events = stream.next().await;
+            shown.begun = stream.has_begun();
             if let Some(usage) = shown.count(stream.usage()) {
                 tracing::debug!(target: "response", session = %self.session, id = %shown.id, input = usage.input_tokens,
                     output = usage.output_tokens, cost_micros = usage.cost_micros, "counted");

@@ -31,6 +31,9 @@ const NO_ROOM: &str = "no more room can be made";
 /// Why a turn ends whose history is refused though nothing in it is the provider's own.
 const NOTHING_LEFT: &str = "nothing more can be left out of the history";
 
+/// Why there is no summary when the model was changed while its key was waited for.
+const OTHER_MODEL: &str = "another model was chosen meanwhile";
+
 /// What a user can do who asked in vain.
 const HINT: &str = "ask again in a while, choose another model with /model, or start a new session";
 
@@ -55,14 +58,15 @@ struct Vain {
 }
 
 impl Turn {
-    /// The answer of the next step; makes room in the context if that is needed.
+    /// The answer of the next step; makes room in the context if that is needed. None if the session has another model now, for
+    /// which what is decided about a step has to be decided anew.
     pub(super) async fn step(
         &mut self,
         system: &str,
         tools: &[ToolSpec],
         context: &mut Context,
         encoding: &mut Encoding,
-    ) -> Result<Result<Answer, Failure>, Over> {
+    ) -> Result<Option<Result<Answer, Failure>>, Over> {
         let mut need = self.need(context, system, tools);
         let mut refused: Option<(Failure, Option<MessageId>)> = None;
         loop {
@@ -75,7 +79,11 @@ impl Turn {
                     let tools = if self.way == Way::Alone { &[] } else { tools };
                     let ask = Ask { system, tools, messages: &context.messages, shape: asked, shown: true };
                     match self.ask(&ask, encoding).await? {
-                        Step::Answer(answer) => return Ok(Ok(answer)),
+                        Step::Answer(answer) => return Ok(Some(Ok(answer))),
+                        Step::OtherModel => {
+                            self.superseded(refused.and_then(|(_, shown)| shown))?;
+                            return Ok(None);
+                        }
                         Step::Failed(failure, shown) if failure.class == FailureClass::TooLong => {
                             refused = Some((failure, shown));
                             need = Need::TooLong;
@@ -90,20 +98,20 @@ impl Turn {
                             let native = context.with_native(&self.model);
                             if native.is_empty() {
                                 let message = format!("{}; {NOTHING_LEFT}", failure.message);
-                                return Ok(Err(Failure { message, ..failure }));
+                                return Ok(Some(Err(Failure { message, ..failure })));
                             }
                             self.leave_out_native(native, context, system, tools, encoding).await?;
                             self.superseded(shown)?;
                             // An answer that is not over is another's now.
                             self.say_go_on(context).await?;
                         }
-                        Step::Failed(failure, _) => return Ok(Err(failure)),
+                        Step::Failed(failure, _) => return Ok(Some(Err(failure))),
                     }
                     false
                 }
                 Try::GiveUp => {
-                    let Some((failure, _)) = refused else { return Ok(Err(rejected(NO_ROOM.to_owned()))) };
-                    return Ok(Err(Failure { message: format!("{}; {NO_ROOM}", failure.message), ..failure }));
+                    let Some((failure, _)) = refused else { return Ok(Some(Err(rejected(NO_ROOM.to_owned())))) };
+                    return Ok(Some(Err(Failure { message: format!("{}; {NO_ROOM}", failure.message), ..failure })));
                 }
             };
             if made_room {
@@ -173,12 +181,7 @@ impl Turn {
         let trigger = if need == Need::TooLong { Trigger::TooLong } else { Trigger::Full };
         let made = self.summarise((trigger, None, String::new()), context, overhead(system, tools), encoding).await?;
         self.effort.compacted = Some(made.is_ok());
-        if let Err(Vain { unreached: true, .. }) = made
-            && need == Need::Full
-        {
-            // There is room for this step: if it fails too it says why, and if it does not, nothing was left out in vain.
-            self.effort.trimmed = true;
-        }
+        self.effort.unreached = made.as_ref().is_err_and(|vain| vain.unreached);
         Ok(made.is_ok())
     }
 
@@ -325,6 +328,9 @@ impl Turn {
                     FailureClass::TooLong | FailureClass::Images | FailureClass::History | FailureClass::Rejected
                 );
                 return Ok(Err(Vain { reason: message, unreached, usage: broke_off }));
+            }
+            Step::OtherModel => {
+                return Ok(Err(Vain { reason: OTHER_MODEL.to_owned(), unreached: true, usage: broke_off }));
             }
         };
         let gone: u64 = context.marks.iter().take(plan.cut).map(|mark| mark.tokens).sum();

@@ -14,15 +14,28 @@ use crate::secret::Secret;
 /// How long the source of a key may take before people are told that it is waited for.
 const SOON: Duration = Duration::from_secs(2);
 
+/// Why nobody can be asked.
+pub(super) enum Unresolved {
+    Failed(Failure),
+    /// The session has another model now: what was decided about the request does not hold for that one.
+    OtherModel,
+}
+
+impl From<Failure> for Unresolved {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
 impl Turn {
-    /// The provider and its key; waits, visibly, for a key that the daemon does not have.
-    pub(super) async fn resolve(&mut self) -> Result<Result<(Resolved, Provider), Failure>, Over> {
+    /// The provider and its key; waits, visibly, for a key that the daemon does not have, or for another model.
+    pub(super) async fn resolve(&mut self) -> Result<Result<(Resolved, Provider), Unresolved>, Over> {
         let mut waiting = false;
         loop {
             let mut changed = self.daemon.changed.subscribe();
             let catalogue = match self.daemon.catalogue() {
                 Ok(catalogue) => catalogue,
-                Err(error) => return Ok(Err(rejected(error.to_string()))),
+                Err(error) => return Ok(Err(rejected(error.to_string()).into())),
             };
             let lack = match catalogue.resolve(&self.model) {
                 Ok(resolved) => match self.key(&resolved, &mut waiting).await? {
@@ -36,7 +49,7 @@ impl Turn {
                     }
                     Err(Lack::Failed(why)) => {
                         let message = format!("the key of {}: {why}", resolved.provider);
-                        return Ok(Err(Failure { class: FailureClass::Auth, message, retry_after: None }));
+                        return Ok(Err(Failure { class: FailureClass::Auth, message, retry_after: None }.into()));
                     }
                     // The catalogue knows by now, and says where else it could come from.
                     Err(Lack::Gone) => continue,
@@ -47,14 +60,22 @@ impl Turn {
                 Err(ResolveError::KeyMissing { provider, variable }) => format!(
                     "the key of provider {provider}: connect a client that has {variable} set, or `linger key set {provider}`"
                 ),
-                Err(error) => return Ok(Err(rejected(error.to_string()))),
+                Err(error) => return Ok(Err(rejected(error.to_string()).into())),
             };
+            // Another model is a way out too.
+            let (model, setup) = self.emit.model().await?;
+            if model != self.model {
+                if waiting {
+                    let text = format!("the turn goes on with {model}");
+                    self.emit.send(vec![notice(Level::Info, NoticeCode::KeyFound, text)], false, None)?;
+                }
+                return Ok(Err(Unresolved::OtherModel));
+            }
+            self.setup = setup;
             self.say_waiting(&lack, &mut waiting)?;
             if changed.changed().await.is_err() {
                 return Err(Over);
             }
-            // Another model is a way out too.
-            (self.model, self.setup) = self.emit.model().await?;
         }
     }
 

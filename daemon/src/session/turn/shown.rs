@@ -16,6 +16,8 @@ pub(super) struct Shown {
     pub(super) id: MessageId,
     /// One piece a block.
     pub(super) pieces: BTreeMap<u32, Piece>,
+    /// Something of an answer came, if only the beginning of a call, of which nothing is shown.
+    pub(super) begun: bool,
     /// What its provider has counted.
     pub(super) usage: Option<Usage>,
     /// What that costs.

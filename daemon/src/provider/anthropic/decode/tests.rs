@@ -221,3 +221,20 @@ fn bad_escapes_do_not_end_a_stream() {
     let mended = "a\u{fffd}b\u{fffd}c";
     check_stream(&Anthropic::default(), &stream, &[text(0, mended), done(vec![ContentBlock::text(mended)], Stop::End)]);
 }
+
+#[test]
+fn blocks_that_are_begun_without_end_are_not_gathered() {
+    let (mut decoder, mut out) = (MessagesDecoder::default(), Vec::new());
+    let mut feed = |event: Value| decoder.feed("", &event.to_string(), &mut out);
+    feed(start());
+    for index in 0..1000 {
+        feed(json!({"type": "content_block_start", "index": index, "content_block": {"type": "text", "text": ""}}));
+    }
+    // What was begun long ago is over.
+    for index in [0, 999] {
+        feed(json!({"type": "content_block_delta", "index": index, "delta": {"type": "text_delta", "text": "hi"}}));
+    }
+    end("end_turn").into_iter().for_each(feed);
+    let Some(StreamEvent::Done(response)) = out.pop() else { panic!("{out:?}") };
+    assert_eq!((response.content, decoder.open.len()), (vec![ContentBlock::text("hi")], MAX_OPEN));
+}

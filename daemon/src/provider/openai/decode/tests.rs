@@ -322,3 +322,12 @@ fn a_chunk_that_is_no_json_is_a_failure_but_a_bad_escape_is_not() {
     let events = super::super::super::support::decode(&codec(), "data: oops\n\n", 100);
     assert!(matches!(&events[..], [StreamEvent::Failed(Failure { class: FailureClass::Stream, .. })]), "{events:?}");
 }
+
+#[test]
+fn calls_without_end_end_the_answer_and_are_not_gathered() {
+    let calls: Vec<Value> = (0..600).map(|n| json!({"index": n, "id": format!("c{n}")})).collect();
+    let (mut decoder, mut out) = (ChatDecoder::new(Compat::NONE), Vec::new());
+    decoder.feed("", &delta(json!({"tool_calls": calls})).to_string(), &mut out);
+    assert_eq!(out, [failed(FailureClass::Rejected, "the answer has more than 512 blocks")]);
+    assert_eq!(decoder.calls.len(), 513);
+}

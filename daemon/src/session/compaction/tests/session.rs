@@ -92,8 +92,8 @@ impl Session {
         usage.into_iter().for_each(|usage| self.context.measure(usage));
     }
 
-    /// An answer that broke off, and whose step is repeated.
-    pub(super) fn breaks_off(&mut self) {
+    /// An answer that broke off, and whose step is repeated; `meanwhile` makes room for that, if it broke off for want of it.
+    pub(super) fn breaks_off(&mut self, meanwhile: impl FnOnce(&mut Self)) {
         let message = self.next_message();
         self.event(EventBody::Message {
             message: message.clone(),
@@ -107,6 +107,7 @@ impl Session {
             cut: false,
             paused: false,
         });
+        meanwhile(self);
         self.event(EventBody::MessageSuperseded { message });
     }
 

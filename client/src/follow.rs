@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 
 use crate::connect::{Client, is_ending, key};
 use crate::error::{Exit, Failure};
-use crate::input::{Event, Line, Signal};
+use crate::input::{Event, Key, Line, Signal};
 
 /// Something to ask for while events come in, with a key; its answer is one of the things that happen.
 #[derive(Clone, Debug)]
@@ -49,7 +49,7 @@ pub(crate) enum Happened {
     /// A line was typed.
     Line(Line),
     /// A key was pressed.
-    Key(char),
+    Key(Key),
     /// A signal came.
     Signal(Signal),
     /// The deadline passed.

@@ -107,14 +107,21 @@ impl Question {
         !self.whole && self.parts().iter().any(|part| part.lines().count() > LINES.iter().sum())
     }
 
-    /// The line that says which keys there are.
-    pub(crate) fn keys(&self, style: &Style) -> String {
+    /// The line that says which keys there are: alone, or as a line of their own where one is being typed.
+    pub(crate) fn keys(&self, style: &Style, prompt: bool) -> String {
         let key = |key: &str| style.bold(key);
+        let enter = if prompt { ", then Enter" } else { "" };
         if self.is_cut() {
-            return format!("  {} show all of it, then allow it or not  {} no\n", key("v"), key("n"));
+            return format!("  {} show all of it, then allow it or not  {} no{enter}\n", key("v"), key("n"));
         }
         let grant = if self.grant.is_empty() { String::new() } else { format!(" {}", self.short_grant(style)) };
-        format!("  {} once  {} in this session  {} always{grant}  {} no\n", key("y"), key("s"), key("a"), key("n"))
+        let [y, s, a, n] = ["y", "s", "a", "n"].map(key);
+        format!("  {y} once  {s} in this session  {a} always{grant}  {n} no{enter}\n")
+    }
+
+    /// Whether `key` means something: those that decide, or show the rest and deny.
+    fn has(&self, key: char) -> bool {
+        if self.is_cut() { matches!(key, 'v' | 'V' | 'n' | 'N') } else { decision(key).is_some() }
     }
 
     /// The rule that `always` would write; of a long action that stands above it word for word only the beginning.
@@ -146,29 +153,6 @@ impl Question {
             digest: Some(self.digest.clone()),
             key: Some(key()?),
         })
-    }
-}
-
-/// Which keys mean something now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Keys {
-    /// None: nothing is asked.
-    None,
-    /// Those that show the rest, or deny.
-    Cut,
-    /// Those that decide.
-    All,
-}
-
-impl Keys {
-    /// Whether `key` is one of them.
-    pub(crate) fn has(self, key: char) -> bool {
-        match self {
-            Self::None => false,
-            Self::Cut => matches!(key, 'v' | 'V' | 'n' | 'N'),
-            Self::All => decision(key).is_some(),
-        }
     }
 }
 
@@ -228,14 +212,14 @@ impl Questions {
         self.open.first()
     }
 
-    /// The keys that mean something for the first question.
-    pub(crate) fn keys(&self) -> Keys {
-        self.first().map_or(Keys::None, |question| if question.is_cut() { Keys::Cut } else { Keys::All })
+    /// Whether a key means something for the first question.
+    pub(crate) fn has(&self, key: char) -> bool {
+        self.first().is_some_and(|question| question.has(key))
     }
 
     /// What this key comes to for the first question; one that is answered is taken off.
     pub(crate) fn press(&mut self, key: char) -> Result<Press, Failure> {
-        let means = self.keys().has(key);
+        let means = self.has(key);
         let Some(question) = self.open.first_mut().filter(|_| means) else { return Ok(Press::Nothing) };
         let Some(decision) = decision(key) else {
             question.whole = true;
@@ -289,7 +273,7 @@ mod tests {
             let (tool, cwd, digest) = ("bash".to_owned(), "/w".to_owned(), String::new());
             let (permission, input) = ("q1".into(), Value::Null);
             Question { permission, tool, action: action.to_owned(), input, cwd, digest, grant, whole: false }
-                .keys(&style)
+                .keys(&style, false)
         };
         let cut = format!(" always bash(echo {}…)  ", "x".repeat(35));
         assert!(keys(&long, format!("bash({long})")).contains(&cut));
@@ -324,7 +308,7 @@ mod tests {
         for key in ['y', 's', 'a', 'x'] {
             assert_eq!(long.press(key).unwrap(), Press::Nothing);
         }
-        assert!(long.first().unwrap().keys(&style).starts_with("  v show all"));
+        assert!(long.first().unwrap().keys(&style, false).starts_with("  v show all"));
         assert_eq!(long.press('v').unwrap(), Press::Show);
         assert!(text(&long).contains("    echo 31\n") && !text(&long).contains("not shown"));
         assert!(matches!(long.press('y').unwrap(), Press::Answer(_)) && long.first().is_none());

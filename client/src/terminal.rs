@@ -266,7 +266,8 @@ pub(crate) fn keyboard(keyboard: Keyboard) {
         Keyboard::Quiet => mode.local_modes.remove(LocalModes::ECHO),
         Keyboard::Keys => {
             mode.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON);
-            mode.special_codes[SpecialCodeIndex::VMIN] = 1;
+            // A key that is dropped between the moment it is noticed and that it is read is not waited for.
+            mode.special_codes[SpecialCodeIndex::VMIN] = 0;
             mode.special_codes[SpecialCodeIndex::VTIME] = 0;
             forget_typed();
         }

@@ -157,7 +157,7 @@ fn ask(client: &mut Client, provider: &str) -> Result<String, Failure> {
     let secret = loop {
         match client.next_event(None) {
             Some(Event::Key(key)) => {
-                if let Some(secret) = line.press(key) {
+                if let Some(secret) = line.press(key.key) {
                     break Some(secret);
                 }
             }
@@ -198,7 +198,7 @@ mod tests {
     fn a_line_is_typed_and_corrected() {
         let typed = |keys: &str| {
             keys.chars().fold((Line::default(), None), |(mut line, _), key| {
-                let ended = line.press(key);
+                let ended = line.press(key.key);
                 (line, ended)
             })
         };

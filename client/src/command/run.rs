@@ -21,7 +21,7 @@ use crate::cli::{Choice, Run};
 use crate::connect::{COMING_BACK, Client, key, parse};
 use crate::error::{Exit, Failure};
 use crate::follow::{Attachment, Happened, Request};
-use crate::input::{Input, Signal, signals};
+use crate::input::{Input, Key, Signal, signals};
 use crate::question::{Press, Questions, too_late};
 use crate::render::style::Style;
 use crate::render::{Renderer, Settings, Thinking, reason};
@@ -98,7 +98,7 @@ pub(super) fn run(args: Run) -> Result<Exit, Failure> {
         (false, false) => Data::Final,
     };
     let deltas = args.stream || data == Data::Stream;
-    signals(client.sender(), false)?;
+    signals(client.sender(), true)?;
     let busy = info.as_ref().is_some_and(|info| info.state != State::Idle);
     let renderer = Renderer::new(settings(&look, deltas, args.thinking));
     let mut attachment = Attachment::start(client, session, info.map(|info| info.cursor), deltas)?;
@@ -337,7 +337,7 @@ impl Running {
             return Ok(());
         };
         let style = self.renderer.style();
-        let text = question.text(&style) + &question.keys(&style);
+        let text = question.text(&style) + &question.keys(&style, false);
         self.fresh_line()?;
         let input = match &mut self.input {
             Some(input) => input,
@@ -347,8 +347,11 @@ impl Running {
         Ok(self.terminal.talk(&text)?)
     }
 
-    fn key(&mut self, key: char) -> Result<(), Failure> {
-        match self.questions.press(key)? {
+    fn key(&mut self, key: Key) -> Result<(), Failure> {
+        if !self.input.as_ref().is_some_and(|input| input.counts(key)) {
+            return Ok(());
+        }
+        match self.questions.press(key.key)? {
             Press::Nothing => return Ok(()),
             Press::Show => {}
             Press::Answer(answer) => self.attachment.request(Request::Answer(answer))?,

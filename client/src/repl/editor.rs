@@ -1,11 +1,9 @@
-//! The line editor: rustyline, its history file, multi-line input, and keys that answer a question at an empty prompt.
+//! The line editor: rustyline, its history file, and multi-line input.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::Receiver;
 
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
@@ -13,16 +11,12 @@ use rustyline::highlight::Highlighter;
 use rustyline::hint::Hinter;
 use rustyline::history::DefaultHistory;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
-use rustyline::{
-    Cmd, ConditionalEventHandler, Config, Context, Editor, EventContext, EventHandler, ExternalPrinter as _, Helper,
-    KeyEvent, RepeatCount,
-};
+use rustyline::{Config, Context, Editor, ExternalPrinter as _, Helper};
 
 use super::slash;
 use crate::command::here;
-use crate::input::{Event, Line};
+use crate::input::Line;
 use crate::picture;
-use crate::question::Keys;
 use crate::terminal::{Terminal, forget_typed};
 
 /// What stands before a line.
@@ -38,12 +32,7 @@ pub(crate) struct LineEditor {
 }
 
 /// Opens the editor, which keeps what was typed in `history` and completes names of files also in `cwd`; lines that come from `lines` are printed above its prompt.
-pub(crate) fn open(
-    (history, cwd): (PathBuf, PathBuf),
-    events: Sender<Event>,
-    asking: Arc<AtomicU8>,
-    lines: Receiver<String>,
-) -> rustyline::Result<LineEditor> {
+pub(crate) fn open((history, cwd): (PathBuf, PathBuf), lines: Receiver<String>) -> rustyline::Result<LineEditor> {
     let config = Config::builder()
         .max_history_size(MAX_HISTORY)?
         .history_ignore_space(true)
@@ -55,10 +44,6 @@ pub(crate) fn open(
     // Made here so that it is nobody else's to read from the start.
     let _ = OpenOptions::new().append(true).create(true).mode(0o600).open(&history);
     let _ = editor.load_history(&history);
-    for key in ['y', 's', 'a', 'n', 'v', 'Y', 'S', 'A', 'N', 'V'] {
-        let answer = AnswerKey { key, asking: asking.clone(), events: events.clone() };
-        editor.bind_sequence(KeyEvent::from(key), EventHandler::Conditional(Box::new(answer)));
-    }
     // Terminals that cannot move their cursor (`TERM=dumb`) have none; lines then follow what is being typed.
     let mut printer = editor.create_external_printer().ok();
     // A thread of its own: the printer can wait for the next prompt, and nobody else should.
@@ -91,26 +76,6 @@ impl LineEditor {
             }
             Err(_) => Line::End,
         }
-    }
-}
-
-/// Answers a question with one key, where a line would begin with it.
-struct AnswerKey {
-    key: char,
-    asking: Arc<AtomicU8>,
-    events: Sender<Event>,
-}
-
-impl ConditionalEventHandler for AnswerKey {
-    fn handle(&self, _: &rustyline::Event, _: RepeatCount, _: bool, context: &EventContext<'_>) -> Option<Cmd> {
-        let means = |keys: Keys| self.asking.load(Ordering::SeqCst) == keys as u8 && keys.has(self.key);
-        if !context.line().is_empty() || !(means(Keys::All) || means(Keys::Cut)) {
-            return None;
-        }
-        // Taken at the first key: the one after it may begin a line.
-        self.asking.store(Keys::None as u8, Ordering::SeqCst);
-        let _ = self.events.send(Event::Key(self.key));
-        Some(Cmd::Noop)
     }
 }
 

@@ -24,9 +24,9 @@ use crate::command::{here, listing, now};
 use crate::connect::{COMING_BACK, Client, key, parse};
 use crate::error::{Exit, Failure};
 use crate::follow::{Attachment, Happened, Request};
-use crate::input::{Input, Line, Signal, signals};
+use crate::input::{Input, Key, Line, Signal, signals};
 use crate::picture::with_pictures;
-use crate::question::{Keys, Press, Questions, too_late};
+use crate::question::{Press, Questions, too_late};
 use crate::render::style::Style;
 use crate::render::table::columns;
 use crate::render::{Renderer, Settings, Thinking};
@@ -196,7 +196,6 @@ impl Repl {
     /// Shows the first open question, or ends the asking.
     fn show_question(&mut self) -> Result<(), Failure> {
         let Some(question) = self.questions.first() else {
-            self.input.set_asking(Keys::None);
             if !self.open {
                 self.input.stop_keys();
                 keyboard(Keyboard::Quiet);
@@ -206,11 +205,9 @@ impl Repl {
         let style = self.renderer.style();
         let mut lines = Vec::new();
         self.renderer.fresh_line(&mut lines);
-        let text = question.text(&style) + &question.keys(&style);
-        // Before it is shown, so that a key counts as soon as it is seen; what was typed until now was not meant for it.
-        if self.open {
-            self.input.set_asking(self.questions.keys());
-        } else {
+        let text = question.text(&style) + &question.keys(&style, self.open);
+        // Before it is shown, so that a key counts as soon as it is seen. Where a line is typed, a key alone may be its beginning.
+        if !self.open {
             self.input.ask_keys();
         }
         self.terminal.print(lines)?;
@@ -234,7 +231,6 @@ impl Repl {
         self.open = true;
         self.input.ask_line();
         self.terminal.prompt_opened(self.input.printer());
-        self.input.set_asking(self.questions.keys());
         Ok(())
     }
 
@@ -289,7 +285,6 @@ impl Repl {
     fn line(&mut self, line: Line) -> Result<Option<Exit>, Failure> {
         self.open = false;
         self.terminal.prompt_closed()?;
-        self.input.set_asking(Keys::None);
         keyboard(Keyboard::Quiet);
         match line {
             Line::End => return self.leave().map(Some),
@@ -304,10 +299,9 @@ impl Repl {
             }
             Line::Text(text) if text.trim().is_empty() => self.open_prompt()?,
             Line::Text(text) => match slash::parse(&text) {
-                None => match only(&text).filter(|key| self.questions.keys().has(*key)) {
-                    // A terminal without single keys, or the key after the one that was taken.
+                None => match only(&text).filter(|key| self.questions.has(*key)) {
                     Some(key) => {
-                        self.key(key)?;
+                        self.press(key)?;
                         self.prompt_if_idle()?;
                         return Ok(None);
                     }
@@ -399,7 +393,12 @@ impl Repl {
         Ok(())
     }
 
-    fn key(&mut self, key: char) -> Result<(), Failure> {
+    fn key(&mut self, key: Key) -> Result<(), Failure> {
+        if self.input.counts(key) { self.press(key.key) } else { Ok(()) }
+    }
+
+    /// Takes a key that means the question which is shown.
+    fn press(&mut self, key: char) -> Result<(), Failure> {
         match self.questions.press(key)? {
             Press::Nothing => return Ok(()),
             Press::Show => {}

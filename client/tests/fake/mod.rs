@@ -205,9 +205,14 @@ impl Connection {
 
     /// A question.
     pub fn question(&mut self, seq: u64) {
-        let event = json!({"kind": "permission_requested", "seq": seq, "turn": "t1", "permission": "q1", "call_id": "c1",
-            "tool": "bash", "action": "cargo test", "input": {"command": "cargo test"}, "cwd": "/w", "digest": "sha256:9f",
-            "rule": null, "grant": "bash(cargo test)", "options": ["allow_once"]});
+        self.question_about(seq, "q1", "cargo test");
+    }
+
+    /// The question whether a command may run.
+    pub fn question_about(&mut self, seq: u64, permission: &str, command: &str) {
+        let event = json!({"kind": "permission_requested", "seq": seq, "turn": "t1", "permission": permission,
+            "call_id": "c1", "tool": "bash", "action": command, "input": {"command": command}, "cwd": "/w",
+            "digest": "sha256:9f", "rule": null, "grant": format!("bash({command})"), "options": ["allow_once"]});
         self.event(&seq.to_string(), event);
     }
 }

@@ -123,9 +123,7 @@ impl Input {
         let keys = Arc::new(Mutex::new(Keyed::default()));
         let keyed = keys.clone();
         let mut editor = match editor {
-            Some(paths) => {
-                Some(editor::open(paths, lines).map_err(|error| failed(&error))?)
-            }
+            Some(paths) => Some(editor::open(paths, lines).map_err(|error| failed(&error))?),
             None => None,
         };
         std::thread::spawn(move || {

@@ -34,6 +34,8 @@ pub(crate) struct Question {
     grant: String,
     /// Somebody wants to see all of it.
     whole: bool,
+    /// It has an answer from here, of which the daemon has not said yet what comes of it.
+    answered: bool,
 }
 
 /// What a key comes to.
@@ -62,6 +64,7 @@ impl Question {
             digest: digest.clone(),
             grant: grant.clone(),
             whole: false,
+            answered: false,
         })
     }
 
@@ -76,6 +79,7 @@ impl Question {
             digest: row.digest.clone(),
             grant: row.grant.clone(),
             whole: false,
+            answered: false,
         }
     }
 
@@ -209,7 +213,7 @@ impl Questions {
 
     /// The one to be asked.
     pub(crate) fn first(&self) -> Option<&Question> {
-        self.open.first()
+        self.open.iter().find(|question| !question.answered)
     }
 
     /// Whether a key means something for the first question.
@@ -217,17 +221,24 @@ impl Questions {
         self.first().is_some_and(|question| question.has(key))
     }
 
-    /// What this key comes to for the first question; one that is answered is taken off.
+    /// What this key comes to for the first question; one that is answered makes room for the next.
     pub(crate) fn press(&mut self, key: char) -> Result<Press, Failure> {
         let means = self.has(key);
-        let Some(question) = self.open.first_mut().filter(|_| means) else { return Ok(Press::Nothing) };
+        let first = self.open.iter_mut().find(|question| !question.answered);
+        let Some(question) = first.filter(|_| means) else { return Ok(Press::Nothing) };
         let Some(decision) = decision(key) else {
             question.whole = true;
             return Ok(Press::Show);
         };
         let answer = question.answer(decision, None)?;
-        self.open.remove(0);
+        question.answered = true;
         Ok(Press::Answer(answer))
+    }
+
+    /// The daemon did not take an answer: the question is still to be asked.
+    pub(crate) fn again(&mut self, permission: &PermissionId) {
+        let refused = self.open.iter_mut().filter(|question| question.permission == *permission);
+        refused.for_each(|question| question.answered = false);
     }
 
     /// Takes a question off, once it is answered.
@@ -272,8 +283,18 @@ mod tests {
         let keys = |action: &str, grant: String| {
             let (tool, cwd, digest) = ("bash".to_owned(), "/w".to_owned(), String::new());
             let (permission, input) = ("q1".into(), Value::Null);
-            Question { permission, tool, action: action.to_owned(), input, cwd, digest, grant, whole: false }
-                .keys(&style, false)
+            Question {
+                permission,
+                tool,
+                action: action.to_owned(),
+                input,
+                cwd,
+                digest,
+                grant,
+                whole: false,
+                answered: false,
+            }
+            .keys(&style, false)
         };
         let cut = format!(" always bash(echo {}…)  ", "x".repeat(35));
         assert!(keys(&long, format!("bash({long})")).contains(&cut));
@@ -296,6 +317,7 @@ mod tests {
                 digest,
                 grant,
                 whole: false,
+                answered: false,
             };
             Questions { open: vec![question] }
         };
@@ -312,6 +334,8 @@ mod tests {
         assert_eq!(long.press('v').unwrap(), Press::Show);
         assert!(text(&long).contains("    echo 31\n") && !text(&long).contains("not shown"));
         assert!(matches!(long.press('y').unwrap(), Press::Answer(_)) && long.first().is_none());
+        long.again(&"q1".into());
+        assert!(long.first().is_some_and(|question| !question.is_cut()), "a refused answer loses no question");
         let mut denied = asked(command(400));
         assert!(matches!(denied.press('n').unwrap(), Press::Answer(answer) if answer.decision == Decision::RejectOnce));
     }

@@ -13,6 +13,8 @@ use std::sync::mpsc::Sender;
 
 use rustix::termios::{LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios};
 
+use crate::error::Failure;
+
 /// Ctrl-D, as the terminal sends it.
 const CTRL_D: u8 = 4;
 
@@ -150,6 +152,14 @@ impl Terminal {
     pub(crate) fn data(&mut self, line: &str) -> io::Result<()> {
         let line = if io::stdout().is_terminal() { clean_line(line) } else { Cow::Borrowed(line) };
         self.text(&format!("{line}\n"))
+    }
+
+    /// Says what is wrong, and what to do next.
+    pub(crate) fn complain(&mut self, failure: Failure) -> io::Result<()> {
+        for (word, text) in [("error", failure.message), ("hint", failure.hint)] {
+            text.map_or(Ok(()), |text| self.say(&format!("{word}: {text}")))?;
+        }
+        Ok(())
     }
 
     /// Prints lines of talk; names in them are cleaned.

@@ -210,6 +210,48 @@ fn a_key_answers_only_the_question_that_was_shown_when_it_was_typed() {
 }
 
 #[test]
+fn an_answer_that_is_refused_leaves_its_question_open() {
+    fn script(daemon: &mut Connection) {
+        daemon.question(10);
+        let full = json!({"hint": "allow it once"});
+        daemon.refuse("permission/answer", -31015, "a rule may have 8192 bytes", full);
+        let answer = daemon.answer("permission/answer", json!({"outcome": "won"}));
+        assert_eq!((&answer["permission"], &answer["decision"]), (&json!("q1"), &json!("allow_once")));
+        daemon.end(12, "end_turn", None);
+    }
+    fn answer(session: &mut Session) {
+        session.see("n no");
+        session.press("s");
+        session.see("error: a rule may have 8192 bytes\r\nhint: allow it once\r\n? bash wants to run");
+        session.see("n no");
+        session.press("y");
+    }
+    let mut fake = Fake::one(|daemon| {
+        attached(daemon);
+        turn(daemon, "test");
+        script(daemon);
+        daemon.expect_end();
+    });
+    let mut session = Session::start(&fake, &["attach", "s1"]);
+    session.see("> ");
+    session.press("test\r");
+    answer(&mut session);
+    session.see("> ");
+    session.press("\u{4}");
+    assert_eq!(session.end(), 0);
+    fake.finish();
+
+    let mut fake = Fake::one(|daemon| {
+        daemon.new_run();
+        script(daemon);
+    });
+    let mut session = Session::start(&fake, &["run", "x"]);
+    answer(&mut session);
+    assert_eq!(session.end(), 0);
+    fake.finish();
+}
+
+#[test]
 fn a_question_that_another_client_answers_disappears() {
     let mut fake = Fake::one(|daemon| {
         attached(daemon);

@@ -198,7 +198,7 @@ mod tests {
     fn a_line_is_typed_and_corrected() {
         let typed = |keys: &str| {
             keys.chars().fold((Line::default(), None), |(mut line, _), key| {
-                let ended = line.press(key.key);
+                let ended = line.press(key);
                 (line, ended)
             })
         };

@@ -227,6 +227,12 @@ impl Running {
             (Request::Answer(_), Err(error)) if error.code() == Some(Code::AlreadyAnswered) => {
                 self.terminal.say(&too_late(error.data))?;
             }
+            (Request::Answer(answer), Err(error)) => {
+                self.fresh_line()?;
+                self.terminal.complain(error.into())?;
+                self.questions.again(&answer.permission);
+                self.ask()?;
+            }
             (Request::Cancel(_), Err(error)) if error.code() == Some(Code::Idle) => {}
             (_, Err(error)) => return Err(error.into()),
             (_, Ok(_)) => {}

@@ -251,8 +251,9 @@ impl Repl {
                 self.terminal.say(&too_late(error.data))?;
             }
             (request, Err(error)) => {
-                self.complain(&error)?;
-                if let Request::Answer(_) = request {
+                self.terminal.complain(error.into())?;
+                if let Request::Answer(answer) = &request {
+                    self.questions.again(&answer.permission);
                     self.show_question()?;
                 }
                 if let Request::Cancel(_) = request {
@@ -261,14 +262,6 @@ impl Repl {
             }
         }
         self.prompt_if_idle()
-    }
-
-    fn complain(&mut self, error: &RpcError) -> Result<(), Failure> {
-        self.terminal.say(&format!("error: {}", error.message))?;
-        if let Some(hint) = error.get_hint() {
-            self.terminal.say(&format!("hint: {hint}"))?;
-        }
-        Ok(())
     }
 
     fn lost(&mut self) -> Result<(), Failure> {
@@ -338,9 +331,7 @@ impl Repl {
             // What was typed is at fault, not the session.
             Err(failure) if failure.exit == Exit::USAGE => {
                 self.sent = self.sent.saturating_sub(1);
-                for (word, text) in [("error", failure.message), ("hint", failure.hint)] {
-                    text.map_or(Ok(()), |text| self.terminal.say(&format!("{word}: {text}")))?;
-                }
+                self.terminal.complain(failure)?;
                 self.prompt_if_idle()
             }
             Ok(0) => Ok(()),

@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use crate::error::{Exit, Failure};
-use crate::repl::editor;
+use crate::repl::editor::{self, Above};
 use crate::terminal::{Keyboard, keyboard};
 
 /// Everything that can wake a command.
@@ -95,8 +95,8 @@ pub(crate) struct Input {
     /// Ends the reading of keys.
     wake: OwnedFd,
     keys: Arc<Mutex<Keyed>>,
-    /// Takes whole lines while a prompt is open.
-    printer: Sender<String>,
+    /// Takes whole lines while a prompt is open; nothing if the terminal cannot show them above it.
+    pub(crate) above: Option<Above>,
 }
 
 /// Whether keys are being read. Held while one is taken, so that each was typed before or after keys were asked for.
@@ -119,13 +119,10 @@ impl Input {
             |error: &dyn std::fmt::Display| Failure::new(Exit::FAILED, format!("cannot read the terminal: {error}"));
         let (woken, wake) = rustix::pipe::pipe().map_err(|error| failed(&error))?;
         let (asks, wanted) = mpsc::channel();
-        let (printer, lines) = mpsc::channel();
         let keys = Arc::new(Mutex::new(Keyed::default()));
         let keyed = keys.clone();
-        let mut editor = match editor {
-            Some(paths) => Some(editor::open(paths, lines).map_err(|error| failed(&error))?),
-            None => None,
-        };
+        let mut editor = editor.map(editor::open).transpose().map_err(|error| failed(&error))?;
+        let above = editor.as_ref().and_then(|editor| editor.above.clone());
         std::thread::spawn(move || {
             for ask in wanted {
                 let done = match (ask, &mut editor) {
@@ -138,7 +135,7 @@ impl Input {
                 }
             }
         });
-        Ok(Self { asks, wake, keys, printer })
+        Ok(Self { asks, wake, keys, above })
     }
 
     /// Opens a prompt; an [`Event::Line`] follows.
@@ -168,11 +165,6 @@ impl Input {
         if std::mem::take(&mut lock(&self.keys).on) {
             let _ = rustix::io::write(&self.wake, b"x");
         }
-    }
-
-    /// Where lines go while a prompt is open.
-    pub(crate) fn printer(&self) -> Sender<String> {
-        self.printer.clone()
     }
 }
 

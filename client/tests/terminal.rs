@@ -60,11 +60,15 @@ impl Session {
 
     /// Waits until `text` has appeared after what was waited for before.
     fn see(&mut self, text: &str) {
+        self.take_until(text);
+    }
+
+    /// As `see`; what has appeared, with `text` at its end.
+    fn take_until(&mut self, text: &str) -> String {
         let deadline = Instant::now() + Duration::from_secs(10);
         loop {
             if let Some(at) = self.screen.find(text) {
-                self.screen.drain(..at + text.len());
-                return;
+                return self.screen.drain(..at + text.len()).collect();
             }
             let left = deadline.saturating_duration_since(Instant::now());
             match self.output.recv_timeout(left) {
@@ -322,6 +326,40 @@ fn another_clients_turn_is_seen_above_the_open_prompt_and_its_question_answered(
     session.see("1 step");
     session.press("no more\r");
     session.see("busy");
+    session.press("\u{4}");
+    assert_eq!(session.end(), 0);
+    fake.finish();
+}
+
+#[test]
+fn what_arrives_while_a_line_is_sent_is_shown_in_order_and_once() {
+    const LINES: usize = 3000;
+    let mut fake = Fake::one(|daemon| {
+        attached(daemon);
+        daemon.event("9", json!({"kind": "turn_started", "seq": 9, "turn": "t1", "prompt": "p7"}));
+        let mut text = String::new();
+        for n in 0..LINES {
+            let line = format!("line {n}.\n");
+            daemon.delta(&format!("9+m5.0.{}", text.len() + line.len()), "m5", text.len() as u64, &line);
+            text += &line;
+        }
+        assert_eq!(daemon.answer("session/prompt", json!({"prompt": "p8", "seq": 10}))["content"], "hello");
+        daemon.message(11, "m5", &text);
+        daemon.end(12, "end_turn", None);
+        daemon.event("13", json!({"kind": "turn_started", "seq": 13, "turn": "t2", "prompt": "p8"}));
+        daemon.delta("13+m6.0.7", "m6", 0, "the end");
+        daemon.end(15, "end_turn", None);
+        daemon.expect_end();
+    });
+    let mut session = Session::start(&fake, &["attach", "s1"]);
+    let seen = session.take_until("line 20.");
+    session.press("hello\r");
+    let seen = seen + &session.take_until("the end");
+    let lines: Vec<&str> =
+        seen.split("line ").skip(1).filter_map(|rest| rest.split_once('.')).map(|(n, _)| n).collect();
+    let expect: Vec<String> = (0..LINES).map(|n| n.to_string()).collect();
+    assert_eq!(lines, expect);
+    session.see("> ");
     session.press("\u{4}");
     assert_eq!(session.end(), 0);
     fake.finish();

@@ -230,7 +230,7 @@ impl Repl {
         self.terminal.print(lines)?;
         self.open = true;
         self.input.ask_line();
-        self.terminal.prompt_opened(self.input.printer());
+        self.terminal.prompt_opened(self.input.above.clone());
         Ok(())
     }
 
@@ -277,7 +277,7 @@ impl Repl {
 
     fn line(&mut self, line: Line) -> Result<Option<Exit>, Failure> {
         self.open = false;
-        self.terminal.prompt_closed()?;
+        let late = self.terminal.prompt_closed()?;
         keyboard(Keyboard::Quiet);
         match line {
             Line::End => return self.leave().map(Some),
@@ -293,6 +293,8 @@ impl Repl {
             Line::Text(text) if text.trim().is_empty() => self.open_prompt()?,
             Line::Text(text) => match slash::parse(&text) {
                 None => match only(&text).filter(|key| self.questions.has(*key)) {
+                    // Maybe for what was not seen yet: it is shown again below.
+                    Some(_) if late => {}
                     Some(key) => {
                         self.press(key)?;
                         self.prompt_if_idle()?;
@@ -414,6 +416,7 @@ impl Repl {
 
     /// Says what goes on and how to come back.
     fn leave(&mut self) -> Result<Exit, Failure> {
+        self.terminal.prompt_closed()?;
         let mut lines = Vec::new();
         self.renderer.fresh_line(&mut lines);
         self.terminal.print(lines)?;

@@ -409,6 +409,22 @@ fn run_on_a_terminal_asks_and_streams() {
 }
 
 #[test]
+fn an_answer_that_fits_a_schema_cannot_steer_the_terminal() {
+    let evil = "a\u{9b}2Jb\u{7f}c\u{202e}d";
+    let mut fake = Fake::one(move |daemon| {
+        daemon.new_run();
+        let end = json!({"kind": "turn_finished", "seq": 4, "turn": "t1", "stop_reason": "end_turn", "usage": {}, "steps": 1,
+                         "answer": {"city": evil}});
+        daemon.event("4", end);
+    });
+    std::fs::write(fake.home().join("schema.json"), r#"{"type": "object"}"#).unwrap();
+    let mut session = Session::start(&fake, &["run", "--schema", "schema.json", "x"]);
+    session.see("{\"city\":\"a<009b>2Jb␡c<202e>d\"}\r\n");
+    assert_eq!(session.end(), 0);
+    fake.finish();
+}
+
+#[test]
 fn a_daemon_that_is_slow_to_answer_is_waited_for_with_a_word() {
     let fake = Fake::one(|daemon| {
         std::thread::sleep(Duration::from_millis(1200));

@@ -322,7 +322,7 @@ impl Running {
 
     fn finished(&mut self, stop_reason: StopReason, answer: Option<&Value>) -> Result<Exit, Failure> {
         if let (Data::Answer, Some(answer)) = (self.data, answer) {
-            self.terminal.text(&format!("{answer}\n"))?;
+            self.terminal.data(&answer.to_string())?;
         }
         if let (Data::Final, Some((_, text))) = (self.data, self.messages.last())
             && !text.is_empty()

@@ -336,7 +336,8 @@ impl Client {
         while Instant::now() < deadline {
             if let Some(stream) = dial(&self.places)? {
                 match self.replace(stream) {
-                    Err(failure) if failure == lost() => {}
+                    // One that has no room yet may have some in a moment.
+                    Err(failure) if failure == lost() || failure.passing => {}
                     other => return other.map(|()| true),
                 }
             }
@@ -348,12 +349,14 @@ impl Client {
 
     /// Connects again, patiently but not for ever, and starts a daemon if there is none; a signal ends the attempt.
     pub(crate) fn reopen(&mut self) -> Result<(), Failure> {
-        for _ in 0..RESENDS {
+        let until = Instant::now() + CROWDED;
+        let mut losses = 0;
+        while losses < RESENDS {
             let places = self.places.clone();
             let stream = reach(&places, Search::again(), |pause| self.pause(pause))?;
             match self.replace(stream) {
-                Err(failure) if failure == lost() => {}
-                Err(failure) if failure.passing => self.pause(ELBOW_ROOM)?,
+                Err(failure) if failure == lost() => losses += 1,
+                Err(failure) if failure.passing && Instant::now() < until => self.pause(ELBOW_ROOM)?,
                 other => return other,
             }
         }

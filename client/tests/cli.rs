@@ -426,6 +426,30 @@ fn a_connection_that_the_daemon_refuses_is_tried_again_only_if_there_may_be_room
 }
 
 #[test]
+fn whoever_comes_back_to_a_daemon_without_room_waits_for_some() {
+    // More than fit into the time in which a keeper is waited for.
+    const REFUSALS: usize = 14;
+    let full =
+        json!({"jsonrpc": "2.0", "id": null, "error": {"code": -31015, "message": "512 connections are open already"}});
+    let mut scripts: Vec<fake::Script> = vec![Box::new(|daemon| {
+        daemon.new_run();
+        daemon.delta("4+m1.0.4", "m1", 0, "done");
+    })];
+    for _ in 0..REFUSALS {
+        let full = full.clone();
+        scripts.push(Box::new(move |daemon| daemon.send(&full)));
+    }
+    scripts.push(Box::new(|daemon| {
+        daemon.hello();
+        assert_eq!(daemon.answer("session/attach", json!({"cursor": "3"}))["after"], "4+m1.0.4");
+        daemon.message(4, "m1", "done");
+        daemon.end(5, "end_turn", None);
+    }));
+    let ran = Fake::start(scripts).run(&["run", "x"]);
+    assert_eq!(ran, Ran { code: Some(0), out: "done\n".to_owned(), err: String::new() });
+}
+
+#[test]
 fn a_request_that_is_too_large_fails_at_once() {
     let fake = Fake::one(|daemon| {
         daemon.hello();

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IsTerminal as _};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use linger_protocol::daemon::{Hello, Keys, Welcome};
@@ -20,6 +20,7 @@ use serde_json::value::RawValue;
 use crate::error::{Exit, Failure};
 use crate::input::Event;
 use crate::reach::{KEEPER, Search, Stream, dial, reach};
+use crate::room::Room;
 use crate::terminal::Terminal;
 
 /// How long an answer may take; the slowest waits for a disk.
@@ -65,6 +66,8 @@ pub(crate) struct Client {
     writer: Writer,
     sender: Sender<Event>,
     events: Receiver<Event>,
+    /// For what a connection says and nobody has received.
+    room: Room,
     /// What came while an answer was waited for.
     backlog: VecDeque<Event>,
     /// Whether a daemon has answered our hello.
@@ -127,7 +130,8 @@ impl Client {
 
     fn over(places: Places, (reader, writer): (Reader, Writer)) -> Self {
         let (sender, events) = mpsc::channel();
-        listen(reader, 0, sender.clone());
+        let room = Room::default();
+        listen(reader, 0, sender.clone(), room.clone());
         let welcome = Welcome {
             protocol: 0,
             version: String::new(),
@@ -146,6 +150,7 @@ impl Client {
             writer,
             sender,
             events,
+            room,
             backlog: VecDeque::new(),
             greeted: false,
             until: None,
@@ -204,7 +209,7 @@ impl Client {
     /// Sends a request and returns the number of its answer; nothing if the connection is lost. Fails if no connection
     /// can carry it, or the daemon refuses this one.
     pub(crate) fn send<M: Method>(&mut self, request: &M) -> Result<Option<u64>, Failure> {
-        match self.writer.request(request) {
+        match self.room.while_sending(|| self.writer.request(request)) {
             Ok(id) => Ok(Some(id)),
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(Failure::unsendable(&error)),
             Err(_) if self.backlog.iter().any(|event| matches!(event, Event::Lost(n) if *n == self.connection)) => {
@@ -304,11 +309,15 @@ impl Client {
     }
 
     fn receive(&self, deadline: Option<Instant>) -> Option<Event> {
-        match deadline {
-            // Cannot fail: `self.sender` keeps the channel open.
+        // Fails at the deadline alone: `self.sender` keeps the channel open.
+        let event = match deadline {
             None => self.events.recv().ok(),
             Some(deadline) => self.events.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok(),
+        };
+        if let Some(Event::Incoming(_, incoming)) = &event {
+            self.room.free(incoming);
         }
+        event
     }
 
     fn is_news(&self, event: &Event) -> bool {
@@ -367,7 +376,7 @@ impl Client {
     fn replace(&mut self, (reader, writer): Stream) -> Result<(), Failure> {
         self.connection += 1;
         self.writer = writer;
-        listen(reader, self.connection, self.sender.clone());
+        listen(reader, self.connection, self.sender.clone(), self.room.clone());
         self.hello()?;
         self.epoch = self.connection;
         Ok(())
@@ -378,21 +387,22 @@ impl Client {
             return Err(lost());
         }
         let deadline = Instant::now() + pause;
-        loop {
-            match self.events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return Ok(()),
-                Ok(Event::Signal(_)) => return Err(lost()),
-                Ok(event) => self.backlog.push_back(event),
+        while let Some(event) = self.receive(Some(deadline)) {
+            match event {
+                Event::Signal(_) => return Err(lost()),
+                event => self.backlog.push_back(event),
             }
         }
+        Ok(())
     }
 }
 
-fn listen(mut reader: Reader, epoch: u32, sender: Sender<Event>) {
+fn listen(mut reader: Reader, epoch: u32, sender: Sender<Event>, room: Room) {
     std::thread::spawn(move || {
         let end = loop {
             match reader.next_incoming() {
                 Ok(Some(incoming)) => {
+                    room.take(&incoming);
                     if sender.send(Event::Incoming(epoch, incoming)).is_err() {
                         return;
                     }

@@ -16,6 +16,7 @@ mod question;
 mod reach;
 mod render;
 mod repl;
+mod room;
 mod start;
 mod terminal;
 

@@ -391,6 +391,25 @@ fn log_prints_the_whole_story_on_stdout() {
 }
 
 #[test]
+fn a_history_that_nobody_reads_is_left_with_the_daemon() {
+    const EVENTS: usize = 500;
+    let mut fake = Fake::one(|daemon| {
+        daemon.hello();
+        daemon.answer("session/list", json!([row("s1", "idle", None)]));
+        daemon.answer("session/attach", json!({"cursor": "7"}));
+        let text = "x".repeat(64 << 10);
+        let event = |n| json!({"kind": "notice", "seq": n + 1, "level": "info", "text": text});
+        let taken = daemon.flood((0..EVENTS).map(event));
+        assert!(taken.is_some(), "all of {EVENTS} events were taken, and nobody reads them");
+    });
+    let mut child =
+        fake.linger(&["log", "--json", "s1"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    fake.finish();
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
 fn an_interactive_session_needs_a_terminal() {
     let ran = Fake::start(vec![]).run(&[]);
     assert_eq!(ran.code, Some(2));

@@ -141,6 +141,20 @@ impl Connection {
         let _ = self.writer.write_all(format!("{message}\n").as_bytes());
     }
 
+    /// Sends events of session `s1` until the client takes no more; how many were taken, if it is not all of them.
+    pub fn flood(&mut self, events: impl ExactSizeIterator<Item = Value>) -> Option<usize> {
+        // Who takes more is sent more: a machine that is slow shows nothing, and fails nobody.
+        self.writer.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
+        let mut events = events.enumerate();
+        let full = events.find_map(|(n, event)| {
+            let params = json!({"session": "s1", "cursor": n.to_string(), "event": event});
+            let message = json!({"jsonrpc": "2.0", "method": "session/event", "params": params});
+            self.writer.write_all(format!("{message}\n").as_bytes()).err().map(|_| n)
+        });
+        self.writer.set_write_timeout(None).unwrap();
+        full
+    }
+
     /// Expects a request and answers it; its parameters.
     pub fn answer(&mut self, method: &str, result: Value) -> Value {
         let (id, params) = self.expect(method);

@@ -65,8 +65,7 @@ async fn control_d_at_a_question_of_run_leaves_the_terminal_as_it_was() {
     model.push([bash(&daemon.effect("once")), Reply::text("all done")]);
     let script = "trap : QUIT; \"$0\" run go; echo \"it exits $?\"; stty -a | tr ';' '\\n'; echo over";
     let linger = &programs().client.display().to_string();
-    let mut terminal =
-        Pty::open(Path::new("/bin/sh"), &daemon.env(true), &daemon.workspace(), &["-c", script, linger]);
+    let mut terminal = Pty::open(Path::new("/bin/sh"), &daemon.env(true), &daemon.workspace(), &["-c", script, linger]);
     terminal.shows(QUESTION).await;
     terminal.keys(CTRL_D);
     terminal.shows("over").await;

@@ -83,11 +83,17 @@ impl Question {
         }
     }
 
-    /// What would run: the action, and each argument that it does not say.
+    /// What would run: the action, and each argument but the command or the path that it is.
     fn parts(&self) -> Vec<String> {
-        let argument = |(name, value): (&String, &Value)| {
-            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            (!self.action.contains(value.trim())).then(|| format!("{name}: {value}"))
+        let said = |name: &str, value: &str| {
+            let path = self.action.strip_prefix(&self.tool).and_then(|rest| rest.strip_prefix(' '));
+            value == self.action || (name == "path" && path == Some(value))
+        };
+        let argument = |(name, value): (&String, &Value)| match value.as_str() {
+            Some(text) if said(name, text) => None,
+            // Nothing, or spaces, are seen in quotes alone.
+            Some(text) if !text.trim().is_empty() => Some(format!("{name}: {text}")),
+            _ => Some(format!("{name}: {value}")),
         };
         let arguments = self.input.as_object().into_iter().flatten().filter_map(argument);
         std::iter::once(self.action.clone()).chain(arguments).collect()
@@ -338,6 +344,27 @@ mod tests {
         assert!(long.first().is_some_and(|question| !question.is_cut()), "a refused answer loses no question");
         let mut denied = asked(command(400));
         assert!(matches!(denied.press('n').unwrap(), Press::Answer(answer) if answer.decision == Decision::RejectOnce));
+    }
+
+    #[test]
+    fn every_argument_is_shown_that_the_action_is_not() {
+        let check = |tool: &str, action: &str, input: Value, expect: &[&str]| {
+            let (tool, action, cwd, digest) = (tool.to_owned(), action.to_owned(), "/w".to_owned(), String::new());
+            let (permission, grant, whole, answered) = ("q1".into(), String::new(), false, false);
+            let question = Question { permission, tool, action, input, cwd, digest, grant, whole, answered };
+            assert_eq!(question.parts(), expect);
+        };
+        let write = |content: &str| serde_json::json!({"path": "x.sh", "content": content});
+        check("write", "write x.sh", write(""), &["write x.sh", "content: \"\""]);
+        check("write", "write x.sh", write(" \n"), &["write x.sh", "content: \" \\n\""]);
+        check("write", "write x.sh", write("sh"), &["write x.sh", "content: sh"]);
+        check("write", "write x.sh", write("x.sh"), &["write x.sh", "content: x.sh"]);
+        let edit = serde_json::json!({"new": "", "old": "x", "path": "x.sh"});
+        check("edit", "edit x.sh", edit, &["edit x.sh", "new: \"\"", "old: x"]);
+        let bash = serde_json::json!({"command": "sleep 30", "timeout": 30});
+        check("bash", "sleep 30", bash, &["sleep 30", "timeout: 30"]);
+        let elsewhere = serde_json::json!({"content": "true", "path": "/w/x.sh"});
+        check("write", "write x.sh", elsewhere, &["write x.sh", "content: true", "path: /w/x.sh"]);
     }
 
     #[test]

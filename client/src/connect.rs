@@ -72,6 +72,8 @@ pub(crate) struct Client {
     backlog: VecDeque<Event>,
     /// Whether a daemon has answered our hello.
     greeted: bool,
+    /// Whether the connection was lost because the daemon has no room.
+    crowded: bool,
     /// When whoever waits for us wants no more to come back after a loss.
     pub(crate) until: Option<Instant>,
 }
@@ -153,6 +155,7 @@ impl Client {
             room,
             backlog: VecDeque::new(),
             greeted: false,
+            crowded: false,
             until: None,
         }
     }
@@ -308,16 +311,24 @@ impl Client {
         }
     }
 
-    fn receive(&self, deadline: Option<Instant>) -> Option<Event> {
+    fn receive(&mut self, deadline: Option<Instant>) -> Option<Event> {
         // Fails at the deadline alone: `self.sender` keeps the channel open.
         let event = match deadline {
             None => self.events.recv().ok(),
             Some(deadline) => self.events.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok(),
         };
-        if let Some(Event::Incoming(_, incoming)) = &event {
-            self.room.free(incoming);
+        match event {
+            // It has given up one request, and would take it in a moment: over the next connection, with its key.
+            Some(Event::Refused(n, failure)) if failure.passing && self.greeted && self.epoch == n => {
+                self.crowded = self.is_news(&Event::Lost(n));
+                Some(Event::Lost(n))
+            }
+            Some(Event::Incoming(n, incoming)) => {
+                self.room.free(&incoming);
+                Some(Event::Incoming(n, incoming))
+            }
+            event => event,
         }
-        event
     }
 
     fn is_news(&self, event: &Event) -> bool {
@@ -340,6 +351,9 @@ impl Client {
 
     /// Connects again if the daemon is back at once, as one is that has a keeper; whether it was.
     pub(crate) fn back_soon(&mut self) -> Result<bool, Failure> {
+        if std::mem::take(&mut self.crowded) {
+            self.pause(ELBOW_ROOM)?;
+        }
         let deadline = Instant::now() + KEEPER;
         let mut pause = Duration::from_millis(5);
         while Instant::now() < deadline {

@@ -469,6 +469,35 @@ fn whoever_comes_back_to_a_daemon_without_room_waits_for_some() {
 }
 
 #[test]
+fn a_prompt_that_the_daemon_has_given_up_is_sent_again_with_the_same_key() {
+    let (tell, told) = std::sync::mpsc::channel();
+    let fake = Fake::start(vec![
+        Box::new(move |daemon| {
+            daemon.hello();
+            daemon.answer("session/create", json!({"session": "s1"}));
+            daemon.answer("session/attach", json!({"cursor": "1"}));
+            daemon.event("1", json!({"kind": "session_created", "seq": 1, "cwd": "/", "model": "m", "mode": "ask"}));
+            tell.send(daemon.expect("session/prompt").1["key"].clone()).unwrap();
+            let much = json!({"code": -31015, "message": "a large request was given up before its end"});
+            daemon.send(&json!({"jsonrpc": "2.0", "id": null, "error": much}));
+            // The connection would live on.
+            daemon.expect_end();
+        }),
+        Box::new(move |daemon| {
+            daemon.hello();
+            assert_eq!(daemon.answer("session/attach", json!({"cursor": "1"}))["after"], "1");
+            let prompt = daemon.answer("session/prompt", json!({"prompt": "p1", "seq": 2}));
+            assert_eq!(prompt["key"], told.recv().unwrap());
+            daemon.event("3", json!({"kind": "turn_started", "seq": 3, "turn": "t1", "prompt": "p1"}));
+            daemon.message(4, "m1", "done");
+            daemon.end(5, "end_turn", None);
+        }),
+    ]);
+    let ran = fake.run(&["run", "x"]);
+    assert_eq!(ran, Ran { code: Some(0), out: "done\n".to_owned(), err: String::new() });
+}
+
+#[test]
 fn a_request_that_is_too_large_fails_at_once() {
     let fake = Fake::one(|daemon| {
         daemon.hello();

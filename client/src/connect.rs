@@ -13,14 +13,14 @@ use linger_protocol::daemon::{Hello, Keys, Welcome};
 use linger_protocol::error::Code;
 use linger_protocol::method::{DaemonHello, DaemonKeys, Method};
 use linger_protocol::place::Places;
-use linger_protocol::transport::blocking::{Incoming, Reader, Writer};
+use linger_protocol::transport::blocking::{Incoming, Writer};
 use linger_protocol::{PROTOCOL, RpcError, VERSION};
 use serde_json::value::RawValue;
 
 use crate::error::{Exit, Failure};
 use crate::input::Event;
 use crate::reach::{KEEPER, Search, Stream, dial, reach};
-use crate::room::Room;
+use crate::room::{Room, listen};
 use crate::terminal::Terminal;
 
 /// How long an answer may take; the slowest waits for a disk.
@@ -41,6 +41,9 @@ const CROWDED: Duration = Duration::from_secs(6);
 
 /// The pause before that.
 const ELBOW_ROOM: Duration = Duration::from_millis(200);
+
+/// How long the daemon may take to answer once a signal waits for its turn.
+const HEED: Duration = Duration::from_secs(1);
 
 /// How often one request is sent over new connections before it is given up.
 const RESENDS: usize = 3;
@@ -130,7 +133,7 @@ impl Client {
         Ok(dial(places)?.map(|stream| Self::over(places.clone(), stream)))
     }
 
-    fn over(places: Places, (reader, writer): (Reader, Writer)) -> Self {
+    fn over(places: Places, (reader, writer): Stream) -> Self {
         let (sender, events) = mpsc::channel();
         let room = Room::default();
         listen(reader, 0, sender.clone(), room.clone());
@@ -220,10 +223,10 @@ impl Client {
             }
             Err(_) => {
                 // The daemon may have said why before it hung up; no answer has number 0.
-                match self.reply(0, LAST_WORDS)? {
+                match self.reply(0, LAST_WORDS) {
+                    Err(failure) if !failure.interrupted && failure != lost() => return Err(failure),
                     // Whoever reads events has to hear of it too, also if the loss itself was noticed long ago.
-                    Reply::Lost | Reply::Late => self.backlog.push_back(Event::Lost(self.connection)),
-                    Reply::Answered(_) => {}
+                    _ => self.backlog.push_back(Event::Lost(self.connection)),
                 }
                 Ok(None)
             }
@@ -296,10 +299,23 @@ impl Client {
 
     /// What becomes of request `id` within a time; fails if the daemon refuses the connection.
     fn reply(&mut self, id: u64, within: Duration) -> Result<Reply, Failure> {
-        let deadline = Instant::now() + within;
+        let mut deadline = Instant::now() + within;
+        deadline = self.until.map_or(deadline, |until| deadline.min(until));
+        let mut signalled = false;
         loop {
-            let Some(event) = self.receive(Some(deadline)) else { return Ok(Reply::Late) };
+            let Some(event) = self.receive(Some(deadline)) else {
+                return match self.until {
+                    _ if signalled => Err(self.interrupted()),
+                    Some(until) if Instant::now() >= until => Err(lost()),
+                    _ => Ok(Reply::Late),
+                };
+            };
             match event {
+                Event::Signal(_) => {
+                    deadline = deadline.min(Instant::now() + HEED);
+                    signalled = true;
+                    self.backlog.push_back(event);
+                }
                 event if !self.is_news(&event) => {}
                 Event::Incoming(_, Incoming::Response(n, answer)) if n == id => {
                     return Ok(if is_ending(&answer) { Reply::Lost } else { Reply::Answered(answer) });
@@ -403,33 +419,21 @@ impl Client {
         let deadline = Instant::now() + pause;
         while let Some(event) = self.receive(Some(deadline)) {
             match event {
-                Event::Signal(_) => return Err(lost()),
+                Event::Signal(_) => {
+                    self.backlog.push_back(event);
+                    return Err(self.interrupted());
+                }
                 event => self.backlog.push_back(event),
             }
         }
         Ok(())
     }
-}
 
-fn listen(mut reader: Reader, epoch: u32, sender: Sender<Event>, room: Room) {
-    std::thread::spawn(move || {
-        let end = loop {
-            match reader.next_incoming() {
-                Ok(Some(incoming)) => {
-                    room.take(&incoming);
-                    if sender.send(Event::Incoming(epoch, incoming)).is_err() {
-                        return;
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                    break Event::Refused(epoch, Failure::refused(error));
-                }
-                // Whatever else ends the stream, to us the connection is lost: only a new one can help.
-                Ok(None) | Err(_) => break Event::Lost(epoch),
-            }
-        };
-        let _ = sender.send(end);
-    });
+    /// Leaves off, so that whoever reads events hears of the signal, and then that the connection is lost.
+    fn interrupted(&mut self) -> Failure {
+        self.backlog.push_back(Event::Lost(self.connection));
+        Failure { interrupted: true, ..lost() }
+    }
 }
 
 /// Reads a result as what its method promises.

@@ -1,12 +1,17 @@
-//! How much of what the daemon sends may lie in this process unread: when nobody reads what we print (`less`, Ctrl-S), the
+//! The thread that reads a connection, and how much of what it read may lie in this process: when nobody reads what we print (`less`, Ctrl-S), the
 //! daemon is not read either, and keeps our place.
 //!
-//! The thread that reads a connection waits here for the thread that takes events out of the channel. That one never waits for
+//! It waits here for the thread that takes events out of the channel. That one never waits for
 //! it: while it is busy sending, which may need the daemon to get rid of what it says to us, everything is taken.
 
+use std::io;
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use linger_protocol::transport::blocking::Incoming;
+use linger_protocol::transport::blocking::{Incoming, Reader};
+
+use crate::error::Failure;
+use crate::input::Event;
 
 /// What may lie unread, in bytes as they came, beside one message of any size: enough to keep both threads busy.
 const MAX_UNREAD: usize = 1 << 20;
@@ -62,6 +67,28 @@ fn size(incoming: &Incoming) -> usize {
         Incoming::Event(_, raw) | Incoming::Response(_, Ok(raw)) => raw.get().len(),
         Incoming::Response(_, Err(error)) => error.message.len(),
     }
+}
+
+/// Reads a connection to its end, in a thread of its own.
+pub(crate) fn listen(mut reader: Reader, epoch: u32, sender: Sender<Event>, room: Room) {
+    std::thread::spawn(move || {
+        let end = loop {
+            match reader.next_incoming() {
+                Ok(Some(incoming)) => {
+                    room.take(&incoming);
+                    if sender.send(Event::Incoming(epoch, incoming)).is_err() {
+                        return;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                    break Event::Refused(epoch, Failure::refused(error));
+                }
+                // Whatever else ends the stream, to us the connection is lost: only a new one can help.
+                Ok(None) | Err(_) => break Event::Lost(epoch),
+            }
+        };
+        let _ = sender.send(end);
+    });
 }
 
 #[cfg(test)]

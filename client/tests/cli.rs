@@ -259,6 +259,44 @@ fn a_prompt_that_a_dying_daemon_took_is_sent_again_with_the_same_key() {
     assert_eq!(ran, Ran { code: Some(0), out: "once\n".to_owned(), err: String::new() });
 }
 
+#[test]
+fn a_signal_while_a_client_comes_back_is_what_it_is_at_any_other_time() {
+    use rustix::process::{Pid, Signal, kill_process};
+    for (signal, code) in [(Signal::HUP, 129), (Signal::TERM, 143)] {
+        let (tell, told) = std::sync::mpsc::channel();
+        let mut fake = Fake::start(vec![
+            Box::new(|daemon| drop(daemon.new_run())),
+            // It is found again, and says nothing.
+            Box::new(move |daemon| {
+                daemon.expect("daemon/hello");
+                tell.send(()).unwrap();
+                daemon.expect_end();
+            }),
+        ]);
+        let mut child = fake.linger(&["run", "x"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        told.recv().unwrap();
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(code));
+        fake.finish();
+    }
+}
+
+#[test]
+fn a_daemon_that_takes_nothing_more_holds_nobody_up() {
+    let (leave, left) = std::sync::mpsc::channel::<()>();
+    let mut fake = Fake::one(move |daemon| {
+        daemon.hello();
+        daemon.answer("session/create", json!({"session": "s1"}));
+        let _ = left.recv();
+    });
+    let mut run = fake.linger(&["run", "--timeout", "1"]);
+    let mut child = run.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(&vec![b'x'; 8 << 20]).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(124));
+    drop(leave);
+    fake.finish();
+}
+
 /// Runs a copy of the client in a directory of its own, beside a `lingerd` that is this shell script.
 #[allow(clippy::disallowed_methods)]
 fn beside(lingerd: Option<&str>) -> Ran {

@@ -15,7 +15,7 @@ use linger_protocol::session::{Info, Prompt, Remove, Set, State};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::wait::{AGAIN, Stuck, current, timed_out};
+use super::wait::{AGAIN, Stuck, current, is_over, timed_out};
 use super::{create, deadline, prompt, resolve};
 use crate::cli::{Choice, Run};
 use crate::connect::{COMING_BACK, Client, key, parse};
@@ -163,28 +163,33 @@ fn settings(look: &Look, deltas: bool, thinking: Thinking) -> Settings {
 impl Running {
     fn follow(&mut self, deadline: Option<Instant>) -> Result<Exit, Failure> {
         loop {
-            let wake = [deadline, self.check].into_iter().flatten().min();
-            let exit = match self.attachment.next(wake)? {
-                Happened::Event(notification, raw) => self.arrived(*notification, &raw)?,
-                Happened::Answer(request, answer) => self.answered(*request, answer)?,
-                Happened::Lost => match self.lost() {
-                    Err(_) if deadline.is_some_and(|deadline| Instant::now() >= deadline) => None,
-                    other => other.map(|()| None)?,
-                },
-                Happened::Key(key) => self.key(key).map(|()| None)?,
-                Happened::Signal(signal) => self.signal(signal)?,
-                Happened::Line(_) | Happened::TimedOut => None,
+            let exit = match self.step(deadline) {
+                Err(failure) if failure.interrupted || (failure.exit == Exit::UNREACHABLE && is_over(deadline)) => None,
+                other => other?,
             };
             if let Some(exit) = exit {
                 return Ok(exit);
             }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            if is_over(deadline) {
                 self.fresh_line()?;
                 return timed_out(&self.attachment.session);
             }
-            if let Some(exit) = self.check()? {
-                return Ok(exit);
-            }
+        }
+    }
+
+    /// Looks whether the session can go on, and takes the next thing that happens.
+    fn step(&mut self, deadline: Option<Instant>) -> Result<Option<Exit>, Failure> {
+        if let Some(exit) = self.check()? {
+            return Ok(Some(exit));
+        }
+        let wake = [deadline, self.check].into_iter().flatten().min();
+        match self.attachment.next(wake)? {
+            Happened::Event(notification, raw) => self.arrived(*notification, &raw),
+            Happened::Answer(request, answer) => self.answered(*request, answer),
+            Happened::Lost => self.lost().map(|()| None),
+            Happened::Key(key) => self.key(key).map(|()| None),
+            Happened::Signal(signal) => self.signal(signal),
+            Happened::Line(_) | Happened::TimedOut => Ok(None),
         }
     }
 

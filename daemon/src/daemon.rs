@@ -1,6 +1,6 @@
 //! What all sessions share: the store, the configuration, keys and tools, and the questions that actors ask of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -82,8 +82,10 @@ pub struct Daemon {
     pub sessions: Sessions,
     /// The permissions that loaded sessions wait for.
     pub asked: Asked,
-    /// Sessions that are being made for a key.
-    pub creating: UnderWay,
+    /// Names that are being given, until that is stored.
+    pub naming: Mutex<BTreeSet<String>>,
+    /// Keyed requests of no session: sessions that are being made, and pruned.
+    pub under_way: UnderWay,
     /// The tools, in the order in which models see them.
     pub tools: Vec<Arc<dyn Tool>>,
     /// What it adds to every request by itself.
@@ -169,8 +171,8 @@ impl Daemon {
         }
     }
 
-    /// Where a session in `cwd` works. Its root is `cwd` itself while the disk does not answer.
-    pub async fn workspace(&self, cwd: &Path, mut env: BTreeMap<String, String>) -> Workspace {
+    /// Where a session in `cwd` works. Its root is `cwd` itself if the disk does not answer within `limit`.
+    pub async fn workspace(&self, cwd: &Path, mut env: BTreeMap<String, String>, limit: Duration) -> Workspace {
         if fault::bug("I11") {
             env.extend(std::env::vars());
         }
@@ -178,9 +180,10 @@ impl Daemon {
         let home = env.get("HOME").map(PathBuf::from);
         let timeout_s = self.config.current().map_or(BASH_TIMEOUT_S, |config| config.bash_timeout_s);
         let seen = cwd.to_path_buf();
-        let root = disk::look(cwd, disk::PATIENCE, move || workspace_root(&seen, home.as_deref())).await;
+        let root = disk::look(cwd, limit, move || workspace_root(&seen, home.as_deref())).await;
         let cwd = cwd.to_path_buf();
-        Workspace { root: root.unwrap_or_else(|| cwd.clone()), cwd, env: Arc::new(env), timeout_s }
+        let is_seen = root.is_some();
+        Workspace { root: root.unwrap_or_else(|| cwd.clone()), is_seen, cwd, env: Arc::new(env), timeout_s }
     }
 
     /// What the name of a model means, or the default one.
@@ -294,8 +297,8 @@ impl Daemon {
         }
     }
 
-    /// Refuses a name that is taken or does not look like one.
-    pub async fn check_name(&self, name: &str, own: Option<&SessionId>) -> Result<(), RpcError> {
+    /// Refuses a name that is taken or does not look like one; nobody else gets it while what this gives is held.
+    pub async fn check_name(self: &Arc<Self>, name: &str, own: Option<&SessionId>) -> Result<Named, RpcError> {
         let good = |c: char| c.is_alphanumeric() || "-_.".contains(c);
         let begins = name.chars().next().is_some_and(char::is_alphanumeric);
         if !begins || name.chars().count() > MAX_NAME || !name.chars().all(good) {
@@ -303,9 +306,13 @@ impl Daemon {
             return Err(error
                 .hint(format!("up to {MAX_NAME} letters, digits, '-', '_' and '.', the first a letter or a digit")));
         }
+        let Some(named) = Named::take(self, name) else {
+            let error = RpcError::new(Code::BadName, format!("another session is being called '{name}'"));
+            return Err(error.hint("choose another name"));
+        };
         let rows = self.store.sessions(Some(name.to_owned()), None, 2, |row| row.id).await?;
         match rows.into_iter().find(|id| Some(id) != own) {
-            None => Ok(()),
+            None => Ok(named),
             Some(id) => Err(RpcError::new(Code::BadName, format!("session {id} is called '{name}' or begins so"))
                 .hint("choose another name, or remove that session")),
         }
@@ -314,7 +321,7 @@ impl Daemon {
     /// Makes a session, or finds the one that was made for the key.
     pub async fn create(self: &Arc<Self>, params: Create, key: Option<Key>) -> Result<Created, RpcError> {
         let Some(key) = key else { return self.make_session(params, None).await };
-        let _turn = self.creating.turn(&key).await;
+        let _turn = self.under_way.turn(&key).await;
         match self.outcome(&key).await? {
             Some(created) => Ok(created),
             None => self.make_session(params, Some(key)).await,
@@ -333,9 +340,10 @@ impl Daemon {
         let doubt = self.doubt(&resolved.origin);
         let (setup, model) = (Some(self.setup(&resolved)), resolved.origin);
         let cwd = directory(&params.cwd).await?;
-        if let Some(name) = &params.name {
-            self.check_name(name, None).await?;
-        }
+        let _named = match &params.name {
+            Some(name) => Some(self.check_name(name, None).await?),
+            None => None,
+        };
         let env: BTreeMap<String, String> =
             params.env.into_iter().filter(|(name, _)| config.env.contains(name)).collect();
         if env.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > MAX_ENV {
@@ -351,7 +359,7 @@ impl Daemon {
         let outcome = key.map(|key| Fold::Outcome(key.outcome(&created)));
         let (mode, name) = (params.mode.unwrap_or(config.mode), params.name);
         tracing::info!(target: "session", session = %id, cwd = %cwd.display(), model, %mode, "created");
-        let workspace = Arc::new(self.workspace(&cwd, env.clone()).await);
+        let workspace = Arc::new(self.workspace(&cwd, env.clone(), disk::PATIENCE).await);
         let (effort, env_of) = (params.effort, env.clone());
         let body = EventBody::SessionCreated { cwd, model, mode, effort, name, setup, env: env_of };
         let (done, committed) = oneshot::channel();
@@ -369,6 +377,22 @@ impl Daemon {
                 Err(error.into())
             }
         }
+    }
+}
+
+/// A name that is being given; others can have it when this is dropped.
+pub struct Named(Arc<Daemon>, String);
+
+impl Named {
+    fn take(daemon: &Arc<Daemon>, name: &str) -> Option<Self> {
+        let new = daemon.naming.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
+        new.then(|| Self(daemon.clone(), name.to_owned()))
+    }
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        self.0.naming.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.1);
     }
 }
 

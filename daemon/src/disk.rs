@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,27 +19,48 @@ pub const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a session waits for a disk: a cancel that comes meanwhile must be over within 2 s.
 pub const SHORT: Duration = Duration::from_secs(1);
 
+/// How long a look may take while an earlier one at the same place has been given up and has not come back: whoever asks again
+/// is not held up again.
+const GLANCE: Duration = Duration::from_millis(10);
+
 /// Looks at one place that are under way; others wait for one of them. A step has 8 calls at once, and each takes microseconds.
 const MAX_LOOKS: usize = 16;
 
-/// Room for looks, by place, as long as somebody looks there.
-static LOOKS: Mutex<BTreeMap<PathBuf, Arc<Semaphore>>> = Mutex::new(BTreeMap::new());
+/// The places that somebody looks at, or waits to.
+static PLACES: Mutex<BTreeMap<PathBuf, Place>> = Mutex::new(BTreeMap::new());
 
-fn looks() -> MutexGuard<'static, BTreeMap<PathBuf, Arc<Semaphore>>> {
-    LOOKS.lock().unwrap_or_else(PoisonError::into_inner)
+/// A place that is looked at.
+struct Place {
+    room: Arc<Semaphore>,
+    /// The looks, and whether each was given up.
+    looks: BTreeMap<u64, bool>,
+}
+
+/// The number of the next look.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+fn places() -> MutexGuard<'static, BTreeMap<PathBuf, Place>> {
+    PLACES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Somebody who looks at a place, or waits to.
 struct Looking {
     place: PathBuf,
+    id: u64,
     room: Arc<Semaphore>,
     permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Looking {
-    fn at(place: &Path) -> Self {
-        let room = looks().entry(place.to_path_buf()).or_insert_with(|| Arc::new(Semaphore::new(MAX_LOOKS))).clone();
-        Self { place: place.to_path_buf(), room, permit: None }
+    /// One more who looks, and whether an earlier one hangs.
+    fn at(path: &Path) -> (Self, bool) {
+        let mut places = places();
+        let new = || Place { room: Arc::new(Semaphore::new(MAX_LOOKS)), looks: BTreeMap::new() };
+        let place = places.entry(path.to_path_buf()).or_insert_with(new);
+        let hangs = place.looks.values().any(|given_up| *given_up);
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        place.looks.insert(id, false);
+        (Self { place: path.to_path_buf(), id, room: place.room.clone(), permit: None }, hangs)
     }
 
     /// Waits for its turn.
@@ -51,13 +73,20 @@ impl Looking {
 
 impl Drop for Looking {
     fn drop(&mut self) {
-        let mut looks = looks();
-        // The permit knows the room too.
-        self.permit = None;
-        // Who comes, comes by the map, which is held.
-        if Arc::strong_count(&self.room) == 2 {
-            looks.remove(&self.place);
+        let mut places = places();
+        if let Some(place) = places.get_mut(&self.place) {
+            place.looks.remove(&self.id);
+            if place.looks.is_empty() {
+                places.remove(&self.place);
+            }
         }
+    }
+}
+
+/// Notes that a look was given up, if it is still under way.
+fn give_up(path: &Path, id: u64) {
+    if let Some(given_up) = places().get_mut(path).and_then(|place| place.looks.get_mut(&id)) {
+        *given_up = true;
     }
 }
 
@@ -68,9 +97,11 @@ pub async fn look<T: Send + 'static>(
     limit: Duration,
     look: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
-    let looking = Looking::at(place).begin();
+    let (looking, hangs) = Looking::at(place);
+    let id = looking.id;
+    let limit = if hangs { limit.min(GLANCE) } else { limit };
     let seen = timeout(limit, async {
-        let looking = looking.await;
+        let looking = looking.begin().await;
         let blocking = move || {
             let seen = look();
             drop(looking);
@@ -80,6 +111,7 @@ pub async fn look<T: Send + 'static>(
     });
     let seen = seen.await;
     if seen.is_err() {
+        give_up(place, id);
         tracing::warn!(target: "disk", place = %place.display(), "does not answer");
     }
     seen.ok()?.ok()
@@ -112,14 +144,32 @@ mod tests {
         assert_eq!(look(dead, Duration::from_millis(1), more).await, None, "no thread more");
         assert!(!begun.load(std::sync::atomic::Ordering::SeqCst));
         assert_eq!(look(alive, Duration::from_secs(60), || 7).await, Some(7));
-        // Who waits has its turn as soon as one of them is back.
-        let waits = tokio::spawn(look(dead, Duration::from_secs(60), || 9));
-        tokio::task::yield_now().await;
+        // Who asks again is told soon, however long it would wait.
+        assert_eq!(look(dead, Duration::from_secs(3600), || 9).await, None);
         drop(answer);
-        assert_eq!(waits.await.unwrap(), Some(9));
-        while looks().contains_key(dead) {
+        while places().contains_key(dead) {
             tokio::task::yield_now().await;
         }
         assert_eq!(look(dead, Duration::from_secs(60), || 8).await, Some(8), "it answers again");
+    }
+
+    #[tokio::test]
+    async fn who_finds_no_room_has_its_turn_as_soon_as_another_is_back() {
+        let place = Path::new("/busy");
+        let (answer, busy) = mpsc::channel::<()>();
+        let busy = std::sync::Arc::new(Mutex::new(busy));
+        let first: Vec<_> = (0..MAX_LOOKS)
+            .map(|_| {
+                let busy = busy.clone();
+                tokio::spawn(look(place, Duration::from_secs(60), move || busy.lock().unwrap().recv().is_ok()))
+            })
+            .collect();
+        let waits = tokio::spawn(look(place, Duration::from_secs(60), || 9));
+        tokio::task::yield_now().await;
+        drop(answer);
+        assert_eq!(waits.await.unwrap(), Some(9));
+        for look in first {
+            assert_eq!(look.await.unwrap(), Some(false));
+        }
     }
 }

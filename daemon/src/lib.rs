@@ -33,8 +33,8 @@ pub mod sessions;
 pub mod store;
 pub mod tool;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -102,7 +102,8 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
         variables: Variables::read(|name| std::env::var(name).ok()),
         sessions: Sessions::default(),
         asked: Asked::default(),
-        creating: UnderWay::default(),
+        naming: Mutex::default(),
+        under_way: UnderWay::default(),
         tools: tool::builtin(),
         shutdown,
         started_at: clock::now(),

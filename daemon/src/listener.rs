@@ -28,6 +28,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{info, warn};
 
 use crate::lock::{self, Lock};
+use crate::peer;
 
 /// How long nothing is accepted after an error: out of file descriptors, trying again at once fails again.
 const BACKOFF: Duration = Duration::from_millis(100);
@@ -50,6 +51,8 @@ pub struct Listener {
 pub struct Peer {
     /// The process, when the system tells.
     pub pid: Option<u32>,
+    /// When that started: its number may be another's later, while somebody else has the connection.
+    pub began: Option<u64>,
     /// The user.
     pub uid: u32,
 }
@@ -261,7 +264,7 @@ fn admit(creds: &PeerCreds) -> Option<Peer> {
     let me = rustix::process::geteuid().as_raw();
     let uid = creds.euid().filter(|uid| *uid == me)?;
     let pid = creds.pid().and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid != 0);
-    Some(Peer { pid, uid })
+    Some(Peer { pid, began: pid.and_then(peer::started), uid })
 }
 
 fn id(meta: &Metadata) -> FileId {
@@ -321,7 +324,8 @@ mod tests {
         let house = house();
         let mut listener = house.open().unwrap();
         assert_eq!(std::fs::metadata(house.path()).unwrap().permissions().mode() & 0o777, 0o600);
-        let me = Peer { pid: Some(std::process::id()), uid: rustix::process::geteuid().as_raw() };
+        let pid = Some(std::process::id());
+        let me = Peer { pid, began: pid.and_then(peer::started), uid: rustix::process::geteuid().as_raw() };
         assert_eq!(reach(&mut listener, house.path()).await, me);
         let announced = std::fs::read_to_string(house.places.data.join("lingerd.lock")).unwrap();
         assert!(announced.contains("lingerd.sock"));

@@ -28,14 +28,26 @@ fn walk(pid: u32, ancestor: u32, parent: impl Fn(u32) -> Option<u32>) -> Option<
     None
 }
 
+/// When a process started, in ticks since the system did: with its number it is that process and no later one.
+pub fn started(pid: u32) -> Option<u64> {
+    stat(pid, 22)
+}
+
 /// The parent of a process; 0 for the first one.
 #[cfg(target_os = "linux")]
 fn parent(pid: u32) -> Option<u32> {
-    // proc(5): `pid (name) state ppid …`, where the name may hold anything, parentheses included.
+    stat(pid, 4)?.try_into().ok()
+}
+
+/// A number that the system tells of a process, by its place in proc(5): `pid (name) state ppid …`, where the name may hold
+/// anything, parentheses included.
+fn stat(pid: u32, nth: usize) -> Option<u64> {
+    /// The first after the name.
+    const STATE: usize = 3;
     let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     let end = stat.iter().rposition(|byte| *byte == b')')?;
     let rest = std::str::from_utf8(stat.get(end + 1..)?).ok()?;
-    rest.split_ascii_whitespace().nth(1)?.parse().ok()
+    rest.split_ascii_whitespace().nth(nth - STATE)?.parse().ok()
 }
 
 /// The parent of a process; nobody knows it here.

@@ -81,6 +81,11 @@ async fn remove(daemon: &Arc<Daemon>, id: &SessionId, before: u64, force: bool) 
     match answer.await.unwrap_or(Err(gone)) {
         Ok(()) => Ok(true),
         Err(error) if matches!(error.code(), Some(Code::Busy | Code::UnknownSession)) => Ok(false),
+        // The others can go all the same; `linger doctor` names this one.
+        Err(error) if error.code() == Some(Code::Damaged) => {
+            tracing::warn!(target: "retention", session = %id, %error, "not deleted");
+            Ok(false)
+        }
         Err(error) => Err(error),
     }
 }

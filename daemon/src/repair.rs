@@ -80,6 +80,7 @@ impl Repairs {
 pub async fn at_start(daemon: &Arc<Daemon>) {
     let asides = aside::list(&daemon.store.path);
     let wanted = asides.iter().any(|aside| !aside.report.settled);
+    asides.iter().for_each(|aside| salvage::tidy(&aside.path));
     *daemon.repairs.asides() = asides;
     if wanted {
         let mut ended = daemon.repairs.ended.subscribe();

@@ -139,6 +139,11 @@ impl Asked {
         self.map().remove(permission);
     }
 
+    /// A session waits for none, or is no more.
+    pub fn forget_all(&self, session: &SessionId) {
+        self.map().retain(|_, waits| waits != session);
+    }
+
     /// The session that waits.
     pub fn session(&self, permission: &PermissionId) -> Option<SessionId> {
         self.map().get(permission).cloned()

@@ -169,6 +169,7 @@ async fn run_exits_1_when_the_turn_fails_and_124_when_it_takes_too_long() {
     let refused = daemon.cli(&["run", "two"]).run().await.exits(1);
     assert!(refused.stderr.contains("scripted status 401") || refused.stderr.contains("key"), "{}", refused.stderr);
     daemon.cli(&["run", "--timeout", "1", "three"]).run().await.exits(124);
+    model.wait_requests(3).await;
     let client = daemon.client().await;
     let latest = client.call("session/list", json!({ "limit": 1 })).await[0]["session"].clone();
     client.attach(latest.as_str().unwrap()).await;

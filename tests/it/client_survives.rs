@@ -314,11 +314,16 @@ async fn when_no_daemon_can_be_had_the_exit_code_is_5_and_says_what_to_do() {
     let mut scene = Scene::new(8).await;
     let mut running = scene.cli(&["run", "--json", "hello"]).spawn().await;
     running.line().await;
-    let state = scene.daemon.dirs.state();
-    scene.kill(0).await;
-    std::fs::remove_file(state.join("lingerd.sock")).unwrap();
-    // What stands in the way of every start.
-    std::fs::create_dir(state.join("lingerd.sock")).unwrap();
+    let (state, (daemon, keeper)) = (scene.daemon.dirs.state(), scene.victims);
+    // What stands in the way of every start. The daemon binds a socket again that has gone.
+    linger_tests::harness::until("the socket is replaced", async || {
+        std::fs::remove_file(state.join("lingerd.sock")).ok();
+        std::fs::create_dir(state.join("lingerd.sock")).ok()
+    })
+    .await;
+    process::signal(keeper, Signal::KILL);
+    assert!(process::kill_and_wait(daemon, linger_tests::TIMEOUT));
+    scene.gate.lock().unwrap().open();
     let output = running.end().await.fails_with_hint(5);
     // Its keeper may still be trying.
     let says = ["the daemon does not start", "does not accept connections"];

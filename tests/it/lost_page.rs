@@ -3,6 +3,7 @@
 use linger_tests::harness::Daemon;
 use linger_tests::model::ModelServer;
 use rusqlite::Connection;
+use serde_json::json;
 
 use crate::damage::{damage, doctor, set_aside, talk};
 
@@ -47,6 +48,10 @@ async fn one_page_that_hides_all_others_takes_no_session_along_and_what_is_missi
     assert_eq!(carried as usize + left.len(), SESSIONS, "{aside}");
     assert!(carried >= 4 && left.iter().any(|left| left["session"] == *cut), "{aside}");
     doctor(&daemon, &[], false, "carried over whole").await;
+    // What is removed meanwhile does not come back with the rest.
+    let whole = |session: &&String| left.iter().all(|left| left["session"] != ***session);
+    let removed = sessions.iter().find(whole).unwrap();
+    back.call("session/remove", json!({ "session": removed })).await;
 
     let repaired = daemon.cli(&["doctor", "--repair"]).run().await.exits(1);
     assert!(!repaired.stdout.contains("can be deleted"), "{repaired:?}");
@@ -69,7 +74,9 @@ async fn one_page_that_hides_all_others_takes_no_session_along_and_what_is_missi
     let here: u32 = connection.query_row("SELECT count(*) FROM event", [], |row| row.get(0)).unwrap();
     assert!(here > rows / 2, "{here} of {rows}");
     drop(connection);
-    for session in &sessions {
+    let listed = back.call("session/list", json!({})).await;
+    assert!(!listed.to_string().contains(removed), "{removed} is back: {listed}");
+    for session in sessions.iter().filter(|session| *session != removed) {
         if left.iter().all(|left| left["session"] != **session) {
             back.attach(session).await;
             back.nth(session, "turn_finished", 5).await;

@@ -303,3 +303,29 @@ async fn a_link_that_was_turned_after_the_question_is_not_followed() {
 async fn a_link_that_was_turned_while_the_daemon_was_gone_is_not_followed() {
     swapped(async |daemon| daemon.kill_and_restart().await).await;
 }
+
+#[tokio::test]
+async fn a_stricter_mode_holds_for_what_has_not_begun() {
+    let model = ModelServer::start();
+    let daemon = Daemon::auto(&model).await;
+    let fifo = daemon.dirs.root().join("fifo");
+    let first = format!("mkfifo {0} && {1} && read line < {0}", fifo.display(), daemon.effect("first"));
+    let second = json!({ "command": daemon.effect("second") });
+    model.push([bash(&first).and_tool("bash", second.clone()).and_tool("bash", second), Reply::text("done")]);
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.prompt(&session, "go").await;
+    assert!(linger_tests::harness::comes_true(linger_tests::TIMEOUT, || daemon.side_effects().exists()));
+    client.call("session/set", json!({ "session": session, "mode": "ask" })).await;
+    std::fs::write(&fifo, "go on\n").unwrap();
+    let (permission, _) = asked(&client, &session, 1).await;
+    client.call("session/set", json!({ "session": session, "mode": "plan" })).await;
+    assert_eq!(client.first(&session, "turn_finished").await.str("stop_reason"), "end_turn");
+    assert_eq!(std::fs::read_to_string(daemon.side_effects()).unwrap(), "first\n");
+    let decided = client.first(&session, "permission_resolved").await;
+    assert_eq!((decided.str("permission"), decided.str("decision")), (permission.as_str(), "reject_once"));
+    let outcomes: Vec<String> =
+        client.transcript().of("tool_finished").map(|finished| finished.str("outcome").to_owned()).collect();
+    assert_eq!(outcomes, ["ran", "denied", "denied"]);
+    daemon.check(&[&client], &model);
+}

@@ -1,8 +1,8 @@
 //! A client that does not read holds a position, not a buffer, and slows nobody (I10).
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use linger_tests::harness::{Daemon, Raw, process};
+use linger_tests::harness::{Daemon, Raw, comes_true, process};
 use linger_tests::model::{ModelServer, Reply};
 use serde_json::json;
 
@@ -11,6 +11,9 @@ const DELTAS: usize = 60_000;
 
 /// How much the daemon may grow meanwhile, in KiB: far less than one copy of the stream as JSON (10 MB) for each client.
 const GROWTH: u64 = 8 << 10;
+
+/// What other work on the machine may take meanwhile.
+const MOMENT: Duration = Duration::from_secs(2);
 
 /// How many clients do not read.
 const STUCK: usize = 8;
@@ -46,9 +49,14 @@ async fn clients_that_stop_reading_neither_slow_another_nor_fill_the_memory() {
     let start = Instant::now();
     fast.turn(&session, "with").await;
     let with = start.elapsed();
-    let after = process::memory(pid).0;
-    assert!(after < before + GROWTH, "{before} KiB before, {after} after {DELTAS} deltas and {STUCK} stuck clients");
-    assert!(with < without * 2 + without / 2, "{without:?} without stuck clients, {with:?} with");
+    let after = || process::memory(pid).0;
+    assert!(
+        comes_true(linger_tests::TIMEOUT, || after() < before + GROWTH),
+        "{before} KiB before, {} after {DELTAS} deltas and {STUCK} stuck clients",
+        after()
+    );
+    // Who waited for a stuck one would wait for ever; the machine has other work too.
+    assert!(with < without * 3 + MOMENT, "{without:?} without stuck clients, {with:?} with");
     // Whoever reads again gets everything.
     let mut back = clients.remove(0);
     let mut turns = 0;

@@ -292,9 +292,9 @@ async fn a_removal_that_is_cut_by_kill_9_is_finished_after_the_restart() {
     daemon.kill_all().await;
     grow(&daemon, &session, 60_000);
     daemon.launch().await;
-    let again = daemon.client().await;
+    let (again, running) = (daemon.client().await, daemon.pid().await);
     again.call("session/remove", json!({ "session": session })).await;
-    daemon.kill_all().await;
+    daemon.kill_both(running);
     let left = count(&daemon, &format!("SELECT count(*) FROM event WHERE session = '{session}'"));
     assert!(left > 0, "it was killed before the rows were gone");
     let before = std::fs::metadata(daemon.dirs.database()).unwrap().len();

@@ -20,6 +20,12 @@ fn refuse_with(daemon: &Daemon, kind: &str, text: &str) {
     rusqlite::Connection::open(daemon.dirs.database()).unwrap().execute_batch(&sql).unwrap();
 }
 
+/// Makes the database refuse all events.
+fn refuse_all(daemon: &Daemon) {
+    let sql = "CREATE TRIGGER refused BEFORE INSERT ON event BEGIN SELECT RAISE(ABORT, 'refused'); END";
+    rusqlite::Connection::open(daemon.dirs.database()).unwrap().execute_batch(sql).unwrap();
+}
+
 /// Takes everything again.
 fn take_again(daemon: &Daemon) {
     let database = rusqlite::Connection::open(daemon.dirs.database()).unwrap();
@@ -178,5 +184,56 @@ async fn what_a_user_adds_to_a_turn_reaches_the_model_once_it_is_written_down() 
     take_again(&daemon);
     client.first(&session, "turn_finished").await;
     assert_eq!(model.requests().len(), 2, "nobody was asked about what was not stored");
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn a_turn_is_cancelled_of_which_nothing_can_be_written_whatever_was_cancelled_before() {
+    let (first, second) = (Gate::new(), Gate::new());
+    let model = ModelServer::with([
+        Reply::text("one").gate(&first),
+        Reply::text("two").gate(&second).and_text("more"),
+        Reply::text("done"),
+    ]);
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    let cancel = |key: &str| json!({ "session": session, "key": key });
+    client.prompt(&session, "one").await;
+    client.sees_text(&session, "one").await;
+    client.call("session/cancel", cancel("c-1")).await;
+    client.prompt(&session, "two").await;
+    client.sees_text(&session, "two").await;
+    refuse_all(&daemon);
+    second.open();
+    assert!(comes_true(linger_tests::TIMEOUT, || failed(&daemon)), "the answer is refused");
+    let refused = client.request("session/cancel", cancel("c-2")).await.unwrap().unwrap_err();
+    assert_eq!(refused.code, -31016, "{refused}");
+    take_again(&daemon);
+    assert_eq!(client.nth(&session, "turn_finished", 2).await.str("stop_reason"), "cancelled");
+    // Both are what they were.
+    client.call("session/cancel", cancel("c-1")).await;
+    client.call("session/cancel", cancel("c-2")).await;
+    assert_eq!(client.turn(&session, "three").await.str("stop_reason"), "end_turn");
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn a_session_of_which_nothing_can_be_written_can_be_removed_by_force() {
+    let gate = Gate::new();
+    let model = ModelServer::with([Reply::text("one").gate(&gate).and_text("more")]);
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.prompt(&session, "go").await;
+    client.sees_text(&session, "one").await;
+    refuse_all(&daemon);
+    gate.open();
+    assert!(comes_true(linger_tests::TIMEOUT, || failed(&daemon)), "the answer is refused");
+    let refused = client.request("session/remove", json!({ "session": session })).await.unwrap().unwrap_err();
+    assert_eq!(refused.code, -31016, "{refused}");
+    client.call("session/remove", json!({ "session": session, "force": true })).await;
+    take_again(&daemon);
+    assert_eq!(client.call("session/list", json!({})).await, json!([]));
     daemon.check(&[&client], &model);
 }

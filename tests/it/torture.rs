@@ -21,7 +21,9 @@ fn a_kill_at_any_crash_point_loses_nothing() {
 
 #[test]
 fn a_store_operation_that_fails_loses_nothing_whichever_it_is() {
-    torture::store_faults(false, JOBS).assert_clean();
+    let report = torture::store_faults(false, JOBS);
+    report.assert_clean();
+    assert!(report.count > 100, "a life has more operations: {}", report.detail);
 }
 
 #[test]

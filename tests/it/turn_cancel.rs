@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use linger_tests::TIMEOUT;
 use linger_tests::harness::{Client, Daemon, comes_true, process};
 use linger_tests::model::{Gate, ModelServer, Reply};
 use serde_json::json;
@@ -57,7 +58,7 @@ async fn cancel_while_a_tool_runs_ends_its_whole_group() {
     client.prompt(&session, "go").await;
     client.first(&session, "tool_started").await;
     let pid = daemon.pid().await;
-    assert!(comes_true(LIMIT, || daemon.children(pid).iter().any(|p| p.command.contains("613"))), "the tool runs");
+    assert!(comes_true(TIMEOUT, || daemon.children(pid).iter().any(|p| p.command.contains("613"))), "the tool runs");
     cancel(&client, &session).await;
     assert_eq!(client.first(&session, "tool_finished").await.str("outcome"), "cancelled");
     let left = || process::of_directory(daemon.dirs.root()).into_iter().filter(|p| p.command.contains("sleep 61"));

@@ -1,7 +1,7 @@
 //! The wire by hand: whatever is sent, the answer is an error and the connection lives on.
 
 use linger_tests::harness::{Daemon, Raw};
-use linger_tests::model::{ModelServer, Reply};
+use linger_tests::model::{Gate, ModelServer, Reply};
 use serde_json::{Value, json};
 
 const HELLO: &str = r#"{"jsonrpc":"2.0","id":"hi","method":"daemon/hello","params":{"client":"raw","protocol":[1,1]}}"#;
@@ -266,5 +266,29 @@ async fn a_directory_that_is_not_there_a_name_that_is_taken_and_a_model_of_nobod
     }
     client.create_with(json!({ "name": "mine" })).await;
     assert_eq!(client.refused("session/create", json!({ "cwd": cwd, "name": "mine" })).await.code, -31012);
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn of_two_sessions_that_are_named_alike_at_once_one_gets_the_name_and_both_go_on() {
+    let (one, two) = (Gate::new(), Gate::new());
+    let model = ModelServer::with([Reply::text("one").gate(&one), Reply::text("two").gate(&two)]);
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let sessions = [client.session().await, client.session().await];
+    for session in &sessions {
+        client.prompt(session, "go").await;
+    }
+    model.wait_requests(2).await;
+    let set = |session: &String| client.request("session/set", json!({ "session": session, "name": "same" }));
+    let named = tokio::join!(set(&sessions[0]), set(&sessions[1]));
+    let refused: Vec<_> = [named.0, named.1].into_iter().filter_map(|answer| answer.unwrap().err()).collect();
+    assert_eq!(refused.iter().map(|error| error.code).collect::<Vec<_>>(), [-31012], "{refused:?}");
+    [one, two].iter().for_each(Gate::open);
+    for session in &sessions {
+        assert_eq!(client.first(session, "turn_finished").await.str("stop_reason"), "end_turn");
+    }
+    assert_eq!(model.requests().len(), 2, "no step was repeated");
+    assert!(!daemon.log().contains("write failed"));
     daemon.check(&[&client], &model);
 }

@@ -28,8 +28,13 @@ fn house() -> House {
     link("out/absent", "proj/app/dangling");
     link("proj/app/.env", "proj/app/innocent");
     link("proj", "alias");
-    let workspace =
-        Workspace { cwd: base.join("proj/app"), root: base.join("proj"), env: Arc::new(BTreeMap::new()), timeout_s: 1 };
+    let workspace = Workspace {
+        cwd: base.join("proj/app"),
+        root: base.join("proj"),
+        is_seen: true,
+        env: Arc::new(BTreeMap::new()),
+        timeout_s: 1,
+    };
     House { dir, workspace }
 }
 

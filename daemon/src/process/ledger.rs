@@ -14,6 +14,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use crate::peer;
+
 /// The most that is read of a record, in bytes: some ten thousand children, more than a user may have processes.
 const MAX_RECORD: u64 = 256 << 10;
 
@@ -78,7 +80,7 @@ pub fn close(path: &Path) -> io::Result<()> {
 fn still_runs(line: &str) -> Option<Pid> {
     let (pid, began) = line.split_once(' ')?;
     let pid = Pid::from_raw(pid.parse().ok().filter(|pid| *pid > 0)?)?;
-    (started(pid)? == began).then_some(pid)
+    (Some(started(pid)?) == began.parse().ok()).then_some(pid)
 }
 
 /// Records a child.
@@ -101,11 +103,8 @@ pub(super) fn clear() {
     }
 }
 
-/// When a process started, in ticks since the system did: proc(5), field 22.
-fn started(pid: Pid) -> Option<String> {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-    let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_ascii_whitespace().nth(19).map(str::to_owned)
+fn started(pid: Pid) -> Option<u64> {
+    peer::started(pid.as_raw_nonzero().get().cast_unsigned())
 }
 
 #[cfg(test)]
@@ -116,9 +115,9 @@ mod tests {
     fn only_the_very_process_that_was_recorded_is_meant() {
         let me = rustix::process::getpid();
         let began = started(me).unwrap();
-        let line = |began: &str| format!("{} {began}", me.as_raw_nonzero());
-        assert_eq!(still_runs(&line(&began)), Some(me));
-        assert_eq!(still_runs(&line("1")), None, "an earlier one with the same number");
+        let line = |began: u64| format!("{} {began}", me.as_raw_nonzero());
+        assert_eq!(still_runs(&line(began)), Some(me));
+        assert_eq!(still_runs(&line(1)), None, "an earlier one with the same number");
         for junk in ["", "x", "1", "0 1", "-1 1", "99999999999 1", "4194304 1"] {
             assert_eq!(still_runs(junk), None, "{junk}");
         }

@@ -156,13 +156,17 @@ impl Carry<'_> {
         if runtime.block_on(store.session(here.clone()))?.is_some() {
             return Ok(earlier.cloned());
         }
+        if runtime.block_on(store.is_removed(here.clone()))? {
+            // It was carried over, and the user wants it no more.
+            return Ok(None);
+        }
         let Some(examined) = self.source.examine(id) else { return Ok(None) };
         let (events, of, broken) = (examined.events, examined.known, examined.broken.clone());
         if events == 0 || (broken.is_some() && !self.partial) {
             let text = broken.unwrap_or_default();
             return Ok(Some(Left { session: id.to_owned(), events: 0, of, text }));
         }
-        if runtime.block_on(store.is_begun(here.clone()))? {
+        if runtime.block_on(store.last(here.clone()))? > 0 {
             // What a job that was cut short had begun.
             runtime.block_on(store.clear(here.clone()))?;
         }

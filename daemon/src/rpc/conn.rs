@@ -164,7 +164,8 @@ impl Conn {
     /// Refuses what only a user may do to a process that the daemon started, or that cannot be told from one.
     pub(super) fn must_be_user(&self, what: &str) -> Result<(), RpcError> {
         let family = [Some(std::process::id()), self.keeper];
-        let descends = |ancestor| self.peer.pid.and_then(|pid| peer::descends_from(pid, ancestor));
+        let pid = self.peer.pid.filter(|pid| peer::started(*pid) == self.peer.began);
+        let descends = |ancestor| pid.and_then(|pid| peer::descends_from(pid, ancestor));
         if family.into_iter().flatten().all(|ancestor| descends(ancestor) == Some(false)) {
             return Ok(());
         }

@@ -74,7 +74,10 @@ impl DaemonApiServer for Rpc {
         let counts = conn(extensions)?.query(daemon.store.counts()).await;
         if let Err(error) = &counts {
             tracing::warn!(target: "daemon", %error, "the sessions cannot be counted");
-            daemon.store.found.database(&error.to_string());
+            // A client that has gone is none.
+            if error.code() == Some(Code::Damaged) {
+                daemon.store.found.database(&error.to_string());
+            }
         }
         // This is where one looks when something is wrong: it says what it can.
         let (sessions, running, permissions) = counts.unwrap_or_default();

@@ -145,6 +145,11 @@ impl SessionApiServer for Rpc {
 
     async fn prune(&self, extensions: &Extensions, mut params: Prune) -> RpcResult<Pruned> {
         let key = Key::of("session/prune", "", params.key.take(), &params)?;
+        // Sent again while it is under way it waits for the same outcome.
+        let _turn = match &key {
+            Some(key) => Some(self.0.under_way.turn(key).await),
+            None => None,
+        };
         if let Some(key) = &key
             && let Some(pruned) = self.0.outcome(key).await?
         {

@@ -24,7 +24,7 @@ use crate::blob::{Held, StowError, in_base64};
 use crate::daemon::Daemon;
 use crate::disk;
 use crate::fault;
-use crate::permission::digest;
+use crate::permission::{Sight, digest};
 use crate::provider::json_size;
 use crate::tool::{Access, Call, Context, OutputDelta, ToolOutput, Workspace};
 
@@ -57,14 +57,20 @@ pub struct Runner {
 
 /// A call that may run once its permission is there.
 struct Ready {
+    checked: Checked,
+    permitted: oneshot::Receiver<Permitted>,
+}
+
+/// A call whose tool and arguments are good.
+struct Checked {
     id: CallId,
     tool: String,
     digest: String,
     /// The file that it reached when it was permitted.
     reach: Option<PathBuf>,
     read_only: bool,
+    input: Arc<Value>,
     call: Box<dyn Call>,
-    permitted: oneshot::Receiver<Permitted>,
 }
 
 /// A call on its way to its result.
@@ -100,37 +106,49 @@ impl Runner {
         }
         let mut done = Vec::with_capacity(slots.len());
         let mut together: Vec<(usize, Ready)> = Vec::new();
+        // Whether others of the step have run meanwhile.
+        let mut late = false;
         for (index, slot) in slots.into_iter().enumerate() {
             done.push(None);
             match slot {
                 Slot::Done(result) => set(&mut done, index, result),
-                Slot::Ready(ready) if ready.read_only && together.len() < OVERLAP => together.push((index, *ready)),
+                Slot::Ready(ready) if ready.checked.read_only && together.len() < OVERLAP => {
+                    together.push((index, *ready))
+                }
                 Slot::Ready(ready) => {
-                    self.run_together(std::mem::take(&mut together), &mut done).await?;
-                    if ready.read_only {
+                    late |= self.run_together(std::mem::take(&mut together), late, &mut done).await?;
+                    if ready.checked.read_only {
                         together.push((index, *ready));
                     } else {
-                        set(&mut done, index, self.run_one(*ready).await?);
+                        set(&mut done, index, self.run_one(*ready, late).await?);
+                        late = true;
                     }
                 }
             }
         }
-        self.run_together(together, &mut done).await?;
+        self.run_together(together, late, &mut done).await?;
         Ok(done.into_iter().flatten().skip(usize::from(fault::bug("I4"))).collect())
     }
 
-    async fn run_together(&self, together: Vec<(usize, Ready)>, done: &mut [Option<ContentBlock>]) -> Result<(), Over> {
+    /// Runs calls at the same time; whether there were any.
+    async fn run_together(
+        &self,
+        together: Vec<(usize, Ready)>,
+        late: bool,
+        done: &mut [Option<ContentBlock>],
+    ) -> Result<bool, Over> {
+        let any = !together.is_empty();
         let mut running = JoinSet::new();
         for (index, ready) in together {
             let runner = self.clone();
-            running.spawn(async move { (index, runner.run_one(ready).await) });
+            running.spawn(async move { (index, runner.run_one(ready, late).await) });
         }
         while let Some(finished) = running.join_next().await {
             // A call that panicked takes the turn with it, which ends with an event.
             let (index, result) = finished.map_err(resume_panic)?;
             set(done, index, result?);
         }
-        Ok(())
+        Ok(any)
     }
 
     /// Checks a call and asks whether it may run; a call that cannot run has its result at once.
@@ -157,33 +175,57 @@ impl Runner {
         };
         let reach = sight.reach().map(Path::to_path_buf);
         let digest = digest(&name, &input, &self.workspace.cwd);
+        let (input, read_only) = (Arc::new(input), tool.read_only());
+        let checked = Checked { id, tool: name, digest, reach, read_only, input, call };
+        let permitted = self.ask(&checked, access, sight)?;
+        Ok(Slot::Ready(Box::new(Ready { checked, permitted })))
+    }
+
+    /// Asks whether a call may run.
+    fn ask(&self, checked: &Checked, access: Access, sight: Sight) -> Result<oneshot::Receiver<Permitted>, Over> {
         let (reply, permitted) = oneshot::channel();
         let permit = Permit {
-            call_id: id.clone(),
-            tool: name.clone(),
-            read_only: tool.read_only(),
+            call_id: checked.id.clone(),
+            tool: checked.tool.clone(),
+            read_only: checked.read_only,
             access,
             sight,
-            action: call.action(),
-            input,
-            digest: digest.clone(),
+            action: checked.call.action(),
+            input: checked.input.clone(),
+            digest: checked.digest.clone(),
             reply,
         };
         self.emit.tell(TurnMessage::Permit(Box::new(permit)))?;
-        Ok(Slot::Ready(Box::new(Ready { id, tool: name, digest, reach, read_only: tool.read_only(), call, permitted })))
+        Ok(permitted)
     }
 
-    async fn run_one(&self, ready: Ready) -> Result<ContentBlock, Over> {
-        let Ready { id, tool, digest, reach, read_only, call, permitted } = ready;
-        match permitted.await.map_err(|_| Over)? {
+    /// Whether a call may run. Mode and rules are asked again if it is `late`: they may have changed since.
+    async fn permitted(&self, Ready { checked, permitted }: Ready, late: bool) -> Result<(Checked, Permitted), Over> {
+        let permitted = permitted.await.map_err(|_| Over)?;
+        if !late || !matches!(permitted, Permitted::ForNow(_)) {
+            return Ok((checked, permitted));
+        }
+        let access = checked.call.access();
+        let Some(sight) = self.daemon.sight(&access, &self.workspace).await else {
+            return Ok((checked, Permitted::No(disk::silent(&self.workspace.cwd))));
+        };
+        let permitted = self.ask(&checked, access, sight)?.await.map_err(|_| Over)?;
+        Ok((checked, permitted))
+    }
+
+    /// Runs a call that may; it is `late` if others of its step have run since it asked.
+    async fn run_one(&self, ready: Ready, late: bool) -> Result<ContentBlock, Over> {
+        let (checked, permitted) = self.permitted(ready, late).await?;
+        let Checked { id, tool, digest, reach, read_only, call, .. } = checked;
+        match permitted {
             Permitted::No(reason) => {
                 return self.refuse(id, &tool, Outcome::Denied, format!("not run: {reason}"));
             }
-            Permitted::Yes(allowed) if allowed != digest => {
+            Permitted::Yes(allowed) | Permitted::ForNow(allowed) if allowed != digest => {
                 let text = "not run: what was allowed is not what would run".to_owned();
                 return self.refuse(id, &tool, Outcome::Denied, text);
             }
-            Permitted::Yes(_) => fault::point("call.permitted"),
+            Permitted::Yes(_) | Permitted::ForNow(_) => fault::point("call.permitted"),
         }
         if let Some(reason) = self.leads_elsewhere(call.access(), reach).await {
             return self.refuse(id, &tool, Outcome::Denied, reason);
@@ -192,19 +234,35 @@ impl Runner {
         let action = call.action();
         tracing::info!(target: "tool", session = %self.session, call = %id, tool, action, "started");
         let started = EventBody::ToolStarted { call_id: id.clone(), tool: tool.clone(), action };
-        if read_only {
+        let can_begin = if read_only {
             self.emit.send(vec![started], false, None)?;
+            true
         } else {
             // On disk before anything exists that it could have done.
-            self.emit.synced(vec![started]).await?;
-        }
+            let (written, can_begin) = tokio::join!(self.emit.synced(vec![started]), self.can_begin(call.access()));
+            written?;
+            can_begin
+        };
         fault::point("call.started");
         let began = Instant::now();
-        let output = self.run_call(&id, call).await?;
+        let output = match can_begin {
+            true => self.run_call(&id, call).await?,
+            false => ToolOutput::error(disk::silent(&self.workspace.cwd)),
+        };
         let (output, images) = self.stow(output).await;
         let outcome = output.outcome;
         fault::point("call.finished");
         self.finish(id, &tool, began.elapsed().as_millis() as u64, outcome, output, images)
+    }
+
+    /// Whether a child could enter the working directory, or find that it is gone. One that hangs there would hold up whoever
+    /// starts it.
+    async fn can_begin(&self, access: Access) -> bool {
+        let cwd = self.workspace.cwd.clone();
+        match access {
+            Access::Command(_) => disk::look(&self.workspace.cwd, disk::PATIENCE, move || cwd.is_dir()).await.is_some(),
+            _ => true,
+        }
     }
 
     /// Why a call that was permitted may not run after all: a link was turned meanwhile, and it would reach another file.

@@ -192,7 +192,8 @@ pub fn list(database: &Path) -> Vec<Aside> {
             let file = entry.file_name().into_string().ok()?;
             let rest = file.strip_prefix(name)?;
             let (_, kind) = NAMES.into_iter().find(|(mark, _)| rest.starts_with(mark))?;
-            let part = ["-wal", "-shm", ".json"].iter().any(|part| file.ends_with(part));
+            // What SQLite, a report and salvaging have beside it.
+            let part = ["-wal", "-shm", ".json", ".new", ".reading"].iter().any(|part| file.ends_with(part));
             (!part).then(|| Aside { path: dir.join(&file), report: report(&dir.join(&file), kind) })
         })
         .collect();

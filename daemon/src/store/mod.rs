@@ -281,13 +281,14 @@ impl Store {
         session: &SessionId,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let result = self.read_in(lane, query).await;
-        if let Err(error) = &result
-            && error.is_damage()
-        {
+        self.read_in(lane, query).await.inspect_err(|error| self.met(session, error))
+    }
+
+    /// A query of a session met this.
+    fn met(&self, session: &SessionId, error: &StoreError) {
+        if error.is_damage() {
             self.found.session(session, &error.0.to_string());
         }
-        result
     }
 
     /// Writes what is queued, moves the WAL into the database, and takes nothing any more.

@@ -4,13 +4,14 @@
 
 use linger_protocol::id::{BlobId, PermissionId, SessionId};
 use linger_protocol::permission::{Decision, Pending};
-use rusqlite::{Connection, OptionalExtension as _, Row, Rows, ToSql, params};
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Row, Rows, ToSql, params};
 use serde::de::DeserializeOwned;
 
 use super::damage::{is_damage, unreadable};
 use super::reader::Lane;
 use super::salvage::{self, Examined};
 use super::{Store, StoreError};
+use crate::fault;
 use crate::key::{Key, Outcome};
 use crate::session::log::{Piece, PieceKind, Stored};
 
@@ -63,24 +64,25 @@ impl Store {
         self.read_of(Lane::Quick, &id.clone(), move |connection| last(connection, id.as_str())).await
     }
 
-    /// Whether anything is stored of a session that has no row: the beginning of one that is being carried over, or the rest of
-    /// one that was removed.
-    pub async fn is_begun(&self, id: SessionId) -> Result<bool, StoreError> {
-        self.read_of(Lane::Quick, &id.clone(), move |connection| {
-            let removed =
-                connection.prepare_cached("SELECT 1 FROM removed WHERE session = ?")?.exists([id.as_str()])?;
-            Ok(removed || last(connection, id.as_str())? > 0)
-        })
-        .await
+    /// Whether a session was removed; forgotten once nothing of it is left anywhere.
+    pub async fn is_removed(&self, id: SessionId) -> Result<bool, StoreError> {
+        let sql = "SELECT 1 FROM removed WHERE session = ?";
+        self.read_of(Lane::Quick, &id.clone(), move |connection| connection.prepare_cached(sql)?.exists([id.as_str()]))
+            .await
     }
 
-    /// A session's state and variables, made anew from its events.
+    /// A session's state and variables, made anew from its events; on a connection of its own, as there may be many.
     pub async fn examine(&self, id: SessionId) -> Result<Examined, StoreError> {
-        self.read_of(Lane::Quick, &id.clone(), move |connection| {
-            let mut examined = salvage::examine(connection, id.as_str());
+        let (path, session) = (self.path.clone(), id.clone());
+        let examine = move || {
+            fault::store()?;
+            let connection = Connection::open_with_flags(&*path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+            let mut examined = salvage::examine(&connection, session.as_str());
             examined.broken.take().map_or(Ok(examined), |text| Err(unreadable(text)))
-        })
-        .await
+        };
+        let examined =
+            tokio::task::spawn_blocking(examine).await.map_err(|error| StoreError(error.to_string().into()))?;
+        examined.map_err(StoreError::from).inspect_err(|error| self.met(&id, error))
     }
 
     /// The latest `limit` sessions, of one directory if `cwd` is given, that have the name or begin with the id `matching`.

@@ -432,6 +432,13 @@ impl Drop for Source {
     }
 }
 
+/// Removes what a daemon that died in the middle has left beside a set-aside database.
+pub fn tidy(file: &Path) {
+    if let Err(error) = remove(&aside::with(file, ".reading")) {
+        tracing::warn!(target: "repair", %error, "what was made to read a set-aside database cannot be removed");
+    }
+}
+
 fn remove(dir: &Path) -> anyhow::Result<()> {
     match std::fs::remove_dir_all(dir) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).with_context(|| dir.display().to_string()),

@@ -46,8 +46,9 @@ pub(super) struct Upkeep {
     paused: Option<Instant>,
     /// The database may be rewritten to give space back, if it cannot otherwise.
     rewrite: bool,
-    /// Removed sessions whose rows meet damage: `doctor --repair` leaves them out, and the next start tries again.
-    stuck: BTreeSet<String>,
+    /// Removed sessions that the next start looks at again: their rows meet damage (`doctor --repair` leaves them out), or a
+    /// database that was set aside has them too, so that their mark must stay.
+    later: BTreeSet<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,8 +63,8 @@ enum Step {
 
 impl Upkeep {
     pub(super) fn new(path: &Path, blobs: Blobs, found: Found) -> Self {
-        let (path, stuck) = (path.to_path_buf(), BTreeSet::new());
-        Self { path, blobs, found, next: Step::Sweep, last: Instant::now(), paused: None, rewrite: false, stuck }
+        let (path, later) = (path.to_path_buf(), BTreeSet::new());
+        Self { path, blobs, found, next: Step::Sweep, last: Instant::now(), paused: None, rewrite: false, later }
     }
 
     /// Nothing will be written any more.
@@ -150,12 +151,20 @@ impl Upkeep {
     fn delete_rows(&mut self, connection: &Connection) -> Result<bool, StoreError> {
         let Some(session) = self.next_removed(connection)? else { return Ok(false) };
         match delete_rows_of(connection, &session) {
+            Ok(true) => {}
+            Ok(false) if aside::is_owed(&self.path) => {
+                self.later.insert(session);
+            }
+            Ok(false) => {
+                connection.execute("DELETE FROM removed WHERE session = ?", [&session])?;
+                tracing::debug!(target: "store", session, "nothing of it is left");
+            }
             Err(error) if error.is_damage() => {
                 tracing::warn!(target: "store", session, %error, "what was removed cannot be deleted");
                 self.found.database(&format!("deleting meets damage: {}", error.0));
-                self.stuck.insert(session);
+                self.later.insert(session);
             }
-            result => result?,
+            Err(error) => return Err(error),
         }
         Ok(true)
     }
@@ -165,7 +174,7 @@ impl Upkeep {
         let mut removed = statement.query([])?;
         while let Some(row) = removed.next()? {
             let session: String = row.get(0)?;
-            if !self.stuck.contains(&session) {
+            if !self.later.contains(&session) {
                 return Ok(Some(session));
             }
         }
@@ -247,8 +256,8 @@ pub(super) fn clear(connection: &Connection, session: &SessionId) -> Result<(), 
     Ok(transaction.commit()?)
 }
 
-/// Deletes some rows of a session, and at last its mark.
-fn delete_rows_of(connection: &Connection, session: &str) -> Result<(), StoreError> {
+/// Deletes some rows of a session; whether there were any.
+fn delete_rows_of(connection: &Connection, session: &str) -> Result<bool, StoreError> {
     let transaction = connection.unchecked_transaction()?;
     let mut deleted = delete_events(&transaction, session)?;
     for sql in [
@@ -264,11 +273,8 @@ fn delete_rows_of(connection: &Connection, session: &str) -> Result<(), StoreErr
             deleted += transaction.prepare_cached(sql)?.execute(params![session, ROWS])? as i64;
         }
     }
-    if deleted == 0 {
-        transaction.execute("DELETE FROM removed WHERE session = ?", [session])?;
-        tracing::debug!(target: "store", session, "nothing of it is left");
-    }
-    Ok(transaction.commit()?)
+    transaction.commit()?;
+    Ok(deleted > 0)
 }
 
 /// Deletes the first events of a session, about [`BYTES`] of them.
@@ -373,7 +379,7 @@ mod tests {
         write(&store, &log(), &[]).await;
         store.remove(log(), Vec::new()).await.unwrap();
         store.clear(id.clone()).await.unwrap();
-        assert!(!store.is_begun(id.clone()).await.unwrap());
+        assert_eq!((store.is_removed(id.clone()).await.unwrap(), store.last(id.clone()).await.unwrap()), (false, 0));
         write(&store, &log(), &[]).await;
         // Whatever was left to do is done before the next answer.
         store.remember(outcome("x")).await.unwrap();

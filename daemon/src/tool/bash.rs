@@ -10,7 +10,6 @@ use serde_json::Value;
 
 use super::output::Output;
 use super::{Access, BoxFuture, Call, Context, Invalid, Tool, ToolOutput, Workspace, args, file};
-use crate::disk;
 use crate::process::{Process, READ_SIZE, Stderr};
 
 /// The longest time that a model may ask for, in seconds; the longest builds and tests need about that.
@@ -83,11 +82,6 @@ impl Call for Command {
 impl Command {
     async fn execute(&self, context: Context) -> ToolOutput {
         let Workspace { cwd, env, .. } = &self.workspace;
-        // A child that cannot enter its directory would hold up whoever starts it.
-        let directory = cwd.clone();
-        if disk::look(cwd, disk::PATIENCE, move || directory.is_dir()).await.is_none() {
-            return ToolOutput::error(disk::silent(cwd));
-        }
         let mut process = match Process::shell(&self.command, cwd, env, Stderr::Merged) {
             Ok(process) => process,
             Err(_) if !cwd.is_dir() => return ToolOutput::error(file::gone(&self.workspace)),

@@ -85,6 +85,8 @@ pub struct Workspace {
     pub cwd: PathBuf,
     /// The nearest directory above with a `.git` in it, or `cwd`.
     pub root: PathBuf,
+    /// Whether that was seen; the disk may not have answered.
+    pub is_seen: bool,
     /// The variables that children get; nothing else is inherited.
     pub env: Arc<BTreeMap<String, String>>,
     /// The shell of `bash` calls may run this long unless the model asks for another time, in seconds.
@@ -285,7 +287,7 @@ mod tests {
         let cwd = dir.path().canonicalize().unwrap();
         let path = std::env::var("PATH").unwrap();
         let env = BTreeMap::from([("PATH".to_owned(), path), ("HOME".to_owned(), "/home/nobody".to_owned())]);
-        let workspace = Workspace { root: cwd.clone(), cwd, env: Arc::new(env), timeout_s: 60 };
+        let workspace = Workspace { root: cwd.clone(), is_seen: true, cwd, env: Arc::new(env), timeout_s: 60 };
         (dir, workspace)
     }
 

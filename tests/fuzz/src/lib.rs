@@ -228,7 +228,7 @@ pub fn rule(data: &[u8]) {
     assert_eq!(rule.to_string(), written.trim());
     let _hint = (rule.warning(true), rule.warning(false));
     let cwd = PathBuf::from("/home/u/w");
-    let workspace = Workspace { cwd: cwd.clone(), root: cwd.clone(), env: Arc::default(), timeout_s: 1 };
+    let workspace = Workspace { cwd: cwd.clone(), root: cwd.clone(), is_seen: true, env: Arc::default(), timeout_s: 1 };
     let calls = [
         ("bash", false, Access::Command(target.to_owned())),
         ("read", true, Access::Read(cwd.join(target))),

@@ -274,13 +274,26 @@ impl Daemon {
 
     /// Waits until the keeper ends by itself, and gives its exit code.
     pub fn ended(&self) -> Option<i32> {
-        let status = self.lock().take().and_then(|mut child| child.wait().ok());
-        status.and_then(|status| status.code())
+        let mut child = self.lock().take()?;
+        let mut status = None;
+        comes_true(crate::TIMEOUT, || {
+            status = child.try_wait().ok().flatten();
+            status.is_some()
+        });
+        if status.is_none() {
+            *self.lock() = Some(child);
+            panic!("the keeper has not ended by itself\n{}", self.log_tail());
+        }
+        status?.code()
     }
 
     /// `kill -9` of keeper and daemon at once, as a machine that loses power would.
     pub async fn kill_all(&self) {
-        let daemon = self.pid().await;
+        self.kill_both(self.pid().await);
+    }
+
+    /// [`Self::kill_all`] where it is known which process the `daemon` is.
+    pub fn kill_both(&self, daemon: u32) {
         process::signal(self.keeper(), Signal::KILL);
         assert!(process::kill_and_wait(daemon, GRACE), "the daemon survives kill -9");
         self.reap();
@@ -347,18 +360,14 @@ impl Daemon {
         let database = self.dirs.database();
         let with = |suffix: &str| PathBuf::from(format!("{}{suffix}", database.display()));
         let look = || read(&database).unwrap_or_else(|error| panic!("the database cannot be read: {error}"));
-        let mut stored = look();
         // A terminal shows the last word of an answer before the turn's end is in the log.
-        comes_true(GRACE, || {
-            let rests = stored.rests();
-            if !rests {
-                stored = look();
-            }
-            rests
-        });
+        comes_true(GRACE, || look().rests());
+        // In this order: what a client has seen is stored by then.
+        let clients = clients.iter().map(|client| client.transcript()).collect();
+        let stored = look();
         model.named_by(&stored);
         Trace {
-            clients: clients.iter().map(|client| client.transcript()).collect(),
+            clients,
             stored,
             model: model.violations(),
             side_effects: Some(self.side_effects()),

@@ -94,14 +94,22 @@ pub fn kill_and_wait(pid: u32, limit: Duration) -> bool {
     poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&limit)).is_ok_and(|ended| ended > 0)
 }
 
-/// Resident and proportional memory, in KiB.
+/// Resident and proportional memory, in KiB. Of a daemon only root is told the second; it is 0 for others.
 pub fn memory(pid: u32) -> (u64, u64) {
-    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
-    let of = |name: &str| {
-        let line = rollup.lines().find(|line| line.starts_with(name));
-        line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok()).unwrap_or_default()
-    };
-    (of("Rss:"), of("Pss:"))
+    let rollup = format!("/proc/{pid}/smaps_rollup");
+    let resident = kib(&rollup, "Rss:").or_else(|| kib(&format!("/proc/{pid}/status"), "VmRSS:"));
+    (resident.unwrap_or_default(), kib(&rollup, "Pss:").unwrap_or_default())
+}
+
+/// The most resident memory that a process has had so far, in KiB.
+pub fn peak(pid: u32) -> u64 {
+    kib(&format!("/proc/{pid}/status"), "VmHWM:").expect("it lives")
+}
+
+/// A line of such a file.
+fn kib(file: &str, name: &str) -> Option<u64> {
+    let text = fs::read_to_string(file).ok()?;
+    text.lines().find(|line| line.starts_with(name))?.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// How many files a process has open.
@@ -161,7 +169,7 @@ mod tests {
         assert!(comes_true(limit, || sleeps(&of_directory(dirs.root())) == 3), "{:?}", of_directory(dirs.root()));
         let all = of_directory(dirs.root());
         let (rss, pss) = memory(child.id());
-        assert!(rss >= pss && pss > 0, "{rss} {pss}");
+        assert!(rss >= pss && pss > 0 && peak(child.id()) >= rss / 2, "{rss} {pss}");
         assert!(wakeups(child.id()) > 0);
         assert!(cpu(child.id()) < 1.0);
         assert!((0.0..1000.0).contains(&cpu_of_threads(std::process::id())) && cpu_of_threads(child.id()) > 0.0);

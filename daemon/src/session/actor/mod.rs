@@ -219,7 +219,7 @@ pub struct Permit {
     /// What it does, for people.
     pub action: String,
     /// Its arguments.
-    pub input: Value,
+    pub input: Arc<Value>,
     /// Its hash.
     pub digest: String,
     /// Where the verdict goes; a call that needs a user waits for it.
@@ -236,8 +236,10 @@ impl Permit {
 /// Whether a call may run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Permitted {
-    /// It may, if it has this digest.
+    /// It may, if it has this digest: somebody has said so.
     Yes(String),
+    /// The same, as mode and rules are now.
+    ForNow(String),
     /// It may not; what the model is told.
     No(String),
 }
@@ -259,6 +261,13 @@ enum Phase {
     Stopping(JoinHandle<()>, Then),
     /// A write failed; how long was waited, and when the next try comes.
     Failed(Duration, Instant),
+}
+
+impl Phase {
+    /// Whether a write that fails changes nothing any more.
+    fn ends_or_failed(&self) -> bool {
+        matches!(self, Self::Failed(..) | Self::Stopping(_, Then::Remove(_) | Then::Pause(_)))
+    }
 }
 
 struct Running {
@@ -317,7 +326,7 @@ impl Actor {
         let id = row.id.clone();
         let Known { state, env, rebuilt } = known(&daemon.store, row).await?;
         let variables = rebuilt.then(|| environment(&env));
-        let workspace = Arc::new(daemon.workspace(&state.cwd, env).await);
+        let workspace = Arc::new(daemon.workspace(&state.cwd, env, disk::SHORT).await);
         let log = Log::new(id.clone(), state.head, Vec::new());
         let mut actor = Self::new(id, daemon, log, state, workspace);
         actor.say_rebuilt(variables);
@@ -373,7 +382,7 @@ impl Actor {
         }
         loop {
             let wake = self.next_wake(&mut commands).await;
-            if self.log.failed() && !matches!(self.phase, Phase::Failed(..)) {
+            if self.log.failed() && !self.phase.ends_or_failed() {
                 self.fail();
                 if !matches!(wake, Wake::Command(Some(_))) {
                     // Whatever else woke it belongs to what was just given up.
@@ -503,8 +512,19 @@ fn respond<T>(reply: Reply<T>, result: Result<T, RpcError>) {
 
 /// Answers a command when what it did is committed.
 fn respond_when<T: Send + 'static>(reply: Reply<T>, committed: oneshot::Receiver<Result<(), StoreError>>, value: T) {
+    respond_holding(reply, committed, value, ());
+}
+
+/// As [`respond_when`]; `held` is dropped then.
+fn respond_holding<T: Send + 'static>(
+    reply: Reply<T>,
+    committed: oneshot::Receiver<Result<(), StoreError>>,
+    value: T,
+    held: impl Send + 'static,
+) {
     tokio::spawn(async move {
         let result = committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())));
+        drop(held);
         respond(reply, result.map(|()| value).map_err(RpcError::from));
     });
 }

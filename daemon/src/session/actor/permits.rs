@@ -130,7 +130,7 @@ impl Actor {
                 }
             },
             None => match self.verdict(&permit) {
-                Verdict::Allow { .. } => Permitted::Yes(permit.digest.clone()),
+                Verdict::Allow { .. } => Permitted::ForNow(permit.digest.clone()),
                 Verdict::Deny { reason } => Permitted::No(reason),
                 Verdict::Ask { rule } => return self.ask(permit, rule),
             },
@@ -154,7 +154,7 @@ impl Actor {
             call: permit.call_id.clone(),
             tool: permit.tool.clone(),
             action: permit.action.clone(),
-            input: permit.input.clone(),
+            input: Value::clone(&permit.input),
             cwd: self.state.cwd.clone(),
             digest: permit.digest.clone(),
             grant: grant.clone(),
@@ -165,7 +165,7 @@ impl Actor {
             call_id: permit.call_id.clone(),
             tool: permit.tool.clone(),
             action: permit.action.clone(),
-            input: permit.input.clone(),
+            input: Value::clone(&permit.input),
             cwd: self.state.cwd.clone(),
             digest: permit.digest.clone(),
             rule,

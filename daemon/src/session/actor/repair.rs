@@ -13,22 +13,19 @@ impl Actor {
         self.streams.clear();
         pieces.into_iter().for_each(|piece| push_piece(&mut self.streams, turn.as_ref(), piece));
         self.log.tail().streams.clone_from(&self.streams);
+        let cancelled = self.take_cancelled().await?;
+        let is_of = |turn: &TurnId| cancelled.as_ref().is_some_and(|it| it.turn.as_ref().is_none_or(|it| it == turn));
         let Some(turn) = &self.state.turn else {
             self.start_next(false);
             // The start of the turn was not written either.
-            if let Some(Cancelled { turn: None, keys }) = self.cancelled.take()
-                && matches!(self.phase, Phase::Running(_))
-            {
-                self.stop(Then::Cancel(unheard(keys), false));
+            if self.state.turn.as_ref().is_some_and(|turn| is_of(&turn.id)) {
+                self.stop(Then::Cancel(unheard(cancelled), false));
             }
             return Ok(());
         };
         self.results = self.stored_results(turn).await?;
-        // None after a restart.
-        if let Some(Cancelled { turn: which, keys }) = self.cancelled.take()
-            && which.is_none_or(|which| which == turn.id)
-        {
-            self.close_turn(unheard(keys), false);
+        if is_of(&turn.id) {
+            self.close_turn(unheard(cancelled), false);
             return Ok(());
         }
         let plan = recovery::plan(&self.state, &self.streams, cause);
@@ -43,6 +40,18 @@ impl Actor {
             false => {}
         }
         Ok(())
+    }
+
+    /// What was cancelled and has not ended, after a restart nothing. A key whose outcome is stored did what it should.
+    async fn take_cancelled(&mut self) -> Result<Option<Cancelled>, StoreError> {
+        let Some(cancelled) = &self.cancelled else { return Ok(None) };
+        let mut keys = Vec::new();
+        for key in &cancelled.keys {
+            if self.daemon.store.outcome(key.id.clone()).await?.is_none() {
+                keys.push(key.clone());
+            }
+        }
+        Ok(self.cancelled.take().map(|cancelled| Cancelled { keys, ..cancelled }))
     }
 
     /// Writes down what was made anew, and says so.
@@ -100,6 +109,8 @@ impl Actor {
     /// A write failed: what was folded since is not stored. Stops, and starts anew from the store after a while.
     pub(super) fn fail(&mut self) {
         self.remembered.clear();
+        // Those that are stored are asked anew.
+        self.daemon.asked.forget_all(&self.id);
         let again = self.mended.filter(|(_, at)| at.elapsed() < CALM);
         let wait = again.map_or(MEND[0], |(wait, _)| (wait * 2).min(MEND[1]));
         match std::mem::replace(&mut self.phase, Phase::Failed(wait, Instant::now() + wait)) {
@@ -109,11 +120,6 @@ impl Actor {
                     self.note_cancel(key);
                     respond(reply, Err(self.later()));
                 }
-            }
-            Phase::Stopping(_, Then::Remove(all)) => {
-                let error = RpcError::new(Code::Storage, format!("a write of session {} failed", self.id));
-                let error = error.hint("see whether the disk is full, and try again in a moment");
-                all.into_iter().for_each(|asked| respond(asked.reply, Err(error.clone())));
             }
             Phase::Idle | Phase::Stopping(..) | Phase::Failed(..) => {}
         }
@@ -188,10 +194,10 @@ impl Actor {
     }
 }
 
-/// Requests that have their answer.
-fn unheard(keys: Vec<Key>) -> Vec<Asked> {
-    let asked = |key| Asked { key, reply: oneshot::channel().0 };
-    keys.into_iter().map(|key| asked(Some(key))).collect()
+/// The requests for a cancel, which have their answer.
+fn unheard(cancelled: Option<Cancelled>) -> Vec<Asked> {
+    let keys = cancelled.into_iter().flat_map(|cancelled| cancelled.keys);
+    keys.map(|key| Asked { key: Some(key), reply: oneshot::channel().0 }).collect()
 }
 
 /// What is known of a session that is stored.

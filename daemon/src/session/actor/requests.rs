@@ -62,6 +62,7 @@ impl Actor {
         if let Err(error) = self.may_prompt(&content).await {
             return respond(reply, Err(error));
         }
+        self.see_workspace().await;
         let asked = match good_schema(prompt.schema).await {
             Ok(asked) => asked,
             Err(error) => return respond(reply, Err(error)),
@@ -170,6 +171,14 @@ impl Actor {
         self.daemon.usable(&self.state.model)
     }
 
+    /// Looks where the workspace begins, if its disk did not answer when the session was loaded.
+    async fn see_workspace(&mut self) {
+        if !self.workspace.is_seen {
+            let env = BTreeMap::clone(&self.workspace.env);
+            self.workspace = Arc::new(self.daemon.workspace(&self.state.cwd, env, disk::SHORT).await);
+        }
+    }
+
     /// Whether there is room for one more prompt that waits.
     fn may_wait(&self, content: &[ContentBlock]) -> Result<(), RpcError> {
         let schema = |queued: &Queued| queued.schema.as_deref().map_or(0, json_size);
@@ -247,11 +256,13 @@ impl Actor {
             Ok(meant) => meant,
             Err(error) => return respond(reply, Err(error)),
         };
-        if let Some(name) = &set.name
-            && let Err(error) = self.daemon.check_name(name, Some(&self.id)).await
-        {
-            return respond(reply, Err(error));
-        }
+        let named = match &set.name {
+            Some(name) => match self.daemon.check_name(name, Some(&self.id)).await {
+                Ok(named) => Some(named),
+                Err(error) => return respond(reply, Err(error)),
+            },
+            None => None,
+        };
         let outcome = self.remember(key, &());
         let (model, setup) = model.map(|resolved| (resolved.origin.clone(), self.daemon.setup(&resolved))).unzip();
         let doubt = model.as_deref().and_then(|model| self.daemon.doubt(model));
@@ -267,7 +278,7 @@ impl Actor {
         let drafts = std::iter::once(Draft::new(changed)).chain(doubt).collect();
         let (done, committed) = oneshot::channel();
         self.append(drafts, outcome.into_iter().collect(), true, Some(done));
-        respond_when(reply, committed, ());
+        respond_holding(reply, committed, (), named);
         // A turn may wait for the key of the model that it had.
         self.daemon.changed.send_replace(());
         self.review();
@@ -283,9 +294,10 @@ impl Actor {
 
     pub(super) async fn remove(&mut self, force: bool, asked: Asked) {
         let Some(asked) = self.first_time(asked).await else { return };
-        if self.state.turn.is_some() && !force && matches!(self.phase, Phase::Failed(..)) {
+        if !force && matches!(self.phase, Phase::Failed(..)) {
+            // What is known of it here is not what is stored: it may have a turn.
             let error = RpcError::new(Code::Storage, format!("session {} cannot be written just now", self.id));
-            let hint = "make room on the disk, or remove it by force: its turn has not ended, and cannot now";
+            let hint = "make room on the disk, or remove it by force: a turn of it may not have ended";
             return respond(asked.reply, Err(error.hint(hint)));
         }
         if self.state.turn.is_some() && !force {

@@ -182,6 +182,7 @@ impl Actor {
                 let gone = removed.is_ok();
                 if gone {
                     self.daemon.sessions.forget(&self.id);
+                    self.daemon.asked.forget_all(&self.id);
                     prune::remove_outputs(&self.daemon, &self.id).await;
                 }
                 let result = removed.map_err(RpcError::from);

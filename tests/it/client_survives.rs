@@ -311,7 +311,7 @@ async fn a_question_on_the_terminal_can_be_answered_after_the_daemon_died() {
 
 #[tokio::test]
 async fn when_no_daemon_can_be_had_the_exit_code_is_5_and_says_what_to_do() {
-    let mut scene = Scene::new(8).await;
+    let scene = Scene::new(8).await;
     let mut running = scene.cli(&["run", "--json", "hello"]).spawn().await;
     running.line().await;
     let (state, (daemon, keeper)) = (scene.daemon.dirs.state(), scene.victims);

@@ -115,6 +115,33 @@ fn turn_at(daemon: &mut Connection, seq: u64, text: &str) {
     daemon.event("9", json!({"kind": "turn_started", "seq": seq, "turn": "t1", "prompt": "p1"}));
 }
 
+/// A turn of an interactive session, and one of `run`, in which the daemon asks by `script` and a person answers.
+fn asked_in_a_turn(script: fn(&mut Connection), answer: fn(&mut Session)) {
+    let mut fake = Fake::one(move |daemon| {
+        attached(daemon);
+        turn(daemon, "test");
+        script(daemon);
+        daemon.expect_end();
+    });
+    let mut session = Session::start(&fake, &["attach", "s1"]);
+    session.see("> ");
+    session.press("test\r");
+    answer(&mut session);
+    session.see("> ");
+    session.press("\u{4}");
+    assert_eq!(session.end(), 0);
+    fake.finish();
+
+    let mut fake = Fake::one(move |daemon| {
+        daemon.new_run();
+        script(daemon);
+    });
+    let mut session = Session::start(&fake, &["run", "x"]);
+    answer(&mut session);
+    assert_eq!(session.end(), 0);
+    fake.finish();
+}
+
 #[test]
 fn a_prompt_is_answered_and_ctrl_d_leaves() {
     let mut fake = Fake::one(|daemon| {
@@ -188,29 +215,7 @@ fn a_key_answers_only_the_question_that_was_shown_when_it_was_typed() {
         session.see("n no");
         session.press("n");
     }
-    let mut fake = Fake::one(|daemon| {
-        attached(daemon);
-        turn(daemon, "test");
-        script(daemon);
-        daemon.expect_end();
-    });
-    let mut session = Session::start(&fake, &["attach", "s1"]);
-    session.see("> ");
-    session.press("test\r");
-    answer(&mut session);
-    session.see("> ");
-    session.press("\u{4}");
-    assert_eq!(session.end(), 0);
-    fake.finish();
-
-    let mut fake = Fake::one(|daemon| {
-        daemon.new_run();
-        script(daemon);
-    });
-    let mut session = Session::start(&fake, &["run", "x"]);
-    answer(&mut session);
-    assert_eq!(session.end(), 0);
-    fake.finish();
+    asked_in_a_turn(script, answer);
 }
 
 #[test]
@@ -230,29 +235,7 @@ fn an_answer_that_is_refused_leaves_its_question_open() {
         session.see("n no");
         session.press("y");
     }
-    let mut fake = Fake::one(|daemon| {
-        attached(daemon);
-        turn(daemon, "test");
-        script(daemon);
-        daemon.expect_end();
-    });
-    let mut session = Session::start(&fake, &["attach", "s1"]);
-    session.see("> ");
-    session.press("test\r");
-    answer(&mut session);
-    session.see("> ");
-    session.press("\u{4}");
-    assert_eq!(session.end(), 0);
-    fake.finish();
-
-    let mut fake = Fake::one(|daemon| {
-        daemon.new_run();
-        script(daemon);
-    });
-    let mut session = Session::start(&fake, &["run", "x"]);
-    answer(&mut session);
-    assert_eq!(session.end(), 0);
-    fake.finish();
+    asked_in_a_turn(script, answer);
 }
 
 #[test]

@@ -123,18 +123,25 @@ pub(crate) fn repl(client: Client, look: &Look, info: Info) -> Result<Exit, Fail
 impl Repl {
     fn run(&mut self) -> Result<Exit, Failure> {
         loop {
-            let leave = match self.attachment.next(None)? {
-                Happened::Event(notification, _) => self.event(&notification.event).map(|()| None)?,
-                Happened::Answer(request, answer) => self.answer(*request, answer).map(|()| None)?,
-                Happened::Lost => self.lost().map(|()| None)?,
-                Happened::Line(line) => self.line(line)?,
-                Happened::Key(key) => self.key(key).map(|()| None)?,
-                Happened::Signal(signal) => self.signal(signal)?,
-                Happened::TimedOut => None,
-            };
-            if let Some(exit) = leave {
-                return Ok(exit);
+            match self.step() {
+                Ok(Some(exit)) => return Ok(exit),
+                Ok(None) => {}
+                Err(failure) if failure.interrupted => {}
+                Err(failure) => return Err(failure),
             }
+        }
+    }
+
+    /// Takes the next thing that happens; how to leave, if it is time to.
+    fn step(&mut self) -> Result<Option<Exit>, Failure> {
+        match self.attachment.next(None)? {
+            Happened::Event(notification, _) => self.event(&notification.event).map(|()| None),
+            Happened::Answer(request, answer) => self.answer(*request, answer).map(|()| None),
+            Happened::Lost => self.lost().map(|()| None),
+            Happened::Line(line) => self.line(line),
+            Happened::Key(key) => self.key(key).map(|()| None),
+            Happened::Signal(signal) => self.signal(signal),
+            Happened::TimedOut => Ok(None),
         }
     }
 

@@ -6,20 +6,21 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IsTerminal as _};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use linger_protocol::daemon::{Hello, Keys, Welcome};
 use linger_protocol::error::Code;
 use linger_protocol::method::{DaemonHello, DaemonKeys, Method};
 use linger_protocol::place::Places;
-use linger_protocol::transport::blocking::{Incoming, Reader, Writer};
+use linger_protocol::transport::blocking::{Incoming, Writer};
 use linger_protocol::{PROTOCOL, RpcError, VERSION};
 use serde_json::value::RawValue;
 
 use crate::error::{Exit, Failure};
 use crate::input::Event;
 use crate::reach::{KEEPER, Search, Stream, dial, reach};
+use crate::room::{Room, listen};
 use crate::terminal::Terminal;
 
 /// How long an answer may take; the slowest waits for a disk.
@@ -40,6 +41,9 @@ const CROWDED: Duration = Duration::from_secs(6);
 
 /// The pause before that.
 const ELBOW_ROOM: Duration = Duration::from_millis(200);
+
+/// How long the daemon may take to answer once a signal waits for its turn.
+const HEED: Duration = Duration::from_secs(1);
 
 /// How often one request is sent over new connections before it is given up.
 const RESENDS: usize = 3;
@@ -65,10 +69,14 @@ pub(crate) struct Client {
     writer: Writer,
     sender: Sender<Event>,
     events: Receiver<Event>,
+    /// For what a connection says and nobody has received.
+    room: Room,
     /// What came while an answer was waited for.
     backlog: VecDeque<Event>,
     /// Whether a daemon has answered our hello.
     greeted: bool,
+    /// Whether the connection was lost because the daemon has no room.
+    crowded: bool,
     /// When whoever waits for us wants no more to come back after a loss.
     pub(crate) until: Option<Instant>,
 }
@@ -125,9 +133,10 @@ impl Client {
         Ok(dial(places)?.map(|stream| Self::over(places.clone(), stream)))
     }
 
-    fn over(places: Places, (reader, writer): (Reader, Writer)) -> Self {
+    fn over(places: Places, (reader, writer): Stream) -> Self {
         let (sender, events) = mpsc::channel();
-        listen(reader, 0, sender.clone());
+        let room = Room::default();
+        listen(reader, 0, sender.clone(), room.clone());
         let welcome = Welcome {
             protocol: 0,
             version: String::new(),
@@ -146,8 +155,10 @@ impl Client {
             writer,
             sender,
             events,
+            room,
             backlog: VecDeque::new(),
             greeted: false,
+            crowded: false,
             until: None,
         }
     }
@@ -204,7 +215,7 @@ impl Client {
     /// Sends a request and returns the number of its answer; nothing if the connection is lost. Fails if no connection
     /// can carry it, or the daemon refuses this one.
     pub(crate) fn send<M: Method>(&mut self, request: &M) -> Result<Option<u64>, Failure> {
-        match self.writer.request(request) {
+        match self.room.while_sending(|| self.writer.request(request)) {
             Ok(id) => Ok(Some(id)),
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(Failure::unsendable(&error)),
             Err(_) if self.backlog.iter().any(|event| matches!(event, Event::Lost(n) if *n == self.connection)) => {
@@ -212,10 +223,10 @@ impl Client {
             }
             Err(_) => {
                 // The daemon may have said why before it hung up; no answer has number 0.
-                match self.reply(0, LAST_WORDS)? {
+                match self.reply(0, LAST_WORDS) {
+                    Err(failure) if !failure.interrupted && failure != lost() => return Err(failure),
                     // Whoever reads events has to hear of it too, also if the loss itself was noticed long ago.
-                    Reply::Lost | Reply::Late => self.backlog.push_back(Event::Lost(self.connection)),
-                    Reply::Answered(_) => {}
+                    _ => self.backlog.push_back(Event::Lost(self.connection)),
                 }
                 Ok(None)
             }
@@ -288,10 +299,23 @@ impl Client {
 
     /// What becomes of request `id` within a time; fails if the daemon refuses the connection.
     fn reply(&mut self, id: u64, within: Duration) -> Result<Reply, Failure> {
-        let deadline = Instant::now() + within;
+        let mut deadline = Instant::now() + within;
+        deadline = self.until.map_or(deadline, |until| deadline.min(until));
+        let mut signalled = false;
         loop {
-            let Some(event) = self.receive(Some(deadline)) else { return Ok(Reply::Late) };
+            let Some(event) = self.receive(Some(deadline)) else {
+                return match self.until {
+                    _ if signalled => Err(self.interrupted()),
+                    Some(until) if Instant::now() >= until => Err(lost()),
+                    _ => Ok(Reply::Late),
+                };
+            };
             match event {
+                Event::Signal(_) => {
+                    deadline = deadline.min(Instant::now() + HEED);
+                    signalled = true;
+                    self.backlog.push_back(event);
+                }
                 event if !self.is_news(&event) => {}
                 Event::Incoming(_, Incoming::Response(n, answer)) if n == id => {
                     return Ok(if is_ending(&answer) { Reply::Lost } else { Reply::Answered(answer) });
@@ -303,11 +327,23 @@ impl Client {
         }
     }
 
-    fn receive(&self, deadline: Option<Instant>) -> Option<Event> {
-        match deadline {
-            // Cannot fail: `self.sender` keeps the channel open.
+    fn receive(&mut self, deadline: Option<Instant>) -> Option<Event> {
+        // Fails at the deadline alone: `self.sender` keeps the channel open.
+        let event = match deadline {
             None => self.events.recv().ok(),
             Some(deadline) => self.events.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok(),
+        };
+        match event {
+            // It has given up one request, and would take it in a moment: over the next connection, with its key.
+            Some(Event::Refused(n, failure)) if failure.passing && self.greeted && self.epoch == n => {
+                self.crowded = self.is_news(&Event::Lost(n));
+                Some(Event::Lost(n))
+            }
+            Some(Event::Incoming(n, incoming)) => {
+                self.room.free(&incoming);
+                Some(Event::Incoming(n, incoming))
+            }
+            event => event,
         }
     }
 
@@ -331,12 +367,16 @@ impl Client {
 
     /// Connects again if the daemon is back at once, as one is that has a keeper; whether it was.
     pub(crate) fn back_soon(&mut self) -> Result<bool, Failure> {
+        if std::mem::take(&mut self.crowded) {
+            self.pause(ELBOW_ROOM)?;
+        }
         let deadline = Instant::now() + KEEPER;
         let mut pause = Duration::from_millis(5);
         while Instant::now() < deadline {
             if let Some(stream) = dial(&self.places)? {
                 match self.replace(stream) {
-                    Err(failure) if failure == lost() => {}
+                    // One that has no room yet may have some in a moment.
+                    Err(failure) if failure == lost() || failure.passing => {}
                     other => return other.map(|()| true),
                 }
             }
@@ -348,12 +388,14 @@ impl Client {
 
     /// Connects again, patiently but not for ever, and starts a daemon if there is none; a signal ends the attempt.
     pub(crate) fn reopen(&mut self) -> Result<(), Failure> {
-        for _ in 0..RESENDS {
+        let until = Instant::now() + CROWDED;
+        let mut losses = 0;
+        while losses < RESENDS {
             let places = self.places.clone();
             let stream = reach(&places, Search::again(), |pause| self.pause(pause))?;
             match self.replace(stream) {
-                Err(failure) if failure == lost() => {}
-                Err(failure) if failure.passing => self.pause(ELBOW_ROOM)?,
+                Err(failure) if failure == lost() => losses += 1,
+                Err(failure) if failure.passing && Instant::now() < until => self.pause(ELBOW_ROOM)?,
                 other => return other,
             }
         }
@@ -364,7 +406,7 @@ impl Client {
     fn replace(&mut self, (reader, writer): Stream) -> Result<(), Failure> {
         self.connection += 1;
         self.writer = writer;
-        listen(reader, self.connection, self.sender.clone());
+        listen(reader, self.connection, self.sender.clone(), self.room.clone());
         self.hello()?;
         self.epoch = self.connection;
         Ok(())
@@ -375,34 +417,23 @@ impl Client {
             return Err(lost());
         }
         let deadline = Instant::now() + pause;
-        loop {
-            match self.events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return Ok(()),
-                Ok(Event::Signal(_)) => return Err(lost()),
-                Ok(event) => self.backlog.push_back(event),
+        while let Some(event) = self.receive(Some(deadline)) {
+            match event {
+                Event::Signal(_) => {
+                    self.backlog.push_back(event);
+                    return Err(self.interrupted());
+                }
+                event => self.backlog.push_back(event),
             }
         }
+        Ok(())
     }
-}
 
-fn listen(mut reader: Reader, epoch: u32, sender: Sender<Event>) {
-    std::thread::spawn(move || {
-        let end = loop {
-            match reader.next_incoming() {
-                Ok(Some(incoming)) => {
-                    if sender.send(Event::Incoming(epoch, incoming)).is_err() {
-                        return;
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                    break Event::Refused(epoch, Failure::refused(error));
-                }
-                // Whatever else ends the stream, to us the connection is lost: only a new one can help.
-                Ok(None) | Err(_) => break Event::Lost(epoch),
-            }
-        };
-        let _ = sender.send(end);
-    });
+    /// Leaves off, so that whoever reads events hears of the signal, and then that the connection is lost.
+    fn interrupted(&mut self) -> Failure {
+        self.backlog.push_back(Event::Lost(self.connection));
+        Failure { interrupted: true, ..lost() }
+    }
 }
 
 /// Reads a result as what its method promises.

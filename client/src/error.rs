@@ -54,12 +54,14 @@ pub(crate) struct Failure {
     pub(crate) hint: Option<String>,
     /// It may be over in a moment.
     pub(crate) passing: bool,
+    /// It is the signal's doing that is the next thing to happen.
+    pub(crate) interrupted: bool,
 }
 
 impl Failure {
     /// A failure without a hint.
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, message: Some(message.into()), hint: None, passing: false }
+        Self { exit, message: Some(message.into()), hint: None, passing: false, interrupted: false }
     }
 
     /// Wrong usage.
@@ -105,7 +107,7 @@ impl From<RpcError> for Failure {
             _ => Exit::FAILED,
         };
         let hint = error.get_hint().map(str::to_owned);
-        Self { exit, message: Some(error.message), hint, passing: false }
+        Self { hint, ..Self::new(exit, error.message) }
     }
 }
 
@@ -113,7 +115,7 @@ impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         // Whoever read our output has gone, and wants to hear no more of it.
         if error.kind() == io::ErrorKind::BrokenPipe {
-            return Self { exit: Exit::GOOD, message: None, hint: None, passing: false };
+            return Self { message: None, ..Self::new(Exit::GOOD, "") };
         }
         Self::new(Exit::FAILED, error.to_string())
     }

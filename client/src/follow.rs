@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 
 use crate::connect::{Client, is_ending, key};
 use crate::error::{Exit, Failure};
-use crate::input::{Event, Line, Signal};
+use crate::input::{Event, Key, Line, Signal};
 
 /// Something to ask for while events come in, with a key; its answer is one of the things that happen.
 #[derive(Clone, Debug)]
@@ -49,7 +49,7 @@ pub(crate) enum Happened {
     /// A line was typed.
     Line(Line),
     /// A key was pressed.
-    Key(char),
+    Key(Key),
     /// A signal came.
     Signal(Signal),
     /// The deadline passed.
@@ -116,19 +116,25 @@ impl Attachment {
         self.request(Request::Cancel(Keyed { session: self.session.clone(), key: Some(key()?) }))
     }
 
-    /// Comes back after a loss if the daemon is back at once; whether it was.
+    /// Comes back after a loss if the daemon is back at once, or a signal comes first; whether it was.
     pub(crate) fn back_soon(&mut self) -> Result<bool, Failure> {
-        let back = self.client.epoch != self.epoch || self.client.back_soon()?;
-        if back {
-            self.go_on()?;
+        if self.client.epoch == self.epoch {
+            match self.client.back_soon() {
+                Err(failure) if failure.interrupted => return Ok(true),
+                Ok(true) => {}
+                other => return other,
+            }
         }
-        Ok(back)
+        self.go_on().map(|()| true)
     }
 
-    /// Comes back after a loss, starting a daemon if there is none.
+    /// Comes back after a loss, starting a daemon if there is none, unless a signal comes first.
     pub(crate) fn reattach(&mut self) -> Result<(), Failure> {
         if self.client.epoch == self.epoch {
-            self.client.reopen()?;
+            match self.client.reopen() {
+                Err(failure) if failure.interrupted => return Ok(()),
+                back => back?,
+            }
         }
         self.go_on()
     }

@@ -6,17 +6,15 @@
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use linger_protocol::transport::blocking::Incoming;
 use rustix::event::{PollFd, PollFlags, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use crate::error::{Exit, Failure};
-use crate::question::Keys;
-use crate::repl::editor;
+use crate::repl::editor::{self, Above};
 use crate::terminal::{Keyboard, keyboard};
 
 /// Everything that can wake a command.
@@ -30,10 +28,18 @@ pub(crate) enum Event {
     Refused(u32, Failure),
     /// The line editor has returned.
     Line(Line),
-    /// A key was pressed while a question is open.
-    Key(char),
+    /// A key was pressed while keys were read; see [`Input::counts`].
+    Key(Key),
     /// A signal came.
     Signal(Signal),
+}
+
+/// A key, and how often keys had been asked for when it was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    /// What was typed.
+    pub(crate) key: char,
+    asked: u32,
 }
 
 /// How a line was ended.
@@ -88,12 +94,17 @@ pub(crate) struct Input {
     asks: Sender<Ask>,
     /// Ends the reading of keys.
     wake: OwnedFd,
-    /// Whether keys are being read.
-    keys: bool,
-    /// Which single keys mean something at an empty prompt: a [`Keys`].
-    asking: Arc<AtomicU8>,
-    /// Takes whole lines while a prompt is open.
-    printer: Sender<String>,
+    keys: Arc<Mutex<Keyed>>,
+    /// Takes whole lines while a prompt is open; nothing if the terminal cannot show them above it.
+    pub(crate) above: Option<Above>,
+}
+
+/// Whether keys are being read. Held while one is taken, so that each was typed before or after keys were asked for.
+#[derive(Debug, Default)]
+struct Keyed {
+    on: bool,
+    /// How often they were asked for.
+    asked: u32,
 }
 
 enum Ask {
@@ -108,27 +119,23 @@ impl Input {
             |error: &dyn std::fmt::Display| Failure::new(Exit::FAILED, format!("cannot read the terminal: {error}"));
         let (woken, wake) = rustix::pipe::pipe().map_err(|error| failed(&error))?;
         let (asks, wanted) = mpsc::channel();
-        let (printer, lines) = mpsc::channel();
-        let asking = Arc::new(AtomicU8::new(Keys::None as u8));
-        let mut editor = match editor {
-            Some(paths) => {
-                Some(editor::open(paths, sender.clone(), asking.clone(), lines).map_err(|error| failed(&error))?)
-            }
-            None => None,
-        };
+        let keys = Arc::new(Mutex::new(Keyed::default()));
+        let keyed = keys.clone();
+        let mut editor = editor.map(editor::open).transpose().map_err(|error| failed(&error))?;
+        let above = editor.as_ref().and_then(|editor| editor.above.clone());
         std::thread::spawn(move || {
             for ask in wanted {
                 let done = match (ask, &mut editor) {
                     (Ask::Line, Some(editor)) => sender.send(Event::Line(editor.read_line())).is_ok(),
                     (Ask::Line, None) => true,
-                    (Ask::Keys, _) => read_keys(&woken, &sender),
+                    (Ask::Keys, _) => read_keys(&woken, &sender, &keyed),
                 };
                 if !done {
                     return;
                 }
             }
         });
-        Ok(Self { asks, wake, keys: false, asking, printer })
+        Ok(Self { asks, wake, keys, above })
     }
 
     /// Opens a prompt; an [`Event::Line`] follows.
@@ -138,36 +145,35 @@ impl Input {
         let _ = self.asks.send(Ask::Line);
     }
 
-    /// Reads keys; an [`Event::Key`] follows for each.
+    /// Reads keys for the question that is shown next; an [`Event::Key`] follows for each. What was typed before is dropped.
     pub(crate) fn ask_keys(&mut self) {
-        if !self.keys {
-            self.keys = true;
-            keyboard(Keyboard::Keys);
+        let mut keys = lock(&self.keys);
+        keyboard(Keyboard::Keys);
+        keys.asked += 1;
+        if !std::mem::replace(&mut keys.on, true) {
             let _ = self.asks.send(Ask::Keys);
         }
     }
 
+    /// Whether a key was typed since keys were asked for last: an earlier one was meant for another question, or for none.
+    pub(crate) fn counts(&self, key: Key) -> bool {
+        key.asked == lock(&self.keys).asked
+    }
+
     /// Reads no more keys.
     pub(crate) fn stop_keys(&mut self) {
-        if self.keys {
-            self.keys = false;
+        if std::mem::take(&mut lock(&self.keys).on) {
             let _ = rustix::io::write(&self.wake, b"x");
         }
     }
+}
 
-    /// Says which single keys mean something at an empty prompt.
-    pub(crate) fn set_asking(&self, keys: Keys) {
-        self.asking.store(keys as u8, Ordering::SeqCst);
-    }
-
-    /// Where lines go while a prompt is open.
-    pub(crate) fn printer(&self) -> Sender<String> {
-        self.printer.clone()
-    }
+fn lock(keys: &Mutex<Keyed>) -> MutexGuard<'_, Keyed> {
+    keys.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Sends each key until woken; whether there is still somebody to send to.
-fn read_keys(woken: &OwnedFd, sender: &Sender<Event>) -> bool {
+fn read_keys(woken: &OwnedFd, sender: &Sender<Event>, keys: &Mutex<Keyed>) -> bool {
     let stdin = rustix::stdio::stdin();
     loop {
         let mut ready = [PollFd::new(woken, PollFlags::IN), PollFd::from_borrowed_fd(stdin, PollFlags::IN)];
@@ -186,14 +192,20 @@ fn read_keys(woken: &OwnedFd, sender: &Sender<Event>) -> bool {
             continue;
         }
         let mut byte = [0];
-        match rustix::io::read(stdin, &mut byte) {
+        let (read, asked) = match &*lock(keys) {
+            Keyed { on: true, asked } => (rustix::io::read(stdin, &mut byte), *asked),
+            Keyed { on: false, .. } => continue,
+        };
+        match read {
             Ok(1..) => {
                 let [byte] = byte;
-                if sender.send(Event::Key(char::from(byte))).is_err() {
+                if sender.send(Event::Key(Key { key: char::from(byte), asked })).is_err() {
                     return false;
                 }
             }
             Err(rustix::io::Errno::INTR) => {}
+            // What was noticed was dropped meanwhile.
+            Ok(_) if !key.revents().intersects(PollFlags::HUP | PollFlags::ERR) => {}
             // The terminal has gone: wait to be told to stop.
             Ok(_) | Err(_) => {
                 let _ = sender.send(Event::Signal(Signal::HangUp));

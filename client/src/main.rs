@@ -16,14 +16,13 @@ mod question;
 mod reach;
 mod render;
 mod repl;
+mod room;
 mod start;
 mod terminal;
 
 use std::process::ExitCode;
 
 use clap::Parser as _;
-
-use crate::error::Failure;
 
 fn main() -> ExitCode {
     let cli = cli::Cli::parse();
@@ -33,14 +32,9 @@ fn main() -> ExitCode {
         default(info);
     }));
     let exit = command::dispatch(cli).unwrap_or_else(|failure| {
-        let Failure { exit, message, hint, passing: _ } = failure;
-        let mut terminal = terminal::Terminal::new();
-        for (word, text) in [("error", message), ("hint", hint)] {
-            if let Some(text) = text {
-                // Nobody is left to tell that stderr cannot be written.
-                let _ = terminal.say(&format!("{word}: {text}"));
-            }
-        }
+        let exit = failure.exit;
+        // Nobody is left to tell that stderr cannot be written.
+        let _ = terminal::Terminal::new().complain(failure);
         exit
     });
     terminal::restore();

@@ -18,6 +18,7 @@ use linger_protocol::transport::MAX_REQUEST;
 
 use crate::error::Failure;
 use crate::question::short_path;
+use crate::terminal::clean_line;
 
 /// What the names of pictures end in.
 const ENDINGS: [&str; 11] = ["png", "jpg", "jpeg", "gif", "webp", "bmp", "tif", "tiff", "heic", "avif", "svg"];
@@ -111,6 +112,10 @@ pub(crate) fn completions(typed: &str, places: &[PathBuf]) -> Option<(usize, Vec
     let shown = |entry: DirEntry| {
         let file = entry.file_name().into_string().ok()?;
         if !file.starts_with(begins) || (file.starts_with('.') && begins.is_empty()) {
+            return None;
+        }
+        // What is chosen stands in the line as it is.
+        if clean_line(&file) != file || file.chars().any(char::is_control) {
             return None;
         }
         let whole = format!("{directory}{file}{}", if entry.path().is_dir() { "/" } else { "" });
@@ -258,6 +263,18 @@ mod tests {
         check("@one.png and", None);
         check("me@on", None);
         check("/he", None);
+    }
+
+    #[test]
+    fn a_name_that_steers_the_terminal_is_not_completed() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in
+            ["on\u{1b}[2J.png", "on\t.png", "on\u{9b}.png", "on\n.png", "on\u{202e}gnp.png", "on 2\u{202f}PM.png"]
+        {
+            fs::write(dir.path().join(name), PNG).unwrap();
+        }
+        let places = [dir.path().to_path_buf()];
+        assert_eq!(completions("@\"o", &places), Some((2, vec!["on 2\u{202f}PM.png".to_owned()])));
     }
 
     /// What comes of a text in a directory with some files: how many pictures, or what is wrong.

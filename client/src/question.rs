@@ -34,6 +34,8 @@ pub(crate) struct Question {
     grant: String,
     /// Somebody wants to see all of it.
     whole: bool,
+    /// It has an answer from here, of which the daemon has not said yet what comes of it.
+    answered: bool,
 }
 
 /// What a key comes to.
@@ -62,6 +64,7 @@ impl Question {
             digest: digest.clone(),
             grant: grant.clone(),
             whole: false,
+            answered: false,
         })
     }
 
@@ -76,14 +79,21 @@ impl Question {
             digest: row.digest.clone(),
             grant: row.grant.clone(),
             whole: false,
+            answered: false,
         }
     }
 
-    /// What would run: the action, and each argument that it does not say.
+    /// What would run: the action, and each argument but the command or the path that it is.
     fn parts(&self) -> Vec<String> {
-        let argument = |(name, value): (&String, &Value)| {
-            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            (!self.action.contains(value.trim())).then(|| format!("{name}: {value}"))
+        let said = |name: &str, value: &str| {
+            let path = self.action.strip_prefix(&self.tool).and_then(|rest| rest.strip_prefix(' '));
+            value == self.action || (name == "path" && path == Some(value))
+        };
+        let argument = |(name, value): (&String, &Value)| match value.as_str() {
+            Some(text) if said(name, text) => None,
+            // Nothing, or spaces, are seen in quotes alone.
+            Some(text) if !text.trim().is_empty() => Some(format!("{name}: {text}")),
+            _ => Some(format!("{name}: {value}")),
         };
         let arguments = self.input.as_object().into_iter().flatten().filter_map(argument);
         std::iter::once(self.action.clone()).chain(arguments).collect()
@@ -107,14 +117,21 @@ impl Question {
         !self.whole && self.parts().iter().any(|part| part.lines().count() > LINES.iter().sum())
     }
 
-    /// The line that says which keys there are.
-    pub(crate) fn keys(&self, style: &Style) -> String {
+    /// The line that says which keys there are: alone, or as a line of their own where one is being typed.
+    pub(crate) fn keys(&self, style: &Style, prompt: bool) -> String {
         let key = |key: &str| style.bold(key);
+        let enter = if prompt { ", then Enter" } else { "" };
         if self.is_cut() {
-            return format!("  {} show all of it, then allow it or not  {} no\n", key("v"), key("n"));
+            return format!("  {} show all of it, then allow it or not  {} no{enter}\n", key("v"), key("n"));
         }
         let grant = if self.grant.is_empty() { String::new() } else { format!(" {}", self.short_grant(style)) };
-        format!("  {} once  {} in this session  {} always{grant}  {} no\n", key("y"), key("s"), key("a"), key("n"))
+        let [y, s, a, n] = ["y", "s", "a", "n"].map(key);
+        format!("  {y} once  {s} in this session  {a} always{grant}  {n} no{enter}\n")
+    }
+
+    /// Whether `key` means something: those that decide, or show the rest and deny.
+    fn has(&self, key: char) -> bool {
+        if self.is_cut() { matches!(key, 'v' | 'V' | 'n' | 'N') } else { decision(key).is_some() }
     }
 
     /// The rule that `always` would write; of a long action that stands above it word for word only the beginning.
@@ -146,29 +163,6 @@ impl Question {
             digest: Some(self.digest.clone()),
             key: Some(key()?),
         })
-    }
-}
-
-/// Which keys mean something now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Keys {
-    /// None: nothing is asked.
-    None,
-    /// Those that show the rest, or deny.
-    Cut,
-    /// Those that decide.
-    All,
-}
-
-impl Keys {
-    /// Whether `key` is one of them.
-    pub(crate) fn has(self, key: char) -> bool {
-        match self {
-            Self::None => false,
-            Self::Cut => matches!(key, 'v' | 'V' | 'n' | 'N'),
-            Self::All => decision(key).is_some(),
-        }
     }
 }
 
@@ -225,25 +219,32 @@ impl Questions {
 
     /// The one to be asked.
     pub(crate) fn first(&self) -> Option<&Question> {
-        self.open.first()
+        self.open.iter().find(|question| !question.answered)
     }
 
-    /// The keys that mean something for the first question.
-    pub(crate) fn keys(&self) -> Keys {
-        self.first().map_or(Keys::None, |question| if question.is_cut() { Keys::Cut } else { Keys::All })
+    /// Whether a key means something for the first question.
+    pub(crate) fn has(&self, key: char) -> bool {
+        self.first().is_some_and(|question| question.has(key))
     }
 
-    /// What this key comes to for the first question; one that is answered is taken off.
+    /// What this key comes to for the first question; one that is answered makes room for the next.
     pub(crate) fn press(&mut self, key: char) -> Result<Press, Failure> {
-        let means = self.keys().has(key);
-        let Some(question) = self.open.first_mut().filter(|_| means) else { return Ok(Press::Nothing) };
+        let means = self.has(key);
+        let first = self.open.iter_mut().find(|question| !question.answered);
+        let Some(question) = first.filter(|_| means) else { return Ok(Press::Nothing) };
         let Some(decision) = decision(key) else {
             question.whole = true;
             return Ok(Press::Show);
         };
         let answer = question.answer(decision, None)?;
-        self.open.remove(0);
+        question.answered = true;
         Ok(Press::Answer(answer))
+    }
+
+    /// The daemon did not take an answer: the question is still to be asked.
+    pub(crate) fn again(&mut self, permission: &PermissionId) {
+        let refused = self.open.iter_mut().filter(|question| question.permission == *permission);
+        refused.for_each(|question| question.answered = false);
     }
 
     /// Takes a question off, once it is answered.
@@ -288,8 +289,18 @@ mod tests {
         let keys = |action: &str, grant: String| {
             let (tool, cwd, digest) = ("bash".to_owned(), "/w".to_owned(), String::new());
             let (permission, input) = ("q1".into(), Value::Null);
-            Question { permission, tool, action: action.to_owned(), input, cwd, digest, grant, whole: false }
-                .keys(&style)
+            Question {
+                permission,
+                tool,
+                action: action.to_owned(),
+                input,
+                cwd,
+                digest,
+                grant,
+                whole: false,
+                answered: false,
+            }
+            .keys(&style, false)
         };
         let cut = format!(" always bash(echo {}…)  ", "x".repeat(35));
         assert!(keys(&long, format!("bash({long})")).contains(&cut));
@@ -312,6 +323,7 @@ mod tests {
                 digest,
                 grant,
                 whole: false,
+                answered: false,
             };
             Questions { open: vec![question] }
         };
@@ -324,12 +336,35 @@ mod tests {
         for key in ['y', 's', 'a', 'x'] {
             assert_eq!(long.press(key).unwrap(), Press::Nothing);
         }
-        assert!(long.first().unwrap().keys(&style).starts_with("  v show all"));
+        assert!(long.first().unwrap().keys(&style, false).starts_with("  v show all"));
         assert_eq!(long.press('v').unwrap(), Press::Show);
         assert!(text(&long).contains("    echo 31\n") && !text(&long).contains("not shown"));
         assert!(matches!(long.press('y').unwrap(), Press::Answer(_)) && long.first().is_none());
+        long.again(&"q1".into());
+        assert!(long.first().is_some_and(|question| !question.is_cut()), "a refused answer loses no question");
         let mut denied = asked(command(400));
         assert!(matches!(denied.press('n').unwrap(), Press::Answer(answer) if answer.decision == Decision::RejectOnce));
+    }
+
+    #[test]
+    fn every_argument_is_shown_that_the_action_is_not() {
+        let check = |tool: &str, action: &str, input: Value, expect: &[&str]| {
+            let (tool, action, cwd, digest) = (tool.to_owned(), action.to_owned(), "/w".to_owned(), String::new());
+            let (permission, grant, whole, answered) = ("q1".into(), String::new(), false, false);
+            let question = Question { permission, tool, action, input, cwd, digest, grant, whole, answered };
+            assert_eq!(question.parts(), expect);
+        };
+        let write = |content: &str| serde_json::json!({"path": "x.sh", "content": content});
+        check("write", "write x.sh", write(""), &["write x.sh", "content: \"\""]);
+        check("write", "write x.sh", write(" \n"), &["write x.sh", "content: \" \\n\""]);
+        check("write", "write x.sh", write("sh"), &["write x.sh", "content: sh"]);
+        check("write", "write x.sh", write("x.sh"), &["write x.sh", "content: x.sh"]);
+        let edit = serde_json::json!({"new": "", "old": "x", "path": "x.sh"});
+        check("edit", "edit x.sh", edit, &["edit x.sh", "new: \"\"", "old: x"]);
+        let bash = serde_json::json!({"command": "sleep 30", "timeout": 30});
+        check("bash", "sleep 30", bash, &["sleep 30", "timeout: 30"]);
+        let elsewhere = serde_json::json!({"content": "true", "path": "/w/x.sh"});
+        check("write", "write x.sh", elsewhere, &["write x.sh", "content: true", "path: /w/x.sh"]);
     }
 
     #[test]

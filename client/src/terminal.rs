@@ -9,9 +9,11 @@ use std::borrow::Cow;
 use std::io::{self, IsTerminal as _};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Sender;
 
 use rustix::termios::{LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios};
+
+use crate::error::Failure;
+use crate::repl::editor::Above;
 
 /// Ctrl-D, as the terminal sends it.
 const CTRL_D: u8 = 4;
@@ -78,31 +80,41 @@ impl Look {
     }
 }
 
+/// What is printed while a prompt is open.
+struct Prompt {
+    /// Where whole lines go; straight through if nothing.
+    above: Option<Above>,
+    /// The line that is not whole yet.
+    rest: String,
+}
+
 /// Writes to the terminal, or to whatever stdout and stderr are.
 pub(crate) struct Terminal {
     /// Talk goes to stdout as well: for a command whose data it is.
     pub(crate) one_stream: bool,
-    /// While a prompt is open: where whole lines go, and the line that is not whole yet.
-    printer: Option<(Sender<String>, String)>,
+    /// While a prompt is open.
+    prompt: Option<Prompt>,
 }
 
 impl Terminal {
     /// Writes straight through.
     pub(crate) fn new() -> Self {
-        Self { one_stream: false, printer: None }
+        Self { one_stream: false, prompt: None }
     }
 
-    /// From now on a prompt is open: lines go to `printer`, which draws the prompt again below them.
-    pub(crate) fn prompt_opened(&mut self, printer: Sender<String>) {
-        self.printer.get_or_insert((printer, String::new()));
+    /// From now on a prompt is open: lines go to `above`, which draws the prompt again below them.
+    pub(crate) fn prompt_opened(&mut self, above: Option<Above>) {
+        self.prompt.get_or_insert(Prompt { above, rest: String::new() });
     }
 
-    /// The prompt is closed: what was held back is written, and then everything straight through.
-    pub(crate) fn prompt_closed(&mut self) -> io::Result<()> {
-        match self.printer.take() {
-            Some((_, rest)) if !rest.is_empty() => write(&mut io::stdout(), &rest),
-            _ => Ok(()),
-        }
+    /// The prompt is closed: what was held back is written, and then everything straight through. Whether there were whole
+    /// lines, which nobody has seen before the prompt was closed.
+    pub(crate) fn prompt_closed(&mut self) -> io::Result<bool> {
+        let Some(Prompt { above, rest }) = self.prompt.take() else { return Ok(false) };
+        let unseen = above.map(|above| above.take()).unwrap_or_default();
+        let late = !unseen.is_empty();
+        write(&mut io::stdout(), &(unseen + &rest))?;
+        Ok(late)
     }
 
     /// Prints in order.
@@ -118,23 +130,20 @@ impl Terminal {
 
     /// Prints data as it is.
     pub(crate) fn text(&mut self, text: &str) -> io::Result<()> {
-        match &mut self.printer {
-            Some((printer, rest)) => {
-                rest.push_str(text);
-                if let Some(end) = rest.rfind('\n') {
-                    let lines = rest.drain(..=end).collect();
-                    // The editor's thread has ended: so will this process.
-                    let _ = printer.send(lines);
-                }
-                Ok(())
-            }
-            None => write(&mut io::stdout().lock(), text),
+        let Some(Prompt { above, rest }) = &mut self.prompt else { return write(&mut io::stdout().lock(), text) };
+        rest.push_str(text);
+        let Some(end) = rest.rfind('\n') else { return Ok(()) };
+        let lines: String = rest.drain(..=end).collect();
+        match above {
+            Some(above) => above.push(&lines),
+            None => write(&mut io::stdout().lock(), &lines)?,
         }
+        Ok(())
     }
 
     /// Prints talk; a terminal that has gone is nobody to tell about it.
     pub(crate) fn talk(&mut self, text: &str) -> io::Result<()> {
-        if self.one_stream || self.printer.is_some() {
+        if self.one_stream || self.prompt.is_some() {
             return self.text(text);
         }
         let _ = write(&mut io::stderr().lock(), text);
@@ -150,6 +159,14 @@ impl Terminal {
     pub(crate) fn data(&mut self, line: &str) -> io::Result<()> {
         let line = if io::stdout().is_terminal() { clean_line(line) } else { Cow::Borrowed(line) };
         self.text(&format!("{line}\n"))
+    }
+
+    /// Says what is wrong, and what to do next.
+    pub(crate) fn complain(&mut self, failure: Failure) -> io::Result<()> {
+        for (word, text) in [("error", failure.message), ("hint", failure.hint)] {
+            text.map_or(Ok(()), |text| self.say(&format!("{word}: {text}")))?;
+        }
+        Ok(())
     }
 
     /// Prints lines of talk; names in them are cleaned.
@@ -266,7 +283,8 @@ pub(crate) fn keyboard(keyboard: Keyboard) {
         Keyboard::Quiet => mode.local_modes.remove(LocalModes::ECHO),
         Keyboard::Keys => {
             mode.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON);
-            mode.special_codes[SpecialCodeIndex::VMIN] = 1;
+            // A key that is dropped between the moment it is noticed and that it is read is not waited for.
+            mode.special_codes[SpecialCodeIndex::VMIN] = 0;
             mode.special_codes[SpecialCodeIndex::VTIME] = 0;
             forget_typed();
         }

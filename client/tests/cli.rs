@@ -6,7 +6,8 @@
     clippy::panic,
     clippy::indexing_slicing,
     missing_docs,
-    unreachable_pub
+    unreachable_pub,
+    dead_code
 )]
 
 mod fake;
@@ -211,54 +212,6 @@ fn ctrl_c_cancels_the_turn() {
     fake.finish();
 }
 
-#[test]
-fn a_lost_connection_is_made_again_and_nothing_is_printed_twice() {
-    let fake = Fake::start(vec![
-        Box::new(|daemon| {
-            daemon.new_run();
-            daemon.delta("3+m1.0.6", "m1", 0, "Good d");
-        }),
-        Box::new(|daemon| {
-            daemon.hello();
-            assert_eq!(daemon.answer("session/attach", json!({"cursor": "5"}))["after"], "3+m1.0.6");
-            daemon.delta("3+m1.0.8", "m1", 6, "ay");
-            daemon.message(4, "m1", "Good day");
-            daemon.message(4, "m1", "Good day");
-            daemon.end(5, "end_turn", None);
-            daemon.expect_end();
-        }),
-    ]);
-    let ran = fake.run(&["run", "--stream", "x"]);
-    assert_eq!(ran, Ran { code: Some(0), out: "Good day\n".to_owned(), err: String::new() });
-}
-
-#[test]
-fn a_prompt_that_a_dying_daemon_took_is_sent_again_with_the_same_key() {
-    let (tell, told) = std::sync::mpsc::channel();
-    let fake = Fake::start(vec![
-        Box::new(move |daemon| {
-            daemon.hello();
-            daemon.answer("session/create", json!({"session": "s1"}));
-            daemon.answer("session/attach", json!({"cursor": "1"}));
-            tell.send(daemon.expect("session/prompt").1).unwrap();
-        }),
-        Box::new(move |daemon| {
-            daemon.hello();
-            daemon.answer("session/attach", json!({"cursor": "3"}));
-            daemon.event(
-                "2",
-                json!({"kind": "prompt_accepted", "seq": 2, "prompt": "p1", "content": [], "when": "queue"}),
-            );
-            daemon.event("3", json!({"kind": "turn_started", "seq": 3, "turn": "t1", "prompt": "p1"}));
-            daemon.message(4, "m1", "once");
-            daemon.end(5, "end_turn", None);
-            assert_eq!(daemon.answer("session/prompt", json!({"prompt": "p1", "seq": 2})), told.recv().unwrap());
-        }),
-    ]);
-    let ran = fake.run(&["run", "x"]);
-    assert_eq!(ran, Ran { code: Some(0), out: "once\n".to_owned(), err: String::new() });
-}
-
 /// Runs a copy of the client in a directory of its own, beside a `lingerd` that is this shell script.
 #[allow(clippy::disallowed_methods)]
 fn beside(lingerd: Option<&str>) -> Ran {
@@ -405,24 +358,6 @@ fn help_needs_no_daemon() {
     let ran = Fake::start(vec![]).run(&["help", "run"]);
     assert!(ran.code == Some(0) && ran.out.contains("--timeout"), "{ran:?}");
     assert!(Fake::start(vec![]).run(&["--version"]).out.starts_with("linger "));
-}
-
-#[test]
-fn a_connection_that_the_daemon_refuses_is_tried_again_only_if_there_may_be_room() {
-    let refusal = |code: i32, message: &str| json!({"jsonrpc": "2.0", "id": null, "error": {"code": code, "message": message, "data": {"hint": "close one"}}});
-    let full = refusal(-31015, "512 connections are open already");
-    let crowded = Fake::start(vec![
-        Box::new(move |daemon| daemon.send(&full)),
-        Box::new(|daemon| {
-            daemon.hello();
-            daemon.answer("session/list", json!([row("s1", "idle", None)]));
-        }),
-    ]);
-    assert_eq!(crowded.run(&["ls", "--json"]).code, Some(0));
-    let closed = refusal(-31014, "it is not for you");
-    let ran = Fake::one(move |daemon| daemon.send(&closed)).run(&["ls"]);
-    let err = "error: it is not for you\nhint: close one\n".to_owned();
-    assert_eq!(ran, Ran { code: Some(5), out: String::new(), err });
 }
 
 #[test]

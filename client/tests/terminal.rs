@@ -60,11 +60,15 @@ impl Session {
 
     /// Waits until `text` has appeared after what was waited for before.
     fn see(&mut self, text: &str) {
+        self.take_until(text);
+    }
+
+    /// As `see`; what has appeared, with `text` at its end.
+    fn take_until(&mut self, text: &str) -> String {
         let deadline = Instant::now() + Duration::from_secs(10);
         loop {
             if let Some(at) = self.screen.find(text) {
-                self.screen.drain(..at + text.len());
-                return;
+                return self.screen.drain(..at + text.len()).collect();
             }
             let left = deadline.saturating_duration_since(Instant::now());
             match self.output.recv_timeout(left) {
@@ -109,6 +113,33 @@ fn turn(daemon: &mut Connection, text: &str) {
 fn turn_at(daemon: &mut Connection, seq: u64, text: &str) {
     assert_eq!(daemon.answer("session/prompt", json!({"prompt": "p1", "seq": seq - 1}))["content"], text);
     daemon.event("9", json!({"kind": "turn_started", "seq": seq, "turn": "t1", "prompt": "p1"}));
+}
+
+/// A turn of an interactive session, and one of `run`, in which the daemon asks by `script` and a person answers.
+fn asked_in_a_turn(script: fn(&mut Connection), answer: fn(&mut Session)) {
+    let mut fake = Fake::one(move |daemon| {
+        attached(daemon);
+        turn(daemon, "test");
+        script(daemon);
+        daemon.expect_end();
+    });
+    let mut session = Session::start(&fake, &["attach", "s1"]);
+    session.see("> ");
+    session.press("test\r");
+    answer(&mut session);
+    session.see("> ");
+    session.press("\u{4}");
+    assert_eq!(session.end(), 0);
+    fake.finish();
+
+    let mut fake = Fake::one(move |daemon| {
+        daemon.new_run();
+        script(daemon);
+    });
+    let mut session = Session::start(&fake, &["run", "x"]);
+    answer(&mut session);
+    assert_eq!(session.end(), 0);
+    fake.finish();
 }
 
 #[test]
@@ -163,6 +194,48 @@ fn a_question_is_answered_with_one_key_and_ctrl_d_leaves_a_turn() {
     session.see("detached; the work goes on. come back with `linger attach s1`");
     assert_eq!(session.end(), 0);
     fake.finish();
+}
+
+#[test]
+fn a_key_answers_only_the_question_that_was_shown_when_it_was_typed() {
+    fn script(daemon: &mut Connection) {
+        daemon.question_about(10, "q1", "first");
+        daemon.question_about(11, "q2", "second");
+        let answer = daemon.answer("permission/answer", json!({"outcome": "won"}));
+        assert_eq!((&answer["permission"], &answer["decision"]), (&json!("q1"), &json!("allow_once")));
+        let answer = daemon.answer("permission/answer", json!({"outcome": "won"}));
+        assert_eq!((&answer["permission"], &answer["decision"]), (&json!("q2"), &json!("reject_once")));
+        daemon.end(12, "end_turn", None);
+    }
+    fn answer(session: &mut Session) {
+        session.see("    first\r\n");
+        session.see("n no");
+        session.press("yy");
+        session.see("    second\r\n");
+        session.see("n no");
+        session.press("n");
+    }
+    asked_in_a_turn(script, answer);
+}
+
+#[test]
+fn an_answer_that_is_refused_leaves_its_question_open() {
+    fn script(daemon: &mut Connection) {
+        daemon.question(10);
+        let full = json!({"hint": "allow it once"});
+        daemon.refuse("permission/answer", -31015, "a rule may have 8192 bytes", full);
+        let answer = daemon.answer("permission/answer", json!({"outcome": "won"}));
+        assert_eq!((&answer["permission"], &answer["decision"]), (&json!("q1"), &json!("allow_once")));
+        daemon.end(12, "end_turn", None);
+    }
+    fn answer(session: &mut Session) {
+        session.see("n no");
+        session.press("s");
+        session.see("error: a rule may have 8192 bytes\r\nhint: allow it once\r\n? bash wants to run");
+        session.see("n no");
+        session.press("y");
+    }
+    asked_in_a_turn(script, answer);
 }
 
 #[test]
@@ -229,12 +302,47 @@ fn another_clients_turn_is_seen_above_the_open_prompt_and_its_question_answered(
     });
     let mut session = Session::start(&fake, &["attach", "s1"]);
     session.see("> from elsewhere");
-    session.see("n no");
+    session.see("n no, then Enter");
     session.see("> ");
-    session.press("n");
+    // The beginning of a line, maybe: a key alone answers nothing here.
+    session.press("a\u{7f}n\r");
     session.see("1 step");
     session.press("no more\r");
     session.see("busy");
+    session.press("\u{4}");
+    assert_eq!(session.end(), 0);
+    fake.finish();
+}
+
+#[test]
+fn what_arrives_while_a_line_is_sent_is_shown_in_order_and_once() {
+    const LINES: usize = 3000;
+    let mut fake = Fake::one(|daemon| {
+        attached(daemon);
+        daemon.event("9", json!({"kind": "turn_started", "seq": 9, "turn": "t1", "prompt": "p7"}));
+        let mut text = String::new();
+        for n in 0..LINES {
+            let line = format!("line {n}.\n");
+            daemon.delta(&format!("9+m5.0.{}", text.len() + line.len()), "m5", text.len() as u64, &line);
+            text += &line;
+        }
+        assert_eq!(daemon.answer("session/prompt", json!({"prompt": "p8", "seq": 10}))["content"], "hello");
+        daemon.message(11, "m5", &text);
+        daemon.end(12, "end_turn", None);
+        daemon.event("13", json!({"kind": "turn_started", "seq": 13, "turn": "t2", "prompt": "p8"}));
+        daemon.delta("13+m6.0.7", "m6", 0, "the end");
+        daemon.end(15, "end_turn", None);
+        daemon.expect_end();
+    });
+    let mut session = Session::start(&fake, &["attach", "s1"]);
+    let seen = session.take_until("line 20.");
+    session.press("hello\r");
+    let seen = seen + &session.take_until("the end");
+    let lines: Vec<&str> =
+        seen.split("line ").skip(1).filter_map(|rest| rest.split_once('.')).map(|(n, _)| n).collect();
+    let expect: Vec<String> = (0..LINES).map(|n| n.to_string()).collect();
+    assert_eq!(lines, expect);
+    session.see("> ");
     session.press("\u{4}");
     assert_eq!(session.end(), 0);
     fake.finish();
@@ -280,6 +388,22 @@ fn run_on_a_terminal_asks_and_streams() {
     session.see("done");
     session.see("stopped: the answer reached its token limit");
     assert_eq!(session.end(), 1);
+    fake.finish();
+}
+
+#[test]
+fn an_answer_that_fits_a_schema_cannot_steer_the_terminal() {
+    let evil = "a\u{9b}2Jb\u{7f}c\u{202e}d";
+    let mut fake = Fake::one(move |daemon| {
+        daemon.new_run();
+        let end = json!({"kind": "turn_finished", "seq": 4, "turn": "t1", "stop_reason": "end_turn", "usage": {}, "steps": 1,
+                         "answer": {"city": evil}});
+        daemon.event("4", end);
+    });
+    std::fs::write(fake.home().join("schema.json"), r#"{"type": "object"}"#).unwrap();
+    let mut session = Session::start(&fake, &["run", "--schema", "schema.json", "x"]);
+    session.see("{\"city\":\"a<009b>2Jb␡c<202e>d\"}\r\n");
+    assert_eq!(session.end(), 0);
     fake.finish();
 }
 

@@ -152,7 +152,7 @@ async fn sigint_cancels_a_run_and_sighup_leaves_it_running() {
     let mut running = daemon.cli(&["run", "--stream", "go"]).spawn().await;
     assert_eq!(running.line().await.as_deref(), Some("second"));
     running.signal(Signal::HUP);
-    running.end().await;
+    assert_eq!(running.end().await.code, 129);
     gate.open();
     let client = daemon.client().await;
     let latest = client.call("session/list", json!({})).await[0]["session"].as_str().unwrap().to_owned();

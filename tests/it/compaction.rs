@@ -530,3 +530,20 @@ async fn the_command_says_what_was_replaced_and_so_does_the_log() {
     client.nth(&session, "turn_finished", 3).await;
     check(&daemon, &[&client], &model);
 }
+
+#[tokio::test]
+async fn the_command_does_not_wait_behind_a_turn_that_waits_for_an_answer() {
+    let model = ModelServer::start();
+    let daemon = start_unknown(&model).await;
+    let (client, session) = with_a_past(&daemon, &model, Format::OpenAi).await;
+    model.push([crate::bash("true"), Reply::text(SUMMARY), Reply::text("done")]);
+    daemon.cli(&["run", "--mode", "ask", "-s", &session, "go"]).run().await.exits(3);
+    let output = daemon.cli(&["compact", &session]).run().await.exits(3);
+    let asked = client.first(&session, "permission_requested").await.str("permission").to_owned();
+    let output = output.says(&format!("linger answer {asked}")).says("the session is compacted after that");
+    assert_eq!(output.stdout, "");
+    daemon.cli(&["answer", &asked, "deny"]).run().await.exits(0);
+    client.first(&session, "compacted").await;
+    client.nth(&session, "turn_finished", 2).await;
+    check(&daemon, &[&client], &model);
+}

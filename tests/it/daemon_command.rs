@@ -48,6 +48,19 @@ async fn a_daemon_without_a_socket_is_named_and_can_be_ended() {
 }
 
 #[tokio::test]
+async fn only_the_daemon_that_was_asked_is_ended() {
+    let ((asked, pid), (other, beside)) = (started().await, started().await);
+    let socket = asked.dirs.socket().display().to_string();
+    // The lock of these directories is held by the other.
+    let stop = other.cli(&["daemon", "stop", "--force"]).env("LINGER_SOCKET", &socket);
+    let output = stop.run().await.exits(0);
+    assert!(!output.stderr.contains("SIG"), "{output:?}");
+    assert!(is_dead(pid));
+    assert_eq!(other.pid().await, beside);
+    other.cli(&["daemon", "stop"]).run().await.exits(0);
+}
+
+#[tokio::test]
 async fn a_daemon_with_another_socket_is_named_and_can_be_ended() {
     let (daemon, pid) = started().await;
     let other = daemon.dirs.state().join("other.sock").display().to_string();

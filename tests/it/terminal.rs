@@ -1,6 +1,8 @@
 //! What a person meets: the loop in a terminal, its keys, and two terminals on one session.
 
-use linger_tests::harness::{Daemon, Pty};
+use std::path::Path;
+
+use linger_tests::harness::{Daemon, Pty, programs};
 use linger_tests::model::{Gate, ModelServer, Reply};
 use serde_json::json;
 
@@ -54,6 +56,48 @@ async fn y_answers_a_permission() {
     assert_eq!(std::fs::read_to_string(daemon.side_effects()).unwrap(), "once\n");
     client.first(&session, "turn_finished").await;
     daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn control_d_at_a_question_of_run_leaves_the_terminal_as_it_was() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    model.push([bash(&daemon.effect("once")), Reply::text("all done")]);
+    let script = "trap : QUIT; \"$0\" run go; echo \"it exits $?\"; stty -a | tr ';' '\\n'; echo over";
+    let linger = &programs().client.display().to_string();
+    let mut terminal = Pty::open(Path::new("/bin/sh"), &daemon.env(true), &daemon.workspace(), &["-c", script, linger]);
+    terminal.shows(QUESTION).await;
+    terminal.keys(CTRL_D);
+    terminal.shows("over").await;
+    let text = terminal.text();
+    assert!(text.contains("the work goes on") && text.contains("it exits 143"), "{text}");
+    let modes: Vec<&str> = text.split_whitespace().collect();
+    assert!(modes.contains(&"icanon") && modes.contains(&"echo") && text.contains("quit = ^\\"), "{text}");
+    let client = daemon.client().await;
+    let session = client.call("session/list", json!({})).await[0]["session"].as_str().unwrap().to_owned();
+    client.attach(&session).await;
+    let asked = client.first(&session, "permission_requested").await;
+    client.call("permission/answer", json!({"permission": asked.str("permission"), "decision": "allow_once"})).await;
+    client.first(&session, "turn_finished").await;
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn two_keys_at_once_do_not_answer_two_questions() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let two = bash(&daemon.effect("first")).and_tool("bash", json!({ "command": daemon.effect("second") }));
+    model.push([two, Reply::text("all done")]);
+    let mut terminal = open(&daemon).await;
+    terminal.line("go");
+    terminal.shows(QUESTION).await;
+    terminal.keys("yy");
+    terminal.shows_times(QUESTION, 2).await;
+    terminal.keys("n");
+    terminal.shows("all done").await;
+    assert_eq!(std::fs::read_to_string(daemon.side_effects()).unwrap(), "first\n");
+    assert_eq!(terminal.leaves().await, 0);
+    daemon.check(&[], &model);
 }
 
 #[tokio::test]
@@ -205,7 +249,7 @@ async fn two_terminals_on_one_session_show_the_same_and_the_other_is_told_who_an
     left.shows(&daemon.effect("once")).await;
     right.shows(&daemon.effect("once")).await;
     left.shows(QUESTION).await;
-    left.keys("y");
+    left.line("y");
     client.first(&session, "turn_finished").await;
     left.shows("all done").await;
     right.shows("all done").await;

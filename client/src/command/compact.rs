@@ -1,13 +1,15 @@
 //! `linger compact`: has a session's older messages replaced by a summary, and says what came of it.
 
+use std::time::Instant;
+
 use linger_protocol::event::EventBody;
 use linger_protocol::id::PromptId;
 use linger_protocol::message::StopReason;
 use linger_protocol::method::SessionCompact;
-use linger_protocol::session::Compact;
+use linger_protocol::session::{Compact, State};
 
 use super::resolve;
-use super::wait::come_back;
+use super::wait::{AGAIN, Stuck, come_back, current};
 use crate::cli;
 use crate::connect::{Client, key};
 use crate::error::{Exit, Failure};
@@ -21,6 +23,9 @@ pub(super) fn run(args: cli::Compact) -> Result<Exit, Failure> {
     let look = Look::of_process();
     let mut client = Client::open()?;
     let info = resolve(&mut client, &args.session)?;
+    // Behind a turn that waits for somebody, it would wait for ever.
+    let mut check = (info.state != State::Idle).then(Instant::now);
+    let mut stuck = Stuck::default();
     let (session, focus) = (info.session, Some(args.focus.join(" ")).filter(|focus| !focus.trim().is_empty()));
     let asked = client.call(&SessionCompact(Compact { session: session.clone(), focus, key: Some(key()?) }))?;
     signals(client.sender(), false)?;
@@ -45,9 +50,20 @@ pub(super) fn run(args: cli::Compact) -> Result<Exit, Failure> {
         if let (Some(exit), false) = (exit, own) {
             return Ok(exit);
         }
-        match attachment.next(None)? {
+        if check.is_some_and(|at| Instant::now() >= at) {
+            let info = current(&mut attachment.client, &attachment.session)?;
+            if let Some(exit) = stuck.look(&mut attachment.client, &info)? {
+                terminal.say("the session is compacted after that")?;
+                return Ok(exit);
+            }
+            check = (info.state == State::Waiting).then(|| Instant::now() + AGAIN);
+        }
+        match attachment.next(check)? {
             Happened::Event(notification, _) => {
                 let body = &notification.event.body;
+                if matches!(body, EventBody::PermissionRequested { .. } | EventBody::Notice { .. }) {
+                    check.get_or_insert_with(Instant::now);
+                }
                 if is_about(body, &asked.prompt) {
                     terminal.print(renderer.event(&notification.event))?;
                 }

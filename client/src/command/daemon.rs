@@ -201,6 +201,11 @@ fn stop(force: bool) -> Result<Exit, Failure> {
         places = other;
         found = ask(&places, &stop)?;
     }
+    // One that says that it listens elsewhere is another than who was asked; one that does not say might be.
+    let holder = holder.filter(|holder| match &holder.socket {
+        Some(socket) => *socket == places.socket,
+        None => !matches!(found, Found::Answer(_)),
+    });
     match (found, &holder) {
         (Found::Refusal(error), _) if error.code() == Some(Code::Busy) && !force => {
             return Err(Failure::from(error).hint("`linger daemon stop --force`: the turns go on when it starts again"));

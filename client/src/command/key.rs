@@ -157,7 +157,7 @@ fn ask(client: &mut Client, provider: &str) -> Result<String, Failure> {
     let secret = loop {
         match client.next_event(None) {
             Some(Event::Key(key)) => {
-                if let Some(secret) = line.press(key) {
+                if let Some(secret) = line.press(key.key) {
                     break Some(secret);
                 }
             }

@@ -17,7 +17,10 @@ pub(super) fn run(args: &Log) -> Result<Exit, Failure> {
     let look = Look::of_process();
     let mut client = Client::open()?;
     let session = resolve(&mut client, &args.session)?.session;
-    signals(client.sender(), false)?;
+    if args.follow {
+        // The way to leave. Without it, a story that is cut is no success.
+        signals(client.sender(), false)?;
+    }
     let mut terminal = Terminal::new();
     // Here the talk is the data.
     terminal.one_stream = true;

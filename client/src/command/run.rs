@@ -15,13 +15,13 @@ use linger_protocol::session::{Info, Prompt, Remove, Set, State};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::wait::{AGAIN, Stuck, current, timed_out};
+use super::wait::{AGAIN, Stuck, current, is_over, timed_out};
 use super::{create, deadline, prompt, resolve};
 use crate::cli::{Choice, Run};
 use crate::connect::{COMING_BACK, Client, key, parse};
 use crate::error::{Exit, Failure};
 use crate::follow::{Attachment, Happened, Request};
-use crate::input::{Input, Signal, signals};
+use crate::input::{Input, Key, Signal, signals};
 use crate::question::{Press, Questions, too_late};
 use crate::render::style::Style;
 use crate::render::{Renderer, Settings, Thinking, reason};
@@ -98,7 +98,7 @@ pub(super) fn run(args: Run) -> Result<Exit, Failure> {
         (false, false) => Data::Final,
     };
     let deltas = args.stream || data == Data::Stream;
-    signals(client.sender(), false)?;
+    signals(client.sender(), true)?;
     let busy = info.as_ref().is_some_and(|info| info.state != State::Idle);
     let renderer = Renderer::new(settings(&look, deltas, args.thinking));
     let mut attachment = Attachment::start(client, session, info.map(|info| info.cursor), deltas)?;
@@ -163,28 +163,33 @@ fn settings(look: &Look, deltas: bool, thinking: Thinking) -> Settings {
 impl Running {
     fn follow(&mut self, deadline: Option<Instant>) -> Result<Exit, Failure> {
         loop {
-            let wake = [deadline, self.check].into_iter().flatten().min();
-            let exit = match self.attachment.next(wake)? {
-                Happened::Event(notification, raw) => self.arrived(*notification, &raw)?,
-                Happened::Answer(request, answer) => self.answered(*request, answer)?,
-                Happened::Lost => match self.lost() {
-                    Err(_) if deadline.is_some_and(|deadline| Instant::now() >= deadline) => None,
-                    other => other.map(|()| None)?,
-                },
-                Happened::Key(key) => self.key(key).map(|()| None)?,
-                Happened::Signal(signal) => self.signal(signal)?,
-                Happened::Line(_) | Happened::TimedOut => None,
+            let exit = match self.step(deadline) {
+                Err(failure) if failure.interrupted || (failure.exit == Exit::UNREACHABLE && is_over(deadline)) => None,
+                other => other?,
             };
             if let Some(exit) = exit {
                 return Ok(exit);
             }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            if is_over(deadline) {
                 self.fresh_line()?;
                 return timed_out(&self.attachment.session);
             }
-            if let Some(exit) = self.check()? {
-                return Ok(exit);
-            }
+        }
+    }
+
+    /// Looks whether the session can go on, and takes the next thing that happens.
+    fn step(&mut self, deadline: Option<Instant>) -> Result<Option<Exit>, Failure> {
+        if let Some(exit) = self.check()? {
+            return Ok(Some(exit));
+        }
+        let wake = [deadline, self.check].into_iter().flatten().min();
+        match self.attachment.next(wake)? {
+            Happened::Event(notification, raw) => self.arrived(*notification, &raw),
+            Happened::Answer(request, answer) => self.answered(*request, answer),
+            Happened::Lost => self.lost().map(|()| None),
+            Happened::Key(key) => self.key(key).map(|()| None),
+            Happened::Signal(signal) => self.signal(signal),
+            Happened::Line(_) | Happened::TimedOut => Ok(None),
         }
     }
 
@@ -226,6 +231,12 @@ impl Running {
             }
             (Request::Answer(_), Err(error)) if error.code() == Some(Code::AlreadyAnswered) => {
                 self.terminal.say(&too_late(error.data))?;
+            }
+            (Request::Answer(answer), Err(error)) => {
+                self.fresh_line()?;
+                self.terminal.complain(error.into())?;
+                self.questions.again(&answer.permission);
+                self.ask()?;
             }
             (Request::Cancel(_), Err(error)) if error.code() == Some(Code::Idle) => {}
             (_, Err(error)) => return Err(error.into()),
@@ -316,7 +327,7 @@ impl Running {
 
     fn finished(&mut self, stop_reason: StopReason, answer: Option<&Value>) -> Result<Exit, Failure> {
         if let (Data::Answer, Some(answer)) = (self.data, answer) {
-            self.terminal.text(&format!("{answer}\n"))?;
+            self.terminal.data(&answer.to_string())?;
         }
         if let (Data::Final, Some((_, text))) = (self.data, self.messages.last())
             && !text.is_empty()
@@ -337,7 +348,7 @@ impl Running {
             return Ok(());
         };
         let style = self.renderer.style();
-        let text = question.text(&style) + &question.keys(&style);
+        let text = question.text(&style) + &question.keys(&style, false);
         self.fresh_line()?;
         let input = match &mut self.input {
             Some(input) => input,
@@ -347,8 +358,11 @@ impl Running {
         Ok(self.terminal.talk(&text)?)
     }
 
-    fn key(&mut self, key: char) -> Result<(), Failure> {
-        match self.questions.press(key)? {
+    fn key(&mut self, key: Key) -> Result<(), Failure> {
+        if !self.input.as_ref().is_some_and(|input| input.counts(key)) {
+            return Ok(());
+        }
+        match self.questions.press(key.key)? {
             Press::Nothing => return Ok(()),
             Press::Show => {}
             Press::Answer(answer) => self.attachment.request(Request::Answer(answer))?,

@@ -54,8 +54,16 @@ pub(super) fn run(args: &Wait) -> Result<Exit, Failure> {
         if !news(&mut attachment, &info, &mut ended, deadline)? {
             return timed_out(&session);
         }
-        info = current(&mut attachment.client, &session)?;
+        info = match current(&mut attachment.client, &session) {
+            Err(failure) if failure.exit == Exit::UNREACHABLE && is_over(deadline) => return timed_out(&session),
+            info => info?,
+        };
     }
+}
+
+/// Whether the time is up.
+pub(super) fn is_over(deadline: Option<Instant>) -> bool {
+    deadline.is_some_and(|deadline| Instant::now() >= deadline)
 }
 
 /// Says how the turn ended and, if the daemon has said so, what to do about it.
@@ -117,10 +125,10 @@ fn news(
                 }
             }
             Happened::Lost => match come_back(attachment) {
-                Err(_) if deadline.is_some_and(|deadline| Instant::now() >= deadline) => return Ok(false),
+                Err(_) if is_over(deadline) => return Ok(false),
                 other => other?,
             },
-            Happened::TimedOut => return Ok(deadline.is_none_or(|deadline| Instant::now() < deadline)),
+            Happened::TimedOut => return Ok(!is_over(deadline)),
             _ => {}
         }
     }

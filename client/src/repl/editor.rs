@@ -1,11 +1,15 @@
-//! The line editor: rustyline, its history file, multi-line input, and keys that answer a question at an empty prompt.
+//! The line editor: rustyline, its history file, multi-line input, and lines that stand above its prompt.
+//!
+//! Those are drawn with the prompt, by the thread that reads it, and are ours until then ([`Above`]): what rustyline's own
+//! printer has taken and not drawn when a line ends would come after all that is written until the next prompt.
 
+use std::borrow::Cow;
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
@@ -13,20 +17,20 @@ use rustyline::highlight::Highlighter;
 use rustyline::hint::Hinter;
 use rustyline::history::DefaultHistory;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
-use rustyline::{
-    Cmd, ConditionalEventHandler, Config, Context, Editor, EventContext, EventHandler, ExternalPrinter as _, Helper,
-    KeyEvent, RepeatCount,
-};
+use rustyline::{ColorMode, Config, Context, Editor, ExternalPrinter as _, Helper};
 
 use super::slash;
 use crate::command::here;
-use crate::input::{Event, Line};
+use crate::input::Line;
 use crate::picture;
-use crate::question::Keys;
-use crate::terminal::{Terminal, forget_typed};
+use crate::terminal::forget_typed;
 
 /// What stands before a line.
 const PROMPT: &str = "> ";
+
+/// What makes the editor draw its prompt again, and leaves nothing on the terminal itself: what it prints ends in a new line,
+/// and this one ends where it began.
+const REDRAW: &str = "\x1b[A\n";
 
 /// Lines of history that are kept.
 const MAX_HISTORY: usize = 1000;
@@ -35,51 +39,75 @@ const MAX_HISTORY: usize = 1000;
 pub(crate) struct LineEditor {
     editor: Editor<Lines, DefaultHistory>,
     history: PathBuf,
+    /// Where lines go while the prompt is open; terminals that cannot move their cursor (`TERM=dumb`) have none.
+    pub(crate) above: Option<Above>,
 }
 
-/// Opens the editor, which keeps what was typed in `history` and completes names of files also in `cwd`; lines that come from `lines` are printed above its prompt.
-pub(crate) fn open(
-    (history, cwd): (PathBuf, PathBuf),
-    events: Sender<Event>,
-    asking: Arc<AtomicU8>,
-    lines: Receiver<String>,
-) -> rustyline::Result<LineEditor> {
+/// Lines that are to stand above the prompt.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Above {
+    lines: Arc<Mutex<String>>,
+    /// Whether a line is being read.
+    reading: Arc<AtomicBool>,
+    wake: Option<SyncSender<()>>,
+}
+
+impl Above {
+    /// Adds whole lines.
+    pub(crate) fn push(&self, lines: &str) {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).push_str(lines);
+        if let Some(wake) = &self.wake {
+            // Whoever is woken already takes these too.
+            let _ = wake.try_send(());
+        }
+    }
+
+    /// Takes what is not drawn yet.
+    pub(crate) fn take(&self) -> String {
+        std::mem::take(&mut *self.lines.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Opens the editor, which keeps what was typed in `history` and completes names of files also in `cwd`.
+pub(crate) fn open((history, cwd): (PathBuf, PathBuf)) -> rustyline::Result<LineEditor> {
     let config = Config::builder()
         .max_history_size(MAX_HISTORY)?
         .history_ignore_space(true)
         .history_ignore_dups(true)?
         .auto_add_history(true)
+        // What is above the prompt is drawn by the highlighter, which there is without colours too.
+        .color_mode(ColorMode::Forced)
         .build();
     let mut editor = Editor::with_config(config)?;
-    editor.set_helper(Some(Lines { cwd }));
     // Made here so that it is nobody else's to read from the start.
     let _ = OpenOptions::new().append(true).create(true).mode(0o600).open(&history);
     let _ = editor.load_history(&history);
-    for key in ['y', 's', 'a', 'n', 'v', 'Y', 'S', 'A', 'N', 'V'] {
-        let answer = AnswerKey { key, asking: asking.clone(), events: events.clone() };
-        editor.bind_sequence(KeyEvent::from(key), EventHandler::Conditional(Box::new(answer)));
-    }
-    // Terminals that cannot move their cursor (`TERM=dumb`) have none; lines then follow what is being typed.
-    let mut printer = editor.create_external_printer().ok();
-    // A thread of its own: the printer can wait for the next prompt, and nobody else should.
-    std::thread::spawn(move || {
-        for line in lines {
-            let printed = match &mut printer {
-                Some(printer) => printer.print(line).is_ok(),
-                None => Terminal::new().text(&line).is_ok(),
-            };
-            if !printed {
-                return;
+    let above = editor.create_external_printer().ok().map(|mut printer| {
+        let (wake, woken) = sync_channel(1);
+        let above = Above { wake: Some(wake), ..Above::default() };
+        let reading = above.reading.clone();
+        // A thread of its own: the printer can wait for the next prompt, and nobody else should.
+        std::thread::spawn(move || {
+            for () in woken {
+                if reading.load(Ordering::SeqCst) && printer.print(REDRAW.to_owned()).is_err() {
+                    return;
+                }
             }
-        }
+        });
+        above
     });
-    Ok(LineEditor { editor, history })
+    editor.set_helper(Some(Lines { cwd, above: above.clone().unwrap_or_default() }));
+    Ok(LineEditor { editor, history, above })
 }
 
 impl LineEditor {
     /// Shows the prompt and waits for a line.
     pub(crate) fn read_line(&mut self) -> Line {
-        match self.editor.readline(PROMPT) {
+        let reading = |is| self.above.iter().for_each(|above| above.reading.store(is, Ordering::SeqCst));
+        reading(true);
+        let line = self.editor.readline(PROMPT);
+        reading(false);
+        match line {
             Ok(line) => {
                 let _ = self.editor.append_history(&self.history);
                 Line::Text(line.replace("\\\n", "\n"))
@@ -94,30 +122,11 @@ impl LineEditor {
     }
 }
 
-/// Answers a question with one key, where a line would begin with it.
-struct AnswerKey {
-    key: char,
-    asking: Arc<AtomicU8>,
-    events: Sender<Event>,
-}
-
-impl ConditionalEventHandler for AnswerKey {
-    fn handle(&self, _: &rustyline::Event, _: RepeatCount, _: bool, context: &EventContext<'_>) -> Option<Cmd> {
-        let means = |keys: Keys| self.asking.load(Ordering::SeqCst) == keys as u8 && keys.has(self.key);
-        if !context.line().is_empty() || !(means(Keys::All) || means(Keys::Cut)) {
-            return None;
-        }
-        // Taken at the first key: the one after it may begin a line.
-        self.asking.store(Keys::None as u8, Ordering::SeqCst);
-        let _ = self.events.send(Event::Key(self.key));
-        Some(Cmd::Noop)
-    }
-}
-
 /// What the editor knows about lines.
 struct Lines {
     /// Where the session works.
     cwd: PathBuf,
+    above: Above,
 }
 
 impl Validator for Lines {
@@ -140,6 +149,30 @@ impl Hinter for Lines {
     type Hint = String;
 }
 
-impl Highlighter for Lines {}
+impl Highlighter for Lines {
+    fn highlight_prompt<'b, 's: 'b, 'p: 'b>(&'s self, prompt: &'p str, default: bool) -> Cow<'b, str> {
+        // While the history is searched another prompt stands there, which is drawn with its result.
+        let lines = if default { self.above.take() } else { String::new() };
+        if lines.is_empty() { Cow::Borrowed(prompt) } else { Cow::Owned(lines + prompt) }
+    }
+}
 
 impl Helper for Lines {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_drawn_once_above_the_prompt_or_taken_back() {
+        let above = Above::default();
+        let helper = Lines { cwd: PathBuf::new(), above: above.clone() };
+        above.push("one\n");
+        above.push("two\n");
+        assert_eq!(helper.highlight_prompt("(search) ", false), "(search) ");
+        assert_eq!(helper.highlight_prompt(PROMPT, true), "one\ntwo\n> ");
+        assert_eq!(helper.highlight_prompt(PROMPT, true), "> ");
+        above.push("late\n");
+        assert_eq!((above.take(), above.take()), ("late\n".to_owned(), String::new()));
+    }
+}

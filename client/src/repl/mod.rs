@@ -24,9 +24,9 @@ use crate::command::{here, listing, now};
 use crate::connect::{COMING_BACK, Client, key, parse};
 use crate::error::{Exit, Failure};
 use crate::follow::{Attachment, Happened, Request};
-use crate::input::{Input, Line, Signal, signals};
+use crate::input::{Input, Key, Line, Signal, signals};
 use crate::picture::with_pictures;
-use crate::question::{Keys, Press, Questions, too_late};
+use crate::question::{Press, Questions, too_late};
 use crate::render::style::Style;
 use crate::render::table::columns;
 use crate::render::{Renderer, Settings, Thinking};
@@ -123,18 +123,25 @@ pub(crate) fn repl(client: Client, look: &Look, info: Info) -> Result<Exit, Fail
 impl Repl {
     fn run(&mut self) -> Result<Exit, Failure> {
         loop {
-            let leave = match self.attachment.next(None)? {
-                Happened::Event(notification, _) => self.event(&notification.event).map(|()| None)?,
-                Happened::Answer(request, answer) => self.answer(*request, answer).map(|()| None)?,
-                Happened::Lost => self.lost().map(|()| None)?,
-                Happened::Line(line) => self.line(line)?,
-                Happened::Key(key) => self.key(key).map(|()| None)?,
-                Happened::Signal(signal) => self.signal(signal)?,
-                Happened::TimedOut => None,
-            };
-            if let Some(exit) = leave {
-                return Ok(exit);
+            match self.step() {
+                Ok(Some(exit)) => return Ok(exit),
+                Ok(None) => {}
+                Err(failure) if failure.interrupted => {}
+                Err(failure) => return Err(failure),
             }
+        }
+    }
+
+    /// Takes the next thing that happens; how to leave, if it is time to.
+    fn step(&mut self) -> Result<Option<Exit>, Failure> {
+        match self.attachment.next(None)? {
+            Happened::Event(notification, _) => self.event(&notification.event).map(|()| None),
+            Happened::Answer(request, answer) => self.answer(*request, answer).map(|()| None),
+            Happened::Lost => self.lost().map(|()| None),
+            Happened::Line(line) => self.line(line),
+            Happened::Key(key) => self.key(key).map(|()| None),
+            Happened::Signal(signal) => self.signal(signal),
+            Happened::TimedOut => Ok(None),
         }
     }
 
@@ -196,7 +203,6 @@ impl Repl {
     /// Shows the first open question, or ends the asking.
     fn show_question(&mut self) -> Result<(), Failure> {
         let Some(question) = self.questions.first() else {
-            self.input.set_asking(Keys::None);
             if !self.open {
                 self.input.stop_keys();
                 keyboard(Keyboard::Quiet);
@@ -206,11 +212,9 @@ impl Repl {
         let style = self.renderer.style();
         let mut lines = Vec::new();
         self.renderer.fresh_line(&mut lines);
-        let text = question.text(&style) + &question.keys(&style);
-        // Before it is shown, so that a key counts as soon as it is seen; what was typed until now was not meant for it.
-        if self.open {
-            self.input.set_asking(self.questions.keys());
-        } else {
+        let text = question.text(&style) + &question.keys(&style, self.open);
+        // Before it is shown, so that a key counts as soon as it is seen. Where a line is typed, a key alone may be its beginning.
+        if !self.open {
             self.input.ask_keys();
         }
         self.terminal.print(lines)?;
@@ -233,8 +237,7 @@ impl Repl {
         self.terminal.print(lines)?;
         self.open = true;
         self.input.ask_line();
-        self.terminal.prompt_opened(self.input.printer());
-        self.input.set_asking(self.questions.keys());
+        self.terminal.prompt_opened(self.input.above.clone());
         Ok(())
     }
 
@@ -255,8 +258,9 @@ impl Repl {
                 self.terminal.say(&too_late(error.data))?;
             }
             (request, Err(error)) => {
-                self.complain(&error)?;
-                if let Request::Answer(_) = request {
+                self.terminal.complain(error.into())?;
+                if let Request::Answer(answer) = &request {
+                    self.questions.again(&answer.permission);
                     self.show_question()?;
                 }
                 if let Request::Cancel(_) = request {
@@ -265,14 +269,6 @@ impl Repl {
             }
         }
         self.prompt_if_idle()
-    }
-
-    fn complain(&mut self, error: &RpcError) -> Result<(), Failure> {
-        self.terminal.say(&format!("error: {}", error.message))?;
-        if let Some(hint) = error.get_hint() {
-            self.terminal.say(&format!("hint: {hint}"))?;
-        }
-        Ok(())
     }
 
     fn lost(&mut self) -> Result<(), Failure> {
@@ -288,8 +284,7 @@ impl Repl {
 
     fn line(&mut self, line: Line) -> Result<Option<Exit>, Failure> {
         self.open = false;
-        self.terminal.prompt_closed()?;
-        self.input.set_asking(Keys::None);
+        let late = self.terminal.prompt_closed()?;
         keyboard(Keyboard::Quiet);
         match line {
             Line::End => return self.leave().map(Some),
@@ -304,10 +299,11 @@ impl Repl {
             }
             Line::Text(text) if text.trim().is_empty() => self.open_prompt()?,
             Line::Text(text) => match slash::parse(&text) {
-                None => match only(&text).filter(|key| self.questions.keys().has(*key)) {
-                    // A terminal without single keys, or the key after the one that was taken.
+                None => match only(&text).filter(|key| self.questions.has(*key)) {
+                    // Maybe for what was not seen yet: it is shown again below.
+                    Some(_) if late => {}
                     Some(key) => {
-                        self.key(key)?;
+                        self.press(key)?;
                         self.prompt_if_idle()?;
                         return Ok(None);
                     }
@@ -344,9 +340,7 @@ impl Repl {
             // What was typed is at fault, not the session.
             Err(failure) if failure.exit == Exit::USAGE => {
                 self.sent = self.sent.saturating_sub(1);
-                for (word, text) in [("error", failure.message), ("hint", failure.hint)] {
-                    text.map_or(Ok(()), |text| self.terminal.say(&format!("{word}: {text}")))?;
-                }
+                self.terminal.complain(failure)?;
                 self.prompt_if_idle()
             }
             Ok(0) => Ok(()),
@@ -399,7 +393,12 @@ impl Repl {
         Ok(())
     }
 
-    fn key(&mut self, key: char) -> Result<(), Failure> {
+    fn key(&mut self, key: Key) -> Result<(), Failure> {
+        if self.input.counts(key) { self.press(key.key) } else { Ok(()) }
+    }
+
+    /// Takes a key that means the question which is shown.
+    fn press(&mut self, key: char) -> Result<(), Failure> {
         match self.questions.press(key)? {
             Press::Nothing => return Ok(()),
             Press::Show => {}
@@ -424,6 +423,7 @@ impl Repl {
 
     /// Says what goes on and how to come back.
     fn leave(&mut self) -> Result<Exit, Failure> {
+        self.terminal.prompt_closed()?;
         let mut lines = Vec::new();
         self.renderer.fresh_line(&mut lines);
         self.terminal.print(lines)?;

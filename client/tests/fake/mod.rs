@@ -141,6 +141,20 @@ impl Connection {
         let _ = self.writer.write_all(format!("{message}\n").as_bytes());
     }
 
+    /// Sends events of session `s1` until the client takes no more; how many were taken, if it is not all of them.
+    pub fn flood(&mut self, events: impl ExactSizeIterator<Item = Value>) -> Option<usize> {
+        // Who takes more is sent more: a machine that is slow shows nothing, and fails nobody.
+        self.writer.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
+        let mut events = events.enumerate();
+        let full = events.find_map(|(n, event)| {
+            let params = json!({"session": "s1", "cursor": n.to_string(), "event": event});
+            let message = json!({"jsonrpc": "2.0", "method": "session/event", "params": params});
+            self.writer.write_all(format!("{message}\n").as_bytes()).err().map(|_| n)
+        });
+        self.writer.set_write_timeout(None).unwrap();
+        full
+    }
+
     /// Expects a request and answers it; its parameters.
     pub fn answer(&mut self, method: &str, result: Value) -> Value {
         let (id, params) = self.expect(method);
@@ -205,9 +219,14 @@ impl Connection {
 
     /// A question.
     pub fn question(&mut self, seq: u64) {
-        let event = json!({"kind": "permission_requested", "seq": seq, "turn": "t1", "permission": "q1", "call_id": "c1",
-            "tool": "bash", "action": "cargo test", "input": {"command": "cargo test"}, "cwd": "/w", "digest": "sha256:9f",
-            "rule": null, "grant": "bash(cargo test)", "options": ["allow_once"]});
+        self.question_about(seq, "q1", "cargo test");
+    }
+
+    /// The question whether a command may run.
+    pub fn question_about(&mut self, seq: u64, permission: &str, command: &str) {
+        let event = json!({"kind": "permission_requested", "seq": seq, "turn": "t1", "permission": permission,
+            "call_id": "c1", "tool": "bash", "action": command, "input": {"command": command}, "cwd": "/w",
+            "digest": "sha256:9f", "rule": null, "grant": format!("bash({command})"), "options": ["allow_once"]});
         self.event(&seq.to_string(), event);
     }
 }

@@ -3,6 +3,7 @@
 use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use interprocess::local_socket::Stream;
 use interprocess::local_socket::traits::{Stream as _, StreamCommon as _};
@@ -17,6 +18,10 @@ use crate::method::Method;
 
 /// How much is read at once.
 const CHUNK: usize = 64 << 10;
+
+/// How long the daemon may take nothing of a request, or twice that when it took a part; then sending fails, and the connection is
+/// of no more use. It reads at all times, unless it was stopped.
+const SEND: Duration = Duration::from_secs(3);
 
 /// Something that the daemon sent.
 #[derive(Debug)]
@@ -52,13 +57,15 @@ pub fn connect(socket: &Path) -> io::Result<(Reader, Writer)> {
             format!("the socket belongs to user {peer}, not to you ({me})"),
         ));
     }
+    stream.set_send_timeout(Some(SEND))?;
     let stream = Arc::new(stream);
     let reader = Reader { stream: stream.clone(), decoder: Decoder::new(MAX_EVENT), chunk: vec![0; CHUNK] };
     Ok((reader, Writer { stream, next_id: 0 }))
 }
 
 impl Writer {
-    /// Sends a request and returns the number that its answer will have. `InvalidInput`: this request can never be sent.
+    /// Sends a request and returns the number that its answer will have. `InvalidInput`: this request can never be
+    /// sent. After any other error a part of it may have been sent, and nothing more can be.
     pub fn request<M: Method>(&mut self, params: &M) -> io::Result<u64> {
         #[derive(Serialize)]
         struct Request<'a, P> {

@@ -1,8 +1,8 @@
-//! The thread that reads a connection, and how much of what it read may lie in this process: when nobody reads what we print (`less`, Ctrl-S), the
-//! daemon is not read either, and keeps our place.
+//! The thread that reads a connection, and how much of what it read may lie in this process: when nobody reads what we print
+//! (`less`, Ctrl-S), the daemon is not read either, and keeps our place.
 //!
-//! It waits here for the thread that takes events out of the channel. That one never waits for
-//! it: while it is busy sending, which may need the daemon to get rid of what it says to us, everything is taken.
+//! It waits here for the thread that takes events out of the channel. That one never waits for it: while it is busy sending, which
+//! may need the daemon to get rid of what it says to us, everything is taken.
 
 use std::io;
 use std::sync::mpsc::Sender;

@@ -266,10 +266,19 @@ impl Daemon {
     }
 
     /// What the rules keep a session's tools from reading.
-    pub fn hidden(&self, workspace: &Arc<Workspace>) -> Hidden {
-        let (config, workspace) = (self.config.current().ok(), workspace.clone());
-        // Without rules to go by, nothing beyond the path that was permitted is read.
-        Arc::new(move |path| config.as_ref().is_none_or(|config| permission::hides(&config.rules, path, &workspace)))
+    pub fn hidden(&self, tool: &str, access: &Access, workspace: &Arc<Workspace>) -> Hidden {
+        let (Access::Read(root), Some(tool)) = (access, self.tool(tool)) else { return Arc::new(|_| false) };
+        let (config, root, workspace) = (self.config.current().ok(), root.clone(), workspace.clone());
+        // Where the disk is looked at, in the thread of the call.
+        let hides = OnceLock::new();
+        Arc::new(move |path| match &config {
+            Some(config) => {
+                let hides = hides.get_or_init(|| permission::hides(&config.rules, tool.name(), &root, &workspace));
+                hides(path)
+            }
+            // Without rules to go by, nothing beyond the path that was permitted is read.
+            None => true,
+        })
     }
 
     /// Writes a rule into the configuration, in the background; the answer that brought it stands for the session anyway.

@@ -88,6 +88,7 @@ pub struct Options {
 pub async fn run(options: Options, mut listener: Listener, shutdown: CancellationToken) -> anyhow::Result<()> {
     let Options { places, config, changes, redactor, keeper, restarts, ready, at_rest } = options;
     let store = Store::open(&places.database())?;
+    tool::keep_shut(&places.database());
     let keychain = Keychain::new(places.kept_keys(), places.database());
     let keys = Arc::new(Keys::new(redactor, keychain.accounts()));
     let daemon = Arc::new(Daemon {

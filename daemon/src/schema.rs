@@ -3,6 +3,8 @@
 //! Nothing is fetched: a reference that leaves the schema is an error. Patterns are matched in linear time.
 //! Deliberately absent: how a model is asked for a shape, which [`crate::provider::shape`] knows.
 
+use std::collections::HashMap;
+
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, Retrieve, Uri, Validator};
 use linger_protocol::message::ContentBlock;
@@ -10,6 +12,9 @@ use serde_json::Value;
 
 /// The largest schema, in bytes: it goes with each request of its turn. What providers take is smaller.
 pub const MAX_SCHEMA: usize = 64 << 10;
+
+/// How many schemas may be applied to one value, each as often as it is: references to references can double at each of them.
+const MAX_WORK: u64 = 10_000;
 
 /// How many faults of an answer the model is told; more do not help it.
 const FAULTS: usize = 5;
@@ -45,8 +50,8 @@ pub fn check(schema: &Value) -> Result<(), String> {
     if depth(schema) > DEPTH {
         return Err(format!("it is nested deeper than {DEPTH}"));
     }
-    if let Some(reference) = endless(schema) {
-        return Err(format!("{reference} leads back to itself, and nothing is checked on the way"));
+    if let Some(why) = endless(schema) {
+        return Err(why);
     }
     validator(schema).map(drop)
 }
@@ -121,37 +126,49 @@ fn depth(value: &Value) -> usize {
     }
 }
 
-/// A reference that leads back to itself without going into the value: checking it would never end.
+/// Why checking a value would not end, or not in time: a reference that leads back to itself without going into the value, or
+/// references that lead to others again and again.
 fn endless(schema: &Value) -> Option<String> {
-    fn walk(root: &Value, at: &Value, path: &mut Vec<String>) -> Option<String> {
-        let fields = at.as_object()?;
+    /// How many schemas are applied to one value here; `known` is what the references come to that have been followed.
+    fn walk<'a>(
+        root: &'a Value,
+        at: &'a Value,
+        path: &mut Vec<&'a str>,
+        known: &mut HashMap<&'a str, u64>,
+    ) -> Result<u64, String> {
+        let Some(fields) = at.as_object() else { return Ok(1) };
+        let mut work = 1u64;
         if let Some(reference) = fields.get("$ref").and_then(Value::as_str) {
-            if path.iter().any(|seen| seen == reference) {
-                return Some(reference.to_owned());
+            if path.contains(&reference) {
+                return Err(format!("{reference} leads back to itself, and nothing is checked on the way"));
             }
-            if let Some(target) = reference.strip_prefix('#').and_then(|pointer| root.pointer(pointer)) {
-                path.push(reference.to_owned());
-                let found = walk(root, target, path);
+            if let Some(known) = known.get(reference) {
+                work = work.saturating_add(*known);
+            } else if let Some(target) = reference.strip_prefix('#').and_then(|pointer| root.pointer(pointer)) {
+                path.push(reference);
+                let found = walk(root, target, path, known)?;
                 path.pop();
-                if found.is_some() {
-                    return found;
-                }
+                known.insert(reference, found);
+                work = work.saturating_add(found);
             }
         }
         // Words whose schemas are applied to the same value.
         let lists = ["allOf", "anyOf", "oneOf"].into_iter().filter_map(|word| fields.get(word)?.as_array());
         let single = ["not", "if", "then", "else"].into_iter().filter_map(|word| fields.get(word));
-        lists.flatten().chain(single).find_map(|inner| walk(root, inner, path))
+        for inner in lists.flatten().chain(single) {
+            work = work.saturating_add(walk(root, inner, path, known)?);
+        }
+        if work > MAX_WORK { Err(format!("it applies more than {MAX_WORK} schemas to one value")) } else { Ok(work) }
     }
-    fn everywhere(root: &Value, at: &Value) -> Option<String> {
-        let inner: Box<dyn Iterator<Item = &Value>> = match at {
-            Value::Array(items) => Box::new(items.iter()),
-            Value::Object(fields) => Box::new(fields.values()),
-            _ => return None,
-        };
-        walk(root, at, &mut Vec::new()).or_else(|| inner.into_iter().find_map(|inner| everywhere(root, inner)))
+    fn everywhere<'a>(root: &'a Value, at: &'a Value, known: &mut HashMap<&'a str, u64>) -> Result<(), String> {
+        walk(root, at, &mut Vec::new(), known)?;
+        match at {
+            Value::Array(items) => items.iter().try_for_each(|inner| everywhere(root, inner, known)),
+            Value::Object(fields) => fields.values().try_for_each(|inner| everywhere(root, inner, known)),
+            _ => Ok(()),
+        }
     }
-    everywhere(schema, schema)
+    everywhere(schema, schema, &mut HashMap::new()).err()
 }
 
 #[cfg(test)]
@@ -186,6 +203,14 @@ mod tests {
         bad(json!({"$ref": "#/$defs/none"}), "none");
         bad(json!({"$ref": "#"}), "leads back to itself");
         bad(json!({"$defs": {"a": {"allOf": [{"$ref": "#/$defs/b"}]}, "b": {"$ref": "#/$defs/a"}}}), "leads back");
+        let mut doubling: serde_json::Map<String, Value> = (0..60)
+            .map(|n| {
+                let next = json!({"$ref": format!("#/$defs/a{}", n + 1)});
+                (format!("a{n}"), json!({"allOf": [next, next]}))
+            })
+            .collect();
+        doubling.insert("a60".to_owned(), json!({}));
+        bad(json!({"$ref": "#/$defs/a0", "$defs": doubling}), "more than 10000 schemas to one value");
         bad(json!({"pattern": "("}), "(");
         bad(json!({"description": "x".repeat(MAX_SCHEMA)}), "may have 65536");
         let deep = (0..DEPTH).fold(json!({}), |inner, _| json!({"not": inner}));

@@ -237,3 +237,24 @@ async fn a_session_of_which_nothing_can_be_written_can_be_removed_by_force() {
     assert_eq!(client.call("session/list", json!({})).await, json!([]));
     daemon.check(&[&client], &model);
 }
+
+#[tokio::test]
+async fn the_daemons_own_database_is_opened_by_no_tool() {
+    let model = ModelServer::start();
+    let daemon = Daemon::auto(&model).await;
+    let database = daemon.dirs.database();
+    let link = daemon.workspace().join("innocent");
+    std::os::unix::fs::symlink(&database, &link).unwrap();
+    let wal = format!("{}-wal", database.display());
+    model.push([
+        Reply::tool("read", json!({ "path": link })).and_tool("grep", json!({ "pattern": "x", "path": wal })),
+        Reply::text("done"),
+    ]);
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.turn(&session, "go").await;
+    let results: Vec<String> =
+        client.transcript().of("tool_finished").map(|finished| finished.event["content"].to_string()).collect();
+    assert!(results.len() == 2 && results.iter().all(|text| text.contains("database of the daemon")), "{results:?}");
+    daemon.check(&[&client], &model);
+}

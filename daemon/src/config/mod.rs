@@ -28,6 +28,7 @@ pub use store::{ConfigStore, Reload};
 pub use watch::Changes;
 
 use crate::permission::{Rule, Rules};
+use crate::tool::TIMEOUT_MAX_S;
 use source::Source;
 
 /// The variables that a client passes to the sessions it creates: what programs need to find their things, and no keys.
@@ -284,8 +285,8 @@ impl Written {
         if self.idle_unload_s > MAX_SECONDS {
             return Err(source.error(&["idle_unload_s"], format!("must be at most {MAX_SECONDS}")));
         }
-        if !(1..=MAX_SECONDS).contains(&self.tools.bash_timeout_s) {
-            return Err(source.error(&["tools", "bash_timeout_s"], format!("must be from 1 to {MAX_SECONDS}")));
+        if !(1..=TIMEOUT_MAX_S).contains(&self.tools.bash_timeout_s) {
+            return Err(source.error(&["tools", "bash_timeout_s"], format!("must be from 1 to {TIMEOUT_MAX_S}")));
         }
         if self.model.as_deref().is_some_and(|model| model.split('/').any(|part| part.trim().is_empty())) {
             return Err(source.error(&["model"], "write `provider/model`, or a provider alone"));

@@ -157,7 +157,7 @@ fn an_error_names_file_line_and_key() {
             "/c/config.toml:1:1: compact_at: must be from 20 to 95 percent of the model's window, or 0 for never by itself",
         ),
         ("max_steps = -1", "/c/config.toml:1:1: max_steps: invalid value: integer `-1`, expected u32"),
-        ("tools.bash_timeout_s = 0", "/c/config.toml:1:7: tools.bash_timeout_s: must be from 1 to 604800"),
+        ("tools.bash_timeout_s = 0", "/c/config.toml:1:7: tools.bash_timeout_s: must be from 1 to 3600"),
         ("idle_unload_s = 604801", "/c/config.toml:1:1: idle_unload_s: must be at most 604800"),
         ("model = \"a/\"", "/c/config.toml:1:1: model: write `provider/model`, or a provider alone"),
         (

@@ -126,15 +126,26 @@ pub fn decide(rules: &Rules, grants: &[Rule], mode: Mode, call: &CallInfo<'_>, s
     if allowed { Verdict::Allow { by: format!("mode {mode}") } } else { Verdict::Ask { rule: None } }
 }
 
-/// Whether a deny rule keeps `path` from being read; for tools that read more than the path they were called with.
-pub fn hides(rules: &Rules, path: &Path, workspace: &Workspace) -> bool {
-    if rules.deny.is_empty() {
-        return false;
-    }
-    let call = CallInfo { tool: "read", read_only: true, access: Access::Read(path.to_path_buf()) };
+/// What the rules keep a call of `tool` from reading below `root`; for tools that read more than the path they were called with.
+/// What would be denied is hidden, and what would be asked about if it was read by itself, unless `root` was.
+/// Looks at the disk.
+pub fn hides(
+    rules: &Rules,
+    tool: &'static str,
+    root: &Path,
+    workspace: &Workspace,
+) -> impl Fn(&Path) -> bool + Send + Sync + use<> {
     let ground = Ground::of(workspace, rules.home.as_deref());
-    let target = Target::of(&call.access, workspace);
-    rules.deny.iter().any(|rule| rule.matches(&call, target.as_ref(), &ground, Effect::Narrow))
+    let workspace = workspace.clone();
+    let matches = move |rule: &Rule, path: &Path| {
+        ["read", tool].into_iter().any(|tool| {
+            let call = CallInfo { tool, read_only: true, access: Access::Read(path.to_path_buf()) };
+            rule.matches(&call, Target::of(&call.access, &workspace).as_ref(), &ground, Effect::Narrow)
+        })
+    };
+    let asked = rules.ask.iter().filter(|rule| !matches(rule, root));
+    let hidden: Vec<Rule> = rules.deny.iter().chain(asked).cloned().collect();
+    move |path| hidden.iter().any(|rule| matches(rule, path))
 }
 
 /// The rule that `allow_session` and `allow_always` add: this command, or this file, and nothing else.
@@ -152,6 +163,22 @@ pub fn grant_for(call: &CallInfo<'_>, sight: &Sight) -> String {
         None => globset::escape(&target.resolved.to_string_lossy()),
     };
     format!("{tool}({path})")
+}
+
+/// The same rule for other directories than `cwd`: a file stays this file. `rule` is what [`grant_for`] gave; a command is
+/// allowed by its words wherever it runs.
+pub fn grant_everywhere(rule: &str, cwd: &Path) -> String {
+    let Some((tool, path)) = rule.strip_suffix(')').and_then(|rule| rule.split_once('(')) else {
+        return rule.to_owned();
+    };
+    if tool == "bash" || path.starts_with('/') {
+        return rule.to_owned();
+    }
+    let cwd = globset::escape(&cwd.to_string_lossy());
+    match path.strip_prefix("./").unwrap_or(path) {
+        "." => format!("{tool}({cwd})"),
+        below => format!("{tool}({}/{below})", cwd.trim_end_matches('/')),
+    }
 }
 
 /// `sha256:<hex>` of tool, arguments and directory: what was shown is what runs.

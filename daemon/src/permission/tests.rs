@@ -260,9 +260,35 @@ fn a_rule_that_can_never_match_is_named() {
 fn a_denied_file_is_hidden_from_tools_that_walk() {
     let house = house();
     let rules = house.rules([&["read(**/.env)"], &[], &[]]);
-    assert!(hides(&rules, &house.path("proj/app/.env"), &house.workspace));
-    assert!(hides(&rules, &house.path("proj/app/innocent"), &house.workspace));
-    assert!(!hides(&rules, &house.path("proj/app/src/a.rs"), &house.workspace));
+    let hides = hides(&rules, "grep", &house.path("proj/app"), &house.workspace);
+    assert!(hides(&house.path("proj/app/.env")));
+    assert!(hides(&house.path("proj/app/innocent")));
+    assert!(!hides(&house.path("proj/app/src/a.rs")));
+}
+
+#[test]
+fn what_would_be_asked_about_by_itself_is_hidden_unless_the_whole_was() {
+    let house = house();
+    let check = |rules: [&[&str]; 3], file: &str, expect: bool| {
+        let hides = hides(&house.rules(rules), "grep", &house.path("proj/app"), &house.workspace);
+        assert_eq!(hides(&house.path(file)), expect, "{rules:?} {file}");
+    };
+    check([&[], &["read(**/.env)"], &[]], "proj/app/.env", true);
+    check([&[], &["read(**/.env)"], &[]], "proj/app/src/a.rs", false);
+    check([&[], &["grep(src/**)"], &[]], "proj/app/src/a.rs", true);
+    check([&["grep(src/**)"], &[], &[]], "proj/app/src/a.rs", true);
+    check([&[], &["grep"], &[]], "proj/app/src/a.rs", false);
+}
+
+#[test]
+fn a_file_that_is_allowed_always_is_this_file_wherever_a_session_works() {
+    let check = |rule: &str, expect: &str| assert_eq!(grant_everywhere(rule, Path::new("/w/a[1]")), expect);
+    check("edit(config.toml)", "edit(/w/a[[]1[]]/config.toml)");
+    check("read(./~)", "read(/w/a[[]1[]]/~)");
+    check("read(.)", "read(/w/a[[]1[]])");
+    check("edit(/etc/hosts)", "edit(/etc/hosts)");
+    check("bash(rm x)", "bash(rm x)");
+    check("todo", "todo");
 }
 
 #[test]

@@ -246,7 +246,7 @@ impl Runner {
         fault::point("call.started");
         let began = Instant::now();
         let output = match can_begin {
-            true => self.run_call(&id, call).await?,
+            true => self.run_call(&id, &tool, call).await?,
             false => ToolOutput::error(disk::silent(&self.workspace.cwd)),
         };
         let (output, images) = self.stow(output).await;
@@ -279,13 +279,10 @@ impl Runner {
     }
 
     /// Runs the call and passes its output on as it comes.
-    async fn run_call(&self, id: &CallId, call: Box<dyn Call>) -> Result<ToolOutput, Over> {
+    async fn run_call(&self, id: &CallId, tool: &str, call: Box<dyn Call>) -> Result<ToolOutput, Over> {
         let (sender, mut pieces) = mpsc::channel(OUTPUT_QUEUE);
-        let running = call.run(Context {
-            output: sender,
-            blobs: self.daemon.store.blobs.clone(),
-            hidden: self.daemon.hidden(&self.workspace),
-        });
+        let hidden = self.daemon.hidden(tool, &call.access(), &self.workspace);
+        let running = call.run(Context { output: sender, blobs: self.daemon.store.blobs.clone(), hidden });
         tokio::pin!(running);
         let mut commits = Commits::default();
         loop {

@@ -13,7 +13,7 @@ use super::{Access, BoxFuture, Call, Context, Invalid, Tool, ToolOutput, Workspa
 use crate::process::{Process, READ_SIZE, Stderr};
 
 /// The longest time that a model may ask for, in seconds; the longest builds and tests need about that.
-const TIMEOUT_MAX_S: u64 = 3600;
+pub(crate) const TIMEOUT_MAX_S: u64 = 3600;
 
 /// The tool.
 pub(super) struct Bash;

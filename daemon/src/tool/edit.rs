@@ -116,19 +116,36 @@ fn replace(text: &str, old: &str, new: &str, all: bool) -> Result<Edited, String
     if old == new {
         return Err("`old` and `new` differ only in line ends".to_owned());
     }
-    let places: Vec<usize> = text.match_indices(&old).map(|(place, _)| place).collect();
-    let (first, last) = match (places.first(), places.last()) {
-        (Some(first), Some(last)) if all || places.len() == 1 => (*first, *last),
-        (Some(_), Some(_)) => return Err(ambiguous(text, &places)),
-        _ => return Err(missing(text, &old)),
-    };
-    let count = places.len();
+    let Some(first) = text.find(&old) else { return Err(missing(text, &old)) };
+    if !all {
+        let places = places(text, &old);
+        if places.len() > 1 {
+            return Err(ambiguous(text, &places));
+        }
+    }
+    let (count, last) = text.match_indices(&old).fold((0, first), |(count, _), (place, _)| (count + 1, place));
+    let size = (text.len() - count * old.len()).saturating_add(count.saturating_mul(new.len()));
+    if size as u64 > file::TEXT_MAX {
+        return Err(format!("it would have {size} bytes, more than the {} that can be edited", file::TEXT_MAX));
+    }
     let edited = text.replace(&old, &new);
     // Where the last replacement begins in the new text.
     let last = last + (count - 1) * new.len() - (count - 1) * old.len();
     let (from, to) = (line_of(&edited, first), line_of(&edited, last + new.trim_end_matches(['\r', '\n']).len()));
     let place = if from == to { format!("line {from}") } else { format!("lines {from}-{to}") };
     Ok(Edited { text: edited, count, place })
+}
+
+/// Where `old` begins in `text`, also where it overlaps itself; one more than are told.
+fn places(text: &str, old: &str) -> Vec<usize> {
+    let step = old.chars().next().map_or(1, char::len_utf8);
+    let mut places: Vec<usize> = Vec::new();
+    while places.len() <= PLACES_MAX {
+        let from = places.last().map_or(0, |place| place + step);
+        let Some(place) = text.get(from..).and_then(|rest| rest.find(old)) else { break };
+        places.push(from + place);
+    }
+    places
 }
 
 /// Whether every line ends as in Windows; models write plain line ends whatever they read.
@@ -148,12 +165,11 @@ fn line_of(text: &str, place: usize) -> usize {
 
 fn ambiguous(text: &str, places: &[usize]) -> String {
     let lines: Vec<String> = places.iter().take(PLACES_MAX).map(|place| line_of(text, *place).to_string()).collect();
-    let more = if places.len() > PLACES_MAX { ", …" } else { "" };
-    format!(
-        "`old` occurs {} times, at lines {}{more}; give more lines around it, or set `all`",
-        places.len(),
-        lines.join(", ")
-    )
+    let (count, more) = match places.len() {
+        ..=PLACES_MAX => (format!("{} times", places.len()), ""),
+        _ => (format!("more than {PLACES_MAX} times"), ", …"),
+    };
+    format!("`old` occurs {count}, at lines {}{more}; give more lines around it, or set `all`", lines.join(", "))
 }
 
 fn missing(text: &str, old: &str) -> String {
@@ -207,9 +223,13 @@ mod tests {
     fn an_error_says_what_to_do_better() {
         let many = "`old` occurs 3 times, at lines 1, 2, 4; give more lines around it, or set `all`";
         check("a\na\nb\na\n", "a", "x", false, Err(many));
-        let more =
-            "`old` occurs 12 times, at lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …; give more lines around it, or set `all`";
+        let more = "`old` occurs more than 10 times, at lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …; give more lines around it, or set `all`";
         check(&"a\n".repeat(12), "a", "x", false, Err(more));
+        let overlapping = "`old` occurs 2 times, at lines 1, 2; give more lines around it, or set `all`";
+        check("}\n}\n}\n", "}\n}\n", "}\n", false, Err(overlapping));
+        check("ééé", "éé", "e", false, Err(overlapping.replace("1, 2", "1, 1").as_str()));
+        let large = "it would have 65536000000 bytes, more than the 16777216 that can be edited";
+        check(&"a".repeat(1_000_000), "a", &"b".repeat(65_536), true, Err(large));
         let space = "`old` was not found; line 2 differs only in white space, read it again";
         check("if x {\n\tfoo();\n\tbar();\n}\n", "    foo();\n    bar();", "x", false, Err(space));
         let first = "`old` was not found; line 1 is like its first, but what follows differs";

@@ -3,17 +3,20 @@
 use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use rustix::fs::{Access, OFlags, access};
+use rustix::process::geteuid;
 use similar::TextDiff;
 
 use super::path::show;
 use super::{Workspace, text};
+use crate::store::aside::{PARTS, with};
 
 /// The longest file that is edited: it is in memory several times.
-const TEXT_MAX: u64 = 16 * 1024 * 1024;
+pub(super) const TEXT_MAX: u64 = 16 * 1024 * 1024;
 
 /// Names of a directory that are compared with one that was not found.
 const NEIGHBOURS_MAX: usize = 10_000;
@@ -27,9 +30,32 @@ const DIFF_INPUT_MAX: usize = 1024 * 1024;
 /// A comparison that takes longer gives a coarser diff.
 const DIFF_TIME: Duration = Duration::from_millis(300);
 
+/// The database of this daemon.
+static OWN: OnceLock<PathBuf> = OnceLock::new();
+
+/// Nothing here opens this database from now on.
+pub(crate) fn keep_shut(database: &Path) {
+    // One daemon a process has one.
+    let _again = OWN.set(database.to_path_buf());
+}
+
+/// Whether it is a file of the daemon's own database. To close any descriptor of one takes away the locks that SQLite has on it
+/// in this process (fcntl(2)), and another process would then take its WAL for left behind.
+fn is_own(metadata: &Metadata) -> bool {
+    // No other mode is theirs, and few files have it.
+    let may_be = metadata.mode() & 0o777 == 0o600 && metadata.uid() == geteuid().as_raw();
+    let same =
+        |path: PathBuf| path.metadata().is_ok_and(|own| (own.dev(), own.ino()) == (metadata.dev(), metadata.ino()));
+    may_be && OWN.get().is_some_and(|database| PARTS.into_iter().any(|part| same(with(database, part))))
+}
+
 /// Opens a regular file. Nothing else is opened at all: a FIFO would block, and a device may act.
 pub(crate) fn open(path: &Path) -> io::Result<(File, Metadata)> {
-    regular(&path.metadata()?)?;
+    let metadata = path.metadata()?;
+    regular(&metadata)?;
+    if is_own(&metadata) {
+        return Err(io::Error::other("is the database of the daemon itself; look at it with `sqlite3 -readonly`"));
+    }
     // It may have been replaced since.
     let file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
     let metadata = file.metadata()?;

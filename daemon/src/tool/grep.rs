@@ -3,6 +3,7 @@
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use grep_matcher::LineTerminator;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
 use memchr::memchr;
@@ -65,7 +66,8 @@ impl Tool for Grep {
     fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid> {
         let Args { pattern, path, glob, context } = args::parse(input)?;
         let matcher = RegexMatcherBuilder::new()
-            .line_terminator(Some(b'\n'))
+            .multi_line(true)
+            .crlf(true)
             .build(&pattern)
             .map_err(|error| Invalid(format!("`pattern`: {error}")))?;
         Ok(Box::new(Searching {
@@ -109,6 +111,7 @@ impl Searching {
     fn search(&self, token: &CancellationToken, hidden: &Hidden) -> io::Result<ToolOutput> {
         let mut searcher = SearcherBuilder::new()
             .line_number(true)
+            .line_terminator(LineTerminator::crlf())
             .before_context(self.context)
             .after_context(self.context)
             .binary_detection(BinaryDetection::quit(0))
@@ -282,6 +285,7 @@ mod tests {
             (json!({"pattern": "two"}), "b.txt:1:two \u{fffd}\nsrc/a.rs:2:  two\nsrc/a.rs:4:fn two() {}\n"),
             (json!({"pattern": "^FN", "path": "src"}), "[no match]\n"),
             (json!({"pattern": "(?i)^FN o", "path": "src"}), "src/a.rs:1:fn one() {\n"),
+            (json!({"pattern": "\\{$|^  two$"}), "src/a.rs:1:fn one() {\nsrc/a.rs:2:  two\n"),
             (json!({"pattern": "two", "glob": "*.txt"}), "b.txt:1:two \u{fffd}\n"),
             (json!({"pattern": "two", "glob": ".h*"}), ".hidden:1:two\n"),
             (json!({"pattern": "two", "path": "out/c.rs"}), "out/c.rs:1:two\n"),

@@ -10,6 +10,7 @@ mod edit;
 pub(crate) mod file;
 mod glob;
 mod grep;
+mod ignored;
 mod ls;
 mod output;
 mod path;
@@ -31,6 +32,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::blob::{Blobs, Held};
+pub(crate) use bash::TIMEOUT_MAX_S;
+pub(crate) use file::keep_shut;
 
 /// How many links `resolve` follows before it gives up on a loop; Linux allows as many.
 const LINKS_MAX: usize = 40;

@@ -1,6 +1,6 @@
 //! Patterns of paths, and the walk below a directory that glob and grep share.
 //!
-//! The walk keeps to `.gitignore`, leaves hidden files out unless a pattern names one, and never follows a link.
+//! The walk keeps to `.gitignore` ([`Ignored`]), leaves hidden files out unless a pattern names one, and never follows a link.
 
 use std::path::Path;
 
@@ -9,6 +9,7 @@ use ignore::{DirEntry, WalkBuilder};
 use tokio_util::sync::CancellationToken;
 
 use super::Invalid;
+use super::ignored::Ignored;
 
 /// Files that one call looks at; more than the largest repositories have.
 const FILES_MAX: u64 = 1_000_000;
@@ -49,12 +50,15 @@ pub(super) struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     pub(super) fn new(root: &Path, pattern: Option<&Pattern>, token: &'a CancellationToken) -> Self {
+        let ignored = Ignored::default();
         let inner = WalkBuilder::new(root)
+            // These files are opened by `Ignored`: the walk would open whatever has their names, a device or a FIFO too.
+            .standard_filters(false)
             .hidden(!pattern.is_some_and(|pattern| pattern.hidden))
-            .require_git(false)
-            // That file is found by the daemon's own environment.
-            .git_global(false)
-            .filter_entry(|entry| entry.depth() == 0 || entry.file_name() != ".git")
+            .filter_entry(move |entry| {
+                let is_dir = entry.file_type().is_some_and(|kind| kind.is_dir());
+                entry.depth() == 0 || (entry.file_name() != ".git" && !ignored.has(entry.path(), is_dir))
+            })
             .sort_by_file_name(Ord::cmp)
             .build();
         Self { inner, token, seen: 0, unreadable: 0 }

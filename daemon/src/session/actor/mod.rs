@@ -38,7 +38,7 @@ use crate::daemon::Daemon;
 use crate::disk;
 use crate::fault;
 use crate::key::{Key, Outcome};
-use crate::permission::{CallInfo, Sight, Verdict};
+use crate::permission::{CallInfo, Sight, Verdict, grant_everywhere};
 use crate::store::{Append, Fold, SessionRow, StoreError};
 use crate::tool::{Access, Workspace};
 

@@ -219,7 +219,12 @@ impl Actor {
             Phase::Idle if self.state.turn.is_some() => self.close_turn(vec![asked], false),
             _ => {
                 let idle = RpcError::new(Code::Idle, format!("session {} has no turn under way", self.id));
-                respond(asked.reply, Err(idle));
+                // The end of one may not be written yet, and a crash would take it back.
+                let written = self.flush();
+                tokio::spawn(async move {
+                    let written = written.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())));
+                    respond(asked.reply, Err(written.map_or_else(RpcError::from, |()| idle)));
+                });
             }
         }
     }

@@ -87,7 +87,8 @@ pub(crate) fn listen(mut reader: Reader, epoch: u32, sender: Sender<Event>, room
                 Ok(None) | Err(_) => break Event::Lost(epoch),
             }
         };
-        let _ = sender.send(end);
+        // Nobody is left to hear of it when the command has ended.
+        let _ended = sender.send(end);
     });
 }
 

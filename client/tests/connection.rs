@@ -6,8 +6,7 @@
     clippy::panic,
     clippy::indexing_slicing,
     missing_docs,
-    unreachable_pub,
-    dead_code
+    unreachable_pub
 )]
 
 mod fake;
@@ -44,9 +43,7 @@ fn a_prompt_that_a_dying_daemon_took_is_sent_again_with_the_same_key() {
     let (tell, told) = std::sync::mpsc::channel();
     let fake = Fake::start(vec![
         Box::new(move |daemon| {
-            daemon.hello();
-            daemon.answer("session/create", json!({"session": "s1"}));
-            daemon.answer("session/attach", json!({"cursor": "1"}));
+            daemon.new_session();
             tell.send(daemon.expect("session/prompt").1).unwrap();
         }),
         Box::new(move |daemon| {
@@ -94,7 +91,8 @@ fn a_daemon_that_takes_nothing_more_holds_nobody_up() {
     let mut fake = Fake::one(move |daemon| {
         daemon.hello();
         daemon.answer("session/create", json!({"session": "s1"}));
-        let _ = left.recv();
+        // Until the test is over.
+        assert!(left.recv().is_err());
     });
     let mut run = fake.linger(&["run", "--timeout", "1"]);
     let mut child = run.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -151,9 +149,7 @@ fn a_prompt_that_the_daemon_has_given_up_is_sent_again_with_the_same_key() {
     let (tell, told) = std::sync::mpsc::channel();
     let fake = Fake::start(vec![
         Box::new(move |daemon| {
-            daemon.hello();
-            daemon.answer("session/create", json!({"session": "s1"}));
-            daemon.answer("session/attach", json!({"cursor": "1"}));
+            daemon.new_session();
             daemon.event("1", json!({"kind": "session_created", "seq": 1, "cwd": "/", "model": "m", "mode": "ask"}));
             tell.send(daemon.expect("session/prompt").1["key"].clone()).unwrap();
             let much = json!({"code": -31015, "message": "a large request was given up before its end"});

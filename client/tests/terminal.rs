@@ -6,8 +6,7 @@
     clippy::panic,
     clippy::indexing_slicing,
     missing_docs,
-    unreachable_pub,
-    dead_code
+    unreachable_pub
 )]
 
 mod fake;

@@ -318,9 +318,17 @@ async fn when_no_daemon_can_be_had_the_exit_code_is_5_and_says_what_to_do() {
     running.line().await;
     let (state, (daemon, keeper)) = (scene.daemon.dirs.state(), scene.victims);
     // What stands in the way of every start. The daemon binds a socket again that has gone.
+    let socket = state.join("lingerd.sock");
     linger_tests::harness::until("the socket is replaced", async || {
-        std::fs::remove_file(state.join("lingerd.sock")).ok();
-        std::fs::create_dir(state.join("lingerd.sock")).ok()
+        match std::fs::remove_file(&socket) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => panic!("{error}"),
+            _ => {}
+        }
+        match std::fs::create_dir(&socket) {
+            Ok(()) => Some(()),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => None,
+            Err(error) => panic!("{error}"),
+        }
     })
     .await;
     process::signal(keeper, Signal::KILL);
@@ -330,7 +338,7 @@ async fn when_no_daemon_can_be_had_the_exit_code_is_5_and_says_what_to_do() {
     // Its keeper may still be trying.
     let says = ["the daemon does not start", "does not accept connections"];
     assert!(says.iter().any(|what| output.stderr.contains(what)), "{}", output.stderr);
-    std::fs::remove_dir(state.join("lingerd.sock")).unwrap();
+    std::fs::remove_dir(&socket).unwrap();
     scene
         .cli(&["wait", scene.cli(&["ls", "--json"]).run().await.json()[0]["session"].as_str().unwrap()])
         .run()

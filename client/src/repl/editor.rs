@@ -8,7 +8,7 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustyline::completion::Completer;
@@ -57,8 +57,12 @@ impl Above {
     pub(crate) fn push(&self, lines: &str) {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).push_str(lines);
         if let Some(wake) = &self.wake {
-            // Whoever is woken already takes these too.
-            let _ = wake.try_send(());
+            match wake.try_send(()) {
+                // Whoever is woken already takes these too.
+                Ok(()) | Err(TrySendError::Full(())) => {}
+                // Nothing can be drawn any more: they are written when the prompt is closed.
+                Err(TrySendError::Disconnected(())) => {}
+            }
         }
     }
 

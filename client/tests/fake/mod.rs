@@ -1,5 +1,8 @@
 //! A daemon from a script: a socket, and for each connection in turn a function that reads requests and answers them.
 
+// Each test that has it uses a part of it.
+#![allow(dead_code)]
+
 use std::fs::Permissions;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -182,12 +185,17 @@ impl Connection {
         assert!(params["client"].as_str().unwrap().starts_with("linger@"), "{params}");
     }
 
-    /// Hello, create, attach and prompt, as `run` does them; the prompt's parameters.
-    pub fn new_run(&mut self) -> Value {
+    /// Hello, create and attach, as `run` does them.
+    pub fn new_session(&mut self) {
         self.hello();
         let created = self.answer("session/create", json!({"session": "s1"}));
         assert_eq!(created["env"], json!({"PATH_WE_WANT": "/bin"}));
         self.answer("session/attach", json!({"cursor": "1"}));
+    }
+
+    /// The same and the prompt; its parameters.
+    pub fn new_run(&mut self) -> Value {
+        self.new_session();
         self.event("1", json!({"kind": "session_created", "seq": 1, "cwd": "/", "model": "m", "mode": "ask"}));
         self.event("1", json!({"kind": "caught_up"}));
         let prompt = self.answer("session/prompt", json!({"prompt": "p1", "seq": 2}));

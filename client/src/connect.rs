@@ -207,6 +207,11 @@ impl Client {
         self.sender.clone()
     }
 
+    /// Room for lines that are not drawn yet: what takes it keeps the daemon from being read.
+    pub(crate) fn room(&self) -> Room {
+        self.room.clone()
+    }
+
     /// The variables of this environment that the daemon gives to a session's tools.
     pub(crate) fn session_env(&self) -> BTreeMap<String, String> {
         environment(&self.welcome.env)
@@ -215,7 +220,10 @@ impl Client {
     /// Sends a request and returns the number of its answer; nothing if the connection is lost. Fails if no connection
     /// can carry it, or the daemon refuses this one.
     pub(crate) fn send<M: Method>(&mut self, request: &M) -> Result<Option<u64>, Failure> {
-        match self.room.while_sending(|| self.writer.request(request)) {
+        let busy = self.room.while_busy();
+        let sent = self.writer.request(request);
+        drop(busy);
+        match sent {
             Ok(id) => Ok(Some(id)),
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(Failure::unsendable(&error)),
             Err(_) if self.backlog.iter().any(|event| matches!(event, Event::Lost(n) if *n == self.connection)) => {
@@ -299,6 +307,7 @@ impl Client {
 
     /// What becomes of request `id` within a time; fails if the daemon refuses the connection.
     fn reply(&mut self, id: u64, within: Duration) -> Result<Reply, Failure> {
+        let _busy = self.room.while_busy();
         let mut deadline = Instant::now() + within;
         deadline = self.until.map_or(deadline, |until| deadline.min(until));
         let mut signalled = false;

@@ -5,7 +5,6 @@
 
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use crate::error::{Exit, Failure};
-use crate::repl::editor::{self, Above};
+use crate::repl::editor::{self, Above, Setup};
 use crate::terminal::{Keyboard, keyboard};
 
 /// Everything that can wake a command.
@@ -113,8 +112,8 @@ enum Ask {
 }
 
 impl Input {
-    /// Starts the thread; `editor` is where the editor keeps what was typed and where the session works, if there is to be one.
-    pub(crate) fn start(sender: Sender<Event>, editor: Option<(PathBuf, PathBuf)>) -> Result<Self, Failure> {
+    /// Starts the thread; with an editor if there are to be lines.
+    pub(crate) fn start(sender: Sender<Event>, editor: Option<Setup>) -> Result<Self, Failure> {
         let failed =
             |error: &dyn std::fmt::Display| Failure::new(Exit::FAILED, format!("cannot read the terminal: {error}"));
         let (woken, wake) = rustix::pipe::pipe().map_err(|error| failed(&error))?;

@@ -1,8 +1,9 @@
 //! The thread that reads a connection, and how much of what it read may lie in this process: when nobody reads what we print
 //! (`less`, Ctrl-S), the daemon is not read either, and keeps our place.
 //!
-//! It waits here for the thread that takes events out of the channel. That one never waits for it: while it is busy sending, which
-//! may need the daemon to get rid of what it says to us, everything is taken.
+//! It waits here for the thread that takes events out of the channel, and for the prompt that draws lines above itself. The first
+//! never waits for it: while it is busy sending, which may need the daemon to get rid of what it says to us, or with an answer
+//! that comes behind other things, everything is taken.
 
 use std::io;
 use std::sync::mpsc::Sender;
@@ -22,14 +23,18 @@ pub(crate) struct Room(Arc<(Mutex<Unread>, Condvar)>);
 
 #[derive(Debug, Default)]
 struct Unread {
+    /// Of what nobody has received.
     bytes: usize,
+    /// Of lines that are not drawn yet.
+    lines: usize,
     /// Whether whoever would make room is busy.
-    sending: bool,
+    busy: bool,
 }
 
 impl Unread {
     fn has_room(&self, bytes: usize) -> bool {
-        self.sending || self.bytes == 0 || self.bytes.saturating_add(bytes) <= MAX_UNREAD
+        let unread = self.bytes.saturating_add(self.lines);
+        self.busy || unread == 0 || unread.saturating_add(bytes) <= MAX_UNREAD
     }
 }
 
@@ -52,13 +57,33 @@ impl Room {
         self.0.1.notify_all();
     }
 
-    /// Sends something; meanwhile there is room for everything.
-    pub(crate) fn while_sending<T>(&self, send: impl FnOnce() -> T) -> T {
-        self.lock().sending = true;
+    /// Takes room for lines, without waiting.
+    pub(crate) fn take_lines(&self, bytes: usize) {
+        self.lock().lines += bytes;
+    }
+
+    /// Gives back the room of lines.
+    pub(crate) fn free_lines(&self, bytes: usize) {
+        let mut unread = self.lock();
+        unread.lines = unread.lines.saturating_sub(bytes);
         self.0.1.notify_all();
-        let sent = send();
-        self.lock().sending = false;
-        sent
+    }
+
+    /// Whoever would make room is busy until what this gives is dropped; meanwhile there is room for everything.
+    pub(crate) fn while_busy(&self) -> Busy {
+        self.lock().busy = true;
+        self.0.1.notify_all();
+        Busy(self.clone())
+    }
+}
+
+/// While it lives there is room for everything.
+#[derive(Debug)]
+pub(crate) struct Busy(Room);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.lock().busy = false;
     }
 }
 
@@ -93,21 +118,31 @@ pub(crate) fn listen(mut reader: Reader, epoch: u32, sender: Sender<Event>, room
 }
 
 #[cfg(test)]
+impl Room {
+    pub(crate) fn is_free(&self, bytes: usize) -> bool {
+        self.lock().has_room(bytes)
+    }
+}
+
+#[cfg(test)]
 mod tests {
+    use std::sync::mpsc::TryRecvError;
+
     use super::*;
 
     #[test]
-    fn there_is_room_for_little_or_for_one_or_while_sending() {
-        let unread = |bytes, sending| Unread { bytes, sending };
-        assert!(unread(0, false).has_room(64 << 20));
-        assert!(unread(MAX_UNREAD - 10, false).has_room(10));
-        assert!(!unread(MAX_UNREAD - 10, false).has_room(11));
-        assert!(!unread(1, false).has_room(64 << 20));
-        assert!(unread(MAX_UNREAD, true).has_room(64 << 20));
+    fn there_is_room_for_little_or_for_one_or_while_busy() {
+        let unread = |bytes, lines, busy| Unread { bytes, lines, busy };
+        assert!(unread(0, 0, false).has_room(64 << 20));
+        assert!(unread(MAX_UNREAD - 20, 10, false).has_room(10));
+        assert!(!unread(MAX_UNREAD - 20, 10, false).has_room(11));
+        assert!(!unread(1, 0, false).has_room(64 << 20));
+        assert!(!unread(0, 1, false).has_room(64 << 20));
+        assert!(unread(MAX_UNREAD, MAX_UNREAD, true).has_room(64 << 20));
     }
 
     #[test]
-    fn whoever_waits_for_room_goes_on_when_some_is_free_or_when_the_other_sends() {
+    fn whoever_waits_for_room_goes_on_when_some_is_free_or_when_the_other_is_busy() {
         let answer = |bytes: usize| {
             let text = format!("\"{}\"", "x".repeat(bytes - 2));
             Incoming::Response(1, Ok(serde_json::value::RawValue::from_string(text).unwrap()))
@@ -116,7 +151,7 @@ mod tests {
         let (sender, taken) = std::sync::mpsc::channel();
         let (full, reader) = (MAX_UNREAD, room.clone());
         let thread = std::thread::spawn(move || {
-            for n in 0..3 {
+            for n in 0..4 {
                 reader.take(&answer(full));
                 sender.send(n).unwrap();
             }
@@ -124,8 +159,15 @@ mod tests {
         assert_eq!(taken.recv(), Ok(0));
         room.free(&answer(full));
         assert_eq!(taken.recv(), Ok(1));
-        assert_eq!(room.while_sending(|| taken.recv()), Ok(2));
+        let busy = room.while_busy();
+        assert_eq!(taken.recv(), Ok(2));
+        room.take_lines(1);
+        drop(busy);
+        (0..3).for_each(|_| room.free(&answer(full)));
+        assert_eq!(taken.try_recv(), Err(TryRecvError::Empty));
+        room.free_lines(1);
+        assert_eq!(taken.recv(), Ok(3));
         thread.join().unwrap();
-        assert_eq!(room.lock().bytes, 2 * full);
+        assert_eq!(room.lock().bytes, full);
     }
 }

@@ -80,6 +80,9 @@ impl Look {
     }
 }
 
+/// The longest line that is held back until it ends, in bytes; a longer one, many screens long, is broken.
+const MAX_REST: usize = 64 << 10;
+
 /// What is printed while a prompt is open.
 struct Prompt {
     /// Where whole lines go; straight through if nothing.
@@ -132,6 +135,9 @@ impl Terminal {
     pub(crate) fn text(&mut self, text: &str) -> io::Result<()> {
         let Some(Prompt { above, rest }) = &mut self.prompt else { return write(&mut io::stdout().lock(), text) };
         rest.push_str(text);
+        if rest.len() > MAX_REST && !rest.ends_with('\n') {
+            rest.push('\n');
+        }
         let Some(end) = rest.rfind('\n') else { return Ok(()) };
         let lines: String = rest.drain(..=end).collect();
         match above {
@@ -314,6 +320,19 @@ pub(crate) fn restore() {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_line_without_end_is_broken_while_a_prompt_is_open() {
+        let mut terminal = Terminal::new();
+        let above = Above::default();
+        terminal.prompt_opened(Some(above.clone()));
+        terminal.text("one\ntw").unwrap();
+        assert_eq!(above.take(), "one\n");
+        terminal.text(&"o".repeat(MAX_REST)).unwrap();
+        assert_eq!(above.take().len(), 2 + MAX_REST + 1);
+        terminal.text("end").unwrap();
+        assert_eq!(above.take(), "");
+    }
 
     #[test]
     fn nothing_that_steers_a_terminal_is_left() {

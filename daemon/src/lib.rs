@@ -206,13 +206,18 @@ async fn wake_later(daemon: Arc<Daemon>) {
 
 /// Reads the configuration again when its file has changed.
 async fn watch_config(daemon: Arc<Daemon>, mut changes: Changes) {
-    while changes.next().await.is_some() {
-        match daemon.config.reload() {
-            Reload::Unchanged => {}
-            Reload::Changed => tracing::info!(target: "config", "read again"),
-            Reload::Broken(error) => {
+    loop {
+        daemon.config.set_unwatched(changes.trouble());
+        let Some(next) = changes.next().await else { return };
+        changes = next;
+        let config = daemon.config.clone();
+        match tokio::task::spawn_blocking(move || config.reload()).await {
+            Ok(Reload::Unchanged) => {}
+            Ok(Reload::Changed) => tracing::info!(target: "config", "read again"),
+            Ok(Reload::Broken(error)) => {
                 tracing::error!(target: "config", %error, "cannot be used; the last good one stays")
             }
+            Err(error) => tracing::error!(target: "config", %error, "cannot be read again"),
         }
         daemon.own_keys();
         daemon.changed.send_replace(());

@@ -76,7 +76,8 @@ pub enum ListenError {
 struct Binding {
     path: PathBuf,
     id: FileId,
-    watcher: RecommendedWatcher,
+    /// None if the system has no watch to give: then a file that vanishes is not noticed.
+    watcher: Option<RecommendedWatcher>,
     /// Set when something happened to the file.
     touched: watch::Receiver<()>,
     /// When to try again, if binding again failed.
@@ -99,9 +100,8 @@ impl Listener {
             }
             None => {
                 let (socket, id) = bind(&places.socket)?;
-                let binding = Binding::watch(&places.socket, id).map_err(|error| io(io::Error::other(error)))?;
                 announce(places, lock, pid, &places.socket);
-                Ok(Self { socket, binding: Some(binding), troubled: false })
+                Ok(Self { socket, binding: Some(Binding::watch(&places.socket, id)), troubled: false })
             }
         }
     }
@@ -140,15 +140,11 @@ impl Listener {
 
     fn bind_again(&mut self) {
         let Some(binding) = &mut self.binding else { return };
-        let again = bind(&binding.path).and_then(|(socket, id)| {
-            let new = Binding::watch(&binding.path, id);
-            Ok((socket, new.map_err(|error| ListenError::Io(binding.path.clone(), io::Error::other(error)))?))
-        });
-        match again {
-            Ok((socket, new)) => {
-                info!(socket = %new.path.display(), "the socket's file had vanished and is there again");
+        match bind(&binding.path) {
+            Ok((socket, id)) => {
+                info!(socket = %binding.path.display(), "the socket's file had vanished and is there again");
                 self.socket = socket;
-                *binding = new;
+                *binding = Binding::watch(&binding.path, id);
             }
             Err(error) => {
                 if binding.retry.is_none() {
@@ -161,15 +157,19 @@ impl Listener {
 }
 
 impl Binding {
-    fn watch(path: &Path, id: FileId) -> notify::Result<Self> {
+    fn watch(path: &Path, id: FileId) -> Self {
         // Touched from the start: what happened before the watching began is looked at, too.
         let (sender, mut touched) = watch::channel(());
         touched.mark_changed();
-        let mut watcher = notify::recommended_watcher(move |_| {
+        let watcher = notify::recommended_watcher(move |_| {
             sender.send_replace(());
-        })?;
-        watcher.watch(path, RecursiveMode::NonRecursive)?;
-        Ok(Self { path: path.to_path_buf(), id, watcher, touched, retry: None })
+        });
+        let watcher =
+            watcher.and_then(|mut watcher| watcher.watch(path, RecursiveMode::NonRecursive).map(|()| watcher));
+        if let Err(error) = &watcher {
+            warn!(%error, socket = %path.display(), "the socket's file is not watched; if it is deleted, start the daemon again");
+        }
+        Self { path: path.to_path_buf(), id, watcher: watcher.ok(), touched, retry: None }
     }
 
     fn is_intact(&self) -> bool {
@@ -180,7 +180,7 @@ impl Binding {
 impl Drop for Binding {
     fn drop(&mut self) {
         // A watch that is gone already, with the file, is no loss.
-        let _ = self.watcher.unwatch(&self.path);
+        let _ = self.watcher.iter_mut().try_for_each(|watcher| watcher.unwatch(&self.path));
         if self.is_intact() {
             let _ = std::fs::remove_file(&self.path);
         }

@@ -117,7 +117,7 @@ async fn serve(
     orphaned: Arc<AtomicBool>,
 ) -> anyhow::Result<()> {
     let Kept { link, lock, listener, keeper, restarts } = kept;
-    let changes = Changes::of(&places.config_file()).context("the configuration cannot be watched")?;
+    let changes = Changes::of(&places.config_file());
     let home = std::env::var_os("HOME").map(std::path::PathBuf::from);
     let config = Arc::new(ConfigStore::open(places.clone(), home));
     let listener = Listener::open(&places, &lock, keeper, listener)?;

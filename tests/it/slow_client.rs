@@ -97,3 +97,35 @@ async fn the_others_are_answered_while_one_sends_and_does_not_read() {
     assert!(rss < 64 << 10, "{rss} KiB");
     daemon.check(&[&client], &model);
 }
+
+#[tokio::test]
+async fn a_terminal_whose_prompt_cannot_be_drawn_reads_on_when_it_can() {
+    const CTRL_R: &str = "\x12";
+    const CTRL_G: &str = "\x07";
+    /// Some 8 MiB in all, of which the client may take a megabyte in advance.
+    const LINES: usize = 60_000;
+    let line = format!("{}\n", "words ".repeat(23));
+    let much = Reply::new().text_in_deltas(&line.repeat(LINES), 10 * line.len());
+    let model = ModelServer::with([Reply::text("first"), much]);
+    let daemon = Daemon::start(&model).await;
+    let mut terminal = daemon.pty(&[]);
+    terminal.shows("/help").await;
+    terminal.line("go");
+    terminal.shows("first").await;
+    let other = daemon.client().await;
+    let session = other.call("session/list", json!({})).await[0]["session"].as_str().unwrap().to_owned();
+    terminal.keys(CTRL_R);
+    terminal.shows("reverse-i-search").await;
+    let before = process::memory(terminal.pid()).0;
+    other.attach(&session).await;
+    other.turn(&session, "much").await;
+    let grown = || process::memory(terminal.pid()).0.saturating_sub(before);
+    assert!(!comes_true(MOMENT, || grown() > GROWTH / 2), "{} KiB more after {LINES} lines", grown());
+    assert!(!terminal.text().contains("words words"), "nothing is drawn while the history is searched");
+    terminal.keys(CTRL_G);
+    let shown = || terminal.text().matches(line.trim()).count();
+    assert!(comes_true(linger_tests::TIMEOUT, || shown() >= LINES), "{} of {LINES} lines", shown());
+    assert_eq!(shown(), LINES);
+    assert_eq!(terminal.leaves().await, 0);
+    daemon.check(&[&other], &model);
+}

@@ -23,6 +23,7 @@ use super::slash;
 use crate::command::here;
 use crate::input::Line;
 use crate::picture;
+use crate::room::Room;
 use crate::terminal::forget_typed;
 
 /// What stands before a line.
@@ -43,10 +44,12 @@ pub(crate) struct LineEditor {
     pub(crate) above: Option<Above>,
 }
 
-/// Lines that are to stand above the prompt.
+/// Lines that are to stand above the prompt. While it cannot be drawn, because the history is searched or the terminal stands
+/// still, they fill the room for what the daemon says.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Above {
     lines: Arc<Mutex<String>>,
+    room: Room,
     /// Whether a line is being read.
     reading: Arc<AtomicBool>,
     wake: Option<SyncSender<()>>,
@@ -55,6 +58,7 @@ pub(crate) struct Above {
 impl Above {
     /// Adds whole lines.
     pub(crate) fn push(&self, lines: &str) {
+        self.room.take_lines(lines.len());
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).push_str(lines);
         if let Some(wake) = &self.wake {
             match wake.try_send(()) {
@@ -68,12 +72,24 @@ impl Above {
 
     /// Takes what is not drawn yet.
     pub(crate) fn take(&self) -> String {
-        std::mem::take(&mut *self.lines.lock().unwrap_or_else(PoisonError::into_inner))
+        let lines = std::mem::take(&mut *self.lines.lock().unwrap_or_else(PoisonError::into_inner));
+        self.room.free_lines(lines.len());
+        lines
     }
 }
 
-/// Opens the editor, which keeps what was typed in `history` and completes names of files also in `cwd`.
-pub(crate) fn open((history, cwd): (PathBuf, PathBuf)) -> rustyline::Result<LineEditor> {
+/// What an editor is made with.
+pub(crate) struct Setup {
+    /// Where what was typed is kept.
+    pub(crate) history: PathBuf,
+    /// Where the session works: names of files are completed there too.
+    pub(crate) cwd: PathBuf,
+    /// What lines above the prompt take until they are drawn.
+    pub(crate) room: Room,
+}
+
+/// Opens the editor.
+pub(crate) fn open(Setup { history, cwd, room }: Setup) -> rustyline::Result<LineEditor> {
     let config = Config::builder()
         .max_history_size(MAX_HISTORY)?
         .history_ignore_space(true)
@@ -88,7 +104,7 @@ pub(crate) fn open((history, cwd): (PathBuf, PathBuf)) -> rustyline::Result<Line
     let _ = editor.load_history(&history);
     let above = editor.create_external_printer().ok().map(|mut printer| {
         let (wake, woken) = sync_channel(1);
-        let above = Above { wake: Some(wake), ..Above::default() };
+        let above = Above { wake: Some(wake), room, ..Above::default() };
         let reading = above.reading.clone();
         // A thread of its own: the printer can wait for the next prompt, and nobody else should.
         std::thread::spawn(move || {
@@ -178,5 +194,14 @@ mod tests {
         assert_eq!(helper.highlight_prompt(PROMPT, true), "> ");
         above.push("late\n");
         assert_eq!((above.take(), above.take()), ("late\n".to_owned(), String::new()));
+    }
+
+    #[test]
+    fn lines_that_are_not_drawn_keep_the_daemon_from_being_read() {
+        let above = Above::default();
+        above.push(&"x".repeat(2 << 20));
+        assert!(!above.room.is_free(1));
+        assert_eq!(above.take().len(), 2 << 20);
+        assert!(above.room.is_free(1));
     }
 }

@@ -31,6 +31,7 @@ use crate::render::style::Style;
 use crate::render::table::columns;
 use crate::render::{Renderer, Settings, Thinking};
 use crate::terminal::{Keyboard, Look, Terminal, keyboard};
+use editor::Setup;
 use slash::Slash;
 
 /// Everything that an interactive session knows.
@@ -91,7 +92,8 @@ pub(crate) fn repl(client: Client, look: &Look, info: Info) -> Result<Exit, Fail
     signals(client.sender(), true)?;
     // The daemon has made it, unless its socket lies elsewhere; without it there is no history, which is no reason to stop.
     let _ = private_directory(&client.places.state);
-    let input = Input::start(client.sender(), Some((client.places.state.join("history"), info.cwd.clone())))?;
+    let setup = Setup { history: client.places.state.join("history"), cwd: info.cwd.clone(), room: client.room() };
+    let input = Input::start(client.sender(), Some(setup))?;
     let mut terminal = Terminal::new();
     let at = crate::question::short_path(&info.cwd);
     terminal.say(&format!("session {label} in {at}, {} ({}); /help for help", info.model, info.mode))?;

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use tempfile::NamedTempFile;
 use toml_edit::{Array, DocumentMut, Item, Table, TableLike, Value};
 
 use super::ConfigError;
@@ -50,19 +51,36 @@ pub(super) fn append(text: &str, root: &Path, rule: &str) -> io::Result<Option<S
     Ok(Some(document.to_string()))
 }
 
-/// Puts `text` in the place of `file` in one step, with the mode it had, or 0600; a link is followed and stays.
-pub(super) fn replace(file: &Path, text: &str) -> io::Result<()> {
-    let file: PathBuf = if file.is_symlink() { file.canonicalize()? } else { file.to_path_buf() };
-    let dir = file.parent().ok_or_else(|| io::Error::other("the file has no directory"))?;
-    make_directory(dir)?;
-    let mut new = tempfile::Builder::new().prefix(".config.toml.").tempfile_in(dir)?;
-    new.write_all(text.as_bytes())?;
-    if let Ok(old) = std::fs::metadata(&file) {
-        new.as_file().set_permissions(old.permissions())?;
+/// A text, synced, that can take the place of a file in one step.
+pub(super) struct Prepared {
+    new: NamedTempFile,
+    file: PathBuf,
+}
+
+impl Prepared {
+    /// Writes `text` beside `file`, with the mode that has, or 0600; a link is followed and stays.
+    pub(super) fn new(file: &Path, text: &str) -> io::Result<Self> {
+        let file = if file.is_symlink() { file.canonicalize()? } else { file.to_path_buf() };
+        let dir = directory(&file)?;
+        make_directory(dir)?;
+        let mut new = tempfile::Builder::new().prefix(".config.toml.").tempfile_in(dir)?;
+        new.write_all(text.as_bytes())?;
+        if let Ok(old) = std::fs::metadata(&file) {
+            new.as_file().set_permissions(old.permissions())?;
+        }
+        new.as_file().sync_all()?;
+        Ok(Self { new, file })
     }
-    new.as_file().sync_all()?;
-    new.persist(&file)?;
-    std::fs::File::open(dir)?.sync_all()
+
+    /// Puts it there.
+    pub(super) fn put(self) -> io::Result<()> {
+        self.new.persist(&self.file)?;
+        std::fs::File::open(directory(&self.file)?)?.sync_all()
+    }
+}
+
+fn directory(file: &Path) -> io::Result<&Path> {
+    file.parent().ok_or_else(|| io::Error::other("the file has no directory"))
 }
 
 /// Makes the directory, closed to others; one that is there stays as it is.

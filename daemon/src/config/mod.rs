@@ -424,3 +424,5 @@ fn is_variable(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod watch_tests;

@@ -6,26 +6,30 @@
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use linger_protocol::place::Places;
 use sha2::{Digest, Sha256};
 
-use super::grant::{GrantError, append};
+use super::grant::{GrantError, Prepared, append};
 use super::{Config, ConfigError};
 use crate::permission::Rules;
 
 /// The largest file that is read, in bytes: hundreds of times what anybody writes.
 const MAX_FILE: u64 = 1 << 20;
 
+/// How often a rule is added anew because somebody saved the file meanwhile; more often nobody does by hand.
+const MAX_TRIES: usize = 20;
+
 /// The configuration of one daemon; shared.
 #[derive(Debug)]
 pub struct ConfigStore {
     places: Places,
     home: Option<PathBuf>,
+    /// Held for a moment only: every decision waits for it.
     state: Mutex<State>,
-    /// Held while the file is changed.
-    writing: Mutex<()>,
+    /// Held while the file is read or changed, so that what was read last is what is in use.
+    file: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -36,6 +40,8 @@ struct State {
     good: Option<Arc<Config>>,
     /// What is wrong with the file now.
     error: Option<ConfigError>,
+    /// Why changes to the file are not noticed, if so.
+    unwatched: Option<String>,
 }
 
 /// What a look at the file brought.
@@ -52,7 +58,7 @@ pub enum Reload {
 impl ConfigStore {
     /// Reads the file for the first time. Begin to watch before, or a change in between is missed.
     pub fn open(places: Places, home: Option<PathBuf>) -> Self {
-        let store = Self { places, home, state: Mutex::default(), writing: Mutex::default() };
+        let store = Self { places, home, state: Mutex::default(), file: Mutex::default() };
         store.reload();
         store
     }
@@ -77,20 +83,44 @@ impl ConfigStore {
         self.state().error.clone()
     }
 
-    /// Looks at the file; no file means the defaults.
+    /// What in the file has no effect, or another than it seems.
+    pub fn warnings(&self) -> Vec<String> {
+        let state = self.state();
+        let unwatched = state.unwatched.iter().map(|why| {
+            let file = self.places.config_file();
+            format!("{}: changes are not noticed until the daemon is started again: {why}", file.display())
+        });
+        unwatched.chain(state.good.iter().flat_map(|config| config.warnings.clone())).collect()
+    }
+
+    /// Takes down why changes to the file are not noticed; none: they are.
+    pub fn set_unwatched(&self, why: Option<&str>) {
+        if let Some(error) = why {
+            tracing::error!(target: "config", error, "changes to the file are not noticed");
+        }
+        self.state().unwatched = why.map(str::to_owned);
+    }
+
+    /// Looks at the file; no file means the defaults. It waits for the disk.
     pub fn reload(&self) -> Reload {
+        self.look(&self.file())
+    }
+
+    fn look(&self, _file: &MutexGuard<'_, ()>) -> Reload {
         let file = self.places.config_file();
-        let mut state = self.state();
         let (hash, parsed) = match read(&file) {
             Ok(text) => {
                 let hash = Some(<[u8; 32]>::from(Sha256::digest(text.as_bytes())));
+                let state = self.state();
                 if hash == state.hash {
                     return state.error.clone().map_or(Reload::Unchanged, Reload::Broken);
                 }
+                drop(state);
                 (hash, Config::parse(&text, &self.places, self.home.as_deref()))
             }
             Err(error) => (None, Err(ConfigError::whole(&file, error))),
         };
+        let mut state = self.state();
         state.hash = hash;
         match parsed {
             Ok(config) => {
@@ -105,27 +135,54 @@ impl ConfigStore {
         }
     }
 
-    /// Adds `rule` to what is allowed in the workspace with this root, in the file; comments and order stay as they are.
+    /// Adds `rule` to what is allowed in the workspace with this root, in the file; comments and order stay as they are. It
+    /// waits for the disk.
     pub fn grant(&self, root: &Path, rule: &str) -> Result<(), GrantError> {
-        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        let file = self.places.config_file();
-        let text = read(&file)?;
-        let parse = |text: &str| Config::parse(text, &self.places, self.home.as_deref());
-        parse(&text).map_err(GrantError::Broken)?;
-        if let Some(text) = append(&text, root, rule)? {
-            // What is written must be what can be read again.
-            if text.len() as u64 > MAX_FILE {
-                let error = format!("the file would be larger than {MAX_FILE} bytes");
-                return Err(GrantError::Refused(ConfigError::whole(&file, error)));
-            }
-            parse(&text).map_err(GrantError::Refused)?;
-            super::grant::replace(&file, &text)?;
-        }
-        self.reload();
-        Ok(())
+        self.change(|text| self.with_rule(text, root, rule))
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+    /// Changes the file's text, if `edit` gives another one; it is asked again when somebody saved the file meanwhile.
+    pub(super) fn change(
+        &self,
+        mut edit: impl FnMut(&str) -> Result<Option<String>, GrantError>,
+    ) -> Result<(), GrantError> {
+        let held = self.file();
+        let file = self.places.config_file();
+        for _ in 0..MAX_TRIES {
+            let text = read(&file)?;
+            if let Some(new) = edit(&text)? {
+                let new = Prepared::new(&file, &new)?;
+                // What was saved while that was synced is there to stay.
+                if read(&file)? != text {
+                    continue;
+                }
+                new.put()?;
+            }
+            self.look(&held);
+            return Ok(());
+        }
+        Err(io::Error::other("somebody else changes the file again and again").into())
+    }
+
+    /// The file's text with the rule; none when it is there already.
+    fn with_rule(&self, text: &str, root: &Path, rule: &str) -> Result<Option<String>, GrantError> {
+        let parse = |text: &str| Config::parse(text, &self.places, self.home.as_deref());
+        parse(text).map_err(GrantError::Broken)?;
+        let Some(text) = append(text, root, rule)? else { return Ok(None) };
+        // What is written must be what can be read again.
+        if text.len() as u64 > MAX_FILE {
+            let error = format!("the file would be larger than {MAX_FILE} bytes");
+            return Err(GrantError::Refused(ConfigError::whole(&self.places.config_file(), error)));
+        }
+        parse(&text).map_err(GrantError::Refused)?;
+        Ok(Some(text))
+    }
+
+    fn file(&self) -> MutexGuard<'_, ()> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,16 +1,16 @@
 //! What is written and what it means; what is wrong and where; the file changing under the daemon.
 
 use std::os::unix::fs::PermissionsExt;
-use std::time::Duration;
 
 use super::*;
 
-struct House {
+/// Where a configuration lies.
+pub(super) struct House {
     _dir: tempfile::TempDir,
-    places: Places,
+    pub(super) places: Places,
 }
 
-fn house() -> House {
+pub(super) fn house() -> House {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     let places = Places { config: at("config"), data: at("data"), state: at("state"), socket: at("state/s") };
@@ -19,7 +19,7 @@ fn house() -> House {
 }
 
 impl House {
-    fn write(&self, text: &str) {
+    pub(super) fn write(&self, text: &str) {
         std::fs::write(self.places.config_file(), text).unwrap();
     }
 
@@ -27,7 +27,7 @@ impl House {
         std::fs::read_to_string(self.places.config_file()).unwrap()
     }
 
-    fn open(&self) -> ConfigStore {
+    pub(super) fn open(&self) -> ConfigStore {
         ConfigStore::open(self.places.clone(), None)
     }
 }
@@ -358,48 +358,43 @@ fn grants_from_many_sides_are_all_kept() {
     assert_eq!(store.current().unwrap().grants(Path::new("/w")).len(), 8);
 }
 
-async fn woken(changes: &mut Changes) -> bool {
-    tokio::time::timeout(Duration::from_secs(5), changes.next()).await == Ok(Some(()))
-}
-
-/// Longer than a change takes to arrive.
-const QUIET: Duration = Duration::from_millis(400);
-
-#[tokio::test]
-async fn a_file_that_appears_changes_or_is_put_in_place_of_another_wakes() {
-    let house = house();
-    std::fs::remove_dir(&house.places.config).unwrap();
-    let mut changes = Changes::of(&house.places.config_file()).unwrap();
-    house.write("max_steps = 1");
-    assert!(woken(&mut changes).await, "appears");
-    house.write("max_steps = 2");
-    assert!(woken(&mut changes).await, "changes");
-    let new = house.places.config.join("config.toml~");
-    std::fs::write(&new, "max_steps = 3").unwrap();
-    std::fs::rename(&new, house.places.config_file()).unwrap();
-    assert!(woken(&mut changes).await, "is replaced");
-    std::fs::remove_file(house.places.config_file()).unwrap();
-    assert!(woken(&mut changes).await, "vanishes");
-}
-
-#[tokio::test]
-async fn nothing_wakes_while_nothing_happens_to_the_file() {
+#[test]
+fn what_the_user_saves_while_a_rule_is_written_stays() {
     let house = house();
     house.write("");
-    let mut changes = Changes::of(&house.places.config_file()).unwrap();
-    house.open().reload();
-    std::fs::write(house.places.config.join("other"), "x").unwrap();
-    assert!(tokio::time::timeout(QUIET, changes.next()).await.is_err());
+    let store = house.open();
+    let mut saved = false;
+    let saving = |text: &str| {
+        if !std::mem::replace(&mut saved, true) {
+            house.write("max_steps = 7\n");
+        }
+        Ok(Some(format!("{text}mode = \"plan\"\n")))
+    };
+    store.change(saving).unwrap();
+    assert_eq!(house.text(), "max_steps = 7\nmode = \"plan\"\n");
+    assert_eq!(store.current().unwrap().max_steps, 7);
+
+    let mut n = 0;
+    let without_end = |text: &str| {
+        n += 1;
+        house.write(&format!("# {n}\n"));
+        Ok(Some(format!("{text}mode = \"plan\"\n")))
+    };
+    let error = store.change(without_end).unwrap_err().to_string();
+    assert_eq!(error, "the rule is not stored: somebody else changes the file again and again");
+    assert_eq!(house.text(), "# 20\n");
 }
 
-#[tokio::test]
-async fn the_file_that_a_link_leads_to_is_watched_too() {
+#[test]
+fn what_is_not_watched_is_told() {
     let house = house();
-    let dotfiles = house.places.config.with_file_name("dotfiles");
-    std::fs::create_dir(&dotfiles).unwrap();
-    std::fs::write(dotfiles.join("linger.toml"), "").unwrap();
-    std::os::unix::fs::symlink(dotfiles.join("linger.toml"), house.places.config_file()).unwrap();
-    let mut changes = Changes::of(&house.places.config_file()).unwrap();
-    std::fs::write(dotfiles.join("linger.toml"), "max_steps = 1").unwrap();
-    assert!(woken(&mut changes).await);
+    house.write("[mcp.files]\ncommand = \"x\"");
+    let store = house.open();
+    store.set_unwatched(Some("no more watches"));
+    let file = house.places.config_file();
+    let told =
+        format!("{}: changes are not noticed until the daemon is started again: no more watches", file.display());
+    assert_eq!((&store.warnings()[0], store.warnings().len()), (&told, 2));
+    store.set_unwatched(None);
+    assert_eq!(store.warnings().len(), 1);
 }

@@ -81,7 +81,6 @@ impl DaemonApiServer for Rpc {
         }
         // This is where one looks when something is wrong: it says what it can.
         let (sessions, running, permissions) = counts.unwrap_or_default();
-        let config = daemon.config.current();
         let storage = self.storage(conn(extensions)?).await;
         if let Err(error) = &storage {
             tracing::warn!(target: "daemon", error = error.message, "nobody knows what is taken on the disk");
@@ -98,7 +97,7 @@ impl DaemonApiServer for Rpc {
             log: daemon.places.log(),
             config: daemon.places.config_file(),
             config_error: daemon.config.error().map(|error| error.to_string()),
-            config_warnings: config.map(|config| config.warnings.clone()).unwrap_or_default(),
+            config_warnings: daemon.config.warnings(),
             model: daemon.model(None).ok().map(|resolved| resolved.origin),
             sessions,
             running,

@@ -4,13 +4,14 @@
 //! Deliberately absent: reading and writing lines, and when a connection is closed ([`crate::connections`]).
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jsonrpsee::Extensions;
 use linger_protocol::RpcError;
 use linger_protocol::error::Code;
 use linger_protocol::id::SessionId;
-use linger_protocol::transport::room::{AnswerRoom, LargeRoom};
+use linger_protocol::transport::room::AnswerRoom;
 use linger_protocol::transport::serve::Outbox;
 use tokio::task::AbortHandle;
 
@@ -32,13 +33,15 @@ pub struct Conn {
     client: Mutex<Option<String>>,
     /// The forwarders of the sessions that it is attached to.
     attached: Mutex<HashMap<SessionId, Attachment>>,
+    /// How many attaches there have been.
+    attaches: AtomicU64,
     /// Held by the query that it has among those of others.
     querying: tokio::sync::Mutex<()>,
 }
 
 /// What sends the events of one session to one client.
 struct Attachment {
-    /// Tells this attach from an earlier or later one of the same session.
+    /// Tells this attach from every other one of the connection.
     generation: u64,
     /// The task, once the session has answered.
     forwarder: Option<AbortHandle>,
@@ -68,6 +71,7 @@ impl Conn {
             outbox,
             client: Mutex::default(),
             attached: Mutex::default(),
+            attaches: AtomicU64::new(0),
             querying: tokio::sync::Mutex::default(),
         }
     }
@@ -118,8 +122,8 @@ impl Conn {
         query: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, RpcError> {
         self.query(async {
-            make_room(extensions, bytes).await;
-            query.await
+            make_room(extensions, bytes).await?;
+            Ok::<T, RpcError>(query.await?)
         })
         .await
     }
@@ -136,7 +140,7 @@ impl Conn {
             let error = RpcError::new(Code::TooMuch, format!("attached to {MAX_ATTACHED} sessions already"));
             return Err(error.hint("detach from some, or open another connection"));
         }
-        let generation = attached.get(session).map_or(0, |earlier| earlier.generation + 1);
+        let generation = self.attaches.fetch_add(1, Ordering::Relaxed);
         attached.insert(session.clone(), Attachment { generation, forwarder: None });
         Ok(generation)
     }
@@ -176,10 +180,10 @@ impl Conn {
 }
 
 /// Waits for room for a large answer, which keeps it until it is on its way.
-pub(super) async fn make_room(extensions: &Extensions, bytes: usize) {
-    let room = LargeRoom::of(bytes).await;
-    if let Some(answer) = extensions.get::<AnswerRoom>() {
-        answer.keep(room);
+pub(super) async fn make_room(extensions: &Extensions, bytes: usize) -> Result<(), RpcError> {
+    match extensions.get::<AnswerRoom>() {
+        Some(answer) => Ok(answer.make(bytes).await?),
+        None => Ok(()),
     }
 }
 

@@ -147,7 +147,7 @@ impl DaemonApiServer for Rpc {
         }
         let rows = conn(extensions)?.query(async {
             let rows = list.await?;
-            make_room(extensions, models::ROOM).await;
+            make_room(extensions, models::ROOM).await?;
             Ok::<_, RpcError>(rows)
         });
         Ok(rows.await?)

@@ -155,12 +155,13 @@ impl SessionApiServer for Rpc {
         {
             return Ok(pruned);
         }
+        // Before, for what is done cannot be refused.
+        make_room(extensions, LIST_ROOM).await?;
         let pruned = prune::prune(&self.0, params).await?;
         if let Some(key) = key {
             // Not with its effect, which is many commits: until then it goes on where it was when it is sent again.
             self.0.store.remember(key.outcome(&pruned)).await.map_err(RpcError::from)?;
         }
-        make_room(extensions, LIST_ROOM).await;
         Ok(pruned)
     }
 }

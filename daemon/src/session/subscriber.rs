@@ -147,7 +147,7 @@ impl Subscriber {
                 let page = match self.store.events(session.clone(), after, until, BATCH, false).await? {
                     Ok(page) => page,
                     Err(size) => {
-                        large = Some(LargeRoom::of(size * COPIES).await);
+                        large = Some(self.outbox.large_room(size * COPIES).await);
                         self.store.events(session.clone(), after, until, BATCH, true).await?.unwrap_or_default()
                     }
                 };

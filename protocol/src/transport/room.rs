@@ -3,10 +3,16 @@
 //! Hundreds of clients that do not read must not hold hundreds of copies of a large event or answer. So whoever makes one takes
 //! room for it before, and the room is free again when it is written. Who came last is served first: it is there and reads,
 //! while those who do not read keep what they got until they are hung up ([`contended`]).
+//!
+//! Nobody waits for room who holds some that others wait for: an answer of a batch that finds none is an error ([`Full`]) while
+//! earlier answers of that batch wait to be written with it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedMutexGuard, oneshot, watch};
+
+use crate::error::{Code, RpcError};
 
 /// Room is counted in pieces of this size, in bytes; whatever is smaller needs none.
 const PIECE: usize = 64 << 10;
@@ -18,8 +24,14 @@ static ROOMS: Mutex<Rooms> = Mutex::new(Rooms { free: MAX_LARGE, waiting: Vec::n
 
 struct Rooms {
     free: usize,
-    /// Who waits and for how much, the last one last.
-    waiting: Vec<(usize, oneshot::Sender<LargeRoom>)>,
+    /// Who waits, the last one last.
+    waiting: Vec<Waiting>,
+}
+
+struct Waiting {
+    pieces: usize,
+    holder: Holder,
+    given: oneshot::Sender<LargeRoom>,
 }
 
 fn rooms() -> MutexGuard<'static, Rooms> {
@@ -29,61 +41,155 @@ fn rooms() -> MutexGuard<'static, Rooms> {
 impl Rooms {
     /// Gives what is free to those who wait.
     fn share(&mut self) {
-        while let Some((pieces, waiting)) = self.waiting.pop_if(|(pieces, _)| *pieces <= self.free) {
-            self.free -= pieces;
-            if let Err(mut unwanted) = waiting.send(LargeRoom(pieces)) {
-                self.free += std::mem::take(&mut unwanted.0);
+        while let Some(waiting) = self.waiting.pop_if(|waiting| waiting.pieces <= self.free) {
+            let room = self.take(waiting.pieces, waiting.holder);
+            if let Err(mut unwanted) = waiting.given.send(room) {
+                self.free += unwanted.empty();
             }
         }
     }
+
+    fn take(&mut self, pieces: usize, holder: Holder) -> LargeRoom {
+        self.free -= pieces;
+        holder.0.send_modify(|held| *held += pieces);
+        LargeRoom { pieces, holder }
+    }
 }
 
-/// Room for something large that a client is to read, in pieces; taken before it is made, free again when this is dropped.
+/// Counts the room that one connection holds, in pieces.
+#[derive(Clone, Debug)]
+pub struct Holder(Arc<watch::Sender<usize>>);
+
+impl Default for Holder {
+    fn default() -> Self {
+        Self(Arc::new(watch::channel(0).0))
+    }
+}
+
+impl Holder {
+    /// Waits until it holds some.
+    pub(super) async fn holds(&self) {
+        // Fails when the sender has gone, which is here.
+        let _ = self.0.subscribe().wait_for(|held| *held > 0).await;
+    }
+}
+
+/// Room for something large that a client is to read; taken before it is made, free again when this is dropped.
 #[derive(Debug)]
-pub struct LargeRoom(usize);
+pub struct LargeRoom {
+    pieces: usize,
+    holder: Holder,
+}
 
 impl LargeRoom {
     /// Waits until there is room for about `bytes`; what is larger than all the room takes all of it.
-    pub async fn of(bytes: usize) -> Self {
-        let (room, given) = oneshot::channel();
+    pub async fn of(bytes: usize, holder: &Holder) -> Self {
+        let (given, room) = oneshot::channel();
         {
             let mut rooms = rooms();
-            rooms.waiting.retain(|(_, waiting)| !waiting.is_closed());
-            rooms.waiting.push((bytes.div_ceil(PIECE).clamp(1, MAX_LARGE), room));
+            rooms.waiting.retain(|waiting| !waiting.given.is_closed());
+            rooms.waiting.push(Waiting { pieces: pieces(bytes), holder: holder.clone(), given });
             rooms.share();
         }
         // Whoever waits is given room in the end: the senders live in a static.
-        given.await.unwrap_or(Self(0))
+        room.await.unwrap_or_else(|_| Self { pieces: 0, holder: holder.clone() })
+    }
+
+    /// Room for about `bytes`, if there is some now.
+    fn at_once(bytes: usize, holder: &Holder) -> Option<Self> {
+        let (mut rooms, pieces) = (rooms(), pieces(bytes));
+        (pieces <= rooms.free).then(|| rooms.take(pieces, holder.clone()))
+    }
+
+    /// Gives back what something of `bytes` does not need; whether anything is left.
+    fn shrink(&mut self, bytes: usize) -> bool {
+        self.give_back(self.pieces.saturating_sub(bytes / PIECE));
+        self.pieces > 0
+    }
+
+    fn give_back(&mut self, pieces: usize) {
+        if pieces > 0 {
+            self.pieces -= pieces;
+            self.holder.0.send_modify(|held| *held -= pieces);
+            let mut rooms = rooms();
+            rooms.free += pieces;
+            rooms.share();
+        }
+    }
+
+    /// Takes out the pieces, for whoever has the rooms locked.
+    fn empty(&mut self) -> usize {
+        self.holder.0.send_modify(|held| *held -= self.pieces);
+        std::mem::take(&mut self.pieces)
     }
 }
 
 impl Drop for LargeRoom {
     fn drop(&mut self) {
-        if self.0 > 0 {
-            let mut rooms = rooms();
-            rooms.free += self.0;
-            rooms.share();
-        }
+        self.give_back(self.pieces);
     }
+}
+
+fn pieces(bytes: usize) -> usize {
+    bytes.div_ceil(PIECE).clamp(1, MAX_LARGE)
 }
 
 /// Whether anybody waits for room.
 pub(super) fn contended() -> bool {
-    rooms().waiting.iter().any(|(_, waiting)| !waiting.is_closed())
+    rooms().waiting.iter().any(|waiting| !waiting.given.is_closed())
+}
+
+/// There is no room for an answer beside those that it is to go out with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+impl From<Full> for RpcError {
+    fn from(Full: Full) -> Self {
+        Self::new(Code::TooMuch, "there is no room for this answer beside the others of its batch")
+            .hint("send the request alone")
+    }
+}
+
+/// The answers that go out together: all of a batch, or one.
+#[derive(Debug, Default)]
+pub(super) struct Together {
+    /// Held by the one that makes a large answer.
+    turn: Arc<tokio::sync::Mutex<()>>,
+    /// Whether one that is finished holds room.
+    holds: AtomicBool,
 }
 
 /// Where a handler leaves the room that its answer takes; in the extensions of each request.
-#[derive(Clone, Debug, Default)]
-pub struct AnswerRoom(Arc<Mutex<Option<LargeRoom>>>);
+#[derive(Clone, Debug)]
+pub struct AnswerRoom {
+    holder: Holder,
+    together: Arc<Together>,
+    room: Arc<Mutex<Option<(LargeRoom, OwnedMutexGuard<()>)>>>,
+}
 
 impl AnswerRoom {
-    /// Keeps room for the answer until that is written.
-    pub fn keep(&self, room: LargeRoom) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(room);
+    pub(super) fn of(holder: Holder, together: Arc<Together>) -> Self {
+        Self { holder, together, room: Arc::default() }
     }
 
-    pub(super) fn take(&self) -> Option<LargeRoom> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// Waits for room for an answer of at most about `bytes`, which takes it until it is written; once a request.
+    pub async fn make(&self, bytes: usize) -> Result<(), Full> {
+        let turn = self.together.turn.clone().lock_owned().await;
+        let room = if self.together.holds.load(Ordering::Relaxed) {
+            LargeRoom::at_once(bytes, &self.holder).ok_or(Full)?
+        } else {
+            LargeRoom::of(bytes, &self.holder).await
+        };
+        *self.room.lock().unwrap_or_else(PoisonError::into_inner) = Some((room, turn));
+        Ok(())
+    }
+
+    /// The room that an answer of `bytes` keeps until it is written.
+    pub(super) fn finish(&self, bytes: usize) -> Option<LargeRoom> {
+        let (mut room, _turn) = self.room.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        let kept = room.shrink(bytes).then_some(room);
+        self.together.holds.fetch_or(kept.is_some(), Ordering::Relaxed);
+        kept
     }
 }
 
@@ -96,28 +202,51 @@ mod tests {
 
     use super::*;
 
+    fn poll<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Option<T> {
+        match future.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(value) => Some(value),
+            Poll::Pending => None,
+        }
+    }
+
+    /// There is one room for all connections, and so for all tests.
+    static ALONE: Mutex<()> = Mutex::new(());
+
     #[test]
     fn the_last_one_is_served_first_and_nothing_is_lost() {
-        let mut context = Context::from_waker(Waker::noop());
-        let mut poll = |room: std::pin::Pin<&mut dyn Future<Output = LargeRoom>>| match room.poll(&mut context) {
-            Poll::Ready(room) => Some(room.0),
-            Poll::Pending => None,
-        };
-        let all = LargeRoom(MAX_LARGE);
-        rooms().free = 0;
-        let (mut first, mut last) = (pin!(LargeRoom::of(PIECE + 1)), pin!(LargeRoom::of(usize::MAX)));
-        assert_eq!((poll(first.as_mut()), poll(last.as_mut())), (None, None));
-        {
-            let mut gone = Box::pin(LargeRoom::of(1));
-            assert_eq!(poll(gone.as_mut()), None);
-        }
+        let _alone = ALONE.lock();
+        let holder = Holder::default();
+        let of = |bytes| LargeRoom::of(bytes, &holder);
+        let all = poll(pin!(of(usize::MAX))).unwrap();
+        let (mut first, mut last) = (pin!(of(PIECE + 1)), pin!(of(usize::MAX)));
+        assert!(poll(first.as_mut()).is_none() && poll(last.as_mut()).is_none());
+        assert!(poll(pin!(of(1))).is_none(), "and is gone");
         assert!(contended());
         drop(all);
-        assert_eq!(poll(first.as_mut()), None, "who came last has everything");
-        assert_eq!(poll(last.as_mut()), Some(MAX_LARGE));
-        // `poll` dropped it.
-        assert_eq!(poll(first.as_mut()), Some(2));
+        assert!(poll(first.as_mut()).is_none(), "who came last has everything");
+        assert_eq!(poll(last.as_mut()).map(|room| room.pieces), Some(MAX_LARGE));
+        assert_eq!(poll(first.as_mut()).map(|room| room.pieces), Some(2));
         assert!(!contended());
-        assert_eq!(rooms().free, MAX_LARGE);
+        assert_eq!((rooms().free, *holder.0.borrow()), (MAX_LARGE, 0));
+    }
+
+    #[test]
+    fn a_batch_does_not_wait_while_it_holds_what_others_wait_for() {
+        let _alone = ALONE.lock();
+        let holder = Holder::default();
+        let together = Arc::<Together>::default();
+        let answer = || AnswerRoom::of(holder.clone(), together.clone());
+        let (small, large, late) = (answer(), answer(), answer());
+        assert_eq!(poll(pin!(small.make(4 * PIECE))), Some(Ok(())));
+        let mut making = pin!(large.make(MAX_LARGE * PIECE));
+        assert_eq!(poll(making.as_mut()), None, "one of a batch at a time");
+        assert!(small.finish(PIECE - 1).is_none(), "what turns out to be small takes nothing");
+        assert_eq!(poll(making), Some(Ok(())));
+        let kept = large.finish(3 * PIECE).unwrap();
+        assert_eq!((kept.pieces, *holder.0.borrow(), rooms().free), (3, 3, MAX_LARGE - 3));
+        assert_eq!(poll(pin!(late.make(MAX_LARGE * PIECE))), Some(Err(Full)));
+        assert_eq!(poll(pin!(late.make(PIECE))), Some(Ok(())));
+        drop((late.finish(PIECE), kept));
+        assert_eq!((rooms().free, *holder.0.borrow()), (MAX_LARGE, 0));
     }
 }

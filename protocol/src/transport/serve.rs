@@ -19,16 +19,18 @@ use std::time::{Duration, Instant};
 use jsonrpsee::core::server::{MethodCallback, MethodResponse, MethodResponseNotifyTx, Methods};
 use jsonrpsee::types::{ErrorObjectOwned, Id, Params};
 use jsonrpsee::{ConnectionId, Extensions};
-use serde::Deserialize;
+use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc, oneshot};
-use tokio::time::timeout;
+use tokio::task::unconstrained;
+use tokio::time::{sleep, timeout};
 
 use super::MAX_REQUEST;
 use super::line::{Decoder, Frame, Framing, encode};
-use super::room::{AnswerRoom, LargeRoom, contended};
+use super::room::{AnswerRoom, Holder, LargeRoom, Together, contended};
 use crate::error::{Code, RpcError};
 
 /// Requests of one connection that wait for their result; reading stops beyond. An editor has a handful at a time.
@@ -103,6 +105,8 @@ pub struct Activity {
     writing: AtomicU64,
     /// Room for requests that wait for their result.
     waiting: Arc<Semaphore>,
+    /// What it holds of the room for what is large.
+    holder: Holder,
 }
 
 impl Activity {
@@ -165,6 +169,7 @@ impl Outbox {
             asked: AtomicU64::new(0),
             writing: AtomicU64::new(0),
             waiting: Arc::new(Semaphore::new(MAX_WAITING as usize)),
+            holder: Holder::default(),
         });
         (Self { lines: sender, activity: activity.clone() }, Outgoing { lines: receiver, activity })
     }
@@ -181,6 +186,11 @@ impl Outbox {
     /// Waits until there is room for one more batch: whoever makes it then need not hold it while the client does not read.
     pub async fn room(&self) -> Result<OutboxRoom, Gone> {
         self.lines.clone().reserve_owned().await.map(OutboxRoom).map_err(|_| Gone)
+    }
+
+    /// Waits until there is room for something large of about `bytes`.
+    pub async fn large_room(&self, bytes: usize) -> LargeRoom {
+        LargeRoom::of(bytes, &self.activity.holder).await
     }
 
     /// Waits until the client has gone.
@@ -248,28 +258,33 @@ async fn write_lines(
             next = if bytes.len() < WRITE_CHUNK { outgoing.lines.try_recv().ok() } else { None };
         }
         outgoing.activity.writing.store(outgoing.activity.now(), Ordering::Relaxed);
-        if write_whole(&mut write, &bytes, !rooms.is_empty()).await.is_err() {
+        if write_whole(&mut write, &bytes, &outgoing.activity.holder).await.is_err() {
             return;
         }
+        drop(rooms);
         outgoing.activity.writing.store(0, Ordering::Relaxed);
         bytes.clear();
         bytes.shrink_to(READ_CHUNK);
     }
 }
 
-/// Writes all of it. A client that does not read may take its time, unless what it does not read is `large` and others wait
-/// for its room.
-async fn write_whole(write: &mut (impl AsyncWrite + Unpin), bytes: &[u8], large: bool) -> Result<(), Gone> {
-    if !large {
-        return write.write_all(bytes).await.map_err(|_| Gone);
-    }
+/// Writes all of it. A client that does not read may take its time, unless it holds room that others wait for: in what is being
+/// written, or in what waits behind it.
+async fn write_whole(write: &mut (impl AsyncWrite + Unpin), bytes: &[u8], holder: &Holder) -> Result<(), Gone> {
     let mut rest = bytes;
     while !rest.is_empty() {
-        match timeout(STUCK, write.write(rest)).await {
-            Ok(Ok(written @ 1..)) => rest = rest.get(written..).unwrap_or_default(),
-            Ok(_) => return Err(Gone),
-            Err(_) if contended() => return Err(Gone),
-            Err(_) => {}
+        // Nothing runs, and no timer either, while a client that holds none does not read.
+        let stuck = async {
+            holder.holds().await;
+            sleep(STUCK).await;
+        };
+        tokio::select! {
+            biased;
+            written = write.write(rest) => match written {
+                Ok(written @ 1..) => rest = rest.get(written..).unwrap_or_default(),
+                Ok(_) | Err(_) => return Err(Gone),
+            },
+            () = stuck => if contended() { return Err(Gone) },
         }
     }
     Ok(())
@@ -348,7 +363,8 @@ impl Connection {
         let activity = &self.outbox.activity;
         activity.asked.store(activity.now(), Ordering::Relaxed);
         let Ok(permit) = activity.waiting.clone().acquire_owned().await else { return Err(Gone) };
-        let first = poll_fn(|context| Poll::Ready(handler.as_mut().poll(context))).await;
+        // Without Tokio's budget, of which a crowd of requests could take all: then a later one would overtake this one.
+        let first = unconstrained(poll_fn(|context| Poll::Ready(handler.as_mut().poll(context)))).await;
         let outbox = self.outbox.clone();
         match first {
             Poll::Ready(answer) => deliver(&outbox, answer).await,
@@ -380,28 +396,27 @@ impl Connection {
         if line.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
             return self.handle_batch(&line);
         }
-        self.handle_one(&line)
+        self.handle_one(&line, &Arc::default())
     }
 
     fn handle_batch(&self, line: &[u8]) -> Handler {
-        let entries: Vec<&RawValue> = match serde_json::from_slice(line) {
-            Ok(entries) => entries,
+        let entries = match serde_json::from_slice(line) {
+            Ok(Entries(entries)) => entries,
+            Err(error) if error.is_data() => {
+                return fault(INVALID_REQUEST, format!("a batch has 1 to {MAX_BATCH} requests"), Id::Null);
+            }
             Err(error) => return fault(PARSE_ERROR, error.to_string(), Id::Null),
         };
-        if entries.is_empty() || entries.len() > MAX_BATCH {
-            return fault(INVALID_REQUEST, format!("a batch has 1 to {MAX_BATCH} requests"), Id::Null);
-        }
-        let handlers: Vec<Handler> = entries.iter().map(|entry| self.handle_one(entry.get().as_bytes())).collect();
+        let together = Arc::default();
+        let handlers = entries.iter().map(|entry| self.handle_one(entry.get().as_bytes(), &together)).collect();
         Box::pin(async move {
             let mut answers = Vec::new();
             let mut notify = Vec::new();
             let mut rooms = Vec::new();
-            for handler in handlers {
-                if let Some((answer, then, room)) = handler.await {
-                    answers.push(answer);
-                    notify.extend(then);
-                    rooms.extend(room);
-                }
+            for (answer, then, room) in side_by_side(handlers).await.into_iter().flatten() {
+                answers.push(answer);
+                notify.extend(then);
+                rooms.extend(room);
             }
             // Every subscriber that a batch made may start: its response goes out with the batch or not at all.
             notify.into_iter().for_each(|then| then.notify(true));
@@ -414,7 +429,11 @@ impl Connection {
         })
     }
 
-    fn handle_one(&self, line: &[u8]) -> Handler {
+    fn handle_one(&self, line: &[u8], together: &Arc<Together>) -> Handler {
+        // serde would take it for a struct's fields.
+        if line.first() == Some(&b'[') {
+            return fault(INVALID_REQUEST, "a request is an object, not an array".to_owned(), Id::Null);
+        }
         let request: Envelope<'_> = match serde_json::from_slice(line) {
             Ok(request) => request,
             Err(error) if error.is_data() => return fault(INVALID_REQUEST, error.to_string(), Id::Null),
@@ -434,7 +453,7 @@ impl Connection {
         let Some(params) = params(request.params) else {
             return fault(INVALID_REQUEST, "params is an object".to_owned(), answer_to);
         };
-        let room = AnswerRoom::default();
+        let room = AnswerRoom::of(self.outbox.activity.holder.clone(), together.clone());
         let response = self.call(name, params, answer_to, room.clone());
         // A request without an id is a notification: it happens, and is not answered.
         let wanted = id.is_some();
@@ -443,8 +462,13 @@ impl Connection {
             let misfit = response.as_error_code() == Some(INVALID_PARAMS);
             let (json, notify, _) = response.into_parts();
             let json = if misfit { plain(json) } else { json };
-            let room = room.take();
-            wanted.then(|| (json, notify, Vec::from_iter(room)))
+            let room = room.finish(json.get().len());
+            if wanted {
+                return Some((json, notify, Vec::from_iter(room)));
+            }
+            // What was to follow the answer follows nevertheless.
+            notify.into_iter().for_each(|then| then.notify(true));
+            None
         })
     }
 
@@ -471,6 +495,52 @@ impl Connection {
                 Box::pin(std::future::ready(MethodResponse::error(id, error)))
             }
         }
+    }
+}
+
+/// Polls each once, in order, so that they take effect in that order, and then waits for all.
+async fn side_by_side(mut handlers: Vec<Handler>) -> Vec<Option<Answer>> {
+    let mut answers: Vec<Option<Option<Answer>>> = handlers.iter().map(|_| None).collect();
+    poll_fn(|context| {
+        for (handler, answer) in handlers.iter_mut().zip(&mut answers) {
+            if answer.is_none()
+                && let Poll::Ready(ready) = handler.as_mut().poll(context)
+            {
+                *answer = Some(ready);
+            }
+        }
+        if answers.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    answers.into_iter().flatten().collect()
+}
+
+/// The requests of a batch; more than there may be are not even looked at.
+struct Entries<'a>(Vec<&'a RawValue>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Entries<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Batch;
+        impl<'de> Visitor<'de> for Batch {
+            type Value = Entries<'de>;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                write!(f, "a batch")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(entry) = seq.next_element()? {
+                    entries.push(entry);
+                    if entries.len() > MAX_BATCH {
+                        break;
+                    }
+                }
+                let right = (1..=MAX_BATCH).contains(&entries.len());
+                right.then_some(Entries(entries)).ok_or_else(|| A::Error::custom("a wrong number of requests"))
+            }
+        }
+        deserializer.deserialize_seq(Batch)
     }
 }
 

@@ -246,7 +246,8 @@ pub async fn adopt_orphans() -> io::Result<()> {
             continue;
         }
         let own = own().clone();
-        for orphan in children().into_iter().filter(|child| !own.contains(child)) {
+        // Those that cannot be seen now are reaped with the next one.
+        for orphan in children().unwrap_or_default().into_iter().filter(|child| !own.contains(child)) {
             // One that lives on is not waited for.
             let _lives = rustix::process::waitpid(Some(orphan), WaitOptions::NOHANG);
         }
@@ -267,12 +268,31 @@ fn has_ended_child() -> bool {
     rustix::process::waitid(WaitId::All, look).is_ok_and(|ended| ended.is_some())
 }
 
-/// The children of this process, adopted ones too.
-pub fn children() -> Vec<Pid> {
-    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    let lists = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
-    let pids = lists.flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<i32>>());
-    pids.filter_map(Pid::from_raw).collect()
+/// The children of this process, adopted ones too; fails where they cannot be seen, as without a descriptor to look with.
+/// Elsewhere than on Linux none are found.
+pub fn children() -> io::Result<Vec<Pid>> {
+    let mut children = Vec::new();
+    let threads = match std::fs::read_dir("/proc/self/task") {
+        Ok(threads) => threads,
+        Err(error) if gone(&error) => return Ok(children),
+        Err(error) => return Err(error),
+    };
+    for thread in threads {
+        let list = match std::fs::read_to_string(thread?.path().join("children")) {
+            Ok(list) => list,
+            // A thread that has ended meanwhile: its children are another's.
+            Err(error) if gone(&error) => continue,
+            Err(error) => return Err(error),
+        };
+        children.extend(list.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)));
+    }
+    Ok(children)
+}
+
+fn gone(error: &io::Error) -> bool {
+    [rustix::io::Errno::NOENT, rustix::io::Errno::SRCH]
+        .iter()
+        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 /// The file that `program` is in the directories of `path`, as seen from `cwd`.

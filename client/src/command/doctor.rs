@@ -27,6 +27,9 @@ const PROXIES: [&str; 4] = ["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROX
 /// Sessions of a damaged database that are named; `daemon status --json` has all.
 const NAMED: usize = 20;
 
+/// The deepest family that is looked at; real ones have a few dozen generations.
+const GENERATIONS: usize = 1024;
+
 pub(super) fn run(args: &Doctor) -> Result<Exit, Failure> {
     let look = Look::of_process();
     let style = Style { color: look.color && look.stdout, unicode: look.unicode };
@@ -51,6 +54,7 @@ fn examine(report: &mut Report, repair: bool) -> Result<(), Failure> {
         }
         Err(error) => return report.bad(&error.to_string(), Some(&error.hint())),
     }
+    family(report)?;
     let mut client = match Client::open_silent() {
         Ok(client) => client,
         Err(failure) => return report.failure(&failure),
@@ -73,6 +77,30 @@ fn examine(report: &mut Report, repair: bool) -> Result<(), Failure> {
         Ok(listed) => keys(report, &listed),
         Err(failure) => report.failure(&failure),
     }
+}
+
+/// Whether the system shows whose child somebody is: where it does not, the daemon cannot tell a user from a tool, and refuses
+/// whatever only a user may do.
+fn family(report: &mut Report) -> Result<(), Failure> {
+    if !cfg!(target_os = "linux") || sees_ancestors(std::process::id(), parent) {
+        return Ok(());
+    }
+    report.bad(
+        "/proc does not show the parents of a process, so nobody can answer a permission, choose a mode that asks less, bring a key or stop the daemon",
+        Some("mount /proc without hidepid, or with gid= of a group that you are in, and start the daemon anew"),
+    )
+}
+
+/// Whether a process can be followed to the first one.
+fn sees_ancestors(pid: u32, parent: impl Fn(u32) -> Option<u32>) -> bool {
+    let line = std::iter::successors(Some(pid), |pid| parent(*pid).filter(|parent| *parent != 0));
+    line.take(GENERATIONS).last().is_some_and(|first| parent(first) == Some(0))
+}
+
+/// The parent of a process, from proc(5): `pid (name) state ppid …`, where the name may hold anything, parentheses included.
+fn parent(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
 fn daemon(report: &mut Report, status: &Status) -> Result<(), Failure> {
@@ -220,5 +248,19 @@ impl Report {
     fn row(&mut self, sign: &str, text: &str) -> Result<(), Failure> {
         let text = crate::terminal::clean_line(text).into_owned();
         Ok(self.terminal.text(&format!("{sign} {text}\n"))?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_family_is_seen_only_if_its_first_member_is() {
+        let parents =
+            |pid| [(9, 5), (5, 1), (1, 0), (8, 4), (7, 7)].iter().find(|(child, _)| *child == pid).map(|(_, p)| *p);
+        assert_eq!([9, 5, 1, 8, 7, 3].map(|pid| sees_ancestors(pid, parents)), [true, true, true, false, false, false]);
+        #[cfg(target_os = "linux")]
+        assert_eq!(parent(std::process::id()), Some(std::os::unix::process::parent_id()));
     }
 }

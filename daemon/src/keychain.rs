@@ -117,6 +117,11 @@ impl Keychain {
         Self { remembered, owner, writing: Mutex::new(()) }
     }
 
+    /// The variable that marks what the daemon starts, and what it says.
+    pub(crate) fn owner(&self) -> (String, String) {
+        (OWNER.to_owned(), self.owner.to_string_lossy().into_owned())
+    }
+
     /// The accounts under which it has keys, as far as is remembered.
     pub fn accounts(&self) -> BTreeSet<Account> {
         let mut text = String::new();
@@ -185,7 +190,7 @@ impl Keychain {
     ) -> Result<Option<String>, Trouble> {
         let env = environment(|name| std::env::var(name).ok(), Path::exists)?;
         let mut env: BTreeMap<String, String> = env;
-        env.insert(OWNER.to_owned(), self.owner.to_string_lossy().into_owned());
+        env.extend([self.owner()]);
         let account = account.map(ToString::to_string).unwrap_or_default();
         let failed = |error: &dyn std::fmt::Display| Trouble::Failed(error.to_string());
         let helper = Process::helper(&[helper::ARGUMENT, task.name(), &account], &env, input);

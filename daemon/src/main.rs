@@ -17,6 +17,7 @@ use lingerd::config::{Changes, ConfigStore};
 use lingerd::keeper::{self, Kept};
 use lingerd::keychain::helper;
 use lingerd::listener::Listener;
+use lingerd::process::mark;
 use lingerd::secret::Redactor;
 use lingerd::{Options, inherit, log};
 use tokio::io::AsyncReadExt as _;
@@ -100,6 +101,9 @@ fn start(kept: Kept, background: bool) -> anyhow::Result<ExitCode> {
     log::start(&places.log(), std::env::var("LINGER_LOG").ok().as_deref(), redactor.clone())?;
     if let Err(error) = inherit::leave_terminal() {
         tracing::warn!(target: "daemon", %error, "tools can write to the terminal of the daemon");
+    }
+    if let Err(error) = mark::take(&places.data) {
+        tracing::info!(target: "daemon", %error, "children have no mark");
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let orphaned = Arc::new(AtomicBool::new(false));

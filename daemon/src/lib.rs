@@ -54,6 +54,7 @@ use crate::provider::keys::Keys;
 use crate::provider::network::Variables;
 use crate::secret::Redactor;
 use crate::session::actor::MEND;
+use crate::session::waiting::Waiting;
 use crate::sessions::{Asked, Sessions};
 use crate::store::{Store, StoreError};
 
@@ -104,6 +105,7 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
         variables: Variables::read(|name| std::env::var(name).ok()),
         sessions: Sessions::default(),
         asked: Asked::default(),
+        waiting: Waiting::default(),
         naming: Mutex::default(),
         under_way: UnderWay::default(),
         tools: tool::builtin(),

@@ -20,6 +20,7 @@
 //! (`systemd-run`, `at`, a multiplexer that runs already), which is no process of ours. The first may live on, but cannot pass for
 //! a user: who has a limit above the mark did certainly not inherit it, and whoever has not is refused ([`kin`]).
 
+#[cfg(target_os = "linux")]
 use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
@@ -30,7 +31,9 @@ use std::time::{Duration, Instant};
 #[cfg(target_os = "linux")]
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, pidfd_open, pidfd_send_signal};
 
+#[cfg(target_os = "linux")]
 use super::OWNER;
+#[cfg(target_os = "linux")]
 use crate::peer;
 
 /// The part of a mark that says whose it is.

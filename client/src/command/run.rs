@@ -26,6 +26,7 @@ use crate::question::{Press, Questions, too_late};
 use crate::render::style::Style;
 use crate::render::{Renderer, Settings, Thinking, reason};
 use crate::terminal::{Keyboard, Look, Output, Terminal, keyboard};
+use crate::typed::Pressed;
 
 /// How stdout is used.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -300,7 +301,7 @@ impl Running {
                 self.alone = true;
                 Ok(None)
             }
-            EventBody::PermissionRequested { .. } => {
+            EventBody::PermissionRequested { .. } | EventBody::Notice { .. } => {
                 self.check = Some(Instant::now());
                 Ok(None)
             }
@@ -349,12 +350,13 @@ impl Running {
         };
         let style = self.renderer.style();
         let text = question.text(&style) + &question.keys(&style, false);
+        let answers = question.answers();
         self.fresh_line()?;
         let input = match &mut self.input {
             Some(input) => input,
             None => self.input.insert(Input::start(self.attachment.client.sender(), None)?),
         };
-        input.ask_keys();
+        input.ask_keys(Some(answers));
         Ok(self.terminal.talk(&text)?)
     }
 
@@ -362,7 +364,15 @@ impl Running {
         if !self.input.as_ref().is_some_and(|input| input.counts(key)) {
             return Ok(());
         }
-        match self.questions.press(key.key)? {
+        let pressed = match (key.pressed, self.questions.first()) {
+            (Pressed::Key(key), _) => key,
+            (Pressed::Other, None) => return Ok(()),
+            (Pressed::Other, Some(question)) => {
+                let text = question.unanswered(&self.renderer.style());
+                return Ok(self.terminal.talk(&text)?);
+            }
+        };
+        match self.questions.press(pressed)? {
             Press::Nothing => return Ok(()),
             Press::Show => {}
             Press::Answer(answer) => self.attachment.request(Request::Answer(answer))?,
@@ -379,6 +389,11 @@ impl Running {
                 self.terminal.say(&format!("detached; the work goes on: `linger attach {session}`"))?;
                 return Ok(Some(Exit(143)));
             }
+            // Where nothing is asked, the terminal is as the shell has it.
+            Signal::Continued if self.input.is_some() && self.questions.first().is_some() => {
+                return self.ask().map(|()| None);
+            }
+            Signal::Continued => return Ok(None),
             Signal::Interrupt => {}
         }
         self.fresh_line()?;
@@ -405,7 +420,7 @@ impl Running {
             return Ok(None);
         }
         let info = current(&mut self.attachment.client, &self.attachment.session)?;
-        if info.state == State::Waiting {
+        if matches!(info.state, State::Waiting | State::Offered) {
             self.fresh_line()?;
         }
         let exit = self.stuck.look(&mut self.attachment.client, &info)?;

@@ -12,8 +12,8 @@ use linger_protocol::id::{MessageId, PromptId, SessionId, TurnId};
 use linger_protocol::message::{Role, StopReason, text_of};
 use linger_protocol::method::{SessionPrompt, SessionRemove, SessionSet};
 use linger_protocol::session::{Info, Prompt, Remove, Set, State};
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use super::wait::{AGAIN, Stuck, current, is_over, timed_out};
 use super::{create, deadline, prompt, resolve};
@@ -87,8 +87,14 @@ pub(super) fn run(args: Run) -> Result<Exit, Failure> {
     let shaped = schema.is_some();
     let prompt = Prompt { session: session.clone(), content, when: None, schema, key: Some(key()?) };
     if args.detach {
-        client.call(&SessionPrompt(prompt)).map_err(|failure| refused(&mut client, unused.take(), failure))?;
-        Terminal::new().line(session.as_str())?;
+        let prompted =
+            client.call(&SessionPrompt(prompt)).map_err(|failure| refused(&mut client, unused.take(), failure))?;
+        if args.json {
+            let made = json!({ "session": session, "prompt": prompted.prompt });
+            Terminal::new().data(&made.to_string())?;
+        } else {
+            Terminal::new().line(session.as_str())?;
+        }
         return Ok(Exit::GOOD);
     }
     let look = Look::of_process();
@@ -101,7 +107,7 @@ pub(super) fn run(args: Run) -> Result<Exit, Failure> {
     let deltas = args.stream || data == Data::Stream;
     signals(client.sender(), true)?;
     let busy = info.as_ref().is_some_and(|info| info.state != State::Idle);
-    let renderer = Renderer::new(settings(&look, deltas, args.thinking));
+    let renderer = Renderer::new(settings(&look, deltas, args.thinking, client.name.clone()));
     let mut attachment = Attachment::start(client, session, info.map(|info| info.cursor), deltas)?;
     if let Err(failure) = attachment.request(Request::Prompt(prompt)) {
         return Err(refused(&mut attachment.client, unused.take(), failure));
@@ -147,7 +153,7 @@ fn refused(client: &mut Client, unused: Option<SessionId>, failure: Failure) -> 
     }
 }
 
-fn settings(look: &Look, deltas: bool, thinking: Thinking) -> Settings {
+fn settings(look: &Look, deltas: bool, thinking: Thinking, me: String) -> Settings {
     Settings {
         style: Style { color: look.color, unicode: look.unicode },
         width: look.width,
@@ -157,7 +163,7 @@ fn settings(look: &Look, deltas: bool, thinking: Thinking) -> Settings {
         usage: false,
         permissions: !look.can_ask(),
         prompts: false,
-        me: String::new(),
+        me,
     }
 }
 

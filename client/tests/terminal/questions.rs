@@ -172,3 +172,26 @@ fn a_line_that_is_typed_or_pasted_at_a_question_decides_nothing() {
     }
     asked_in_a_turn(script, answer);
 }
+
+#[test]
+fn ones_own_answer_in_run_is_not_by_somebody_else() {
+    let mut fake = Fake::one(|daemon| {
+        let (id, hello) = daemon.expect("daemon/hello");
+        let welcome = json!({"protocol": 1, "version": "9", "env": ["PATH_WE_WANT"], "keys": []});
+        daemon.send(&json!({"jsonrpc": "2.0", "id": id, "result": welcome}));
+        daemon.answer("session/create", json!({"session": "s1"}));
+        daemon.answer("session/attach", json!({"cursor": "1"}));
+        daemon.answer("session/prompt", json!({"prompt": "p1", "seq": 2}));
+        daemon.event("3", json!({"kind": "turn_started", "seq": 3, "turn": "t1", "prompt": "p1"}));
+        daemon.question(4);
+        daemon.answer("permission/answer", json!({"outcome": "won"}));
+        daemon.event("5", json!({"kind": "permission_resolved", "seq": 5, "turn": "t1", "permission": "q1", "decision": "allow_once", "by": hello["client"]}));
+        daemon.end(6, "end_turn", None);
+    });
+    let mut session = Session::start(&fake, &["run", "x"]);
+    session.see("n no");
+    session.press("y");
+    session.see("  allowed\r\n");
+    assert_eq!(session.end(), 0);
+    fake.finish();
+}

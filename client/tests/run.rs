@@ -1,4 +1,4 @@
-//! `run` and a turn that does not go on by itself.
+//! `run`: a turn that does not go on by itself, and what it prints when it leaves one running.
 
 #![allow(
     clippy::unwrap_used,
@@ -29,4 +29,16 @@ fn run_ends_when_its_turn_is_offered() {
     assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""));
     let expect = "error: the turn of session s1 was left unfinished\nhint: `linger attach s1`, then /continue\n";
     assert!(ran.err.ends_with(expect), "{}", ran.err);
+}
+
+#[test]
+fn detached_run_prints_json_if_it_is_to() {
+    let fake = Fake::one(|daemon| {
+        daemon.hello();
+        daemon.answer("session/create", json!({"session": "s1"}));
+        daemon.answer("session/prompt", json!({"prompt": "p1", "seq": 2}));
+        daemon.expect_end();
+    });
+    let ran = fake.run(&["run", "-d", "--json", "x"]);
+    assert_eq!((ran.code, ran.out.as_str()), (Some(0), "{\"session\":\"s1\",\"prompt\":\"p1\"}\n"));
 }

@@ -153,7 +153,7 @@ fn continue_counts_like_a_prompt() {
     let mut fake = Fake::one(|daemon| {
         attached(daemon);
         daemon.refuse("session/continue", -31014, "session s1 has nothing to continue", json!({}));
-        daemon.answer("session/continue", json!(null));
+        daemon.answer("session/continue", json!({}));
         daemon.event("9", json!({"kind": "turn_started", "seq": 9, "turn": "t1", "prompt": "p7"}));
         daemon.delta("9+m5.0.4", "m5", 0, "half");
         daemon.answer("session/cancel", json!({}));
@@ -196,7 +196,7 @@ fn a_turn_that_is_offered_gives_a_prompt_and_continue_takes_it_up() {
         turn(daemon, "test");
         daemon.delta("9+m2.0.4", "m2", 0, "half");
         offered(daemon, 10);
-        daemon.answer("session/continue", json!(null));
+        daemon.answer("session/continue", json!({}));
         continued(daemon, 11);
         daemon.delta("11+m3.0.4", "m3", 0, "more");
         daemon.answer("session/cancel", json!({}));

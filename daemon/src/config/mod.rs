@@ -308,6 +308,13 @@ impl Written {
                 ["env", _, _] if text.starts_with("LINGER_") => {
                     Some("linger's own variables are never passed to a session".to_owned())
                 }
+                // It would be stored with the session, and the model could read it.
+                ["env", _, _] => self.provider_with_key(text).map(|provider| {
+                    format!(
+                        "{text} holds the key of the provider `{provider}`, which is never passed to a session: a tool \
+                         that needs a key gets one from a file, or from a variable of another name"
+                    )
+                }),
                 _ => None,
             };
             if let Some(problem) = problem {
@@ -327,6 +334,13 @@ impl Written {
             model.check().map_err(|(key, problem)| source.error(&["models", name, key], problem))?;
         }
         Ok(())
+    }
+
+    /// The provider whose key is in the variable with this name.
+    fn provider_with_key(&self, variable: &str) -> Option<&str> {
+        let written = self.providers.iter().find(|(_, provider)| provider.api_key_env.as_deref() == Some(variable));
+        let preset = || PRESETS.iter().find(|preset| preset.variable == variable).map(|preset| preset.name);
+        written.map(|(name, _)| name.as_str()).or_else(preset)
     }
 
     /// Whether `name` is that of a model at a provider there is.

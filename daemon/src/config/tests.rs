@@ -178,6 +178,14 @@ fn an_error_names_file_line_and_key() {
             "[env]\nextra = [\"LINGER_SOCKET\"]",
             "/c/config.toml:2:10: env.extra[0]: linger's own variables are never passed to a session",
         ),
+        (
+            "[env]\nextra = [\"FOO\", \"ANTHROPIC_API_KEY\"]",
+            "/c/config.toml:2:17: env.extra[1]: ANTHROPIC_API_KEY holds the key of the provider `anthropic`, which is never passed to a session: a tool that needs a key gets one from a file, or from a variable of another name",
+        ),
+        (
+            "[env]\nallow = [\"WORK_KEY\"]\n[providers.work]\nkind = \"openai\"\nbase_url = \"http://h\"\napi_key_env = \"WORK_KEY\"",
+            "/c/config.toml:2:10: env.allow[0]: WORK_KEY holds the key of the provider `work`, which is never passed to a session: a tool that needs a key gets one from a file, or from a variable of another name",
+        ),
         ("permissions = 3", "/c/config.toml:1:1: permissions: invalid type: integer `3`, expected a table"),
     ];
     for (text, expected) in table {

@@ -240,6 +240,14 @@ fn what_is_no_rule_is_refused_with_the_right_form() {
         "`read(../x)`: a pattern has no `..`; write the absolute path"
     );
     assert!(matches!(Rule::parse("read([)"), Err(RuleError::Glob(..))));
+    for depth in [100, 5000] {
+        let nested = format!("read({}x{})", "{".repeat(depth), "}".repeat(depth));
+        let error = Rule::parse(&nested).unwrap_err().to_string();
+        let shown = format!("`read({}…`", "{".repeat(55));
+        assert_eq!(error, format!("{shown}: too large: it opens {depth} braces, and may open 32"));
+    }
+    // A file whose name is full of braces can be allowed, and no rule is too long for a path.
+    assert!(Rule::parse(&format!("read(/{})", globset::escape(&"{*".repeat(2047)))).is_ok());
     assert_eq!(Rule::parse(" bash(f (x) ) ").unwrap().to_string(), "bash(f (x) )");
 }
 

@@ -30,7 +30,7 @@ pub struct Rules {
     pub allow: Vec<Rule>,
     /// What `~/` stands for; without it such patterns match nothing.
     pub home: Option<PathBuf>,
-    /// linger's own directories, where mode `edit` asks.
+    /// linger's own directories and files, where mode `edit` asks, and where they lead.
     pub own: Vec<PathBuf>,
 }
 
@@ -71,7 +71,7 @@ pub struct Sight {
     ground: Ground,
     /// None for a command.
     target: Option<Target>,
-    /// linger's own directories, as written and resolved.
+    /// What is linger's own, as written and resolved; empty unless the call writes.
     own: Vec<PathBuf>,
 }
 
@@ -79,8 +79,10 @@ impl Sight {
     /// Looks at the disk, which may take long: not on the thread that runs all sessions. For a command it need not look.
     pub fn of(access: &Access, workspace: &Workspace, rules: &Rules) -> Self {
         let target = Target::of(access, workspace);
-        let own = rules.own.iter().flat_map(|own| [own.clone(), workspace.resolve(own)]);
-        let own = if target.is_some() { own.collect() } else { Vec::new() };
+        let own = match access {
+            Access::Write(_) => rules.own.iter().flat_map(|own| [own.clone(), workspace.resolve(own)]).collect(),
+            _ => Vec::new(),
+        };
         let ground = match target {
             Some(_) => Ground::of(workspace, rules.home.as_deref()),
             None => Ground::unseen(workspace),

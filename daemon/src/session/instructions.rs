@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use crate::tool::{file, text};
 
 /// The names in the order in which they are looked for; a directory gives one file.
-const NAMES: [&str; 3] = ["AGENTS.md", "AGENT.md", "CLAUDE.md"];
+pub(crate) const NAMES: [&str; 3] = ["AGENTS.md", "AGENT.md", "CLAUDE.md"];
 
 /// What all files may have together: about 8,000 tokens, sent with every request.
 const BYTES_MAX: usize = 32 * 1024;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use linger_protocol::event::{Delta, Event, EventBody, Level, NoticeCode, OutputSegment, SESSION_EVENT};
 use linger_protocol::id::{CallId, MessageId, SessionId, TurnId};
 use linger_protocol::message::{ContentBlock, Role};
+use linger_protocol::transport::outbox::{Gone, Outbox};
 use linger_protocol::transport::room::LargeRoom;
-use linger_protocol::transport::serve::{Gone, Outbox};
 
 use tokio::sync::watch;
 

@@ -12,6 +12,7 @@ mod ahead;
 pub mod aside;
 mod checkpoint;
 pub mod damage;
+mod intact;
 mod migrate;
 pub mod open;
 mod pages;
@@ -211,7 +212,8 @@ impl Store {
         std::thread::Builder::new().name("store-write".to_owned()).spawn({
             let found = found.clone();
             let upkeep = upkeep::Upkeep::new(path, blobs.clone(), found.clone());
-            move || write::run(&write, &writes, upkeep, ahead, &found)
+            let intact = intact::Intact::of(path);
+            move || write::run(&write, &writes, upkeep, ahead, &found, intact)
         })?;
         std::thread::Builder::new().name("store-read".to_owned()).spawn(move || reader::run(&read, &queries))?;
         Ok(Self { found, path: path.into(), writer, reader, blobs })

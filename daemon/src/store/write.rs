@@ -33,7 +33,7 @@ pub(super) fn run(
     mut upkeep: Upkeep,
     mut ahead: Ahead,
     found: &Found,
-    intact: Intact,
+    intact: Arc<Intact>,
 ) {
     let mut synced = Synced { on: false, intact };
     while let Some(first) = next_write(connection, writes, &mut upkeep, &mut ahead, &mut synced) {
@@ -135,7 +135,7 @@ fn commit_group(connection: &Connection, group: Vec<Append>, synced: &mut Synced
 /// Whether commits are synced, and what is looked at before one that is.
 struct Synced {
     on: bool,
-    intact: Intact,
+    intact: Arc<Intact>,
 }
 
 fn set_sync(connection: &Connection, sync: bool, synced: &mut Synced) -> Result<(), StoreError> {

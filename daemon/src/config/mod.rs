@@ -27,7 +27,9 @@ pub use source::ConfigError;
 pub use store::{ConfigStore, Reload};
 pub use watch::Changes;
 
+use crate::blob;
 use crate::permission::{Rule, Rules};
+use crate::session::instructions;
 use crate::tool::TIMEOUT_MAX_S;
 use source::Source;
 
@@ -199,9 +201,13 @@ impl Default for ToolsWritten {
 }
 
 impl Config {
-    /// linger's own directories.
+    /// linger's own directories, and what is in them that a user may have made a link to elsewhere.
     pub(super) fn own(places: &Places) -> Vec<PathBuf> {
-        vec![places.config.clone(), places.data.clone(), places.state.clone()]
+        let mut own = vec![places.config.clone(), places.data.clone(), places.state.clone()];
+        own.extend([places.config_file(), places.database(), blob::directory(&places.database())]);
+        own.extend([places.kept_keys(), places.children(), places.log()]);
+        own.extend(instructions::NAMES.map(|name| places.config.join(name)));
+        own
     }
 
     /// Reads the text of `places.config_file()`; the empty text gives the defaults. `home` is what `~/` in a rule stands for.

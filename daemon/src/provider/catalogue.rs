@@ -182,13 +182,18 @@ impl Entry {
     /// What is known of a model here, whatever the user says of it.
     fn facts(&self, model: &str) -> Facts {
         let mut facts = self.place.map_or_else(Facts::default, |place| models::facts(place, model));
-        match self.kind {
-            // It sees what is asked for, and no more.
-            Kind::Ollama => facts.window = Some(u64::from(self.compat.num_ctx.unwrap_or(ollama::NUM_CTX))),
-            Kind::Demo => facts.prices.usual = Price::FREE,
-            _ => {}
+        if self.kind == Kind::Demo {
+            facts.prices.usual = Price::FREE;
         }
         facts
+    }
+
+    /// The flags for a model that the user says has this window. Ollama keeps as many tokens in view as it is told, and drops the
+    /// rest without a word, so that is the window, and not more than the provider's table allows.
+    fn compat(&self, window: Option<u64>) -> Compat {
+        let said = window.filter(|_| self.kind == Kind::Ollama).map(|said| u32::try_from(said).unwrap_or(u32::MAX));
+        let num_ctx = [said, self.compat.num_ctx].into_iter().flatten().min();
+        Compat { num_ctx, ..self.compat }
     }
 }
 
@@ -284,20 +289,26 @@ impl Catalogue {
             variable: variable.to_owned(),
         })?;
         let origin = format!("{provider}/{model}");
-        let target = self.target(name, entry);
         let facts = self.facts(name, entry, &model);
-        let (kind, compat) = (entry.kind, entry.compat);
+        let (kind, compat) = (entry.kind, entry.compat(facts.window));
+        let target = self.target(name, entry, compat);
         let max_tokens = entry.max_tokens(&facts);
         Ok(Resolved { provider, model, origin, max_tokens, facts, key, kind, compat, target })
     }
 
     /// What is known of a model: what the user says of it, else its provider's own list, else the table of its place.
     fn facts(&self, name: &str, entry: &Entry, model: &str) -> Facts {
-        let table = entry.facts(model);
-        let known = self.lists.facts(name, model).or(table);
-        // What a model could see is more than an Ollama lets it.
-        let known = if entry.kind == Kind::Ollama { Facts { window: table.window, ..known } } else { known };
-        self.models.get(&format!("{name}/{model}")).map_or(known, |said| said.over(known))
+        let known = self.lists.facts(name, model).or(entry.facts(model));
+        let said = self.models.get(&format!("{name}/{model}")).copied().unwrap_or_default();
+        let facts = said.over(known);
+        match entry.kind {
+            // It sees what is asked for, and no more, whatever it could.
+            Kind::Ollama => {
+                let num_ctx = entry.compat(said.context_window).num_ctx.unwrap_or(ollama::NUM_CTX);
+                Facts { window: Some(u64::from(num_ctx)), ..facts }
+            }
+            _ => facts,
+        }
     }
 
     /// Takes over what providers have said of their models, but for those that the configuration now puts elsewhere.
@@ -376,8 +387,8 @@ impl Catalogue {
         &self.network
     }
 
-    fn target(&self, name: &str, entry: &Entry) -> Provider {
-        let Some(codec) = codec(entry.kind, entry.compat) else { return Provider::Demo };
+    fn target(&self, name: &str, entry: &Entry, compat: Compat) -> Provider {
+        let Some(codec) = codec(entry.kind, compat) else { return Provider::Demo };
         Provider::Http(Endpoint {
             name: name.to_owned(),
             base_url: entry.base_url.clone(),

@@ -46,8 +46,9 @@ pub struct Context {
     pub results: HashMap<CallId, ContentBlock>,
     /// The user's words of the latest turn that are not in a message any more.
     pub words: Vec<String>,
-    /// How large the context was when it was last compacted, or could not be, in tokens.
-    pub floor: u64,
+    /// How large the context was when it was last compacted, or could not be, in tokens, and for which model: for another one,
+    /// with another window, that is no reason to wait.
+    floor: (u64, Option<String>),
     measured: Measured,
 }
 
@@ -124,8 +125,13 @@ impl Context {
         self.marks.iter().map(|mark| mark.tokens).sum()
     }
 
-    /// Puts `summary` in the place of everything up to the message `through`; the context then has about `tokens`.
-    pub fn compact(&mut self, through: &MessageId, summary: &str, tokens: u64) {
+    /// How large the context was when `model` last compacted it, or could not; 0 if it did neither.
+    pub fn floor(&self, model: &str) -> u64 {
+        if self.floor.1.as_deref() == Some(model) { self.floor.0 } else { 0 }
+    }
+
+    /// Puts `summary` in the place of everything up to the message `through`; the context then has about `tokens`. `model` wrote it.
+    pub fn compact(&mut self, through: &MessageId, summary: &str, tokens: u64, model: Option<String>) {
         let Some(last) = self.marks.iter().position(|mark| mark.id.as_ref() == Some(through)) else { return };
         let cut = last + 1;
         let words = self.words_before(cut);
@@ -136,10 +142,11 @@ impl Context {
         let message = Message { role: Role::User, content, origin: None };
         self.marks.insert(0, Mark { id: None, part: Part::Summary, tokens: estimate(&message) });
         self.messages.insert(0, message);
+        self.floor.1 = model;
         self.settle(tokens);
     }
 
-    /// Leaves out the results of `calls`; the context then has about `tokens`.
+    /// Leaves out the results of `calls`, as there was no summary; the context then has about `tokens`.
     pub fn trim(&mut self, calls: &[CallId], tokens: u64) {
         let calls: HashSet<&CallId> = calls.iter().collect();
         for (message, mark) in
@@ -200,9 +207,9 @@ impl Context {
         }
     }
 
-    /// What was tried came to nothing while the context had about `tokens`.
-    pub fn gave_up(&mut self, tokens: u64) {
-        self.floor = tokens;
+    /// What `model` was asked to write came to nothing while the context had about `tokens`.
+    pub fn gave_up(&mut self, tokens: u64, model: String) {
+        self.floor = (tokens, Some(model));
     }
 
     /// The user's words of the latest turn that begins before `cut` and is not over there, as far as they are before it.
@@ -221,7 +228,7 @@ impl Context {
 
     fn settle(&mut self, tokens: u64) {
         self.measured = Measured { messages: self.messages.len(), tokens };
-        self.floor = tokens;
+        self.floor.0 = tokens;
     }
 }
 
@@ -341,10 +348,13 @@ impl Builder {
                     }
                 }
             }
-            EventBody::Compacted { through, summary, tokens_after, .. } => {
-                context.compact(&through, &summary, tokens_after);
+            EventBody::Compacted { through, summary, tokens_after, model, .. } => {
+                context.compact(&through, &summary, tokens_after, model);
             }
-            EventBody::CompactionFailed { tokens, .. } => context.gave_up(tokens),
+            // Where nobody was asked, nothing was old enough; the next step sees whether something is.
+            EventBody::CompactionFailed { tokens, model, .. } => {
+                model.into_iter().for_each(|model| context.gave_up(tokens, model));
+            }
             EventBody::Trimmed { images, .. } if !images.is_empty() => context.leave_out_images(&images),
             EventBody::Trimmed { native, .. } if !native.is_empty() => context.leave_out_native(&native),
             EventBody::Trimmed { calls, tokens_after, .. } => context.trim(&calls, tokens_after),

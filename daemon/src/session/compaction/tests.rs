@@ -90,6 +90,23 @@ fn a_context_is_compacted_once_until_it_has_grown() {
     assert!(!is_full(85, 80, 100, 80) && is_full(90, 80, 100, 80));
     assert!(!is_full(1000, 0, 100, 0), "never by itself");
     assert!(is_full(u64::MAX, 0, u64::MAX, 80) && !is_full(1, u64::MAX, u64::MAX, 80));
+    assert!(!is_full(99, 95, 100, 80) && is_full(100, 95, 100, 80) && is_full(110, 110, 100, 80), "it does not fit");
+}
+
+#[test]
+fn what_was_done_for_one_model_is_no_reason_to_wait_for_another() {
+    let told = |context: &Context| [context.floor("p/large"), context.floor("p/small")];
+    let mut session = Session::default();
+    session.says(message(Role::User, vec![ContentBlock::text("x".repeat(3000))]));
+    session.says(message(Role::Assistant, vec![ContentBlock::text("y".repeat(3000))]));
+    assert_eq!(told(&session.context), [0, 0]);
+    session.compact_by("p/large", 4);
+    let after = session.context.tokens(0);
+    assert_eq!((told(&session.context), told(&session.loaded())), ([after, 0], [after, 0]));
+    session.gives_up(None);
+    assert_eq!(told(&session.loaded()), [after, 0], "nobody was asked");
+    session.gives_up(Some("p/small"));
+    assert_eq!(told(&session.loaded()), [0, after]);
 }
 
 #[test]
@@ -200,8 +217,9 @@ fn the_oldest_output_goes_first_and_small_results_stay() {
     let seen = trim(&context.messages, &context.marks, u64::MAX, false).0;
     assert_eq!(seen, ["c0".into(), "c2".into()], "what no model has seen stays");
     let before = context.tokens(0);
+    context.gave_up(before, "p/m".to_owned());
     context.trim(&["c0".into(), "c2".into()], 77);
-    assert_eq!((context.tokens(0), context.floor), (77, 77));
+    assert_eq!((context.tokens(0), context.floor("p/m")), (77, 77));
     assert!(context.estimated() + 1800 < before);
     assert_eq!(trim(&context.messages, &context.marks, u64::MAX, true).0, ["c3".into()], "nothing is left out twice");
     let ContentBlock::ToolResult { content, .. } = &context.messages[1].content[0] else { panic!() };

@@ -131,7 +131,7 @@ impl Turn {
     /// Whether the next request needs room that is not there.
     fn need(&self, context: &Context, system: &str, tools: &[ToolSpec]) -> Need {
         let (at, overhead) = (self.daemon.compact_at(), overhead(system, tools));
-        let is_full = |window| compaction::is_full(context.tokens(overhead), context.floor, window, at);
+        let is_full = |window| compaction::is_full(context.tokens(overhead), context.floor(&self.model), window, at);
         // Where there is nothing old, the provider may say whether it is too long.
         let full = self.window().is_some_and(is_full) && self.cut(Trigger::Full, context, overhead).is_some();
         if full { Need::Full } else { Need::None }
@@ -261,7 +261,6 @@ impl Turn {
             let reason = "nothing in the context is old enough to be replaced".to_owned();
             let failed =
                 EventBody::CompactionFailed { prompt, reason: reason.clone(), tokens, model: None, usage: None };
-            context.gave_up(tokens);
             self.written(failed).await?;
             return Ok(Err(Vain { reason, unreached: false, usage: None }));
         };
@@ -282,7 +281,7 @@ impl Turn {
         match written {
             Ok((summary, tokens_after, usage)) => {
                 tracing::info!(target: "context", session = %self.session, messages, tokens, tokens_after, "compacted");
-                context.compact(&through, &summary, tokens_after);
+                context.compact(&through, &summary, tokens_after, model.clone());
                 *encoding = Encoding::default();
                 let tokens_before = tokens;
                 let compacted = EventBody::Compacted {
@@ -300,7 +299,7 @@ impl Turn {
             }
             Err(vain) => {
                 tracing::warn!(target: "context", session = %self.session, messages, tokens, why = vain.reason, "not compacted");
-                context.gave_up(tokens);
+                context.gave_up(tokens, self.model.clone());
                 let (reason, usage) = (vain.reason.clone(), vain.usage);
                 self.written(EventBody::CompactionFailed { prompt, reason, tokens, model, usage }).await?;
                 Ok(Err(vain))

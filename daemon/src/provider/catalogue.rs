@@ -13,14 +13,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use linger_protocol::daemon::Model;
-use linger_protocol::session::Setup;
+use linger_protocol::session::{Effort, Setup};
 use reqwest::Url;
 use serde_json::Value;
 
 use super::address;
-use super::anthropic::Anthropic;
+use super::anthropic::{self, Anthropic};
 use super::compat::Compat;
 use super::driver::{Endpoint, Limits};
+use super::effort;
 use super::gemini::{self, Gemini};
 use super::hosted::Hosted;
 use super::keys::{Account, Bearer, Keys};
@@ -81,6 +82,28 @@ impl Resolved {
     /// What requests to it have beside the conversation.
     pub fn setup(&self, own: &Own) -> Setup {
         setup(own, &self.origin, self.kind, self.compat, self.facts.effort)
+    }
+
+    /// Whether it is told to think, if a session says `effort` of that.
+    pub fn thinks(&self, effort: Effort) -> bool {
+        let effort = if effort.is_auto() { self.facts.effort } else { effort };
+        effort::thinks(effort) || effort.is_auto() && self.compat.thinking == Some(true)
+    }
+
+    /// What there is to say of an effort that changes nothing: neither the word nor another for it is sent.
+    pub fn idle_effort(&self, effort: Effort) -> Option<String> {
+        let takes = match self.kind {
+            _ if effort.is_auto() => true,
+            Kind::Openai => self.compat.reasoning_effort != Some(false),
+            Kind::Anthropic => anthropic::takes_effort(&self.compat, &self.model, effort),
+            Kind::OpenaiResponses | Kind::Gemini | Kind::Ollama | Kind::Demo => true,
+        };
+        (!takes).then(|| format!("{} takes no effort: {} changes nothing", self.origin, effort.name()))
+    }
+
+    /// Whether its calls have `reasoning_content` whoever made them.
+    pub fn has_reasoning(&self) -> bool {
+        self.compat.reasoning_content == Some(true)
     }
 
     /// What to ask, with the key that came of [`Resolved::key`].
@@ -290,7 +313,10 @@ impl Catalogue {
         })?;
         let origin = format!("{provider}/{model}");
         let facts = self.facts(name, entry, &model);
-        let (kind, compat) = (entry.kind, entry.compat(facts.window));
+        let (kind, mut compat) = (entry.kind, entry.compat(facts.window));
+        if self.lists.has_learned(name, &model) {
+            compat.reasoning_content = Some(true);
+        }
         let target = self.target(name, entry, compat);
         let max_tokens = entry.max_tokens(&facts);
         Ok(Resolved { provider, model, origin, max_tokens, facts, key, kind, compat, target })
@@ -309,6 +335,18 @@ impl Catalogue {
             }
             _ => facts,
         }
+    }
+
+    /// Takes a provider at its word which says that calls must have `reasoning_content`; whether it is sent from now on. It is not
+    /// where the configuration says otherwise.
+    pub fn learn_reasoning(&self, origin: &str) -> bool {
+        let Some((name, model)) = origin.split_once('/') else { return false };
+        let learns = |entry: &Entry| entry.kind == Kind::Openai && entry.compat.reasoning_content != Some(false);
+        let learns = self.entries.get(name).is_some_and(learns);
+        if learns {
+            self.lists.learn(name, model);
+        }
+        learns
     }
 
     /// Takes over what providers have said of their models, but for those that the configuration now puts elsewhere.

@@ -5,7 +5,7 @@
 //! does with the same functions, so that a context that was loaded and one that was lived through are the same.
 //! The codecs see to the rules of their format.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use linger_protocol::event::{Event, EventBody};
 use linger_protocol::id::{CallId, MessageId, TurnId};
@@ -49,6 +49,10 @@ pub struct Context {
     /// How large the context was when it was last compacted, or could not be, in tokens, and for which model: for another one,
     /// with another window, that is no reason to wait.
     floor: (u64, Option<String>),
+    /// The model whose provider refused what was brought back to it, and has taken nothing of the kind since, as far as is known.
+    refused: Option<String>,
+    /// The models whose providers do not take back what they gave.
+    withheld: BTreeSet<String>,
     measured: Measured,
 }
 
@@ -86,7 +90,10 @@ struct Measured {
 
 impl Context {
     /// Adds a message; `opens` says that it is the first of its turn.
-    pub fn push(&mut self, id: MessageId, message: Message, opens: bool) {
+    pub fn push(&mut self, id: MessageId, mut message: Message, opens: bool) {
+        if message.origin.as_ref().is_some_and(|origin| self.withheld.contains(origin)) {
+            leave_out_native(&mut message);
+        }
         let result = |block: &ContentBlock| matches!(block, ContentBlock::ToolResult { .. });
         let part = match message.role {
             Role::Assistant => Part::Answer,
@@ -143,6 +150,8 @@ impl Context {
         self.marks.insert(0, Mark { id: None, part: Part::Summary, tokens: estimate(&message) });
         self.messages.insert(0, message);
         self.floor.1 = model;
+        // Which messages there were is not known any more.
+        self.refused = None;
         self.settle(tokens);
     }
 
@@ -186,12 +195,20 @@ impl Context {
             .collect()
     }
 
-    /// Makes these messages such as another model would read them.
+    /// Makes these messages such as another model would read them: those of [`Context::with_native`], which were refused. If it is
+    /// the second time, and nothing of the kind was taken in between, what that model says from now on is read so from the start.
     pub fn leave_out_native(&mut self, messages: &[MessageId]) {
-        self.change(messages, |message| {
-            message.origin = None;
-            message.content.retain_mut(is_left_without_native);
-        });
+        let meant = |mark: &Mark| mark.id.as_ref().is_some_and(|id| messages.contains(id));
+        let of = |at: usize| self.messages.get(at).and_then(|message| message.origin.clone());
+        let model = self.marks.iter().position(meant).and_then(of);
+        // An answer that came after it would say that it was taken.
+        let latest = self.messages.iter().rposition(|message| message.origin == model);
+        let at_once = messages.len() == 1 && latest.and_then(|at| self.marks.get(at)).is_some_and(meant);
+        if at_once && self.refused == model {
+            self.withheld.extend(model.clone());
+        }
+        self.refused = model;
+        self.change(messages, leave_out_native);
     }
 
     fn change(&mut self, messages: &[MessageId], with: impl Fn(&mut Message)) {
@@ -257,6 +274,11 @@ fn has_native(block: &ContentBlock) -> bool {
         ContentBlock::ToolUse { native, .. } | ContentBlock::Hosted { native, .. } => native.is_some(),
         _ => false,
     }
+}
+
+fn leave_out_native(message: &mut Message) {
+    message.origin = None;
+    message.content.retain_mut(is_left_without_native);
 }
 
 /// Takes out of a block what only its provider understands; whether anything is left.

@@ -258,6 +258,24 @@ fn an_ollama_keeps_in_view_what_is_counted_for_its_window() {
 }
 
 #[test]
+fn an_effort_that_changes_nothing_is_named() {
+    let config = "[mistral]\n[ali]\nkind = 'openai'\nbase_url = 'http://a/v1'\ncompat = { reasoning_effort = false }\n\
+                  [a]\nkind = 'anthropic'\nbase_url = 'http://a'\n[o]\nkind = 'openai'\nbase_url = 'http://a/v1'";
+    let catalogue = catalogue(config, "", &[("MISTRAL_API_KEY", "k")]);
+    let check = |spec: &str, effort: Effort, expect: &str| {
+        assert_eq!(catalogue.resolve(spec).unwrap().idle_effort(effort).unwrap_or_default(), expect, "{spec}");
+    };
+    check("ali/q", Effort::None, "ali/q takes no effort: none changes nothing");
+    check("mistral/m", Effort::High, "mistral/m takes no effort: high changes nothing");
+    check("a/claude-3-5-haiku-latest", Effort::Max, "a/claude-3-5-haiku-latest takes no effort: max changes nothing");
+    check("a/claude-3-5-haiku-latest", Effort::None, "");
+    check("a/claude-opus-4-1", Effort::Low, "");
+    check("ali/q", Effort::Auto, "");
+    check("o/q", Effort::None, "");
+    check("ollama/q", Effort::None, "");
+}
+
+#[test]
 fn an_answer_may_be_as_long_as_its_model_gives_and_no_longer() {
     let providers: BTreeMap<String, ProviderConfig> = toml::from_str(
         "[anthropic]\napi_key_env = 'K'\n[long]\nkind = 'anthropic'\napi_key_env = 'K'\nmax_tokens = 200000

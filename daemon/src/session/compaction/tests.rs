@@ -110,6 +110,32 @@ fn what_was_done_for_one_model_is_no_reason_to_wait_for_another() {
 }
 
 #[test]
+fn a_provider_that_twice_refuses_what_it_just_gave_gets_nothing_back_any_more() {
+    const MODEL: &str = "openai";
+    let says = |session: &mut Session, text: &str| {
+        let thought = ContentBlock::Thinking { text: text.to_owned(), native: Some(json!({"field": "reasoning"})) };
+        let content = vec![thought, ContentBlock::text(text)];
+        session.says(Message { origin: Some(MODEL.to_owned()), ..message(Role::Assistant, content) });
+        session.says(message(Role::User, vec![ContentBlock::text("go on")]));
+        assert_eq!(session.loaded(), session.context);
+        session.context.with_native(MODEL).len()
+    };
+    let mut session = Session::default();
+    session.says(message(Role::User, vec![ContentBlock::text("begin")]));
+    assert_eq!([says(&mut session, "a"), says(&mut session, "b")], [1, 2]);
+    session.leave_out_native(MODEL).unwrap();
+    // It takes what comes now, and refuses it later.
+    assert_eq!([says(&mut session, "c"), says(&mut session, "d")], [1, 2]);
+    session.leave_out_native(MODEL).unwrap();
+    assert_eq!(says(&mut session, "e"), 1);
+    session.leave_out_native(MODEL).unwrap();
+    assert_eq!(says(&mut session, "f"), 0, "what came first since was refused");
+    session.compact(4);
+    assert_eq!(says(&mut session, "g"), 0);
+    assert!(session.context.estimated() > 0 && session.context.messages.iter().all(|message| message.origin.is_none()));
+}
+
+#[test]
 fn a_summary_that_is_no_use_is_not_taken() {
     fn check(text: &str, stop: Stop, replaced: u64, expect: Result<&str, &str>) {
         let response = Response { content: vec![ContentBlock::text(text)], stop, ..Response::default() };

@@ -3,7 +3,7 @@
 //! What may be done and what of it is any use is decided in [`compaction`]; here the model is asked, and events are written.
 //! Each is committed before the next request is sent, as it is what makes that request another than the one before.
 
-use linger_protocol::event::{EventBody, Trigger};
+use linger_protocol::event::{EventBody, Level, NoticeCode, Trigger};
 use linger_protocol::id::{MessageId, PromptId};
 use linger_protocol::message::{ContentBlock, Role, Usage};
 use tokio::sync::oneshot;
@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::ask::{Answer, Ask, Step, sum};
 use super::emit::settled;
 use super::shape::Way;
-use super::{Over, Turn, rejected};
+use super::{Over, Turn, notice, rejected};
 use crate::fault;
 use crate::provider::shape::Shape;
 use crate::provider::{Encoding, Failure, FailureClass, Message, ToolSpec, json_size};
@@ -94,16 +94,26 @@ impl Turn {
                             self.leave_out_images(context, system, tools, encoding).await?;
                             self.superseded(shown)?;
                         }
+                        // The next request has what is wanted, and an event says that it begins otherwise.
+                        Step::Failed(failure, shown)
+                            if failure.class == FailureClass::Reasoning && self.learns_reasoning() =>
+                        {
+                            self.superseded(shown)?;
+                        }
                         Step::Failed(failure, shown) if failure.class == FailureClass::History => {
                             let native = context.with_native(&self.model);
-                            if native.is_empty() {
+                            if !native.is_empty() {
+                                self.leave_out_native(native, context, system, tools, encoding).await?;
+                                self.superseded(shown)?;
+                                // An answer that is not over is another's now.
+                                self.say_go_on(context).await?;
+                            } else if self.thinks {
+                                self.stop_thinking(&failure).await?;
+                                self.superseded(shown)?;
+                            } else {
                                 let message = format!("{}; {NOTHING_LEFT}", failure.message);
                                 return Ok(Some(Err(Failure { message, ..failure })));
                             }
-                            self.leave_out_native(native, context, system, tools, encoding).await?;
-                            self.superseded(shown)?;
-                            // An answer that is not over is another's now.
-                            self.say_go_on(context).await?;
                         }
                         Step::Failed(failure, _) => return Ok(Some(Err(failure))),
                     }
@@ -120,6 +130,18 @@ impl Turn {
                 self.superseded(refused.take().and_then(|(_, shown)| shown))?;
             }
         }
+    }
+
+    /// Whether the provider, which wants `reasoning_content`, gets it in the next request and did not in the last.
+    fn learns_reasoning(&self) -> bool {
+        !self.reasons && self.daemon.catalogue().is_ok_and(|catalogue| catalogue.learn_reasoning(&self.model))
+    }
+
+    /// Has the model not think until the turn is over: what thinks may have to have thought at calls that another one made.
+    async fn stop_thinking(&mut self, failure: &Failure) -> Result<(), Over> {
+        self.unthinking = true;
+        let text = format!("{}; asking again without thinking, until the turn is over", failure.message);
+        self.written(notice(Level::Warning, NoticeCode::Retry, text)).await
     }
 
     /// What was shown of an attempt does not count.
@@ -324,7 +346,11 @@ impl Turn {
             Step::Failed(Failure { class, message, .. }, _) => {
                 let unreached = !matches!(
                     class,
-                    FailureClass::TooLong | FailureClass::Images | FailureClass::History | FailureClass::Rejected
+                    FailureClass::TooLong
+                        | FailureClass::Images
+                        | FailureClass::History
+                        | FailureClass::Reasoning
+                        | FailureClass::Rejected
                 );
                 return Ok(Err(Vain { reason: message, unreached, usage: broke_off }));
             }

@@ -138,7 +138,7 @@ pub(crate) struct Models {
 
 #[derive(Debug, Args)]
 pub(crate) struct Usage {
-    /// From this day on: an age such as 7d, or a date such as 2026-11-01
+    /// From this day (of UTC) on: days or weeks such as 7d, which today is one of, or a date such as 2026-11-01
     #[arg(long, value_name = "TIME")]
     pub(crate) since: Option<String>,
     /// What a line stands for

@@ -31,7 +31,7 @@ use crate::provider::network::{Network, Variables};
 use crate::provider::setup::Own;
 use crate::prune;
 use crate::repair::Repairs;
-use crate::session::actor::{Actor, Command, already_answered};
+use crate::session::actor::{Actor, Command, already_answered, idle_effort, unknown_model};
 use crate::session::instructions::workspace_root;
 use crate::session::state::State;
 use crate::session::turn::beside::SYSTEM;
@@ -353,6 +353,7 @@ impl Daemon {
         let config = self.config()?;
         let resolved = self.model(params.model.as_deref())?;
         let doubt = self.doubt(&resolved.origin);
+        let idle = resolved.idle_effort(params.effort);
         let (setup, model) = (Some(self.setup(&resolved)), resolved.origin);
         let cwd = directory(&params.cwd).await?;
         let _named = match &params.name {
@@ -379,8 +380,8 @@ impl Daemon {
         let body = EventBody::SessionCreated { cwd, model, mode, effort, name, setup, env: env_of };
         let (done, committed) = oneshot::channel();
         let commands = self.sessions.add(id.clone())?;
-        let drafts = (body, doubt.as_deref());
-        let actor = Actor::create(self.clone(), id.clone(), drafts, (&env, workspace), outcome, done);
+        let said = doubt.as_deref().map(unknown_model).into_iter().chain(idle.map(idle_effort)).collect();
+        let actor = Actor::create(self.clone(), id.clone(), (body, said), (&env, workspace), outcome, done);
         match committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into()))) {
             Ok(()) => {
                 tokio::spawn(actor.run(None, commands));

@@ -311,7 +311,8 @@ pub enum EventBody {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         images: Vec<MessageId>,
         /// The messages whose `native` parts and thinking do not go back any more: the provider refused the history. The model
-        /// reads of them what another one would.
+        /// reads of them what another one would; and of all that it writes later, if the one message named here is the first since
+        /// that happened before.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         native: Vec<MessageId>,
         /// About how many tokens the context had.

@@ -267,6 +267,32 @@ async fn a_command_that_fails_or_takes_its_time_is_named() {
 }
 
 #[tokio::test]
+async fn another_model_does_not_wait_for_the_key_of_the_one_before() {
+    let model = ModelServer::scripted(|_| Reply::text("hi"));
+    let daemon = prepare(&model, "");
+    let fifo = daemon.dirs.root().join("fifo");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+    let config = std::fs::read_to_string(daemon.dirs.config()).unwrap();
+    let slow = format!(
+        "{config}\n[providers.slow]\nkind = \"openai\"\nbase_url = \"{}/v1\"\napi_key_command = \"cat {}\"\n",
+        model.url(),
+        fifo.display()
+    );
+    std::fs::write(daemon.dirs.config(), slow).unwrap();
+    daemon.launch().await;
+    let client = daemon.client().await;
+    let session = client.create_with(json!({ "model": "slow/s" })).await;
+    client.attach(&session).await;
+    client.prompt(&session, "hi").await;
+    waits(&client).await;
+    client.call("session/set", json!({ "session": session, "model": "demo/demo" })).await;
+    let finished = client.first(&session, "turn_finished").await;
+    assert_eq!(finished.str("stop_reason"), "end_turn", "{}", finished.raw);
+    assert_eq!(model.requests().len(), 0, "the one before is not asked");
+    check(&daemon, &[&client], &model, &[]);
+}
+
+#[tokio::test]
 async fn a_key_of_a_client_that_was_refused_is_replaced_by_the_next_clients() {
     let model = ModelServer::scripted(|_| Reply::text("hi"));
     model.require_key("canary-of-today");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use linger_tests::check::Transcript;
 use linger_tests::harness::{Client, Daemon, Setup};
 use linger_tests::model::{Format, Gate, ModelServer, Reply};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::matrix_turns::refusal;
 use crate::{providers, story};
@@ -331,6 +331,113 @@ async fn a_history_that_is_refused_whatever_is_left_out_ends_the_turn_and_not_th
         assert_eq!(client.turn(&session, "und nun?").await.str("stop_reason"), "end_turn");
         providers::check(&daemon, &[&client], &model);
     }
+}
+
+/// A refusal with these words, as this format has them.
+fn refuses_with(format: Format, said: &str) -> Reply {
+    Reply::status(400).body(&format.error_body(400, "invalid_request_error", said).to_string())
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_take_back_what_it_gives_is_asked_in_vain_twice_and_no_more() {
+    for format in Format::ALL {
+        let model = ModelServer::start();
+        let daemon = providers::start(&model).await;
+        let client = daemon.client().await;
+        let session = client.create_with(json!({ "model": providers::name(format) })).await;
+        client.attach(&session).await;
+        let step = std::sync::atomic::AtomicUsize::new(0);
+        refuses(&model, "Ein Gedanke.", move || {
+            let step = step.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let thinks = Reply::new().thinking("Ein Gedanke.", "YWx0").and_text("Ich schaue.");
+            if matches!(step, 4 | 6) { thinks } else { thinks.and_tool("ls", json!({})) }
+        });
+        assert_eq!(client.turn(&session, "eins?").await.str("stop_reason"), "end_turn", "{format:?}");
+        assert_eq!(model.requests().len(), 5 + 2, "{format:?}: of five steps two were refused");
+        daemon.kill_and_restart().await;
+        let back = daemon.client().await;
+        back.attach(&session).await;
+        back.prompt(&session, "zwei?").await;
+        assert_eq!(back.nth(&session, "turn_finished", 2).await.str("stop_reason"), "end_turn", "{format:?}");
+        assert_eq!(model.requests().len(), 7 + 2, "{format:?}");
+        assert_eq!(back.transcript().of("trimmed").count(), 2, "{format:?}");
+        providers::check(&daemon, &[&client, &back], &model);
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_must_have_thought_at_anothers_call_is_asked_without_thinking() {
+    let model = ModelServer::start();
+    model.expect_rewrites(); // Another model goes on.
+    let daemon = providers::start(&model).await;
+    let client = daemon.client().await;
+    let session = client.create_with(json!({ "model": "work/w", "effort": "high" })).await;
+    client.attach(&session).await;
+    model.push([Reply::tool("ls", json!({})), Reply::status(404)]);
+    assert_eq!(client.turn(&session, "eins?").await.str("stop_reason"), "error");
+    client.call("session/set", json!({ "session": session, "model": "claude/claude-opus-4-1" })).await;
+    model.otherwise(|request| {
+        let thinks = request.json["thinking"]["type"] == "enabled";
+        match thinks && !request.messages().contains("zwei!") {
+            true => refuses_with(
+                Format::Anthropic,
+                "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`.",
+            ),
+            false if request.messages().contains("drei!") => Reply::text("drei"),
+            false => Reply::text("zwei!"),
+        }
+    });
+    assert_eq!(client.turn(&session, "zwei?").await.str("stop_reason"), "end_turn");
+    let told = client.first(&session, "notice").await;
+    assert!(told.str("text").contains("asking again without thinking"), "{}", told.raw);
+    assert_eq!(client.turn(&session, "drei!").await.str("stop_reason"), "end_turn");
+    let thinking: Vec<_> =
+        model.requests()[2..].iter().map(|request| request.json["thinking"]["type"].clone()).collect();
+    assert_eq!(thinking, ["enabled", "disabled", "enabled"], "the next turn thinks again");
+    assert_eq!(client.transcript().of("trimmed").count(), 0);
+    providers::check(&daemon, &[&client], &model);
+}
+
+#[tokio::test]
+async fn a_server_that_wants_reasoning_content_at_anothers_call_gets_it_from_then_on() {
+    let model = ModelServer::start();
+    model.expect_rewrites(); // Another model goes on.
+    let daemon = providers::start(&model).await;
+    let client = daemon.client().await;
+    let session = client.create_with(json!({ "model": "claude/c" })).await;
+    client.attach(&session).await;
+    model.push([Reply::tool("ls", json!({})), Reply::text("eins")]);
+    client.turn(&session, "eins?").await;
+    client.call("session/set", json!({ "session": session, "model": "work/w" })).await;
+    model.otherwise(|request| match request.messages().contains("\"reasoning_content\":\"\"") {
+        true => Reply::text("zwei"),
+        false => {
+            refuses_with(Format::OpenAi, "The `reasoning_content` in the thinking mode must be passed back to the API.")
+        }
+    });
+    for (n, requests) in [("zwei?", 4), ("drei?", 5)] {
+        assert_eq!(client.turn(&session, n).await.str("stop_reason"), "end_turn");
+        assert_eq!(model.requests().len(), requests, "refused once");
+    }
+    let seen = client.transcript();
+    let setups: Vec<&Value> =
+        seen.of("session_changed").map(|changed| &changed.event["setup"]).filter(|setup| setup.is_object()).collect();
+    assert!(setups.len() == 2 && setups[0] != setups[1], "another model, and then the field: {setups:?}");
+    providers::check(&daemon, &[&client], &model);
+
+    // Who has said that it is not to be sent is told of the flag.
+    let model = ModelServer::with([Reply::tool("ls", json!({}))]);
+    let daemon = Daemon::start_with(
+        &model,
+        Setup { config: "[providers.work.compat]\nreasoning_content = false\n".to_owned(), ..Setup::default() },
+    )
+    .await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    model.otherwise(|_| refuses_with(Format::OpenAi, "Missing `reasoning_content` field in the assistant message."));
+    let finished = client.turn(&session, "eins?").await;
+    assert!(finished.str("hint").contains("reasoning_content = true"), "{}", finished.raw);
+    assert_eq!(model.requests().len(), 2);
 }
 
 #[tokio::test]

@@ -67,15 +67,18 @@ fn row(name: String, sum: &Sum) -> Vec<String> {
     ]
 }
 
-/// The beginning of a time: an age such as `7d`, which today is a part of, or a date.
+/// The beginning of a time: a number of days such as `7d`, which today is one of, or a date.
 fn since(text: &str, now: u64) -> Result<u64, Failure> {
     if let Some(day) = day(text) {
         return Ok(day * DAY_MS);
     }
-    let age = linger_protocol::age::parse(text).map_err(|_| {
+    // Sums are kept by day: the last half hour is not known.
+    let days = text.trim_end().ends_with(['d', 'w']);
+    let age = linger_protocol::age::parse(text).ok().filter(|_| days).ok_or_else(|| {
         let text = text.escape_default();
-        Failure::usage(format!("--since '{text}' is no time"))
-            .hint("write a date such as 2026-11-01, or an age such as 7d or 2w; a day is one of UTC")
+        Failure::usage(format!("--since '{text}' is no day")).hint(
+            "write a date such as 2026-11-01, or a number of days or weeks such as 7d or 2w; a day is one of UTC, and 1d is today",
+        )
     })?;
     // The last seven days are today and six before it.
     Ok(now.saturating_sub(age.saturating_sub(DAY_MS)))
@@ -109,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_is_a_date_or_an_age() {
+    fn a_time_is_a_date_or_a_number_of_days() {
         let noon = 20_778 * DAY_MS + DAY_MS / 2;
         let days = |text: &str| since(text, noon).map(|since| since / DAY_MS).map_err(|failure| failure.message);
         for (text, day) in [
@@ -119,15 +122,26 @@ mod tests {
             ("2026-11-21", 20_778),
             ("1d", 20_778),
             ("7d", 20_772),
-            ("12h", 20_778),
-            ("0s", 20_778),
+            ("0d", 20_778),
+            ("2w", 20_765),
         ] {
             assert_eq!(days(text), Ok(day), "{text}");
         }
-        for text in
-            ["", "7", "2026-11", "2026-13-01", "2026-02-29", "2026-1-1", "2026-11-21-1", "1969-12-31", "yesterday"]
-        {
-            assert_eq!(days(text), Err(Some(format!("--since '{text}' is no time"))), "{text}");
+        for text in [
+            "",
+            "7",
+            "30m",
+            "24h",
+            "0s",
+            "2026-11",
+            "2026-13-01",
+            "2026-02-29",
+            "2026-1-1",
+            "2026-11-21-1",
+            "1969-12-31",
+            "yesterday",
+        ] {
+            assert_eq!(days(text), Err(Some(format!("--since '{text}' is no day"))), "{text}");
         }
     }
 }

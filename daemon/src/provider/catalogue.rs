@@ -13,14 +13,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use linger_protocol::daemon::Model;
-use linger_protocol::session::Setup;
+use linger_protocol::session::{Effort, Setup};
 use reqwest::Url;
 use serde_json::Value;
 
 use super::address;
-use super::anthropic::Anthropic;
+use super::anthropic::{self, Anthropic};
 use super::compat::Compat;
 use super::driver::{Endpoint, Limits};
+use super::effort;
 use super::gemini::{self, Gemini};
 use super::hosted::Hosted;
 use super::keys::{Account, Bearer, Keys};
@@ -81,6 +82,28 @@ impl Resolved {
     /// What requests to it have beside the conversation.
     pub fn setup(&self, own: &Own) -> Setup {
         setup(own, &self.origin, self.kind, self.compat, self.facts.effort)
+    }
+
+    /// Whether it is told to think, if a session says `effort` of that.
+    pub fn thinks(&self, effort: Effort) -> bool {
+        let effort = if effort.is_auto() { self.facts.effort } else { effort };
+        effort::thinks(effort) || effort.is_auto() && self.compat.thinking == Some(true)
+    }
+
+    /// What there is to say of an effort that changes nothing: neither the word nor another for it is sent.
+    pub fn idle_effort(&self, effort: Effort) -> Option<String> {
+        let takes = match self.kind {
+            _ if effort.is_auto() => true,
+            Kind::Openai => self.compat.reasoning_effort != Some(false),
+            Kind::Anthropic => anthropic::takes_effort(&self.compat, &self.model, effort),
+            Kind::OpenaiResponses | Kind::Gemini | Kind::Ollama | Kind::Demo => true,
+        };
+        (!takes).then(|| format!("{} takes no effort: {} changes nothing", self.origin, effort.name()))
+    }
+
+    /// Whether its calls have `reasoning_content` whoever made them.
+    pub fn has_reasoning(&self) -> bool {
+        self.compat.reasoning_content == Some(true)
     }
 
     /// What to ask, with the key that came of [`Resolved::key`].
@@ -182,13 +205,18 @@ impl Entry {
     /// What is known of a model here, whatever the user says of it.
     fn facts(&self, model: &str) -> Facts {
         let mut facts = self.place.map_or_else(Facts::default, |place| models::facts(place, model));
-        match self.kind {
-            // It sees what is asked for, and no more.
-            Kind::Ollama => facts.window = Some(u64::from(self.compat.num_ctx.unwrap_or(ollama::NUM_CTX))),
-            Kind::Demo => facts.prices.usual = Price::FREE,
-            _ => {}
+        if self.kind == Kind::Demo {
+            facts.prices.usual = Price::FREE;
         }
         facts
+    }
+
+    /// The flags for a model that the user says has this window. Ollama keeps as many tokens in view as it is told, and drops the
+    /// rest without a word, so that is the window, and not more than the provider's table allows.
+    fn compat(&self, window: Option<u64>) -> Compat {
+        let said = window.filter(|_| self.kind == Kind::Ollama).map(|said| u32::try_from(said).unwrap_or(u32::MAX));
+        let num_ctx = [said, self.compat.num_ctx].into_iter().flatten().min();
+        Compat { num_ctx, ..self.compat }
     }
 }
 
@@ -284,20 +312,41 @@ impl Catalogue {
             variable: variable.to_owned(),
         })?;
         let origin = format!("{provider}/{model}");
-        let target = self.target(name, entry);
         let facts = self.facts(name, entry, &model);
-        let (kind, compat) = (entry.kind, entry.compat);
+        let (kind, mut compat) = (entry.kind, entry.compat(facts.window));
+        if self.lists.has_learned(name, &model) {
+            compat.reasoning_content = Some(true);
+        }
+        let target = self.target(name, entry, compat);
         let max_tokens = entry.max_tokens(&facts);
         Ok(Resolved { provider, model, origin, max_tokens, facts, key, kind, compat, target })
     }
 
     /// What is known of a model: what the user says of it, else its provider's own list, else the table of its place.
     fn facts(&self, name: &str, entry: &Entry, model: &str) -> Facts {
-        let table = entry.facts(model);
-        let known = self.lists.facts(name, model).or(table);
-        // What a model could see is more than an Ollama lets it.
-        let known = if entry.kind == Kind::Ollama { Facts { window: table.window, ..known } } else { known };
-        self.models.get(&format!("{name}/{model}")).map_or(known, |said| said.over(known))
+        let known = self.lists.facts(name, model).or(entry.facts(model));
+        let said = self.models.get(&format!("{name}/{model}")).copied().unwrap_or_default();
+        let facts = said.over(known);
+        match entry.kind {
+            // It sees what is asked for, and no more, whatever it could.
+            Kind::Ollama => {
+                let num_ctx = entry.compat(said.context_window).num_ctx.unwrap_or(ollama::NUM_CTX);
+                Facts { window: Some(u64::from(num_ctx)), ..facts }
+            }
+            _ => facts,
+        }
+    }
+
+    /// Takes a provider at its word which says that calls must have `reasoning_content`; whether it is sent from now on. It is not
+    /// where the configuration says otherwise.
+    pub fn learn_reasoning(&self, origin: &str) -> bool {
+        let Some((name, model)) = origin.split_once('/') else { return false };
+        let learns = |entry: &Entry| entry.kind == Kind::Openai && entry.compat.reasoning_content != Some(false);
+        let learns = self.entries.get(name).is_some_and(learns);
+        if learns {
+            self.lists.learn(name, model);
+        }
+        learns
     }
 
     /// Takes over what providers have said of their models, but for those that the configuration now puts elsewhere.
@@ -376,8 +425,8 @@ impl Catalogue {
         &self.network
     }
 
-    fn target(&self, name: &str, entry: &Entry) -> Provider {
-        let Some(codec) = codec(entry.kind, entry.compat) else { return Provider::Demo };
+    fn target(&self, name: &str, entry: &Entry, compat: Compat) -> Provider {
+        let Some(codec) = codec(entry.kind, compat) else { return Provider::Demo };
         Provider::Http(Endpoint {
             name: name.to_owned(),
             base_url: entry.base_url.clone(),

@@ -56,7 +56,7 @@ pub struct Compat {
     /// `gemini`: a call that another model made gets the placeholder for its missing signature. Default: for models from
     /// Gemini 3 on, which insist on one.
     pub signature_placeholder: Option<bool>,
-    /// `ollama`: the tokens that the server keeps in view. Default 32768.
+    /// `ollama`: the tokens that the server keeps in view. Default: what the user says is the model's window, or 32768.
     pub num_ctx: Option<u32>,
     /// No flag: the hosted tools that the provider's table switches on.
     #[serde(skip)]

@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::wire::mended;
-use words::{ALTERNATE, ALTERNATE_HINT, HISTORY, IMAGES, NO_IMAGES, NOUNS, TOO_LONG};
+use words::{ALTERNATE, ALTERNATE_HINT, HISTORY, IMAGES, NO_IMAGES, NOUNS, REASONING, TOO_LONG};
 
 /// The longest error text that is passed on.
 const MAX_MESSAGE: usize = 600;
@@ -58,6 +58,8 @@ pub enum FailureClass {
     Images,
     /// Something is wrong with what earlier messages bring back: signatures, identifiers, the order of calls and results.
     History,
+    /// A call in the history lacks the thinking that came before it, be it an empty one: another model made it.
+    Reasoning,
     /// Any other 4xx, no money left, policy.
     Rejected,
 }
@@ -79,6 +81,9 @@ impl FailureClass {
             Self::Images => "choose a model that takes images",
             Self::History => {
                 "have a summary written with /compact, choose another model with /model, or start a new session"
+            }
+            Self::Reasoning => {
+                "with kind openai set `reasoning_content = true` in [providers.NAME.compat], or choose another model with /model"
             }
             Self::Rejected => "see whether the model, its settings and its account are right, then prompt again",
         }
@@ -189,8 +194,11 @@ fn classify(status: Option<u16>, kinds: &[&str], said: &str) -> FailureClass {
     // Without a status a name has to say that it is the request which is refused.
     let invalid = status.is_none() && is(&"invalid_request_error");
     let undecipherable = status.is_none() && is(&"invalid_encrypted_content");
-    let history = || HISTORY.iter().any(|row| row.iter().all(has));
-    if (matches!(status, Some(400 | 422)) || invalid || undecipherable) && history() {
+    let says = |rows: &[&[&str]]| rows.iter().any(|row| row.iter().all(has));
+    if (matches!(status, Some(400 | 422)) || invalid) && says(&REASONING) {
+        return FailureClass::Reasoning;
+    }
+    if (matches!(status, Some(400 | 422)) || invalid || undecipherable) && says(&HISTORY) {
         return FailureClass::History;
     }
     let refused = matches!(status, Some(400 | 415 | 422)) || invalid;

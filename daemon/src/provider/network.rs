@@ -46,8 +46,17 @@ impl NetworkConfig {
                 return Err(("proxy", way.to_owned()));
             }
         }
-        if self.no_proxy.iter().flatten().any(|host| host.contains("://") || host.contains(',')) {
-            return Err(("no_proxy", "write a list of hosts, domains and networks, such as \"10.0.0.0/8\"".to_owned()));
+        let is_host = |entry: &String| {
+            let (host, port) = spared_host(entry.trim());
+            let bare = !host.contains(['[', ']', ',']) && !entry.contains("://");
+            bare && port.is_none_or(|port| port.parse::<u16>().is_ok())
+        };
+        if !self.no_proxy.iter().flatten().all(is_host) {
+            return Err((
+                "no_proxy",
+                "write a list of hosts, domains and networks, such as \"10.0.0.0/8\", or with a port \"host:8000\""
+                    .to_owned(),
+            ));
         }
         match &self.ca_file {
             Some(file) if !file.is_absolute() => {
@@ -146,8 +155,8 @@ pub struct Way {
 pub struct Network {
     http: Option<Result<Proxy, String>>,
     https: Option<Result<Proxy, String>>,
-    /// Says which hosts no proxy is used for.
-    no_proxy: Option<Matcher>,
+    /// Say which hosts no proxy is used for, some for one port only.
+    no_proxy: Vec<(Option<u16>, Matcher)>,
     proxy_loopback: bool,
     roots: Roots,
 }
@@ -166,8 +175,6 @@ impl Network {
         };
         let listed = variables.first(&["no_proxy", "NO_PROXY"]).map(|(_, list)| list.to_owned());
         let listed = config.no_proxy.as_ref().map(|list| list.join(",")).or(listed);
-        // Which proxy it would be does not matter here.
-        let matcher = |list: String| Matcher::builder().all("http://proxy").no(list.to_lowercase()).build();
         let mut roots = Roots::default();
         roots.files.extend(config.ca_file.clone().map(|file| (file, "network.ca_file".to_owned())));
         if let Some((name, file)) = variables.first(&["SSL_CERT_FILE"]) {
@@ -180,7 +187,7 @@ impl Network {
         Self {
             http: of(&["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"]),
             https: of(&["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"]),
-            no_proxy: listed.map(matcher),
+            no_proxy: matchers(listed.as_deref().unwrap_or_default()),
             proxy_loopback: config.proxy_loopback,
             roots,
         }
@@ -205,7 +212,8 @@ impl Network {
         // What is no such address is not spared; the request says what is wrong with it.
         let uri = url.as_str().parse::<http::Uri>().ok();
         let spares = |matcher: &Matcher| uri.as_ref().is_some_and(|uri| matcher.intercept(uri).is_none());
-        self.no_proxy.as_ref().is_some_and(spares)
+        let at = |port: Option<u16>| port.is_none() || port == url.port_or_known_default();
+        self.no_proxy.iter().any(|(port, matcher)| at(*port) && spares(matcher))
     }
 
     /// The proxies, one line each: what they are for, where they are, who named them.
@@ -227,6 +235,35 @@ impl Network {
     pub fn secrets(&self) -> Vec<Secret> {
         let proxies = [&self.http, &self.https].into_iter().flatten().flatten();
         proxies.flat_map(|proxy| passwords(&proxy.url)).map(|password| Secret::new(&password)).collect()
+    }
+}
+
+/// What spares hosts from proxies, of a list as in `NO_PROXY`.
+fn matchers(list: &str) -> Vec<(Option<u16>, Matcher)> {
+    let list = list.to_lowercase();
+    let mut ports: Vec<(Option<u16>, String)> = Vec::new();
+    for entry in list.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
+        let (host, port) = spared_host(entry);
+        // What cannot be read matches nothing, as everywhere.
+        let Ok(port) = port.map(str::parse).transpose() else { continue };
+        match ports.iter_mut().find(|(known, _)| *known == port) {
+            Some((_, hosts)) => hosts.extend([",", host]),
+            None => ports.push((port, host.to_owned())),
+        }
+    }
+    // Which proxy it would be does not matter here.
+    let matcher = |hosts: String| Matcher::builder().all("http://proxy").no(hosts).build();
+    ports.into_iter().map(|(port, hosts)| (port, matcher(hosts))).collect()
+}
+
+/// Host, domain or network, and the port that may follow it. An address of IPv6 may have brackets, and has if a port follows.
+fn spared_host(entry: &str) -> (&str, Option<&str>) {
+    match entry.strip_prefix('[').and_then(|entry| entry.split_once(']')) {
+        Some((host, "")) => (host, None),
+        Some((host, rest)) if rest.starts_with(':') => (host, rest.get(1..)),
+        Some(_) => (entry, None),
+        None if entry.matches(':').count() == 1 => entry.split_once(':').map_or((entry, None), |(h, p)| (h, Some(p))),
+        None => (entry, None),
     }
 }
 
@@ -324,6 +361,15 @@ mod tests {
         check("10.0.0.0/8", "http://11.1.2.3/v1", false);
         check("fd00::/8", "http://[fd00::1]:8000/v1", true);
         check("*", "https://api.example.com/v1", true);
+        check("[fd00::1]", "http://[fd00::1]:8000/v1", true);
+        check("[fd00::1]", "http://[fd00::2]:8000/v1", false);
+        check("[fd00::1]:8000", "http://[fd00::1]:8000/v1", true);
+        check("[fd00::1]:8000", "http://[fd00::1]/v1", false);
+        check("fd00::1", "http://[fd00::1]/v1", true);
+        check("a.org, Example.com:443", "https://api.example.com/v1", true);
+        check("example.com:443", "https://api.example.com:8443/v1", false);
+        check("example.com:8443,example.com:80", "http://example.com/v1", true);
+        check("example.com:http", "http://example.com/v1", false);
         check("", "https://api.example.com/v1", false);
     }
 
@@ -363,6 +409,11 @@ mod tests {
         check("proxy = 'http://'", "proxy", "empty host");
         check("no_proxy = ['a, b']", "no_proxy", "a list of hosts");
         check("no_proxy = ['http://a']", "no_proxy", "a list of hosts");
+        check("no_proxy = ['a:http']", "no_proxy", "a list of hosts");
+        check("no_proxy = ['[fd00::1']", "no_proxy", "a list of hosts");
+        for good in ["a:8000", "[fd00::1]", "[fd00::1]:80", "fd00::/8", "*", ".example.com"] {
+            assert_eq!(config(&format!("no_proxy = ['{good}']")).check(), Ok(()), "{good}");
+        }
         check("ca_file = 'ca.pem'", "ca_file", "must be an absolute path");
         assert!(toml::from_str::<NetworkConfig>("proxies = 1").is_err());
     }

@@ -49,6 +49,7 @@ pub fn decide(failure: &Failure, attempt: u32, elapsed: Duration, random: f64) -
         | FailureClass::TooLong
         | FailureClass::Images
         | FailureClass::History
+        | FailureClass::Reasoning
         | FailureClass::Rejected => return Decision::GiveUp { note: None },
     }
     if attempt >= attempts(failure.class) {

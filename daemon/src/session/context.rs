@@ -5,7 +5,7 @@
 //! does with the same functions, so that a context that was loaded and one that was lived through are the same.
 //! The codecs see to the rules of their format.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use linger_protocol::event::{Event, EventBody};
 use linger_protocol::id::{CallId, MessageId, TurnId};
@@ -46,8 +46,13 @@ pub struct Context {
     pub results: HashMap<CallId, ContentBlock>,
     /// The user's words of the latest turn that are not in a message any more.
     pub words: Vec<String>,
-    /// How large the context was when it was last compacted, or could not be, in tokens.
-    pub floor: u64,
+    /// How large the context was when it was last compacted, or could not be, in tokens, and for which model: for another one,
+    /// with another window, that is no reason to wait.
+    floor: (u64, Option<String>),
+    /// The model whose provider refused what was brought back to it, and has taken nothing of the kind since, as far as is known.
+    refused: Option<String>,
+    /// The models whose providers do not take back what they gave.
+    withheld: BTreeSet<String>,
     measured: Measured,
 }
 
@@ -85,7 +90,10 @@ struct Measured {
 
 impl Context {
     /// Adds a message; `opens` says that it is the first of its turn.
-    pub fn push(&mut self, id: MessageId, message: Message, opens: bool) {
+    pub fn push(&mut self, id: MessageId, mut message: Message, opens: bool) {
+        if message.origin.as_ref().is_some_and(|origin| self.withheld.contains(origin)) {
+            leave_out_native(&mut message);
+        }
         let result = |block: &ContentBlock| matches!(block, ContentBlock::ToolResult { .. });
         let part = match message.role {
             Role::Assistant => Part::Answer,
@@ -124,8 +132,13 @@ impl Context {
         self.marks.iter().map(|mark| mark.tokens).sum()
     }
 
-    /// Puts `summary` in the place of everything up to the message `through`; the context then has about `tokens`.
-    pub fn compact(&mut self, through: &MessageId, summary: &str, tokens: u64) {
+    /// How large the context was when `model` last compacted it, or could not; 0 if it did neither.
+    pub fn floor(&self, model: &str) -> u64 {
+        if self.floor.1.as_deref() == Some(model) { self.floor.0 } else { 0 }
+    }
+
+    /// Puts `summary` in the place of everything up to the message `through`; the context then has about `tokens`. `model` wrote it.
+    pub fn compact(&mut self, through: &MessageId, summary: &str, tokens: u64, model: Option<String>) {
         let Some(last) = self.marks.iter().position(|mark| mark.id.as_ref() == Some(through)) else { return };
         let cut = last + 1;
         let words = self.words_before(cut);
@@ -136,10 +149,13 @@ impl Context {
         let message = Message { role: Role::User, content, origin: None };
         self.marks.insert(0, Mark { id: None, part: Part::Summary, tokens: estimate(&message) });
         self.messages.insert(0, message);
+        self.floor.1 = model;
+        // Which messages there were is not known any more.
+        self.refused = None;
         self.settle(tokens);
     }
 
-    /// Leaves out the results of `calls`; the context then has about `tokens`.
+    /// Leaves out the results of `calls`, as there was no summary; the context then has about `tokens`.
     pub fn trim(&mut self, calls: &[CallId], tokens: u64) {
         let calls: HashSet<&CallId> = calls.iter().collect();
         for (message, mark) in
@@ -179,12 +195,20 @@ impl Context {
             .collect()
     }
 
-    /// Makes these messages such as another model would read them.
+    /// Makes these messages such as another model would read them: those of [`Context::with_native`], which were refused. If it is
+    /// the second time, and nothing of the kind was taken in between, what that model says from now on is read so from the start.
     pub fn leave_out_native(&mut self, messages: &[MessageId]) {
-        self.change(messages, |message| {
-            message.origin = None;
-            message.content.retain_mut(is_left_without_native);
-        });
+        let meant = |mark: &Mark| mark.id.as_ref().is_some_and(|id| messages.contains(id));
+        let of = |at: usize| self.messages.get(at).and_then(|message| message.origin.clone());
+        let model = self.marks.iter().position(meant).and_then(of);
+        // An answer that came after it would say that it was taken.
+        let latest = self.messages.iter().rposition(|message| message.origin == model);
+        let at_once = messages.len() == 1 && latest.and_then(|at| self.marks.get(at)).is_some_and(meant);
+        if at_once && self.refused == model {
+            self.withheld.extend(model.clone());
+        }
+        self.refused = model;
+        self.change(messages, leave_out_native);
     }
 
     fn change(&mut self, messages: &[MessageId], with: impl Fn(&mut Message)) {
@@ -200,9 +224,9 @@ impl Context {
         }
     }
 
-    /// What was tried came to nothing while the context had about `tokens`.
-    pub fn gave_up(&mut self, tokens: u64) {
-        self.floor = tokens;
+    /// What `model` was asked to write came to nothing while the context had about `tokens`.
+    pub fn gave_up(&mut self, tokens: u64, model: String) {
+        self.floor = (tokens, Some(model));
     }
 
     /// The user's words of the latest turn that begins before `cut` and is not over there, as far as they are before it.
@@ -221,7 +245,7 @@ impl Context {
 
     fn settle(&mut self, tokens: u64) {
         self.measured = Measured { messages: self.messages.len(), tokens };
-        self.floor = tokens;
+        self.floor.0 = tokens;
     }
 }
 
@@ -250,6 +274,11 @@ fn has_native(block: &ContentBlock) -> bool {
         ContentBlock::ToolUse { native, .. } | ContentBlock::Hosted { native, .. } => native.is_some(),
         _ => false,
     }
+}
+
+fn leave_out_native(message: &mut Message) {
+    message.origin = None;
+    message.content.retain_mut(is_left_without_native);
 }
 
 /// Takes out of a block what only its provider understands; whether anything is left.
@@ -341,10 +370,13 @@ impl Builder {
                     }
                 }
             }
-            EventBody::Compacted { through, summary, tokens_after, .. } => {
-                context.compact(&through, &summary, tokens_after);
+            EventBody::Compacted { through, summary, tokens_after, model, .. } => {
+                context.compact(&through, &summary, tokens_after, model);
             }
-            EventBody::CompactionFailed { tokens, .. } => context.gave_up(tokens),
+            // Where nobody was asked, nothing was old enough; the next step sees whether something is.
+            EventBody::CompactionFailed { tokens, model, .. } => {
+                model.into_iter().for_each(|model| context.gave_up(tokens, model));
+            }
             EventBody::Trimmed { images, .. } if !images.is_empty() => context.leave_out_images(&images),
             EventBody::Trimmed { native, .. } if !native.is_empty() => context.leave_out_native(&native),
             EventBody::Trimmed { calls, tokens_after, .. } => context.trim(&calls, tokens_after),

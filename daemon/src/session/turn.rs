@@ -72,6 +72,12 @@ pub struct Turn {
     way: shape::Way,
     /// How hard the model is to think.
     thinking: linger_protocol::session::Effort,
+    /// The model was told to think by the last request.
+    thinks: bool,
+    /// That had `reasoning_content` at all calls.
+    reasons: bool,
+    /// The model is not to think, until the turn is over: the history lacks thinking that it would have to have.
+    unthinking: bool,
     /// What was paid for answers that broke off and are no messages.
     unshown: Option<Usage>,
     instructions: Vec<Instruction>,
@@ -134,6 +140,9 @@ impl Turn {
             shape: state.turn.as_ref().and_then(|turn| turn.shape.clone()),
             way: shape::Way::default(),
             thinking: state.thinking,
+            thinks: false,
+            reasons: false,
+            unthinking: false,
             effort: state.turn.as_ref().map_or_else(Effort::default, |turn| turn.effort),
             instructions: state.instructions.clone(),
             created_at: state.created_at,
@@ -301,6 +310,7 @@ impl Turn {
 
     /// Prompts that came back from the actor are messages already; gives the compaction that is asked for.
     async fn take(&mut self, next: Next, context: &mut Context) -> Result<Option<Wanted>, Over> {
+        self.unthinking &= next.model == self.model;
         (self.model, self.setup) = (next.model, next.setup);
         (self.shape, self.thinking) = (next.shape, next.thinking);
         let new = !next.prompts.is_empty();

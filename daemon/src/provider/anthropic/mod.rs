@@ -8,6 +8,8 @@ mod encode;
 mod hosted;
 mod thinking;
 
+use linger_protocol::session::Effort;
+
 use super::compat::Compat;
 use super::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest};
 use crate::secret::Secret;
@@ -21,6 +23,11 @@ impl Anthropic {
     pub fn new(compat: Compat) -> Self {
         Self(compat)
     }
+}
+
+/// Whether `effort` means anything to a model.
+pub fn takes_effort(compat: &Compat, model: &str, effort: Effort) -> bool {
+    thinking::takes(compat, model, effort)
 }
 
 impl Codec for Anthropic {

@@ -15,6 +15,11 @@ const MIN_BUDGET: u32 = 1_024;
 /// How hard a model thinks in tokens that is to think, without a word how hard.
 const USUAL: Effort = Effort::Medium;
 
+/// Whether `effort` means anything to a model. Not to think is what one that cannot does anyway.
+pub(super) fn takes(compat: &Compat, model: &str, effort: Effort) -> bool {
+    !effort::thinks(effort) || compat.thinking_budget.is_some() || claude::named(model).form != Form::Nothing
+}
+
 /// Adds to `head` how hard to think, whether to show it, and which tools may be chosen.
 pub(super) fn add(head: &mut Value, compat: &Compat, request: &Request<'_>, max_tokens: u32) {
     let known = claude::named(request.model);

@@ -1,20 +1,25 @@
-//! What providers have said of their models, each by its own list; until one is asked, nothing.
+//! What providers have said of their models, each by its own list or in an error; until one is asked, nothing.
 //!
 //! Kept while the daemon lives, as long as the provider stays where it was. Deliberately absent: asking, which takes time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::provider::listing::Listed;
 use crate::provider::models::{self, Facts};
 
-/// The lists that have come, by provider.
+/// What has been said.
 #[derive(Debug, Default)]
-pub(super) struct Lists(Mutex<BTreeMap<String, BTreeMap<String, Facts>>>);
+pub(super) struct Lists {
+    /// The lists that have come, by provider.
+    all: Mutex<BTreeMap<String, BTreeMap<String, Facts>>>,
+    /// The models, with their providers, whose calls must have `reasoning_content`: these said so themselves.
+    learned: Mutex<BTreeSet<(String, String)>>,
+}
 
 impl Lists {
     fn all(&self) -> MutexGuard<'_, BTreeMap<String, BTreeMap<String, Facts>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps a list, in the place of the one before.
@@ -27,6 +32,22 @@ impl Lists {
     pub(super) fn take_over(&self, before: &Self, stays: impl Fn(&str) -> bool) {
         let kept: Vec<_> = before.all().iter().filter(|(name, _)| stays(name)).map(own).collect();
         self.all().extend(kept);
+        let learned: Vec<_> = before.learned().iter().filter(|(name, _)| stays(name)).cloned().collect();
+        self.learned().extend(learned);
+    }
+
+    fn learned(&self) -> MutexGuard<'_, BTreeSet<(String, String)>> {
+        self.learned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps that calls to a model must have `reasoning_content`.
+    pub(super) fn learn(&self, provider: &str, model: &str) {
+        self.learned().insert((provider.to_owned(), model.to_owned()));
+    }
+
+    /// Whether a model has said that they must.
+    pub(super) fn has_learned(&self, provider: &str, model: &str) -> bool {
+        self.learned().contains(&(provider.to_owned(), model.to_owned()))
     }
 
     /// The models of a provider that has listed them.

@@ -1,8 +1,12 @@
 //! Which model a name means, what it needs, and what is said when that is not there.
 
+use linger_protocol::message::ContentBlock;
+
 use super::*;
+use crate::provider::Encoding;
 use crate::provider::listing::Listed;
 use crate::provider::models::Prices;
+use crate::provider::support::{request, user};
 
 pub(super) fn catalogue(config: &str, default: &str, keys: &[(&str, &str)]) -> Catalogue {
     let providers: BTreeMap<String, ProviderConfig> = toml::from_str(config).unwrap();
@@ -225,6 +229,53 @@ fn what_a_provider_lists_of_a_model_is_known_from_then_on() {
     let facts = mine.resolve("local").unwrap().facts;
     assert_eq!((facts.window, facts.max_output), (Some(9000), Some(50)));
     assert_eq!((facts.prices.usual.input, facts.prices.usual.output), (Some(1.5), Some(3.0)));
+}
+
+#[test]
+fn an_ollama_keeps_in_view_what_is_counted_for_its_window() {
+    let providers: BTreeMap<String, ProviderConfig> =
+        toml::from_str("[o]\nkind = 'ollama'\n[set]\nkind = 'ollama'\ncompat = { num_ctx = 65536 }").unwrap();
+    let said = |window: u64| ModelConfig { context_window: Some(window), ..ModelConfig::default() };
+    let models = [("o/large", 131_072), ("o/vast", 1_000_000_000), ("set/large", 131_072), ("set/small", 8192)];
+    let models = models.into_iter().map(|(name, window)| (name.to_owned(), said(window))).collect();
+    let catalogue = Catalogue::new(&providers, &models, None, Arc::default(), Arc::default());
+    let hi = [user(vec![ContentBlock::text("hi")])];
+    let check = |spec: &str, expect: u64| {
+        let resolved = catalogue.resolve(spec).unwrap();
+        let Provider::Http(endpoint) = resolved.open(None) else { panic!("{spec}") };
+        let body = Encoding::default().encode(endpoint.codec.as_ref(), &request(&hi)).body;
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(body["options"]["num_ctx"], expect, "{spec}");
+        assert_eq!((resolved.facts.window, catalogue.window(spec)), (Some(expect), Some(expect)), "{spec}");
+    };
+    check("o/any", u64::from(ollama::NUM_CTX));
+    check("o/large", 131_072);
+    check("o/vast", 1_000_000_000);
+    // What the provider's table allows is the most.
+    check("set/any", 65_536);
+    check("set/large", 65_536);
+    check("set/small", 8192);
+    let unsaid = Catalogue::new(&providers, &BTreeMap::new(), None, Arc::default(), Arc::default());
+    let digest = |of: &Catalogue| of.resolve("o/large").unwrap().setup(&Own::new("", &[])).digest;
+    assert_ne!(digest(&catalogue), digest(&unsaid), "an event names the change");
+}
+
+#[test]
+fn an_effort_that_changes_nothing_is_named() {
+    let config = "[mistral]\n[ali]\nkind = 'openai'\nbase_url = 'http://a/v1'\ncompat = { reasoning_effort = false }\n\
+                  [a]\nkind = 'anthropic'\nbase_url = 'http://a'\n[o]\nkind = 'openai'\nbase_url = 'http://a/v1'";
+    let catalogue = catalogue(config, "", &[("MISTRAL_API_KEY", "k")]);
+    let check = |spec: &str, effort: Effort, expect: &str| {
+        assert_eq!(catalogue.resolve(spec).unwrap().idle_effort(effort).unwrap_or_default(), expect, "{spec}");
+    };
+    check("ali/q", Effort::None, "ali/q takes no effort: none changes nothing");
+    check("mistral/m", Effort::High, "mistral/m takes no effort: high changes nothing");
+    check("a/claude-3-5-haiku-latest", Effort::Max, "a/claude-3-5-haiku-latest takes no effort: max changes nothing");
+    check("a/claude-3-5-haiku-latest", Effort::None, "");
+    check("a/claude-opus-4-1", Effort::Low, "");
+    check("ali/q", Effort::Auto, "");
+    check("o/q", Effort::None, "");
+    check("ollama/q", Effort::None, "");
 }
 
 #[test]

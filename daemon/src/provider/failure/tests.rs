@@ -212,10 +212,16 @@ fn other_refusals_are_not_the_historys() {
         "Your credit balance is too low to access the Anthropic API.",
         "User location is not supported for the API use.",
         "Invalid JSON payload received. Unknown name \"x\": Cannot find field.",
-        // What is left out cannot be passed back.
-        "The `reasoning_content` in the thinking mode must be passed back to the API.",
     ] {
         check(said, FailureClass::Rejected);
+    }
+    // What is left out cannot be passed back.
+    for said in [
+        "The `reasoning_content` in the thinking mode must be passed back to the API.",
+        "Missing `reasoning_content` field in the assistant message at message index 2.",
+        "thinking is enabled but reasoning_content is missing in assistant tool call message at index 2",
+    ] {
+        check(said, FailureClass::Reasoning);
     }
 }
 

@@ -83,6 +83,13 @@ pub(super) const ALTERNATE: &str = "must alternate";
 pub(super) const ALTERNATE_HINT: &str = "with kind openai, `assistant_after_user = true` and `assistant_after_tool = true` in \
     [providers.NAME.compat] put a word of the model's between two of a user's";
 
+/// What is said by servers of models that think, DeepSeek's and Moonshot's, of a call without thinking: all words of a row.
+pub(super) const REASONING: [&[&str]; 3] = [
+    &["`reasoning_content`", "must be passed back"],
+    &["missing `reasoning_content`"],
+    &["reasoning_content is missing"],
+];
+
 /// What is said of a history that is refused for what it brings back, in lower case: all words of a row.
 pub(super) const HISTORY: [&[&str]; 33] = [
     // Anthropic: thinking that it does not know, or that is not where it was; pairs; what is empty.

@@ -53,6 +53,25 @@ impl Codec for Gemini {
 
     fn listing(&self) -> Option<HttpRequest> {
         // Vertex AI lists nothing that its key could use.
-        (self.0.vertex != Some(true)).then(|| HttpRequest::listing("/models?pageSize=1000"))
+        (self.0.vertex != Some(true)).then(|| HttpRequest::listing("/v1beta/models?pageSize=1000"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provider::address::join;
+
+    #[test]
+    fn models_are_listed_where_they_are_asked() {
+        let path = Gemini::default().listing().unwrap().path;
+        for (base_url, expect) in [
+            ("https://h", "https://h/v1beta/models?pageSize=1000"),
+            ("https://h/proxy/", "https://h/proxy/v1beta/models?pageSize=1000"),
+            ("https://h/v1beta", "https://h/v1beta/models?pageSize=1000"),
+            ("https://h/v1", "https://h/v1/models?pageSize=1000"),
+        ] {
+            assert_eq!(join(base_url, &path).unwrap().as_str(), expect);
+        }
     }
 }

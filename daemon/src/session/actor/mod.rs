@@ -44,8 +44,8 @@ use crate::store::{Append, Fold, SessionRow, StoreError};
 use crate::tool::{Access, Workspace};
 
 pub use permits::already_answered;
-pub use record::{decided, spent, stored};
-use record::{notice, unknown_model};
+use record::notice;
+pub use record::{decided, idle_effort, spent, stored, unknown_model};
 pub use repair::environment;
 use repair::{Known, known};
 pub use turns::user_message;
@@ -341,11 +341,11 @@ impl Actor {
         Ok(actor)
     }
 
-    /// An actor for a new session, whose first event is queued; `done` is answered when it is on disk.
+    /// An actor for a new session, whose first events are queued; `done` is answered when it is on disk.
     pub fn create(
         daemon: Arc<Daemon>,
         id: SessionId,
-        (created, doubt): (EventBody, Option<&str>),
+        (created, said): (EventBody, Vec<EventBody>),
         (env, workspace): (&BTreeMap<String, String>, Arc<Workspace>),
         outcome: Option<Fold>,
         done: oneshot::Sender<Result<(), StoreError>>,
@@ -355,8 +355,7 @@ impl Actor {
         let mut actor = Self::new(id, daemon, log, State::default(), workspace);
         let folds = std::iter::once(environment).chain(outcome).collect();
         fault::point("actor.create");
-        let doubt = doubt.map(unknown_model);
-        let drafts = std::iter::once(created).chain(doubt).map(Draft::new).collect();
+        let drafts = std::iter::once(created).chain(said).map(Draft::new).collect();
         actor.append(drafts, folds, true, Some(done));
         actor
     }

@@ -195,8 +195,13 @@ pub(super) fn kind_name(body: &EventBody) -> &'static str {
 }
 
 /// What is said of a model that nobody knows of.
-pub(super) fn unknown_model(doubt: &str) -> EventBody {
+pub fn unknown_model(doubt: &str) -> EventBody {
     notice(Level::Warning, NoticeCode::UnknownModel, doubt)
+}
+
+/// What is said of an effort that changes nothing.
+pub fn idle_effort(text: String) -> EventBody {
+    EventBody::Notice { level: Level::Warning, code: None, text, until_at: None }
 }
 
 pub(super) fn notice(level: Level, code: NoticeCode, text: &str) -> EventBody {

@@ -4,6 +4,7 @@ use linger_protocol::message::ImageSource;
 
 use super::*;
 use crate::blob::{Blobs, Held, StowError, in_base64};
+use crate::provider::catalogue::Resolved;
 use crate::provider::json_size;
 use crate::schema;
 
@@ -272,6 +273,7 @@ impl Actor {
             None => None,
         };
         let outcome = self.remember(key, &());
+        let idle = self.idle_effort(&set, model.as_ref()).map(|text| Draft::new(idle_effort(text)));
         let (model, setup) = model.map(|resolved| (resolved.origin.clone(), self.daemon.setup(&resolved))).unzip();
         let doubt = model.as_deref().and_then(|model| self.daemon.doubt(model));
         let doubt = doubt.map(|doubt| Draft::new(unknown_model(&doubt)));
@@ -283,13 +285,22 @@ impl Actor {
             instructions: None,
             setup,
         };
-        let drafts = std::iter::once(Draft::new(changed)).chain(doubt).collect();
+        let drafts = std::iter::once(Draft::new(changed)).chain(doubt).chain(idle).collect();
         let (done, committed) = oneshot::channel();
         self.append(drafts, outcome.into_iter().collect(), true, Some(done));
         respond_holding(reply, committed, (), named);
         // A turn may wait for the key of the model that it had.
         self.daemon.changed.send_replace(());
         self.review();
+    }
+
+    /// What there is to say of the effort, if it or the model is another now.
+    fn idle_effort(&self, set: &session::Set, model: Option<&Resolved>) -> Option<String> {
+        match (model, set.effort) {
+            (Some(model), effort) => model.idle_effort(effort.unwrap_or(self.state.thinking)),
+            (None, Some(effort)) => self.daemon.model(Some(&self.state.model)).ok()?.idle_effort(effort),
+            (None, None) => None,
+        }
     }
 
     /// Deletes the session unless it has been used since `before`.

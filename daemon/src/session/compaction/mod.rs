@@ -99,11 +99,11 @@ impl Effort {
 }
 
 /// Whether a context of `tokens` is to be compacted before the next step: it fills `at` percent of the window, and has grown since
-/// that was tried last, when it had `floor`.
+/// that was tried last, when it had `floor`, or does not fit at all. There are servers that never count more than the window, and
+/// drop the rest without a word.
 pub fn is_full(tokens: u64, floor: u64, window: u64, at: u8) -> bool {
-    at > 0
-        && tokens.saturating_mul(100) >= window.saturating_mul(at.into())
-        && tokens >= floor.saturating_add(if floor == 0 { 0 } else { window / GROWTH })
+    let grown = floor.saturating_add(if floor == 0 { 0 } else { window / GROWTH });
+    at > 0 && tokens.saturating_mul(100) >= window.saturating_mul(at.into()) && tokens >= grown.min(window)
 }
 
 /// How many of the first messages a summary may stand for; none if that would be no use. `room` is how many tokens the messages

@@ -90,6 +90,49 @@ fn a_context_is_compacted_once_until_it_has_grown() {
     assert!(!is_full(85, 80, 100, 80) && is_full(90, 80, 100, 80));
     assert!(!is_full(1000, 0, 100, 0), "never by itself");
     assert!(is_full(u64::MAX, 0, u64::MAX, 80) && !is_full(1, u64::MAX, u64::MAX, 80));
+    assert!(!is_full(99, 95, 100, 80) && is_full(100, 95, 100, 80) && is_full(110, 110, 100, 80), "it does not fit");
+}
+
+#[test]
+fn what_was_done_for_one_model_is_no_reason_to_wait_for_another() {
+    let told = |context: &Context| [context.floor("p/large"), context.floor("p/small")];
+    let mut session = Session::default();
+    session.says(message(Role::User, vec![ContentBlock::text("x".repeat(3000))]));
+    session.says(message(Role::Assistant, vec![ContentBlock::text("y".repeat(3000))]));
+    assert_eq!(told(&session.context), [0, 0]);
+    session.compact_by("p/large", 4);
+    let after = session.context.tokens(0);
+    assert_eq!((told(&session.context), told(&session.loaded())), ([after, 0], [after, 0]));
+    session.gives_up(None);
+    assert_eq!(told(&session.loaded()), [after, 0], "nobody was asked");
+    session.gives_up(Some("p/small"));
+    assert_eq!(told(&session.loaded()), [0, after]);
+}
+
+#[test]
+fn a_provider_that_twice_refuses_what_it_just_gave_gets_nothing_back_any_more() {
+    const MODEL: &str = "openai";
+    let says = |session: &mut Session, text: &str| {
+        let thought = ContentBlock::Thinking { text: text.to_owned(), native: Some(json!({"field": "reasoning"})) };
+        let content = vec![thought, ContentBlock::text(text)];
+        session.says(Message { origin: Some(MODEL.to_owned()), ..message(Role::Assistant, content) });
+        session.says(message(Role::User, vec![ContentBlock::text("go on")]));
+        assert_eq!(session.loaded(), session.context);
+        session.context.with_native(MODEL).len()
+    };
+    let mut session = Session::default();
+    session.says(message(Role::User, vec![ContentBlock::text("begin")]));
+    assert_eq!([says(&mut session, "a"), says(&mut session, "b")], [1, 2]);
+    session.leave_out_native(MODEL).unwrap();
+    // It takes what comes now, and refuses it later.
+    assert_eq!([says(&mut session, "c"), says(&mut session, "d")], [1, 2]);
+    session.leave_out_native(MODEL).unwrap();
+    assert_eq!(says(&mut session, "e"), 1);
+    session.leave_out_native(MODEL).unwrap();
+    assert_eq!(says(&mut session, "f"), 0, "what came first since was refused");
+    session.compact(4);
+    assert_eq!(says(&mut session, "g"), 0);
+    assert!(session.context.estimated() > 0 && session.context.messages.iter().all(|message| message.origin.is_none()));
 }
 
 #[test]
@@ -200,8 +243,9 @@ fn the_oldest_output_goes_first_and_small_results_stay() {
     let seen = trim(&context.messages, &context.marks, u64::MAX, false).0;
     assert_eq!(seen, ["c0".into(), "c2".into()], "what no model has seen stays");
     let before = context.tokens(0);
+    context.gave_up(before, "p/m".to_owned());
     context.trim(&["c0".into(), "c2".into()], 77);
-    assert_eq!((context.tokens(0), context.floor), (77, 77));
+    assert_eq!((context.tokens(0), context.floor("p/m")), (77, 77));
     assert!(context.estimated() + 1800 < before);
     assert_eq!(trim(&context.messages, &context.marks, u64::MAX, true).0, ["c3".into()], "nothing is left out twice");
     let ContentBlock::ToolResult { content, .. } = &context.messages[1].content[0] else { panic!() };

@@ -6,6 +6,7 @@ use std::time::Instant;
 use linger_protocol::event::{EventBody, Level, NoticeCode};
 use linger_protocol::id::{BlobId, MessageId};
 use linger_protocol::message::{ContentBlock, ImageSource, Usage};
+use linger_protocol::session::Effort;
 
 use super::emit::Commits;
 use super::key::Unresolved;
@@ -72,6 +73,8 @@ impl Turn {
                 return Ok(Step::Failed(failure.clone(), None));
             }
             self.say_setup(&resolved).await?;
+            let effort = if self.unthinking { Effort::None } else { self.thinking };
+            (self.thinks, self.reasons) = (resolved.thinks(effort), resolved.has_reasoning());
             let images = self.images(messages.get(provider.encoded(&resolved.origin, encoding)..)).await;
             let request = Request {
                 model: &resolved.model,
@@ -83,7 +86,7 @@ impl Turn {
                 cache_key: self.session.as_str(),
                 images: &images,
                 shape,
-                effort: if self.thinking.is_auto() { resolved.facts.effort } else { self.thinking },
+                effort: if effort.is_auto() { resolved.facts.effort } else { effort },
             };
             fault::point("request.before_send");
             tracing::info!(target: "request", session = %self.session, model = %self.model, messages = messages.len(), attempt, "sent");

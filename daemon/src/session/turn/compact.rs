@@ -3,7 +3,7 @@
 //! What may be done and what of it is any use is decided in [`compaction`]; here the model is asked, and events are written.
 //! Each is committed before the next request is sent, as it is what makes that request another than the one before.
 
-use linger_protocol::event::{EventBody, Trigger};
+use linger_protocol::event::{EventBody, Level, NoticeCode, Trigger};
 use linger_protocol::id::{MessageId, PromptId};
 use linger_protocol::message::{ContentBlock, Role, Usage};
 use tokio::sync::oneshot;
@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::ask::{Answer, Ask, Step, sum};
 use super::emit::settled;
 use super::shape::Way;
-use super::{Over, Turn, rejected};
+use super::{Over, Turn, notice, rejected};
 use crate::fault;
 use crate::provider::shape::Shape;
 use crate::provider::{Encoding, Failure, FailureClass, Message, ToolSpec, json_size};
@@ -94,16 +94,26 @@ impl Turn {
                             self.leave_out_images(context, system, tools, encoding).await?;
                             self.superseded(shown)?;
                         }
+                        // The next request has what is wanted, and an event says that it begins otherwise.
+                        Step::Failed(failure, shown)
+                            if failure.class == FailureClass::Reasoning && self.learns_reasoning() =>
+                        {
+                            self.superseded(shown)?;
+                        }
                         Step::Failed(failure, shown) if failure.class == FailureClass::History => {
                             let native = context.with_native(&self.model);
-                            if native.is_empty() {
+                            if !native.is_empty() {
+                                self.leave_out_native(native, context, system, tools, encoding).await?;
+                                self.superseded(shown)?;
+                                // An answer that is not over is another's now.
+                                self.say_go_on(context).await?;
+                            } else if self.thinks {
+                                self.stop_thinking(&failure).await?;
+                                self.superseded(shown)?;
+                            } else {
                                 let message = format!("{}; {NOTHING_LEFT}", failure.message);
                                 return Ok(Some(Err(Failure { message, ..failure })));
                             }
-                            self.leave_out_native(native, context, system, tools, encoding).await?;
-                            self.superseded(shown)?;
-                            // An answer that is not over is another's now.
-                            self.say_go_on(context).await?;
                         }
                         Step::Failed(failure, _) => return Ok(Some(Err(failure))),
                     }
@@ -122,6 +132,18 @@ impl Turn {
         }
     }
 
+    /// Whether the provider, which wants `reasoning_content`, gets it in the next request and did not in the last.
+    fn learns_reasoning(&self) -> bool {
+        !self.reasons && self.daemon.catalogue().is_ok_and(|catalogue| catalogue.learn_reasoning(&self.model))
+    }
+
+    /// Has the model not think until the turn is over: what thinks may have to have thought at calls that another one made.
+    async fn stop_thinking(&mut self, failure: &Failure) -> Result<(), Over> {
+        self.unthinking = true;
+        let text = format!("{}; asking again without thinking, until the turn is over", failure.message);
+        self.written(notice(Level::Warning, NoticeCode::Retry, text)).await
+    }
+
     /// What was shown of an attempt does not count.
     fn superseded(&self, shown: Option<MessageId>) -> Result<(), Over> {
         let superseded = shown.into_iter().map(|message| EventBody::MessageSuperseded { message });
@@ -131,7 +153,7 @@ impl Turn {
     /// Whether the next request needs room that is not there.
     fn need(&self, context: &Context, system: &str, tools: &[ToolSpec]) -> Need {
         let (at, overhead) = (self.daemon.compact_at(), overhead(system, tools));
-        let is_full = |window| compaction::is_full(context.tokens(overhead), context.floor, window, at);
+        let is_full = |window| compaction::is_full(context.tokens(overhead), context.floor(&self.model), window, at);
         // Where there is nothing old, the provider may say whether it is too long.
         let full = self.window().is_some_and(is_full) && self.cut(Trigger::Full, context, overhead).is_some();
         if full { Need::Full } else { Need::None }
@@ -261,7 +283,6 @@ impl Turn {
             let reason = "nothing in the context is old enough to be replaced".to_owned();
             let failed =
                 EventBody::CompactionFailed { prompt, reason: reason.clone(), tokens, model: None, usage: None };
-            context.gave_up(tokens);
             self.written(failed).await?;
             return Ok(Err(Vain { reason, unreached: false, usage: None }));
         };
@@ -282,7 +303,7 @@ impl Turn {
         match written {
             Ok((summary, tokens_after, usage)) => {
                 tracing::info!(target: "context", session = %self.session, messages, tokens, tokens_after, "compacted");
-                context.compact(&through, &summary, tokens_after);
+                context.compact(&through, &summary, tokens_after, model.clone());
                 *encoding = Encoding::default();
                 let tokens_before = tokens;
                 let compacted = EventBody::Compacted {
@@ -300,7 +321,7 @@ impl Turn {
             }
             Err(vain) => {
                 tracing::warn!(target: "context", session = %self.session, messages, tokens, why = vain.reason, "not compacted");
-                context.gave_up(tokens);
+                context.gave_up(tokens, self.model.clone());
                 let (reason, usage) = (vain.reason.clone(), vain.usage);
                 self.written(EventBody::CompactionFailed { prompt, reason, tokens, model, usage }).await?;
                 Ok(Err(vain))
@@ -325,7 +346,11 @@ impl Turn {
             Step::Failed(Failure { class, message, .. }, _) => {
                 let unreached = !matches!(
                     class,
-                    FailureClass::TooLong | FailureClass::Images | FailureClass::History | FailureClass::Rejected
+                    FailureClass::TooLong
+                        | FailureClass::Images
+                        | FailureClass::History
+                        | FailureClass::Reasoning
+                        | FailureClass::Rejected
                 );
                 return Ok(Err(Vain { reason: message, unreached, usage: broke_off }));
             }

@@ -39,7 +39,8 @@ impl Turn {
             };
             let lack = match catalogue.resolve(&self.model) {
                 Ok(resolved) => match self.key(&resolved, &mut waiting).await? {
-                    Ok(key) => {
+                    None => return Ok(Err(Unresolved::OtherModel)),
+                    Some(Ok(key)) => {
                         if waiting {
                             let text = "the key is there; the turn goes on".to_owned();
                             self.emit.send(vec![notice(Level::Info, NoticeCode::KeyFound, text)], false, None)?;
@@ -47,13 +48,13 @@ impl Turn {
                         let provider = resolved.open(key);
                         return Ok(Ok((resolved, provider)));
                     }
-                    Err(Lack::Failed(why)) => {
+                    Some(Err(Lack::Failed(why))) => {
                         let message = format!("the key of {}: {why}", resolved.provider);
                         return Ok(Err(Failure { class: FailureClass::Auth, message, retry_after: None }.into()));
                     }
                     // The catalogue knows by now, and says where else it could come from.
-                    Err(Lack::Gone) => continue,
-                    Err(Lack::Waits(why)) => {
+                    Some(Err(Lack::Gone)) => continue,
+                    Some(Err(Lack::Waits(why))) => {
                         format!("the key of provider {}: {why}; `linger key list` tries again", resolved.provider)
                     }
                 },
@@ -62,16 +63,9 @@ impl Turn {
                 ),
                 Err(error) => return Ok(Err(rejected(error.to_string()).into())),
             };
-            // Another model is a way out too.
-            let (model, setup) = self.emit.model().await?;
-            if model != self.model {
-                if waiting {
-                    let text = format!("the turn goes on with {model}");
-                    self.emit.send(vec![notice(Level::Info, NoticeCode::KeyFound, text)], false, None)?;
-                }
+            if self.is_another(waiting).await? {
                 return Ok(Err(Unresolved::OtherModel));
             }
-            self.setup = setup;
             self.say_waiting(&lack, &mut waiting)?;
             if changed.changed().await.is_err() {
                 return Err(Over);
@@ -79,18 +73,54 @@ impl Turn {
         }
     }
 
-    /// The key of a provider. A source that takes its time is named, as it may wait for its user.
-    async fn key(&self, resolved: &Resolved, waiting: &mut bool) -> Result<Result<Option<Secret>, Lack>, Over> {
-        let mut key = pin!(self.daemon.key_sources.obtain(&resolved.key));
-        if let Ok(key) = tokio::time::timeout(SOON, &mut key).await {
-            return Ok(key);
+    /// Whether the session has another model now, which is a way out too.
+    async fn is_another(&mut self, waiting: bool) -> Result<bool, Over> {
+        let (model, setup) = self.emit.model().await?;
+        if model == self.model {
+            self.setup = setup;
+            return Ok(false);
         }
-        let source = match &resolved.key {
-            KeySource::Command(command) => format!("from `{command}`"),
-            _ => "from the keychain".to_owned(),
-        };
-        self.say_waiting(&format!("the key of provider {}, {source}", resolved.provider), waiting)?;
-        Ok(key.await)
+        if waiting {
+            let text = format!("the turn goes on with {model}");
+            self.emit.send(vec![notice(Level::Info, NoticeCode::KeyFound, text)], false, None)?;
+        }
+        Ok(true)
+    }
+
+    /// The key of a provider. A source that takes its time is named, as it may wait for its user. None if the session has another
+    /// model meanwhile, which this key is not for.
+    async fn key(
+        &mut self,
+        resolved: &Resolved,
+        waiting: &mut bool,
+    ) -> Result<Option<Result<Option<Secret>, Lack>>, Over> {
+        let daemon = self.daemon.clone();
+        // What it sees is for `resolve` to see too.
+        let mut changed = daemon.changed.subscribe();
+        let mut key = pin!(daemon.key_sources.obtain(&resolved.key));
+        let mut soon = pin!(tokio::time::sleep(SOON));
+        let takes_time = matches!(resolved.key, KeySource::Command(_) | KeySource::Keychain(_));
+        let mut told = false;
+        loop {
+            tokio::select! {
+                biased;
+                key = &mut key => return Ok(if takes_time && self.is_another(*waiting).await? { None } else { Some(key) }),
+                change = changed.changed() => {
+                    change.map_err(|_| Over)?;
+                    if self.is_another(*waiting).await? {
+                        return Ok(None);
+                    }
+                }
+                () = &mut soon, if !told => {
+                    told = true;
+                    let source = match &resolved.key {
+                        KeySource::Command(command) => format!("from `{command}`"),
+                        _ => "from the keychain".to_owned(),
+                    };
+                    self.say_waiting(&format!("the key of provider {}, {source}", resolved.provider), waiting)?;
+                }
+            }
+        }
     }
 
     fn say_waiting(&self, what: &str, waiting: &mut bool) -> Result<(), Over> {

@@ -112,12 +112,22 @@ impl Session {
     }
 
     pub(super) fn compact(&mut self, room: u64) {
+        self.compact_by("p/m", room);
+    }
+
+    /// A compaction that comes to nothing; `model` was asked.
+    pub(super) fn gives_up(&mut self, model: Option<&str>) {
+        let (tokens, model) = (self.context.tokens(0), model.map(str::to_owned));
+        self.event(EventBody::CompactionFailed { prompt: None, reason: "no".to_owned(), tokens, model, usage: None });
+    }
+
+    pub(super) fn compact_by(&mut self, model: &str, room: u64) {
         let Some(cut) = cut(&self.context.marks, room.min(self.context.estimated()), room.is_multiple_of(2)) else {
             return;
         };
         let through = self.context.marks[cut - 1].id.clone().expect("a summary is never the last that is replaced");
         let summary = with_words("## Goal\nto be done", &self.context.words_before(cut));
-        let tokens_before = self.context.tokens(0);
+        let (tokens_before, model) = (self.context.tokens(0), Some(model.to_owned()));
         self.event(EventBody::Compacted {
             prompt: None,
             through: through.clone(),
@@ -125,10 +135,10 @@ impl Session {
             summary: summary.clone(),
             tokens_before,
             tokens_after: tokens_before / 2,
-            model: None,
+            model: model.clone(),
             usage: None,
         });
-        self.context.compact(&through, &summary, tokens_before / 2);
+        self.context.compact(&through, &summary, tokens_before / 2, model);
         self.rewritten();
     }
 

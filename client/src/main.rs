@@ -25,6 +25,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 fn main() -> ExitCode {
+    seal();
     let cli = cli::Cli::parse();
     let default = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
@@ -40,4 +41,13 @@ fn main() -> ExitCode {
     terminal::restore();
     // Threads that still read stdin or the socket end with the process.
     ExitCode::from(exit.0)
+}
+
+/// No process of the same user can take this one's connection, over which permissions are answered, or read its environment, where
+/// keys are: what a tool runs is such a process.
+fn seal() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable) {
+        eprintln!("warning: other processes of this user can read this one's memory: {error}");
+    }
 }

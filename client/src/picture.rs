@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use linger_protocol::message::{ContentBlock, MAX_IMAGE, image_type};
-use linger_protocol::session::PromptContent;
+use linger_protocol::prompt::PromptContent;
 use linger_protocol::transport::MAX_REQUEST;
 
 use crate::error::Failure;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use linger_protocol::RpcError;
 use linger_protocol::error::Code;
-use linger_protocol::event::EventBody;
+use linger_protocol::event::{EventBody, NoticeCode};
 use linger_protocol::id::{PermissionId, SessionId};
 use linger_protocol::place::Places;
 use linger_protocol::session::{Create, Created, Setup};
@@ -31,10 +31,11 @@ use crate::provider::network::{Network, Variables};
 use crate::provider::setup::Own;
 use crate::prune;
 use crate::repair::Repairs;
-use crate::session::actor::{Actor, already_answered, idle_effort, unknown_model};
+use crate::session::actor::{Actor, Command, already_answered, idle_effort, unknown_model};
 use crate::session::instructions::workspace_root;
 use crate::session::state::State;
 use crate::session::turn::beside::SYSTEM;
+use crate::session::waiting::Waiting;
 use crate::sessions::{Asked, Sessions};
 use crate::store::{Fold, Store, StoreError};
 use crate::tool::{self, Access, Hidden, Tool, Workspace};
@@ -80,8 +81,10 @@ pub struct Daemon {
     pub variables: Variables,
     /// The loaded sessions.
     pub sessions: Sessions,
-    /// The permissions that loaded sessions wait for.
+    /// The permissions that sessions wait for.
     pub asked: Asked,
+    /// The prompts that wait, in all sessions.
+    pub waiting: Waiting,
     /// Names that are being given, until that is stored.
     pub naming: Mutex<BTreeSet<String>>,
     /// Keyed requests of no session: sessions that are being made, and pruned.
@@ -281,12 +284,15 @@ impl Daemon {
         })
     }
 
-    /// Writes a rule into the configuration, in the background; the answer that brought it stands for the session anyway.
-    pub fn grant_always(&self, root: &Path, rule: String) {
-        let (config, root) = (self.config.clone(), root.to_path_buf());
+    /// Writes a rule into the configuration, in the background; the answer that brought it stands for the session anyway, which
+    /// is told if the rule could not be written.
+    pub fn grant_always(self: &Arc<Self>, session: &SessionId, root: &Path, rule: String) {
+        let (daemon, session, root) = (self.clone(), session.clone(), root.to_path_buf());
         tokio::task::spawn_blocking(move || {
-            if let Err(error) = config.grant(&root, &rule) {
+            if let Err(error) = daemon.config.grant(&root, &rule) {
                 tracing::warn!(target: "permission", rule, %error, "the rule could not be written into the configuration");
+                let text = format!("allowed in this session only: {error}");
+                daemon.sessions.send(&daemon, &session, Command::Warn(NoticeCode::RuleNotStored, text));
             }
         });
     }

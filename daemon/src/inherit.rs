@@ -1,8 +1,10 @@
-//! The process as the system gave it: what it was started with, and how it takes memory. The one module with `unsafe`.
+//! The process as the system gave it: what it was started with, how it takes memory, who is at the other end of a socket. The one
+//! module with `unsafe`.
 
 use std::io;
-use std::os::fd::{BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
 
 /// The first descriptor that is none of standard input, output and error.
@@ -42,6 +44,33 @@ pub fn seal() {
     if let Err(error) = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable) {
         eprintln!("warning: other processes of this user can read the daemon's memory: {error}");
     }
+}
+
+/// Whether the process that made this connection is still there, whatever has its number now; `None` where the system cannot tell
+/// (Linux can from 6.5 on).
+#[cfg(target_os = "linux")]
+pub fn peer_is_there(socket: BorrowedFd<'_>) -> Option<bool> {
+    let mut fd: RawFd = -1;
+    let mut size = size_of::<RawFd>() as libc::socklen_t;
+    // SAFETY: the system writes one descriptor into `fd`, whose size it is told, and gives it to nobody else.
+    #[allow(unsafe_code)]
+    let process = unsafe {
+        let (level, name) = (libc::SOL_SOCKET, libc::SO_PEERPIDFD);
+        let got = libc::getsockopt(socket.as_raw_fd(), level, name, (&raw mut fd).cast(), &raw mut size);
+        (got == 0 && fd >= 0).then(|| OwnedFd::from_raw_fd(fd))
+    };
+    let Some(process) = process else {
+        // Of a process that has gone it gives none.
+        return (io::Error::last_os_error().raw_os_error() != Some(libc::ENOPROTOOPT)).then_some(false);
+    };
+    let mut end = [PollFd::new(&process, PollFlags::IN)];
+    Some(poll(&mut end, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) == Ok(0))
+}
+
+/// As above; nobody can tell here.
+#[cfg(not(target_os = "linux"))]
+pub fn peer_is_there(_: BorrowedFd<'_>) -> Option<bool> {
+    None
 }
 
 /// Takes a descriptor that this process was started with. For the start, once for each.

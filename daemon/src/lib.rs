@@ -38,6 +38,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use linger_protocol::id::SessionId;
 use linger_protocol::place::Places;
 use tokio_util::sync::CancellationToken;
 
@@ -53,6 +54,7 @@ use crate::provider::keys::Keys;
 use crate::provider::network::Variables;
 use crate::secret::Redactor;
 use crate::session::actor::MEND;
+use crate::session::waiting::Waiting;
 use crate::sessions::{Asked, Sessions};
 use crate::store::{Store, StoreError};
 
@@ -103,6 +105,7 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
         variables: Variables::read(|name| std::env::var(name).ok()),
         sessions: Sessions::default(),
         asked: Asked::default(),
+        waiting: Waiting::default(),
         naming: Mutex::default(),
         under_way: UnderWay::default(),
         tools: tool::builtin(),
@@ -178,7 +181,7 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
 
 /// Takes up the turns that were under way when the daemon ended; gives why not, if it may work in a moment.
 async fn wake_unfinished(daemon: &Arc<Daemon>) -> Option<StoreError> {
-    match daemon.store.unfinished().await {
+    match unfinished(daemon).await {
         Ok(unfinished) => {
             unfinished.iter().filter(|_| !fault::bug("I6")).for_each(|session| daemon.sessions.wake(daemon, session));
             None
@@ -191,6 +194,15 @@ async fn wake_unfinished(daemon: &Arc<Daemon>) -> Option<StoreError> {
         }
         Err(error) => Some(error),
     }
+}
+
+/// The sessions whose turns go on by themselves. Of those that wait for an answer it is known from now on which question is whose,
+/// also if nobody has loaded them.
+async fn unfinished(daemon: &Daemon) -> Result<Vec<SessionId>, StoreError> {
+    let unfinished = daemon.store.unfinished().await?;
+    let unanswered = daemon.store.unanswered().await?;
+    unanswered.iter().for_each(|(permission, session)| daemon.asked.remember(permission, session));
+    Ok(unfinished)
 }
 
 /// [`wake_unfinished`], until it works.

@@ -8,6 +8,7 @@
 use std::fs::Metadata;
 use std::future::pending;
 use std::io;
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -28,7 +29,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{info, warn};
 
 use crate::lock::{self, Lock};
-use crate::peer;
+use crate::{inherit, peer};
 
 /// How long nothing is accepted after an error: out of file descriptors, trying again at once fails again.
 const BACKOFF: Duration = Duration::from_millis(100);
@@ -124,7 +125,7 @@ impl Listener {
             let identified = accepted.and_then(|stream| Ok((stream.peer_creds()?, stream)));
             self.troubled &= identified.is_err();
             match identified {
-                Ok((creds, stream)) => match admit(&creds) {
+                Ok((creds, stream)) => match admit(&creds, &stream) {
                     Some(peer) => return (stream, peer),
                     None => warn!(uid = creds.euid(), "a connection of another user was refused"),
                 },
@@ -260,11 +261,15 @@ fn is_alive(path: &Path) -> io::Result<bool> {
 }
 
 /// The peer, if it is this user; one that the system does not name is nobody.
-fn admit(creds: &PeerCreds) -> Option<Peer> {
+fn admit(creds: &PeerCreds, stream: &Stream) -> Option<Peer> {
     let me = rustix::process::geteuid().as_raw();
     let uid = creds.euid().filter(|uid| *uid == me)?;
     let pid = creds.pid().and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid != 0);
-    Some(Peer { pid, began: pid.and_then(peer::started), uid })
+    let began = pid.and_then(peer::started);
+    let Stream::UdSocket(socket) = stream;
+    // Looked at last: until now, then, the number was its own.
+    let pid = pid.filter(|_| inherit::peer_is_there(socket.as_fd()) != Some(false));
+    Some(Peer { pid, began, uid })
 }
 
 fn id(meta: &Metadata) -> FileId {

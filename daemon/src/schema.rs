@@ -16,6 +16,13 @@ pub const MAX_SCHEMA: usize = 64 << 10;
 /// How many schemas may be applied to one value, each as often as it is: references to references can double at each of them.
 const MAX_WORK: u64 = 10_000;
 
+/// How many patterns a schema may have: each is compiled, which a handful of characters can make a matter of milliseconds.
+const MAX_PATTERNS: usize = 64;
+
+/// How large one pattern may be when it is compiled, and what matching with it may take, in bytes: a class of letters of all
+/// languages takes some 30,000.
+const PATTERN: usize = 512 << 10;
+
 /// How many faults of an answer the model is told; more do not help it.
 const FAULTS: usize = 5;
 
@@ -53,6 +60,10 @@ pub fn check(schema: &Value) -> Result<(), String> {
     if let Some(why) = endless(schema) {
         return Err(why);
     }
+    let patterns = patterns(schema);
+    if patterns > MAX_PATTERNS {
+        return Err(format!("it has {patterns} patterns, and may have {MAX_PATTERNS}"));
+    }
     validator(schema).map(drop)
 }
 
@@ -81,7 +92,8 @@ pub fn fit(schema: &Value, content: &[ContentBlock]) -> Result<Value, String> {
 }
 
 fn validator(schema: &Value) -> Result<Validator, String> {
-    let options = jsonschema::options().with_retriever(Nowhere).with_pattern_options(PatternOptions::regex());
+    let patterns = PatternOptions::regex().size_limit(PATTERN).dfa_size_limit(PATTERN);
+    let options = jsonschema::options().with_retriever(Nowhere).with_pattern_options(patterns);
     options.build(schema).map_err(|error| {
         let place = error.instance_path().to_string();
         let outside = match error.kind() {
@@ -122,6 +134,19 @@ fn depth(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or_default(),
         Value::Object(fields) => 1 + fields.values().map(depth).max().unwrap_or_default(),
+        _ => 0,
+    }
+}
+
+/// How many patterns there are, wherever they stand.
+fn patterns(schema: &Value) -> usize {
+    match schema {
+        Value::Array(items) => items.iter().map(patterns).sum(),
+        Value::Object(fields) => {
+            let own = usize::from(fields.get("pattern").is_some_and(Value::is_string));
+            let names = fields.get("patternProperties").and_then(Value::as_object).map_or(0, serde_json::Map::len);
+            own + names + fields.values().map(patterns).sum::<usize>()
+        }
         _ => 0,
     }
 }
@@ -212,6 +237,13 @@ mod tests {
         doubling.insert("a60".to_owned(), json!({}));
         bad(json!({"$ref": "#/$defs/a0", "$defs": doubling}), "more than 10000 schemas to one value");
         bad(json!({"pattern": "("}), "(");
+        bad(json!({"pattern": "\\p{L}{1,100}x"}), "\\p{L}{1,100}x");
+        let many = |n: usize| (0..n).map(|i| (format!("a{i}"), json!({"pattern": "a"}))).collect::<Value>();
+        assert_eq!(check(&json!({"properties": many(MAX_PATTERNS)})), Ok(()));
+        bad(json!({"properties": many(MAX_PATTERNS + 1)}), "has 65 patterns, and may have 64");
+        bad(json!({"patternProperties": many(MAX_PATTERNS + 1)}), "has 130 patterns");
+        let mail = "^[\\p{L}\\d._%+-]+@[\\p{L}\\d.-]+\\.\\p{L}{2,10}$";
+        assert_eq!(check(&json!({"pattern": mail})), Ok(()));
         bad(json!({"description": "x".repeat(MAX_SCHEMA)}), "may have 65536");
         let deep = (0..DEPTH).fold(json!({}), |inner, _| json!({"not": inner}));
         bad(deep, "nested deeper");

@@ -484,6 +484,8 @@ pub enum NoticeCode {
     Damaged,
     /// The session was given a model that nobody here knows of; there is one with a name that is like it.
     UnknownModel,
+    /// A rule that somebody allowed for always is not in the configuration; it holds in this session.
+    RuleNotStored,
     /// Nothing of the session can be written just now, so nothing comes; without a `seq`. It goes on when it can be.
     Storage,
     /// Something that this build does not know.

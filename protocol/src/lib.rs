@@ -1,6 +1,6 @@
 //! What linger's daemon and its clients agree on.
 //!
-//! The nouns ([`message`], [`event`], [`session`], [`permission`], [`blob`], [`daemon`], [`key`], [`error`]), the methods ([`api`], feature
+//! The nouns ([`message`], [`event`], [`session`], [`prompt`], [`permission`], [`blob`], [`daemon`], [`key`], [`error`]), the methods ([`api`], feature
 //! `rpc`), the places where things lie ([`place`]), and JSON lines over a local socket ([`transport`]), which is the only
 //! I/O of this crate.
 //! Deliberately absent: any logic of sessions, providers or rendering.
@@ -18,6 +18,7 @@ pub mod message;
 pub mod method;
 pub mod permission;
 pub mod place;
+pub mod prompt;
 pub mod schema;
 pub mod session;
 pub mod transport;

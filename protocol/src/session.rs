@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::id::{Cursor, PermissionId, PromptId, SessionId};
-use crate::message::{ContentBlock, HostedTool, StopReason, Usage};
+use crate::message::{HostedTool, StopReason, Usage};
 use crate::permission::Mode;
+use crate::prompt::PromptContent;
 
 /// `session/create`: a new session in a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -179,34 +180,6 @@ pub enum When {
     Interrupt,
 }
 
-/// What a user sends: a string, or content blocks (text and images).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "content is a text, or a list of blocks of text and images")]
-pub enum PromptContent {
-    /// Text alone.
-    Text(String),
-    /// Blocks.
-    Blocks(Vec<ContentBlock>),
-}
-
-impl PromptContent {
-    /// How many images it has.
-    pub fn pictures(&self) -> usize {
-        match self {
-            Self::Text(_) => 0,
-            Self::Blocks(blocks) => blocks.iter().filter(|block| matches!(block, ContentBlock::Image { .. })).count(),
-        }
-    }
-
-    /// The content as blocks.
-    pub fn into_blocks(self) -> Vec<ContentBlock> {
-        match self {
-            Self::Text(text) => vec![ContentBlock::Text { text }],
-            Self::Blocks(blocks) => blocks,
-        }
-    }
-}
-
 /// `session/prompt`: gives the session something to do; answers once the prompt is on disk.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Prompt {
@@ -218,7 +191,7 @@ pub struct Prompt {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<When>,
     /// JSON Schema that the answer has to fit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::prompt::schema", skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
     /// Idempotency key: sent twice, the prompt happens once.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,7 +1,7 @@
 //! `kill -9` at the worst moments: what was shown is kept, what ran does not run again, and the turn goes on by itself.
 
 use linger_tests::Rng;
-use linger_tests::harness::{Daemon, Setup, comes_true, process};
+use linger_tests::harness::{Daemon, Raw, Setup, comes_true, process};
 use linger_tests::model::{Gate, ModelServer, Reply};
 use serde_json::json;
 
@@ -192,6 +192,38 @@ async fn the_answer_to_a_question_continues_a_turn_that_was_offered() {
         assert_eq!(daemon.side_effects().exists(), ran);
         daemon.check(&[&client, &back], &model);
     }
+}
+
+#[tokio::test]
+async fn an_answer_to_a_turn_that_was_offered_is_not_overtaken_by_what_comes_after_it() {
+    let model = ModelServer::start();
+    let setup = Setup { top: "after_restart = \"offer\"", ..Setup::default() };
+    let daemon = Daemon::start_with(&model, setup).await;
+    let client = daemon.client().await;
+    let mut asked = Vec::new();
+    for _ in 0..5 {
+        model.push([bash("true")]);
+        let session = client.session().await;
+        client.prompt(&session, "hello").await;
+        let permission = client.first(&session, "permission_requested").await.str("permission").to_owned();
+        asked.push((session, permission));
+    }
+    daemon.kill_daemon().await;
+    let back = daemon.client().await;
+    for (session, permission) in asked {
+        let mut raw = Raw::connect(&daemon.dirs.socket()).await;
+        let answer = json!({ "permission": permission, "decision": "reject_once" });
+        let answer = json!({ "jsonrpc": "2.0", "id": 1, "method": "permission/answer", "params": answer });
+        let cancel = json!({ "jsonrpc": "2.0", "id": 2, "method": "session/cancel", "params": { "session": session } });
+        raw.send(format!("{answer}\n{cancel}\n")).await;
+        let answers = [raw.line().await.unwrap(), raw.line().await.unwrap()];
+        let answer = answers.iter().find(|answer| answer["id"] == 1).unwrap();
+        assert_eq!(answer["result"]["outcome"], "won", "{answers:?}");
+        back.attach(&session).await;
+        let resolved = back.first(&session, "permission_resolved").await;
+        assert_eq!(resolved.str("decision"), "reject_once");
+    }
+    daemon.check(&[&client, &back], &model);
 }
 
 #[tokio::test]

@@ -285,3 +285,42 @@ async fn the_oldest_outcome_is_forgotten_when_there_are_too_many() {
     assert_eq!(keys, "x,session/create c2");
     assert_ne!(client.create_with(json!({ "key": "c1" })).await, first);
 }
+
+#[tokio::test]
+async fn a_change_sent_again_is_not_made_again_though_somebody_changed_it_back() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    let set = json!({ "session": session, "name": "one", "key": "s-1" });
+    client.call("session/set", set.clone()).await;
+    client.call("session/set", json!({ "session": session, "name": "two", "key": "s-2" })).await;
+    client.call("session/set", set.clone()).await;
+    daemon.kill_and_restart().await;
+    let again = daemon.client().await;
+    again.call("session/set", set).await;
+    assert_eq!(again.call("session/list", json!({})).await[0]["name"], "two");
+    again.attach(&session).await;
+    again.wait("the end", |seen| seen.of("caught_up").next().cloned()).await;
+    assert_eq!(again.transcript().of("session_changed").count(), 2);
+    daemon.check(&[&client, &again], &model);
+}
+
+#[tokio::test]
+async fn a_prune_sent_again_says_what_it_did_and_does_no_more() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    client.create().await;
+    let prune = json!({ "older_than_ms": 0, "key": "p-1" });
+    let first = client.call("session/prune", prune.clone()).await;
+    assert_eq!(first["count"], 1);
+    let kept = client.create().await;
+    assert_eq!(client.call("session/prune", prune.clone()).await, first);
+    daemon.kill_and_restart().await;
+    let again = daemon.client().await;
+    assert_eq!(again.call("session/prune", prune).await, first);
+    let rows = again.call("session/list", json!({})).await;
+    assert_eq!((rows.as_array().map(Vec::len), &rows[0]["session"]), (Some(1), &json!(kept)));
+    daemon.check(&[&client, &again], &model);
+}

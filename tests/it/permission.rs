@@ -140,6 +140,26 @@ async fn what_is_allowed_always_is_not_asked_in_the_next_session_of_the_workspac
     daemon.check(&[&client], &model);
 }
 
+#[tokio::test]
+async fn a_rule_that_cannot_be_stored_is_told_and_holds_in_the_session() {
+    let model = ModelServer::scripted(|request| if after_tool(request) { Reply::text("ok") } else { bash("uname -s") });
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.prompt(&session, "one").await;
+    let (permission, _) = asked(&client, &session, 1).await;
+    let good = std::fs::read_to_string(daemon.dirs.config()).unwrap();
+    std::fs::write(daemon.dirs.config(), format!("max_steps = 0\n{good}")).unwrap();
+    answer(&client, &permission, "allow_always").await;
+    let told = client.first(&session, "notice").await;
+    assert_eq!((told.str("code"), told.str("level")), ("rule_not_stored", "warning"));
+    assert!(told.str("text").starts_with("allowed in this session only: the rule is not stored"), "{:?}", told.event);
+    client.first(&session, "turn_finished").await;
+    client.turn(&session, "two").await;
+    assert_eq!(client.transcript().of("permission_requested").count(), 1);
+    daemon.check(&[&client], &model);
+}
+
 /// A turn that reads, writes and runs, in `mode`: what was asked, and what came of it.
 async fn in_mode(mode: &str) -> (Vec<String>, Vec<String>) {
     let model = ModelServer::start();

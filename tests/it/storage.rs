@@ -258,3 +258,30 @@ async fn the_daemons_own_database_is_opened_by_no_tool() {
     assert!(results.len() == 2 && results.iter().all(|text| text.contains("database of the daemon")), "{results:?}");
     daemon.check(&[&client], &model);
 }
+
+#[tokio::test]
+async fn nothing_is_acknowledged_that_goes_into_a_database_that_was_deleted_and_it_goes_on_when_that_is_back() {
+    let model = ModelServer::scripted(|_| Reply::text("so"));
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.turn(&session, "before").await;
+    let data = daemon.dirs.database().parent().unwrap().to_path_buf();
+    let away = data.with_file_name("away");
+    std::fs::rename(&data, &away).unwrap();
+    let prompt = json!({ "session": session, "content": "meanwhile", "key": "p" });
+    let refused = client.refused("session/prompt", prompt.clone()).await;
+    assert!(refused.code == -31016 && refused.message.contains("was deleted or replaced"), "{refused:?}");
+    let listed = client.call("session/list", json!({})).await;
+    assert_eq!(listed[0]["session"], session.as_str(), "what is there can be read");
+    std::fs::rename(&away, &data).unwrap();
+    // The same prompt, sent again, is the one.
+    loop {
+        match client.request("session/prompt", prompt.clone()).await.unwrap() {
+            Ok(_) => break,
+            Err(error) => assert_eq!(error.code, -31016, "{error:?}"),
+        }
+    }
+    client.nth(&session, "turn_finished", 2).await;
+    daemon.check(&[&client], &model);
+}

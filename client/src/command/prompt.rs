@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{IsTerminal as _, Read as _};
 use std::path::Path;
 
-use linger_protocol::session::PromptContent;
+use linger_protocol::prompt::PromptContent;
 use linger_protocol::transport::MAX_REQUEST;
 use serde_json::Value;
 

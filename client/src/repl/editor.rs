@@ -39,7 +39,8 @@ const MAX_HISTORY: usize = 1000;
 /// The editor and its history.
 pub(crate) struct LineEditor {
     editor: Editor<Lines, DefaultHistory>,
-    history: PathBuf,
+    /// Where what was typed is kept, unless something else has its place.
+    history: Option<PathBuf>,
     /// Where lines go while the prompt is open; terminals that cannot move their cursor (`TERM=dumb`) have none.
     pub(crate) above: Option<Above>,
 }
@@ -99,9 +100,13 @@ pub(crate) fn open(Setup { history, cwd, room }: Setup) -> rustyline::Result<Lin
         .color_mode(ColorMode::Forced)
         .build();
     let mut editor = Editor::with_config(config)?;
-    // Made here so that it is nobody else's to read from the start.
-    let _ = OpenOptions::new().append(true).create(true).mode(0o600).open(&history);
-    let _ = editor.load_history(&history);
+    // A pipe in its place would wait for somebody at its other end.
+    let history = Some(history).filter(|history| history.metadata().map_or(true, |there| there.is_file()));
+    if let Some(history) = &history {
+        // Made here so that it is nobody else's to read from the start.
+        let _ = OpenOptions::new().append(true).create(true).mode(0o600).open(history);
+        let _ = editor.load_history(history);
+    }
     let above = editor.create_external_printer().ok().map(|mut printer| {
         let (wake, woken) = sync_channel(1);
         let above = Above { wake: Some(wake), room, ..Above::default() };
@@ -129,7 +134,7 @@ impl LineEditor {
         reading(false);
         match line {
             Ok(line) => {
-                let _ = self.editor.append_history(&self.history);
+                let _ = self.history.as_ref().map(|history| self.editor.append_history(history));
                 Line::Text(line.replace("\\\n", "\n"))
             }
             Err(ReadlineError::Interrupted) => Line::Interrupted,

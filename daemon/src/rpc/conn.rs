@@ -11,8 +11,8 @@ use jsonrpsee::Extensions;
 use linger_protocol::RpcError;
 use linger_protocol::error::Code;
 use linger_protocol::id::SessionId;
+use linger_protocol::transport::outbox::Outbox;
 use linger_protocol::transport::room::AnswerRoom;
-use linger_protocol::transport::serve::Outbox;
 use tokio::task::AbortHandle;
 
 use crate::connections::Used;

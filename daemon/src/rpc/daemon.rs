@@ -9,7 +9,7 @@ use jsonrpsee::Extensions;
 use jsonrpsee::core::RpcResult;
 use linger_protocol::api::DaemonApiServer;
 use linger_protocol::daemon::{
-    Empty, Hello, Keys, Model, Models, Repair, Repaired, Status, Stop, Storage, Tool, Welcome,
+    Damage, Damaged, Empty, Hello, Keys, Model, Models, Repair, Repaired, Status, Stop, Storage, Tool, Welcome,
 };
 use linger_protocol::error::Code;
 use linger_protocol::{PROTOCOL, RpcError, VERSION};
@@ -103,7 +103,7 @@ impl DaemonApiServer for Rpc {
             running,
             permissions,
             connections: daemon.connections.load(Ordering::Relaxed),
-            damage: repair::damage(daemon),
+            damage: repair::damage(daemon).into_iter().chain(self.astray().await).collect(),
             storage: storage.ok(),
             proxies: daemon.catalogue().map(|catalogue| catalogue.network().proxies()).unwrap_or_default(),
         })
@@ -165,6 +165,23 @@ impl DaemonApiServer for Rpc {
 }
 
 impl Rpc {
+    /// What is wrong with where the database lies.
+    async fn astray(&self) -> Option<Damage> {
+        let store = self.0.store.clone();
+        let text = tokio::task::spawn_blocking(move || store.astray()).await.ok()??;
+        Some(Damage {
+            what: Damaged::Database,
+            session: None,
+            file: None,
+            at: 0,
+            text,
+            hint: Some("until then nothing is taken, and what was there can be read".to_owned()),
+            carried: 0,
+            left: Vec::new(),
+            lost: false,
+        })
+    }
+
     /// What is taken on the disk.
     async fn storage(&self, conn: &Conn) -> Result<Storage, RpcError> {
         let places = self.0.places.clone();

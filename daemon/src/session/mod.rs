@@ -11,6 +11,7 @@ pub mod recovery;
 pub mod state;
 pub mod subscriber;
 pub mod turn;
+pub mod waiting;
 
 use linger_protocol::event::EventBody;
 use linger_protocol::id::TurnId;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use linger_protocol::event::{Delta, Event, EventBody, Level, NoticeCode, OutputSegment, SESSION_EVENT};
 use linger_protocol::id::{CallId, MessageId, SessionId, TurnId};
 use linger_protocol::message::{ContentBlock, Role};
+use linger_protocol::transport::outbox::{Gone, Outbox};
 use linger_protocol::transport::room::LargeRoom;
-use linger_protocol::transport::serve::{Gone, Outbox};
 
 use tokio::sync::watch;
 
@@ -45,6 +45,14 @@ enum Batch {
     Behind(u64),
 }
 
+/// What comes next.
+enum Next {
+    /// Lines, and whether they reach the head.
+    Lines(Vec<String>, bool),
+    /// An event of so many bytes, for which there must be room first.
+    Large(usize),
+}
+
 impl Subscriber {
     /// A subscriber that reads on from where the actor said.
     pub fn new(reading: Reading, store: Store, outbox: Outbox, deltas: bool) -> Self {
@@ -55,10 +63,18 @@ impl Subscriber {
     /// Sends everything after the cursor, and goes on until the client or the session has gone.
     pub async fn run(mut self) {
         let (mut caught_up, mut told) = (false, false);
+        // For the event that is read next, if it is large.
+        let mut large: Option<LargeRoom> = None;
         loop {
             let Ok(room) = self.outbox.room().await else { return };
-            let (lines, complete, large) = match self.next_lines().await {
-                Ok(next) => next,
+            let (lines, complete) = match self.next_lines(large.is_some()).await {
+                Ok(Next::Lines(lines, complete)) => (lines, complete),
+                Ok(Next::Large(size)) => {
+                    // The answers that hold what is waited for may need the place in the outbox.
+                    drop(room);
+                    large = Some(self.outbox.large_room(size * COPIES).await);
+                    continue;
+                }
                 Err(_) if self.log.removed() => {
                     drop(room);
                     // What was missing was meant to be.
@@ -77,7 +93,7 @@ impl Subscriber {
                 }
             };
             fault::point("subscriber.before_send");
-            match large {
+            match large.take() {
                 _ if lines.is_empty() => drop(room),
                 Some(large) => room.send_large(lines, large),
                 None => room.send(lines),
@@ -130,8 +146,8 @@ impl Subscriber {
         let _last = self.outbox.send(vec![line]).await;
     }
 
-    /// The next lines, whether they reach the head, and the room that they take if they are large.
-    async fn next_lines(&mut self) -> Result<(Vec<String>, bool, Option<LargeRoom>), StoreError> {
+    /// The next lines; those of a large event only if there is room for it.
+    async fn next_lines(&mut self, has_room: bool) -> Result<Next, StoreError> {
         let mut lines = Vec::new();
         match self.batch() {
             Batch::Here(events, streams) => {
@@ -139,24 +155,20 @@ impl Subscriber {
                 let complete = streams.as_ref().is_some_and(|(_, whole)| *whole);
                 let streams = streams.map(|(streams, _)| streams);
                 streams.iter().flatten().for_each(|stream| self.open_stream(stream, &mut lines));
-                Ok((lines, complete, None))
+                Ok(Next::Lines(lines, complete))
             }
             Batch::Behind(until) => {
                 let (session, after) = (&self.log.session, self.at.seq);
-                let mut large = None;
-                let page = match self.store.events(session.clone(), after, until, BATCH, false).await? {
+                let page = match self.store.events(session.clone(), after, until, BATCH, has_room).await? {
                     Ok(page) => page,
-                    Err(size) => {
-                        large = Some(self.outbox.large_room(size * COPIES).await);
-                        self.store.events(session.clone(), after, until, BATCH, true).await?.unwrap_or_default()
-                    }
+                    Err(size) => return Ok(Next::Large(size)),
                 };
                 if page.is_empty() {
                     return Err(StoreError::damage(format!("event {} is missing", self.at.seq + 1)));
                 }
-                if large.is_none() {
+                if !has_room {
                     page.iter().for_each(|event| self.event(event, &mut lines));
-                    return Ok((lines, false, None));
+                    return Ok(Next::Lines(lines, false));
                 }
                 // A large event takes a while to take apart: not on the thread that runs all sessions.
                 let (session, deltas, mut at) = (self.log.session.clone(), self.deltas, self.at.clone());
@@ -166,7 +178,7 @@ impl Subscriber {
                 });
                 let (lines, at) = making.await.map_err(|error| StoreError(error.to_string().into()))?;
                 self.at = at;
-                Ok((lines, false, large))
+                Ok(Next::Lines(lines, false))
             }
         }
     }

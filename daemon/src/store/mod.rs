@@ -12,6 +12,7 @@ mod ahead;
 pub mod aside;
 mod checkpoint;
 pub mod damage;
+mod intact;
 mod migrate;
 pub mod open;
 mod pages;
@@ -37,6 +38,8 @@ use tokio::sync::oneshot;
 
 pub use migrate::SCHEMA;
 pub use read::{Answered, PENDING, Page, SessionRow};
+
+use intact::Intact;
 
 use crate::blob::{Blobs, Held};
 use crate::fault;
@@ -195,6 +198,7 @@ pub struct Store {
     reader: mpsc::Sender<(Lane, Query)>,
     /// What is too large for a row.
     pub blobs: Blobs,
+    intact: Arc<Intact>,
 }
 
 impl Store {
@@ -205,16 +209,22 @@ impl Store {
         let path = path.as_path();
         let (mut write, read) = open::open(path)?;
         let ahead = ahead::Ahead::new(path, checkpoint::beside(&mut write, path, &found)?);
-        let blobs = Blobs::beside(path);
+        let (blobs, intact) = (Blobs::beside(path), Arc::new(Intact::of(path)));
         let (writer, writes) = Queue::new();
         let (reader, queries) = mpsc::channel();
         std::thread::Builder::new().name("store-write".to_owned()).spawn({
             let found = found.clone();
             let upkeep = upkeep::Upkeep::new(path, blobs.clone(), found.clone());
-            move || write::run(&write, &writes, upkeep, ahead, &found)
+            let intact = intact.clone();
+            move || write::run(&write, &writes, upkeep, ahead, &found, intact)
         })?;
         std::thread::Builder::new().name("store-read".to_owned()).spawn(move || reader::run(&read, &queries))?;
-        Ok(Self { found, path: path.into(), writer, reader, blobs })
+        Ok(Self { found, path: path.into(), writer, reader, blobs, intact })
+    }
+
+    /// Why nothing is written: the files of the database are not those that were opened. Looks at the disk.
+    pub fn astray(&self) -> Option<String> {
+        self.intact.check().err().map(|error| error.0.to_string())
     }
 
     /// Queues an append; it is answered, and shown, once it is committed.

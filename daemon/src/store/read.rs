@@ -168,6 +168,17 @@ impl Store {
         .await
     }
 
+    /// The permissions that wait for an answer, and the sessions that asked.
+    pub async fn unanswered(&self) -> Result<Vec<(PermissionId, SessionId)>, StoreError> {
+        self.read(|connection| {
+            connection
+                .prepare_cached("SELECT id, session FROM permission WHERE decision IS NULL")?
+                .query_map([], |row| Ok((PermissionId(row.get(0)?), SessionId(row.get(1)?))))?
+                .collect()
+        })
+        .await
+    }
+
     /// How many sessions there are.
     pub async fn session_count(&self) -> Result<u32, StoreError> {
         self.read(|connection| {

@@ -7,6 +7,7 @@ use rusqlite::{Connection, params};
 
 use super::ahead::Ahead;
 use super::damage::Found;
+use super::intact::Intact;
 use super::upkeep::{self, Upkeep};
 use super::usage;
 use super::{Append, Done, Fold, StoreError, Write};
@@ -32,8 +33,9 @@ pub(super) fn run(
     mut upkeep: Upkeep,
     mut ahead: Ahead,
     found: &Found,
+    intact: Arc<Intact>,
 ) {
-    let mut synced = false;
+    let mut synced = Synced { on: false, intact };
     while let Some(first) = next_write(connection, writes, &mut upkeep, &mut ahead, &mut synced) {
         let mut group = Vec::new();
         let mut next = Some(first);
@@ -78,7 +80,7 @@ fn next_write(
     writes: &mpsc::Receiver<Write>,
     upkeep: &mut Upkeep,
     ahead: &mut Ahead,
-    synced: &mut bool,
+    synced: &mut Synced,
 ) -> Option<Write> {
     let mut step = |upkeep: &mut Upkeep| {
         // Nobody waits for it to be on disk. If this fails, so does the step, or it is only slower.
@@ -109,7 +111,7 @@ fn next_write(
 }
 
 /// Commits all in one transaction; if that fails, each in one of its own, so that one bad append harms only its session.
-fn commit_group(connection: &Connection, group: Vec<Append>, synced: &mut bool, found: &Found) {
+fn commit_group(connection: &Connection, group: Vec<Append>, synced: &mut Synced, found: &Found) {
     let sync = group.iter().any(|append| append.sync);
     if fault::bug("I1") {
         group
@@ -130,10 +132,19 @@ fn commit_group(connection: &Connection, group: Vec<Append>, synced: &mut bool, 
     finish(group, &Ok(()), found);
 }
 
-fn set_sync(connection: &Connection, sync: bool, synced: &mut bool) -> Result<(), StoreError> {
-    if sync != *synced {
+/// Whether commits are synced, and what is looked at before one that is.
+struct Synced {
+    on: bool,
+    intact: Arc<Intact>,
+}
+
+fn set_sync(connection: &Connection, sync: bool, synced: &mut Synced) -> Result<(), StoreError> {
+    if sync {
+        synced.intact.check()?;
+    }
+    if sync != synced.on {
         connection.pragma_update(None, "synchronous", if sync { "FULL" } else { "NORMAL" })?;
-        *synced = sync;
+        synced.on = sync;
     }
     Ok(())
 }
@@ -311,7 +322,7 @@ fn close(connection: &Connection, done: Done) {
     let _unheard = done.send(checkpoint.map_err(StoreError::from));
 }
 
-fn remove(connection: &Connection, log: &Arc<Log>, outcomes: &[Outcome], done: Done, synced: &mut bool) {
+fn remove(connection: &Connection, log: &Arc<Log>, outcomes: &[Outcome], done: Done, synced: &mut Synced) {
     fault::point("store.before_remove");
     let result = (|| {
         set_sync(connection, true, synced)?;

@@ -1,10 +1,15 @@
 //! JSON lines over a local socket, both ends.
 //!
 //! [`mod@line`] cuts bytes into messages (pure); [`blocking`] is the end of a thin client, without a runtime; [`serve`] is the
-//! daemon's end of one connection, [`room`] a bound on all of them; [`typed`] lets the typed client of jsonrpsee speak over the same socket, for tests.
+//! daemon's end of one connection, `request` what comes in there, [`outbox`] what goes out, [`room`] a bound on all of them;
+//! [`typed`] lets the typed client of jsonrpsee speak over the same socket, for tests.
 
 pub mod blocking;
 pub mod line;
+#[cfg(feature = "rpc")]
+pub mod outbox;
+#[cfg(feature = "rpc")]
+mod request;
 #[cfg(feature = "rpc")]
 pub mod room;
 #[cfg(feature = "rpc")]

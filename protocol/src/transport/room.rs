@@ -164,12 +164,15 @@ pub(super) struct Together {
 pub struct AnswerRoom {
     holder: Holder,
     together: Arc<Together>,
-    room: Arc<Mutex<Option<(LargeRoom, OwnedMutexGuard<()>)>>>,
+    made: Arc<Mutex<Option<Made>>>,
 }
+
+/// Room for an answer that is being made, and the turn to make one.
+type Made = (LargeRoom, OwnedMutexGuard<()>);
 
 impl AnswerRoom {
     pub(super) fn of(holder: Holder, together: Arc<Together>) -> Self {
-        Self { holder, together, room: Arc::default() }
+        Self { holder, together, made: Arc::default() }
     }
 
     /// Waits for room for an answer of at most about `bytes`, which takes it until it is written; once a request.
@@ -180,13 +183,13 @@ impl AnswerRoom {
         } else {
             LargeRoom::of(bytes, &self.holder).await
         };
-        *self.room.lock().unwrap_or_else(PoisonError::into_inner) = Some((room, turn));
+        *self.made.lock().unwrap_or_else(PoisonError::into_inner) = Some((room, turn));
         Ok(())
     }
 
     /// The room that an answer of `bytes` keeps until it is written.
     pub(super) fn finish(&self, bytes: usize) -> Option<LargeRoom> {
-        let (mut room, _turn) = self.room.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        let (mut room, _turn) = self.made.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         let kept = room.shrink(bytes).then_some(room);
         self.together.holds.fetch_or(kept.is_some(), Ordering::Relaxed);
         kept

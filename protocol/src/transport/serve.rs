@@ -8,36 +8,29 @@
 //! jsonrpsee dispatches (`Methods`), but its own entry point for raw requests does not fit: it knows one connection only and
 //! takes ids that it cannot parse for notifications.
 
-use std::borrow::Cow;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jsonrpsee::core::server::{MethodCallback, MethodResponse, MethodResponseNotifyTx, Methods};
 use jsonrpsee::types::{ErrorObjectOwned, Id, Params};
 use jsonrpsee::{ConnectionId, Extensions};
-use serde::de::{Error as _, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde_json::json;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::sync::{Semaphore, SemaphorePermit, mpsc, oneshot};
+use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 use tokio::task::unconstrained;
 use tokio::time::{sleep, timeout};
 
 use super::MAX_REQUEST;
 use super::line::{Decoder, Frame, Framing, encode};
+use super::outbox::{Batch, Gone, MAX_WAITING, Outbox, Outgoing};
+use super::request::{Entries, Envelope, MAX_BATCH, params, plain};
 use super::room::{AnswerRoom, Holder, LargeRoom, Together, contended};
 use crate::error::{Code, RpcError};
-
-/// Requests of one connection that wait for their result; reading stops beyond. An editor has a handful at a time.
-const MAX_WAITING: u32 = 64;
-
-/// Entries of one batch; the specification has no use for more.
-const MAX_BATCH: usize = 64;
 
 /// Up to this size, in bytes, a request is taken as it comes; all but those with a file or an image in them are smaller.
 const SMALL: usize = 64 << 10;
@@ -54,10 +47,6 @@ const STUCK: Duration = Duration::from_secs(2);
 /// next piece is there in microseconds, and others may want the room.
 const HALF: Duration = Duration::from_secs(10);
 
-/// Batches of lines that wait for the socket: one being filled, one waiting, keeps a fast client busy. Hundreds of clients that
-/// do not read each hold as many.
-const OUTBOX: usize = 2;
-
 /// How much is written at once, in bytes: a quarter of Linux' default socket buffer.
 const WRITE_CHUNK: usize = 32 << 10;
 
@@ -70,139 +59,11 @@ const MAX_RESPONSE: usize = super::MAX_EVENT;
 const PARSE_ERROR: i32 = -32700;
 const INVALID_REQUEST: i32 = -32600;
 const METHOD_NOT_FOUND: i32 = -32601;
-const INVALID_PARAMS: i32 = -32602;
+pub(super) const INVALID_PARAMS: i32 = -32602;
 const OVERSIZED_REQUEST: i32 = -32007;
 
 /// Room for large requests, in pieces of [`SMALL`].
 static LARGE: Semaphore = Semaphore::const_new(MAX_LARGE as usize);
-
-/// Lines that go out together.
-#[derive(Debug)]
-struct Batch {
-    lines: Vec<String>,
-    rooms: Vec<LargeRoom>,
-}
-
-/// Where lines for one client go in.
-#[derive(Clone, Debug)]
-pub struct Outbox {
-    lines: mpsc::Sender<Batch>,
-    activity: Arc<Activity>,
-}
-
-/// Where the connection takes them out.
-#[derive(Debug)]
-pub struct Outgoing {
-    lines: mpsc::Receiver<Batch>,
-    activity: Arc<Activity>,
-}
-
-/// What one connection is doing, for whoever has to choose among many; times are in milliseconds after it began, 0 is never.
-#[derive(Debug)]
-pub struct Activity {
-    began: Instant,
-    asked: AtomicU64,
-    writing: AtomicU64,
-    /// Room for requests that wait for their result.
-    waiting: Arc<Semaphore>,
-    /// What it holds of the room for what is large.
-    holder: Holder,
-}
-
-impl Activity {
-    fn now(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX).max(1)
-    }
-
-    fn since(&self, at: u64) -> Duration {
-        Duration::from_millis(self.now().saturating_sub(at))
-    }
-
-    /// Whether it ever made a request.
-    pub fn has_asked(&self) -> bool {
-        self.asked.load(Ordering::Relaxed) > 0
-    }
-
-    /// How long ago it made a request, or began.
-    pub fn silent(&self) -> Duration {
-        self.since(self.asked.load(Ordering::Relaxed))
-    }
-
-    /// How long it has not read what is being written to it.
-    pub fn stuck(&self) -> Option<Duration> {
-        let writing = self.writing.load(Ordering::Relaxed);
-        (writing > 0).then(|| self.since(writing))
-    }
-
-    /// Whether a request of it waits for its result.
-    pub fn is_waiting(&self) -> bool {
-        self.waiting.available_permits() < MAX_WAITING as usize
-    }
-}
-
-/// Room for one batch of lines; free again when it is dropped.
-#[derive(Debug)]
-pub struct OutboxRoom(mpsc::OwnedPermit<Batch>);
-
-impl OutboxRoom {
-    /// Sends messages, each of which becomes a line.
-    pub fn send(self, lines: Vec<String>) {
-        self.0.send(Batch { lines, rooms: Vec::new() });
-    }
-
-    /// Sends messages that take this room until they are written.
-    pub fn send_large(self, lines: Vec<String>, room: LargeRoom) {
-        self.0.send(Batch { lines, rooms: vec![room] });
-    }
-}
-
-/// The client has gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gone;
-
-impl Outbox {
-    /// An outbox and its other end, which [`serve`] takes.
-    pub fn new() -> (Self, Outgoing) {
-        let (sender, receiver) = mpsc::channel(OUTBOX);
-        let activity = Arc::new(Activity {
-            began: Instant::now(),
-            asked: AtomicU64::new(0),
-            writing: AtomicU64::new(0),
-            waiting: Arc::new(Semaphore::new(MAX_WAITING as usize)),
-            holder: Holder::default(),
-        });
-        (Self { lines: sender, activity: activity.clone() }, Outgoing { lines: receiver, activity })
-    }
-
-    /// Sends messages, each of which becomes a line; waits while the client does not read.
-    pub async fn send(&self, messages: Vec<String>) -> Result<(), Gone> {
-        self.send_batch(Batch { lines: messages, rooms: Vec::new() }).await
-    }
-
-    async fn send_batch(&self, batch: Batch) -> Result<(), Gone> {
-        self.lines.send(batch).await.map_err(|_| Gone)
-    }
-
-    /// Waits until there is room for one more batch: whoever makes it then need not hold it while the client does not read.
-    pub async fn room(&self) -> Result<OutboxRoom, Gone> {
-        self.lines.clone().reserve_owned().await.map(OutboxRoom).map_err(|_| Gone)
-    }
-
-    /// Waits until there is room for something large of about `bytes`.
-    pub async fn large_room(&self, bytes: usize) -> LargeRoom {
-        LargeRoom::of(bytes, &self.activity.holder).await
-    }
-
-    /// Waits until the client has gone.
-    pub async fn gone(&self) {
-        self.lines.closed().await;
-    }
-
-    /// What the connection is doing.
-    pub fn activity(&self) -> &Activity {
-        &self.activity
-    }
-}
 
 /// Serves one connection until it ends.
 pub async fn serve<S>(stream: S, methods: Methods, extensions: Extensions, outbox: Outbox, outgoing: Outgoing)
@@ -321,6 +182,13 @@ impl Room {
 type Answer = (Box<RawValue>, Option<MethodResponseNotifyTx>, Vec<LargeRoom>);
 type Handler = Pin<Box<dyn Future<Output = Option<Answer>> + Send>>;
 
+/// What one message asks for.
+enum Asked {
+    One(Handler),
+    /// At most [`MAX_BATCH`], which is no more than may wait.
+    Batch(Vec<Handler>),
+}
+
 impl Connection {
     async fn read(&self, mut read: impl AsyncRead + Unpin) {
         let mut decoder = Decoder::new(MAX_REQUEST);
@@ -359,10 +227,14 @@ impl Connection {
     }
 
     /// Polls once; what is ready is answered in place, what is not goes on beside and keeps its room.
-    async fn run(&self, mut handler: Handler, room: Room) -> Result<(), Gone> {
+    async fn run(&self, asked: Asked, room: Room) -> Result<(), Gone> {
         let activity = &self.outbox.activity;
         activity.asked.store(activity.now(), Ordering::Relaxed);
-        let Ok(permit) = activity.waiting.clone().acquire_owned().await else { return Err(Gone) };
+        let (requests, mut handler) = match asked {
+            Asked::One(handler) => (1, handler),
+            Asked::Batch(handlers) => (handlers.len() as u32, together(handlers)),
+        };
+        let Ok(permit) = activity.waiting.clone().acquire_many_owned(requests).await else { return Err(Gone) };
         // Without Tokio's budget, of which a crowd of requests could take all: then a later one would overtake this one.
         let first = unconstrained(poll_fn(|context| Poll::Ready(handler.as_mut().poll(context)))).await;
         let outbox = self.outbox.clone();
@@ -379,54 +251,38 @@ impl Connection {
         }
     }
 
-    fn handle_frame(&self, frame: Frame) -> Handler {
+    fn handle_frame(&self, frame: Frame) -> Asked {
         let line = match frame {
             Frame::Message(line) => line,
             Frame::Oversize => {
-                return fault(OVERSIZED_REQUEST, format!("a message may have {MAX_REQUEST} bytes at most"), Id::Null);
+                let message = format!("a message may have {MAX_REQUEST} bytes at most");
+                return Asked::One(fault(OVERSIZED_REQUEST, message, Id::Null));
             }
             Frame::GivenUp => {
                 let error = RpcError::new(Code::TooMuch, "a large request was given up before its end");
                 let error = error.hint("it came too slowly, or too many others were under way; send it again");
                 let (json, _, _) = MethodResponse::error(Id::Null, ErrorObjectOwned::from(error)).into_parts();
-                return Box::pin(std::future::ready(Some((json, None, Vec::new()))));
+                return Asked::One(Box::pin(std::future::ready(Some((json, None, Vec::new())))));
             }
-            Frame::Broken => return fault(PARSE_ERROR, "no Content-Length header".to_owned(), Id::Null),
+            Frame::Broken => {
+                return Asked::One(fault(PARSE_ERROR, "no Content-Length header".to_owned(), Id::Null));
+            }
         };
-        if line.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
-            return self.handle_batch(&line);
+        if line.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'[') {
+            return Asked::One(self.handle_one(&line, &Arc::default()));
         }
-        self.handle_one(&line, &Arc::default())
-    }
-
-    fn handle_batch(&self, line: &[u8]) -> Handler {
-        let entries = match serde_json::from_slice(line) {
-            Ok(Entries(entries)) => entries,
+        match serde_json::from_slice(&line) {
+            Ok(Entries(entries)) => {
+                let together = Arc::default();
+                let handle = |entry: &RawValue| self.handle_one(entry.get().as_bytes(), &together);
+                Asked::Batch(entries.into_iter().map(handle).collect())
+            }
             Err(error) if error.is_data() => {
-                return fault(INVALID_REQUEST, format!("a batch has 1 to {MAX_BATCH} requests"), Id::Null);
+                let message = format!("a batch has 1 to {MAX_BATCH} requests");
+                Asked::One(fault(INVALID_REQUEST, message, Id::Null))
             }
-            Err(error) => return fault(PARSE_ERROR, error.to_string(), Id::Null),
-        };
-        let together = Arc::default();
-        let handlers = entries.iter().map(|entry| self.handle_one(entry.get().as_bytes(), &together)).collect();
-        Box::pin(async move {
-            let mut answers = Vec::new();
-            let mut notify = Vec::new();
-            let mut rooms = Vec::new();
-            for (answer, then, room) in side_by_side(handlers).await.into_iter().flatten() {
-                answers.push(answer);
-                notify.extend(then);
-                rooms.extend(room);
-            }
-            // Every subscriber that a batch made may start: its response goes out with the batch or not at all.
-            notify.into_iter().for_each(|then| then.notify(true));
-            if answers.is_empty() {
-                return None;
-            }
-            let texts: Vec<&str> = answers.iter().map(|answer| answer.get()).collect();
-            let whole = RawValue::from_string(format!("[{}]", texts.join(","))).ok()?;
-            Some((whole, None, rooms))
-        })
+            Err(error) => Asked::One(fault(PARSE_ERROR, error.to_string(), Id::Null)),
+        }
     }
 
     fn handle_one(&self, line: &[u8], together: &Arc<Together>) -> Handler {
@@ -498,6 +354,28 @@ impl Connection {
     }
 }
 
+/// The answers of a batch, as one.
+fn together(handlers: Vec<Handler>) -> Handler {
+    Box::pin(async move {
+        let mut answers = Vec::new();
+        let mut notify = Vec::new();
+        let mut rooms = Vec::new();
+        for (answer, then, room) in side_by_side(handlers).await.into_iter().flatten() {
+            answers.push(answer);
+            notify.extend(then);
+            rooms.extend(room);
+        }
+        // Every subscriber that a batch made may start: its response goes out with the batch or not at all.
+        notify.into_iter().for_each(|then| then.notify(true));
+        if answers.is_empty() {
+            return None;
+        }
+        let texts: Vec<&str> = answers.iter().map(|answer| answer.get()).collect();
+        let whole = RawValue::from_string(format!("[{}]", texts.join(","))).ok()?;
+        Some((whole, None, rooms))
+    })
+}
+
 /// Polls each once, in order, so that they take effect in that order, and then waits for all.
 async fn side_by_side(mut handlers: Vec<Handler>) -> Vec<Option<Answer>> {
     let mut answers: Vec<Option<Option<Answer>>> = handlers.iter().map(|_| None).collect();
@@ -513,90 +391,6 @@ async fn side_by_side(mut handlers: Vec<Handler>) -> Vec<Option<Answer>> {
     })
     .await;
     answers.into_iter().flatten().collect()
-}
-
-/// The requests of a batch; more than there may be are not even looked at.
-struct Entries<'a>(Vec<&'a RawValue>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Entries<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Batch;
-        impl<'de> Visitor<'de> for Batch {
-            type Value = Entries<'de>;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                write!(f, "a batch")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-                let mut entries = Vec::new();
-                while let Some(entry) = seq.next_element()? {
-                    entries.push(entry);
-                    if entries.len() > MAX_BATCH {
-                        break;
-                    }
-                }
-                let right = (1..=MAX_BATCH).contains(&entries.len());
-                right.then_some(Entries(entries)).ok_or_else(|| A::Error::custom("a wrong number of requests"))
-            }
-        }
-        deserializer.deserialize_seq(Batch)
-    }
-}
-
-/// A request before it is known to be one.
-#[derive(Deserialize)]
-#[serde(expecting = "a request, which is an object")]
-struct Envelope<'a> {
-    #[serde(borrow)]
-    jsonrpc: Option<Cow<'a, str>>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    id: Option<&'a RawValue>,
-    #[serde(borrow)]
-    method: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    params: Option<&'a RawValue>,
-}
-
-/// Tells `"id": null`, which wants an answer, from no id, which wants none.
-fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
-    <&RawValue>::deserialize(deserializer).map(Some)
-}
-
-/// The params as the traits of [`crate::api`] want them: an array with the one struct.
-fn params(raw: Option<&RawValue>) -> Option<Params<'static>> {
-    let text = match raw.map(RawValue::get) {
-        None | Some("null" | "[]") => "[{}]".to_owned(),
-        Some(object) if object.starts_with('{') => format!("[{object}]"),
-        Some(array) if array.starts_with('[') => array.to_owned(),
-        Some(_) => return None,
-    };
-    Some(Params::new(Some(&text)).into_owned())
-}
-
-/// An answer whose error says what is wrong as all others do: jsonrpsee puts what it found wrong with parameters into `data`.
-fn plain(json: Box<RawValue>) -> Box<RawValue> {
-    #[derive(Deserialize)]
-    struct Answer {
-        id: Value,
-        error: Wrong,
-    }
-    #[derive(Deserialize)]
-    struct Wrong {
-        data: String,
-    }
-    let Ok(Answer { id, error: Wrong { data } }) = serde_json::from_str(json.get()) else { return json };
-    let hint = "`linger help schema` has the parameters of each method";
-    let error = json!({ "code": INVALID_PARAMS, "message": in_words(&data), "data": { "hint": hint } });
-    let answer = json!({ "jsonrpc": "2.0", "id": id, "error": error });
-    serde_json::value::to_raw_value(&answer).unwrap_or(json)
-}
-
-/// What serde found wrong, without the names that types have in here.
-fn in_words(found: &str) -> String {
-    let Some((before, rest)) = found.split_once("struct ") else { return found.to_owned() };
-    let name = rest.find(|c: char| !c.is_alphanumeric()).unwrap_or(rest.len());
-    format!("{before}an object{}", rest.get(name..).unwrap_or_default())
 }
 
 fn fault(code: i32, message: String, id: Id<'static>) -> Handler {

@@ -32,6 +32,7 @@ use tokio::time::Instant;
 use super::cursor::Position;
 use super::log::{Log, OpenStream, Piece, Stored, push_piece};
 use super::state::{Queued, Shape, State};
+use super::waiting::{MAX_WAITING, Share};
 use super::{Draft, recovery, subscriber, turn};
 use crate::clock::{self, DAY_MS};
 use crate::daemon::Daemon;
@@ -103,6 +104,8 @@ pub enum Command {
     Remove(bool, Asked),
     /// Delete the session if it has not changed since this time; also while it works.
     Prune(u64, bool, Reply<()>),
+    /// Tell those who are there that something did not go as it should.
+    Warn(NoticeCode, String),
     /// The daemon ends.
     Pause(oneshot::Sender<()>),
 }
@@ -121,6 +124,8 @@ impl Command {
             | Self::Remove(_, asked) => {
                 respond(asked.reply, Err(error));
             }
+            // It is in the daemon's log.
+            Self::Warn(..) => {}
             Self::Pause(done) => drop(done),
         }
     }
@@ -296,6 +301,8 @@ pub struct Actor {
     streams: Vec<OpenStream>,
     /// What was counted of the answer that is being streamed; not stored, for a crash leaves no time to.
     counted: Option<Usage>,
+    /// The prompts that wait here, among those of all sessions.
+    waits: Share,
     /// Results of the open calls that have one, until all have and become a message.
     results: HashMap<CallId, ContentBlock>,
     workspace: Arc<Workspace>,
@@ -355,6 +362,7 @@ impl Actor {
 
     fn new(id: SessionId, daemon: Arc<Daemon>, log: Arc<Log>, state: State, workspace: Arc<Workspace>) -> Self {
         let (streams, results, remembered) = (Vec::new(), HashMap::new(), Vec::new());
+        let waits = daemon.waiting.share();
         let (counted, past, phase, mended, cancelled) = (None, turn::Past::default(), Phase::Idle, None, None);
         Self {
             id,
@@ -364,6 +372,7 @@ impl Actor {
             streams,
             counted,
             results,
+            waits,
             workspace,
             past,
             phase,
@@ -462,6 +471,10 @@ impl Actor {
             Command::Continue(asked) => self.resume(asked).await,
             Command::Set(set, asked) => self.set(set, asked).await,
             Command::Answer(answer, by, asked) => self.answer(answer, by, asked).await,
+            Command::Warn(code, text) => {
+                let draft = self.in_turn(notice(Level::Warning, code, &text));
+                self.append(vec![draft], Vec::new(), false, None);
+            }
         }
     }
 

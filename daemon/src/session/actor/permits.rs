@@ -40,11 +40,12 @@ impl Actor {
         }
         let outcome = self.remember(key, &());
         let committed = self.decide(&answer.permission, answer.decision, by, answer.reason, outcome);
+        let session = self.id.clone();
         let (daemon, root, cwd) = (self.daemon.clone(), self.workspace.root.clone(), self.state.cwd.clone());
         tokio::spawn(async move {
             let result = committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())));
             if result.is_ok() && answer.decision == Decision::AllowAlways {
-                daemon.grant_always(&root, grant_everywhere(&grant, &cwd));
+                daemon.grant_always(&session, &root, grant_everywhere(&grant, &cwd));
             }
             respond(reply, result.map_err(RpcError::from));
         });

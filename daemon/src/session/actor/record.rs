@@ -1,5 +1,6 @@
 //! Writing down: events get their numbers, the state is folded, and both are queued at the store.
 
+use super::requests::weight;
 use super::*;
 
 impl Actor {
@@ -49,6 +50,7 @@ impl Actor {
             }
             events.push(Arc::new(stored));
         }
+        self.weigh();
         folds.insert(
             0,
             Fold::Session {
@@ -68,6 +70,11 @@ impl Actor {
             sync,
             done,
         });
+    }
+
+    /// Counts the prompts that wait.
+    pub(super) fn weigh(&mut self) {
+        self.waits.set(self.state.queue.iter().map(weight));
     }
 
     /// An answer that is cut has what was counted of it until then, and so has a summary.

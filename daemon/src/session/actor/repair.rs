@@ -8,6 +8,7 @@ impl Actor {
     /// Goes on with what was left behind when the daemon died, or a write failed.
     pub(super) async fn take_up(&mut self, cause: Cause) -> Result<(), StoreError> {
         self.read_queue().await?;
+        self.weigh();
         let pieces = self.daemon.store.scratch(self.id.clone()).await?;
         let turn = self.state.turn.as_ref().map(|turn| turn.id.clone());
         self.streams.clear();

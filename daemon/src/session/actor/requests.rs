@@ -182,8 +182,11 @@ impl Actor {
 
     /// Whether there is room for one more prompt that waits.
     fn may_wait(&self, content: &[ContentBlock]) -> Result<(), RpcError> {
-        let schema = |queued: &Queued| queued.schema.as_deref().map_or(0, json_size);
-        let waiting: usize = self.state.queue.iter().map(|queued| size(&queued.content) + schema(queued)).sum();
+        let waiting: usize = self.state.queue.iter().map(weight).sum();
+        if !self.daemon.waiting.has_room(size(content)) {
+            let limit = format!("{MAX_WAITING} bytes of prompts wait in all sessions already");
+            return Err(RpcError::new(Code::TooMuch, limit).hint("wait until some are taken up, or cancel"));
+        }
         if waiting + size(content) > MAX_QUEUED_BYTES {
             return Err(RpcError::new(
                 Code::TooMuch,
@@ -371,6 +374,11 @@ impl Actor {
 }
 
 /// About how much memory a prompt takes, in bytes; of images what they take when they are sent.
+/// How large a prompt that waits is in memory, in bytes.
+pub(super) fn weight(queued: &Queued) -> usize {
+    size(&queued.content) + queued.schema.as_deref().map_or(0, json_size)
+}
+
 fn size(content: &[ContentBlock]) -> usize {
     let of = |block: &ContentBlock| match block {
         ContentBlock::Text { text } => text.len(),

@@ -241,6 +241,7 @@ impl State {
                 | NoticeCode::Removed
                 | NoticeCode::Damaged
                 | NoticeCode::UnknownModel
+                | NoticeCode::RuleNotStored
                 | NoticeCode::Unknown,
             )
             | None => {}

@@ -1,0 +1,147 @@
+//! What waits to be written to one client, and what its connection is doing.
+//!
+//! Bounded: whoever has more to say waits while the client does not read.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Semaphore, mpsc};
+
+use super::room::{Holder, LargeRoom};
+
+/// Requests of one connection that wait for their result, those of batches too; reading stops beyond. An editor has a handful
+/// at a time.
+pub(super) const MAX_WAITING: u32 = 64;
+
+/// Batches of lines that wait for the socket: one being filled, one waiting, keeps a fast client busy. Hundreds of clients that
+/// do not read each hold as many.
+const OUTBOX: usize = 2;
+
+/// Lines that go out together.
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub(super) lines: Vec<String>,
+    pub(super) rooms: Vec<LargeRoom>,
+}
+
+/// Where lines for one client go in.
+#[derive(Clone, Debug)]
+pub struct Outbox {
+    lines: mpsc::Sender<Batch>,
+    pub(super) activity: Arc<Activity>,
+}
+
+/// Where the connection takes them out.
+#[derive(Debug)]
+pub struct Outgoing {
+    pub(super) lines: mpsc::Receiver<Batch>,
+    pub(super) activity: Arc<Activity>,
+}
+
+/// What one connection is doing, for whoever has to choose among many; times are in milliseconds after it began, 0 is never.
+#[derive(Debug)]
+pub struct Activity {
+    began: Instant,
+    pub(super) asked: AtomicU64,
+    pub(super) writing: AtomicU64,
+    /// Room for requests that wait for their result.
+    pub(super) waiting: Arc<Semaphore>,
+    /// What it holds of the room for what is large.
+    pub(super) holder: Holder,
+}
+
+impl Activity {
+    pub(super) fn now(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX).max(1)
+    }
+
+    fn since(&self, at: u64) -> Duration {
+        Duration::from_millis(self.now().saturating_sub(at))
+    }
+
+    /// Whether it ever made a request.
+    pub fn has_asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed) > 0
+    }
+
+    /// How long ago it made a request, or began.
+    pub fn silent(&self) -> Duration {
+        self.since(self.asked.load(Ordering::Relaxed))
+    }
+
+    /// How long it has not read what is being written to it.
+    pub fn stuck(&self) -> Option<Duration> {
+        let writing = self.writing.load(Ordering::Relaxed);
+        (writing > 0).then(|| self.since(writing))
+    }
+
+    /// Whether a request of it waits for its result.
+    pub fn is_waiting(&self) -> bool {
+        self.waiting.available_permits() < MAX_WAITING as usize
+    }
+}
+
+/// Room for one batch of lines; free again when it is dropped.
+#[derive(Debug)]
+pub struct OutboxRoom(mpsc::OwnedPermit<Batch>);
+
+impl OutboxRoom {
+    /// Sends messages, each of which becomes a line.
+    pub fn send(self, lines: Vec<String>) {
+        self.0.send(Batch { lines, rooms: Vec::new() });
+    }
+
+    /// Sends messages that take this room until they are written.
+    pub fn send_large(self, lines: Vec<String>, room: LargeRoom) {
+        self.0.send(Batch { lines, rooms: vec![room] });
+    }
+}
+
+/// The client has gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gone;
+
+impl Outbox {
+    /// An outbox and its other end, which [`serve`](super::serve::serve) takes.
+    pub fn new() -> (Self, Outgoing) {
+        let (sender, receiver) = mpsc::channel(OUTBOX);
+        let activity = Arc::new(Activity {
+            began: Instant::now(),
+            asked: AtomicU64::new(0),
+            writing: AtomicU64::new(0),
+            waiting: Arc::new(Semaphore::new(MAX_WAITING as usize)),
+            holder: Holder::default(),
+        });
+        (Self { lines: sender, activity: activity.clone() }, Outgoing { lines: receiver, activity })
+    }
+
+    /// Sends messages, each of which becomes a line; waits while the client does not read.
+    pub async fn send(&self, messages: Vec<String>) -> Result<(), Gone> {
+        self.send_batch(Batch { lines: messages, rooms: Vec::new() }).await
+    }
+
+    pub(super) async fn send_batch(&self, batch: Batch) -> Result<(), Gone> {
+        self.lines.send(batch).await.map_err(|_| Gone)
+    }
+
+    /// Waits until there is room for one more batch: whoever makes it then need not hold it while the client does not read.
+    pub async fn room(&self) -> Result<OutboxRoom, Gone> {
+        self.lines.clone().reserve_owned().await.map(OutboxRoom).map_err(|_| Gone)
+    }
+
+    /// Waits until there is room for something large of about `bytes`.
+    pub async fn large_room(&self, bytes: usize) -> LargeRoom {
+        LargeRoom::of(bytes, &self.activity.holder).await
+    }
+
+    /// Waits until the client has gone.
+    pub async fn gone(&self) {
+        self.lines.closed().await;
+    }
+
+    /// What the connection is doing.
+    pub fn activity(&self) -> &Activity {
+        &self.activity
+    }
+}

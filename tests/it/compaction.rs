@@ -492,6 +492,28 @@ async fn a_model_with_a_smaller_window_gets_a_summary_first() {
 }
 
 #[tokio::test]
+async fn a_summary_for_one_model_does_not_put_off_that_of_another_with_a_smaller_window() {
+    let model = ModelServer::start();
+    let windows = "[models.\"work/w\"]\ncontext_window = 100000\n[models.\"llama/l\"]\ncontext_window = 20000\n";
+    let daemon = start_with(&model, windows).await;
+    let (client, session) = with_a_past(&daemon, &model, Format::OpenAi).await;
+    model.push([
+        bash("true").usage(81_000, 10, 0),
+        Reply::text(SUMMARY).usage(3000, 40, 0),
+        Reply::text("two").usage(40_000, 10, 0),
+    ]);
+    client.turn(&session, &long("beta").repeat(3)).await;
+    assert_eq!(summaries(&model.requests()), [false, false, true, false]);
+    client.call("session/set", json!({ "session": session, "model": "llama/l" })).await;
+    model.push([Reply::text(SUMMARY).usage(3000, 40, 0), Reply::text("three").usage(3000, 10, 0)]);
+    assert_eq!(client.turn(&session, "go").await.str("stop_reason"), "end_turn");
+    let requests = model.requests();
+    assert_eq!(summaries(&requests[4..]), [true, false], "it does not fit");
+    assert!(requests[4..].iter().all(|request| request.json["options"]["num_ctx"] == 20_000));
+    check(&daemon, &[&client], &model);
+}
+
+#[tokio::test]
 async fn with_compact_at_zero_nothing_is_compacted_unless_it_must_be() {
     let model = ModelServer::start();
     let setup = linger_tests::harness::Setup {

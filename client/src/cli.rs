@@ -92,7 +92,7 @@ pub(crate) struct Run {
     /// Print the session's id and leave it running
     #[arg(short, long, conflicts_with_all = ["stream", "timeout"])]
     pub(crate) detach: bool,
-    /// Print the events, one JSON object a line
+    /// Print the events, one JSON object a line; with -d one of the session and the prompt
     #[arg(long)]
     pub(crate) json: bool,
     /// Have the answer fit the JSON Schema in this file, and print it as JSON alone

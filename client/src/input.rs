@@ -9,12 +9,13 @@ use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use linger_protocol::transport::blocking::Incoming;
-use rustix::event::{PollFd, PollFlags, poll};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use crate::error::{Exit, Failure};
 use crate::repl::editor::{self, Above, Setup};
 use crate::terminal::{Keyboard, keyboard};
+use crate::typed::{Pressed, Typed};
 
 /// Everything that can wake a command.
 #[derive(Debug)]
@@ -33,11 +34,11 @@ pub(crate) enum Event {
     Signal(Signal),
 }
 
-/// A key, and how often keys had been asked for when it was read.
+/// What was pressed, and how often keys had been asked for when it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     /// What was typed.
-    pub(crate) key: char,
+    pub(crate) pressed: Pressed,
     asked: u32,
 }
 
@@ -47,7 +48,10 @@ pub(crate) enum Line {
     /// With Enter.
     Text(String),
     /// With Ctrl-C.
-    Interrupted,
+    Interrupted {
+        /// Whether nothing was typed.
+        empty: bool,
+    },
     /// By bytes that are no text.
     Garbled,
     /// With Ctrl-D, or the terminal has gone.
@@ -65,11 +69,13 @@ pub(crate) enum Signal {
     HangUp,
     /// Somebody wants us to end: leave.
     Terminate,
+    /// After Ctrl-Z, `fg`: the shell has set the terminal to its own liking, and what was asked has scrolled away.
+    Continued,
 }
 
-/// Turns signals into events from now on.
-pub(crate) fn signals(sender: Sender<Event>, quit: bool) -> Result<(), Failure> {
-    let wanted: &[i32] = if quit { &[SIGINT, SIGHUP, SIGTERM, SIGQUIT] } else { &[SIGINT, SIGHUP, SIGTERM] };
+/// Turns signals into events from now on; where `keys` are read also those that have to do with the terminal.
+pub(crate) fn signals(sender: Sender<Event>, keys: bool) -> Result<(), Failure> {
+    let wanted: &[i32] = if keys { &[SIGINT, SIGHUP, SIGTERM, SIGQUIT, SIGCONT] } else { &[SIGINT, SIGHUP, SIGTERM] };
     let mut signals = signal_hook::iterator::Signals::new(wanted)
         .map_err(|error| Failure::new(Exit::FAILED, format!("cannot watch for signals: {error}")))?;
     std::thread::spawn(move || {
@@ -78,6 +84,7 @@ pub(crate) fn signals(sender: Sender<Event>, quit: bool) -> Result<(), Failure> 
                 SIGINT => Signal::Interrupt,
                 SIGQUIT => Signal::Quit,
                 SIGHUP => Signal::HangUp,
+                SIGCONT => Signal::Continued,
                 _ => Signal::Terminate,
             };
             if sender.send(Event::Signal(signal)).is_err() {
@@ -104,6 +111,8 @@ struct Keyed {
     on: bool,
     /// How often they were asked for.
     asked: u32,
+    /// Those that mean something, if they do so only when they are pressed alone.
+    alone: Option<&'static str>,
 }
 
 enum Ask {
@@ -144,11 +153,13 @@ impl Input {
         let _ = self.asks.send(Ask::Line);
     }
 
-    /// Reads keys for the question that is shown next; an [`Event::Key`] follows for each. What was typed before is dropped.
-    pub(crate) fn ask_keys(&mut self) {
+    /// Reads keys for the question that is shown next, of which one of those in `alone` decides, or every one, if none is given;
+    /// an [`Event::Key`] follows for each. What was typed before is dropped.
+    pub(crate) fn ask_keys(&mut self, alone: Option<&'static str>) {
         let mut keys = lock(&self.keys);
         keyboard(Keyboard::Keys);
         keys.asked += 1;
+        keys.alone = alone;
         if !std::mem::replace(&mut keys.on, true) {
             let _ = self.asks.send(Ask::Keys);
         }
@@ -157,6 +168,11 @@ impl Input {
     /// Whether a key was typed since keys were asked for last: an earlier one was meant for another question, or for none.
     pub(crate) fn counts(&self, key: Key) -> bool {
         key.asked == lock(&self.keys).asked
+    }
+
+    /// Draws the open prompt again.
+    pub(crate) fn redraw(&self) {
+        self.above.iter().for_each(Above::redraw);
     }
 
     /// Reads no more keys.
@@ -171,12 +187,24 @@ fn lock(keys: &Mutex<Keyed>) -> MutexGuard<'_, Keyed> {
     keys.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Sends each key until woken; whether there is still somebody to send to.
+/// How many bytes are read at once: more than a hand types meanwhile.
+const READ: usize = 256;
+
+/// Sends what is pressed until woken; whether there is still somebody to send to.
 fn read_keys(woken: &OwnedFd, sender: &Sender<Event>, keys: &Mutex<Keyed>) -> bool {
     let stdin = rustix::stdio::stdin();
+    let send = |pressed, asked| sender.send(Event::Key(Key { pressed, asked })).is_ok();
+    let (mut typed, mut typed_for) = (Typed::default(), 0);
     loop {
         let mut ready = [PollFd::new(woken, PollFlags::IN), PollFd::from_borrowed_fd(stdin, PollFlags::IN)];
-        match poll(&mut ready, None) {
+        let wait = typed.wait().and_then(|wait| Timespec::try_from(wait).ok());
+        match poll(&mut ready, wait.as_ref()) {
+            Ok(0) => {
+                if typed.over().is_some_and(|pressed| !send(pressed, typed_for)) {
+                    return false;
+                }
+                continue;
+            }
             Ok(_) => {}
             Err(rustix::io::Errno::INTR) => continue,
             Err(_) => return true,
@@ -190,16 +218,21 @@ fn read_keys(woken: &OwnedFd, sender: &Sender<Event>, keys: &Mutex<Keyed>) -> bo
         if key.revents().is_empty() {
             continue;
         }
-        let mut byte = [0];
-        let (read, asked) = match &*lock(keys) {
-            Keyed { on: true, asked } => (rustix::io::read(stdin, &mut byte), *asked),
+        let mut bytes = [0; READ];
+        let (read, asked, alone) = match &*lock(keys) {
+            Keyed { on: true, asked, alone } => (rustix::io::read(stdin, &mut bytes), *asked, *alone),
             Keyed { on: false, .. } => continue,
         };
         match read {
-            Ok(1..) => {
-                let [byte] = byte;
-                if sender.send(Event::Key(Key { key: char::from(byte), asked })).is_err() {
-                    return false;
+            Ok(n @ 1..) => {
+                let bytes = bytes.get(..n).unwrap_or_default();
+                match alone {
+                    Some(means) => {
+                        typed.read(bytes, means);
+                        typed_for = asked;
+                    }
+                    None if bytes.iter().all(|byte| send(Pressed::Key(char::from(*byte)), asked)) => {}
+                    None => return false,
                 }
             }
             Err(rustix::io::Errno::INTR) => {}

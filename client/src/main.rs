@@ -19,6 +19,7 @@ mod repl;
 mod room;
 mod start;
 mod terminal;
+mod typed;
 
 use std::process::ExitCode;
 

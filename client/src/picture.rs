@@ -152,7 +152,8 @@ fn find(name: &Name, places: &[PathBuf]) -> Result<Option<PathBuf>, Failure> {
     }
     match readings.last() {
         Some(reading) if is_picture(reading) => {
-            let path = candidates(reading, places).into_iter().next().unwrap_or_default();
+            // Without a place, as in a directory that was removed, there is only the name.
+            let path = candidates(reading, places).into_iter().next().unwrap_or_else(|| PathBuf::from(reading));
             Err(bad(&path, "is not there")
                 .hint(format!("look at the path; if no picture is meant, put it in backquotes: `@{reading}`")))
         }
@@ -228,6 +229,12 @@ mod tests {
     fn check(text: &str, expect: &[&str]) {
         let found: Vec<String> = names(text).into_iter().map(|name| name.text).collect();
         assert_eq!(found, expect, "{text}");
+    }
+
+    #[test]
+    fn a_picture_that_is_nowhere_has_a_name_in_a_removed_directory_too() {
+        let failure = with_pictures("see @x.png".to_owned(), &[]).unwrap_err();
+        assert_eq!(failure.message.as_deref(), Some("the picture x.png is not there"));
     }
 
     #[test]

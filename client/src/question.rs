@@ -129,9 +129,15 @@ impl Question {
         format!("  {y} once  {s} in this session  {a} always{grant}  {n} no{enter}\n")
     }
 
-    /// Whether `key` means something: those that decide, or show the rest and deny.
-    fn has(&self, key: char) -> bool {
-        if self.is_cut() { matches!(key, 'v' | 'V' | 'n' | 'N') } else { decision(key).is_some() }
+    /// What is said when something was typed that is no answer.
+    pub(crate) fn unanswered(&self, style: &Style) -> String {
+        let dropped = style.dim("  that is no answer and was dropped: a key alone answers, Ctrl-C cancels the turn");
+        format!("{dropped}\n{}", self.keys(style, false))
+    }
+
+    /// The keys that mean something: those that decide, or show the rest and deny.
+    pub(crate) fn answers(&self) -> &'static str {
+        if self.is_cut() { "vVnN" } else { "yYsSaAnN" }
     }
 
     /// The rule that `always` would write; of a long action that stands above it word for word only the beginning.
@@ -224,7 +230,7 @@ impl Questions {
 
     /// Whether a key means something for the first question.
     pub(crate) fn has(&self, key: char) -> bool {
-        self.first().is_some_and(|question| question.has(key))
+        self.first().is_some_and(|question| question.answers().contains(key))
     }
 
     /// What this key comes to for the first question; one that is answered makes room for the next.

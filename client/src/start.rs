@@ -5,7 +5,8 @@
 //!
 //! A login that ends may take every process of its scope with it (`KillUserProcesses=yes`). So where the user's systemd can be
 //! asked, the daemon is started in a scope of its own below it; `systemd-run --scope` becomes the daemon, which therefore stays our
-//! child and keeps its output. If that fails, the daemon is started all the same, and its log says why it is in this login's scope.
+//! child and keeps its output. If that fails, or says nothing for a while, the daemon is started all the same, and its log says why
+//! it is in this login's scope.
 //! A socket unit of `contrib/` needs nothing of this: its socket accepts, so nobody comes here.
 
 use std::ffi::{OsStr, OsString};
@@ -13,7 +14,7 @@ use std::fs::OpenOptions;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -23,6 +24,9 @@ use crate::error::Failure;
 
 /// How long a start may take: opening a large database after a crash is the slowest part.
 const START: Duration = Duration::from_secs(20);
+
+/// How long a start in a scope of its own may take before another one is tried beside it: the user's manager may not answer.
+const SCOPE: Duration = Duration::from_secs(4);
 
 /// What a daemon that cannot start may say, in bytes.
 const MAX_WORDS: u64 = 16 << 10;
@@ -42,17 +46,54 @@ pub(crate) fn daemon(places: &Places) -> Result<Started, Failure> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();
     if let Some(scope) = scope(runtime.as_deref(), &path, getrandom::u32().unwrap_or_default(), Path::exists) {
-        match wait(command(scope, &program), places) {
-            Ok(Ok(started)) => return Ok(started),
-            // The daemon itself has spoken.
-            Ok(Err(words)) if words.lines().any(|line| line.starts_with("error: ")) => {
-                return Err(told(&words, places));
-            }
-            Ok(Err(words)) => note(places, &words),
-            Err(failure) => return Err(failure),
+        match in_scope(command(scope, &program), places)? {
+            Scoped::Started(started) => return Ok(started),
+            Scoped::Failed(words) => note(places, &words),
+            Scoped::Silent(attempt) => return beside(attempt, &program, places),
         }
     }
-    wait(command(Vec::new(), &program), places)?.map_err(|words| told(&words, places))
+    Attempt::begin(command(Vec::new(), &program), places)?.finish(places)
+}
+
+/// What became of a start in a scope of its own.
+enum Scoped {
+    Started(Started),
+    /// There is none, and why.
+    Failed(String),
+    /// Neither it nor the daemon has said a word.
+    Silent(Attempt),
+}
+
+fn in_scope(command: Command, places: &Places) -> Result<Scoped, Failure> {
+    let attempt = match Attempt::begin(command, places) {
+        Ok(attempt) => attempt,
+        Err(failure) => return Ok(Scoped::Failed(failure.message.unwrap_or_default())),
+    };
+    match attempt.answer.recv_timeout(SCOPE) {
+        Ok(Ok(started)) => {
+            attempt.leave();
+            Ok(Scoped::Started(started))
+        }
+        // The daemon itself has spoken.
+        Ok(Err(words)) if words.lines().any(|line| line.starts_with("error: ")) => Err(told(&words, places)),
+        Ok(Err(words)) => Ok(Scoped::Failed(words)),
+        Err(_) => Ok(Scoped::Silent(attempt)),
+    }
+}
+
+/// Starts the daemon beside an attempt that is silent. That one may only be slow, as after a crash: then its daemon has the lock,
+/// and is waited for.
+fn beside(mut silent: Attempt, program: &Path, places: &Places) -> Result<Started, Failure> {
+    match Attempt::begin(command(Vec::new(), program), places)?.finish(places)? {
+        Started::Running => silent.finish(places),
+        Started::Ready => {
+            note(places, &format!("it has said nothing for {} s", SCOPE.as_secs()));
+            // What it could still start would find the lock taken.
+            let _ended = silent.child.kill();
+            silent.leave();
+            Ok(Started::Ready)
+        }
+    }
 }
 
 /// What to put before the daemon's command, so that it runs outside this login's scope: `systemd-run`, if the manager of the user
@@ -89,48 +130,70 @@ fn command(before: Vec<OsString>, program: &Path) -> Command {
     command
 }
 
-/// Starts a process and waits for its first word; or what it said instead.
-fn wait(mut command: Command, places: &Places) -> Result<Result<Started, String>, Failure> {
-    let child = command
-        // The daemon holds on to no directory of the user's, so the socket's path must not depend on one.
-        .current_dir("/")
-        .envs(std::env::var_os("LINGER_SOCKET").map(|_| ("LINGER_SOCKET", places.socket.as_os_str())))
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn();
-    let program = command.get_program().to_string_lossy();
-    let child = child.map_err(|error| Failure::unreachable(format!("cannot start {program}: {error}")))?;
-    let (sender, answer) = mpsc::channel();
-    // The thread outlives the answer: it waits for the process that went into the background, lest that stay a zombie.
-    std::thread::spawn(move || watch(child, &sender));
-    answer.recv_timeout(START).map_err(|_| {
-        Failure::unreachable(format!("the daemon did not start within {} s", START.as_secs()))
-            .hint(format!("see {}", places.log().display()))
-    })
+/// A process that was started to be the daemon.
+struct Attempt {
+    child: Child,
+    /// Its first word, or what it said instead.
+    answer: mpsc::Receiver<Result<Started, String>>,
 }
 
-fn watch(mut child: Child, sender: &mpsc::Sender<Result<Started, String>>) {
+impl Attempt {
+    fn begin(mut command: Command, places: &Places) -> Result<Self, Failure> {
+        let child = command
+            // The daemon holds on to no directory of the user's, so the socket's path must not depend on one.
+            .current_dir("/")
+            .envs(std::env::var_os("LINGER_SOCKET").map(|_| ("LINGER_SOCKET", places.socket.as_os_str())))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        let program = command.get_program().to_string_lossy();
+        let mut child = child.map_err(|error| Failure::unreachable(format!("cannot start {program}: {error}")))?;
+        let (sender, answer) = mpsc::channel();
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        // Whoever waits may give up before it has spoken.
+        std::thread::spawn(move || drop(sender.send(first_word(stdout, stderr))));
+        Ok(Self { child, answer })
+    }
+
+    /// Waits for its word.
+    fn finish(self, places: &Places) -> Result<Started, Failure> {
+        let answer = self.answer.recv_timeout(START);
+        self.leave();
+        match answer {
+            Ok(answer) => answer.map_err(|words| told(&words, places)),
+            Err(_) => {
+                let text = format!("the daemon did not start within {} s", START.as_secs());
+                Err(Failure::unreachable(text).hint(format!("see {}", places.log().display())))
+            }
+        }
+    }
+
+    /// Lets it go on by itself; a thread waits for its end, lest it stay a zombie.
+    fn leave(self) {
+        let mut child = self.child;
+        // How it ends is in its log.
+        std::thread::spawn(move || drop(child.wait()));
+    }
+}
+
+fn first_word(stdout: Option<ChildStdout>, stderr: Option<ChildStderr>) -> Result<Started, String> {
     let mut line = String::new();
-    if let Some(stdout) = child.stdout.take() {
+    if let Some(stdout) = stdout {
         // What cannot be read was not said.
         let _cut = BufReader::new(stdout.take(MAX_WORDS)).read_line(&mut line);
     }
-    let answer = match line.trim_end() {
+    match line.trim_end() {
         "ready" => Ok(Started::Ready),
         "running" => Ok(Started::Running),
         _ => {
             let mut words = line;
-            if let Some(stderr) = child.stderr.take() {
+            if let Some(stderr) = stderr {
                 let _cut = stderr.take(MAX_WORDS).read_to_string(&mut words);
             }
             Err(words)
         }
-    };
-    // Whoever waited may have given up.
-    let _unheard = sender.send(answer);
-    // How it ends is in its log.
-    let _status = child.wait();
+    }
 }
 
 /// What the daemon said when it could not start, as a failure of ours.

@@ -7,8 +7,8 @@
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use rustix::termios::{LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios};
 
@@ -83,13 +83,8 @@ impl Look {
 /// The longest line that is held back until it ends, in bytes; a longer one, many screens long, is broken.
 const MAX_REST: usize = 64 << 10;
 
-/// What is printed while a prompt is open.
-struct Prompt {
-    /// Where whole lines go; straight through if nothing.
-    above: Option<Above>,
-    /// The line that is not whole yet.
-    rest: String,
-}
+/// Where whole lines go while a prompt is open; straight through if nothing.
+struct Prompt(Option<Above>);
 
 /// Writes to the terminal, or to whatever stdout and stderr are.
 pub(crate) struct Terminal {
@@ -97,27 +92,41 @@ pub(crate) struct Terminal {
     pub(crate) one_stream: bool,
     /// While a prompt is open.
     prompt: Option<Prompt>,
+    /// A line that began while a prompt was open and is not whole yet; nobody has seen any of it.
+    rest: String,
 }
 
 impl Terminal {
     /// Writes straight through.
     pub(crate) fn new() -> Self {
-        Self { one_stream: false, prompt: None }
+        Self { one_stream: false, prompt: None, rest: String::new() }
     }
 
     /// From now on a prompt is open: lines go to `above`, which draws the prompt again below them.
     pub(crate) fn prompt_opened(&mut self, above: Option<Above>) {
-        self.prompt.get_or_insert(Prompt { above, rest: String::new() });
+        self.prompt.get_or_insert(Prompt(above));
     }
 
-    /// The prompt is closed: what was held back is written, and then everything straight through. Whether there were whole
-    /// lines, which nobody has seen before the prompt was closed.
+    /// The prompt is closed: from now on everything is written straight through. Whether there were whole lines that nobody has
+    /// seen before; one that is not whole stays back until it is, another prompt opens, or [`Terminal::print_rest`].
     pub(crate) fn prompt_closed(&mut self) -> io::Result<bool> {
-        let Some(Prompt { above, rest }) = self.prompt.take() else { return Ok(false) };
+        let Some(Prompt(above)) = self.prompt.take() else { return Ok(false) };
         let unseen = above.map(|above| above.take()).unwrap_or_default();
-        let late = !unseen.is_empty();
-        write(&mut io::stdout(), &(unseen + &rest))?;
-        Ok(late)
+        write(&mut io::stdout(), &unseen)?;
+        Ok(!unseen.is_empty())
+    }
+
+    /// Whether a line is held back that is not whole yet.
+    pub(crate) fn holds_rest(&self) -> bool {
+        !self.rest.is_empty()
+    }
+
+    /// Prints what was held back, now that no prompt is open.
+    pub(crate) fn print_rest(&mut self) -> io::Result<()> {
+        if self.prompt.is_some() || self.rest.is_empty() {
+            return Ok(());
+        }
+        write(&mut io::stdout().lock(), &std::mem::take(&mut self.rest))
     }
 
     /// Prints in order.
@@ -133,16 +142,24 @@ impl Terminal {
 
     /// Prints data as it is.
     pub(crate) fn text(&mut self, text: &str) -> io::Result<()> {
-        let Some(Prompt { above, rest }) = &mut self.prompt else { return write(&mut io::stdout().lock(), text) };
-        rest.push_str(text);
-        if rest.len() > MAX_REST && !rest.ends_with('\n') {
-            rest.push('\n');
+        self.print_rest()?;
+        if self.prompt.is_none() {
+            return write(&mut io::stdout().lock(), text);
         }
-        let Some(end) = rest.rfind('\n') else { return Ok(()) };
-        let lines: String = rest.drain(..=end).collect();
-        match above {
-            Some(above) => above.push(&lines),
-            None => write(&mut io::stdout().lock(), &lines)?,
+        self.rest.push_str(text);
+        if self.rest.len() > MAX_REST && !self.rest.ends_with('\n') {
+            self.rest.push('\n');
+        }
+        let Some(end) = self.rest.rfind('\n') else { return Ok(()) };
+        let lines: String = self.rest.drain(..=end).collect();
+        self.whole(&lines)
+    }
+
+    /// Prints whole lines, past one that is held back.
+    fn whole(&mut self, lines: &str) -> io::Result<()> {
+        match &self.prompt {
+            Some(Prompt(Some(above))) => above.push(lines),
+            _ => write(&mut io::stdout().lock(), lines)?,
         }
         Ok(())
     }
@@ -152,6 +169,7 @@ impl Terminal {
         if self.one_stream || self.prompt.is_some() {
             return self.text(text);
         }
+        self.print_rest()?;
         let _ = write(&mut io::stderr().lock(), text);
         Ok(())
     }
@@ -175,9 +193,14 @@ impl Terminal {
         Ok(())
     }
 
-    /// Prints lines of talk; names in them are cleaned.
+    /// Prints lines of talk, past a line that is held back; names in them are cleaned.
     pub(crate) fn say(&mut self, lines: &str) -> io::Result<()> {
-        self.talk(&format!("{}\n", clean(lines)))
+        let lines = format!("{}\n", clean(lines));
+        if self.one_stream || self.prompt.is_some() {
+            return self.whole(&lines);
+        }
+        let _ = write(&mut io::stderr().lock(), &lines);
+        Ok(())
     }
 }
 
@@ -273,6 +296,26 @@ pub(crate) enum Keyboard {
     Keys,
 }
 
+/// The settings under which the line editor reads a line.
+static EDITING: Mutex<Option<Termios>> = Mutex::new(None);
+
+/// Keeps the settings that the line editor has made, for [`keyboard_again`].
+pub(crate) fn keep_editing() {
+    let now = rustix::termios::tcgetattr(rustix::stdio::stdin()).ok();
+    let raw = now.filter(|now| !now.local_modes.contains(LocalModes::ICANON));
+    let mut editing = EDITING.lock().unwrap_or_else(PoisonError::into_inner);
+    *editing = raw.or_else(|| editing.take());
+}
+
+/// Sets the keyboard again for a line that is being edited, after a shell has used the terminal.
+pub(crate) fn keyboard_again() {
+    let editing = EDITING.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    if let Some(editing) = editing {
+        // Without a terminal there is nothing to set.
+        let _ = rustix::termios::tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, &editing);
+    }
+}
+
 /// Drops what was typed and not read yet.
 pub(crate) fn forget_typed() {
     // Without a terminal there is nothing to drop.
@@ -332,6 +375,20 @@ mod tests {
         assert_eq!(above.take().len(), 2 + MAX_REST + 1);
         terminal.text("end").unwrap();
         assert_eq!(above.take(), "");
+    }
+
+    #[test]
+    fn what_is_said_does_not_land_in_a_line_that_is_not_whole() {
+        let mut terminal = Terminal::new();
+        let above = Above::default();
+        terminal.prompt_opened(Some(above.clone()));
+        terminal.text("wo").unwrap();
+        terminal.say("mode: ask").unwrap();
+        assert_eq!(above.take(), "mode: ask\n");
+        assert!(!terminal.prompt_closed().unwrap());
+        terminal.prompt_opened(Some(above.clone()));
+        terminal.text("rd\n").unwrap();
+        assert_eq!(above.take(), "word\n");
     }
 
     #[test]

@@ -93,10 +93,15 @@ pub enum Discarded {
     Held,
 }
 
+/// Where the blobs of the database at `database` lie.
+pub(crate) fn directory(database: &Path) -> PathBuf {
+    database.with_file_name("blobs")
+}
+
 impl Blobs {
     /// The blobs of the database at `database`.
     pub fn beside(database: &Path) -> Self {
-        let root = database.with_file_name("blobs");
+        let root = directory(database);
         let fresh = root.join(format!("{FRESH}{}", clock::random_word(8)));
         Self(Arc::new(Inner { root, fresh, held: Mutex::default() }))
     }

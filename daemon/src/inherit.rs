@@ -102,6 +102,15 @@ pub fn name(name: &str) {
     let _by_its_file = name;
 }
 
+/// Leaves the session of the terminal, which then is nobody's here: neither its hangup nor its keys reach this process, and what
+/// this process starts finds no `/dev/tty` to write to. Whoever leads a session already has left.
+pub fn leave_terminal() -> io::Result<()> {
+    if rustix::process::getsid(None)? != rustix::process::getpid() {
+        rustix::process::setsid()?;
+    }
+    Ok(())
+}
+
 /// Lets go of the terminal: nothing is said or asked there any more.
 pub fn let_go() -> io::Result<()> {
     let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;

@@ -1,5 +1,5 @@
 //! The keeper: the parent process of the daemon proper. It restarts it when it dies, and first ends what the dead one left
-//! behind; it passes SIGTERM on; nothing else.
+//! behind; it passes SIGTERM on, and the keys of a terminal that it stays in, which the daemon has left; nothing else.
 //!
 //! It holds the lock beside the database, so that nobody starts a second daemon between two lives, and it is the sub-reaper of
 //! everything below it, so that what a daemon leaves behind becomes its child. It never opens the database or the socket and
@@ -10,8 +10,9 @@
 //! daemon that its keeper is gone ([`Link`]); it then ends in good order and takes the keeper's place.
 //!
 //! A daemon that ends by its own will ends the keeper, with the same exit code; so does one that never got to serve and said
-//! why. Any other end is a crash: the next life begins at once the first time, then after longer and longer pauses, and after
-//! [`PAUSES`] of them the keeper gives up, with the reason in the log file.
+//! why. Any other end is a crash, and so is a life after the first one that cannot begin, as when no process can be made: the next
+//! one begins at once the first time, then after longer and longer pauses, and after [`PAUSES`] of them the keeper gives up, with
+//! the reason in the log file.
 
 use std::ffi::OsString;
 use std::io::{self, Read as _, Write as _};
@@ -26,7 +27,7 @@ use linger_protocol::place::Places;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
-use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::low_level::pipe;
 
 use crate::lock::{Lock, LockError};
@@ -136,14 +137,22 @@ pub fn run(places: &Places, background: bool) -> anyhow::Result<ExitCode> {
     for passed_on in [Some(lock.as_fd()), listener.as_ref().map(AsFd::as_fd)].into_iter().flatten() {
         inheritable(passed_on)?;
     }
-    if background && rustix::process::setsid().is_err() {
+    if background && let Err(error) = inherit::leave_terminal() {
         // A child of a shell's job cannot be a group leader here, so this cannot fail; if it does, a hangup may reach us.
-        record(places, "WARN", "could not leave the terminal's session");
+        record(places, "WARN", &format!("could not leave the terminal's session: {error}"));
     }
     adopt()?;
-    let signals =
-        Signals { end: notified(&[SIGTERM, SIGINT])?, child: notified(&[SIGCHLD])?, _hangup: notified(&[SIGHUP])? };
-    Keeper { places, background, lock, listener, signals, crashes: 0, restarts: 0 }.keep()
+    let signals = Signals {
+        end: notified(&[SIGTERM, SIGINT, SIGQUIT])?,
+        child: notified(&[SIGCHLD])?,
+        _hangup: notified(&[SIGHUP])?,
+    };
+    let kept = Keeper { places, background, lock, listener, signals, crashes: 0, restarts: 0 }.keep();
+    if let Err(error) = &kept {
+        // In the background nobody hears what is said to standard error.
+        record(places, "ERROR", &format!("{error:#}"));
+    }
+    kept
 }
 
 /// Starts this program anew in this process, as a keeper: for a daemon that has lost its own.
@@ -187,29 +196,36 @@ struct Life {
 impl Keeper<'_> {
     fn keep(mut self) -> anyhow::Result<ExitCode> {
         loop {
-            let mut life = self.begin().context("the daemon cannot be started")?;
-            let status = self.watch(&mut life)?;
-            fault::point("keeper.daemon_died");
-            let left = self.end_family(life.pid);
-            fault::point("keeper.family_ended");
-            if left > 0 {
-                record(self.places, "WARN", &format!("{left} processes of the daemon do not end"));
-            }
-            let spoke = self.restarts == 0 && !life.ready && status.exit_status().is_some();
-            if life.ending || spoke {
-                return Ok(status
-                    .exit_status()
-                    .and_then(|code| u8::try_from(code).ok())
-                    .map_or(ExitCode::FAILURE, ExitCode::from));
-            }
-            if life.began.elapsed() > HEALTHY {
-                self.crashes = 0;
-            }
-            let died = format!("the daemon (process {}) {}", life.pid.as_raw_nonzero(), described(&status));
+            let died = match self.begin() {
+                Ok(mut life) => {
+                    let status = self.watch(&mut life)?;
+                    fault::point("keeper.daemon_died");
+                    if let Err(error) = self.leave_nothing() {
+                        record(self.places, "WARN", &format!("what the daemon left behind cannot be seen: {error}"));
+                    }
+                    fault::point("keeper.family_ended");
+                    let spoke = self.restarts == 0 && !life.ready && status.exit_status().is_some();
+                    if life.ending || spoke {
+                        return Ok(status
+                            .exit_status()
+                            .and_then(|code| u8::try_from(code).ok())
+                            .map_or(ExitCode::FAILURE, ExitCode::from));
+                    }
+                    if life.began.elapsed() > HEALTHY {
+                        self.crashes = 0;
+                    }
+                    format!("the daemon (process {}) {}", life.pid.as_raw_nonzero(), described(&status))
+                }
+                Err(error) if self.restarts == 0 => return Err(error).context("the daemon cannot be started"),
+                // What is missing now may be there in a moment: processes, descriptors, memory.
+                Err(error) => format!("the daemon cannot be started: {error}"),
+            };
             let Some(pause) = PAUSES.get(self.crashes) else {
-                let text = format!("{died}, for the {}th time in a row: giving up", self.crashes + 1);
-                record(self.places, "ERROR", &text);
-                anyhow::bail!("{text}; see {}", self.places.log().display());
+                anyhow::bail!(
+                    "{died}, for the {}th time in a row: giving up; see {}",
+                    self.crashes + 1,
+                    self.places.log().display()
+                );
             };
             record(self.places, "ERROR", &format!("{died}; it is started again in {pause} ms"));
             (self.crashes, self.restarts) = (self.crashes + 1, self.restarts.saturating_add(1));
@@ -219,7 +235,21 @@ impl Keeper<'_> {
         }
     }
 
+    /// Ends what a daemon left behind; fails if that cannot be seen.
+    fn leave_nothing(&self) -> io::Result<()> {
+        let left = self.end_family()?;
+        if left > 0 {
+            record(self.places, "WARN", &format!("{left} processes of the daemon do not end"));
+        }
+        Ok(())
+    }
+
+    /// Starts the next daemon, once nothing of the one before is left.
     fn begin(&self) -> io::Result<Life> {
+        if self.restarts > 0 {
+            // Mostly there is nothing any more; but the last look may have failed.
+            self.leave_nothing()?;
+        }
         let (link, theirs) = UnixStream::pair()?;
         inheritable(theirs.as_fd())?;
         let numbers = [
@@ -286,8 +316,10 @@ impl Keeper<'_> {
             life.ending |= said.contains(&ENDING);
             if said.contains(&READY) && !life.ready {
                 life.ready = true;
-                if self.background {
-                    inherit::let_go()?;
+                if self.background
+                    && let Err(error) = inherit::let_go()
+                {
+                    record(self.places, "WARN", &format!("the terminal is not let go of: {error}"));
                 }
                 inherit::settle();
             }
@@ -295,13 +327,13 @@ impl Keeper<'_> {
     }
 
     /// Kills whatever is below the keeper until nothing is; how many processes do not end.
-    fn end_family(&self, daemon: Pid) -> usize {
+    fn end_family(&self) -> io::Result<usize> {
         let until = Instant::now() + GONE;
         loop {
             while reap(None).is_some() {}
-            let family: Vec<Pid> = children().into_iter().filter(|child| *child != daemon).collect();
+            let family = children()?;
             if family.is_empty() || Instant::now() > until {
-                return family.len();
+                return Ok(family.len());
             }
             for child in family {
                 // A child that was not waited for keeps its number, so this is no other process.

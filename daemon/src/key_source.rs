@@ -81,7 +81,8 @@ impl KeySources {
             }
             KeySource::Command(command) => {
                 let (command, redactor) = (command.clone(), self.keys.redactor().clone());
-                self.flights.join(&name, async move { printed(&command, &redactor).await }).await
+                let owner = self.keychain.owner();
+                self.flights.join(&name, async move { printed(&command, owner, &redactor).await }).await
             }
             KeySource::None | KeySource::Known(_) => return Ok(None),
         };
@@ -176,11 +177,12 @@ async fn asked(keychain: &Keychain, account: &Account) -> Result<Secret, Lack> {
 }
 
 /// The key that `command` prints: its first line that is not empty, as programs that keep passwords print notes after it.
-async fn printed(command: &str, redactor: &Redactor) -> Result<Secret, Lack> {
-    // The user's own command, as in the user's own shell: it gets the environment that the daemon was started with.
+async fn printed(command: &str, owner: (String, String), redactor: &Redactor) -> Result<Secret, Lack> {
+    // The user's own command, as in the user's own shell: it gets the environment that the daemon was started with, and like
+    // every child the variable that says whose it is.
     let own =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    run(command, &own.collect(), KEY_TIME, redactor).await.map_err(|why| {
+    run(command, &own.chain([owner]).collect(), KEY_TIME, redactor).await.map_err(|why| {
         Lack::Failed(format!("`{command}` (api_key_command) {why}; see whether it works in a terminal of its own"))
     })
 }
@@ -192,7 +194,7 @@ async fn run(
     redactor: &Redactor,
 ) -> Result<Secret, String> {
     let home = env.get("HOME").map_or("/", String::as_str);
-    let process = Process::shell(command, std::path::Path::new(home), env, Stderr::Apart);
+    let process = Process::shell(command, std::path::Path::new(home), env, Stderr::Apart).await;
     let process = process.map_err(|error| format!("cannot be started: {error}"))?;
     let finished = process.finish(limit, KEY_BYTES).await.map_err(|error| format!("cannot be read: {error}"))?;
     let status = match finished.end {

@@ -11,10 +11,12 @@ pub mod helper;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::process::{End, OWNER, Process};
@@ -115,12 +117,15 @@ impl Keychain {
         Self { remembered, owner, writing: Mutex::new(()) }
     }
 
+    /// The variable that marks what the daemon starts, and what it says.
+    pub(crate) fn owner(&self) -> (String, String) {
+        (OWNER.to_owned(), self.owner.to_string_lossy().into_owned())
+    }
+
     /// The accounts under which it has keys, as far as is remembered.
     pub fn accounts(&self) -> BTreeSet<Account> {
         let mut text = String::new();
-        let read =
-            std::fs::File::open(&self.remembered).and_then(|file| file.take(MAX_REMEMBERED).read_to_string(&mut text));
-        match read {
+        match self.open().and_then(|file| file.take(MAX_REMEMBERED).read_to_string(&mut text)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 let path = self.remembered.display();
                 tracing::warn!(target: "key", %error, %path, "it is not known what the keychain has");
@@ -128,6 +133,17 @@ impl Keychain {
             _ => {}
         }
         text.lines().filter_map(Account::parse).collect()
+    }
+
+    /// The file in which they are remembered.
+    fn open(&self) -> io::Result<std::fs::File> {
+        // Non-blocking, or a pipe of that name would hold the start up.
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let file = std::fs::OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(&self.remembered)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other("is not a file"));
+        }
+        Ok(file)
     }
 
     /// Writes down under which accounts it has keys; `now` is asked when nobody else writes.
@@ -174,7 +190,7 @@ impl Keychain {
     ) -> Result<Option<String>, Trouble> {
         let env = environment(|name| std::env::var(name).ok(), Path::exists)?;
         let mut env: BTreeMap<String, String> = env;
-        env.insert(OWNER.to_owned(), self.owner.to_string_lossy().into_owned());
+        env.extend([self.owner()]);
         let account = account.map(ToString::to_string).unwrap_or_default();
         let failed = |error: &dyn std::fmt::Display| Trouble::Failed(error.to_string());
         let helper = Process::helper(&[helper::ARGUMENT, task.name(), &account], &env, input);
@@ -243,6 +259,22 @@ mod tests {
         assert_eq!(keychain.accounts(), BTreeSet::from([account("a")]));
         std::fs::write(dir.path().join("keys"), b"\xff\xfe").unwrap();
         assert_eq!(keychain.accounts(), BTreeSet::new());
+    }
+
+    #[test]
+    fn what_is_no_file_holds_no_start_up_and_gives_way_to_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("keys");
+        let keychain = Keychain::new(path.clone(), PathBuf::new());
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, mode).unwrap();
+        assert_eq!(keychain.accounts(), BTreeSet::new());
+        let one = BTreeSet::from([account("a")]);
+        keychain.remember(|| one.clone()).unwrap();
+        assert_eq!(keychain.accounts(), one);
+        std::fs::rename(&path, dir.path().join("other")).unwrap();
+        std::os::unix::fs::symlink("other", &path).unwrap();
+        assert_eq!(keychain.accounts(), BTreeSet::new(), "a link is not followed");
     }
 
     #[cfg(not(target_vendor = "apple"))]

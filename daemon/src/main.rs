@@ -1,7 +1,8 @@
 //! The program `lingerd`: a keeper, and below it the daemon proper, which finds its places, binds the socket and runs.
 //!
-//! `lingerd` stays in the foreground; `lingerd --background` is what a client starts: it leaves the terminal's session and lets
-//! go of standard output once it has said `ready`. A second daemon says `running` and ends well.
+//! `lingerd` stays in the foreground, where daemon proper and tools are out of the terminal's reach; `lingerd --background` is what
+//! a client starts: it leaves the terminal's session and lets go of standard output once it has said `ready`. A second daemon says
+//! `running` and ends well.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -16,6 +17,7 @@ use lingerd::config::{Changes, ConfigStore};
 use lingerd::keeper::{self, Kept};
 use lingerd::keychain::helper;
 use lingerd::listener::Listener;
+use lingerd::process::mark;
 use lingerd::secret::Redactor;
 use lingerd::{Options, inherit, log};
 use tokio::io::AsyncReadExt as _;
@@ -97,6 +99,12 @@ fn start(kept: Kept, background: bool) -> anyhow::Result<ExitCode> {
     let places = Places::of_user()?;
     let redactor = Redactor::default();
     log::start(&places.log(), std::env::var("LINGER_LOG").ok().as_deref(), redactor.clone())?;
+    if let Err(error) = inherit::leave_terminal() {
+        tracing::warn!(target: "daemon", %error, "tools can write to the terminal of the daemon");
+    }
+    if let Err(error) = mark::take(&places.data) {
+        tracing::info!(target: "daemon", %error, "children have no mark");
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let orphaned = Arc::new(AtomicBool::new(false));
     let result = runtime.block_on(serve(places.clone(), redactor, kept, background, orphaned.clone()));

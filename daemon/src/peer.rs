@@ -28,6 +28,17 @@ fn walk(pid: u32, ancestor: u32, parent: impl Fn(u32) -> Option<u32>) -> Option<
     None
 }
 
+/// A process and its ancestors, as far as the system shows them.
+pub fn line(pid: u32) -> impl Iterator<Item = u32> {
+    std::iter::successors(Some(pid), |pid| parent(*pid).filter(|parent| *parent > 0)).take(MAX_GENERATIONS)
+}
+
+/// The user who runs a process.
+pub fn user(pid: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_whitespace().next()?.parse().ok()
+}
+
 /// When a process started, in ticks since the system did: with its number it is that process and no later one.
 pub fn started(pid: u32) -> Option<u64> {
     stat(pid, 22)
@@ -89,6 +100,9 @@ mod tests {
         assert_eq!(descends_from(child.id(), me), Some(true));
         assert_eq!(descends_from(me, child.id()), Some(false));
         assert_eq!(descends_from(me, std::os::unix::process::parent_id()), Some(true));
+        assert_eq!(line(child.id()).take(3).collect::<Vec<_>>(), [child.id(), me, std::os::unix::process::parent_id()]);
+        assert_eq!(line(child.id()).last(), line(me).last());
+        assert_eq!(user(child.id()), Some(rustix::process::getuid().as_raw()));
         let gone = child.id();
         child.kill().unwrap();
         child.wait().unwrap();

@@ -3,10 +3,11 @@
 //! A [`Process`] leads a process group of its own. Whoever holds it owns the group: dropping it kills the group, [`Process::end`]
 //! asks first. A child gets exactly the environment and the input it is given, and one pipe for its output.
 //! What leaves the group (`setsid`) stays in the family ([`adopt_orphans`]) and ends with the daemon, or at its next start:
-//! [`end_left_behind`] finds it by a variable that every child has, and [`ledger`] a child that cleared its environment.
+//! [`end_left_behind`] and [`ledger`] find it.
 
 mod finish;
 pub mod ledger;
+pub mod mark;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -14,7 +15,8 @@ use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process_group};
@@ -24,8 +26,9 @@ use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::fault;
+use crate::{disk, fault};
 pub use finish::{End, Finished};
+pub use mark::end_left_behind;
 
 /// How long a group may take to end after SIGTERM. Long enough to remove a lock file, short enough that a cancel ends within 2 s.
 const GRACE: Duration = Duration::from_millis(500);
@@ -46,10 +49,6 @@ pub const OWNER: &str = "LINGER_OWNER";
 /// Processes that tools and keys may have at once, in all sessions; each takes a descriptor or two and megabytes of its own.
 /// A session has one `bash` call at a time. How many processes a command starts itself is up to the user's own limits.
 const MAX_CHILDREN: usize = 256;
-
-/// How long a killed process may take to be gone: it may hang in the system for as long as a disk does.
-#[cfg(target_os = "linux")]
-const GONE: Duration = Duration::from_secs(2);
 
 /// What becomes of a child's standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,25 +79,21 @@ pub struct Process {
 
 impl Process {
     /// Starts `script` in bash, or in sh where there is no bash.
-    pub fn shell(script: &str, cwd: &Path, env: &BTreeMap<String, String>, stderr: Stderr) -> io::Result<Self> {
-        match Self::spawn("bash", &["-c", script], cwd, env, stderr) {
-            // A missing directory is reported as `NotFound` too.
-            Err(error) if error.kind() == io::ErrorKind::NotFound && cwd.is_dir() => {
-                Self::spawn("sh", &["-c", script], cwd, env, stderr)
-            }
-            started => started,
-        }
+    pub async fn shell(script: &str, cwd: &Path, env: &BTreeMap<String, String>, stderr: Stderr) -> io::Result<Self> {
+        let (name, file) = find(&["bash", "sh"], env, cwd).await?;
+        Self::start((name, &file), &["-c", script], cwd, env, (Stdio::null(), stderr))
     }
 
     /// Starts `program` in `cwd` with the environment `env` and nothing else. Must be called within a Tokio runtime.
-    pub fn spawn<S: AsRef<OsStr>>(
-        program: &str,
+    pub async fn spawn<S: AsRef<OsStr>>(
+        program: &'static str,
         args: &[S],
         cwd: &Path,
         env: &BTreeMap<String, String>,
         stderr: Stderr,
     ) -> io::Result<Self> {
-        Self::start(program, args, cwd, env, (Stdio::null(), stderr))
+        let (name, file) = find(&[program], env, cwd).await?;
+        Self::start((name, &file), args, cwd, env, (Stdio::null(), stderr))
     }
 
     /// Starts this very program with other arguments, as a helper that gets `input`; see [`MAX_INPUT`].
@@ -111,12 +106,13 @@ impl Process {
         drop(writer);
         let own = Path::new("/proc/self/exe");
         let program = if own.exists() { own.to_path_buf() } else { std::env::current_exe()? };
-        Self::start(&program.to_string_lossy(), args, Path::new("/"), env, (reader.into(), Stderr::Apart))
+        Self::start((&program.to_string_lossy(), &program), args, Path::new("/"), env, (reader.into(), Stderr::Apart))
     }
 
+    /// Starts the program in `file`, which is told that its name is `name`.
     #[allow(clippy::disallowed_methods)] // This is the place.
     fn start<S: AsRef<OsStr>>(
-        program: &str,
+        (name, file): (&str, &Path),
         args: &[S],
         cwd: &Path,
         env: &BTreeMap<String, String>,
@@ -127,8 +123,6 @@ impl Process {
                 "{MAX_CHILDREN} commands run already; try again when some have ended"
             )));
         }
-        let path = env.get("PATH").map_or(DEFAULT_PATH, String::as_str);
-        let found = find(program, path, cwd).ok_or(io::ErrorKind::NotFound)?;
         let (reader, writer) = io::pipe()?;
         let (errors, stderr): (Option<io::PipeReader>, Stdio) = match stderr {
             Stderr::Merged => (None, writer.try_clone()?.into()),
@@ -137,9 +131,9 @@ impl Process {
                 (Some(errors), writer.into())
             }
         };
-        let mut command = Command::new(found);
+        let mut command = Command::new(file);
         command
-            .arg0(program)
+            .arg0(name)
             .args(args)
             .current_dir(cwd)
             .env_clear()
@@ -157,8 +151,11 @@ impl Process {
         let child = command.spawn()?;
         fault::point("child.spawned");
         let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-        own().extend(group);
-        group.into_iter().for_each(ledger::add);
+        if let Some(group) = group {
+            let mut own = own();
+            own.push(group);
+            ledger::add(group, &own);
+        }
         // From here on the drop of `process` ends the child; `command`, which holds the pipe's other end, goes at the return.
         let output = pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?;
         let errors = errors.map(|errors| pipe::Receiver::from_owned_fd(OwnedFd::from(errors))).transpose()?;
@@ -246,7 +243,8 @@ pub async fn adopt_orphans() -> io::Result<()> {
             continue;
         }
         let own = own().clone();
-        for orphan in children().into_iter().filter(|child| !own.contains(child)) {
+        // Those that cannot be seen now are reaped with the next one.
+        for orphan in children().unwrap_or_default().into_iter().filter(|child| !own.contains(child)) {
             // One that lives on is not waited for.
             let _lives = rustix::process::waitpid(Some(orphan), WaitOptions::NOHANG);
         }
@@ -267,220 +265,70 @@ fn has_ended_child() -> bool {
     rustix::process::waitid(WaitId::All, look).is_ok_and(|ended| ended.is_some())
 }
 
-/// The children of this process, adopted ones too.
-pub fn children() -> Vec<Pid> {
-    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    let lists = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
-    let pids = lists.flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<i32>>());
-    pids.filter_map(Pid::from_raw).collect()
+/// The children of this process, adopted ones too; fails where they cannot be seen, as without a descriptor to look with.
+/// Elsewhere than on Linux none are found.
+pub fn children() -> io::Result<Vec<Pid>> {
+    let mut children = Vec::new();
+    let threads = match std::fs::read_dir("/proc/self/task") {
+        Ok(threads) => threads,
+        Err(error) if gone(&error) => return Ok(children),
+        Err(error) => return Err(error),
+    };
+    for thread in threads {
+        let list = match std::fs::read_to_string(thread?.path().join("children")) {
+            Ok(list) => list,
+            // A thread that has ended meanwhile: its children are another's.
+            Err(error) if gone(&error) => continue,
+            Err(error) => return Err(error),
+        };
+        children.extend(list.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)));
+    }
+    Ok(children)
 }
 
-/// The file that `program` is in the directories of `path`, as seen from `cwd`.
+fn gone(error: &io::Error) -> bool {
+    [rustix::io::Errno::NOENT, rustix::io::Errno::SRCH]
+        .iter()
+        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+/// The first of `programs` that is in a directory of the PATH in `env`, as seen from `cwd`, with its file. Who looks there waits
+/// for a disk that may not answer, so that is done elsewhere and given up after a while.
 /// The standard library could look for it too, but then forks, which copies the page tables of the whole daemon; it spawns a
 /// program that it need not look for as cheaply as the system can.
-fn find(program: &str, path: &str, cwd: &Path) -> Option<PathBuf> {
-    let candidates = std::env::split_paths(path).map(|dir| cwd.join(dir).join(program));
+async fn find(
+    programs: &[&'static str],
+    env: &BTreeMap<String, String>,
+    cwd: &Path,
+) -> io::Result<(&'static str, PathBuf)> {
+    let path = env.get("PATH").map_or(DEFAULT_PATH, String::as_str);
+    let dirs: Arc<[PathBuf]> = std::env::split_paths(path).map(|dir| cwd.join(dir)).collect();
+    // The directory that is looked at, to be named if it does not answer.
+    let at = Arc::new(AtomicUsize::new(0));
+    let (names, seen, now) = (programs.to_vec(), dirs.clone(), at.clone());
     let runs = |file: &PathBuf| file.is_file() && rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok();
-    candidates.into_iter().find(runs)
-}
-
-/// Kills every process whose environment says that it descends from the daemon with this database, and waits until it is gone;
-/// how many there were. This process and those in `spared` are left alone: a daemon may have been started by a tool of an earlier
-/// one. For the start, before anything else is served: only a daemon that died together with its keeper left any.
-#[cfg(target_os = "linux")]
-pub fn end_left_behind(database: &Path, spared: Option<u32>) -> usize {
-    let mark = format!("{OWNER}={}", database.display());
-    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter_map(Pid::from_raw);
-    let mut killed = Vec::new();
-    let spared = [Some(rustix::process::getpid()), spared.and_then(|pid| Pid::from_raw(pid.cast_signed()))];
-    for pid in pids.filter(|pid| !spared.contains(&Some(*pid)) && is_marked(*pid, &mark)) {
-        // The number may be another's by now; the descriptor cannot be, so it is taken first and the mark looked at again.
-        let Ok(process) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) else { continue };
-        if is_marked(pid, &mark) && rustix::process::pidfd_send_signal(&process, Signal::KILL).is_ok() {
-            killed.push(process);
+    let look = move || {
+        let mut both = names.iter().flat_map(|program| seen.iter().enumerate().map(move |dir| (*program, dir)));
+        both.find_map(|(program, (nth, dir))| {
+            now.store(nth, Ordering::Relaxed);
+            Some((program, Some(dir.join(program)).filter(runs)?))
+        })
+    };
+    // In the name of the whole PATH: the session's directory may answer all the while.
+    match disk::look(Path::new(path), disk::PATIENCE, look).await {
+        Some(found) => found.ok_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::NotFound,
+                format!("{} is in no directory of PATH ({path})", programs.join(" or ")),
+            )
+        }),
+        None => {
+            let silent = dirs.get(at.load(Ordering::Relaxed)).map(PathBuf::as_path).unwrap_or(cwd);
+            let why = format!("{}, and it is a directory of PATH", disk::silent(silent));
+            Err(io::Error::new(io::ErrorKind::TimedOut, why))
         }
     }
-    let until = std::time::Instant::now() + GONE;
-    for process in &killed {
-        let mut gone = [rustix::event::PollFd::new(process, rustix::event::PollFlags::IN)];
-        let left = until.saturating_duration_since(std::time::Instant::now());
-        // If it is not gone by then, it is about to be.
-        let _late = rustix::event::poll(&mut gone, left.try_into().ok().as_ref());
-    }
-    killed.len()
-}
-
-/// Elsewhere a process does not show its environment: what the dead one left behind is not found.
-#[cfg(not(target_os = "linux"))]
-pub fn end_left_behind(_database: &Path, _spared: Option<u32>) -> usize {
-    0
-}
-
-#[cfg(target_os = "linux")]
-fn is_marked(pid: Pid, mark: &str) -> bool {
-    let environment = std::fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).unwrap_or_default();
-    environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// More than any of these takes; a hang fails the test.
-    const SOON: Duration = Duration::from_secs(20);
-
-    fn start(script: &str) -> Process {
-        Process::shell(script, Path::new("/"), &BTreeMap::new(), Stderr::Merged).unwrap()
-    }
-
-    async fn all(process: &mut Process) -> String {
-        let mut output = Vec::new();
-        let mut buffer = vec![0; READ_SIZE];
-        loop {
-            match timeout(SOON, process.read(&mut buffer)).await.unwrap().unwrap() {
-                0 => return String::from_utf8(output).unwrap(),
-                read => output.extend_from_slice(&buffer[..read]),
-            }
-        }
-    }
-
-    async fn line(process: &mut Process) -> String {
-        let mut buffer = vec![0; 1024];
-        let read = timeout(SOON, process.read(&mut buffer)).await.unwrap().unwrap();
-        String::from_utf8_lossy(&buffer[..read]).trim().to_owned()
-    }
-
-    /// Waits until all copies of the write end are closed: then no process that had it lives.
-    async fn gone(mut witness: pipe::Receiver) {
-        let mut rest = Vec::new();
-        timeout(SOON, witness.read_to_end(&mut rest)).await.unwrap().unwrap();
-    }
-
-    /// A FIFO in a new directory, opened for reading; whoever in `script` has it open as a writer is alive.
-    fn witness() -> (tempfile::TempDir, String, pipe::Receiver) {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("witness");
-        rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
-        let reader = pipe::OpenOptions::new().open_receiver(&path).unwrap();
-        (dir, path.display().to_string(), reader)
-    }
-
-    #[tokio::test]
-    async fn output_and_errors_are_in_the_order_of_writing() {
-        let mut process = start("for i in 1 2 3; do echo out $i; echo err $i >&2; done");
-        assert_eq!(all(&mut process).await, "out 1\nerr 1\nout 2\nerr 2\nout 3\nerr 3\n");
-        assert!(process.wait().await.unwrap().success());
-    }
-
-    #[tokio::test]
-    async fn a_child_has_exactly_the_given_environment() {
-        let env = BTreeMap::from([("A".to_owned(), "1 2".to_owned()), ("TERM".to_owned(), "vt100".to_owned())]);
-        let mut process = Process::spawn::<&str>("env", &[], Path::new("/"), &env, Stderr::Merged).unwrap();
-        let mut lines: Vec<_> = all(&mut process).await.lines().map(ToOwned::to_owned).collect();
-        lines.sort();
-        assert_eq!(lines, ["A=1 2", "NO_COLOR=1", &format!("PATH={DEFAULT_PATH}"), "TERM=vt100"]);
-    }
-
-    #[tokio::test]
-    async fn a_program_is_looked_for_in_the_path_of_the_child() {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::create_dir(dir.path().join("bin")).unwrap();
-        std::os::unix::fs::symlink("/bin/echo", dir.path().join("bin/own-echo")).unwrap();
-        std::fs::write(dir.path().join("own-echo"), "not a program").unwrap();
-        let spawn = |path: &str| {
-            let env = BTreeMap::from([("PATH".to_owned(), path.to_owned())]);
-            Process::spawn("own-echo", &["hi"], dir.path(), &env, Stderr::Merged)
-        };
-        let mut process = spawn(".:bin").unwrap();
-        assert_eq!(all(&mut process).await, "hi\n");
-        assert_eq!(spawn("/nowhere").unwrap_err().kind(), io::ErrorKind::NotFound);
-    }
-
-    #[cfg(target_os = "linux")] // `/proc`
-    #[tokio::test]
-    async fn a_child_has_no_input_and_its_pipe_only_where_it_belongs() {
-        let mut process = start(
-            "cat; cd /proc/$$/fd; pipe=$(readlink 1); for fd in *; do [ \"$(readlink $fd)\" = $pipe ] && echo $fd; done",
-        );
-        assert_eq!(all(&mut process).await, "1\n2\n");
-    }
-
-    #[tokio::test]
-    async fn what_was_left_in_the_background_neither_holds_the_output_nor_lives_on() {
-        let (_dir, path, reader) = witness();
-        let mut process = start(&format!("sleep 1000 3>{path} & echo hi"));
-        assert_eq!(all(&mut process).await, "hi\n");
-        process.wait().await.unwrap();
-        gone(reader).await;
-    }
-
-    #[tokio::test]
-    async fn a_background_flood_ends_soon_after_its_parent() {
-        let (_dir, path, reader) = witness();
-        let mut process = start(&format!("yes 3>{path} & exit 7"));
-        all(&mut process).await;
-        assert_eq!(process.wait().await.unwrap().code(), Some(7));
-        gone(reader).await;
-    }
-
-    #[tokio::test]
-    async fn the_last_words_end_although_there_is_more_to_read() {
-        let mut process = start("yes");
-        line(&mut process).await;
-        process.output.readable().await.unwrap();
-        process.until = Some(Instant::now());
-        assert_eq!(all(&mut process).await, "");
-    }
-
-    #[tokio::test]
-    async fn output_that_lags_behind_its_shell_is_kept() {
-        let mut process = start("(sleep 0.05; echo late) & true");
-        assert_eq!(all(&mut process).await, "late\n");
-    }
-
-    #[tokio::test]
-    async fn dropping_kills_the_whole_group_and_reaps_the_child() {
-        let (_dir, path, reader) = witness();
-        let mut process = start(&format!("exec 3>{path}; (sleep 1000 & sleep 1000) & echo ready; sleep 1000"));
-        assert_eq!(line(&mut process).await, "ready");
-        let pid = process.group.unwrap();
-        drop(process);
-        gone(reader).await;
-        let reaped = async {
-            while rustix::process::test_kill_process(pid).is_ok() {
-                tokio::task::yield_now().await;
-            }
-        };
-        timeout(SOON, reaped).await.unwrap();
-    }
-
-    #[tokio::test]
-    async fn ending_lets_a_child_clean_up() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("bye");
-        let mut process =
-            start(&format!("trap 'echo bye >{}; exit' TERM; echo ready; while :; do sleep 0.01; done", file.display()));
-        assert_eq!(line(&mut process).await, "ready");
-        process.end().await;
-        assert_eq!(std::fs::read_to_string(file).unwrap(), "bye\n");
-    }
-
-    #[tokio::test]
-    async fn ending_kills_what_ignores_the_request() {
-        let (_dir, path, reader) = witness();
-        let mut process = start(&format!(
-            "exec 3>{path}; trap '' TERM; (trap '' TERM; sleep 1000) & echo ready; sleep 1000; sleep 1000"
-        ));
-        assert_eq!(line(&mut process).await, "ready");
-        timeout(SOON, process.end()).await.unwrap();
-        gone(reader).await;
-    }
-
-    #[tokio::test]
-    async fn a_child_that_closes_its_output_is_still_waited_for() {
-        let mut process = start("exec >&- 2>&-; sleep 0.05; exit 3");
-        assert_eq!(all(&mut process).await, "");
-        assert_eq!(process.wait().await.unwrap().code(), Some(3));
-    }
-}
+mod tests;

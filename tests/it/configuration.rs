@@ -112,3 +112,30 @@ async fn a_configuration_that_is_no_text_is_named_with_its_line() {
     let output = daemon.cli(&["ls"]).run().await.exits(0);
     assert!(output.stderr.contains("config.toml") && output.stderr.contains("stays in force"), "{}", output.stderr);
 }
+
+#[tokio::test]
+async fn doctor_says_once_what_is_wrong_with_the_configuration() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let config = daemon.dirs.config();
+    let knows = async |part: &str| {
+        until("the daemon has looked", async || {
+            let status = client.call("daemon/status", json!({})).await;
+            status["config_error"].as_str()?.contains(part).then_some(())
+        })
+        .await;
+    };
+    std::fs::write(&config, "modell = \"x\"\n").unwrap();
+    knows("modell").await;
+    let said = daemon.cli(&["doctor"]).run().await.exits(1).stdout;
+    assert_eq!((said.matches("config.toml").count(), said.matches("configuration").count()), (2, 0), "{said}");
+    std::fs::remove_file(&config).unwrap();
+    std::fs::create_dir(&config).unwrap();
+    knows("is not a file").await;
+    // One that has never read a good one says it to every question.
+    daemon.kill_daemon().await;
+    let said = daemon.cli(&["doctor"]).run().await.exits(1).stdout;
+    assert_eq!((said.matches("is not a file").count(), said.matches("configuration").count()), (1, 0), "{said}");
+    daemon.check(&[], &model);
+}

@@ -105,6 +105,60 @@ async fn kill_9_leaves_no_process_after_the_next_start_whatever_group_it_is_in()
 }
 
 #[tokio::test]
+async fn what_cleared_its_environment_and_left_its_group_is_ended_by_the_next_start_too() {
+    let model = ModelServer::with([bash("(env -i setsid sleep 653 &) ; sleep 654"), Reply::text("done")]);
+    let daemon = Daemon::auto(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.prompt(&session, "go").await;
+    client.first(&session, "tool_started").await;
+    let keeper = daemon.keeper();
+    let asleep = || {
+        let family = process::descendants(keeper);
+        family.into_iter().filter(|child| child.command.starts_with("sleep 65")).collect::<Vec<_>>()
+    };
+    assert!(comes_true(linger_tests::TIMEOUT, || asleep().len() == 2), "the tool runs");
+    let left = asleep();
+    daemon.kill_all().await;
+    assert!(left.iter().all(process::is_alive), "nobody is there to end them");
+    daemon.launch().await;
+    assert!(!left.iter().any(process::is_alive), "the next start ends them before it serves");
+    let back = daemon.client().await;
+    back.attach(&session).await;
+    back.first(&session, "turn_finished").await;
+    daemon.check(&[&client, &back], &model);
+}
+
+#[tokio::test]
+async fn a_daemon_that_a_tool_of_another_one_starts_and_loses_ends_its_own_processes_and_no_other() {
+    let model = ModelServer::start();
+    let outer = Daemon::auto(&model).await;
+    let inner = Daemon::prepare(&model, Setup::default());
+    let env: String = inner.env(true).iter().map(|(name, value)| format!(" {name}='{value}'")).collect();
+    let linger = linger_tests::harness::programs().client.display();
+    let left = inner.dirs.root().join("left");
+    let script = format!(
+        "l() {{ env -i{env} {linger} \"$@\"; }}
+        l daemon start && l run --model demo --mode auto 'run: (env -i setsid sleep 657 & echo $! > {left}); true' &&
+        kill -9 $(l daemon status --json | tr ',' '\\n' | sed -n 's/\"keeper\"://p; s/\"pid\"://p') &&
+        l daemon start && echo both live; l ls >/dev/null && echo it serves; kill -0 $(cat {left}) || echo it is gone",
+        left = left.display()
+    );
+    model.push([bash(&script), Reply::text("done")]);
+    let client = outer.client().await;
+    let session = client.session().await;
+    client.attach(&session).await;
+    client.turn(&session, "go").await;
+    let output = client.first(&session, "tool_finished").await.raw;
+    for word in ["both live", "it serves", "it is gone"] {
+        assert!(output.contains(word), "{word}: {output}\n{}", inner.log_tail());
+    }
+    // A user's terminal is a user's there too.
+    inner.cli(&["daemon", "stop"]).run().await.exits(0);
+    outer.check(&[&client], &model);
+}
+
+#[tokio::test]
 async fn a_child_that_cleared_its_environment_is_ended_by_the_next_start_too() {
     let model = ModelServer::with([bash("exec env -i sleep 643"), Reply::text("done")]);
     let daemon = Daemon::auto(&model).await;

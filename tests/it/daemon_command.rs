@@ -120,4 +120,22 @@ async fn the_daemon_gets_a_scope_of_its_own_from_systemd_and_runs_without_one_if
         daemon.log().contains("systemd-run failed, so the daemon is started in this login's scope: Failed to connect")
     );
     cli(&["daemon", "stop"]).run().await.exits(0);
+
+    // A manager that does not answer, and a program that cannot be run.
+    systemd_run("exec sleep 658".to_owned());
+    cli(&["ls"]).run().await.exits(0);
+    assert!(daemon.log().contains("in this login's scope: it has said nothing for 4 s"), "{}", daemon.log_tail());
+    cli(&["daemon", "stop"]).run().await.exits(0);
+    assert_eq!(process::of_directory(root), [], "what waited for the manager is ended");
+
+    std::fs::set_permissions(bin.join("systemd-run"), std::fs::Permissions::from_mode(0o600)).unwrap();
+    cli(&["ls"]).run().await.exits(0);
+    assert!(daemon.log().contains("in this login's scope: cannot start "), "{}", daemon.log_tail());
+    cli(&["daemon", "stop"]).run().await.exits(0);
+
+    // One that is slow: its daemon has the place before another one could.
+    systemd_run("while [ \"$1\" != -- ]; do shift; done\nshift\n\"$@\" | { sleep 5; exec cat; }".to_owned());
+    cli(&["ls"]).run().await.exits(0);
+    assert_eq!(daemon.log().matches("[start]").count(), 3, "{}", daemon.log_tail());
+    cli(&["daemon", "stop"]).run().await.exits(0);
 }

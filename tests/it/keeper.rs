@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use linger_tests::TIMEOUT;
-use linger_tests::harness::{Daemon, Setup, comes_true, process, until};
+use linger_tests::harness::{Client, Daemon, Pty, Setup, comes_true, process, until};
 use linger_tests::model::{Gate, ModelServer, Reply};
 use rustix::process::Signal;
 use serde_json::json;
@@ -123,6 +123,39 @@ async fn a_daemon_that_cannot_live_is_given_up_with_the_reason_in_the_log() {
 }
 
 #[tokio::test]
+async fn a_keeper_that_cannot_start_the_next_daemon_now_tries_again_and_ends_what_is_left_first() {
+    let model = ModelServer::with([bash("(setsid sleep 651 &); sleep 652"), Reply::text("done")]);
+    let daemon = Daemon::auto(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.prompt(&session, "go").await;
+    client.first(&session, "tool_started").await;
+    let (keeper, pid) = (daemon.keeper(), daemon.pid().await);
+    let asleep = || {
+        let family = process::descendants(keeper);
+        family.into_iter().filter(|child| child.command.starts_with("sleep 65")).collect::<Vec<_>>()
+    };
+    assert!(comes_true(TIMEOUT, || asleep().len() == 2), "the tool runs");
+    let left = asleep();
+    let Ok(open) = std::fs::read_dir(format!("/proc/{keeper}/fd")) else {
+        eprintln!("not tried: which files a keeper has open, only root is told");
+        return;
+    };
+    let open: Vec<u64> = open.flatten().map(|fd| fd.file_name().to_str().unwrap().parse().unwrap()).collect();
+    // When the daemon's end of the link is gone, there is one to write the log with, and none for anything more.
+    let usual = process::limit_files(keeper, (0..).find(|fd| !open.contains(fd)).unwrap());
+    process::signal(pid, Signal::KILL);
+    until("the keeper says that it failed", async || daemon.log().contains("cannot be started").then_some(())).await;
+    process::limit_files(keeper, usual);
+    let back = until("the next daemon", async || Client::connect(&daemon.dirs, "test").await.ok()).await;
+    assert!(!left.iter().any(process::is_alive), "the next daemon serves, and something is left: {left:?}");
+    assert_eq!(daemon.keeper(), keeper);
+    back.attach(&session).await;
+    back.first(&session, "turn_finished").await;
+    daemon.check(&[&client, &back], &model);
+}
+
+#[tokio::test]
 async fn the_keeper_is_small_and_holds_neither_socket_nor_database() {
     let model = ModelServer::start();
     let daemon = Daemon::start(&model).await;
@@ -151,6 +184,26 @@ async fn the_keeper_is_small_and_holds_neither_socket_nor_database() {
     assert!(comes_true(TIMEOUT, sleeps), "the keeper does not come to rest");
     daemon.client().await.call("session/list", json!({})).await;
     assert_eq!(process::wakeups(daemon.keeper()), before, "what clients do is nothing to the keeper");
+}
+
+#[tokio::test]
+async fn a_tool_of_a_daemon_in_the_foreground_cannot_write_to_its_terminal_and_ctrl_c_ends_it() {
+    let model = ModelServer::with([bash("echo from a tool > /dev/tty; echo rc=$?"), Reply::text("done")]);
+    let daemon = Daemon::prepare(&model, Setup { mode: "auto", ..Setup::default() });
+    let program = &linger_tests::harness::programs().daemon;
+    let mut terminal = Pty::open(program, &daemon.env(true), &daemon.workspace(), &[]);
+    terminal.shows("ready").await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.attach(&session).await;
+    client.turn(&session, "go").await;
+    let output = client.first(&session, "tool_finished").await.raw;
+    assert!(output.contains("rc=1"), "{output}");
+    terminal.keys("\x03");
+    assert_eq!(terminal.exits().await, 0);
+    assert!(!terminal.text().contains("from a tool"), "{}", terminal.text());
+    assert_eq!(process::of_directory(daemon.dirs.root()), []);
+    daemon.check(&[&client], &model);
 }
 
 #[tokio::test]

@@ -39,6 +39,7 @@ mod schema;
 mod slow_client;
 mod space;
 mod storage;
+mod suspend;
 mod terminal;
 mod torture;
 mod turn;

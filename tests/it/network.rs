@@ -276,6 +276,8 @@ async fn doctor_says_that_the_daemon_was_started_without_the_proxy_of_this_shell
         "{}",
         shell.stdout
     );
+    let other = doctor().env("http_proxy", "http://proxy.test:3128").run().await.exits(0);
+    assert!(other.stdout.contains("http_proxy is set here"), "{}", other.stdout);
     assert!(shell.stdout.contains("key of net: NET_KEY, in the daemon's environment"), "{}", shell.stdout);
     let config = std::fs::read_to_string(daemon.dirs.config()).unwrap();
     let client = daemon.client().await;

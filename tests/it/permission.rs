@@ -1,6 +1,6 @@
 //! Permissions: durable, answered once, by whoever is first; and the modes that decide what is asked. Races: `races.rs`.
 
-use linger_tests::harness::{Client, Daemon, Setup};
+use linger_tests::harness::{Cli, Client, Daemon, Setup};
 use linger_tests::model::{ModelServer, Reply};
 use serde_json::{Value, json};
 
@@ -280,6 +280,29 @@ async fn a_tool_cannot_answer_its_own_permission() {
     other.first(&waiting, "turn_finished").await;
     assert!(!daemon.side_effects().exists());
     daemon.check(&[&client, &other], &model);
+}
+
+#[tokio::test]
+async fn who_may_have_lowered_an_inherited_limit_cannot_answer_and_is_told_why() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    model.push([bash(&daemon.effect("allowed")), Reply::text("done")]);
+    client.prompt(&session, "go").await;
+    let (permission, _) = asked(&client, &session, 1).await;
+    let linger = &linger_tests::harness::programs().client;
+    let script = format!("ulimit -x 7 && exec {} answer {permission} allow", linger.display());
+    let low = Cli::new("/bin/bash".as_ref(), daemon.env(true), daemon.workspace(), &["-c", &script]);
+    let refused = low.run().await.fails_with_hint(1);
+    assert!(
+        refused.stderr.contains("this process may not answer a permission: its limit of file locks"),
+        "{refused:?}"
+    );
+    assert!(refused.stderr.contains("ulimit -Hx"), "{refused:?}");
+    daemon.cli(&["answer", &permission, "allow"]).run().await.exits(0);
+    client.first(&session, "turn_finished").await;
+    daemon.check(&[&client], &model);
 }
 
 /// Swaps a link while a question about a file behind it waits; `between` is what happens before the answer.

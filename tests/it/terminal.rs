@@ -92,11 +92,48 @@ async fn two_keys_at_once_do_not_answer_two_questions() {
     terminal.line("go");
     terminal.shows(QUESTION).await;
     terminal.keys("yy");
+    terminal.shows("that is no answer").await;
+    assert!(!daemon.side_effects().exists());
     terminal.shows_times(QUESTION, 2).await;
+    terminal.keys("y");
+    terminal.shows_times(QUESTION, 3).await;
     terminal.keys("n");
     terminal.shows("all done").await;
     assert_eq!(std::fs::read_to_string(daemon.side_effects()).unwrap(), "first\n");
     assert_eq!(terminal.leaves().await, 0);
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn what_is_written_at_a_question_answers_nothing() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    model.push([bash(&daemon.effect("once")), Reply::text("then not")]);
+    let mut terminal = open(&daemon).await;
+    terminal.line("go");
+    terminal.shows(QUESTION).await;
+    terminal.line("wait, do not do that");
+    terminal.shows_times(QUESTION, 2).await;
+    terminal.line("/mode plan");
+    terminal.shows_times(QUESTION, 3).await;
+    terminal.keys("n");
+    terminal.shows("then not").await;
+    assert!(!daemon.side_effects().exists());
+    assert_eq!(terminal.leaves().await, 0);
+    assert_eq!(model.requests().len(), 2);
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn without_a_terminal_for_the_question_there_is_no_interactive_session() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let script = "\"$0\" 2>err.log; echo \"it exits $?\"; cat err.log; echo over";
+    let linger = &programs().client.display().to_string();
+    let mut terminal = Pty::open(Path::new("/bin/sh"), &daemon.env(true), &daemon.workspace(), &["-c", script, linger]);
+    terminal.shows("over").await;
+    terminal.shows("it exits 2").await;
+    terminal.shows("needs a terminal on stdin, stdout and stderr").await;
     daemon.check(&[], &model);
 }
 
@@ -111,8 +148,10 @@ async fn a_long_command_is_not_allowed_before_it_was_shown() {
     terminal.shows("21 lines are not shown").await;
     terminal.shows("show all of it").await;
     assert!(!terminal.text().contains("line 35") && !terminal.text().contains(QUESTION));
-    // The key that allows means nothing yet, and the next one comes after it.
-    terminal.keys("yv");
+    // The key that allows means nothing yet.
+    terminal.keys("y");
+    terminal.shows("that is no answer").await;
+    terminal.keys("v");
     terminal.shows("line 35").await;
     terminal.shows(QUESTION).await;
     assert!(!daemon.side_effects().exists());

@@ -19,18 +19,26 @@ struct Report {
     terminal: Terminal,
     style: Style,
     healthy: bool,
+    /// What is wrong, so far.
+    bad: Vec<String>,
 }
 
-/// The variables that name a proxy for providers.
-const PROXIES: [&str; 4] = ["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
+/// The variables that name a proxy, and for which providers.
+const PROXIES: [(&str, [&str; 4]); 2] = [
+    ("https", ["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"]),
+    ("http", ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"]),
+];
 
 /// Sessions of a damaged database that are named; `daemon status --json` has all.
 const NAMED: usize = 20;
 
+/// The deepest family that is looked at; real ones have a few dozen generations.
+const GENERATIONS: usize = 1024;
+
 pub(super) fn run(args: &Doctor) -> Result<Exit, Failure> {
     let look = Look::of_process();
     let style = Style { color: look.color && look.stdout, unicode: look.unicode };
-    let mut report = Report { terminal: Terminal::new(), style, healthy: true };
+    let mut report = Report { terminal: Terminal::new(), style, healthy: true, bad: Vec::new() };
     examine(&mut report, args.repair)?;
     Ok(if report.healthy { Exit::GOOD } else { Exit::FAILED })
 }
@@ -41,9 +49,6 @@ fn examine(report: &mut Report, repair: bool) -> Result<(), Failure> {
         Ok(places) => places,
         Err(error) => return report.bad(&error.to_string(), Some(&error.hint())),
     };
-    let config = places.config_file();
-    let state = if config.exists() { "" } else { " (not written yet: the defaults hold)" };
-    report.good(&format!("configuration {}{state}", config.display()))?;
     match check_socket(&places.socket) {
         Ok(()) => report.good(&format!("socket {}", places.socket.display()))?,
         Err(PlaceError::Io { error, .. }) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -51,7 +56,15 @@ fn examine(report: &mut Report, repair: bool) -> Result<(), Failure> {
         }
         Err(error) => return report.bad(&error.to_string(), Some(&error.hint())),
     }
-    let mut client = match Client::open_silent() {
+    family(report)?;
+    let client = Client::open_silent();
+    // One that is broken is told of below, with what is wrong.
+    if !matches!(&client, Ok(client) if client.welcome.config_error.is_some()) {
+        let config = places.config_file();
+        let state = if config.exists() { "" } else { " (not written yet: the defaults hold)" };
+        report.good(&format!("configuration {}{state}", config.display()))?;
+    }
+    let mut client = match client {
         Ok(client) => client,
         Err(failure) => return report.failure(&failure),
     };
@@ -75,6 +88,30 @@ fn examine(report: &mut Report, repair: bool) -> Result<(), Failure> {
     }
 }
 
+/// Whether the system shows whose child somebody is: where it does not, the daemon cannot tell a user from a tool, and refuses
+/// whatever only a user may do.
+fn family(report: &mut Report) -> Result<(), Failure> {
+    if !cfg!(target_os = "linux") || sees_ancestors(std::process::id(), parent) {
+        return Ok(());
+    }
+    report.bad(
+        "/proc does not show the parents of a process, so nobody can answer a permission, choose a mode that asks less, bring a key or stop the daemon",
+        Some("mount /proc without hidepid, or with gid= of a group that you are in, and start the daemon anew"),
+    )
+}
+
+/// Whether a process can be followed to the first one.
+fn sees_ancestors(pid: u32, parent: impl Fn(u32) -> Option<u32>) -> bool {
+    let line = std::iter::successors(Some(pid), |pid| parent(*pid).filter(|parent| *parent != 0));
+    line.take(GENERATIONS).last().is_some_and(|first| parent(first) == Some(0))
+}
+
+/// The parent of a process, from proc(5): `pid (name) state ppid …`, where the name may hold anything, parentheses included.
+fn parent(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
 fn daemon(report: &mut Report, status: &Status) -> Result<(), Failure> {
     if status.version == VERSION {
         report.good(&format!("daemon {} runs as process {}", status.version, status.pid))?;
@@ -94,10 +131,10 @@ fn daemon(report: &mut Report, status: &Status) -> Result<(), Failure> {
     for proxy in &status.proxies {
         report.good(&format!("proxy {proxy}"))?;
     }
-    if status.proxies.is_empty()
-        && let Some(name) = PROXIES.iter().find(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
-    {
-        let text = format!("{name} is set here, and the daemon was started without it: it goes out directly");
+    if let Some((name, scheme)) = proxy_here(&status.proxies) {
+        let text = format!(
+            "{name} is set here, and the daemon was started without it: it goes out directly to {scheme}:// addresses"
+        );
         report.row(
             " ",
             &format!("hint: {text}; write `proxy` into [network] of the configuration, or start it from here"),
@@ -107,6 +144,16 @@ fn daemon(report: &mut Report, status: &Status) -> Result<(), Failure> {
         report.good(&format!("{} permissions wait: `linger inbox`", status.permissions))?;
     }
     Ok(())
+}
+
+/// A variable that names a proxy here where the daemon has none, and for which addresses.
+fn proxy_here(proxies: &[String]) -> Option<(&'static str, &'static str)> {
+    let is_set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let has = |scheme: &str| {
+        proxies.iter().any(|proxy| !proxy.starts_with("for ") || proxy.starts_with(&format!("for {scheme}: ")))
+    };
+    let mut lacking = PROXIES.iter().filter(|(scheme, _)| !has(scheme));
+    lacking.find_map(|(scheme, names)| Some((*names.iter().find(|name| is_set(name))?, *scheme)))
 }
 
 /// Has the daemon look at what is stored, and save what can be read if it is to; whether it looked at all of it.
@@ -208,6 +255,11 @@ impl Report {
 
     fn bad(&mut self, text: &str, hint: Option<&str>) -> Result<(), Failure> {
         self.healthy = false;
+        // What breaks one thing breaks others, which say the same.
+        if self.bad.iter().any(|said| said == text) {
+            return Ok(());
+        }
+        self.bad.push(text.to_owned());
         let sign = self.style.bad();
         self.row(&sign, text)?;
         hint.map_or(Ok(()), |hint| self.row(" ", &format!("hint: {hint}")))
@@ -220,5 +272,19 @@ impl Report {
     fn row(&mut self, sign: &str, text: &str) -> Result<(), Failure> {
         let text = crate::terminal::clean_line(text).into_owned();
         Ok(self.terminal.text(&format!("{sign} {text}\n"))?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_family_is_seen_only_if_its_first_member_is() {
+        let parents =
+            |pid| [(9, 5), (5, 1), (1, 0), (8, 4), (7, 7)].iter().find(|(child, _)| *child == pid).map(|(_, p)| *p);
+        assert_eq!([9, 5, 1, 8, 7, 3].map(|pid| sees_ancestors(pid, parents)), [true, true, true, false, false, false]);
+        #[cfg(target_os = "linux")]
+        assert_eq!(parent(std::process::id()), Some(std::os::unix::process::parent_id()));
     }
 }

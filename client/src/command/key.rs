@@ -14,9 +14,10 @@ use serde_json::Value;
 use crate::cli::{Json, Key};
 use crate::connect::{Client, parse};
 use crate::error::{Exit, Failure};
-use crate::input::{Event, Input, signals};
+use crate::input::{Event, Input, Signal, signals};
 use crate::render::table::columns;
 use crate::terminal::{Terminal, restore};
+use crate::typed::Pressed;
 
 /// How long the keychain may take: it may ask its user for a password, and the daemon gives up before us.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -151,15 +152,24 @@ fn ask(client: &mut Client, provider: &str) -> Result<String, Failure> {
     signals(client.sender(), true)?;
     let mut input = Input::start(client.sender(), None)?;
     let mut terminal = Terminal::new();
-    input.ask_keys();
-    terminal.talk(&format!("key of {} (not shown): ", crate::terminal::clean_line(provider)))?;
+    let question = format!("key of {} (not shown): ", crate::terminal::clean_line(provider));
+    input.ask_keys(None);
+    terminal.talk(&question)?;
     let mut line = Line::default();
     let secret = loop {
         match client.next_event(None) {
-            Some(Event::Key(key)) => {
-                if let Some(secret) = line.press(key.key) {
+            Some(Event::Key(key)) if input.counts(key) => {
+                if let Pressed::Key(key) = key.pressed
+                    && let Some(secret) = line.press(key)
+                {
                     break Some(secret);
                 }
+            }
+            // It is asked for anew.
+            Some(Event::Signal(Signal::Continued)) => {
+                line = Line::default();
+                input.ask_keys(None);
+                terminal.talk(&question)?;
             }
             Some(Event::Signal(_)) | None => break None,
             Some(_) => {}

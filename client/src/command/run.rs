@@ -12,8 +12,8 @@ use linger_protocol::id::{MessageId, PromptId, SessionId, TurnId};
 use linger_protocol::message::{Role, StopReason, text_of};
 use linger_protocol::method::{SessionPrompt, SessionRemove, SessionSet};
 use linger_protocol::session::{Info, Prompt, Remove, Set, State};
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use super::wait::{AGAIN, Stuck, current, is_over, timed_out};
 use super::{create, deadline, prompt, resolve};
@@ -26,6 +26,7 @@ use crate::question::{Press, Questions, too_late};
 use crate::render::style::Style;
 use crate::render::{Renderer, Settings, Thinking, reason};
 use crate::terminal::{Keyboard, Look, Output, Terminal, keyboard};
+use crate::typed::Pressed;
 
 /// How stdout is used.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -86,8 +87,14 @@ pub(super) fn run(args: Run) -> Result<Exit, Failure> {
     let shaped = schema.is_some();
     let prompt = Prompt { session: session.clone(), content, when: None, schema, key: Some(key()?) };
     if args.detach {
-        client.call(&SessionPrompt(prompt)).map_err(|failure| refused(&mut client, unused.take(), failure))?;
-        Terminal::new().line(session.as_str())?;
+        let prompted =
+            client.call(&SessionPrompt(prompt)).map_err(|failure| refused(&mut client, unused.take(), failure))?;
+        if args.json {
+            let made = json!({ "session": session, "prompt": prompted.prompt });
+            Terminal::new().data(&made.to_string())?;
+        } else {
+            Terminal::new().line(session.as_str())?;
+        }
         return Ok(Exit::GOOD);
     }
     let look = Look::of_process();
@@ -100,7 +107,7 @@ pub(super) fn run(args: Run) -> Result<Exit, Failure> {
     let deltas = args.stream || data == Data::Stream;
     signals(client.sender(), true)?;
     let busy = info.as_ref().is_some_and(|info| info.state != State::Idle);
-    let renderer = Renderer::new(settings(&look, deltas, args.thinking));
+    let renderer = Renderer::new(settings(&look, deltas, args.thinking, client.name.clone()));
     let mut attachment = Attachment::start(client, session, info.map(|info| info.cursor), deltas)?;
     if let Err(failure) = attachment.request(Request::Prompt(prompt)) {
         return Err(refused(&mut attachment.client, unused.take(), failure));
@@ -146,7 +153,7 @@ fn refused(client: &mut Client, unused: Option<SessionId>, failure: Failure) -> 
     }
 }
 
-fn settings(look: &Look, deltas: bool, thinking: Thinking) -> Settings {
+fn settings(look: &Look, deltas: bool, thinking: Thinking, me: String) -> Settings {
     Settings {
         style: Style { color: look.color, unicode: look.unicode },
         width: look.width,
@@ -156,7 +163,7 @@ fn settings(look: &Look, deltas: bool, thinking: Thinking) -> Settings {
         usage: false,
         permissions: !look.can_ask(),
         prompts: false,
-        me: String::new(),
+        me,
     }
 }
 
@@ -300,7 +307,7 @@ impl Running {
                 self.alone = true;
                 Ok(None)
             }
-            EventBody::PermissionRequested { .. } => {
+            EventBody::PermissionRequested { .. } | EventBody::Notice { .. } => {
                 self.check = Some(Instant::now());
                 Ok(None)
             }
@@ -349,12 +356,13 @@ impl Running {
         };
         let style = self.renderer.style();
         let text = question.text(&style) + &question.keys(&style, false);
+        let answers = question.answers();
         self.fresh_line()?;
         let input = match &mut self.input {
             Some(input) => input,
             None => self.input.insert(Input::start(self.attachment.client.sender(), None)?),
         };
-        input.ask_keys();
+        input.ask_keys(Some(answers));
         Ok(self.terminal.talk(&text)?)
     }
 
@@ -362,7 +370,15 @@ impl Running {
         if !self.input.as_ref().is_some_and(|input| input.counts(key)) {
             return Ok(());
         }
-        match self.questions.press(key.key)? {
+        let pressed = match (key.pressed, self.questions.first()) {
+            (Pressed::Key(key), _) => key,
+            (Pressed::Other, None) => return Ok(()),
+            (Pressed::Other, Some(question)) => {
+                let text = question.unanswered(&self.renderer.style());
+                return Ok(self.terminal.talk(&text)?);
+            }
+        };
+        match self.questions.press(pressed)? {
             Press::Nothing => return Ok(()),
             Press::Show => {}
             Press::Answer(answer) => self.attachment.request(Request::Answer(answer))?,
@@ -379,6 +395,11 @@ impl Running {
                 self.terminal.say(&format!("detached; the work goes on: `linger attach {session}`"))?;
                 return Ok(Some(Exit(143)));
             }
+            // Where nothing is asked, the terminal is as the shell has it.
+            Signal::Continued if self.input.is_some() && self.questions.first().is_some() => {
+                return self.ask().map(|()| None);
+            }
+            Signal::Continued => return Ok(None),
             Signal::Interrupt => {}
         }
         self.fresh_line()?;
@@ -405,7 +426,7 @@ impl Running {
             return Ok(None);
         }
         let info = current(&mut self.attachment.client, &self.attachment.session)?;
-        if info.state == State::Waiting {
+        if matches!(info.state, State::Waiting | State::Offered) {
             self.fresh_line()?;
         }
         let exit = self.stuck.look(&mut self.attachment.client, &info)?;

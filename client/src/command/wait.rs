@@ -45,7 +45,7 @@ pub(super) fn run(args: &Wait) -> Result<Exit, Failure> {
         if let Some(exit) = stuck.look(&mut attachment.client, &info)? {
             return Ok(exit);
         }
-        if let Some(stop_reason) = settled(&info)? {
+        if let Some(stop_reason) = settled(&info) {
             if stop_reason != StopReason::EndTurn {
                 explain(&mut attachment, ended, stop_reason)?;
             }
@@ -146,17 +146,13 @@ pub(super) fn come_back(attachment: &mut Attachment) -> Result<(), Failure> {
 }
 
 /// How the session stands, once it does nothing more by itself.
-fn settled(info: &Info) -> Result<Option<StopReason>, Failure> {
-    if info.state == State::Offered {
-        return Err(Failure::new(Exit::FAILED, format!("the turn of session {} was left unfinished", info.session))
-            .hint(format!("`linger attach {}`, then /continue", info.session)));
-    }
+fn settled(info: &Info) -> Option<StopReason> {
     // After these, what is queued waits for a user's word.
     let stopped = matches!(info.stop_reason, Some(StopReason::Cancelled | StopReason::Error));
     if info.state != State::Idle || (info.queued > 0 && !stopped) {
-        return Ok(None);
+        return None;
     }
-    Ok(Some(info.stop_reason.unwrap_or(StopReason::EndTurn)))
+    Some(info.stop_reason.unwrap_or(StopReason::EndTurn))
 }
 
 /// The session's row as it is now.
@@ -178,6 +174,13 @@ pub(super) struct Stuck {
 impl Stuck {
     /// If the session waits for what cannot be given here, says for what, and how to give it.
     pub(super) fn look(&mut self, client: &mut Client, info: &Info) -> Result<Option<Exit>, Failure> {
+        if info.state == State::Offered {
+            return Err(Failure::new(
+                Exit::FAILED,
+                format!("the turn of session {} was left unfinished", info.session),
+            )
+            .hint(format!("`linger attach {}`, then /continue", info.session)));
+        }
         if info.state != State::Waiting {
             self.key = None;
             return Ok(None);

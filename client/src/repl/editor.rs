@@ -24,7 +24,7 @@ use crate::command::here;
 use crate::input::Line;
 use crate::picture;
 use crate::room::Room;
-use crate::terminal::forget_typed;
+use crate::terminal::{forget_typed, keep_editing};
 
 /// What stands before a line.
 const PROMPT: &str = "> ";
@@ -43,6 +43,8 @@ pub(crate) struct LineEditor {
     history: Option<PathBuf>,
     /// Where lines go while the prompt is open; terminals that cannot move their cursor (`TERM=dumb`) have none.
     pub(crate) above: Option<Above>,
+    /// Whether nothing is typed.
+    empty: Arc<AtomicBool>,
 }
 
 /// Lines that are to stand above the prompt. While it cannot be drawn, because the history is searched or the terminal stands
@@ -69,6 +71,11 @@ impl Above {
                 Err(TrySendError::Disconnected(())) => {}
             }
         }
+    }
+
+    /// Has the prompt drawn again.
+    pub(crate) fn redraw(&self) {
+        self.push("");
     }
 
     /// Takes what is not drawn yet.
@@ -121,8 +128,9 @@ pub(crate) fn open(Setup { history, cwd, room }: Setup) -> rustyline::Result<Lin
         });
         above
     });
-    editor.set_helper(Some(Lines { cwd, above: above.clone().unwrap_or_default() }));
-    Ok(LineEditor { editor, history, above })
+    let empty = Arc::<AtomicBool>::default();
+    editor.set_helper(Some(Lines { cwd, above: above.clone().unwrap_or_default(), empty: empty.clone() }));
+    Ok(LineEditor { editor, history, above, empty })
 }
 
 impl LineEditor {
@@ -130,6 +138,7 @@ impl LineEditor {
     pub(crate) fn read_line(&mut self) -> Line {
         let reading = |is| self.above.iter().for_each(|above| above.reading.store(is, Ordering::SeqCst));
         reading(true);
+        self.empty.store(true, Ordering::SeqCst);
         let line = self.editor.readline(PROMPT);
         reading(false);
         match line {
@@ -137,7 +146,7 @@ impl LineEditor {
                 let _ = self.history.as_ref().map(|history| self.editor.append_history(history));
                 Line::Text(line.replace("\\\n", "\n"))
             }
-            Err(ReadlineError::Interrupted) => Line::Interrupted,
+            Err(ReadlineError::Interrupted) => Line::Interrupted { empty: self.empty.load(Ordering::SeqCst) },
             Err(ReadlineError::Io(error)) if error.kind() == std::io::ErrorKind::InvalidData => {
                 forget_typed();
                 Line::Garbled
@@ -152,6 +161,8 @@ struct Lines {
     /// Where the session works.
     cwd: PathBuf,
     above: Above,
+    /// Whether nothing is typed.
+    empty: Arc<AtomicBool>,
 }
 
 impl Validator for Lines {
@@ -172,10 +183,17 @@ impl Completer for Lines {
 
 impl Hinter for Lines {
     type Hint = String;
+
+    /// Gives none: it is asked whenever the line is another, and so knows whether there is one.
+    fn hint(&self, line: &str, _: usize, _: &Context<'_>) -> Option<String> {
+        self.empty.store(line.is_empty(), Ordering::SeqCst);
+        None
+    }
 }
 
 impl Highlighter for Lines {
     fn highlight_prompt<'b, 's: 'b, 'p: 'b>(&'s self, prompt: &'p str, default: bool) -> Cow<'b, str> {
+        keep_editing();
         // While the history is searched another prompt stands there, which is drawn with its result.
         let lines = if default { self.above.take() } else { String::new() };
         if lines.is_empty() { Cow::Borrowed(prompt) } else { Cow::Owned(lines + prompt) }
@@ -191,7 +209,7 @@ mod tests {
     #[test]
     fn lines_are_drawn_once_above_the_prompt_or_taken_back() {
         let above = Above::default();
-        let helper = Lines { cwd: PathBuf::new(), above: above.clone() };
+        let helper = Lines { cwd: PathBuf::new(), above: above.clone(), empty: Arc::default() };
         above.push("one\n");
         above.push("two\n");
         assert_eq!(helper.highlight_prompt("(search) ", false), "(search) ");

@@ -1,36 +1,36 @@
 //! The interactive session: one loop, woken by the daemon, the keyboard and signals.
 //!
 //! While a turn streams there is no prompt; Ctrl-C cancels, Ctrl-D leaves, what is typed waits for the next prompt. When
-//! another client's turn begins while a prompt is open, it stays open and text appears above it in whole lines.
-//! The state is: what runs (`running`), what of ours is still to come (`mine`), and whether a prompt is open (`open`).
+//! another client's turn begins while a prompt is open, it stays open and text appears above it in whole lines; Ctrl-C cancels
+//! that turn too, unless it takes back a line that is being typed. What we say ourselves never lands in the model's line.
+//! The state is: what runs (`running`), what of ours is still to come (`mine`, `continuing`), and whether a prompt is open
+//! (`open`). A turn that was left unfinished and waits for the user's word (`offered`) does not run.
 
 pub(crate) mod editor;
+mod obey;
 mod slash;
 
 use std::path::PathBuf;
 
-use linger_protocol::daemon::{Model, Models};
-use linger_protocol::event::{Event, EventBody};
+use linger_protocol::event::{Event, EventBody, NoticeCode};
 use linger_protocol::id::{Cursor, PromptId, TurnId};
 use linger_protocol::message::StopReason;
-use linger_protocol::method::{ModelList, SessionList, SessionPrompt};
+use linger_protocol::method::SessionPrompt;
 use linger_protocol::permission::Mode;
 use linger_protocol::place::private_directory;
-use linger_protocol::session::{Compact, Effort, Info, Keyed, List, Prompt, Set};
+use linger_protocol::session::{Effort, Info};
 use linger_protocol::{RpcError, error::Code};
 use serde_json::value::RawValue;
 
-use crate::command::{here, listing, now};
-use crate::connect::{COMING_BACK, Client, key, parse};
+use crate::connect::{COMING_BACK, Client, parse};
 use crate::error::{Exit, Failure};
 use crate::follow::{Attachment, Happened, Request};
 use crate::input::{Input, Key, Line, Signal, signals};
-use crate::picture::with_pictures;
 use crate::question::{Press, Questions, too_late};
 use crate::render::style::Style;
-use crate::render::table::columns;
 use crate::render::{Renderer, Settings, Thinking};
-use crate::terminal::{Keyboard, Look, Terminal, keyboard};
+use crate::terminal::{Keyboard, Look, Terminal, keyboard, keyboard_again};
+use crate::typed::Pressed;
 use editor::Setup;
 use slash::Slash;
 
@@ -50,10 +50,16 @@ struct Repl {
     effort: Effort,
     /// The turn that is under way.
     running: Option<TurnId>,
+    /// Whether the turn that is there was left unfinished and is not taken up by itself.
+    offered: bool,
+    /// Whether /continue was sent and what it takes up has not begun.
+    continuing: bool,
     /// Prompts sent from here: not accepted yet.
     sent: usize,
     /// Prompts sent from here: accepted, their turn has not begun.
     mine: Vec<PromptId>,
+    /// Prompts sent from here that wait for /continue.
+    held: Vec<PromptId>,
     /// Turns that began before their prompt's answer came.
     begun: Vec<PromptId>,
     /// The latest of all that have begun.
@@ -68,10 +74,11 @@ struct Repl {
 
 /// Fails unless this is a terminal with a person at it.
 pub(crate) fn needs_terminal(look: &Look, instead: &str) -> Result<(), Failure> {
-    if look.stdin && look.stdout {
+    // Questions are shown on stderr, and a key is no answer to what nobody sees.
+    if look.stdout && look.can_ask() {
         return Ok(());
     }
-    Err(Failure::usage("an interactive session needs a terminal on stdin and stdout").hint(instead))
+    Err(Failure::usage("an interactive session needs a terminal on stdin, stdout and stderr").hint(instead))
 }
 
 /// Attaches to a session and talks until the user leaves.
@@ -110,8 +117,11 @@ pub(crate) fn repl(client: Client, look: &Look, info: Info) -> Result<Exit, Fail
         mode: info.mode,
         effort: info.effort,
         running: None,
+        offered: false,
+        continuing: false,
         sent: 0,
         mine: Vec::new(),
+        held: Vec::new(),
         begun: Vec::new(),
         last_begun: None,
         open: false,
@@ -152,8 +162,13 @@ impl Repl {
         self.terminal.print(output)?;
         match &event.body {
             EventBody::TurnStarted { prompt } => {
-                self.running = event.turn.clone();
+                self.runs(event);
                 self.taken_up(prompt);
+            }
+            EventBody::Notice { code: Some(NoticeCode::Resumed | NoticeCode::Continued), .. } => self.runs(event),
+            EventBody::Notice { code: Some(NoticeCode::Offered), .. } => {
+                (self.running, self.offered, self.cancelling) = (None, true, false);
+                self.say_offered()?;
             }
             // In the turn under way, that is, and not in one of its own.
             EventBody::Compacted { prompt: Some(prompt), .. }
@@ -172,18 +187,36 @@ impl Repl {
             _ => {}
         }
         let changed = self.questions.event(&event.body);
-        if matches!(event.body, EventBody::CaughtUp {}) && !self.caught_up {
+        let all_there = matches!(event.body, EventBody::CaughtUp {}) && !self.caught_up;
+        if all_there {
             self.caught_up = true;
-            self.show_question()?;
-        } else if changed && self.caught_up {
+            self.say_offered()?;
+        }
+        let opened = self.prompt_if_idle()?;
+        if self.caught_up && (changed || all_there || (opened && self.questions.first().is_some())) {
             self.show_question()?;
         }
-        self.prompt_if_idle()
+        Ok(())
+    }
+
+    /// The turn of `event` is under way.
+    fn runs(&mut self, event: &Event) {
+        self.running = event.turn.clone();
+        (self.offered, self.continuing) = (false, false);
+    }
+
+    /// Says what can be done with a turn that does not go on by itself, once it is known that it does not.
+    fn say_offered(&mut self) -> Result<(), Failure> {
+        if !self.offered || !self.caught_up {
+            return Ok(());
+        }
+        self.say("hint: /continue or a new prompt takes the turn up, /cancel ends it")
     }
 
     /// What was sent from here is not waited for any more.
     fn taken_up(&mut self, prompt: &PromptId) {
         self.last_begun = Some(prompt.clone());
+        self.held.retain(|held| held != prompt);
         match self.mine.iter().position(|mine| mine == prompt) {
             Some(at) => drop(self.mine.remove(at)),
             None if self.sent > 0 => self.begun.push(prompt.clone()),
@@ -193,11 +226,11 @@ impl Repl {
 
     fn finished(&mut self, stop_reason: StopReason) -> Result<(), Failure> {
         self.running = None;
-        self.cancelling = false;
+        (self.offered, self.cancelling) = (false, false);
         let blocked = matches!(stop_reason, StopReason::Cancelled | StopReason::Error);
         if blocked && !self.mine.is_empty() && self.caught_up {
-            self.terminal.say("prompts that wait stay queued: /continue takes them up")?;
-            self.mine.clear();
+            self.say("prompts that wait stay queued: /continue takes them up")?;
+            self.held.append(&mut self.mine);
         }
         Ok(())
     }
@@ -215,32 +248,52 @@ impl Repl {
         let mut lines = Vec::new();
         self.renderer.fresh_line(&mut lines);
         let text = question.text(&style) + &question.keys(&style, self.open);
+        let answers = question.answers();
         // Before it is shown, so that a key counts as soon as it is seen. Where a line is typed, a key alone may be its beginning.
         if !self.open {
-            self.input.ask_keys();
+            self.input.ask_keys(Some(answers));
         }
         self.terminal.print(lines)?;
         self.terminal.talk(&text)?;
         Ok(())
     }
 
-    /// Opens the prompt when there is nothing to wait for.
-    fn prompt_if_idle(&mut self) -> Result<(), Failure> {
-        let idle = self.running.is_none() && self.mine.is_empty() && self.sent == 0;
+    /// Opens the prompt when there is nothing to wait for; whether it did.
+    fn prompt_if_idle(&mut self) -> Result<bool, Failure> {
+        let idle = self.running.is_none() && self.mine.is_empty() && self.sent == 0 && !self.continuing;
         if self.open || !self.caught_up || !idle {
-            return Ok(());
+            return Ok(false);
         }
-        self.open_prompt()
+        self.open_prompt().map(|()| true)
     }
 
     fn open_prompt(&mut self) -> Result<(), Failure> {
-        let mut lines = Vec::new();
-        self.renderer.fresh_line(&mut lines);
-        self.terminal.print(lines)?;
+        self.fresh_line()?;
         self.open = true;
         self.input.ask_line();
         self.terminal.prompt_opened(self.input.above.clone());
         Ok(())
+    }
+
+    /// Ends the model's line, if the beginning of it is on the screen.
+    fn fresh_line(&mut self) -> Result<(), Failure> {
+        if self.terminal.holds_rest() {
+            return Ok(());
+        }
+        let mut lines = Vec::new();
+        self.renderer.fresh_line(&mut lines);
+        Ok(self.terminal.print(lines)?)
+    }
+
+    /// Prints lines of our own.
+    fn say(&mut self, lines: &str) -> Result<(), Failure> {
+        self.fresh_line()?;
+        Ok(self.terminal.say(lines)?)
+    }
+
+    fn complain(&mut self, failure: Failure) -> Result<(), Failure> {
+        self.fresh_line()?;
+        Ok(self.terminal.complain(failure)?)
     }
 
     fn answer(&mut self, request: Request, answer: Result<Box<RawValue>, RpcError>) -> Result<(), Failure> {
@@ -255,32 +308,32 @@ impl Repl {
                     None => self.mine.push(prompt),
                 }
             }
+            (Request::Continue(_), Ok(_)) => self.mine.append(&mut self.held),
             (_, Ok(_)) => {}
             (Request::Answer(_), Err(error)) if error.code() == Some(Code::AlreadyAnswered) => {
-                self.terminal.say(&too_late(error.data))?;
+                self.say(&too_late(error.data))?;
             }
             (request, Err(error)) => {
-                self.terminal.complain(error.into())?;
-                if let Request::Answer(answer) = &request {
-                    self.questions.again(&answer.permission);
-                    self.show_question()?;
-                }
-                if let Request::Cancel(_) = request {
-                    self.cancelling = false;
+                self.complain(error.into())?;
+                match request {
+                    Request::Answer(answer) => {
+                        self.questions.again(&answer.permission);
+                        self.show_question()?;
+                    }
+                    Request::Cancel(_) => self.cancelling = false,
+                    Request::Continue(_) => self.continuing = false,
+                    _ => {}
                 }
             }
         }
-        self.prompt_if_idle()
+        self.prompt_if_idle().map(drop)
     }
 
     fn lost(&mut self) -> Result<(), Failure> {
         if self.attachment.back_soon()? {
             return Ok(());
         }
-        let mut lines = Vec::new();
-        self.renderer.fresh_line(&mut lines);
-        self.terminal.print(lines)?;
-        self.terminal.say(COMING_BACK)?;
+        self.say(COMING_BACK)?;
         self.attachment.reattach()
     }
 
@@ -290,13 +343,20 @@ impl Repl {
         keyboard(Keyboard::Quiet);
         match line {
             Line::End => return self.leave().map(Some),
-            Line::Interrupted => {
-                self.terminal.say("Ctrl-D leaves; /help for help")?;
+            // The prompt comes back when the turn has ended.
+            Line::Interrupted { empty: true } if self.running.is_some() => self.cancel()?,
+            Line::Interrupted { .. } => {
+                self.say(match (&self.running, self.offered) {
+                    (Some(_), _) => "Ctrl-C again cancels the turn, Ctrl-D leaves",
+                    (None, true) => {
+                        "the turn was left unfinished: /continue takes it up, /cancel ends it, Ctrl-D leaves"
+                    }
+                    (None, false) => "Ctrl-D leaves; /help for help",
+                })?;
                 self.open_prompt()?;
             }
             Line::Garbled => {
-                self.terminal
-                    .say("error: that was not UTF-8, and the line is lost\nhint: set the terminal to UTF-8")?;
+                self.say("error: that was not UTF-8, and the line is lost\nhint: set the terminal to UTF-8")?;
                 self.open_prompt()?;
             }
             Line::Text(text) if text.trim().is_empty() => self.open_prompt()?,
@@ -313,90 +373,43 @@ impl Repl {
                 },
                 Some(Ok(Slash::Detach)) => return self.leave().map(Some),
                 Some(Ok(Slash::Compact(focus))) => self.compact(focus)?,
+                Some(Ok(Slash::Continue)) => self.go_on()?,
                 Some(Ok(slash)) => {
                     self.slash(slash)?;
                     self.open_prompt()?;
                 }
                 Some(Err(error)) => {
-                    self.terminal.say(&error)?;
+                    self.say(&error)?;
                     self.open_prompt()?;
                 }
             },
         }
-        if !self.open && self.questions.first().is_some() {
+        // What was held back for a prompt streams now.
+        self.terminal.print_rest()?;
+        if !self.open && !self.cancelling && self.questions.first().is_some() {
             self.show_question()?;
         }
         Ok(None)
     }
 
-    fn prompt(&mut self, text: String) -> Result<(), Failure> {
-        self.sent += 1;
-        let session = self.attachment.session.clone();
-        let places: Vec<_> = here().ok().into_iter().chain([self.cwd.clone()]).collect();
-        let sent = with_pictures(text, &places).and_then(|content| {
-            let pictures = content.pictures();
-            let prompt = Prompt { session, content, when: None, schema: None, key: Some(key()?) };
-            self.attachment.request(Request::Prompt(prompt)).map(|()| pictures)
-        });
-        match sent {
-            // What was typed is at fault, not the session.
-            Err(failure) if failure.exit == Exit::USAGE => {
-                self.sent = self.sent.saturating_sub(1);
-                self.terminal.complain(failure)?;
-                self.prompt_if_idle()
-            }
-            Ok(0) => Ok(()),
-            // That it was taken for a picture should not be a guess.
-            Ok(n) => Ok(self.terminal.say(&format!("with {n} picture{}", if n == 1 { "" } else { "s" }))?),
-            Err(failure) => Err(failure),
-        }
-    }
-
-    fn compact(&mut self, focus: Option<String>) -> Result<(), Failure> {
-        self.sent += 1;
-        let session = self.attachment.session.clone();
-        self.attachment.request(Request::Compact(Compact { session, focus, key: Some(key()?) }))
-    }
-
-    fn slash(&mut self, slash: Slash) -> Result<(), Failure> {
-        let session = self.attachment.session.clone();
-        match slash {
-            Slash::Help => self.terminal.say(&slash::help())?,
-            Slash::Mode(None) => self.terminal.say(&format!("mode: {}", self.mode))?,
-            Slash::Effort(None) => self.terminal.say(&format!("effort: {}", self.effort))?,
-            Slash::Thinking(None) => self.terminal.say(&format!("thinking: {}", self.renderer.thinking()))?,
-            Slash::Thinking(Some(thinking)) => self.renderer.set_thinking(thinking),
-            Slash::Effort(effort) => {
-                self.attachment.request(Request::Set(Set { session, effort, key: Some(key()?), ..Set::default() }))?;
-            }
-            Slash::Model(None) => self.terminal.say(&format!("model: {}", self.model))?,
-            Slash::Mode(mode) => {
-                self.attachment.request(Request::Set(Set { session, mode, key: Some(key()?), ..Set::default() }))?;
-            }
-            Slash::Provider(None) => {
-                let rows = self.attachment.client.call(&ModelList(Models::default()))?;
-                for line in providers(&rows, &self.model) {
-                    self.terminal.say(&line)?;
-                }
-            }
-            Slash::Model(model) | Slash::Provider(model) => {
-                self.attachment.request(Request::Set(Set { session, model, key: Some(key()?), ..Set::default() }))?;
-            }
-            Slash::Cancel => self.attachment.cancel()?,
-            Slash::Continue => self.attachment.request(Request::Continue(Keyed { session, key: Some(key()?) }))?,
-            Slash::Sessions => {
-                let rows = self.attachment.client.call(&SessionList(List::default()))?;
-                for line in listing(&rows, now()) {
-                    self.terminal.say(&line)?;
-                }
-            }
-            Slash::Detach | Slash::Compact(_) => {}
-        }
-        Ok(())
-    }
-
     fn key(&mut self, key: Key) -> Result<(), Failure> {
-        if self.input.counts(key) { self.press(key.key) } else { Ok(()) }
+        if !self.input.counts(key) {
+            return Ok(());
+        }
+        match (key.pressed, self.questions.first()) {
+            (Pressed::Key(key), _) => self.press(key),
+            (Pressed::Other, Some(question)) => {
+                let text = question.unanswered(&self.renderer.style());
+                self.fresh_line()?;
+                Ok(self.terminal.talk(&text)?)
+            }
+            (Pressed::Other, None) => Ok(()),
+        }
+    }
+
+    fn cancel(&mut self) -> Result<(), Failure> {
+        self.cancelling = true;
+        self.attachment.cancel()
     }
 
     /// Takes a key that means the question which is shown.
@@ -414,27 +427,38 @@ impl Repl {
             Signal::HangUp | Signal::Terminate => Ok(Some(Exit::GOOD)),
             Signal::Quit => self.leave().map(Some),
             Signal::Interrupt if self.cancelling => self.leave().map(Some),
-            Signal::Interrupt if self.running.is_some() && !self.open => {
-                self.cancelling = true;
-                self.attachment.cancel()?;
-                Ok(None)
-            }
+            // At a prompt this comes from a terminal without an editor, which has dropped what was typed.
+            Signal::Interrupt if self.running.is_some() => self.cancel().map(|()| None),
             Signal::Interrupt => Ok(None),
+            Signal::Continued => self.again().map(|()| None),
         }
+    }
+
+    /// Sets the terminal again as it was before Ctrl-Z, and shows what is asked.
+    fn again(&mut self) -> Result<(), Failure> {
+        if self.open {
+            keyboard_again();
+            self.input.redraw();
+        } else if self.questions.first().is_some() {
+            self.show_question()?;
+        } else {
+            keyboard(Keyboard::Quiet);
+        }
+        Ok(())
     }
 
     /// Says what goes on and how to come back.
     fn leave(&mut self) -> Result<Exit, Failure> {
         self.terminal.prompt_closed()?;
-        let mut lines = Vec::new();
-        self.renderer.fresh_line(&mut lines);
-        self.terminal.print(lines)?;
-        let work = if self.running.is_some() || self.sent > 0 || !self.mine.is_empty() {
+        self.terminal.print_rest()?;
+        let work = if self.running.is_some() || self.sent > 0 || self.continuing || !self.mine.is_empty() {
             "detached; the work goes on"
+        } else if self.offered {
+            "detached; a turn waits for /continue"
         } else {
             "detached"
         };
-        self.terminal.say(&format!("{work}. come back with `linger attach {}`", self.label))?;
+        self.say(&format!("{work}. come back with `linger attach {}`", self.label))?;
         Ok(Exit::GOOD)
     }
 }
@@ -443,20 +467,4 @@ impl Repl {
 fn only(text: &str) -> Option<char> {
     let mut chars = text.trim().chars();
     chars.next().filter(|_| chars.next().is_none())
-}
-
-/// The providers that can be used, that of `current` marked, with the model that each begins with.
-fn providers(rows: &[Model], current: &str) -> Vec<String> {
-    let name = |model: &str| model.split('/').next().unwrap_or_default().to_owned();
-    let ready = rows.iter().filter(|row| row.ready);
-    let cells = ready.map(|row| {
-        let mark = if name(&row.model) == name(current) { "*" } else { " " };
-        let first = row.model.split_once('/').map(|(_, model)| model).filter(|model| *model != "MODEL");
-        let provider = name(&row.model);
-        let begins = first.map_or_else(|| format!("name a model: /model {provider}/MODEL"), str::to_owned);
-        vec![mark.to_owned(), provider, begins]
-    });
-    let mut lines = columns(&cells.collect::<Vec<_>>());
-    lines.push("`linger models` lists what each has, and what is missing for others".to_owned());
-    lines
 }

@@ -37,9 +37,9 @@ pub(crate) enum Slash {
 const COMMANDS: &[(&str, &str, &str)] = &[
     ("/help", "", "this list"),
     ("/mode", "[ask|edit|auto|plan]", "what runs without being asked for"),
-    ("/model", "[[PROVIDER/]MODEL]", "who answers, from the next step on"),
+    ("/model", "[[PROVIDER/]MODEL]", "who answers from here on"),
     ("/provider", "[PROVIDER]", "the same, by its first model; alone: those there are"),
-    ("/effort", "[none|minimal|low|medium|high|xhigh|max|auto]", "how hard it thinks, from the next step on"),
+    ("/effort", "[none|minimal|low|medium|high|xhigh|max|auto]", "how hard it thinks from here on"),
     ("/thinking", "[show|hide|summary]", "what is shown of that here"),
     ("/cancel", "", "stop the turn that is under way"),
     ("/continue", "", "take up prompts or a turn that wait"),
@@ -83,6 +83,9 @@ pub(crate) fn help() -> String {
         COMMANDS.iter().map(|(name, argument, what)| vec![format!("{name} {argument}"), (*what).to_owned()]).collect();
     let mut lines = crate::render::table::columns(&rows);
     lines.push("@picture.png in a line sends the picture too; Tab completes its name".to_owned());
+    lines.push(
+        "no line is read while your turn runs: /model, /provider and /effort count from the next one on".to_owned(),
+    );
     lines.push("a line that ends in \\ goes on in the next; Ctrl-C cancels a turn, Ctrl-D leaves".to_owned());
     lines.join("\n")
 }

@@ -27,7 +27,9 @@ pub use source::ConfigError;
 pub use store::{ConfigStore, Reload};
 pub use watch::Changes;
 
+use crate::blob;
 use crate::permission::{Rule, Rules};
+use crate::session::instructions;
 use crate::tool::TIMEOUT_MAX_S;
 use source::Source;
 
@@ -199,9 +201,13 @@ impl Default for ToolsWritten {
 }
 
 impl Config {
-    /// linger's own directories.
+    /// linger's own directories, and what is in them that a user may have made a link to elsewhere.
     pub(super) fn own(places: &Places) -> Vec<PathBuf> {
-        vec![places.config.clone(), places.data.clone(), places.state.clone()]
+        let mut own = vec![places.config.clone(), places.data.clone(), places.state.clone()];
+        own.extend([places.config_file(), places.database(), blob::directory(&places.database())]);
+        own.extend([places.kept_keys(), places.children(), places.log()]);
+        own.extend(instructions::NAMES.map(|name| places.config.join(name)));
+        own
     }
 
     /// Reads the text of `places.config_file()`; the empty text gives the defaults. `home` is what `~/` in a rule stands for.
@@ -308,6 +314,13 @@ impl Written {
                 ["env", _, _] if text.starts_with("LINGER_") => {
                     Some("linger's own variables are never passed to a session".to_owned())
                 }
+                // It would be stored with the session, and the model could read it.
+                ["env", _, _] => self.provider_with_key(text).map(|provider| {
+                    format!(
+                        "{text} holds the key of the provider `{provider}`, which is never passed to a session: a tool \
+                         that needs a key gets one from a file, or from a variable of another name"
+                    )
+                }),
                 _ => None,
             };
             if let Some(problem) = problem {
@@ -327,6 +340,13 @@ impl Written {
             model.check().map_err(|(key, problem)| source.error(&["models", name, key], problem))?;
         }
         Ok(())
+    }
+
+    /// The provider whose key is in the variable with this name.
+    fn provider_with_key(&self, variable: &str) -> Option<&str> {
+        let written = self.providers.iter().find(|(_, provider)| provider.api_key_env.as_deref() == Some(variable));
+        let preset = || PRESETS.iter().find(|preset| preset.variable == variable).map(|preset| preset.name);
+        written.map(|(name, _)| name.as_str()).or_else(preset)
     }
 
     /// Whether `name` is that of a model at a provider there is.

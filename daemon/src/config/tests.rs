@@ -46,8 +46,43 @@ fn an_empty_file_means_the_defaults() {
     let config = parse("").unwrap();
     assert_eq!((config.mode, config.max_steps, config.idle_unload_s, config.bash_timeout_s), (Mode::Ask, 200, 60, 120));
     assert_eq!(config.env, PASSED.map(str::to_owned).into_iter().collect());
-    assert_eq!(config.rules.own, ["/c", "/d", "/s"].map(PathBuf::from));
+    assert_eq!(config.rules.own.get(..3).unwrap(), ["/c", "/d", "/s"].map(PathBuf::from));
     assert!(config.model.is_none() && config.providers.is_empty() && config.warnings.is_empty());
+}
+
+#[test]
+fn mode_edit_asks_before_a_file_is_changed_that_linger_reaches_by_a_link() {
+    use crate::permission::{CallInfo, Sight, Verdict, decide};
+    use crate::tool::{Access, Workspace};
+
+    let house = house();
+    let cwd = house.places.config.parent().unwrap().canonicalize().unwrap().join("dots");
+    std::fs::create_dir_all(cwd.join("state")).unwrap();
+    std::fs::create_dir(&house.places.data).unwrap();
+    let link = |to: &str, at: PathBuf| std::os::unix::fs::symlink(cwd.join(to), at).unwrap();
+    link("linger.toml", cwd.join("chain"));
+    link("chain", house.places.config_file());
+    link("mine.md", house.places.config.join("CLAUDE.md"));
+    link("db", house.places.database());
+    link("pictures", house.places.data.join("blobs"));
+    link("state", house.places.state.clone());
+    link("keys", cwd.join("state/lingerd.keys"));
+    let rules = Config::parse("", &house.places, None).unwrap().rules;
+    let workspace = Workspace { root: cwd.clone(), is_seen: true, cwd, env: Default::default(), timeout_s: 1 };
+    let asks = |file: &str| {
+        let access = Access::Write(workspace.cwd.join(file));
+        let sight = Sight::of(&access, &workspace, &rules);
+        let call = CallInfo { tool: "write", read_only: false, access };
+        matches!(decide(&rules, &[], Mode::Edit, &call, &sight), Verdict::Ask { .. })
+    };
+    for file in ["linger.toml", "chain", "mine.md", "db", "pictures/ab", "state/new", "keys"] {
+        assert!(asks(file), "{file} is changed without a question");
+    }
+    assert!(!asks("other.toml"));
+    // What a link leads to is looked at when it is decided, and not when the rules were read.
+    std::fs::remove_file(house.places.config_file()).unwrap();
+    std::os::unix::fs::symlink(workspace.cwd.join("other.toml"), house.places.config_file()).unwrap();
+    assert!(asks("other.toml") && !asks("linger.toml"));
 }
 
 #[test]
@@ -177,6 +212,14 @@ fn an_error_names_file_line_and_key() {
         (
             "[env]\nextra = [\"LINGER_SOCKET\"]",
             "/c/config.toml:2:10: env.extra[0]: linger's own variables are never passed to a session",
+        ),
+        (
+            "[env]\nextra = [\"FOO\", \"ANTHROPIC_API_KEY\"]",
+            "/c/config.toml:2:17: env.extra[1]: ANTHROPIC_API_KEY holds the key of the provider `anthropic`, which is never passed to a session: a tool that needs a key gets one from a file, or from a variable of another name",
+        ),
+        (
+            "[env]\nallow = [\"WORK_KEY\"]\n[providers.work]\nkind = \"openai\"\nbase_url = \"http://h\"\napi_key_env = \"WORK_KEY\"",
+            "/c/config.toml:2:10: env.allow[0]: WORK_KEY holds the key of the provider `work`, which is never passed to a session: a tool that needs a key gets one from a file, or from a variable of another name",
         ),
         ("permissions = 3", "/c/config.toml:1:1: permissions: invalid type: integer `3`, expected a table"),
     ];

@@ -8,6 +8,7 @@
 
 mod rule;
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use linger_protocol::permission::Mode;
@@ -30,7 +31,7 @@ pub struct Rules {
     pub allow: Vec<Rule>,
     /// What `~/` stands for; without it such patterns match nothing.
     pub home: Option<PathBuf>,
-    /// linger's own directories, where mode `edit` asks.
+    /// linger's own directories and files, where mode `edit` asks, and where they lead.
     pub own: Vec<PathBuf>,
 }
 
@@ -71,21 +72,27 @@ pub struct Sight {
     ground: Ground,
     /// None for a command.
     target: Option<Target>,
-    /// linger's own directories, as written and resolved.
+    /// What is linger's own, as written and resolved; empty unless the call writes.
     own: Vec<PathBuf>,
+    /// Whether the call writes into a directory that git takes for a repository of its own, or makes one.
+    in_git: bool,
 }
 
 impl Sight {
     /// Looks at the disk, which may take long: not on the thread that runs all sessions. For a command it need not look.
     pub fn of(access: &Access, workspace: &Workspace, rules: &Rules) -> Self {
         let target = Target::of(access, workspace);
-        let own = rules.own.iter().flat_map(|own| [own.clone(), workspace.resolve(own)]);
-        let own = if target.is_some() { own.collect() } else { Vec::new() };
+        let own = match access {
+            Access::Write(_) => rules.own.iter().flat_map(|own| [own.clone(), workspace.resolve(own)]).collect(),
+            _ => Vec::new(),
+        };
+        let writes = target.as_ref().filter(|_| matches!(access, Access::Write(_)));
+        let in_git = writes.is_some_and(|target| is_in_git(&target.resolved));
         let ground = match target {
             Some(_) => Ground::of(workspace, rules.home.as_deref()),
             None => Ground::unseen(workspace),
         };
-        Self { ground, target, own }
+        Self { ground, target, own, in_git }
     }
 
     /// The file that the call reaches.
@@ -119,7 +126,7 @@ pub fn decide(rules: &Rules, grants: &[Rule], mode: Mode, call: &CallInfo<'_>, s
         Mode::Auto => true,
         Mode::Ask | Mode::Plan => read_only && inside,
         Mode::Edit if matches!(call.access, Access::Write(_)) => {
-            inside && !target.as_ref().is_some_and(|target| is_guarded(target, &sight.own))
+            inside && !target.as_ref().is_some_and(|target| sight.in_git || is_guarded(target, &sight.own))
         }
         Mode::Edit => read_only && inside,
     };
@@ -194,6 +201,24 @@ fn is_guarded(target: &Target, own: &[PathBuf]) -> bool {
     [&target.literal, &target.resolved].into_iter().any(|path| {
         path.components().any(|part| part.as_os_str().eq_ignore_ascii_case(".git"))
             || own.iter().any(|own| path.starts_with(own))
+    })
+}
+
+/// Whether `path` is in a directory that git takes for a repository as it is, whatever its name: git runs what the `config` and the
+/// hooks there say, in any directory below. Such a directory has a file `HEAD`, and `objects` and `refs` or a `commondir`
+/// (gitrepository-layout(5)). Nobody needs to write a `HEAD` by hand, so without a question none comes to be where there was none.
+fn is_in_git(path: &Path) -> bool {
+    let is = |name: &OsStr, known: &str| name.eq_ignore_ascii_case(known);
+    if path.file_name().is_some_and(|name| is(name, "HEAD")) {
+        return true;
+    }
+    path.ancestors().zip(path.ancestors().skip(1)).any(|(below, dir)| {
+        let makes_one =
+            || below.file_name().is_some_and(|name| ["objects", "refs", "commondir"].iter().any(|part| is(name, part)));
+        let is_one = || dir.join("commondir").exists() || (dir.join("objects").is_dir() && dir.join("refs").is_dir());
+        // A link that leads nowhere is one to git.
+        let head = dir.join("HEAD").symlink_metadata();
+        head.is_ok_and(|head| !head.is_dir()) && (makes_one() || is_one())
     })
 }
 

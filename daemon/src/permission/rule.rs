@@ -21,7 +21,14 @@ use std::path::{Component, Path, PathBuf};
 use globset::{GlobBuilder, GlobMatcher};
 
 use super::CallInfo;
-use crate::tool::{Access, Workspace};
+use crate::tool::pattern::too_large;
+use crate::tool::{Access, Workspace, text};
+
+/// The longest pattern of a path, in bytes: that of any one file, with what is special in its name escaped, is shorter.
+const PATTERN_MAX: usize = 16 * 1024;
+
+/// Of a rule that is too large this much is shown.
+const SHOWN: usize = 60;
 
 /// The tools whose patterns are paths.
 const PATH_TOOLS: [&str; 6] = ["read", "write", "edit", "ls", "glob", "grep"];
@@ -195,6 +202,9 @@ impl PathPattern {
                 _ => (Base::Cwd, written.strip_prefix("./").unwrap_or(written)),
             },
         };
+        if let Some(problem) = too_large(pattern, PATTERN_MAX) {
+            return Err(RuleError::Glob(format!("{}…", text::head(rule, SHOWN)), format!("too large: {problem}")));
+        }
         if pattern.split('/').any(|part| part == "..") {
             return Err(RuleError::Climbs(rule.to_owned()));
         }

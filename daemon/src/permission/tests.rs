@@ -115,6 +115,36 @@ fn the_mode_decides_what_no_rule_names() {
 }
 
 #[test]
+fn mode_edit_asks_before_a_directory_becomes_one_of_git_or_one_is_changed() {
+    let house = house();
+    for dir in ["bare.git/objects", "bare.git/refs", "bare.git/hooks", "half", "tree/.git", "common", "named/HEAD"] {
+        std::fs::create_dir_all(house.path("proj").join(dir)).unwrap();
+    }
+    for file in ["bare.git/HEAD", "half/HEAD", "common/HEAD", "common/commondir"] {
+        std::fs::write(house.path("proj").join(file), "").unwrap();
+    }
+    std::os::unix::fs::symlink(house.path("proj/bare.git"), house.path("proj/app/git")).unwrap();
+    let check = |path: &str, expect: &str| {
+        let verdict = house.verdict([&[], &[], &[]], Mode::Edit, &format!("write proj/{path}"));
+        assert_eq!(verdict.split(':').next(), Some(expect), "{path}");
+    };
+    // No directory is git's without a file of this name.
+    for path in ["sub/HEAD", "sub/head", "bare.git/HEAD"] {
+        check(path, "ask");
+    }
+    for path in ["bare.git/config", "bare.git/hooks/post-update", "app/git/config", "common/config", "bare.git/new"] {
+        check(path, "ask");
+    }
+    // What makes one of a directory with a HEAD.
+    for path in ["half/objects/x", "half/refs/x", "half/commondir", "half/Objects/x"] {
+        check(path, "ask");
+    }
+    for path in ["half/config", "sub/config", "sub/objects/x", "config", "objects/x", "named/objects/x", "HEADER"] {
+        check(path, "allow");
+    }
+}
+
+#[test]
 fn deny_comes_before_ask_and_ask_before_allow() {
     let house = house();
     let all: &[&str] = &["bash(ls)"];
@@ -240,6 +270,14 @@ fn what_is_no_rule_is_refused_with_the_right_form() {
         "`read(../x)`: a pattern has no `..`; write the absolute path"
     );
     assert!(matches!(Rule::parse("read([)"), Err(RuleError::Glob(..))));
+    for depth in [100, 5000] {
+        let nested = format!("read({}x{})", "{".repeat(depth), "}".repeat(depth));
+        let error = Rule::parse(&nested).unwrap_err().to_string();
+        let shown = format!("`read({}…`", "{".repeat(55));
+        assert_eq!(error, format!("{shown}: too large: it opens {depth} braces, and may open 32"));
+    }
+    // A file whose name is full of braces can be allowed, and no rule is too long for a path.
+    assert!(Rule::parse(&format!("read(/{})", globset::escape(&"{*".repeat(2047)))).is_ok());
     assert_eq!(Rule::parse(" bash(f (x) ) ").unwrap().to_string(), "bash(f (x) )");
 }
 

@@ -104,7 +104,7 @@ mod tests {
     const SOON: Duration = Duration::from_secs(20);
 
     async fn finish(script: &str, limit: Duration) -> Finished {
-        let process = Process::shell(script, Path::new("/"), &BTreeMap::new(), Stderr::Apart).unwrap();
+        let process = Process::shell(script, Path::new("/"), &BTreeMap::new(), Stderr::Apart).await.unwrap();
         timeout(SOON, process.finish(limit, 16)).await.unwrap().unwrap()
     }
 

@@ -2,11 +2,12 @@
 //!
 //! It is there while a daemon is: a start that finds none has nothing to look for.
 //! A child that cleared its environment has no mark to be found by; its number and the time when it started name it as well.
-//! The record is a file of lines, one a child, emptied whenever none runs. It is not synced: a machine that loses power has no
+//! The record is a file of lines, one a child, emptied whenever none runs; one that grows although some always run is written anew
+//! with these. It is not synced: a machine that loses power has no
 //! children left. A record that cannot be written is said once in the log, and harms nothing else.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write as _};
+use std::io::{self, Read, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,8 +17,11 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::peer;
 
-/// The most that is read of a record, in bytes: some ten thousand children, more than a user may have processes.
+/// The most that is read of a record, in bytes, from its end: the newest lines are last.
 const MAX_RECORD: u64 = 256 << 10;
+
+/// How long a record may become before it is written anew, in bytes: those that run then are a few of thousands of lines.
+const LONG: u64 = 64 << 10;
 
 /// The record of this process; none in tests that need none.
 static RECORD: Mutex<Option<File>> = Mutex::new(None);
@@ -54,6 +58,8 @@ pub fn open(path: &Path) -> io::Result<Left> {
         return Err(io::Error::other("is not a file"));
     }
     let mut text = Vec::new();
+    // A first line that is cut names nobody: its start time would be another's.
+    file.seek(SeekFrom::Start(file.metadata()?.len().saturating_sub(MAX_RECORD)))?;
     Read::by_ref(&mut file).take(MAX_RECORD).read_to_end(&mut text)?;
     let left: Vec<Pid> = String::from_utf8_lossy(&text).lines().filter_map(still_runs).collect();
     for group in &left {
@@ -83,16 +89,27 @@ fn still_runs(line: &str) -> Option<Pid> {
     (Some(started(pid)?) == began.parse().ok()).then_some(pid)
 }
 
-/// Records a child.
-pub(super) fn add(child: Pid) {
+/// Records a child that is among `running`, those that a [`super::Process`] waits for.
+pub(super) fn add(child: Pid, running: &[Pid]) {
     let mut record = record();
     let Some(file) = record.as_mut() else { return };
-    // One that has ended already needs no record.
-    let Some(began) = started(child) else { return };
-    if let Err(error) = file.write_all(format!("{} {began}\n", child.as_raw_nonzero()).as_bytes()) {
+    if let Err(error) = write(file, child, running) {
         tracing::warn!(target: "process", %error, "children cannot be recorded any more");
         *record = None;
     }
+}
+
+fn write(file: &mut File, child: Pid, running: &[Pid]) -> io::Result<()> {
+    let long = file.metadata()?.len() > LONG;
+    let meant = if long { running } else { &[child] };
+    // One that has ended already needs no record.
+    let line = |pid: &Pid| Some(format!("{} {}\n", pid.as_raw_nonzero(), started(*pid)?));
+    let lines: String = meant.iter().filter_map(line).collect();
+    if long {
+        // For a moment it has none of them; a daemon that is killed in it has left what its mark finds.
+        file.set_len(0)?;
+    }
+    file.write_all(lines.as_bytes())
 }
 
 /// Forgets them all: none runs.
@@ -109,6 +126,8 @@ fn started(pid: Pid) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::CommandExt as _;
+
     use super::*;
 
     #[test]
@@ -121,5 +140,26 @@ mod tests {
         for junk in ["", "x", "1", "0 1", "-1 1", "99999999999 1", "4194304 1"] {
             assert_eq!(still_runs(junk), None, "{junk}");
         }
+    }
+    #[test]
+    #[allow(clippy::disallowed_methods)] // A real child, to be found by its line.
+    fn a_record_that_has_become_long_keeps_those_that_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("children");
+        let spawn = || std::process::Command::new("/bin/sleep").arg("30").process_group(0).spawn().unwrap();
+        let mut child = spawn();
+        let pid = Pid::from_child(&child);
+        let mut file = OpenOptions::new().append(true).create(true).open(&path).unwrap();
+        for _ in 0..20_000 {
+            write(&mut file, pid, &[pid]).unwrap();
+        }
+        let length = path.metadata().unwrap().len();
+        assert!(length <= LONG + 64, "{length}");
+        // One that was written by something that let it grow, with the child as its newest line.
+        let newest = std::fs::read_to_string(&path).unwrap().lines().last().unwrap().to_owned();
+        std::fs::write(&path, format!("{}{newest}\n", "4194300 123456789\n".repeat(16_000))).unwrap();
+        assert_eq!(open(&path).unwrap(), Left { died: true, ended: 1 });
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&child.wait().unwrap()), Some(9));
+        close(&path).unwrap();
     }
 }

@@ -18,6 +18,8 @@ pub struct Compat {
     pub developer_role: Option<bool>,
     /// `openai`, `openai-responses`: the server takes `prompt_cache_key`. Default no, and yes.
     pub prompt_cache_key: Option<bool>,
+    /// `openai`: what a model of Anthropic's (`anthropic/…`) has read is cached if a request says so in `cache_control`. Default no.
+    pub cache_control: Option<bool>,
     /// `openai`: the server takes `stream_options.include_usage`. Default yes.
     pub stream_usage: Option<bool>,
     /// `openai`: `usage.cost` is what a request cost, in US dollars. Default no.
@@ -69,6 +71,7 @@ impl Compat {
         max_completion_tokens: None,
         developer_role: None,
         prompt_cache_key: None,
+        cache_control: None,
         stream_usage: None,
         usage_cost: None,
         reasoning_content: None,
@@ -96,6 +99,7 @@ impl Compat {
             max_completion_tokens: self.max_completion_tokens.or(other.max_completion_tokens),
             developer_role: self.developer_role.or(other.developer_role),
             prompt_cache_key: self.prompt_cache_key.or(other.prompt_cache_key),
+            cache_control: self.cache_control.or(other.cache_control),
             stream_usage: self.stream_usage.or(other.stream_usage),
             usage_cost: self.usage_cost.or(other.usage_cost),
             reasoning_content: self.reasoning_content.or(other.reasoning_content),
@@ -121,10 +125,11 @@ impl Compat {
     /// A flag that is set and means nothing to `kind`.
     pub fn misplaced(&self, kind: Kind) -> Option<&'static str> {
         use Kind::{Anthropic, Gemini, Ollama, Openai, OpenaiResponses};
-        let set: [(&str, bool, &[Kind]); 21] = [
+        let set: [(&str, bool, &[Kind]); 22] = [
             ("max_completion_tokens", self.max_completion_tokens.is_some(), &[Openai]),
             ("developer_role", self.developer_role.is_some(), &[Openai]),
             ("prompt_cache_key", self.prompt_cache_key.is_some(), &[Openai, OpenaiResponses]),
+            ("cache_control", self.cache_control.is_some(), &[Openai]),
             ("stream_usage", self.stream_usage.is_some(), &[Openai]),
             ("usage_cost", self.usage_cost.is_some(), &[Openai]),
             ("reasoning_content", self.reasoning_content.is_some(), &[Openai]),
@@ -164,7 +169,7 @@ mod tests {
     #[test]
     fn every_flag_has_a_kind_that_reads_it() {
         let all: Compat = toml::from_str(
-            "max_completion_tokens = true\ndeveloper_role = true\nprompt_cache_key = true\nstream_usage = true\nusage_cost = true\n\
+            "max_completion_tokens = true\ndeveloper_role = true\nprompt_cache_key = true\ncache_control = true\nstream_usage = true\nusage_cost = true\n\
              reasoning_content = true\nshort_call_ids = true\ntool_result_name = true\nassistant_after_tool = true\n\
              assistant_after_user = true\nthink_open = true\nencrypted_reasoning = true\njson_schema = true\nschema_with_tools = true\nreasoning_effort = true\n\
              thinking_budget = true\nthinking = true\nhosted_with_tools = true\nvertex = true\nsignature_placeholder = true\nnum_ctx = 1",

@@ -96,8 +96,9 @@ pub const PRESETS: &[Preset] = &[
         variable: "OPENROUTER_API_KEY",
         model: "openrouter/auto",
         // It takes `reasoning_effort` in all of its words for any model that thinks, and a schema where the model's host does:
-        // openrouter.ai/docs, "Reasoning Tokens" and "Structured Outputs".
-        compat: Compat { usage_cost: Some(true), ..Compat::NONE },
+        // openrouter.ai/docs, "Reasoning Tokens" and "Structured Outputs". Other makers' models cache without being asked, or
+        // mark no more than a request does as a whole: the same, "Prompt Caching".
+        compat: Compat { usage_cost: Some(true), cache_control: Some(true), ..Compat::NONE },
         ..NONE
     },
     Preset {

@@ -18,6 +18,7 @@ use tokio::task::AbortHandle;
 use crate::connections::Used;
 use crate::listener::Peer;
 use crate::peer;
+use crate::process::mark::{self, Kin};
 use crate::store::StoreError;
 
 /// Sessions that one client may be attached to; an editor has a window each.
@@ -167,16 +168,56 @@ impl Conn {
 
     /// Refuses what only a user may do to a process that the daemon started, or that cannot be told from one.
     pub(super) fn must_be_user(&self, what: &str) -> Result<(), RpcError> {
-        let family = [Some(std::process::id()), self.keeper];
-        let pid = self.peer.pid.filter(|pid| peer::started(*pid) == self.peer.began);
-        let descends = |ancestor| pid.and_then(|pid| peer::descends_from(pid, ancestor));
-        if family.into_iter().flatten().all(|ancestor| descends(ancestor) == Some(false)) {
-            return Ok(());
-        }
-        tracing::warn!(target: "permission", pid = self.peer.pid, what, "refused to a process that the daemon started");
-        Err(RpcError::new(Code::NotAllowed, format!("a process that the daemon started may not {what}"))
-            .hint("do it from a terminal or an editor"))
+        let (message, hint) = match self.standing() {
+            Standing::User => return Ok(()),
+            Standing::Family => {
+                (format!("a process that the daemon started may not {what}"), "do it from a terminal or an editor")
+            }
+            Standing::Unknown => (
+                format!("this process may not {what}: the system does not say whether the daemon started it"),
+                "/proc must show the parents of who opened the connection: `linger doctor` looks",
+            ),
+            Standing::Limited => (
+                format!(
+                    "this process may not {what}: its limit of file locks is as low as if the daemon had started it"
+                ),
+                "do it from a terminal in which `ulimit -Hx` says unlimited",
+            ),
+        };
+        tracing::warn!(target: "permission", pid = self.peer.pid, what, "refused: {message}");
+        Err(RpcError::new(Code::NotAllowed, message).hint(hint))
     }
+
+    /// Whether the client is what the daemon started.
+    fn standing(&self) -> Standing {
+        let Some(pid) = self.peer.pid.filter(|pid| peer::started(*pid) == self.peer.began) else {
+            return Standing::Unknown;
+        };
+        let family = [Some(std::process::id()), self.keeper].into_iter().flatten();
+        let descends: Vec<Option<bool>> = family.map(|ancestor| peer::descends_from(pid, ancestor)).collect();
+        if descends.contains(&Some(true)) {
+            return Standing::Family;
+        }
+        match mark::kin(pid) {
+            _ if descends.contains(&None) => Standing::Unknown,
+            Kin::Stranger => Standing::User,
+            Kin::Marked => Standing::Family,
+            Kin::Below => Standing::Limited,
+            Kin::Unknown => Standing::Unknown,
+        }
+    }
+}
+
+/// What a client is to the daemon.
+enum Standing {
+    /// It was not started by it.
+    User,
+    /// It was.
+    Family,
+    /// Its parents cannot be seen.
+    Unknown,
+    /// It may have lowered what it inherited.
+    Limited,
 }
 
 /// Waits for room for a large answer, which keeps it until it is on its way.

@@ -3,17 +3,19 @@
 //! The user's own comes first, then one of each directory from the workspace's root down to the session's directory: the nearest
 //! has the last word. The whole is bounded, and it is the farthest that is cut.
 
+use std::fs::Metadata;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use linger_protocol::event::Instruction;
+use rustix::process::geteuid;
 use sha2::{Digest, Sha256};
 
 use crate::tool::{file, text};
 
 /// The names in the order in which they are looked for; a directory gives one file.
-const NAMES: [&str; 3] = ["AGENTS.md", "AGENT.md", "CLAUDE.md"];
+pub(crate) const NAMES: [&str; 3] = ["AGENTS.md", "AGENT.md", "CLAUDE.md"];
 
 /// What all files may have together: about 8,000 tokens, sent with every request.
 const BYTES_MAX: usize = 32 * 1024;
@@ -21,26 +23,51 @@ const BYTES_MAX: usize = 32 * 1024;
 /// Directories that are looked into, the nearest ones; a session is a few levels below its root.
 const DIRECTORIES_MAX: usize = 32;
 
+/// The owner of a file; tests say who that is.
+type Owner = dyn Fn(&Path, &Metadata) -> u32;
+
 /// The directory that a session belongs to: the nearest at or above `cwd` with a `.git` in it, links resolved.
 /// Never HOME or anything above it, where a `.git` keeps dot files; then it is `cwd` itself.
+/// As for git (`safe.directory`), a `.git` that another user made, or that lies in another user's directory, is none: in a directory
+/// like `/tmp` anybody can make one.
 pub fn workspace_root(cwd: &Path, home: Option<&Path>) -> PathBuf {
+    root_by(cwd, home, &|_, metadata| metadata.uid())
+}
+
+fn root_by(cwd: &Path, home: Option<&Path>, owner: &Owner) -> PathBuf {
     let cwd = cwd.canonicalize().unwrap_or_else(|_| cwd.to_path_buf());
     let home = home.map(|home| home.canonicalize().unwrap_or_else(|_| home.to_path_buf()));
     let above_home = |dir: &Path| home.as_ref().is_some_and(|home| home.starts_with(dir));
+    let is_ours = |path: &Path| path.symlink_metadata().is_ok_and(|metadata| is_trusted(owner(path, &metadata)));
     cwd.ancestors()
         .take_while(|dir| !above_home(dir))
-        .find(|dir| dir.join(".git").symlink_metadata().is_ok())
+        .find(|dir| is_ours(&dir.join(".git")) && is_ours(dir))
         .unwrap_or(&cwd)
         .to_path_buf()
 }
 
+/// Whether it is the user, or root, who can do anything anyway.
+fn is_trusted(owner: u32) -> bool {
+    owner == geteuid().as_raw() || owner == 0
+}
+
 /// The instruction files of a session that works in `cwd`, the farthest first, each with the text that a model sees.
-/// `config` is the user's configuration directory.
+/// `config` is the user's configuration directory. Another user's file counts only if `cwd` is that user's too, where whoever made
+/// the session chose to work.
 pub fn load(config: Option<&Path>, root: &Path, cwd: &Path) -> Vec<(Instruction, String)> {
+    load_by(config, root, cwd, &|_, metadata| metadata.uid())
+}
+
+fn load_by(config: Option<&Path>, root: &Path, cwd: &Path, owner: &Owner) -> Vec<(Instruction, String)> {
     let mut below: Vec<&Path> = cwd.ancestors().take_while(|dir| dir.starts_with(root)).take(DIRECTORIES_MAX).collect();
     if below.is_empty() {
         below.push(cwd);
     }
+    let here = cwd.metadata().ok().map(|metadata| owner(cwd, &metadata));
+    let is_ours = |path: &Path, metadata: &Metadata| {
+        let owner = owner(path, metadata);
+        is_trusted(owner) || here == Some(owner)
+    };
     let mut room = BYTES_MAX;
     let mut seen = Vec::new();
     let mut loaded = Vec::new();
@@ -49,7 +76,8 @@ pub fn load(config: Option<&Path>, root: &Path, cwd: &Path) -> Vec<(Instruction,
         let found = NAMES.iter().find_map(|name| {
             let path = directory.join(name);
             let (file, metadata) = file::open(&path).ok()?;
-            (Some(directory) == config || harmless(&path, root)).then_some((path, file, metadata))
+            let counts = Some(directory) == config || (is_ours(&path, &metadata) && harmless(&path, root));
+            counts.then_some((path, file, metadata))
         });
         let Some((path, file, metadata)) = found else { continue };
         let identity = (metadata.dev(), metadata.ino());
@@ -209,5 +237,40 @@ mod tests {
         check("home/v", "home/v");
         check("home", "home");
         assert_eq!(workspace_root(&root.join("home/v"), None), root.join("home"));
+    }
+
+    /// Everything is the user's own, but for what lies below `theirs`.
+    fn owner(theirs: Vec<PathBuf>) -> impl Fn(&Path, &Metadata) -> u32 {
+        let me = geteuid().as_raw();
+        move |path, _| if theirs.iter().any(|their| path.starts_with(their)) { me + 1 } else { me }
+    }
+
+    #[test]
+    fn what_another_user_made_is_no_root() {
+        let (_dir, root) =
+            tree(&[("t/.git/x", ""), ("t/mine/x", ""), ("t/mine/repo/.git/x", ""), ("t/mine/repo/a/x", "")]);
+        let check = |cwd: &str, theirs: &[&str], expect: &str| {
+            let theirs = theirs.iter().map(|path| root.join(path)).collect();
+            assert_eq!(root_by(&root.join(cwd), None, &owner(theirs)), root.join(expect), "{cwd} {expect}");
+        };
+        check("t/mine", &[], "t");
+        check("t/mine", &["t/.git"], "t/mine");
+        check("t/mine/repo/a", &["t/.git"], "t/mine/repo");
+        check("t/mine/repo/a", &["t/mine/repo/.git"], "t");
+        check("t/mine/repo/a", &["t"], "t/mine/repo/a");
+    }
+
+    #[test]
+    fn what_another_user_wrote_is_no_instruction_unless_that_user_owns_the_session_s_directory() {
+        let (_dir, root) = tree(&[("w/AGENTS.md", "theirs"), ("w/CLAUDE.md", "mine"), ("w/a/b/AGENTS.md", "near")]);
+        let check = |theirs: &[&str], expect: &[&str]| {
+            let theirs = theirs.iter().map(|path| root.join(path)).collect();
+            let loaded = load_by(None, &root.join("w"), &root.join("w/a/b"), &owner(theirs));
+            assert_eq!(loaded.iter().map(|(_, text)| text.as_str()).collect::<Vec<_>>(), expect);
+        };
+        check(&[], &["theirs", "near"]);
+        check(&["w/AGENTS.md"], &["mine", "near"]);
+        check(&["w/AGENTS.md", "w/a/b/AGENTS.md"], &["mine"]);
+        check(&["w"], &["theirs", "near"]);
     }
 }

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::output::Output;
 use super::{Access, BoxFuture, Call, Context, Invalid, Tool, ToolOutput, Workspace, args, file};
+use crate::disk;
 use crate::process::{Process, READ_SIZE, Stderr};
 
 /// The longest time that a model may ask for, in seconds; the longest builds and tests need about that.
@@ -82,10 +83,14 @@ impl Call for Command {
 impl Command {
     async fn execute(&self, context: Context) -> ToolOutput {
         let Workspace { cwd, env, .. } = &self.workspace;
-        let mut process = match Process::shell(&self.command, cwd, env, Stderr::Merged) {
+        let mut process = match Process::shell(&self.command, cwd, env, Stderr::Merged).await {
             Ok(process) => process,
-            Err(_) if !cwd.is_dir() => return ToolOutput::error(file::gone(&self.workspace)),
-            Err(error) => return ToolOutput::error(format!("the command could not be started: {error}")),
+            Err(error) => {
+                let seen = cwd.clone();
+                let gone = disk::look(cwd, disk::PATIENCE, move || !seen.is_dir()).await.unwrap_or(false);
+                let why = format!("the command could not be started: {error}");
+                return ToolOutput::error(if gone { file::gone(&self.workspace) } else { why });
+            }
         };
         let mut output = Output::new(context);
         let ended = follow(&mut process, &mut output, Duration::from_secs(self.timeout_s)).await;

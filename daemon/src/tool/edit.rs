@@ -172,20 +172,23 @@ fn ambiguous(text: &str, places: &[usize]) -> String {
     format!("`old` occurs {count}, at lines {}{more}; give more lines around it, or set `all`", lines.join(", "))
 }
 
+/// Why `old` may not be there. A text is searched as a whole, for line by line a long `old` would take hours.
 fn missing(text: &str, old: &str) -> String {
-    let lines: Vec<&str> = text.lines().map(str::trim).collect();
-    let wanted: Vec<&str> = old.trim().lines().map(str::trim).collect();
-    let found = |wanted: &[&str]| lines.windows(wanted.len().max(1)).position(|window| window == wanted);
-    if wanted.iter().all(|line| line.is_empty()) {
-        return "`old` was not found".to_owned();
+    let (lines, wanted) = (trimmed(text), trimmed(old.trim()));
+    let found = |wanted: &str| lines.find(wanted).map(|place| line_of(&lines, place));
+    let Some(first) = old.trim().lines().next() else { return "`old` was not found".to_owned() };
+    if let Some(line) = found(&wanted) {
+        return format!("`old` was not found; line {line} differs only in white space, read it again");
     }
-    if let Some(place) = found(&wanted) {
-        return format!("`old` was not found; line {} differs only in white space, read it again", place + 1);
-    }
-    match wanted.first().and_then(|first| found(&[first])) {
-        Some(place) => format!("`old` was not found; line {} is like its first, but what follows differs", place + 1),
+    match found(&trimmed(first)) {
+        Some(line) => format!("`old` was not found; line {line} is like its first, but what follows differs"),
         None => "`old` was not found; read the file again".to_owned(),
     }
+}
+
+/// The lines without the white space around them, each between two line ends.
+fn trimmed(text: &str) -> String {
+    text.lines().fold("\n".to_owned(), |lines, line| lines + line.trim() + "\n")
 }
 
 #[cfg(test)]
@@ -236,6 +239,14 @@ mod tests {
         check("if x {\n\tfoo();\n", "if x {\n  bar();", "x", false, Err(first));
         check("abc\n", "d", "x", false, Err("`old` was not found; read the file again"));
         check("abc\n", "\n\n\n", "x", false, Err("`old` was not found"));
+    }
+
+    #[test]
+    fn a_long_piece_that_is_not_there_is_searched_for_in_one_pass() {
+        let last = "`old` was not found; line 1 is like its first, but what follows differs";
+        check(&"a\n".repeat(400_000), &format!("{}b\n", "a\n".repeat(200_000)), "x", false, Err(last));
+        let space = "`old` was not found; line 1 differs only in white space, read it again";
+        check(&" a\n".repeat(400_000), &"a \n".repeat(200_000), "x", false, Err(space));
     }
 
     #[tokio::test]

@@ -48,12 +48,12 @@ impl Tool for Glob {
     fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid> {
         let Args { pattern, path } = args::parse(input)?;
         let root = path::directory(workspace, path.as_deref())?;
-        Ok(Box::new(Finding { glob: Pattern::new(&pattern)?, pattern, root, workspace: workspace.clone() }))
+        Pattern::check(&pattern)?;
+        Ok(Box::new(Finding { pattern, root, workspace: workspace.clone() }))
     }
 }
 
 struct Finding {
-    glob: Pattern,
     pattern: String,
     root: PathBuf,
     workspace: Workspace,
@@ -69,23 +69,24 @@ impl Call for Finding {
     }
 
     fn run(self: Box<Self>, _: Context) -> BoxFuture<'static, ToolOutput> {
-        blocking(move |token| match self.find(token) {
-            Ok(output) => output,
-            Err(error) => ToolOutput::error(file::explain(&self.workspace, &self.root, &error)),
+        blocking(move |token| match Pattern::new(&self.pattern).map(|glob| self.find(&glob, token)) {
+            Ok(Ok(output)) => output,
+            Ok(Err(error)) => ToolOutput::error(file::explain(&self.workspace, &self.root, &error)),
+            Err(Invalid(problem)) => ToolOutput::error(problem),
         })
     }
 }
 
 impl Finding {
-    fn find(&self, token: &CancellationToken) -> io::Result<ToolOutput> {
+    fn find(&self, glob: &Pattern, token: &CancellationToken) -> io::Result<ToolOutput> {
         if !self.root.metadata()?.is_dir() {
             return Err(io::Error::other("is not a directory"));
         }
         // The oldest on top, to be thrown out.
         let mut newest = BinaryHeap::new();
         let mut total = 0;
-        let mut walk = Walk::new(&self.root, Some(&self.glob), token);
-        for entry in walk.by_ref().filter(|entry| self.glob.matches(&self.root, entry.path())) {
+        let mut walk = Walk::new(&self.root, Some(glob), token);
+        for entry in walk.by_ref().filter(|entry| glob.matches(&self.root, entry.path())) {
             let changed = entry.metadata().ok().and_then(|metadata| metadata.modified().ok());
             total += 1;
             newest.push((Reverse(changed.unwrap_or(SystemTime::UNIX_EPOCH)), entry.into_path()));

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::pattern::{Pattern, Walk};
+use super::pattern::{PATTERN_MAX, Pattern, Walk};
 use super::{
     Access, BoxFuture, Call, Context, Hidden, Invalid, Tool, ToolOutput, Workspace, args, blocking, file, path, text,
 };
@@ -31,6 +31,12 @@ const CONTEXT_MAX: usize = 20;
 
 /// A file with a longer line than this is skipped: it must be in memory.
 const HEAP_MAX: usize = 8 * 1024 * 1024;
+
+/// What a compiled pattern may take, in bytes; `\w{50}` takes more than half of it. A call has several of them, and many may run.
+const PATTERN_SIZE: usize = 4 * 1024 * 1024;
+
+/// What a search may keep of what it learnt of its pattern, in bytes; beyond it, it begins anew.
+const CACHE_SIZE: usize = 8 * 1024 * 1024;
 
 /// The tool.
 pub(super) struct Grep;
@@ -65,27 +71,25 @@ impl Tool for Grep {
 
     fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid> {
         let Args { pattern, path, glob, context } = args::parse(input)?;
-        let matcher = RegexMatcherBuilder::new()
-            .multi_line(true)
-            .crlf(true)
-            .build(&pattern)
-            .map_err(|error| Invalid(format!("`pattern`: {error}")))?;
+        if pattern.len() > PATTERN_MAX {
+            return Err(Invalid(format!("`pattern` has {} bytes, and may have {PATTERN_MAX}", pattern.len())));
+        }
+        glob.as_deref().map(Pattern::check).transpose()?;
         Ok(Box::new(Searching {
-            matcher,
             pattern,
             root: path::directory(workspace, path.as_deref())?,
-            glob: glob.as_deref().map(Pattern::new).transpose()?,
+            glob,
             context: context.unwrap_or_default().min(CONTEXT_MAX),
             workspace: workspace.clone(),
         }))
     }
 }
 
+/// Nothing is compiled while it waits: there may be many calls, and a question may wait for days.
 struct Searching {
-    matcher: RegexMatcher,
     pattern: String,
     root: PathBuf,
-    glob: Option<Pattern>,
+    glob: Option<String>,
     context: usize,
     workspace: Workspace,
 }
@@ -100,15 +104,33 @@ impl Call for Searching {
     }
 
     fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, ToolOutput> {
-        blocking(move |token| match self.search(token, &context.hidden) {
-            Ok(output) => output,
-            Err(error) => ToolOutput::error(file::explain(&self.workspace, &self.root, &error)),
+        blocking(move |token| match self.compile().map(|what| self.search(&what, token, &context.hidden)) {
+            Ok(Ok(output)) => output,
+            Ok(Err(error)) => ToolOutput::error(file::explain(&self.workspace, &self.root, &error)),
+            Err(Invalid(problem)) => ToolOutput::error(problem),
         })
     }
 }
 
+/// What is looked for, and in which files.
+struct What {
+    matcher: RegexMatcher,
+    glob: Option<Pattern>,
+}
+
 impl Searching {
-    fn search(&self, token: &CancellationToken, hidden: &Hidden) -> io::Result<ToolOutput> {
+    fn compile(&self) -> Result<What, Invalid> {
+        let matcher = RegexMatcherBuilder::new()
+            .multi_line(true)
+            .crlf(true)
+            .size_limit(PATTERN_SIZE)
+            .dfa_size_limit(CACHE_SIZE)
+            .build(&self.pattern)
+            .map_err(|error| Invalid(format!("`pattern`: {error}")))?;
+        Ok(What { matcher, glob: self.glob.as_deref().map(Pattern::new).transpose()? })
+    }
+
+    fn search(&self, what: &What, token: &CancellationToken, hidden: &Hidden) -> io::Result<ToolOutput> {
         let mut searcher = SearcherBuilder::new()
             .line_number(true)
             .line_terminator(LineTerminator::crlf())
@@ -119,18 +141,18 @@ impl Searching {
             .build();
         let mut found = Found::default();
         if !self.root.metadata()?.is_dir() {
-            self.search_file(&mut searcher, &self.root, &mut found, token)?;
+            self.search_file(&mut searcher, &what.matcher, &self.root, &mut found, token)?;
             return Ok(found.output(""));
         }
-        let mut walk = Walk::new(&self.root, self.glob.as_ref(), token);
+        let mut walk = Walk::new(&self.root, what.glob.as_ref(), token);
         let files = walk.by_ref().filter(|entry| entry.file_type().is_some_and(|kind| kind.is_file()));
-        for entry in files.filter(|entry| self.glob.as_ref().is_none_or(|glob| glob.matches(&self.root, entry.path())))
+        for entry in files.filter(|entry| what.glob.as_ref().is_none_or(|glob| glob.matches(&self.root, entry.path())))
         {
             if hidden(entry.path()) {
                 found.hidden += 1;
                 continue;
             }
-            if self.search_file(&mut searcher, entry.path(), &mut found, token).is_err() {
+            if self.search_file(&mut searcher, &what.matcher, entry.path(), &mut found, token).is_err() {
                 found.skipped += 1;
             }
             if found.full {
@@ -143,14 +165,15 @@ impl Searching {
     fn search_file(
         &self,
         searcher: &mut Searcher,
+        matcher: &RegexMatcher,
         path: &Path,
         found: &mut Found,
         token: &CancellationToken,
     ) -> io::Result<()> {
         let (file, _) = file::open(path)?;
         let name = path::show(&self.workspace.cwd, path);
-        let lines = Lines { name, matcher: &self.matcher, found };
-        searcher.search_reader(&self.matcher, Cancellable { file, token }, lines)
+        let lines = Lines { name, matcher, found };
+        searcher.search_reader(matcher, Cancellable { file, token }, lines)
     }
 }
 
@@ -297,6 +320,30 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_pattern_is_compiled_when_the_call_runs_and_bounded() {
+        let (_dir, workspace) = test_workspace();
+        fs::write(workspace.cwd.join("a"), format!("{}\n", "é".repeat(60))).unwrap();
+        let large = "`pattern`: compiled regex exceeds size limit of 4194304";
+        let open = "`pattern`: regex parse error:\n    (?:()\n    ^\nerror: unclosed group";
+        for (input, expect) in [
+            (json!({"pattern": "(\\p{L}{100}){20}"}), (large, true)),
+            (json!({"pattern": "("}), (open, true)),
+            (json!({"pattern": "x".repeat(4097)}), ("`pattern` has 4097 bytes, and may have 4096", true)),
+            (json!({"pattern": "^\\w{50}$"}), ("[no match]\n", false)),
+            (
+                json!({"pattern": "x", "glob": "{".repeat(33)}),
+                ("the glob is too large: it opens 33 braces, and may open 32", true),
+            ),
+        ] {
+            let (text, failed) = run(&Grep, &workspace, input.clone()).await;
+            assert_eq!((text.as_str(), failed), expect, "{input}");
+        }
+        for pattern in ["(\\p{L}{100}){20}", "("] {
+            assert!(Grep.prepare(&json!({ "pattern": pattern }), &workspace).is_ok());
+        }
+    }
+
+    #[tokio::test]
     async fn what_is_found_is_bounded() {
         let (_dir, workspace) = test_workspace();
         let file = workspace.cwd.join("many");
@@ -331,18 +378,13 @@ mod tests {
         let (_dir, workspace) = test_workspace();
         let file = workspace.cwd.join("file");
         fs::write(&file, "x\n").unwrap();
-        let call = Searching {
-            matcher: RegexMatcher::new("x").unwrap(),
-            pattern: "x".to_owned(),
-            root: workspace.cwd.clone(),
-            glob: None,
-            context: 0,
-            workspace,
-        };
+        let call =
+            Searching { pattern: "x".to_owned(), root: workspace.cwd.clone(), glob: None, context: 0, workspace };
         let token = CancellationToken::new();
         token.cancel();
         let hidden: Hidden = std::sync::Arc::new(|_| false);
-        assert_eq!(call.search(&token, &hidden).unwrap(), ToolOutput::text("[no match]\n"));
-        assert!(call.search_file(&mut Searcher::new(), &file, &mut Found::default(), &token).is_err());
+        let what = call.compile().unwrap();
+        assert_eq!(call.search(&what, &token, &hidden).unwrap(), ToolOutput::text("[no match]\n"));
+        assert!(call.search_file(&mut Searcher::new(), &what.matcher, &file, &mut Found::default(), &token).is_err());
     }
 }

@@ -14,7 +14,7 @@ mod ignored;
 mod ls;
 mod output;
 mod path;
-mod pattern;
+pub(crate) mod pattern;
 mod read;
 pub(crate) mod text;
 mod write;

@@ -66,7 +66,8 @@ impl Output {
 }
 
 impl Cli {
-    pub(super) fn new(program: &Path, env: Vec<(String, String)>, cwd: PathBuf, args: &[&str]) -> Self {
+    /// Any program with this environment, not yet run.
+    pub fn new(program: &Path, env: Vec<(String, String)>, cwd: PathBuf, args: &[&str]) -> Self {
         Self {
             program: program.to_path_buf(),
             env,

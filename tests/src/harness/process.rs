@@ -6,7 +6,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, kill_process, pidfd_open, pidfd_send_signal, prlimit,
+};
 
 /// A process that will not be taken for another one with the same number.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,6 +39,13 @@ fn process(pid: u32) -> Option<Process> {
 fn all() -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Sets how many files a process may open, and gives how many it could.
+pub fn limit_files(pid: u32, most: u64) -> u64 {
+    let new = Rlimit { current: Some(most), ..getrlimit(Resource::Nofile) };
+    let old = prlimit(Pid::from_raw(pid.cast_signed()), Resource::Nofile, new).expect("the process runs");
+    old.current.unwrap_or(u64::MAX)
 }
 
 /// Everything below `pid`, without it.

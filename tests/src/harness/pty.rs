@@ -107,6 +107,13 @@ impl Pty {
         self.shown().bytes.clone()
     }
 
+    /// Whether the terminal shows what is typed.
+    pub fn echoes(&self) -> bool {
+        let modes = self.master.as_ref().and_then(|master| master.get_termios()).expect("the terminal is open");
+        // ECHO, which is the same number on Linux and macOS.
+        modes.local_flags.bits() & 0o10 != 0
+    }
+
     /// Waits until `text` has been written.
     pub async fn shows(&mut self, text: &str) {
         self.until(&format!("the terminal shows '{text}'"), |all| all.contains(text)).await;

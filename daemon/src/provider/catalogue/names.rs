@@ -79,7 +79,10 @@ impl Catalogue {
         if self.names(provider).iter().any(|name| name == spec) {
             return self.resolve(&format!("{provider}/{spec}"));
         }
-        Err(ResolveError::UnknownProvider { provider: unknown, near: self.meant(spec, Some(provider)) })
+        // Most providers have more than is known of them.
+        let unlisted = || self.entries.contains_key(provider).then(|| format!("{provider}/{spec}"));
+        let near = self.meant(spec, Some(provider)).or_else(unlisted);
+        Err(ResolveError::UnknownProvider { provider: unknown, near })
     }
 
     /// What may have been meant by `spec`, whose provider is none: a model with just this name, a provider with nearly its name,

@@ -103,6 +103,10 @@ fn head(compat: &Compat, request: &Request<'_>) -> Value {
     if is(compat.prompt_cache_key) && !request.cache_key.is_empty() {
         wire::set(&mut head, "prompt_cache_key", request.cache_key);
     }
+    if is(compat.cache_control) && request.model.starts_with("anthropic/") {
+        // The mark is set at the last block, whichever that is, so that messages stay as they are.
+        wire::set(&mut head, "cache_control", json!({"type": "ephemeral"}));
+    }
     if let Some(words) = effort::of(request.effort).filter(|_| compat.reasoning_effort != Some(false)) {
         wire::set(&mut head, "reasoning_effort", words.openai);
     }
@@ -236,7 +240,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::super::preset;
-    use super::super::super::support::{assistant, body, call, check_history, history, result, thought, user};
+    use super::super::super::support::{assistant, body, call, check_history, history, request, result, thought, user};
     use super::super::OpenAi;
     use super::*;
 
@@ -315,6 +319,19 @@ mod tests {
         let set = Compat { stream_usage: Some(false), developer_role: Some(true), ..none };
         check("", set, &["max_tokens"], "developer");
         check("openai", Compat { prompt_cache_key: Some(false), ..set }, &["max_completion_tokens"], "developer");
+    }
+
+    #[test]
+    fn claude_is_asked_to_cache_where_it_must_be() {
+        let check = |name: &str, model: &str, expect: Value| {
+            let messages = [user(vec![ContentBlock::text("hi")])];
+            let request = Request { model, ..request(&messages) };
+            let known = preset::named(name).map(|preset| preset.compat).unwrap_or_default();
+            assert_eq!(head(&known, &request)["cache_control"], expect, "{name} {model}");
+        };
+        check("openrouter", "anthropic/claude-sonnet-5", json!({"type": "ephemeral"}));
+        check("openrouter", "openai/gpt-6", Value::Null);
+        check("litellm", "anthropic/claude-sonnet-5", Value::Null);
     }
 
     #[test]

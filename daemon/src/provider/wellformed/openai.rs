@@ -13,6 +13,7 @@ const FIELDS: &[&str] = &[
     "stream",
     "stream_options",
     "prompt_cache_key",
+    "cache_control",
     "reasoning_effort",
     "response_format",
     "tools",

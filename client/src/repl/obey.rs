@@ -1,0 +1,105 @@
+//! What a line at the prompt does: a prompt is sent, a command carried out.
+
+use linger_protocol::daemon::{Model, Models};
+use linger_protocol::method::{ModelList, SessionList};
+use linger_protocol::session::{Compact, Keyed, List, Prompt, Set};
+
+use super::Repl;
+use super::slash::{self, Slash};
+use crate::command::{here, listing, now};
+use crate::connect::key;
+use crate::error::{Exit, Failure};
+use crate::follow::Request;
+use crate::picture::with_pictures;
+use crate::render::table::columns;
+
+impl Repl {
+    pub(super) fn prompt(&mut self, text: String) -> Result<(), Failure> {
+        self.sent += 1;
+        let session = self.attachment.session.clone();
+        let places: Vec<_> = here().ok().into_iter().chain([self.cwd.clone()]).collect();
+        let sent = with_pictures(text, &places).and_then(|content| {
+            let pictures = content.pictures();
+            let prompt = Prompt { session, content, when: None, schema: None, key: Some(key()?) };
+            self.attachment.request(Request::Prompt(prompt)).map(|()| pictures)
+        });
+        match sent {
+            // What was typed is at fault, not the session.
+            Err(failure) if failure.exit == Exit::USAGE => {
+                self.sent = self.sent.saturating_sub(1);
+                self.complain(failure)?;
+                self.prompt_if_idle().map(drop)
+            }
+            Ok(0) => Ok(()),
+            // That it was taken for a picture should not be a guess.
+            Ok(n) => self.say(&format!("with {n} picture{}", if n == 1 { "" } else { "s" })),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    pub(super) fn compact(&mut self, focus: Option<String>) -> Result<(), Failure> {
+        self.sent += 1;
+        let session = self.attachment.session.clone();
+        self.attachment.request(Request::Compact(Compact { session, focus, key: Some(key()?) }))
+    }
+
+    /// Counts like a prompt: no other opens before the daemon has said what becomes of it.
+    pub(super) fn go_on(&mut self) -> Result<(), Failure> {
+        self.continuing = true;
+        let session = self.attachment.session.clone();
+        self.attachment.request(Request::Continue(Keyed { session, key: Some(key()?) }))
+    }
+
+    /// Does what a command says that is answered at once, or by events.
+    pub(super) fn slash(&mut self, slash: Slash) -> Result<(), Failure> {
+        let session = self.attachment.session.clone();
+        match slash {
+            Slash::Help => self.say(&slash::help())?,
+            Slash::Mode(None) => self.say(&format!("mode: {}", self.mode))?,
+            Slash::Effort(None) => self.say(&format!("effort: {}", self.effort))?,
+            Slash::Thinking(None) => self.say(&format!("thinking: {}", self.renderer.thinking()))?,
+            Slash::Thinking(Some(thinking)) => self.renderer.set_thinking(thinking),
+            Slash::Effort(effort) => {
+                self.attachment.request(Request::Set(Set { session, effort, key: Some(key()?), ..Set::default() }))?;
+            }
+            Slash::Model(None) => self.say(&format!("model: {}", self.model))?,
+            Slash::Mode(mode) => {
+                self.attachment.request(Request::Set(Set { session, mode, key: Some(key()?), ..Set::default() }))?;
+            }
+            Slash::Provider(None) => {
+                let rows = self.attachment.client.call(&ModelList(Models::default()))?;
+                for line in providers(&rows, &self.model) {
+                    self.say(&line)?;
+                }
+            }
+            Slash::Model(model) | Slash::Provider(model) => {
+                self.attachment.request(Request::Set(Set { session, model, key: Some(key()?), ..Set::default() }))?;
+            }
+            Slash::Cancel => self.attachment.cancel()?,
+            Slash::Sessions => {
+                let rows = self.attachment.client.call(&SessionList(List::default()))?;
+                for line in listing(&rows, now()) {
+                    self.say(&line)?;
+                }
+            }
+            Slash::Detach | Slash::Compact(_) | Slash::Continue => {}
+        }
+        Ok(())
+    }
+}
+
+/// The providers that can be used, that of `current` marked, with the model that each begins with.
+fn providers(rows: &[Model], current: &str) -> Vec<String> {
+    let name = |model: &str| model.split('/').next().unwrap_or_default().to_owned();
+    let ready = rows.iter().filter(|row| row.ready);
+    let cells = ready.map(|row| {
+        let mark = if name(&row.model) == name(current) { "*" } else { " " };
+        let first = row.model.split_once('/').map(|(_, model)| model).filter(|model| *model != "MODEL");
+        let provider = name(&row.model);
+        let begins = first.map_or_else(|| format!("name a model: /model {provider}/MODEL"), str::to_owned);
+        vec![mark.to_owned(), provider, begins]
+    });
+    let mut lines = columns(&cells.collect::<Vec<_>>());
+    lines.push("`linger models` lists what each has, and what is missing for others".to_owned());
+    lines
+}

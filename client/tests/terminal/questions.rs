@@ -1,0 +1,197 @@
+//! Questions: which keys answer them, and that nothing else does.
+
+use serde_json::json;
+
+use super::fake::{Connection, Fake};
+use super::{Session, attached, turn};
+
+/// A turn of an interactive session, and one of `run`, in which the daemon asks by `script` and a person answers.
+fn asked_in_a_turn(script: fn(&mut Connection), answer: fn(&mut Session)) {
+    let mut fake = Fake::one(move |daemon| {
+        attached(daemon);
+        turn(daemon, "test");
+        script(daemon);
+        daemon.expect_end();
+    });
+    let mut session = Session::start(&fake, &["attach", "s1"]);
+    session.see("> ");
+    session.press("test\r");
+    answer(&mut session);
+    session.see("> ");
+    session.press("\u{4}");
+    assert_eq!(session.end(), 0);
+    fake.finish();
+
+    let mut fake = Fake::one(move |daemon| {
+        daemon.new_run();
+        script(daemon);
+    });
+    let mut session = Session::start(&fake, &["run", "x"]);
+    answer(&mut session);
+    assert_eq!(session.end(), 0);
+    fake.finish();
+}
+
+#[test]
+fn a_question_is_answered_with_one_key_and_ctrl_d_leaves_a_turn() {
+    let mut fake = Fake::one(|daemon| {
+        attached(daemon);
+        turn(daemon, "test");
+        daemon.question(10);
+        let answer = daemon.answer("permission/answer", json!({"outcome": "won"}));
+        assert_eq!((&answer["decision"], &answer["digest"]), (&json!("allow_session"), &json!("sha256:9f")));
+        daemon.event("11", json!({"kind": "permission_resolved", "seq": 11, "turn": "t1", "permission": "q1", "decision": "allow_session", "by": "nvim"}));
+        daemon.event("12", json!({"kind": "tool_started", "seq": 12, "turn": "t1", "call_id": "c1", "tool": "bash", "action": "cargo test"}));
+        daemon.expect_end();
+    });
+    let mut session = Session::start(&fake, &["attach", "s1"]);
+    session.see("> ");
+    session.press("test\r");
+    session.see("? bash wants to run in /w\r\n    cargo test\r\n  y once  s in this session  a always bash(cargo test)  n no\r\n");
+    session.press("s");
+    session.see("allowed in this session by nvim");
+    session.see("• bash cargo test\r\n");
+    session.press("\u{4}");
+    session.see("detached; the work goes on. come back with `linger attach s1`");
+    assert_eq!(session.end(), 0);
+    fake.finish();
+}
+
+#[test]
+fn a_key_answers_only_the_question_that_was_shown_when_it_was_typed() {
+    fn script(daemon: &mut Connection) {
+        daemon.question_about(10, "q1", "first");
+        daemon.question_about(11, "q2", "second");
+        let answer = daemon.answer("permission/answer", json!({"outcome": "won"}));
+        assert_eq!((&answer["permission"], &answer["decision"]), (&json!("q1"), &json!("allow_once")));
+        let answer = daemon.answer("permission/answer", json!({"outcome": "won"}));
+        assert_eq!((&answer["permission"], &answer["decision"]), (&json!("q2"), &json!("reject_once")));
+        daemon.end(12, "end_turn", None);
+    }
+    fn answer(session: &mut Session) {
+        session.see("    first\r\n");
+        session.see("n no");
+        // The second may have been meant for the next question, and decides nothing once that is shown.
+        session.press("y");
+        session.see("    second\r\n");
+        session.see("n no");
+        session.press("n");
+    }
+    asked_in_a_turn(script, answer);
+}
+
+#[test]
+fn an_answer_that_is_refused_leaves_its_question_open() {
+    fn script(daemon: &mut Connection) {
+        daemon.question(10);
+        let full = json!({"hint": "allow it once"});
+        daemon.refuse("permission/answer", -31015, "a rule may have 8192 bytes", full);
+        let answer = daemon.answer("permission/answer", json!({"outcome": "won"}));
+        assert_eq!((&answer["permission"], &answer["decision"]), (&json!("q1"), &json!("allow_once")));
+        daemon.end(12, "end_turn", None);
+    }
+    fn answer(session: &mut Session) {
+        session.see("n no");
+        session.press("s");
+        session.see("error: a rule may have 8192 bytes\r\nhint: allow it once\r\n? bash wants to run");
+        session.see("n no");
+        session.press("y");
+    }
+    asked_in_a_turn(script, answer);
+}
+
+#[test]
+fn a_question_that_another_client_answers_disappears() {
+    let mut fake = Fake::one(|daemon| {
+        attached(daemon);
+        turn(daemon, "test");
+        daemon.question(10);
+        daemon.event("11", json!({"kind": "permission_resolved", "seq": 11, "turn": "t1", "permission": "q1", "decision": "allow_once", "by": "linger@pts/99"}));
+        daemon.end(12, "end_turn", None);
+        daemon.expect_end();
+    });
+    let mut session = Session::start(&fake, &["attach", "s1"]);
+    session.see("> ");
+    session.press("test\r");
+    session.see("cargo test");
+    session.see("allowed by linger@pts/99");
+    session.see("> ");
+    session.press("\u{4}");
+    session.see("detached");
+    assert_eq!(session.end(), 0);
+    fake.finish();
+}
+
+#[test]
+fn an_answer_that_came_too_late_says_who_won() {
+    let mut fake = Fake::one(|daemon| {
+        attached(daemon);
+        turn(daemon, "test");
+        daemon.question(10);
+        let won = json!({"decision": "reject_once", "by": "linger@pts/99", "at": 1});
+        daemon.refuse("permission/answer", -31001, "already answered", won);
+        daemon.end(12, "end_turn", None);
+        daemon.expect_end();
+    });
+    let mut session = Session::start(&fake, &["attach", "s1"]);
+    session.see("> ");
+    session.press("test\r");
+    session.see("n no");
+    session.press("y");
+    session.see("already answered: denied by linger@pts/99");
+    session.see("> ");
+    session.press("\u{4}");
+    assert_eq!(session.end(), 0);
+    fake.finish();
+}
+
+#[test]
+fn a_line_that_is_typed_or_pasted_at_a_question_decides_nothing() {
+    fn script(daemon: &mut Connection) {
+        daemon.question(10);
+        let answer = daemon.answer("permission/answer", json!({"outcome": "won"}));
+        assert_eq!((&answer["permission"], &answer["decision"]), (&json!("q1"), &json!("reject_once")));
+        daemon.end(12, "end_turn", None);
+    }
+    fn answer(session: &mut Session) {
+        session.see("n no");
+        for typed in
+            ["wait, do not do that\r", "/mode plan\r", "https://a.example/", "yy", "y\ra\r", "\u{e4}", "\u{1b}[A"]
+        {
+            session.press(typed);
+            session.see("that is no answer and was dropped");
+            session.see("n no");
+        }
+        // A hand writes a letter after the other.
+        for key in "wait".chars() {
+            session.press(&key.to_string());
+        }
+        session.see("that is no answer and was dropped");
+        session.see("n no");
+        session.press("n\r");
+    }
+    asked_in_a_turn(script, answer);
+}
+
+#[test]
+fn ones_own_answer_in_run_is_not_by_somebody_else() {
+    let mut fake = Fake::one(|daemon| {
+        let (id, hello) = daemon.expect("daemon/hello");
+        let welcome = json!({"protocol": 1, "version": "9", "env": ["PATH_WE_WANT"], "keys": []});
+        daemon.send(&json!({"jsonrpc": "2.0", "id": id, "result": welcome}));
+        daemon.answer("session/create", json!({"session": "s1"}));
+        daemon.answer("session/attach", json!({"cursor": "1"}));
+        daemon.answer("session/prompt", json!({"prompt": "p1", "seq": 2}));
+        daemon.event("3", json!({"kind": "turn_started", "seq": 3, "turn": "t1", "prompt": "p1"}));
+        daemon.question(4);
+        daemon.answer("permission/answer", json!({"outcome": "won"}));
+        daemon.event("5", json!({"kind": "permission_resolved", "seq": 5, "turn": "t1", "permission": "q1", "decision": "allow_once", "by": hello["client"]}));
+        daemon.end(6, "end_turn", None);
+    });
+    let mut session = Session::start(&fake, &["run", "x"]);
+    session.see("n no");
+    session.press("y");
+    session.see("  allowed\r\n");
+    assert_eq!(session.end(), 0);
+    fake.finish();
+}

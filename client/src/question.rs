@@ -18,6 +18,9 @@ use crate::terminal::{clean_exact, clean_line};
 /// Lines of one argument that are shown unasked: its beginning, and its end.
 const LINES: [usize; 2] = [30, 10];
 
+/// Characters of a line; what is longer is several, so that none runs off the top of the screen.
+const LINE: usize = 160;
+
 /// Characters of a rule's pattern that are shown where the action stands above it.
 const MAX_GRANT: usize = 40;
 
@@ -114,7 +117,7 @@ impl Question {
 
     /// Whether something of it is not shown.
     pub(crate) fn is_cut(&self) -> bool {
-        !self.whole && self.parts().iter().any(|part| part.lines().count() > LINES.iter().sum())
+        !self.whole && self.parts().iter().any(|part| lines(&clean_exact(part)).len() > LINES.iter().sum())
     }
 
     /// The line that says which keys there are: alone, or as a line of their own where one is being typed.
@@ -261,17 +264,33 @@ impl Questions {
 
 fn indent(out: &mut String, text: &str, [head, tail]: [usize; 2]) {
     let text = clean_exact(text);
-    let lines: Vec<&str> = text.lines().collect();
+    let lines = lines(&text);
     let left_out = lines.len().saturating_sub(head.saturating_add(tail));
-    for (at, line) in lines.iter().enumerate() {
+    for (at, (goes_on, line)) in lines.iter().enumerate() {
         if left_out > 0 && at == head {
             let lines = if left_out == 1 { "line is" } else { "lines are" };
             out.push_str(&format!("    ({left_out} {lines} not shown)\n"));
         }
         if left_out == 0 || at < head || at >= lines.len() - tail {
-            out.push_str(&format!("    {line}\n"));
+            let before = if *goes_on { "  ~ " } else { "    " };
+            out.push_str(&format!("{before}{line}\n"));
         }
     }
+}
+
+/// The lines of a text; one that is long is several, all but the first of which go on with it.
+fn lines(text: &str) -> Vec<(bool, &str)> {
+    let mut lines = Vec::new();
+    for mut line in text.lines() {
+        let mut goes_on = false;
+        while let Some((end, _)) = line.char_indices().nth(LINE) {
+            let (piece, rest) = line.split_at(end);
+            lines.push((goes_on, piece));
+            (goes_on, line) = (true, rest);
+        }
+        lines.push((goes_on, line));
+    }
+    lines
 }
 
 /// A path with the home directory as `~`.
@@ -287,6 +306,17 @@ pub(crate) fn short_path(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_without_end_is_as_many_as_it_takes() {
+        let line = "ä".repeat(LINE);
+        assert_eq!(lines(&line), [(false, line.as_str())]);
+        let long = format!("{line}{line}b\n\nc");
+        assert_eq!(lines(&long), [(false, line.as_str()), (true, &line), (true, "b"), (false, ""), (false, "c")]);
+        let mut out = String::new();
+        indent(&mut out, &format!("{line}b"), LINES);
+        assert_eq!(out, format!("    {line}\n  ~ b\n"));
+    }
 
     #[test]
     fn a_long_rule_is_cut_only_where_it_repeats_the_action() {

@@ -1,10 +1,11 @@
 //! `linger daemon`, and how a client starts one: also where the daemon hangs, its socket is gone, or something else has its place.
 
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixListener;
 
 use linger_tests::harness::{Cli, Daemon, Setup, comes_true, process};
-use linger_tests::model::ModelServer;
+use linger_tests::model::{ModelServer, Reply};
 use rustix::process::Signal;
 
 /// A daemon that the client has started, and its process.
@@ -138,4 +139,29 @@ async fn the_daemon_gets_a_scope_of_its_own_from_systemd_and_runs_without_one_if
     cli(&["ls"]).run().await.exits(0);
     assert_eq!(daemon.log().matches("[start]").count(), 3, "{}", daemon.log_tail());
     cli(&["daemon", "stop"]).run().await.exits(0);
+}
+
+#[tokio::test]
+async fn a_socket_that_a_service_manager_opened_is_served_across_kill_9_and_never_touched() {
+    let model = ModelServer::scripted(|_| Reply::text("so"));
+    let mut daemon = Daemon::prepare(&model, Setup::default());
+    let path = daemon.dirs.socket();
+    // Whoever comes now waits in its queue.
+    let socket = UnixListener::bind(&path).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::empty()).unwrap();
+    let file = std::fs::metadata(&path).unwrap();
+    daemon.pass(socket.as_raw_fd());
+    daemon.launch().await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.turn(&session, "before").await;
+    daemon.kill_daemon().await;
+    let back = daemon.client().await;
+    back.attach(&session).await;
+    back.prompt(&session, "after").await;
+    back.nth(&session, "turn_finished", 2).await;
+    daemon.check(&[&client, &back], &model);
+    daemon.cli(&["daemon", "stop"]).run().await.exits(0);
+    assert_eq!(std::fs::metadata(&path).unwrap().ino(), file.ino(), "it is the manager's");
 }

@@ -4,6 +4,7 @@
 //! `daemon/status` names, and may be killed for itself.
 
 use std::io::{BufRead, BufReader};
+use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, mpsc};
@@ -47,6 +48,8 @@ pub struct Setup {
     pub files: Option<u64>,
     /// Whether the daemon runs from a copy of its program, which a test may delete.
     pub copied: bool,
+    /// The socket that it is passed, as a service manager does; it must not be closed at `exec`.
+    pub passed: Option<RawFd>,
 }
 
 impl Default for Setup {
@@ -62,6 +65,7 @@ impl Default for Setup {
             faulty: false,
             files: None,
             copied: false,
+            passed: None,
         }
     }
 }
@@ -117,6 +121,11 @@ impl Daemon {
         Self { dirs, setup, child: Mutex::new(None), keys }
     }
 
+    /// From now on it is passed this socket.
+    pub fn pass(&mut self, socket: RawFd) {
+        self.setup.passed = Some(socket);
+    }
+
     /// The environment of whatever is started; the keys with it if `keys`.
     pub fn env(&self, keys: bool) -> Vec<(String, String)> {
         let mut env = self.dirs.env();
@@ -157,6 +166,11 @@ impl Daemon {
         if let Some(files) = self.setup.files {
             command = Command::new("/bin/sh");
             command.args(["-c", &format!("ulimit -n {files} && exec \"$0\"")]).arg(program);
+        }
+        if let Some(socket) = self.setup.passed {
+            command = Command::new("/bin/bash");
+            let passing = format!("exec 3<&{socket} && LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\"");
+            command.args(["-c", &passing]).arg(program);
         }
         command.env_clear().envs(self.env(self.setup.keys)).env("LINGER_LOG", self.setup.log);
         command.envs(more.iter().cloned()).current_dir("/");

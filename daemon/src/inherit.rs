@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
+use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd, retry_on_intr};
 
 /// The first descriptor that is none of standard input, output and error.
 const FIRST: RawFd = 3;
@@ -64,7 +64,9 @@ pub fn peer_is_there(socket: BorrowedFd<'_>) -> Option<bool> {
         return (io::Error::last_os_error().raw_os_error() != Some(libc::ENOPROTOOPT)).then_some(false);
     };
     let mut end = [PollFd::new(&process, PollFlags::IN)];
-    Some(poll(&mut end, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) == Ok(0))
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    // A signal cuts it short though it does not wait, and children of ours end all the time.
+    Some(retry_on_intr(|| poll(&mut end, Some(&now))) == Ok(0))
 }
 
 /// As above; nobody can tell here.

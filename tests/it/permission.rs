@@ -1,7 +1,11 @@
 //! Permissions: durable, answered once, by whoever is first; and the modes that decide what is asked. Races: `races.rs`.
 
-use linger_tests::harness::{Cli, Client, Daemon, Setup};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use linger_tests::harness::{Cli, Client, Daemon, Raw, Setup, process};
 use linger_tests::model::{ModelServer, Reply};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::{after_tool, answer, bash, story};
@@ -248,6 +252,35 @@ async fn a_command_that_chains_is_not_covered_by_a_rule_for_its_first_word() {
     }
     client.first(&session, "turn_finished").await;
     assert_eq!(client.transcript().of("tool_started").count(), 0);
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn a_user_is_one_also_while_children_of_the_daemon_end_all_the_time() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    let pid = daemon.pid().await;
+    let over = Arc::new(AtomicBool::new(false));
+    let storm = std::thread::spawn({
+        let over = over.clone();
+        move || {
+            while !over.load(Ordering::Relaxed) {
+                process::signal(pid, Signal::CHILD);
+            }
+        }
+    });
+    let set = json!({ "session": session, "mode": "edit" });
+    let set = json!({ "jsonrpc": "2.0", "id": 1, "method": "session/set", "params": set }).to_string();
+    let mut refused = 0;
+    for _ in 0..200 {
+        let answer = Raw::connect(&daemon.dirs.socket()).await.ask(&set).await;
+        refused += usize::from(answer["error"]["code"] == -31006);
+    }
+    over.store(true, Ordering::Relaxed);
+    storm.join().unwrap();
+    assert_eq!(refused, 0, "of 200");
     daemon.check(&[&client], &model);
 }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd, retry_on_intr};
+use rustix::io::{Errno, FdFlags, fcntl_getfd, fcntl_setfd, retry_on_intr};
 
 /// The first descriptor that is none of standard input, output and error.
 const FIRST: RawFd = 3;
@@ -107,10 +107,17 @@ pub fn name(name: &str) {
 /// Leaves the session of the terminal, which then is nobody's here: neither its hangup nor its keys reach this process, and what
 /// this process starts finds no `/dev/tty` to write to. Whoever leads a session already has left.
 pub fn leave_terminal() -> io::Result<()> {
-    if rustix::process::getsid(None)? != rustix::process::getpid() {
-        rustix::process::setsid()?;
+    match rustix::process::setsid() {
+        Err(Errno::PERM) if leads_session() => Ok(()),
+        left => Ok(left.map(drop)?),
     }
-    Ok(())
+}
+
+fn leads_session() -> bool {
+    // SAFETY: it reads a number. In a container that is 0 if whoever leads the session is outside, which rustix's type cannot hold.
+    #[allow(unsafe_code)]
+    let leader = unsafe { libc::getsid(0) };
+    leader == rustix::process::getpid().as_raw_nonzero().get()
 }
 
 /// Lets go of the terminal: nothing is said or asked there any more.

@@ -158,6 +158,8 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
                 continue;
             }
             () = connections.ended() => continue,
+            // Nothing was written, so nothing is under way that has to end; the keeper starts the next one.
+            () = daemon.store.writable() => anyhow::bail!("the database can be written again"),
             () = daemon.shutdown.cancelled() => break,
         };
         rested = false;

@@ -63,11 +63,13 @@ impl Lock {
         private_directory(&places.data)?;
         let path = path(places);
         let io = |error| LockError::Io(path.clone(), error);
-        let mut file = open(&path).map_err(io)?;
+        let (mut file, fixed) = open(&path).map_err(io)?;
         match try_lock(&mut file) {
             Ok(()) => {
                 // What a dead daemon said. Without room for a first line there is none.
-                overwrite(&file, "").or_else(|_| file.set_len(0)).map_err(io)?;
+                if !fixed {
+                    overwrite(&file, "").or_else(|_| file.set_len(0)).map_err(io)?;
+                }
                 Ok(Self(file))
             }
             Err(TryLockError::WouldBlock) => Err(LockError::Held(read(&mut file))),
@@ -113,16 +115,20 @@ fn overwrite(file: &File, text: &str) -> io::Result<()> {
     file.set_len(line.len() as u64)
 }
 
-fn open(path: &Path) -> io::Result<File> {
+/// The file, and whether it stays as it is: on a file system that cannot be written it is locked all the same.
+fn open(path: &Path) -> io::Result<(File, bool)> {
     // Non-blocking, or a pipe of that name would hold us up.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).mode(0o600).custom_flags(flags.bits() as i32);
-    let file = options.open(path)?;
+    options.read(true).mode(0o600).custom_flags(flags.bits() as i32);
+    let (file, fixed) = match options.clone().write(true).create(true).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => (options.open(path)?, true),
+        opened => (opened?, false),
+    };
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("is not a file"));
     }
-    Ok(file)
+    Ok((file, fixed))
 }
 
 /// Tries to lock, for a moment again and again if whoever had it is dead.
@@ -204,7 +210,7 @@ mod tests {
         // Beyond the largest number that Linux gives.
         let dead = json!({ "pid": 1 << 30, "socket": "/old" });
         std::fs::write(path(&places), dead.to_string()).unwrap();
-        let remnant = open(&path(&places)).unwrap();
+        let (remnant, _) = open(&path(&places)).unwrap();
         remnant.try_lock().unwrap();
         let began = Instant::now();
         assert!(matches!(Lock::take(&places), Err(LockError::Held(_))), "but not for ever");

@@ -4,6 +4,9 @@
 //! characters are escaped, so that a line is a line and a terminal stays whole; secrets are taken out. Each line is one blocking
 //! write to a local file, a few microseconds, which is cheaper than handing it to a thread. Other crates are heard from `warn` up
 //! only: what they say below is much, and written without our care for secrets.
+//!
+//! A daemon works without its log where that cannot be written, and says so ([`trouble`]); each line tries again. Something else in
+//! its place is set aside under a dated name.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -34,9 +37,6 @@ pub enum LogError {
     /// `LINGER_LOG` is none of the levels.
     #[error("LINGER_LOG is '{0}': one of error, warn, info, debug, trace")]
     Level(String),
-    /// The file cannot be written.
-    #[error("{path}: {error}", path = .0.display(), error = .1)]
-    File(PathBuf, io::Error),
     /// The process has a log already.
     #[error("the log was set up twice")]
     Twice,
@@ -48,22 +48,26 @@ pub fn start(path: &Path, level: Option<&str>, redactor: Redactor) -> Result<(),
     tracing::subscriber::set_global_default(subscriber).map_err(|_| LogError::Twice)
 }
 
+/// Why nothing can be written to the log at `path`, if so. Looks at the disk.
+pub fn trouble(path: &Path) -> Option<io::Error> {
+    open(OpenOptions::new().append(true).create(true).mode(0o600), path).err()
+}
+
 /// Writes one line without setting up anything: for a process that hardly ever has something to say.
 pub fn append(path: &Path, level: &str, flow: &str, text: &str) -> io::Result<()> {
     let mut line = format!("{} {level:<5} [{flow}] ", timestamp(crate::clock::now()));
     write_escaped(&mut line, text).map_err(io::Error::other)?;
     line.push('\n');
-    LogFile::open(path)?.write_all(line.as_bytes())
+    LogFile::at(path).write_all(line.as_bytes())
 }
 
 fn subscriber(path: &Path, level: Option<&str>, redactor: Redactor) -> Result<impl Subscriber + use<>, LogError> {
     let level = parse_level(level)?;
-    let file = LogFile::open(path).map_err(|error| LogError::File(path.to_path_buf(), error))?;
     let others = filter_fn(|metadata| is_ours(metadata) || *metadata.level() <= Level::WARN);
     let layer = tracing_subscriber::fmt::layer()
         .with_ansi(false)
         .event_format(Line(redactor))
-        .with_writer(Mutex::new(file))
+        .with_writer(Mutex::new(LogFile::at(path)))
         .with_filter(level.and(others));
     Ok(tracing_subscriber::registry().with(layer))
 }
@@ -139,44 +143,34 @@ fn timestamp(ms: u64) -> String {
 /// The file, put aside when it is full.
 struct LogFile {
     path: PathBuf,
-    file: File,
+    /// None if it cannot be opened, for now.
+    file: Option<File>,
     length: u64,
 }
 
 impl LogFile {
-    fn open(path: &Path) -> io::Result<Self> {
-        if std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() > MAX_FILE) {
-            std::fs::rename(path, aside(path))?;
-        }
-        // What an earlier build, or a copy, left readable for others.
-        for old in [path.to_path_buf(), aside(path)] {
-            let open = std::fs::symlink_metadata(&old).is_ok_and(|meta| meta.is_file() && meta.mode() & 0o077 != 0);
-            if open {
-                std::fs::set_permissions(&old, std::fs::Permissions::from_mode(0o600))?;
+    /// The log at `path`, as soon as there is something to write.
+    fn at(path: &Path) -> Self {
+        Self { path: path.to_path_buf(), file: None, length: 0 }
+    }
+
+    /// The file to write to.
+    fn file(&mut self) -> io::Result<&mut File> {
+        if self.file.is_none() || self.length > MAX_FILE {
+            match ready(&self.path) {
+                Ok((file, length)) => (self.file, self.length) = (Some(file), length),
+                Err(error) if self.file.is_none() => return Err(error),
+                // If it cannot be put aside, the old one goes on: a long log is better than none.
+                Err(_) => self.length = 0,
             }
         }
-        let mut options = OpenOptions::new();
-        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        options.append(true).create(true).mode(0o600).custom_flags(flags.bits() as i32);
-        let file = options.open(path)?;
-        if !file.metadata()?.is_file() {
-            return Err(io::Error::other("is not a file"));
-        }
-        let length = file.metadata()?.len();
-        Ok(Self { path: path.to_path_buf(), file, length })
+        self.file.as_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 
 impl Write for LogFile {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        if self.length > MAX_FILE {
-            // If it cannot be put aside, the old one goes on: a long log is better than none.
-            match Self::open(&self.path) {
-                Ok(new) => *self = new,
-                Err(_) => self.length = 0,
-            }
-        }
-        let written = self.file.write(line)?;
+        let written = self.file()?.write(line)?;
         self.length += written as u64;
         Ok(written)
     }
@@ -184,6 +178,41 @@ impl Write for LogFile {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// The file at `path`, once whatever else has its place is out of the way, and its length.
+fn ready(path: &Path) -> io::Result<(File, u64)> {
+    match std::fs::symlink_metadata(path) {
+        Ok(meta) if !meta.is_file() => std::fs::rename(path, dated(path))?,
+        Ok(meta) if meta.len() > MAX_FILE => std::fs::rename(path, aside(path))?,
+        _ => {}
+    }
+    // What an earlier build, or a copy, left readable for others.
+    for old in [path.to_path_buf(), aside(path)] {
+        let open = std::fs::symlink_metadata(&old).is_ok_and(|meta| meta.is_file() && meta.mode() & 0o077 != 0);
+        if open {
+            std::fs::set_permissions(&old, std::fs::Permissions::from_mode(0o600))?;
+        }
+    }
+    let file = open(OpenOptions::new().append(true).create(true).mode(0o600), path)?;
+    let length = file.metadata()?.len();
+    Ok((file, length))
+}
+
+/// Opens the file, and nothing else that has its name.
+fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = options.custom_flags(flags.bits() as i32).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("is not a file")) }
+}
+
+/// The name under which something that is no log is kept.
+fn dated(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    // Two may be of one moment.
+    let when = timestamp(crate::clock::now()).replace(':', "");
+    name.push(format!(".aside-{when}-{}", crate::clock::random_word(4)));
+    PathBuf::from(name)
 }
 
 fn aside(path: &Path) -> PathBuf {
@@ -204,8 +233,8 @@ mod tests {
         let redactor = Redactor::default();
         redactor.add(&Secret::new("sk-hunter2"));
         tracing::subscriber::with_default(subscriber(&path, level, redactor).unwrap(), act);
+        let Ok(text) = std::fs::read_to_string(&path) else { return String::new() };
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        let text = std::fs::read_to_string(&path).unwrap();
         text.lines().map(|line| line.get(25..).unwrap().to_owned() + "\n").collect()
     }
 
@@ -251,13 +280,13 @@ mod tests {
         let path = dir.path().join("log");
         let full = |byte: u8| vec![byte; MAX_FILE as usize + 1];
         std::fs::write(&path, full(b'a')).unwrap();
-        let mut file = LogFile::open(&path).unwrap();
+        let mut file = LogFile::at(&path);
         file.write_all(&full(b'b')).unwrap();
         assert_eq!(std::fs::read(aside(&path)).unwrap(), full(b'a'));
         file.write_all(b"c").unwrap();
         assert_eq!(std::fs::read(aside(&path)).unwrap(), full(b'b'));
         assert_eq!(std::fs::read(&path).unwrap(), b"c");
-        LogFile::open(&path).unwrap().write_all(b"d").unwrap();
+        LogFile::at(&path).write_all(b"d").unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"cd", "a restart goes on in the same file");
     }
 
@@ -269,18 +298,43 @@ mod tests {
             std::fs::write(path, "old").unwrap();
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o664)).unwrap();
         }
-        LogFile::open(&path).unwrap();
+        LogFile::at(&path).write_all(b"new").unwrap();
         for path in [&path, &aside(&path)] {
             assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
         }
     }
 
     #[test]
-    fn a_link_in_its_place_is_refused() {
+    fn what_is_no_file_is_set_aside_and_nothing_is_written_through_it() {
         let dir = tempfile::tempdir().unwrap();
-        std::os::unix::fs::symlink(dir.path().join("victim"), dir.path().join("log")).unwrap();
-        assert!(LogFile::open(&dir.path().join("log")).is_err());
-        assert!(!dir.path().join("victim").exists());
+        let path = dir.path().join("log");
+        let victim = dir.path().join("victim");
+        let link = || std::os::unix::fs::symlink(&victim, &path).unwrap();
+        let directory = || std::fs::create_dir(&path).unwrap();
+        let pipe = || rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+        for make in [&link as &dyn Fn(), &directory, &pipe] {
+            make();
+            assert!(trouble(&path).is_some());
+            LogFile::at(&path).write_all(b"line").unwrap();
+            assert!(trouble(&path).is_none());
+            assert_eq!(std::fs::read(&path).unwrap(), b"line");
+            std::fs::remove_file(&path).unwrap();
+        }
+        let mut left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left.len(), 3, "{left:?}");
+        assert!(left.iter().all(|name| name.to_string_lossy().starts_with("log.aside-2")), "{left:?}");
+    }
+
+    #[test]
+    fn a_log_that_cannot_be_written_is_tried_again_with_each_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("absent/log");
+        let mut log = LogFile::at(&path);
+        assert!(log.write_all(b"lost").is_err());
+        std::fs::create_dir(dir.path().join("absent")).unwrap();
+        log.write_all(b"kept").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"kept");
     }
 
     #[test]

@@ -82,6 +82,9 @@ pub struct Status {
     pub database: PathBuf,
     /// Its log file.
     pub log: PathBuf,
+    /// Why nothing can be written there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_error: Option<String>,
     /// The configuration file that it reads.
     pub config: PathBuf,
     /// What is wrong with the configuration: file, line and key.

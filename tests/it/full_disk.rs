@@ -1,4 +1,4 @@
-//! A disk that is really full: a small tmpfs under the data directory, where the system lets a test mount one.
+//! A disk that is really full, or cannot be written: a small tmpfs under the data directory, where the system lets a test mount one.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -33,6 +33,13 @@ impl Disk {
             eprintln!("not run: this system lets the test mount no tmpfs");
         }
         mounted.then(|| Self(at.to_path_buf()))
+    }
+
+    /// Lets nobody write to it any more, or everybody again.
+    #[allow(clippy::disallowed_methods)] // Tests own the processes that they start.
+    fn remount(&self, how: &str) {
+        let status = std::process::Command::new("mount").args(["-o", &format!("remount,{how}")]).arg(&self.0).status();
+        assert!(status.is_ok_and(|status| status.success()), "it cannot be mounted anew");
     }
 
     /// Takes all that is left of it, until the file is deleted; gives its path.
@@ -216,4 +223,43 @@ async fn on_a_full_disk_readers_are_told_why_nothing_comes_and_what_is_cancelled
     assert_eq!(client.turn(&session, "hello").await.str("stop_reason"), "end_turn");
     all_answered(&client).await;
     daemon.check(&[&client, &late], &model);
+}
+
+#[tokio::test]
+async fn a_daemon_starts_where_nothing_can_be_written_and_goes_on_once_it_can() {
+    let gate = Gate::new();
+    let model = ModelServer::with([Reply::text("first").gate(&gate).and_text("never")]);
+    let daemon = Daemon::prepare(&model, Setup { log: "info", ..Setup::default() });
+    let Some(disk) = Disk::mount(daemon.dirs.database().parent().unwrap()) else { return };
+    daemon.launch().await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.prompt(&session, "go").await;
+    client.sees_text(&session, "first").await;
+    daemon.kill_all().await;
+    disk.remount("ro");
+    daemon.launch().await;
+    let back = daemon.client().await;
+    back.attach(&session).await;
+    back.sees_text(&session, "first").await;
+    let prompt = json!({ "session": session, "content": "and then", "key": "then" });
+    let refused = back.request("session/prompt", prompt.clone()).await.unwrap().unwrap_err();
+    assert_eq!(refused.code, -31016, "{refused}");
+    let status = back.call("daemon/status", json!({})).await;
+    assert!(status["damage"][0]["text"].as_str().unwrap().contains("cannot be written"), "{status}");
+
+    model.otherwise(|_| Reply::text("done"));
+    disk.remount("rw");
+    let again = linger_tests::harness::until("the daemon starts anew and takes the prompt", async || {
+        let client = Client::connect(&daemon.dirs, "again").await.ok()?;
+        client.request("session/attach", json!({ "session": session })).await?.ok()?;
+        client.request("session/prompt", prompt.clone()).await?.ok()?;
+        Some(client)
+    })
+    .await;
+    again.nth(&session, "turn_finished", 2).await;
+    let anew = again.call("daemon/status", json!({})).await;
+    assert_eq!((&anew["restarts"], anew.get("damage")), (&json!(1), None), "{anew}");
+    daemon.check(&[&client, &back, &again], &model);
+    gate.open();
 }

@@ -161,6 +161,7 @@ fn print_status(raw: &RawValue, json: bool) -> Result<Exit, Failure> {
         rows.extend([("storage", storage(taken)), ("free", size(taken.free))]);
         rows.extend(low_space(taken).map(|low| ("warning", low)));
     }
+    rows.extend(status.log_error.map(|error| ("warning", format!("nothing is written to the log: {error}"))));
     rows.extend(status.config_error.map(|error| ("error", error)));
     rows.extend(status.config_warnings.into_iter().map(|warning| ("warning", warning)));
     rows.extend(status.damage.into_iter().map(|damage| ("damage", damage.text)));

@@ -120,7 +120,14 @@ fn daemon(report: &mut Report, status: &Status) -> Result<(), Failure> {
         report
             .bad(&text, Some("`linger daemon stop` when no work is under way; the next command starts the new one"))?;
     }
-    report.good(&format!("log {}", status.log.display()))?;
+    let log = status.log.display();
+    match &status.log_error {
+        None => report.good(&format!("log {log}"))?,
+        Some(error) => report.bad(
+            &format!("log {log}: {error}"),
+            Some("the daemon works without; each line that it has to say tries again"),
+        )?,
+    }
     status.storage.map_or(Ok(()), |storage| space(report, &storage))?;
     if let Some(error) = &status.config_error {
         report.bad(error, Some(&format!("correct {}; it is read again at once", status.config.display())))?;

@@ -63,7 +63,7 @@ pub(super) fn carry_over(daemon: &Arc<Daemon>, aside: &mut Aside) {
                 return;
             }
         }
-        Err(Unreadable::Nothing) => {}
+        Err(Unreadable::Nothing | Unreadable::Empty) => {}
         Err(error) => {
             // Most likely there is no room for it; it is tried again at the next start.
             tracing::error!(target: "repair", file = %aside.path.display(), %error, "looking at its pages was given up for now");

@@ -17,6 +17,7 @@ use linger_protocol::{PROTOCOL, RpcError, VERSION};
 use super::{Conn, Rpc, conn, make_room};
 use crate::key::Key;
 use crate::key_source::KEY_BYTES;
+use crate::log;
 use crate::models;
 use crate::provider::keys::Bearer;
 use crate::repair;
@@ -95,6 +96,7 @@ impl DaemonApiServer for Rpc {
             socket: daemon.places.socket.clone(),
             database: daemon.places.database(),
             log: daemon.places.log(),
+            log_error: self.log_error().await,
             config: daemon.places.config_file(),
             config_error: daemon.config.error().map(|error| error.to_string()),
             config_warnings: daemon.config.warnings(),
@@ -165,6 +167,13 @@ impl DaemonApiServer for Rpc {
 }
 
 impl Rpc {
+    /// Why nothing is logged.
+    async fn log_error(&self) -> Option<String> {
+        let path = self.0.places.log();
+        let error = tokio::task::spawn_blocking(move || log::trouble(&path)).await.ok()??;
+        Some(error.to_string())
+    }
+
     /// What is wrong with where the database lies.
     async fn astray(&self) -> Option<Damage> {
         let store = self.0.store.clone();
@@ -175,7 +184,7 @@ impl Rpc {
             file: None,
             at: 0,
             text,
-            hint: Some("until then nothing is taken, and what was there can be read".to_owned()),
+            hint: Some("until that is mended nothing is taken, and what is stored can be read".to_owned()),
             carried: 0,
             left: Vec::new(),
             lost: false,

@@ -1,38 +1,76 @@
-//! Whether what is written can be found again: the files of the database are still those that were opened.
+//! Whether what is written can be found again: the files of the database are still those that were opened, and can be written.
 //!
 //! SQLite goes on writing into files that somebody has deleted or put others in the place of, and what it acknowledges then is
 //! gone with the process. Looked at before each synced commit, which is what somebody is told of; it takes a microsecond.
+//! A database that was opened on a file system that cannot be written stays as it was opened: once it can be written, the daemon
+//! has to start anew ([`Intact::writable`]).
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+use tokio::sync::Notify;
 
 use super::StoreError;
 
 /// The files of a database that is open.
 #[derive(Debug)]
-pub(super) struct Intact(Vec<(PathBuf, Option<Id>)>);
+pub(super) struct Intact {
+    files: Vec<(PathBuf, Option<Id>)>,
+    /// Where it lies, if it was opened to be read alone.
+    fixed: Option<PathBuf>,
+    writable: Notify,
+}
 
 /// Device and inode.
 type Id = (u64, u64);
 
 impl Intact {
-    /// The database at `path` and its write-ahead log, as they are now.
-    pub(super) fn of(path: &Path) -> Self {
+    /// The database at `path` and its write-ahead log, as they are now; `fixed`: it can only be read.
+    pub(super) fn of(path: &Path, fixed: bool) -> Self {
         let mut wal = path.as_os_str().to_owned();
         wal.push("-wal");
-        Self([path.to_path_buf(), wal.into()].into_iter().map(|path| (path.clone(), id(&path))).collect())
+        Self {
+            files: [path.to_path_buf(), wal.into()].into_iter().map(|path| (path.clone(), id(&path))).collect(),
+            fixed: path.parent().filter(|_| fixed).map(Path::to_path_buf),
+            writable: Notify::new(),
+        }
     }
 
-    /// Fails unless they are still there.
+    /// Fails unless they are still there, and can be written. For a commit: whoever waits for [`Intact::writable`] is told.
     pub(super) fn check(&self) -> Result<(), StoreError> {
-        match self.0.iter().find(|(path, known)| known.is_some() && id(path) != *known) {
-            None => Ok(()),
-            Some((path, _)) => {
-                let why =
-                    "was deleted or replaced while the daemon had it open; put it back, or start the daemon again";
-                Err(StoreError(format!("{} {why}", path.display()).into()))
-            }
+        let looked = self.look();
+        if self.is_writable_again() {
+            self.writable.notify_one();
         }
+        looked
+    }
+
+    /// As [`Intact::check`], and tells nobody else.
+    pub(super) fn look(&self) -> Result<(), StoreError> {
+        let fail = |path: &Path, why: &str| Err(StoreError(format!("{} {why}", path.display()).into()));
+        if let Some((path, _)) = self.files.iter().find(|(path, known)| known.is_some() && id(path) != *known) {
+            return fail(
+                path,
+                "was deleted or replaced while the daemon had it open; put it back, or start the daemon again",
+            );
+        }
+        match &self.fixed {
+            None => Ok(()),
+            Some(dir) if self.is_writable_again() => {
+                fail(dir, "can be written again: with the next prompt the daemon starts anew")
+            }
+            Some(dir) => fail(dir, "lies on a file system that cannot be written"),
+        }
+    }
+
+    fn is_writable_again(&self) -> bool {
+        let access = |dir| rustix::fs::access(dir, rustix::fs::Access::WRITE_OK);
+        self.fixed.as_ref().is_some_and(|dir| access(dir).is_ok())
+    }
+
+    /// Waits until a database that was opened to be read alone is found to be writable.
+    pub(super) async fn writable(&self) {
+        self.writable.notified().await;
     }
 }
 

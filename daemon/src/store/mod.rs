@@ -209,7 +209,8 @@ impl Store {
         let path = path.as_path();
         let (mut write, read) = open::open(path)?;
         let ahead = ahead::Ahead::new(path, checkpoint::beside(&mut write, path, &found)?);
-        let (blobs, intact) = (Blobs::beside(path), Arc::new(Intact::of(path)));
+        let fixed = write.is_readonly(rusqlite::MAIN_DB)?;
+        let (blobs, intact) = (Blobs::beside(path), Arc::new(Intact::of(path, fixed)));
         let (writer, writes) = Queue::new();
         let (reader, queries) = mpsc::channel();
         std::thread::Builder::new().name("store-write".to_owned()).spawn({
@@ -224,7 +225,12 @@ impl Store {
 
     /// Why nothing is written: the files of the database are not those that were opened. Looks at the disk.
     pub fn astray(&self) -> Option<String> {
-        self.intact.check().err().map(|error| error.0.to_string())
+        self.intact.look().err().map(|error| error.0.to_string())
+    }
+
+    /// Waits until a database that could only be read when it was opened can be written: then it has to be opened anew.
+    pub async fn writable(&self) {
+        self.intact.writable().await;
     }
 
     /// Queues an append; it is answered, and shown, once it is committed.

@@ -178,7 +178,9 @@ fn usable(path: &Path) -> Result<Connection, Trouble> {
             // The steps would meet damage halfway, when something has been written already.
             check_all(&connection)?;
         }
-        keep_lost_commits(path, &connection)?;
+        if !connection.is_readonly(rusqlite::MAIN_DB)? {
+            keep_lost_commits(path, &connection)?;
+        }
         migrate::migrate(&connection, path, version).map_err(|error| match error.downcast::<rusqlite::Error>() {
             Ok(error) => Trouble::from(error),
             Err(error) => Trouble::Other(error),
@@ -187,7 +189,11 @@ fn usable(path: &Path) -> Result<Connection, Trouble> {
     });
     if let Err(trouble) = checked {
         drop(connection);
-        as_found.restore(path)?;
+        match as_found.restore(path) {
+            // There nothing was changed.
+            Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {}
+            restored => restored?,
+        }
         return Err(trouble);
     }
     Ok(connection)

@@ -129,9 +129,11 @@ impl Pages {
     fn open(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
         let mut count = u32::try_from(file.metadata()?.len() / USABLE).unwrap_or(u32::MAX);
+        let wal = aside::with(path, "-wal");
         // Without one that is there, what is older would be taken for all there is.
-        let wal = match File::open(aside::with(path, "-wal")) {
-            Ok(wal) => Some(wal),
+        let wal = match wal.symlink_metadata() {
+            Ok(meta) if meta.is_file() => Some(File::open(wal)?),
+            Ok(_) => None,
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),
         };

@@ -255,6 +255,7 @@ pub enum Unreadable {
 impl Source {
     /// Opens a set-aside database.
     pub fn open(file: &Path) -> Result<Self, Unreadable> {
+        must_be_file(file)?;
         let dir = aside::with(file, ".reading");
         remove(&dir)?;
         std::fs::DirBuilder::new().mode(0o700).create(&dir).with_context(|| dir.display().to_string())?;
@@ -268,6 +269,7 @@ impl Source {
 
     /// Makes a database of what each page of a set-aside one has by itself.
     pub fn piece_together(file: &Path) -> Result<Self, Unreadable> {
+        must_be_file(file)?;
         let dir = aside::with(file, ".reading");
         remove(&dir)?;
         std::fs::DirBuilder::new().mode(0o700).create(&dir).with_context(|| dir.display().to_string())?;
@@ -322,12 +324,11 @@ impl Source {
     }
 
     fn copy_wal(&self, file: &Path) -> Result<(), Unreadable> {
-        match std::fs::copy(aside::with(file, "-wal"), self.dir.join("linger.db-wal")) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(anyhow::Error::from(error).context("its WAL cannot be copied").into())
-            }
-            _ => Ok(()),
+        let wal = aside::with(file, "-wal");
+        if wal.symlink_metadata().is_ok_and(|meta| meta.is_file()) {
+            std::fs::copy(wal, self.dir.join("linger.db-wal")).context("its WAL cannot be copied")?;
         }
+        Ok(())
     }
 
     fn connect(&mut self, here: &Path) -> Result<(), Unreadable> {
@@ -442,6 +443,14 @@ pub fn tidy(file: &Path) {
 fn remove(dir: &Path) -> anyhow::Result<()> {
     match std::fs::remove_dir_all(dir) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).with_context(|| dir.display().to_string()),
+        _ => Ok(()),
+    }
+}
+
+/// What has the name of a database and is no file has no session in it, and a pipe would be waited for.
+fn must_be_file(path: &Path) -> Result<(), Unreadable> {
+    match path.symlink_metadata() {
+        Ok(meta) if !meta.is_file() => Err(Unreadable::Empty),
         _ => Ok(()),
     }
 }

@@ -72,6 +72,17 @@ pub enum ListenError {
     Io(PathBuf, io::Error),
 }
 
+impl ListenError {
+    /// What to do about it.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Place(error) => error.hint(),
+            Self::Occupied(..) => "end or move what is there, or let LINGER_SOCKET name another path".to_owned(),
+            Self::Io(..) => "let LINGER_SOCKET name a path in a directory of yours that can be written".to_owned(),
+        }
+    }
+}
+
 /// The file of a socket that is ours.
 #[derive(Debug)]
 struct Binding {

@@ -16,7 +16,7 @@ use linger_protocol::place::{PlaceError, Places, check_socket, own_directory, pr
 use lingerd::config::{Changes, ConfigStore};
 use lingerd::keeper::{self, Kept};
 use lingerd::keychain::helper;
-use lingerd::listener::Listener;
+use lingerd::listener::{ListenError, Listener};
 use lingerd::process::mark;
 use lingerd::secret::Redactor;
 use lingerd::{Options, inherit, log};
@@ -73,7 +73,8 @@ pub(crate) fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error:#}");
-            if let Some(hint) = error.downcast_ref::<PlaceError>().map(PlaceError::hint) {
+            let place = error.downcast_ref::<PlaceError>().map(PlaceError::hint);
+            if let Some(hint) = place.or_else(|| error.downcast_ref::<ListenError>().map(ListenError::hint)) {
                 eprintln!("hint: {hint}");
             }
             ExitCode::FAILURE

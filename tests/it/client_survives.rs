@@ -220,7 +220,7 @@ async fn log_that_follows_shows_what_log_shows_afterwards_and_wait_waits() {
 async fn commands_that_change_something_change_it_once() {
     let mut scene = Scene::new(5).await;
     for n in 0..KILLS / 4 {
-        let name = format!("n{n}");
+        let name = format!("run-no-{n}");
         scene.killed_within(&["new", "--name", &name], 15).await;
         scene.killed_within(&["run", "-d", "-s", &name, "--mode", "plan", "hello"], 25).await;
         let row = scene.sessions().await.into_iter().find(|row| row["name"] == name.as_str()).unwrap();
@@ -245,7 +245,7 @@ async fn commands_that_change_something_change_it_once() {
     }
     assert_eq!(prompts(&client), KILLS / 4);
     for n in 0..KILLS / 4 {
-        scene.killed_within(&["rm", &format!("n{n}")], 15).await;
+        scene.killed_within(&["rm", &format!("run-no-{n}")], 15).await;
         assert_eq!(scene.sessions().await.len(), KILLS / 4 - n - 1);
     }
     scene.end().await;

@@ -4,7 +4,7 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixListener;
 
-use linger_tests::harness::{Cli, Daemon, Setup, comes_true, process};
+use linger_tests::harness::{Cli, Daemon, Setup, comes_true, process, programs};
 use linger_tests::model::{ModelServer, Reply};
 use rustix::process::Signal;
 
@@ -164,4 +164,23 @@ async fn a_socket_that_a_service_manager_opened_is_served_across_kill_9_and_neve
     daemon.check(&[&client, &back], &model);
     daemon.cli(&["daemon", "stop"]).run().await.exits(0);
     assert_eq!(std::fs::metadata(&path).unwrap().ino(), file.ino(), "it is the manager's");
+}
+
+#[tokio::test]
+async fn in_a_container_whose_session_is_led_from_outside_a_turn_runs_and_its_question_is_answered() {
+    let model = ModelServer::start();
+    let daemon = Daemon::prepare(&model, Setup::default());
+    model.push([crate::bash(&daemon.effect("once")), Reply::text("all done")]);
+    let inside = |program: &str, args: &[&str]| {
+        let args = [&["--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child", program], args].concat();
+        Cli::new("unshare".as_ref(), daemon.env(true), daemon.workspace(), &args)
+    };
+    if inside("true", &[]).run().await.code != 0 {
+        eprintln!("not run: this system lets the test make no container");
+        return;
+    }
+    let script = "\"$0\" run go 2>/dev/null; set -- $(\"$0\" inbox); \"$0\" answer \"$1\" allow && exec \"$0\" wait";
+    let linger = programs().client.to_string_lossy();
+    inside("bash", &["-c", &format!("{script} $(\"$0\" ls | cut -d' ' -f1)"), &linger]).run().await.exits(0);
+    assert_eq!(std::fs::read_to_string(daemon.side_effects()).unwrap(), "once\n");
 }

@@ -123,7 +123,10 @@ async fn a_terminal_whose_prompt_cannot_be_drawn_reads_on_when_it_can() {
     assert!(!comes_true(MOMENT, || grown() > GROWTH / 2), "{} KiB more after {LINES} lines", grown());
     assert!(!terminal.text().contains("words words"), "nothing is drawn while the history is searched");
     terminal.keys(CTRL_G);
-    assert!(comes_true(linger_tests::TIMEOUT, || terminal.screen().contains("so much for that")), "it is not all drawn");
+    assert!(
+        comes_true(linger_tests::TIMEOUT, || terminal.screen().contains("so much for that")),
+        "it is not all drawn"
+    );
     assert_eq!(terminal.text().matches(line.trim()).count(), LINES);
     assert_eq!(terminal.leaves().await, 0);
     daemon.check(&[&other], &model);

@@ -262,11 +262,7 @@ async fn a_terminal_shows_every_word_once_and_takes_the_next_line() {
         scene.kill(LATEST).await;
         terminal.shows(&format!("line-{n}.{}", WORDS - 1)).await;
         // A line that is half typed when the daemon dies is still there, and goes where it should.
-        until("an open prompt", async || {
-            let screen = terminal.screen();
-            (screen.lines().rev().find(|line| !line.trim().is_empty())?.trim() == ">").then_some(())
-        })
-        .await;
+        terminal.prompts().await;
         scene.look().await;
         terminal.keys("half a ");
         scene.kill(LATEST).await;

@@ -114,6 +114,7 @@ async fn a_terminal_whose_prompt_cannot_be_drawn_reads_on_when_it_can() {
     terminal.shows("first").await;
     let other = daemon.client().await;
     let session = other.call("session/list", json!({})).await[0]["session"].as_str().unwrap().to_owned();
+    terminal.prompts().await;
     terminal.keys(CTRL_R);
     terminal.shows("reverse-i-search").await;
     let before = process::memory(terminal.pid()).0;

@@ -159,11 +159,20 @@ impl Client {
         result["prompt"].as_str().expect("a prompt").to_owned()
     }
 
-    /// Sends a prompt and waits until its turn, the `n`th of the session, has finished; gives `turn_finished`.
+    /// Sends a prompt and waits until its turn has finished; gives `turn_finished`. What is still being replayed is no such end.
     pub async fn turn(&self, session: &str, text: &str) -> Seen {
-        let before = self.transcript().of("turn_finished").filter(|seen| seen.session == session).count();
-        self.prompt(session, text).await;
-        self.nth(session, "turn_finished", before + 1).await
+        let prompt = self.prompt(session, text).await;
+        let mut turn = None;
+        self.scan(&format!("the end of the turn of {prompt}"), |seen| match seen.kind() {
+            _ if seen.session != session => None,
+            "turn_started" if seen.str("prompt") == prompt => {
+                turn = Some(seen.str("turn").to_owned());
+                None
+            }
+            "turn_finished" if turn.as_deref() == Some(seen.str("turn")) => Some(seen.clone()),
+            _ => None,
+        })
+        .await
     }
 
     /// Waits for the `n`th event of a kind, counted from 1.

@@ -124,14 +124,19 @@ impl Pty {
         self.until(&format!("the terminal shows '{text}' {n} times"), |all| all.matches(text).count() >= n).await;
     }
 
-    /// Waits for an open prompt, types Ctrl-D, and gives the exit code. Between a turn and the prompt the terminal changes hands,
-    /// and a key that is pressed just then may go to neither.
-    pub async fn leaves(&mut self) -> u32 {
+    /// Waits for an open prompt. Between a turn and the prompt the terminal changes hands, and a key that is pressed just then may
+    /// go to neither.
+    pub async fn prompts(&self) {
         until("an open prompt", async || {
             let screen = self.screen();
             (screen.lines().rev().find(|line| !line.trim().is_empty())?.trim() == ">").then_some(())
         })
         .await;
+    }
+
+    /// Waits for an open prompt, types Ctrl-D, and gives the exit code.
+    pub async fn leaves(&mut self) -> u32 {
+        self.prompts().await;
         self.keys("\x04");
         self.exits().await
     }

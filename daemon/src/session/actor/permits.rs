@@ -2,6 +2,10 @@
 
 use super::*;
 
+/// How long the random part of a permission's identifier is, in letters of five bits. Two that are alike fail a write; among a
+/// million in one database there are with a probability of one in two thousand.
+const RANDOM: usize = 10;
+
 impl Actor {
     pub(super) async fn answer(&mut self, answer: permission::Answer, by: String, asked: Asked) {
         let Some(Asked { key, reply }) = self.first_time(asked).await else { return };
@@ -147,7 +151,7 @@ impl Actor {
                 permit.action = format!("{} (which is {})", permit.action, real.display());
             }
         }
-        let id = PermissionId(format!("q{}", clock::random_word(7)));
+        let id = PermissionId(format!("q{}", clock::random_word(RANDOM)));
         let grant = crate::permission::grant_for(&permit.info(), &permit.sight);
         let pending = Pending {
             permission: id.clone(),

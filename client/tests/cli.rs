@@ -218,12 +218,14 @@ fn beside(lingerd: Option<&str>) -> Ran {
     let fake = Fake::start(vec![]);
     let dir = fake.home().join("bin");
     std::fs::create_dir(&dir).unwrap();
-    std::fs::copy(env!("CARGO_BIN_EXE_linger"), dir.join("linger")).unwrap();
     if let Some(script) = lingerd {
         let program = dir.join("lingerd");
         std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
         std::fs::set_permissions(program, std::fs::Permissions::from_mode(0o700)).unwrap();
     }
+    // By another process: whatever another test starts just now would have the file open for writing, and then it cannot be run.
+    let copied = std::process::Command::new("cp").arg(env!("CARGO_BIN_EXE_linger")).arg(dir.join("linger")).status();
+    assert!(copied.unwrap().success());
     let mut command = std::process::Command::new(dir.join("linger"));
     command.arg("ls").env_clear().env("HOME", fake.home()).env("LINGER_SOCKET", fake.home().join("none"));
     Ran::from(command.output().unwrap())

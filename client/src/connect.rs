@@ -92,7 +92,8 @@ pub(crate) enum Reply {
 }
 
 impl Client {
-    /// Connects, and starts the daemon if there is none; says so if its configuration is broken or its database was damaged.
+    /// Connects, and starts the daemon if there is none; says so if something in its configuration is broken or has no effect, or
+    /// its database was damaged.
     pub(crate) fn open() -> Result<Self, Failure> {
         let client = Self::open_silent()?;
         if let Some(error) = &client.welcome.config_error {
@@ -101,6 +102,9 @@ impl Client {
                 false => "correct the file; until then sessions can be read, and no turn begins",
             };
             Terminal::new().say(&format!("warning: {error}\nhint: {hint}"))?;
+        }
+        for warning in &client.welcome.config_warnings {
+            Terminal::new().say(&format!("warning: {warning}"))?;
         }
         for damage in &client.welcome.damage {
             Terminal::new().say(&format!("warning: {damage}\nhint: `linger doctor` says what to do"))?;
@@ -144,6 +148,7 @@ impl Client {
             keys: Vec::new(),
             config_error: None,
             config_stale: false,
+            config_warnings: Vec::new(),
             damage: Vec::new(),
         };
         Self {
@@ -489,5 +494,8 @@ fn version_mismatch(error: RpcError) -> Failure {
         "{}; this is linger {VERSION}, which speaks protocol {oldest} to {newest}",
         error.message
     ))
-    .hint("when no work is under way: `linger daemon stop`, then the same command again")
+    .hint(
+        "when no work is under way: `linger daemon stop`, then the same command again; it starts the `lingerd` beside this \
+         `linger`, or else on PATH, which has to fit",
+    )
 }

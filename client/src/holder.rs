@@ -28,6 +28,8 @@ pub(crate) struct Holder {
     pub(crate) pid: u32,
     /// Where it says that its socket is.
     pub(crate) socket: Option<PathBuf>,
+    /// It has written down that it is the daemon's.
+    announced: bool,
     process: OwnedFd,
 }
 
@@ -58,7 +60,8 @@ fn look(places: &Places) -> Option<Holder> {
         Ok(_) => serde_json::from_str(&text).unwrap_or_default(),
         Err(_) => Value::Null,
     };
-    Some(Holder { pid, socket: said.get("socket").and_then(Value::as_str).map(PathBuf::from), process })
+    let announced = said.get("pid").and_then(Value::as_u64) == Some(u64::from(pid));
+    Some(Holder { pid, socket: said.get("socket").and_then(Value::as_str).map(PathBuf::from), announced, process })
 }
 
 /// The process that holds a lock on the file with this number, from what `/proc/locks` says.
@@ -74,6 +77,13 @@ fn owner(locks: &str, inode: u64) -> Option<u32> {
     });
     let owner = owners.next().filter(|pid| *pid > 1)?;
     owners.all(|other| other == owner).then_some(owner)
+}
+
+/// Whether a command line is a daemon's: its program's name, or what a daemon calls itself.
+fn is_daemon(command: &[u8]) -> bool {
+    let name = command.split(|byte| *byte == 0).next().unwrap_or_default();
+    let file = name.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    name.starts_with(b"lingerd: ") || file.starts_with(b"lingerd")
 }
 
 #[cfg(target_os = "linux")]
@@ -108,6 +118,13 @@ impl Holder {
             let _ = rustix::process::kill_process(child, Signal::CONT);
         }
         Ok(())
+    }
+
+    /// Asks it to look whether its socket is where it should be. Nobody has told us to, and the list names whoever took the lock,
+    /// also when an heir holds it; so only what calls itself the daemon is asked.
+    pub(crate) fn miss_socket(&self) -> std::io::Result<()> {
+        let command = fs::read(format!("/proc/{}/cmdline", self.pid))?;
+        if self.announced && is_daemon(&command) { self.signal(Signal::HUP) } else { Ok(()) }
     }
 
     /// Ends it.
@@ -168,5 +185,17 @@ mod tests {
         let holder = find(&places).unwrap();
         assert_eq!((holder.pid, holder.socket.as_deref()), (std::process::id(), Some(std::path::Path::new("/old"))));
         assert!(!holder.ends_within(Duration::ZERO));
+    }
+
+    #[test]
+    fn only_what_calls_itself_the_daemon_is_taken_for_it() {
+        for own in
+            ["/usr/bin/lingerd\0--background\0", "lingerd\0", "lingerd: /home/me/.local/share/linger\0--kept=1\0"]
+        {
+            assert!(is_daemon(own.as_bytes()), "{own}");
+        }
+        for other in ["", "flock\0/home/me/lingerd.lock\0sh\0", "vi\0lingerd\0", "/srv/lingerd/sh\0"] {
+            assert!(!is_daemon(other.as_bytes()), "{other}");
+        }
     }
 }

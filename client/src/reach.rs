@@ -70,9 +70,13 @@ pub(crate) fn reach(
                 // One that is about to bind its socket has a second to say so.
                 if std::mem::replace(&mut held, matches!(started, Ok(Started::Running)))
                     && held
-                    && let Some(failure) = holder::find(places).and_then(|holder| holder.is_elsewhere(places))
+                    && let Some(holder) = holder::find(places)
                 {
-                    return Err(failure);
+                    if let Some(failure) = holder.is_elsewhere(places) {
+                        return Err(failure);
+                    }
+                    // Its directory may have been renamed, of which nobody else tells. One that has just gone needs no socket.
+                    let _gone = holder.miss_socket();
                 }
                 search.started(began.elapsed(), started)?;
             }

@@ -148,25 +148,33 @@ mod tests {
             Incoming::Response(1, Ok(serde_json::value::RawValue::from_string(text).unwrap()))
         };
         let room = Room::default();
+        let (next, asked) = std::sync::mpsc::channel::<usize>();
         let (sender, taken) = std::sync::mpsc::channel();
         let (full, reader) = (MAX_UNREAD, room.clone());
         let thread = std::thread::spawn(move || {
-            for n in 0..4 {
+            for n in asked {
                 reader.take(&answer(full));
                 sender.send(n).unwrap();
             }
         });
+        next.send(0).unwrap();
         assert_eq!(taken.recv(), Ok(0));
+        next.send(1).unwrap();
+        assert_eq!(taken.try_recv(), Err(TryRecvError::Empty));
         room.free(&answer(full));
         assert_eq!(taken.recv(), Ok(1));
+        next.send(2).unwrap();
         let busy = room.while_busy();
         assert_eq!(taken.recv(), Ok(2));
+        // What is read after this finds nobody busy.
         room.take_lines(1);
         drop(busy);
-        (0..3).for_each(|_| room.free(&answer(full)));
+        next.send(3).unwrap();
+        (0..2).for_each(|_| room.free(&answer(full)));
         assert_eq!(taken.try_recv(), Err(TryRecvError::Empty));
         room.free_lines(1);
         assert_eq!(taken.recv(), Ok(3));
+        drop(next);
         thread.join().unwrap();
         assert_eq!(room.lock().bytes, full);
     }

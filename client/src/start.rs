@@ -148,7 +148,10 @@ impl Attempt {
             .stderr(Stdio::piped())
             .spawn();
         let program = command.get_program().to_string_lossy();
-        let mut child = child.map_err(|error| Failure::unreachable(format!("cannot start {program}: {error}")))?;
+        let mut child = child.map_err(|error| {
+            Failure::unreachable(format!("cannot start {program}: {error}"))
+                .hint("put a `lingerd` that runs here beside this `linger`, or on PATH")
+        })?;
         let (sender, answer) = mpsc::channel();
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         // Whoever waits may give up before it has spoken.

@@ -22,6 +22,7 @@ use crate::disk;
 use crate::fault;
 use crate::key::{Key, UnderWay};
 use crate::key_source::KeySources;
+use crate::models;
 use crate::permission::{self, CallInfo, Rule, Sight, Verdict};
 use crate::process;
 use crate::provider::ToolSpec;
@@ -351,7 +352,15 @@ impl Daemon {
     /// Answers when it is on disk.
     async fn make_session(self: &Arc<Self>, params: Create, key: Option<Key>) -> Result<Created, RpcError> {
         let config = self.config()?;
-        let resolved = self.model(params.model.as_deref())?;
+        let resolved = match self.model(params.model.as_deref()) {
+            Err(error) if error.code() == Some(Code::NoModel) => {
+                let provider = params.model.or_else(|| config.model.clone()).unwrap_or_default();
+                let example = models::example(self, &provider).await;
+                let hint = example.map(|model| format!("`--model {model}` is there; `linger models` lists all"));
+                return Err(hint.into_iter().fold(error, RpcError::hint));
+            }
+            resolved => resolved?,
+        };
         let doubt = self.doubt(&resolved.origin);
         let idle = resolved.idle_effort(params.effort);
         let (setup, model) = (Some(self.setup(&resolved)), resolved.origin);

@@ -1,5 +1,6 @@
 //! The keeper: the parent process of the daemon proper. It restarts it when it dies, and first ends what the dead one left
-//! behind; it passes SIGTERM on, and the keys of a terminal that it stays in, which the daemon has left; nothing else.
+//! behind; it passes SIGTERM on, the keys of a terminal that it stays in, which the daemon has left, and SIGHUP, which tells the
+//! daemon that somebody misses its socket; nothing else.
 //!
 //! It holds the lock beside the database, so that nobody starts a second daemon between two lives, and it is the sub-reaper of
 //! everything below it, so that what a daemon leaves behind becomes its child. It never opens the database or the socket and
@@ -31,6 +32,7 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::low_level::pipe;
 
 use crate::lock::{Lock, LockError};
+use crate::process::ledger;
 use crate::process::{OWNER, adopt, children};
 use crate::{fault, inherit, log};
 
@@ -125,6 +127,8 @@ impl Kept {
 
 /// Keeps a daemon until it ends by its own will, and gives its exit code.
 pub fn run(places: &Places, background: bool) -> anyhow::Result<ExitCode> {
+    // Whoever sees the lock may say at once that the socket is missing.
+    let hangup = notified(&[SIGHUP])?;
     let lock = match Lock::take(places) {
         Ok(lock) => lock,
         Err(LockError::Held(_)) => {
@@ -133,6 +137,11 @@ pub fn run(places: &Places, background: bool) -> anyhow::Result<ExitCode> {
         }
         Err(error) => return Err(error.into()),
     };
+    if lock.follows_a_death
+        && let Err(error) = ledger::keep(&places.children())
+    {
+        record(places, "WARN", &format!("what a daemon that died left may not be looked for: {error}"));
+    }
     let listener = listenfd::ListenFd::from_env().take_unix_listener(0).context("the socket that was passed")?;
     for passed_on in [Some(lock.as_fd()), listener.as_ref().map(AsFd::as_fd)].into_iter().flatten() {
         inheritable(passed_on)?;
@@ -142,11 +151,7 @@ pub fn run(places: &Places, background: bool) -> anyhow::Result<ExitCode> {
         record(places, "WARN", &format!("could not leave the terminal's session: {error}"));
     }
     adopt()?;
-    let signals = Signals {
-        end: notified(&[SIGTERM, SIGINT, SIGQUIT])?,
-        child: notified(&[SIGCHLD])?,
-        _hangup: notified(&[SIGHUP])?,
-    };
+    let signals = Signals { end: notified(&[SIGTERM, SIGINT, SIGQUIT])?, child: notified(&[SIGCHLD])?, hangup };
     let kept = Keeper { places, background, lock, listener, signals, crashes: 0, restarts: 0 }.keep();
     if let Err(error) = &kept {
         // In the background nobody hears what is said to standard error.
@@ -178,7 +183,7 @@ struct Signals {
     end: UnixStream,
     child: UnixStream,
     /// A terminal that goes away is no reason to end.
-    _hangup: UnixStream,
+    hangup: UnixStream,
 }
 
 /// One daemon.
@@ -278,9 +283,10 @@ impl Keeper<'_> {
                 self.listen(life)?;
                 return Ok(status);
             }
-            let all = [self.signals.end.as_fd(), self.signals.child.as_fd(), life.link.as_fd()];
+            let Signals { end, child, hangup } = &self.signals;
+            let all = [end.as_fd(), child.as_fd(), hangup.as_fd(), life.link.as_fd()];
             // A link that was closed stays readable.
-            let watched = all.get(..if talks { 3 } else { 2 }).unwrap_or_default();
+            let watched = all.get(..if talks { 4 } else { 3 }).unwrap_or_default();
             let left = life.until.map(|until| until.saturating_duration_since(Instant::now()));
             ready(watched, left)?;
             if drained(&self.signals.end) {
@@ -290,6 +296,9 @@ impl Keeper<'_> {
             }
             drained(&self.signals.child);
             talks = talks && self.listen(life)?;
+            if drained(&self.signals.hangup) && life.ready {
+                let _gone = kill_process(life.pid, Signal::HUP);
+            }
             if life.until.is_some_and(|until| until <= Instant::now()) {
                 record(
                     self.places,

@@ -61,6 +61,10 @@ use crate::store::{Store, StoreError};
 /// How long sessions may take to write down where they are when the daemon ends.
 const DRAIN: Duration = Duration::from_secs(4);
 
+/// How long clients are kept waiting for what becomes of the turns that were under way: thousands of sessions, or a workspace on a
+/// disk that does not answer.
+const PLANS: Duration = Duration::from_secs(1);
+
 /// How long no client has been there when the daemon makes itself small: a script that calls `linger` again and again does not
 /// find it asleep each time.
 const REST: Duration = Duration::from_secs(1);
@@ -130,17 +134,16 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
     if left_behind > 0 {
         tracing::warn!(target: "daemon", left_behind, "processes of a daemon that died were ended");
     }
+    let watching = tokio::spawn(watch_config(daemon.clone(), changes));
+    // Before the turns that are taken up make processes.
+    let adopting = process::adopt_orphans().map(tokio::spawn).inspect_err(|error| {
+        tracing::warn!(target: "daemon", %error, "processes that leave their group cannot be told from others");
+    });
     let later = wake_unfinished(&daemon).await.map(|error| {
         tracing::error!(target: "daemon", %error, "unfinished turns cannot be found for now");
         tokio::spawn(wake_later(daemon.clone()))
     });
     fault::point("daemon.unfinished");
-    let watching = tokio::spawn(watch_config(daemon.clone(), changes));
-    let adopting = tokio::spawn(async {
-        if let Err(error) = process::adopt_orphans().await {
-            tracing::warn!(target: "daemon", %error, "processes that leave their group cannot be told from others");
-        }
-    });
     repair::at_start(&daemon).await;
     ready()?;
     fault::point("daemon.ready");
@@ -173,7 +176,7 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
     connections.shutdown().await;
     later.iter().for_each(tokio::task::JoinHandle::abort);
     watching.abort();
-    adopting.abort();
+    adopting.iter().for_each(tokio::task::JoinHandle::abort);
     process::end_left_behind(&daemon.places.database(), keeper);
     if let Err(error) = process::ledger::close(&children) {
         tracing::info!(target: "daemon", %error, "the next start looks for what is left");
@@ -181,11 +184,22 @@ pub async fn run(options: Options, mut listener: Listener, shutdown: Cancellatio
     daemon.store.close().await.context("the database could not be closed")
 }
 
-/// Takes up the turns that were under way when the daemon ended; gives why not, if it may work in a moment.
+/// Takes up the turns that were under way when the daemon ended; gives why not, if it may work in a moment. When it is done, no
+/// session says that it runs because it once did, unless that takes longer than clients are kept waiting.
 async fn wake_unfinished(daemon: &Arc<Daemon>) -> Option<StoreError> {
     match unfinished(daemon).await {
         Ok(unfinished) => {
-            unfinished.iter().filter(|_| !fault::bug("I6")).for_each(|session| daemon.sessions.wake(daemon, session));
+            let woken = unfinished.iter().filter(|_| !fault::bug("I6"));
+            let plans: Vec<_> = woken.map(|session| daemon.sessions.wake(daemon, session)).collect();
+            let all = async {
+                for plan in plans {
+                    // Nothing is said, it only ends.
+                    let _planned = plan.await;
+                }
+            };
+            if tokio::time::timeout(PLANS, all).await.is_err() {
+                tracing::warn!(target: "daemon", "not all turns have been taken up yet");
+            }
             None
         }
         Err(error) if error.is_damage() => {

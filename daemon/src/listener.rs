@@ -2,7 +2,9 @@
 //!
 //! The lock says that no other daemon lives, so a dead one's socket file may go; anything else in its place is left alone and
 //! refused. The file is watched (not its directory, which holds the log), and bound again if it is deleted, moved or replaced;
-//! connections that exist go on. A socket that the service manager opened is taken as it is and never touched.
+//! connections that exist go on. What no watch tells, as when its directory is renamed, a client tells that looks for the daemon:
+//! SIGHUP, which the keeper passes on, means to look whether the file is there. A socket that the service manager opened is taken
+//! as it is and never touched.
 //! Ends by removing the file, if it is still ours: drop the [`Listener`] before the [`Lock`].
 
 use std::fs::Metadata;
@@ -24,6 +26,7 @@ use linger_protocol::place::{PlaceError, Places, check_socket, private_directory
 use linger_protocol::transport;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use rustix::io::Errno;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{info, warn};
@@ -43,6 +46,8 @@ pub struct Listener {
     socket: Socket,
     /// None for a socket that the service manager owns.
     binding: Option<Binding>,
+    /// Somebody misses the file.
+    missed: Signal,
     /// The last attempt to accept failed, and the log says so.
     troubled: bool,
 }
@@ -88,7 +93,7 @@ impl ListenError {
 struct Binding {
     path: PathBuf,
     id: FileId,
-    /// None if the system has no watch to give: then a file that vanishes is not noticed.
+    /// None if the system has no watch to give: then a file that vanishes is noticed when somebody misses it.
     watcher: Option<RecommendedWatcher>,
     /// Set when something happened to the file.
     touched: watch::Receiver<()>,
@@ -111,16 +116,18 @@ impl Listener {
                 Self::passed(socket).map_err(io)
             }
             None => {
+                let missed = signal(SignalKind::hangup()).map_err(io)?;
                 let (socket, id) = bind(&places.socket)?;
                 announce(places, lock, pid, &places.socket);
-                Ok(Self { socket, binding: Some(Binding::watch(&places.socket, id)), troubled: false })
+                Ok(Self { socket, binding: Some(Binding::watch(&places.socket, id)), missed, troubled: false })
             }
         }
     }
 
     fn passed(socket: UnixListener) -> io::Result<Self> {
         let socket = uds_local_socket::tokio::Listener::try_from(std::os::fd::OwnedFd::from(socket))?;
-        Ok(Self { socket: socket.into(), binding: None, troubled: false })
+        let missed = signal(SignalKind::hangup())?;
+        Ok(Self { socket: socket.into(), binding: None, missed, troubled: false })
     }
 
     /// The next connection of the daemon's own user; others are dropped unread. Safe to cancel.
@@ -128,7 +135,7 @@ impl Listener {
         loop {
             let accepted = tokio::select! {
                 accepted = self.socket.accept() => accepted,
-                () = lost(&mut self.binding) => {
+                () = lost(&mut self.binding, &mut self.missed) => {
                     self.bind_again();
                     continue;
                 }
@@ -179,7 +186,7 @@ impl Binding {
         let watcher =
             watcher.and_then(|mut watcher| watcher.watch(path, RecursiveMode::NonRecursive).map(|()| watcher));
         if let Err(error) = &watcher {
-            warn!(%error, socket = %path.display(), "the socket's file is not watched; if it is deleted, start the daemon again");
+            warn!(%error, socket = %path.display(), "the socket's file is not watched; if it is deleted, it comes back when a client looks for it");
         }
         Self { path: path.to_path_buf(), id, watcher: watcher.ok(), touched, retry: None }
     }
@@ -207,17 +214,21 @@ fn announce(places: &Places, lock: &Lock, pid: u32, socket: &Path) {
 }
 
 /// Waits until the file of the socket is no longer ours, or until it is time to try again.
-async fn lost(binding: &mut Option<Binding>) {
+async fn lost(binding: &mut Option<Binding>, missed: &mut Signal) {
     let Some(binding) = binding else { return pending().await };
     if let Some(retry) = binding.retry {
         return sleep_until(retry).await;
     }
-    while binding.touched.changed().await.is_ok() {
+    loop {
+        tokio::select! {
+            Ok(()) = binding.touched.changed() => {}
+            Some(()) = missed.recv() => {}
+            else => pending().await,
+        }
         if !binding.is_intact() {
             return;
         }
     }
-    pending().await
 }
 
 /// Binds `path`, after the socket of a dead daemon is out of the way.

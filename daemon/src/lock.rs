@@ -32,7 +32,11 @@ const LOOK: Duration = Duration::from_millis(5);
 
 /// The lock; held until it is dropped.
 #[derive(Debug)]
-pub struct Lock(File);
+pub struct Lock {
+    file: File,
+    /// Whoever had it before has died with it.
+    pub follows_a_death: bool,
+}
 
 /// Another daemon holds the lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,10 +71,11 @@ impl Lock {
         match try_lock(&mut file) {
             Ok(()) => {
                 // What a dead daemon said. Without room for a first line there is none.
+                let follows_a_death = read(&mut file).pid.is_some();
                 if !fixed {
                     overwrite(&file, "").or_else(|_| file.set_len(0)).map_err(io)?;
                 }
-                Ok(Self(file))
+                Ok(Self { file, follows_a_death })
             }
             Err(TryLockError::WouldBlock) => Err(LockError::Held(read(&mut file))),
             Err(TryLockError::Error(error)) => Err(io(error)),
@@ -79,19 +84,19 @@ impl Lock {
 
     /// The lock that another process of this daemon took, and passed on; it is given back when both have let go.
     pub fn inherited(file: File) -> Self {
-        Self(file)
+        Self { file, follows_a_death: false }
     }
 
     /// Says where the socket is, once it is bound, and which process a signal for the whole daemon goes to.
     pub fn announce(&self, pid: u32, socket: &Path) -> io::Result<()> {
         let line = json!({ "pid": pid, "socket": socket.to_string_lossy() });
-        overwrite(&self.0, &line.to_string())
+        overwrite(&self.file, &line.to_string())
     }
 }
 
 impl AsFd for Lock {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.file.as_fd()
     }
 }
 
@@ -99,7 +104,7 @@ impl Drop for Lock {
     fn drop(&mut self) {
         // A reader that finds something then knows that somebody lives, or was killed. What cannot be written over names a process
         // that is no more.
-        let _stale = overwrite(&self.0, "");
+        let _stale = overwrite(&self.file, "");
     }
 }
 

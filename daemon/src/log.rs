@@ -146,19 +146,26 @@ struct LogFile {
     /// None if it cannot be opened, for now.
     file: Option<File>,
     length: u64,
+    /// Device and inode: somebody may delete the file, or move it away.
+    id: (u64, u64),
 }
 
 impl LogFile {
     /// The log at `path`, as soon as there is something to write.
     fn at(path: &Path) -> Self {
-        Self { path: path.to_path_buf(), file: None, length: 0 }
+        Self { path: path.to_path_buf(), file: None, length: 0, id: (0, 0) }
     }
 
     /// The file to write to.
     fn file(&mut self) -> io::Result<&mut File> {
+        if std::fs::symlink_metadata(&self.path).map(|meta| (meta.dev(), meta.ino())).ok() != Some(self.id) {
+            self.file = None;
+        }
         if self.file.is_none() || self.length > MAX_FILE {
             match ready(&self.path) {
-                Ok((file, length)) => (self.file, self.length) = (Some(file), length),
+                Ok((file, meta)) => {
+                    (self.file, self.length, self.id) = (Some(file), meta.len(), (meta.dev(), meta.ino()));
+                }
                 Err(error) if self.file.is_none() => return Err(error),
                 // If it cannot be put aside, the old one goes on: a long log is better than none.
                 Err(_) => self.length = 0,
@@ -180,8 +187,8 @@ impl Write for LogFile {
     }
 }
 
-/// The file at `path`, once whatever else has its place is out of the way, and its length.
-fn ready(path: &Path) -> io::Result<(File, u64)> {
+/// The file at `path`, once whatever else has its place is out of the way, and what the system says of it.
+fn ready(path: &Path) -> io::Result<(File, std::fs::Metadata)> {
     match std::fs::symlink_metadata(path) {
         Ok(meta) if !meta.is_file() => std::fs::rename(path, dated(path))?,
         Ok(meta) if meta.len() > MAX_FILE => std::fs::rename(path, aside(path))?,
@@ -195,8 +202,8 @@ fn ready(path: &Path) -> io::Result<(File, u64)> {
         }
     }
     let file = open(OpenOptions::new().append(true).create(true).mode(0o600), path)?;
-    let length = file.metadata()?.len();
-    Ok((file, length))
+    let meta = file.metadata()?;
+    Ok((file, meta))
 }
 
 /// Opens the file, and nothing else that has its name.
@@ -288,6 +295,21 @@ mod tests {
         assert_eq!(std::fs::read(&path).unwrap(), b"c");
         LogFile::at(&path).write_all(b"d").unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"cd", "a restart goes on in the same file");
+    }
+
+    #[test]
+    fn a_log_that_was_deleted_or_moved_away_is_there_again_with_the_next_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, moved) = (dir.path().join("log"), dir.path().join("moved"));
+        let mut file = LogFile::at(&path);
+        file.write_all(b"a").unwrap();
+        std::fs::remove_file(&path).unwrap();
+        file.write_all(b"b").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"b");
+        std::fs::rename(&path, &moved).unwrap();
+        file.write_all(b"c").unwrap();
+        file.write_all(b"d").unwrap();
+        assert_eq!([path, moved].map(|path| std::fs::read(path).unwrap()), [b"cd".to_vec(), b"b".to_vec()]);
     }
 
     #[test]

@@ -129,6 +129,10 @@ async fn serve(
     let changes = Changes::of(&places.config_file());
     let home = std::env::var_os("HOME").map(std::path::PathBuf::from);
     let config = Arc::new(ConfigStore::open(places.clone(), home));
+    // A socket that the service manager opened may lie anywhere.
+    let passed = listener.as_ref().and_then(|socket| Some(socket.local_addr().ok()?.as_pathname()?.to_path_buf()));
+    let socket = passed.unwrap_or_else(|| places.socket.clone());
+    let places = Places { socket, ..places };
     let listener = Listener::open(&places, &lock, keeper, listener)?;
     let shutdown = CancellationToken::new();
     end_on_signals(&shutdown)?;

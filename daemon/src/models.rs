@@ -3,11 +3,13 @@
 //! A provider that does not answer costs its rows and nothing else. Its key goes where its requests go, and is got as for a turn,
 //! but not waited for as long.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use linger_protocol::RpcError;
 use linger_protocol::daemon::Model;
+use linger_protocol::key::{Info, Source};
 use tokio::task::JoinSet;
 
 use crate::daemon::Daemon;
@@ -17,6 +19,9 @@ use crate::provider::listing;
 
 /// How long a provider may take: a list comes in a fraction of a second, and somebody waits for it.
 const PATIENCE: Duration = Duration::from_secs(4);
+
+/// How long an example is looked for, beside an error that is told without one too.
+const EXAMPLE: Duration = Duration::from_secs(1);
 
 /// How large a list may be, in bytes: the largest has a few kilobytes for each of five hundred models.
 const MAX_LIST: usize = 8 << 20;
@@ -42,6 +47,34 @@ pub async fn list(daemon: &Arc<Daemon>, all: bool) -> Result<Vec<Model>, RpcErro
     let mut lists = asked.join_all().await;
     lists.sort_by_key(|(n, _)| *n);
     Ok(lists.into_iter().flat_map(|(_, rows)| rows).take(MAX_ROWS).collect())
+}
+
+/// A model that can be used, of this provider or of any: for somebody who has named none.
+pub async fn example(daemon: &Arc<Daemon>, provider: &str) -> Option<String> {
+    let catalogue = daemon.usable_catalogue().ok()?;
+    // Nobody is asked to unlock anything for this.
+    let at_hand = |info: &Info| matches!(info.source, Source::None | Source::Daemon | Source::Client);
+    let at_hand: BTreeSet<String> =
+        catalogue.key_infos().into_iter().filter(at_hand).map(|info| info.provider).collect();
+    let is_meant = |row: &Model| {
+        let of = row.model.split('/').next().unwrap_or_default();
+        row.ready && at_hand.contains(of) && (provider.is_empty() || of == provider)
+    };
+    let mut asked = JoinSet::new();
+    for row in catalogue.list().await.into_iter().filter(is_meant) {
+        let (daemon, catalogue) = (daemon.clone(), catalogue.clone());
+        asked.spawn(async move { of_provider(&daemon, &catalogue, row).await });
+    }
+    let first = async {
+        while let Some(rows) = asked.join_next().await {
+            let listed = |row: &Model| row.problem.is_none() && !row.model.ends_with("/MODEL");
+            if let Some(row) = rows.unwrap_or_default().into_iter().find(listed) {
+                return Some(row.model);
+            }
+        }
+        None
+    };
+    tokio::time::timeout(EXAMPLE, first).await.ok().flatten()
 }
 
 /// All models of the provider that `row` is of, or what is wrong with it.

@@ -231,24 +231,26 @@ fn own() -> MutexGuard<'static, Vec<Pid>> {
 }
 
 /// Makes this process the parent of every process below it whose own parent ends, so that none can leave the family
-/// ([`crate::peer`] asks who belongs to it), and takes note when one of them ends. Runs until it is dropped.
-pub async fn adopt_orphans() -> io::Result<()> {
+/// ([`crate::peer`] asks who belongs to it). What it gives takes note when one of them ends, until it is dropped.
+pub fn adopt_orphans() -> io::Result<impl Future<Output = ()>> {
     let mut ended = signal(SignalKind::child())?;
     adopt()?;
-    loop {
-        ended.recv().await;
-        // Those whose end a [`Process`] waits for are its to reap, and mostly are by now: then there is nothing to look for.
-        tokio::task::yield_now().await;
-        if !has_ended_child() {
-            continue;
+    Ok(async move {
+        loop {
+            ended.recv().await;
+            // Those whose end a [`Process`] waits for are its to reap, and mostly are by now: then there is nothing to look for.
+            tokio::task::yield_now().await;
+            if !has_ended_child() {
+                continue;
+            }
+            let own = own().clone();
+            // Those that cannot be seen now are reaped with the next one.
+            for orphan in children().unwrap_or_default().into_iter().filter(|child| !own.contains(child)) {
+                // One that lives on is not waited for.
+                let _lives = rustix::process::waitpid(Some(orphan), WaitOptions::NOHANG);
+            }
         }
-        let own = own().clone();
-        // Those that cannot be seen now are reaped with the next one.
-        for orphan in children().unwrap_or_default().into_iter().filter(|child| !own.contains(child)) {
-            // One that lives on is not waited for.
-            let _lives = rustix::process::waitpid(Some(orphan), WaitOptions::NOHANG);
-        }
-    }
+    })
 }
 
 /// Makes this process the parent of every process below it whose own parent ends. Elsewhere than on Linux nobody can be that.

@@ -10,6 +10,8 @@ use jsonschema::{PatternOptions, Retrieve, Uri, Validator};
 use linger_protocol::message::ContentBlock;
 use serde_json::Value;
 
+use crate::provider::shape::unwrapped;
+
 /// The largest schema, in bytes: it goes with each request of its turn. What providers take is smaller.
 pub const MAX_SCHEMA: usize = 64 << 10;
 
@@ -67,8 +69,9 @@ pub fn check(schema: &Value) -> Result<(), String> {
     validator(schema).map(drop)
 }
 
-/// The value that an answer is, if it fits; what is wrong with it, if not. It may stand in a fence of Markdown.
-pub fn fit(schema: &Value, content: &[ContentBlock]) -> Result<Value, String> {
+/// The value that an answer is, if it fits; what is wrong with it, if not. It may stand in a fence of Markdown, and within an object
+/// if it was asked for so.
+pub fn fit(schema: &Value, content: &[ContentBlock], wrapped: bool) -> Result<Value, String> {
     let validator = validator(schema)?;
     let texts: Vec<&str> =
         content.iter().filter_map(ContentBlock::as_text).map(str::trim).filter(|text| !text.is_empty()).collect();
@@ -77,10 +80,13 @@ pub fn fit(schema: &Value, content: &[ContentBlock]) -> Result<Value, String> {
     let mut wrong = None;
     for text in [whole.as_str(), last, fenced(last)] {
         let fault = match serde_json::from_str::<Value>(text) {
-            Ok(value) => match faults(&validator, &value) {
-                None => return Ok(value),
-                Some(faults) => faults,
-            },
+            Ok(value) => {
+                let value = if wrapped { unwrapped(value) } else { value };
+                match faults(&validator, &value) {
+                    None => return Ok(value),
+                    Some(faults) => faults,
+                }
+            }
             Err(error) => {
                 wrong.get_or_insert_with(|| format!("it is not JSON alone: {error}"));
                 continue;
@@ -253,7 +259,7 @@ mod tests {
     fn an_answer_fits_wherever_it_stands_and_what_is_wrong_is_said() {
         fn check(texts: &[&str], expect: Result<Value, &str>) {
             let content: Vec<ContentBlock> = texts.iter().map(|text| ContentBlock::text(*text)).collect();
-            let fits = fit(&city(), &content);
+            let fits = fit(&city(), &content, false);
             match expect {
                 Ok(value) => assert_eq!(fits, Ok(value), "{texts:?}"),
                 Err(part) => assert!(fits.as_ref().is_err_and(|fault| fault.contains(part)), "{texts:?}: {fits:?}"),

@@ -54,19 +54,22 @@ impl Sessions {
             return command.refuse(RpcError::new(Code::Internal, "the session cannot be loaded"));
         }
         mailboxes.insert(id.clone(), mailbox);
-        tokio::spawn(load(daemon.clone(), id.clone(), commands, false));
+        tokio::spawn(load(daemon.clone(), id.clone(), commands, None));
     }
 
-    /// Loads a session whose turn is unfinished, however many are loaded: there were as many before.
-    pub fn wake(&self, daemon: &Arc<Daemon>, id: &SessionId) {
+    /// Loads a session whose turn is unfinished, however many are loaded: there were as many before. What it gives ends
+    /// when it is stored what becomes of the turn, or cannot be for now; at once if it is loaded already.
+    pub fn wake(&self, daemon: &Arc<Daemon>, id: &SessionId) -> oneshot::Receiver<()> {
+        let (planned, is_planned) = oneshot::channel();
         let mut mailboxes = self.mailboxes();
         if mailboxes.contains_key(id) {
             // A client was first.
-            return;
+            return is_planned;
         }
         let (mailbox, commands) = mpsc::unbounded_channel();
         mailboxes.insert(id.clone(), mailbox);
-        tokio::spawn(load(daemon.clone(), id.clone(), commands, true));
+        tokio::spawn(load(daemon.clone(), id.clone(), commands, Some(planned)));
+        is_planned
     }
 
     /// Adds a session that is being made, if there is room, and gives it its mailbox.
@@ -150,16 +153,30 @@ impl Asked {
     }
 }
 
-/// Loads a session and runs it. `unfinished`: it has a turn to take up also if nobody asks, so what cannot be read now is tried
+/// Loads a session and runs it. `planned`: it has a turn to take up also if nobody asks, so what cannot be read now is tried
 /// again. Whatever is asked meanwhile is tried at once, and answered.
-async fn load(daemon: Arc<Daemon>, id: SessionId, mut commands: mpsc::UnboundedReceiver<Command>, unfinished: bool) {
+async fn load(
+    daemon: Arc<Daemon>,
+    id: SessionId,
+    mut commands: mpsc::UnboundedReceiver<Command>,
+    mut planned: Option<oneshot::Sender<()>>,
+) {
+    let unfinished = planned.is_some();
     let mut asked = None;
     let mut pause = MEND[0];
     loop {
         let (error, may_pass) = match loaded(&daemon, &id).await {
-            Ok(actor) => return actor.run(asked, commands).await,
+            Ok(actor) => {
+                if let Some(planned) = planned {
+                    // What cannot be stored now, the actor stores when it can.
+                    let _later = actor.barrier().await;
+                    drop(planned);
+                }
+                return actor.run(asked, commands).await;
+            }
             Err(error) => error,
         };
+        planned = None;
         if let Some(command) = asked.take() {
             refuse(&daemon, &id, command, error.clone()).await;
         }

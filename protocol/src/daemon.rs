@@ -40,6 +40,9 @@ pub struct Welcome {
     /// It was good before, and what it said then stays in force; otherwise no turn begins until it is mended.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub config_stale: bool,
+    /// What in the configuration has no effect, or another than it seems, a line each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub config_warnings: Vec<String>,
     /// What the user should know of damage to what is stored, a line each; `daemon/status` says more.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub damage: Vec<String>,

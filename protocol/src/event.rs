@@ -234,7 +234,7 @@ pub enum EventBody {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until_at: Option<u64>,
         /// The answer that fits the schema, if the prompt had one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
         answer: Option<Value>,
         /// The sum over the turn's steps.
         usage: Usage,
@@ -491,4 +491,9 @@ pub enum NoticeCode {
     /// Something that this build does not know.
     #[serde(other)]
     Unknown,
+}
+
+/// Tells a value that is `null` from one that is not there.
+fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
 }

@@ -64,7 +64,10 @@ impl PlaceError {
             Self::Unsafe { remedy, .. } => format!(
                 "{remedy}, if it is linger's alone; the XDG variables name other directories, LINGER_SOCKET another for the socket"
             ),
-            Self::Io { .. } => "see whether it can be made and written; the XDG variables move it".to_owned(),
+            Self::Io { .. } => {
+                "see whether it can be made and written; the XDG variables move it, and LINGER_SOCKET the socket"
+                    .to_owned()
+            }
         }
     }
 }

@@ -60,6 +60,32 @@ async fn run_stream_prints_the_text_as_it_comes() {
 }
 
 #[tokio::test]
+async fn an_answer_without_a_word_is_said_to_be_empty_and_a_wait_is_told() {
+    let model = ModelServer::with([Reply::status(503), Reply::text("")]);
+    let daemon = Daemon::start(&model).await;
+    let output = daemon.cli(&["run", "hello"]).run().await.exits(0);
+    assert_eq!(output.stdout, "");
+    assert!(output.stderr.contains("; trying again in"), "{}", output.stderr);
+    assert!(output.stderr.contains("the model's answer is empty"), "{}", output.stderr);
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn a_log_that_follows_a_session_ends_when_that_is_removed() {
+    let gate = Gate::new();
+    let model = ModelServer::with([Reply::text("Good d").gate(&gate).and_text("ay")]);
+    let daemon = Daemon::start(&model).await;
+    let session = daemon.cli(&["run", "-d", "hello"]).run().await.exits(0).word().to_owned();
+    gate.reached().await;
+    let mut log = daemon.cli(&["log", "-f", &session]).spawn().await;
+    assert!(log.line().await.is_some(), "it follows");
+    daemon.cli(&["rm", "--force", &session]).run().await.exits(0);
+    let output = log.end().await.exits(0);
+    assert!(output.stdout.contains("the session was removed"), "{output:?}");
+    model.forgive();
+}
+
+#[tokio::test]
 async fn run_in_the_background_prints_the_session_and_wait_gives_its_exit_code() {
     let gate = Gate::new();
     let model = ModelServer::with([Reply::text("Good d").gate(&gate).and_text("ay")]);
@@ -68,10 +94,13 @@ async fn run_in_the_background_prints_the_session_and_wait_gives_its_exit_code()
     let session = output.word().to_owned();
     assert_eq!(output.stdout, format!("{session}\n"));
     gate.reached().await;
-    daemon.cli(&["wait", "--timeout", "1", &session]).run().await.exits(124);
+    for no_more in ["1", "0"] {
+        daemon.cli(&["wait", "--timeout", no_more, &session]).run().await.exits(124);
+    }
     let waiting = daemon.cli(&["wait", &session]).spawn().await;
     gate.open();
     waiting.end().await.exits(0);
+    daemon.cli(&["wait", "--timeout", "0", &session]).run().await.exits(0);
     let log = daemon.cli(&["log", &session]).run().await.exits(0);
     assert!(log.stdout.contains("hello") && log.stdout.contains("Good day"), "{}", log.stdout);
     let list = daemon.cli(&["ls"]).run().await.exits(0);

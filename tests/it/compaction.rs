@@ -162,17 +162,12 @@ async fn a_context_that_is_too_long_leads_to_one_compaction_in_each_format() {
     }
 }
 
-#[tokio::test]
-async fn what_was_shown_of_an_answer_that_did_not_fit_is_superseded() {
+/// An answer of which something was shown when there was no room for more.
+async fn does_not_fit(format: Format, half: Reply) {
     let model = ModelServer::start();
     let daemon = start(&model).await;
-    let (client, session) = with_a_past(&daemon, &model, Format::OpenAi).await;
-    model.push([
-        Reply::text("half an ans").error_event("context_length_exceeded", "the context length is exceeded"),
-        Reply::text(SUMMARY),
-        Reply::text("the whole answer"),
-        Reply::text("more"),
-    ]);
+    let (client, session) = with_a_past(&daemon, &model, format).await;
+    model.push([half, Reply::text(SUMMARY), Reply::text("the whole answer"), Reply::text("more")]);
     assert_eq!(client.turn(&session, "go").await.str("stop_reason"), "end_turn");
     assert_eq!(client.turn(&session, "more").await.str("stop_reason"), "end_turn");
     let superseded = one(&client, "message_superseded");
@@ -182,6 +177,13 @@ async fn what_was_shown_of_an_answer_that_did_not_fit_is_superseded() {
     let requests = model.requests();
     assert!(requests[3..].iter().all(|request| !has(request, "half an ans")));
     check(&daemon, &[&client], &model);
+}
+
+#[tokio::test]
+async fn what_was_shown_of_an_answer_that_did_not_fit_is_superseded() {
+    let error = ("context_length_exceeded", "the context length is exceeded");
+    does_not_fit(Format::OpenAi, Reply::text("half an ans").error_event(error.0, error.1)).await;
+    does_not_fit(Format::Anthropic, Reply::text("half an ans").stop("model_context_window_exceeded")).await;
 }
 
 #[tokio::test]
@@ -208,6 +210,24 @@ async fn a_compaction_by_hand_keeps_in_view_what_it_is_told_and_happens_once_for
     assert!(
         has(&requests[2], "the old goal") && has(&requests[2], "and now") && !has(&requests[2], "lorem ipsum lorem")
     );
+    check(&daemon, &[&client], &model);
+}
+
+#[tokio::test]
+async fn a_compaction_by_hand_without_a_summary_leaves_out_the_oldest_output() {
+    let model = ModelServer::start();
+    let daemon = start(&model).await;
+    let (client, session) = with_a_past(&daemon, &model, Format::OpenAi).await;
+    model.push([bash("for i in $(seq 400); do echo beta-line-$i; done"), Reply::text("done")]);
+    client.turn(&session, "go").await;
+    model.push([Reply::new(), Reply::text("on")]);
+    client.call("session/compact", json!({ "session": session })).await;
+    assert_eq!(client.nth(&session, "turn_finished", 3).await.str("stop_reason"), "end_turn");
+    one(&client, "compaction_failed");
+    assert_eq!(one(&client, "trimmed").event["calls"], json!(["c1"]));
+    client.turn(&session, "and now").await;
+    let last = model.requests().pop().unwrap();
+    assert!(has(&last, "alpha") && has(&last, "left out to make room") && !has(&last, "beta-line-7\\n"));
     check(&daemon, &[&client], &model);
 }
 

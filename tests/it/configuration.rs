@@ -1,6 +1,6 @@
 //! The configuration changes while the daemon runs.
 
-use linger_tests::harness::{Client, Daemon, until};
+use linger_tests::harness::{Client, Daemon, Setup, until};
 use linger_tests::model::{Format, Gate, ModelServer, Reply};
 use serde_json::{Value, json};
 
@@ -138,4 +138,15 @@ async fn doctor_says_once_what_is_wrong_with_the_configuration() {
     let said = daemon.cli(&["doctor"]).run().await.exits(1).stdout;
     assert_eq!((said.matches("is not a file").count(), said.matches("configuration").count()), (1, 0), "{said}");
     daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn a_rule_that_protects_nothing_is_said_to_whoever_connects() {
+    let model = ModelServer::with([Reply::text("done")]);
+    let config = "[permissions]\ndeny = [\"raed(**/.env)\"]\n".to_owned();
+    let daemon = Daemon::start_with(&model, Setup { config, ..Setup::default() }).await;
+    let output = daemon.cli(&["run", "hi"]).run().await.exits(0);
+    assert_eq!(output.stdout, "done\n");
+    let said = "permissions.deny: `raed(**/.env)` never matches: no tool is called `raed`";
+    assert!(output.stderr.contains("warning: config.toml:") && output.stderr.contains(said), "{}", output.stderr);
 }

@@ -106,6 +106,15 @@ async fn kill_9_leaves_no_process_after_the_next_start_whatever_group_it_is_in()
 
 #[tokio::test]
 async fn what_cleared_its_environment_and_left_its_group_is_ended_by_the_next_start_too() {
+    what_left_its_group_is_ended(false).await;
+}
+
+#[tokio::test]
+async fn what_was_left_is_looked_for_also_when_somebody_deleted_the_record_of_it() {
+    what_left_its_group_is_ended(true).await;
+}
+
+async fn what_left_its_group_is_ended(without_record: bool) {
     let model = ModelServer::with([bash("(env -i setsid sleep 653 &) ; sleep 654"), Reply::text("done")]);
     let daemon = Daemon::auto(&model).await;
     let client = daemon.client().await;
@@ -119,6 +128,9 @@ async fn what_cleared_its_environment_and_left_its_group_is_ended_by_the_next_st
     };
     assert!(comes_true(linger_tests::TIMEOUT, || asleep().len() == 2), "the tool runs");
     let left = asleep();
+    if without_record {
+        std::fs::remove_file(daemon.dirs.log().with_file_name("lingerd.children")).unwrap();
+    }
     daemon.kill_all().await;
     assert!(left.iter().all(process::is_alive), "nobody is there to end them");
     daemon.launch().await;
@@ -217,9 +229,10 @@ async fn where_the_configuration_says_so_a_turn_waits_for_a_word_after_a_crash()
     client.sees_text(&session, "Good d").await;
     daemon.kill_daemon().await;
     let back = daemon.client().await;
+    let first = back.call("session/list", json!({})).await;
+    assert_eq!(first[0]["state"], "offered", "nothing says that it runs, from the first moment on");
     back.attach(&session).await;
     back.wait("the offer", |seen| seen.of("notice").find(|seen| seen.str("code") == "offered").cloned()).await;
-    assert_eq!(back.call("session/list", json!({})).await[0]["state"], "offered");
     assert_eq!(model.requests().len(), 1, "nothing was asked of the model");
     back.call("session/continue", json!({ "session": session })).await;
     assert_eq!(back.first(&session, "turn_finished").await.str("stop_reason"), "end_turn");
@@ -348,6 +361,25 @@ async fn a_second_daemon_does_not_start_beside_the_first() {
     let pid = daemon.pid().await;
     let status = daemon.cli(&["daemon", "start"]).run().await.exits(0);
     assert_eq!(daemon.pid().await, pid, "{status:?}");
+}
+
+#[tokio::test]
+async fn a_socket_whose_directory_was_renamed_is_there_again_when_a_client_looks_for_it() {
+    let model = ModelServer::with([Reply::text("one"), Reply::text("two")]);
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.attach(&session).await;
+    client.turn(&session, "go").await;
+    let pid = daemon.pid().await;
+    let state = daemon.dirs.socket().parent().unwrap().to_path_buf();
+    for moved in [state.with_extension("moved"), state.with_extension("moved-too")] {
+        std::fs::rename(&state, moved).unwrap();
+        daemon.cli(&["ls"]).run().await.exits(0);
+        assert_eq!(daemon.pid().await, pid);
+    }
+    client.turn(&session, "and go on").await;
+    daemon.check(&[&client], &model);
 }
 
 #[tokio::test]

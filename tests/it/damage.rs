@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use crate::story;
 
 /// The files of a database.
-const PARTS: [&str; 3] = ["", "-wal", "-shm"];
+pub(crate) const PARTS: [&str; 3] = ["", "-wal", "-shm"];
 
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(format!("{}{suffix}", path.display()))
 }
 
@@ -55,7 +55,7 @@ fn tear(database: &Path, name: &str, turns: usize) {
 }
 
 /// What the daemon says of damage.
-async fn said(client: &Client) -> Vec<Value> {
+pub(crate) async fn said(client: &Client) -> Vec<Value> {
     client.call("daemon/status", json!({})).await["damage"].as_array().cloned().unwrap_or_default()
 }
 
@@ -540,29 +540,4 @@ async fn a_process_that_the_daemon_started_repairs_nothing() {
     let finished = client.first(&session, "tool_finished").await;
     assert!(finished.event["content"].to_string().contains("may not repair what is stored"), "{finished:?}");
     daemon.check(&[&client], &model);
-}
-
-#[tokio::test]
-async fn what_is_no_file_in_the_place_of_one_is_set_aside_and_nobody_waits_for_it() {
-    let model = ModelServer::start();
-    let daemon = Daemon::start(&model).await;
-    let pipe =
-        |path: &Path| rustix::fs::mkfifoat(rustix::fs::CWD, path, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
-    let state = daemon.dirs.socket().parent().unwrap().to_path_buf();
-    for part in PARTS.iter().take(2) {
-        let client = daemon.client().await;
-        talk(&client, &model, &format!("name{part}"), 1).await;
-        assert_eq!(daemon.terminate(), Some(0));
-        let (path, log) = (beside(&daemon.dirs.database(), part), state.join("lingerd.log"));
-        std::fs::remove_file(&path).unwrap();
-        pipe(&path);
-        std::fs::remove_file(&log).unwrap();
-        std::fs::create_dir(&log).unwrap();
-        daemon.launch().await;
-        doctor(&daemon, &["--repair"], true, &format!("linger.db{part} is not a file")).await;
-        assert!(daemon.log().contains("ready"), "there is a log again");
-    }
-    assert_eq!(said(&daemon.client().await).await.len(), 2);
-    let logs = std::fs::read_dir(&state).unwrap().flatten().map(|entry| entry.file_name());
-    assert_eq!(logs.filter(|name| name.to_string_lossy().starts_with("lingerd.log.aside-")).count(), 2);
 }

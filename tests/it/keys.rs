@@ -220,6 +220,27 @@ async fn a_command_is_run_again_once_when_its_key_is_refused() {
 }
 
 #[tokio::test]
+async fn whoever_wants_a_key_that_is_only_sent_to_its_vendor_is_told_how_to_send_it() {
+    let model = ModelServer::scripted(|_| Reply::text("hi"));
+    model.require_key("canary-of-the-vendor");
+    let env = vec![("ANTHROPIC_API_KEY".to_owned(), "canary-of-the-vendor".to_owned())];
+    let provider = |more: &str| format!("[providers.anthropic]\nbase_url = \"{}\"\n{more}", model.url());
+    let setup = Setup { model: Some("anthropic/c".to_owned()), config: provider(""), env, ..Setup::default() };
+    let daemon = Daemon::start_with(&model, setup).await;
+    let named = "api_key_env = \"ANTHROPIC_API_KEY\"";
+    let refused = daemon.cli(&["run", "hi"]).run().await.exits(1).says("base_url is an address of your own");
+    assert!(refused.stderr.contains(&format!("{named} in [providers.anthropic] sends")), "{}", refused.stderr);
+    std::fs::write(daemon.dirs.config(), format!("model = \"anthropic/c\"\n{}", provider(named))).unwrap();
+    let client = daemon.client().await;
+    until("the new configuration", async || {
+        (row(&client, "anthropic").await["from"] == "ANTHROPIC_API_KEY").then_some(())
+    })
+    .await;
+    assert_eq!(daemon.cli(&["run", "hi"]).run().await.exits(0).stdout, "hi\n");
+    check(&daemon, &[&client], &model, &["canary-of-the-vendor"]);
+}
+
+#[tokio::test]
 async fn a_command_that_gives_the_same_refused_key_is_not_asked_for_ever() {
     let model = ModelServer::scripted(|_| Reply::text("hi"));
     model.require_key("another");

@@ -28,6 +28,7 @@ mod lost_page;
 mod matrix;
 mod matrix_turns;
 mod network;
+mod no_file;
 mod permission;
 mod pictures;
 mod power;

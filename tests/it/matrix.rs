@@ -403,7 +403,7 @@ fn each_status_means_the_same_in_every_format_whatever_its_body() {
             assert!(message.contains(&status.to_string()), "{what}: {message}");
             // It is cut when the keys are out of it.
             assert!(message.len() < 65 << 10 && !message.contains(char::is_control), "{what}: {message}");
-            let decision = retry::decide(&failure, 1, Duration::ZERO, 1.0);
+            let decision = retry::decide(&failure, 1, Duration::ZERO, retry::MAX_RETRY_AFTER, 1.0);
             assert_eq!(matches!(decision, Decision::Again { .. }), again, "{what}: {decision:?}");
         }
     }
@@ -421,7 +421,9 @@ fn whatever_fails_for_good_is_given_up() {
             let retry_after = asked.map(Duration::from_secs);
             let failure = Failure { class, message: String::new(), retry_after };
             let (mut attempt, mut elapsed) = (1, Duration::from_secs(took));
-            while let Decision::Again { after } = retry::decide(&failure, attempt, elapsed, random) {
+            while let Decision::Again { after } =
+                retry::decide(&failure, attempt, elapsed, retry::MAX_RETRY_AFTER, random)
+            {
                 attempt += 1;
                 elapsed += after + Duration::from_secs(took);
             }

@@ -230,6 +230,30 @@ async fn a_schema_goes_along_to_another_model_in_mid_turn() {
 }
 
 #[tokio::test]
+async fn an_answer_that_is_no_object_is_held_to_its_schema_too() {
+    let list = json!({"type": "array", "items": {"type": "string"}});
+    let around = json!({"type": "object", "properties": {"answer": list}, "required": ["answer"],
+        "additionalProperties": false});
+    for format in Format::ALL {
+        let model = ModelServer::start();
+        let daemon = start_with(&model, "").await;
+        let client = daemon.client().await;
+        let session = client.create_with(json!({ "model": name(format) })).await;
+        client.attach(&session).await;
+        let within = !matches!(format, Format::Gemini | Format::Ollama);
+        let given = |answer: Value| gives(format, &if within { json!({ "answer": answer }) } else { answer });
+        model.push([given(json!([1])), given(json!(["Bern"]))]);
+        ask(&client, &session, &list).await;
+        let end = client.first(&session, "turn_finished").await;
+        assert_eq!(end.event["answer"], json!(["Bern"]), "{}", end.raw);
+        let again = &model.requests()[1];
+        assert_eq!(held_to(again), if within { around.clone() } else { list.clone() }, "{}", again.json);
+        assert!(last_words(again).contains("/0: 1 is not of type"), "{}", last_words(again));
+        check(&daemon, &[&client], &model);
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_knows_no_schema_is_told_in_words() {
     let model = ModelServer::start();
     let compat = "[providers.plain]\nkind = \"openai\"\nbase_url = \"URL/v1\"\napi_key_env = \"GPT_KEY\"\ncompat = { json_schema = false }\n";
@@ -279,6 +303,9 @@ async fn run_with_a_schema_prints_json_alone_and_fails_with_the_reason() {
     let failed = run("s.json").run().await.exits(1).says("not JSON alone");
     assert_eq!(failed.stdout, "");
     run("none.json").run().await.fails_with_hint(2).says("none.json");
+    std::fs::write(daemon.workspace().join("null.json"), "{\"type\": [\"object\", \"null\"]}").unwrap();
+    model.push([gives(Format::OpenAi, &json!({"answer": null}))]);
+    assert_eq!(run("null.json").run().await.exits(0).stdout, "null\n");
     std::fs::write(daemon.workspace().join("bad.json"), "{\"type\": ").unwrap();
     run("bad.json").run().await.fails_with_hint(2).says("line 1");
     std::fs::write(daemon.workspace().join("wrong.json"), "{\"type\": \"strnig\"}").unwrap();
@@ -290,11 +317,11 @@ async fn run_with_a_schema_prints_json_alone_and_fails_with_the_reason() {
     // What was refused has left no session behind, and one that was there stays.
     let client = daemon.client().await;
     let sessions = client.call("session/list", json!({})).await;
-    assert_eq!(sessions.as_array().unwrap().len(), 2, "{sessions}");
+    assert_eq!(sessions.as_array().unwrap().len(), 3, "{sessions}");
     let there = sessions[0]["session"].as_str().unwrap();
     let refused = daemon.cli(&["run", "-s", there, "--schema", "wrong.json", "what is it?"]).cwd(daemon.workspace());
     refused.run().await.fails_with_hint(2).says("strnig");
-    assert_eq!(client.call("session/list", json!({})).await.as_array().unwrap().len(), 2);
+    assert_eq!(client.call("session/list", json!({})).await.as_array().unwrap().len(), 3);
     daemon.check(&[], &model);
 }
 

@@ -70,7 +70,7 @@ async fn control_d_at_a_question_of_run_leaves_the_terminal_as_it_was() {
     terminal.keys(CTRL_D);
     terminal.shows("over").await;
     let text = terminal.text();
-    assert!(text.contains("the work goes on") && text.contains("it exits 143"), "{text}");
+    assert!(text.contains("answer with `linger answer ") && text.contains("it exits 3"), "{text}");
     let modes: Vec<&str> = text.split_whitespace().collect();
     assert!(modes.contains(&"icanon") && modes.contains(&"echo") && text.contains("quit = ^\\"), "{text}");
     let client = daemon.client().await;

@@ -296,6 +296,31 @@ async fn models_lists_what_the_providers_have() {
 }
 
 #[tokio::test]
+async fn whoever_names_no_model_is_shown_one_that_is_there() {
+    let model = ModelServer::start();
+    model.list("/api/tags", json!({ "models": [{ "name": "l:8b" }] }));
+    let daemon = Daemon::prepare(&model, Setup::default());
+    // One that never answers, and one whose key would have to be unlocked, are in nobody's way.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let asked = daemon.dirs.root().join("asked");
+    let providers = format!(
+        "[providers.ollama]\nbase_url = \"{url}\"\n\
+         [providers.kept]\nkind = \"openai\"\nbase_url = \"{url}/v1\"\napi_key_command = \"touch {asked}\"\n\
+         [providers.a]\nkind = \"openai\"\nbase_url = \"http://{silent}/v1\"\n",
+        url = model.url(),
+        asked = asked.display(),
+        silent = silent.local_addr().unwrap(),
+    );
+    std::fs::write(daemon.dirs.config(), providers).unwrap();
+    daemon.launch().await;
+    for named in [vec!["run", "hi"], vec!["run", "-m", "ollama", "hi"]] {
+        daemon.cli(&named).run().await.fails_with_hint(2).says("`--model ollama/l:8b` is there");
+    }
+    daemon.cli(&["run", "-m", "vllm", "hi"]).run().await.fails_with_hint(2).says("`linger models` lists what");
+    assert!(!asked.exists(), "a key was asked for");
+}
+
+#[tokio::test]
 async fn a_provider_that_does_not_list_its_models_is_named_and_the_others_are_listed() {
     let model = ModelServer::start();
     model.list("/v1/models", json!({ "data": [{ "id": "w" }] }));

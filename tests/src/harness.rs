@@ -47,18 +47,14 @@ pub fn programs() -> &'static Programs {
     PROGRAMS.get_or_init(build)
 }
 
-/// The programs with their faults ([`lingerd::fault`]), built once a process. The daemon has a name of its own and shares what
-/// it is built from with the ordinary one; the client has a directory of its own, `faults` beside the profiles.
+/// The programs with their faults ([`lingerd::fault`]), built once a process. They have names of their own, and share what they
+/// are built from with the ordinary ones.
 pub fn faulty() -> &'static Programs {
     static PROGRAMS: OnceLock<Programs> = OnceLock::new();
     PROGRAMS.get_or_init(|| {
+        cargo_build(&["--features=lingerd/faults,linger/faults", "--bin=lingerd-faults", "--bin=linger-faults"]);
         let profile = profile();
-        let target = profile.parent().unwrap_or(&profile).to_path_buf();
-        let name = profile.file_name().unwrap_or_default();
-        cargo_build(&["--features", "lingerd/faults", "--bin", "lingerd-faults"], &target);
-        let own = target.join("faults");
-        cargo_build(&["--features", "linger/faults", "--bin", "linger"], &own);
-        Programs { daemon: profile.join("lingerd-faults"), client: own.join(name).join("linger") }
+        Programs { daemon: profile.join("lingerd-faults"), client: profile.join("linger-faults") }
     })
 }
 
@@ -70,19 +66,20 @@ fn profile() -> PathBuf {
 }
 
 fn build() -> Programs {
+    cargo_build(&[]);
     let profile = profile();
-    cargo_build(&[], profile.parent().unwrap_or(&profile));
     Programs { daemon: profile.join("lingerd"), client: profile.join("linger") }
 }
 
 #[allow(clippy::disallowed_methods)] // Tests own the processes that they start.
-fn cargo_build(more: &[&str], target: &Path) {
+fn cargo_build(more: &[&str]) {
+    let profile = profile();
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(["build", "--quiet", "-p", "lingerd", "-p", "linger"]).args(more).arg("--manifest-path");
     command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml"));
-    command.arg("--target-dir").arg(target);
-    if profile().ends_with("release") {
+    command.arg("--target-dir").arg(profile.parent().unwrap_or(&profile));
+    if profile.ends_with("release") {
         command.arg("--release");
     }
     // What cargo tells this test about itself would make build scripts run again.

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)] // A panic is how a test speaks.
 
 pub mod check;
+pub mod floors;
 pub mod harness;
 pub mod model;
 pub mod network;

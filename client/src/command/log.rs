@@ -1,6 +1,6 @@
 //! `linger log`: prints what happened in a session, and with `-f` what happens.
 
-use linger_protocol::event::EventBody;
+use linger_protocol::event::{EventBody, NoticeCode};
 
 use super::resolve;
 use super::wait::come_back;
@@ -40,12 +40,14 @@ pub(super) fn run(args: &Log) -> Result<Exit, Failure> {
         match attachment.next(None)? {
             Happened::Event(notification, raw) => {
                 let caught_up = matches!(notification.event.body, EventBody::CaughtUp {});
+                let removed =
+                    matches!(notification.event.body, EventBody::Notice { code: Some(NoticeCode::Removed), .. });
                 match args.json {
                     true if caught_up => {}
                     true => terminal.data(raw.get())?,
                     false => terminal.print(renderer.event(&notification.event))?,
                 }
-                if caught_up && !args.follow {
+                if removed || (caught_up && !args.follow) {
                     return Ok(Exit::GOOD);
                 }
             }

@@ -42,6 +42,9 @@ use crate::terminal::{Terminal, clean_line};
 /// Candidates of an ambiguous name that are listed.
 const MAX_CANDIDATES: usize = 10;
 
+/// How long the daemon may take to answer who has no time at all.
+const ANSWER: Duration = Duration::from_secs(1);
+
 /// Runs the command that was given.
 pub(crate) fn dispatch(cli: Cli) -> Result<Exit, Failure> {
     match cli.command {
@@ -79,7 +82,10 @@ pub(crate) fn now() -> u64 {
 /// The directory that the user is in.
 #[allow(clippy::disallowed_methods, reason = "the client stands in one directory: the user's")]
 pub(crate) fn here() -> Result<PathBuf, Failure> {
-    std::env::current_dir().map_err(|error| Failure::usage(format!("the current directory cannot be used: {error}")))
+    std::env::current_dir().map_err(|error| {
+        Failure::usage(format!("the current directory cannot be used: {error}"))
+            .hint("go to a directory that is there: `cd` alone leads home")
+    })
 }
 
 /// The one session that `text` means: by id, name, or the beginning of an id.
@@ -165,4 +171,9 @@ fn print_rows<M: Method>(client: &mut Client, request: &M) -> Result<(), Failure
 /// The moment after which to wait no longer.
 fn deadline(timeout: Option<Duration>) -> Option<Instant> {
     Instant::now().checked_add(timeout?)
+}
+
+/// Until when the daemon may answer who has until `deadline`: with no time at all, too, one is told how a session stands.
+fn patience(deadline: Option<Instant>) -> Option<Instant> {
+    deadline.map(|deadline| deadline.max(Instant::now() + ANSWER))
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use linger_protocol::RpcError;
 use linger_protocol::error::Code;
-use linger_protocol::event::{Event, EventBody, Notification};
+use linger_protocol::event::{Event, EventBody, Level, Notification};
 use linger_protocol::id::{MessageId, PromptId, SessionId, TurnId};
 use linger_protocol::message::{Role, StopReason, text_of};
 use linger_protocol::method::{SessionPrompt, SessionRemove, SessionSet};
@@ -16,13 +16,13 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::wait::{AGAIN, Stuck, current, is_over, timed_out};
-use super::{create, deadline, prompt, resolve};
+use super::{create, deadline, patience, prompt, resolve};
 use crate::cli::{Choice, Run};
 use crate::connect::{COMING_BACK, Client, key, parse};
 use crate::error::{Exit, Failure};
 use crate::follow::{Attachment, Happened, Request};
 use crate::input::{Input, Key, Signal, signals};
-use crate::question::{Press, Questions, too_late};
+use crate::question::{Press, Question, Questions, too_late};
 use crate::render::style::Style;
 use crate::render::{Renderer, Settings, Thinking, reason};
 use crate::terminal::{Keyboard, Look, Output, Terminal, keyboard};
@@ -75,7 +75,7 @@ pub(super) fn run(args: Run) -> Result<Exit, Failure> {
     let written = prompt::written(&args.prompt)?;
     let schema = args.schema.as_deref().map(prompt::schema).transpose()?;
     let mut client = Client::open()?;
-    client.until = deadline;
+    client.until = patience(deadline);
     let info = args.session.as_deref().map(|session| resolve(&mut client, session)).transpose()?;
     let content = written.content(info.as_ref().map(|info| info.cwd.as_path()))?;
     let session = match &info {
@@ -322,10 +322,12 @@ impl Running {
             matches!(event.body, EventBody::Message { interrupted: true, .. } | EventBody::MessageSuperseded { .. });
         // The answer is given without what was asked about.
         let blind = matches!(&event.body, EventBody::Trimmed { images, .. } if !images.is_empty());
-        let told = ends || blind || (cut && self.data == Data::Stream);
+        // Such as a wait, and until when.
+        let warned = matches!(event.body, EventBody::Notice { level: Level::Warning | Level::Error, .. });
+        let told = ends || blind || warned || (cut && self.data == Data::Stream);
         let output = self.renderer.event(event).into_iter().filter(|output| match output {
             Output::Text(_) => self.data == Data::Stream,
-            // A script hears how it ended, what the model did not see, and what of its text does not count.
+            // A script hears how it ended, what is waited for, what the model did not see, and what of its text does not count.
             Output::Talk(_) => self.look.stderr || told,
         });
         let output = output.collect();
@@ -336,11 +338,15 @@ impl Running {
         if let (Data::Answer, Some(answer)) = (self.data, answer) {
             self.terminal.data(&answer.to_string())?;
         }
-        if let (Data::Final, Some((_, text))) = (self.data, self.messages.last())
-            && !text.is_empty()
-        {
-            let end = if text.ends_with('\n') { "" } else { "\n" };
-            self.terminal.text(&format!("{text}{end}"))?;
+        if self.data == Data::Final {
+            match self.messages.last().map_or("", |(_, text)| text) {
+                "" if stop_reason == StopReason::EndTurn => self.terminal.say("the model's answer is empty")?,
+                "" => {}
+                text => {
+                    let end = if text.ends_with('\n') { "" } else { "\n" };
+                    self.terminal.text(&format!("{text}{end}"))?;
+                }
+            }
         }
         Ok(Exit::of(stop_reason))
     }
@@ -391,6 +397,11 @@ impl Running {
         match signal {
             // As a shell would have it: 128 and the signal's number. The work goes on.
             Signal::HangUp => return Ok(Some(Exit(129))),
+            Signal::Quit if self.questions.first().is_some() => {
+                let answer = self.questions.first().map(Question::elsewhere).unwrap_or_default();
+                self.terminal.say(&format!("detached; the work waits for an answer: {answer}"))?;
+                return Ok(Some(Exit::PERMISSION));
+            }
             Signal::Terminate | Signal::Quit => {
                 self.terminal.say(&format!("detached; the work goes on: `linger attach {session}`"))?;
                 return Ok(Some(Exit(143)));

@@ -9,7 +9,7 @@ use linger_protocol::method::{PermissionList, SessionList};
 use linger_protocol::permission;
 use linger_protocol::session::{Info, List, State};
 
-use super::{deadline, resolve};
+use super::{deadline, patience, resolve};
 use crate::cli::Wait;
 use crate::connect::{COMING_BACK, Client};
 use crate::error::{Exit, Failure};
@@ -31,7 +31,7 @@ const KEY: Duration = Duration::from_secs(2);
 pub(super) fn run(args: &Wait) -> Result<Exit, Failure> {
     let deadline = deadline(args.timeout);
     let mut client = Client::open()?;
-    client.until = deadline;
+    client.until = patience(deadline);
     let info = resolve(&mut client, &args.session)?;
     let session = info.session.clone();
     // The end of a turn that is over already is in the past.

@@ -1,6 +1,7 @@
 //! A record of the children that run, by number and start time, for the start that follows a death.
 //!
-//! It is there while a daemon is: a start that finds none has nothing to look for.
+//! It is there while a daemon is: a start that finds none has nothing to look for. If somebody deletes it meanwhile, the keeper
+//! after that sees by the lock that a daemon died, and makes an empty one.
 //! A child that cleared its environment has no mark to be found by; its number and the time when it started name it as well.
 //! The record is a file of lines, one a child, emptied whenever none runs; one that grows although some always run is written anew
 //! with these. It is not synced: a machine that loses power has no
@@ -37,6 +38,12 @@ pub struct Left {
     pub died: bool,
     /// Groups of children that still ran, and were ended.
     pub ended: usize,
+}
+
+/// Sees that there is a record, for the start that follows.
+pub fn keep(path: &Path) -> io::Result<()> {
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    made.map(drop).or_else(|error| if error.kind() == io::ErrorKind::AlreadyExists { Ok(()) } else { Err(error) })
 }
 
 /// Ends the groups of the children that an earlier process recorded at `path` and that still run, and records those of this

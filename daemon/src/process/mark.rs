@@ -23,11 +23,15 @@
 #[cfg(target_os = "linux")]
 use std::collections::BTreeSet;
 use std::io;
+#[cfg(target_os = "linux")]
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::OnceLock;
 #[cfg(target_os = "linux")]
 use std::time::{Duration, Instant};
 
+#[cfg(target_os = "linux")]
+use rustix::event::{PollFd, PollFlags, poll};
 #[cfg(target_os = "linux")]
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, pidfd_open, pidfd_send_signal};
 
@@ -141,8 +145,8 @@ fn hard(limits: &str) -> Option<Option<u64>> {
     }
 }
 
-/// Kills every process that descends from the daemon with this database, by its environment or its mark, and waits until it is
-/// gone; how many there were. This process, its ancestors and those of the process `spared` are left alone: a daemon may have been
+/// Kills every process that descends from the daemon with this database, by its environment or its mark, and waits until it has
+/// ended; how many there were. This process, its ancestors and those of the process `spared` are left alone: a daemon may have been
 /// started by a tool of an earlier one. For the start, before anything else is served: only a daemon that died together with its
 /// keeper left any.
 #[cfg(target_os = "linux")]
@@ -152,32 +156,44 @@ pub fn end_left_behind(database: &Path, spared: Option<u32>) -> usize {
     let me = std::process::id();
     let spared: BTreeSet<u32> = [Some(me), spared].into_iter().flatten().flat_map(peer::line).collect();
     let is_ours = |pid: u32| has_variable(pid, &variable) || mark.is_some_and(|mark| has_mark(pid, mark));
+    end(|pid| !spared.contains(&pid) && is_ours(pid))
+}
+
+/// Kills the processes that are `meant`, and waits until they have ended; how many there were.
+#[cfg(target_os = "linux")]
+fn end(meant: impl Fn(u32) -> bool) -> usize {
     let until = Instant::now() + GONE;
     let mut killed = BTreeSet::new();
     loop {
         let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         let mut ending = Vec::new();
-        for pid in pids.filter(|pid| !spared.contains(pid) && is_ours(*pid)) {
+        for pid in pids.filter(|pid| meant(*pid)) {
             // The number may be another's by now; the descriptor cannot be, so it is taken first and looked at again.
             let open = |pid| pidfd_open(Pid::from_raw(i32::try_from(pid).ok()?)?, PidfdFlags::empty()).ok();
             let Some(process) = open(pid) else { continue };
-            if is_ours(pid) && pidfd_send_signal(&process, Signal::KILL).is_ok() {
+            // One that has ended keeps number and limits until its parent asks for it, which that of a container may never do.
+            if meant(pid) && !ended(&process, Duration::ZERO) && pidfd_send_signal(&process, Signal::KILL).is_ok() {
                 killed.insert(pid);
                 ending.push(process);
             }
         }
         for process in &ending {
-            let mut gone = [rustix::event::PollFd::new(process, rustix::event::PollFlags::IN)];
-            let left = until.saturating_duration_since(Instant::now());
-            // If it is not gone by then, it is about to be.
-            let _late = rustix::event::poll(&mut gone, left.try_into().ok().as_ref());
+            // If it has not ended by then, it is about to.
+            let _late = ended(process, until.saturating_duration_since(Instant::now()));
         }
         // One that was just forking has left a child that was not there to be seen.
         if ending.is_empty() || Instant::now() >= until {
             return killed.len();
         }
     }
+}
+
+/// Whether all threads of a process end within `limit`.
+#[cfg(target_os = "linux")]
+fn ended(process: &impl AsFd, limit: Duration) -> bool {
+    let mut ended = [PollFd::new(process, PollFlags::IN)];
+    poll(&mut ended, limit.try_into().ok().as_ref()).is_ok_and(|ready| ready > 0)
 }
 
 /// Elsewhere a process shows neither its environment nor its limits: what the dead one left behind is not found.
@@ -237,6 +253,24 @@ mod tests {
             Some(Some(4611686018427387905))
         );
         assert_eq!([show(""), show("Max file locks x\n"), show("Max file locks 1 y locks")], [None; 3]);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "a process that was left behind")]
+    fn what_has_ended_and_was_never_waited_for_is_not_ended_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let name = whose(dir.path()).unwrap();
+        let mark = choose(None, name).unwrap();
+        let mut left = std::process::Command::new("bash");
+        let mut left = left.args(["-c", &format!("ulimit -x {mark} && exec sleep 1000")]).spawn().unwrap();
+        while !has_mark(left.id(), name) {
+            assert_eq!(left.try_wait().unwrap(), None, "bash sets no such limit");
+        }
+        assert_eq!(end(|pid| has_mark(pid, name)), 1);
+        assert!(has_mark(left.id(), name), "it keeps its limits");
+        assert_eq!(end(|pid| has_mark(pid, name)), 0);
+        left.wait().unwrap();
     }
 
     #[cfg(target_os = "linux")]

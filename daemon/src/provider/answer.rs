@@ -5,7 +5,7 @@
 
 use linger_protocol::id::CallId;
 use linger_protocol::message::{ContentBlock, HostedPart, HostedTool, Usage};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::wire::{json_size, mended, parse_arguments, set};
 use super::{Failure, FailureClass, Response, Stop, StreamEvent};
@@ -37,8 +37,6 @@ pub(super) struct Answer {
     text: usize,
     /// It has more than [`MAX_BLOCKS`].
     overfull: bool,
-    /// What comes next is no part of the text at the end.
-    divided: bool,
 }
 
 /// A block that is being received.
@@ -91,17 +89,26 @@ impl Answer {
         if piece.is_empty() {
             return;
         }
-        let divided = std::mem::take(&mut self.divided);
         let place = match self.blocks.len().checked_sub(1) {
-            Some(last) if !divided && matches!(self.blocks.last(), Some(Draft::Text(_))) => last,
+            Some(last) if matches!(self.blocks.last(), Some(Draft::Text(_))) => last,
             _ => self.open(Draft::Text(String::new())),
         };
         self.append(place, piece, out);
     }
 
-    /// Ends the text at the end: what comes is a block of its own.
-    pub(super) fn divide(&mut self) {
-        self.divided = true;
+    /// Adds `piece`, which came in this field and nobody is shown, to what is there of that at the end, or begins it.
+    pub(super) fn unshown(&mut self, field: &str, piece: &str, out: &mut Vec<StreamEvent>) {
+        self.text += piece.len();
+        self.check_size(out);
+        if self.ended || piece.is_empty() {
+            return;
+        }
+        if let Some(Draft::Opaque { native, .. }) = self.blocks.last_mut()
+            && let Some(Value::String(before)) = native.get_mut(field)
+        {
+            return before.push_str(piece);
+        }
+        self.open(Draft::Opaque { native: json!({ field: piece }), arguments: String::new() });
     }
 
     /// Adds `piece` to the thinking at the end if it has this `native`, or begins one.
@@ -256,7 +263,7 @@ impl Draft {
                     native.insert("id".to_owned(), id.into());
                 }
                 let canonical = input.to_string();
-                if keep_raw && input.is_object() && !arguments.trim().is_empty() && canonical != arguments {
+                if keep_raw && input.is_object() && arguments.contains('{') && canonical != arguments {
                     native.insert("arguments".to_owned(), mended(&arguments).into());
                 }
                 let native = (!native.is_empty()).then_some(Value::Object(native));
@@ -283,8 +290,6 @@ impl Draft {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     /// The end of an answer that `fill` makes.

@@ -25,7 +25,7 @@ use super::effort;
 use super::gemini::{self, Gemini};
 use super::hosted::Hosted;
 use super::keys::{Account, Bearer, Keys};
-use super::models::{self, Facts, ModelConfig, Price};
+use super::models::{self, Facts, ModelConfig, Price, Prices};
 use super::network::Network;
 use super::ollama::{self, Ollama};
 use super::openai::OpenAi;
@@ -73,6 +73,8 @@ pub struct Resolved {
     pub facts: Facts,
     /// Where the key comes from.
     pub key: KeySource,
+    /// The variable with the preset's key, which does not go to an address of the user's own.
+    withheld: Option<&'static str>,
     kind: Kind,
     compat: Compat,
     target: Provider,
@@ -99,6 +101,20 @@ impl Resolved {
             Kind::OpenaiResponses | Kind::Gemini | Kind::Ollama | Kind::Demo => true,
         };
         (!takes).then(|| format!("{} takes no effort: {} changes nothing", self.origin, effort.name()))
+    }
+
+    /// What there is to say if it refuses a request that had no key.
+    pub fn without_key(&self) -> Option<String> {
+        if self.key != KeySource::None {
+            return None;
+        }
+        let provider = &self.provider;
+        Some(match self.withheld {
+            Some(variable) => format!(
+                "no key was sent, as base_url is an address of your own: api_key_env = \"{variable}\" in [providers.{provider}] sends that one"
+            ),
+            None => format!("no key was sent: api_key_env in [providers.{provider}] names the variable of one"),
+        })
     }
 
     /// Whether its calls have `reasoning_content` whoever made them.
@@ -140,12 +156,16 @@ struct Entry {
     /// It may do without the key in `variable`.
     key_optional: bool,
     command: Option<String>,
+    /// The variable with the preset's key, if that is not sent here.
+    withheld: Option<&'static str>,
     model: Option<String>,
     max_tokens: u32,
     limits: Limits,
     compat: Compat,
     /// The preset at whose address it is, whose models and prices are known.
     place: Option<&'static str>,
+    /// The preset that the user has changed.
+    preset: Option<&'static str>,
     /// A known server on this machine, which can be used while somebody listens.
     local: bool,
 }
@@ -168,6 +188,8 @@ impl Entry {
             (None, None) => (own(|place| place.variable), own(|place| place.command)),
             (variable, command) => (variable.clone(), command.clone()),
         };
+        let own_key = named.map(|named| named.variable).filter(|variable| !variable.is_empty());
+        let withheld = own_key.filter(|_| variable.is_none() && command.is_none());
         let known =
             place.map_or(Compat::NONE, |place| place.compat).or(named.map_or(Compat::NONE, |named| named.compat));
         let hosted = Hosted::named(&config.hosted_tools, kind).unwrap_or_default();
@@ -177,11 +199,13 @@ impl Entry {
             variable,
             key_optional: config.api_key_env.is_none() && place.is_some_and(|place| place.local),
             command,
+            withheld,
             model: config.model.clone().or_else(|| Some(named?.model.to_owned()).filter(|model| !model.is_empty())),
             max_tokens: config.max_tokens.unwrap_or_default(),
             limits: config.limits(),
             compat: Compat { hosted, ..config.compat.or(known) },
             place: place.map(|place| place.name),
+            preset: named.map(|named| named.name),
             local: place.is_some_and(|place| place.local),
         })
     }
@@ -204,7 +228,12 @@ impl Entry {
 
     /// What is known of a model here, whatever the user says of it.
     fn facts(&self, model: &str) -> Facts {
-        let mut facts = self.place.map_or_else(Facts::default, |place| models::facts(place, model));
+        let mut facts = match (self.place, self.preset) {
+            (Some(place), _) => models::facts(place, model),
+            // At another address it is the same model, at whatever price.
+            (None, Some(preset)) => Facts { prices: Prices::default(), ..models::facts(preset, model) },
+            (None, None) => Facts::default(),
+        };
         if self.kind == Kind::Demo {
             facts.prices.usual = Price::FREE;
         }
@@ -319,7 +348,8 @@ impl Catalogue {
         }
         let target = self.target(name, entry, compat);
         let max_tokens = entry.max_tokens(&facts);
-        Ok(Resolved { provider, model, origin, max_tokens, facts, key, kind, compat, target })
+        let withheld = entry.withheld;
+        Ok(Resolved { provider, model, origin, max_tokens, facts, key, withheld, kind, compat, target })
     }
 
     /// What is known of a model: what the user says of it, else its provider's own list, else the table of its place.
@@ -382,6 +412,12 @@ impl Catalogue {
         let (name, model) = model.split_once('/').unwrap_or((model, ""));
         let entry = self.entries.get(name);
         entry.map_or(Shaping::Words, |entry| shape::shaping(entry.kind, entry.compat, model, schema))
+    }
+
+    /// Whether answers of a model that fit `schema` come as the field of an object.
+    pub fn wraps(&self, model: &str, schema: &Value) -> bool {
+        let entry = self.entries.get(model.split('/').next().unwrap_or(model));
+        self.shaping(model, schema) != Shaping::Words && entry.is_some_and(|entry| shape::wraps(entry.kind, schema))
     }
 
     /// How many tokens a model (`provider/model`) takes, where that is known.

@@ -125,12 +125,38 @@ impl Failure {
     }
 }
 
-/// How long an error asks to wait: Google says it in the body.
+/// How long an error asks to wait: Google says it in a field of the body, OpenAI and others in words as well as in the header.
 fn asked_wait(error: &Value) -> Option<Duration> {
-    let details = error.get("details")?.as_array()?;
-    let asked = details.iter().find_map(|detail| detail.get("retryDelay")?.as_str())?;
-    let seconds: f64 = asked.strip_suffix('s')?.parse().ok()?;
-    Duration::try_from_secs_f64(seconds).ok()
+    let details = error.get("details").and_then(Value::as_array);
+    let asked = details.into_iter().flatten().find_map(|detail| detail.get("retryDelay")?.as_str());
+    asked.map_or_else(|| said_wait(&said(error)), spell)
+}
+
+/// The wait in "Please try again in 1m2.5s."
+fn said_wait(said: &str) -> Option<Duration> {
+    let (_, wait) = said.split_once("try again in ")?;
+    spell(wait.split_whitespace().next()?.trim_end_matches(['.', ',']))
+}
+
+/// A time like `6m0s`, `1.5s` or `20ms`.
+fn spell(time: &str) -> Option<Duration> {
+    let mut seconds = 0.0;
+    let mut rest = time;
+    while let Some(end) = rest.find(|c: char| c.is_ascii_alphabetic()) {
+        let (number, more) = rest.split_at_checked(end)?;
+        let unit = more.split(|c: char| !c.is_ascii_alphabetic()).next()?;
+        let one = match unit {
+            "ms" => 0.001,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            _ => return None,
+        };
+        seconds += number.parse::<f64>().ok()? * one;
+        rest = more.get(unit.len()..)?;
+    }
+    let whole = rest.is_empty() && !time.is_empty();
+    Duration::try_from_secs_f64(seconds).ok().filter(|_| whole)
 }
 
 /// What an error is called, the exact name first: Google's code is a number and its name the status; what OpenAI calls `type`

@@ -43,6 +43,7 @@ pub(crate) use wire::json_size;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 use linger_protocol::id::BlobId;
 use linger_protocol::message::{ContentBlock, HostedPart, HostedTool, Role, Usage};
@@ -106,6 +107,14 @@ impl Provider {
         match self {
             Self::Http(endpoint) => endpoint.key.as_ref(),
             Self::Demo => None,
+        }
+    }
+
+    /// How long it may ask to wait before it is asked again.
+    pub fn longest_wait(&self) -> Duration {
+        match self {
+            Self::Http(endpoint) => endpoint.limits.retry_after,
+            Self::Demo => retry::MAX_RETRY_AFTER,
         }
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::retry::MAX_RETRY_AFTER;
 use super::trouble::failed;
 use super::{Failure, FailureClass};
 
@@ -32,11 +33,20 @@ pub struct Limits {
     pub content: Duration,
     /// For a whole answer.
     pub total: Duration,
+    /// How long it may ask to wait before it is asked again.
+    pub retry_after: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { connect: CONNECT, first_byte: IDLE, idle: IDLE, content: CONTENT, total: TOTAL }
+        Self {
+            connect: CONNECT,
+            first_byte: IDLE,
+            idle: IDLE,
+            content: CONTENT,
+            total: TOTAL,
+            retry_after: MAX_RETRY_AFTER,
+        }
     }
 }
 

@@ -12,7 +12,7 @@ pub const MAX_ATTEMPTS: u32 = 6;
 pub const MAX_REFUSED: u32 = 3;
 /// The longest that one step is tried for; after that a person should look.
 pub const MAX_ELAPSED: Duration = Duration::from_secs(600);
-/// The longest wait that a provider may ask for; beyond it a person should know.
+/// The longest wait that a provider may ask for, unless the configuration says otherwise; beyond it a person should know.
 pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
 /// The first wait is at most this, each further one at most twice the one before.
 const BASE: Duration = Duration::from_millis(500);
@@ -35,8 +35,8 @@ pub enum Decision {
 }
 
 /// Decides after the attempt with number `attempt` (the first is 1) failed, `elapsed` after the first began.
-/// `random` is from 0 to 1.
-pub fn decide(failure: &Failure, attempt: u32, elapsed: Duration, random: f64) -> Decision {
+/// `longest` is how long the provider may ask to wait, `random` from 0 to 1.
+pub fn decide(failure: &Failure, attempt: u32, elapsed: Duration, longest: Duration, random: f64) -> Decision {
     match failure.class {
         FailureClass::Connect
         | FailureClass::Refused
@@ -56,12 +56,12 @@ pub fn decide(failure: &Failure, attempt: u32, elapsed: Duration, random: f64) -
         return Decision::GiveUp { note: Some(format!("gave up after {attempt} attempts")) };
     }
     let asked = failure.retry_after.unwrap_or_default();
-    if asked > MAX_RETRY_AFTER {
+    if asked > longest {
         return Decision::GiveUp { note: Some(format!("the provider asks to wait {}", spoken(asked))) };
     }
     let ceiling = BASE.saturating_mul(1 << attempt.saturating_sub(1).min(16)).min(CAP);
     let after = ceiling.mul_f64(random.clamp(0.0, 1.0)).max(asked);
-    if elapsed + after > MAX_ELAPSED {
+    if elapsed + after > MAX_ELAPSED.max(longest) {
         return Decision::GiveUp { note: Some(format!("gave up after {}", spoken(elapsed))) };
     }
     Decision::Again { after }
@@ -98,8 +98,18 @@ mod tests {
             Err("") => Decision::GiveUp { note: None },
             Err(note) => Decision::GiveUp { note: Some(note.to_owned()) },
         };
-        let got = decide(&failure, attempt, Duration::from_secs(elapsed), random);
+        let got = decide(&failure, attempt, Duration::from_secs(elapsed), MAX_RETRY_AFTER, random);
         assert_eq!(got, expect, "{class:?} {retry_after:?} attempt {attempt} after {elapsed} s");
+    }
+
+    #[test]
+    fn how_long_a_provider_may_ask_to_wait_can_be_set() {
+        let seconds = Duration::from_secs;
+        let failure =
+            Failure { class: FailureClass::Overloaded, message: String::new(), retry_after: Some(seconds(900)) };
+        let decided = |longest| decide(&failure, 1, Duration::ZERO, longest, 0.0);
+        assert_eq!(decided(seconds(1000)), Decision::Again { after: seconds(900) });
+        assert!(matches!(decided(seconds(899)), Decision::GiveUp { .. }));
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! What a server takes is data: [`Compat::json_schema`] and [`Compat::schema_with_tools`].
 //! Deliberately absent: whether an answer fits, which [`crate::schema`] says, and what to do if not, which the turn does.
 
+use std::borrow::Cow;
+
 use linger_protocol::message::ContentBlock;
 use serde_json::{Value, json};
 
@@ -19,6 +21,9 @@ const DESCRIPTION: &str =
 
 /// What servers call the schema.
 const NAME: &str = "answer";
+
+/// The field of an object in which an answer comes that is none.
+const INNER: &str = "answer";
 
 /// Words of a schema that the strict kind of OpenAI's formats refuses.
 const NOT_STRICT: &[&str] = &[
@@ -62,7 +67,7 @@ pub fn shaping(kind: Kind, compat: Compat, model: &str, schema: &Value) -> Shapi
     let with_tools = match kind {
         // The scripted model does as it is told.
         Kind::Demo => return Shaping::Together,
-        Kind::Anthropic | Kind::Openai | Kind::OpenaiResponses if !is_object(schema) => return Shaping::Words,
+        _ if takes_objects(kind) && !is_object(schema) && refers(schema) => return Shaping::Words,
         // The answer is a call here.
         Kind::Anthropic => true,
         Kind::Openai | Kind::OpenaiResponses => compat.schema_with_tools.unwrap_or(true),
@@ -77,21 +82,70 @@ pub fn shaping(kind: Kind, compat: Compat, model: &str, schema: &Value) -> Shapi
     }
 }
 
+/// Whether a format holds only objects to a schema. An answer of another kind is then asked for as the one field of an object.
+fn takes_objects(kind: Kind) -> bool {
+    matches!(kind, Kind::Anthropic | Kind::Openai | Kind::OpenaiResponses)
+}
+
+/// Whether answers that fit `schema` come as the field of an object.
+pub fn wraps(kind: Kind, schema: &Value) -> bool {
+    takes_objects(kind) && !is_object(schema)
+}
+
+/// The schema of an object: this one, or that of an object around it.
+fn of_object(schema: &Value) -> Cow<'_, Value> {
+    if is_object(schema) {
+        return Cow::Borrowed(schema);
+    }
+    let properties = json!({ INNER: schema });
+    Cow::Owned(json!({"type": "object", "properties": properties, "required": [INNER], "additionalProperties": false}))
+}
+
+/// The answer in the object that was asked for around it, if it came so.
+pub fn unwrapped(answer: Value) -> Value {
+    match answer {
+        Value::Object(mut fields) if fields.len() == 1 && fields.contains_key(INNER) => {
+            fields.remove(INNER).unwrap_or_default()
+        }
+        other => other,
+    }
+}
+
+/// Whether a schema names places of itself, which are elsewhere when another is around it.
+fn refers(schema: &Value) -> bool {
+    const NAMES: [&str; 5] = ["$ref", "$dynamicRef", "$recursiveRef", "$id", "$anchor"];
+    match schema {
+        Value::Object(fields) => fields.iter().any(|(word, value)| NAMES.contains(&word.as_str()) || refers(value)),
+        Value::Array(items) => items.iter().any(refers),
+        _ => false,
+    }
+}
+
 /// Whether a schema is of an object and nothing else, as the arguments of a tool are.
 fn is_object(schema: &Value) -> bool {
     let has = |word: &str| schema.get(word).is_some();
     schema.get("type").is_some_and(|kind| kind == "object") && !["oneOf", "anyOf", "allOf", "$ref"].into_iter().any(has)
 }
 
-/// Whether a schema is of the kind that OpenAI's formats enforce to the letter: of each object every property is required, and
-/// no other allowed. Servers refuse others under `strict`.
+/// Whether a schema is of the kind that OpenAI's formats enforce to the letter: everything has a type, an array says of what, and
+/// of each object every property is required, and no other allowed. Servers refuse others under `strict`.
 pub(super) fn is_strict(schema: &Value) -> bool {
     let Some(fields) = schema.as_object() else { return false };
     if fields.keys().any(|word| NOT_STRICT.contains(&word.as_str())) {
         return false;
     }
-    let object = fields.get("type").is_some_and(|kind| kind == "object") || fields.contains_key("properties");
-    if object {
+    let has = |word: &str| fields.contains_key(word);
+    let types = match fields.get("type") {
+        Some(Value::Array(types)) => types.as_slice(),
+        Some(one) => std::slice::from_ref(one),
+        None if has("anyOf") || has("$ref") => &[],
+        None => return false,
+    };
+    let is = |name: &str| types.iter().any(|kind| kind == name);
+    if is("array") && !has("items") {
+        return false;
+    }
+    if is("object") || has("properties") {
         let required: Vec<&str> =
             fields.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
         let mut names = fields.get("properties").and_then(Value::as_object).into_iter().flat_map(|all| all.keys());
@@ -107,21 +161,51 @@ pub(super) fn is_strict(schema: &Value) -> bool {
 
 /// The tool that gives the answer.
 pub(super) fn tool(schema: &Value) -> Value {
-    json!({"name": ANSWER, "description": DESCRIPTION, "input_schema": schema})
+    json!({"name": ANSWER, "description": DESCRIPTION, "input_schema": of_object(schema)})
 }
 
-/// What OpenAI's formats are sent, one of them under a name of its own.
+/// What OpenAI's formats are sent, one of them under a name of its own. What is strict but for the word that says so is sent with
+/// that: an answer that fits then fits what was asked for.
 pub(super) fn json_schema(schema: &Value) -> Value {
-    json!({"name": NAME, "schema": schema, "strict": is_strict(schema)})
+    let schema = of_object(schema);
+    let closed = closed(&schema);
+    let strict = is_strict(&closed);
+    json!({"name": NAME, "schema": if strict { &closed } else { schema.as_ref() }, "strict": strict})
+}
+
+/// The schema with no properties in its objects but those that are named, wherever it leaves that open. Where more are named
+/// elsewhere, closing an object would leave nothing that fits.
+fn closed(schema: &Value) -> Value {
+    let Value::Object(fields) = schema else { return schema.clone() };
+    let mut fields = fields.clone();
+    if fields.contains_key("properties") && !fields.contains_key("anyOf") && !fields.contains_key("$ref") {
+        fields.entry("additionalProperties").or_insert(Value::Bool(false));
+    }
+    for (word, value) in &mut fields {
+        match (word.as_str(), value) {
+            ("properties" | "$defs" | "definitions", Value::Object(all)) => {
+                all.values_mut().for_each(|inner| *inner = closed(inner));
+            }
+            ("anyOf", Value::Array(all)) => all.iter_mut().for_each(|inner| *inner = closed(inner)),
+            ("items", inner) => *inner = closed(inner),
+            _ => {}
+        }
+    }
+    Value::Object(fields)
 }
 
 /// Turns a call that gives the answer into its words; they are what the history has, whatever format it is told in next.
-pub fn spoken(response: &mut Response) {
+pub fn spoken(response: &mut Response, schema: &Value) {
     for block in &mut response.content {
         if let ContentBlock::ToolUse { name, input, .. } = block
             && name == ANSWER
         {
-            let text = input.as_str().map_or_else(|| input.to_string(), str::to_owned);
+            let text = match input.take() {
+                // It is no JSON.
+                Value::String(raw) => raw,
+                object if is_object(schema) => object.to_string(),
+                around => unwrapped(around).to_string(),
+            };
             *block = ContentBlock::text(text);
         }
     }
@@ -131,7 +215,7 @@ pub fn spoken(response: &mut Response) {
 mod tests {
     use linger_protocol::session::Effort;
 
-    use super::super::support::{request, user};
+    use super::super::support::{KINDS, request, user};
     use super::super::wellformed::validate;
     use super::super::{Request, catalogue};
     use super::*;
@@ -147,10 +231,18 @@ mod tests {
         }
         let (list, none) = (json!({"type": "array"}), Compat::NONE);
         check(Kind::Anthropic, none, "m", &object(), Shaping::Together);
-        check(Kind::Anthropic, none, "m", &list, Shaping::Words);
+        check(Kind::Anthropic, none, "m", &list, Shaping::Together);
+        check(Kind::Openai, none, "m", &json!({"type": "array", "items": {"$ref": "#"}}), Shaping::Words);
+        check(
+            Kind::Gemini,
+            none,
+            "gemini-3.8-flash",
+            &json!({"type": "array", "items": {"$ref": "#"}}),
+            Shaping::Together,
+        );
         check(Kind::Openai, none, "m", &object(), Shaping::Together);
         check(Kind::OpenaiResponses, none, "m", &object(), Shaping::Together);
-        check(Kind::OpenaiResponses, none, "m", &json!({"anyOf": [object()], "type": "object"}), Shaping::Words);
+        check(Kind::OpenaiResponses, none, "m", &json!({"anyOf": [object()], "type": "object"}), Shaping::Together);
         check(Kind::Gemini, none, "gemini-3.8-flash", &list, Shaping::Together);
         check(Kind::Gemini, none, "gemini-2.5-pro", &list, Shaping::Apart);
         check(Kind::Ollama, none, "m", &list, Shaping::Apart);
@@ -172,7 +264,57 @@ mod tests {
         assert!(!is_strict(&closed(json!({"a": {"type": "array", "items": object()}}), json!(["a"]))));
         assert!(!is_strict(&closed(json!({"a": {"anyOf": [object()]}}), json!(["a"]))));
         assert!(!is_strict(&closed(json!({"a": {"oneOf": []}}), json!(["a"]))));
+        assert!(is_strict(&closed(json!({"a": {"type": ["string", "null"]}}), json!(["a"]))));
+        assert!(is_strict(&closed(json!({"a": {"$ref": "#"}}), json!(["a"]))));
+        assert!(!is_strict(&closed(json!({"a": {}}), json!(["a"]))));
+        assert!(!is_strict(&closed(json!({"a": {"type": "array"}}), json!(["a"]))));
+        assert!(!is_strict(&closed(json!({"a": {"type": ["object", "null"]}}), json!(["a"]))));
         assert!(!is_strict(&closed(json!({"a": {"type": "string"}}), json!([]))));
+    }
+
+    #[test]
+    fn an_answer_that_is_no_object_is_asked_for_within_one() {
+        let list = json!({"type": "array", "items": {"type": "string"}});
+        let around = json!({"type": "object", "properties": {"answer": list}, "required": ["answer"],
+            "additionalProperties": false});
+        assert_eq!(json_schema(&list), json!({"name": "answer", "schema": around, "strict": true}));
+        assert_eq!(tool(&list)["input_schema"], around);
+        assert_eq!(tool(&object())["input_schema"], object());
+        let wrapped = KINDS.map(|kind| wraps(kind, &list));
+        assert_eq!((wrapped, KINDS.map(|kind| wraps(kind, &object()))), ([true, true, true, false, false], [false; 5]));
+        for (came, expect) in [
+            (json!({"answer": ["a"]}), json!(["a"])),
+            (json!(["a"]), json!(["a"])),
+            (json!({"answer": 1, "more": 2}), json!({"answer": 1, "more": 2})),
+            (json!({"answer": null}), json!(null)),
+        ] {
+            assert_eq!(unwrapped(came), expect);
+        }
+    }
+
+    #[test]
+    fn a_schema_that_only_does_not_say_that_it_is_closed_is_sent_so() {
+        let open = json!({"type": "object", "required": ["a", "b"], "$defs": {"c": object()}, "properties": {
+            "a": {"type": "array", "items": object()}, "b": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/c"}]}}});
+        let inner = json!({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"],
+            "additionalProperties": false});
+        let shut = json!({"type": "object", "required": ["a", "b"], "$defs": {"c": inner}, "properties": {
+            "a": {"type": "array", "items": inner}, "b": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/c"}]}},
+            "additionalProperties": false});
+        assert_eq!(json_schema(&open), json!({"name": "answer", "schema": shut, "strict": true}));
+        // What may be left out, or is free, stays as it was said.
+        for schema in [
+            json!({"type": "object", "properties": {"a": {"type": "integer"}, "b": object()}, "required": ["b"]}),
+            json!({"type": "object", "properties": {"a": {"type": "object"}}, "required": ["a"]}),
+            json!({"type": "object", "properties": {}, "required": [], "additionalProperties": {"type": "string"}}),
+            json!({"type": "object", "properties": {"enum": {"enum": [{"properties": 1}]}}, "required": ["enum"]}),
+            json!({"type": "object", "required": ["a"], "properties": {"a": {"type": "object", "required": ["kind"],
+                "properties": {"kind": {"type": "string"}}, "anyOf": [object()]}}}),
+            json!({"type": "object", "required": ["a"], "$defs": {"c": object()}, "properties": {"a": {"type": "object",
+                "required": ["kind"], "properties": {"kind": {"type": "string"}}, "$ref": "#/$defs/c"}}}),
+        ] {
+            assert_eq!(json_schema(&schema), json!({"name": "answer", "schema": schema, "strict": false}));
+        }
     }
 
     /// What a request has beyond one without shape and effort, but for the messages.
@@ -288,8 +430,12 @@ mod tests {
         };
         let content = vec![ContentBlock::text("so"), call("ls", json!({})), call(ANSWER, json!({"b": 1, "a": 2}))];
         let mut response = Response { content, ..Response::default() };
-        spoken(&mut response);
+        spoken(&mut response, &object());
         let expect = vec![ContentBlock::text("so"), call("ls", json!({})), ContentBlock::text(r#"{"b":1,"a":2}"#)];
         assert_eq!(response.content, expect);
+        let content = vec![call(ANSWER, json!({"answer": "Bern"})), call(ANSWER, json!("{cut"))];
+        let mut response = Response { content, ..Response::default() };
+        spoken(&mut response, &json!({"type": "string"}));
+        assert_eq!(response.content, [ContentBlock::text("\"Bern\""), ContentBlock::text("{cut")]);
     }
 }

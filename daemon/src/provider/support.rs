@@ -74,6 +74,10 @@ pub(super) fn thought(text: &str, native: Value) -> ContentBlock {
     ContentBlock::Thinking { text: text.to_owned(), native: Some(native) }
 }
 
+pub(super) fn unshown(text: &str) -> ContentBlock {
+    ContentBlock::Opaque { native: json!({"content": text}) }
+}
+
 pub(super) fn call(call_id: &str, name: &str, input: Value, native: Option<Value>) -> ContentBlock {
     ContentBlock::ToolUse { call_id: call_id.into(), name: name.to_owned(), input, native }
 }
@@ -137,9 +141,9 @@ fn natives(kind: Kind) -> (Vec<Value>, Vec<Value>, Vec<Value>) {
             )
         }
         _ => (
-            vec![json!({"signature": "sig"}), json!({"field": "reasoning"}), json!({"field": "think"})],
+            vec![json!({"signature": "sig"}), json!({"field": "reasoning"}), json!({"field": "content"})],
             vec![json!({"id": "same"}), json!({"id": "other", "arguments": "{ }"})],
-            vec![json!({"type": "redacted_thinking", "data": "xyz"})],
+            vec![json!({"type": "redacted_thinking", "data": "xyz"}), json!({"content": "</think>\n\n"})],
         ),
     }
 }

@@ -2,8 +2,22 @@
 //!
 //! The tags may be cut anywhere. Some templates write the opening tag into the request, so that an answer begins inside: where a
 //! flag says so, all up to the closing tag is thinking. Where nothing said so, what has been shown as text stays text; the closing
-//! tag is taken out, and what follows is a block of its own. A tag in quotes, or after an opening one, is what somebody writes
+//! tag is not shown, and what follows is a block of its own. A tag in quotes, or after an opening one, is what somebody writes
 //! about.
+//!
+//! Tags and the white space beside them are blocks that nobody is shown, so that the text goes back to the model to the letter.
+
+use std::borrow::Cow;
+
+use linger_protocol::message::ContentBlock;
+use serde_json::json;
+
+use super::answer::Answer;
+use super::hosted::readable;
+use super::{Message, StreamEvent, wire};
+
+/// The field of a message that has text in it, and maybe thinking.
+const CONTENT: &str = "content";
 
 /// Where the text is with respect to the tags, which count at its beginning only.
 #[derive(Debug)]
@@ -12,7 +26,7 @@ pub(super) enum Think {
     Before(String, bool),
     /// Between the tags; this much may still become the closing tag.
     Inside(String),
-    /// Just after the closing tag, where white space belongs to nothing.
+    /// Just after the closing tag, where white space belongs to it.
     After,
     /// In text that began without an opening tag: what came last of it, and what may still become a tag.
     Text(Option<char>, String),
@@ -31,8 +45,78 @@ impl Default for Think {
 pub(super) enum Piece {
     Text(String),
     Thought(String),
-    /// What was text so far should have been thinking; the answer follows.
-    Break,
+    /// A tag and the white space beside it.
+    Mark(String),
+}
+
+impl Piece {
+    fn is_empty(&self) -> bool {
+        let (Self::Text(text) | Self::Thought(text) | Self::Mark(text)) = self;
+        text.is_empty()
+    }
+
+    /// Adds it to the answer.
+    pub(super) fn tell(&self, answer: &mut Answer, out: &mut Vec<StreamEvent>) {
+        match self {
+            Self::Text(text) => answer.text(text, out),
+            Self::Thought(text) => answer.thinking(Some(json!({"field": CONTENT})), text, out),
+            Self::Mark(text) => answer.unshown(CONTENT, text, out),
+        }
+    }
+}
+
+/// Whether a block of thinking came within the text.
+pub(super) fn is_within_text(block: &ContentBlock) -> bool {
+    matches!(block, ContentBlock::Thinking { native, .. } if wire::native_str(native, "field") == Some(CONTENT))
+}
+
+/// The text of an answer: to the letter if it is the model's own, with the thinking in it; and whether it says anything, for
+/// thinking alone does not.
+pub(super) fn whole_text(message: &Message, own: bool) -> (String, bool) {
+    let (mut whole, mut says, mut apart) = (String::new(), false, false);
+    for block in &message.content {
+        let part = match block {
+            // Of an answer that broke off, the marks between its texts are not known.
+            ContentBlock::Text { text } if own => {
+                if apart && !text.is_empty() {
+                    whole.push_str("\n\n");
+                }
+                apart |= !text.is_empty();
+                wire::clean(text)
+            }
+            ContentBlock::Text { text } => wire::visible(text).unwrap_or_default(),
+            ContentBlock::Hosted { .. } => readable(block).map(Cow::from).unwrap_or_default(),
+            ContentBlock::Thinking { text, .. } if own && is_within_text(block) => {
+                whole.push_str(&wire::clean(text));
+                apart = false;
+                continue;
+            }
+            ContentBlock::Opaque { native } if own => {
+                whole.push_str(native[CONTENT].as_str().unwrap_or_default());
+                apart = false;
+                continue;
+            }
+            // As earlier builds kept it, and sent it back.
+            ContentBlock::Thinking { text, native } if own && wire::native_str(native, "field") == Some("think") => {
+                whole.push_str(&format!("<think>{}</think>\n\n", wire::clean(text)));
+                continue;
+            }
+            _ => {
+                apart = false;
+                continue;
+            }
+        };
+        if !own && !whole.is_empty() && !part.is_empty() {
+            whole.push_str("\n\n");
+        }
+        says |= !part.trim().is_empty();
+        whole.push_str(&part);
+    }
+    if whole.trim().is_empty() {
+        // No format takes a text in which there is nothing to see.
+        whole.clear();
+    }
+    (whole, says)
 }
 
 const OPENING: &str = "<think>";
@@ -48,7 +132,7 @@ impl Think {
     pub(super) fn push(&mut self, piece: &str) -> Vec<Piece> {
         let mut out = Vec::new();
         self.take(piece, &mut out);
-        out.retain(|piece| !matches!(piece, Piece::Text(text) | Piece::Thought(text) if text.is_empty()));
+        out.retain(|piece| !piece.is_empty());
         out
     }
 
@@ -65,7 +149,7 @@ impl Think {
             other => (other, None),
         };
         *self = next;
-        held.filter(|piece| !matches!(piece, Piece::Text(text) | Piece::Thought(text) if text.is_empty()))
+        held.filter(|piece| !piece.is_empty())
     }
 
     fn take(&mut self, piece: &str, out: &mut Vec<Piece>) {
@@ -73,10 +157,13 @@ impl Think {
             Self::Before(held, open) => {
                 let held = held + piece;
                 let begun = held.trim_start();
+                let mark = |rest: &str| Piece::Mark(held.strip_suffix(rest).unwrap_or_default().to_owned());
                 if let Some(rest) = begun.strip_prefix(OPENING) {
+                    out.push(mark(rest));
                     *self = Self::Inside(String::new());
                     self.take(rest, out);
                 } else if let Some(rest) = begun.strip_prefix(CLOSING) {
+                    out.push(mark(rest));
                     *self = Self::After;
                     self.take(rest, out);
                 } else if OPENING.starts_with(begun) || CLOSING.starts_with(begun) {
@@ -89,7 +176,7 @@ impl Think {
             Self::Inside(held) => {
                 let held = held + piece;
                 if let Some((thought, rest)) = held.split_once(CLOSING) {
-                    out.push(Piece::Thought(thought.to_owned()));
+                    out.extend([Piece::Thought(thought.to_owned()), Piece::Mark(CLOSING.to_owned())]);
                     *self = Self::After;
                     self.take(rest, out);
                 } else {
@@ -98,10 +185,14 @@ impl Think {
                     *self = Self::Inside(kept.to_owned());
                 }
             }
-            Self::After => match piece.trim_start() {
-                "" => *self = Self::After,
-                text => out.push(Piece::Text(text.to_owned())),
-            },
+            Self::After => {
+                let text = piece.trim_start();
+                out.push(Piece::Mark(piece.strip_suffix(text).unwrap_or_default().to_owned()));
+                out.push(Piece::Text(text.to_owned()));
+                if text.is_empty() {
+                    *self = Self::After;
+                }
+            }
             Self::Text(last, held) => self.text(last, held + piece, out),
             Self::Outside => out.push(Piece::Text(piece.to_owned())),
         }
@@ -122,7 +213,7 @@ impl Think {
         if tag == OPENING || before.chars().last().or(last).is_some_and(|last| "`'\"".contains(last)) {
             return out.push(Piece::Text(text));
         }
-        out.extend([Piece::Text(before.to_owned()), Piece::Break]);
+        out.extend([Piece::Text(before.to_owned()), Piece::Mark(CLOSING.to_owned())]);
         *self = Self::After;
         self.take(rest, out);
     }
@@ -138,28 +229,28 @@ fn begun(text: &str, tags: &[&str]) -> usize {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::compat::Compat;
+    use super::super::ollama::Ollama;
+    use super::super::openai::OpenAi;
+    use super::super::{Codec, support};
     use super::*;
 
-    /// What `pieces` come to: the thought, and the text, with `|` for a break.
-    fn sorted(open: bool, pieces: &[&str]) -> (String, String) {
+    /// What `pieces` come to, with thoughts in brackets and marks in braces.
+    fn sorted(open: bool, pieces: &[&str]) -> String {
         let mut think = Think::new(open);
         let mut out: Vec<Piece> = pieces.iter().flat_map(|piece| think.push(piece)).collect();
         out.extend(think.pause());
         assert_eq!(think.pause(), None);
-        let (mut thought, mut text) = (String::new(), String::new());
-        for piece in out {
-            match piece {
-                Piece::Thought(piece) => thought.push_str(&piece),
-                Piece::Text(piece) => text.push_str(&piece),
-                Piece::Break => text.push('|'),
-            }
-        }
-        (thought, text)
+        let written = |piece: Piece| match piece {
+            Piece::Text(text) => text,
+            Piece::Thought(text) => format!("[{text}]"),
+            Piece::Mark(text) => format!("{{{text}}}"),
+        };
+        out.into_iter().map(written).collect::<String>().replace("][", "").replace("}{", "")
     }
 
-    /// `text` comes to a thought and the rest, wherever it is cut.
-    fn check_cuts(open: bool, text: &str, thought: &str, rest: &str) {
-        let expect = (thought.to_owned(), rest.to_owned());
+    /// `text` comes to this, wherever it is cut.
+    fn check_cuts(open: bool, text: &str, expect: &str) {
         let cuts: Vec<usize> = (0..=text.len()).filter(|at| text.is_char_boundary(*at)).collect();
         for first in &cuts {
             for second in cuts.iter().filter(|second| *second >= first) {
@@ -172,27 +263,38 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_known_of_an_answer_that_broke_off_or_is_old_is_made_up() {
+        let whole = |content: Vec<ContentBlock>| whole_text(&support::assistant("p/m", content), true).0;
+        let text = |text: &str| ContentBlock::text(text);
+        assert_eq!(whole(vec![text("hm"), text("so")]), "hm\n\nso");
+        assert_eq!(whole(vec![text(""), text("hm"), text(""), text("so")]), "hm\n\nso");
+        assert_eq!(whole(vec![text("hm"), support::unshown("</think>"), text("so")]), "hm</think>so");
+        let thought = support::thought("hm", json!({"field": "think"}));
+        assert_eq!(whole(vec![thought, text("so")]), "<think>hm</think>\n\nso");
+    }
+
+    #[test]
     fn tags_are_found_wherever_the_text_is_cut() {
-        let check = |text: &str, thought: &str, rest: &str| check_cuts(false, text, thought, rest);
-        check("<think>hm ä</think>\n\nso", "hm ä", "so");
-        check("\n <think></th</think>so <think>", "</th", "so <think>");
-        check("<think>cut off</thi", "cut off</thi", "");
-        check("<thin", "", "<thin");
-        check("a <think>b</think>", "", "a <think>b</think>");
-        check("<think></think>", "", "");
-        check("<think>a</think>b</think>c", "a", "b</think>c");
+        let check = |text: &str, expect: &str| check_cuts(false, text, expect);
+        check("<think>hm ä</think>\n\nso", "{<think>}[hm ä]{</think>\n\n}so");
+        check("\n <think></th</think>so <think>", "{\n <think>}[</th]{</think>}so <think>");
+        check("<think>cut off</thi", "{<think>}[cut off</thi]");
+        check("<thin", "<thin");
+        check("a <think>b</think>", "a <think>b</think>");
+        check("<think></think>", "{<think></think>}");
+        check("<think>a</think>b</think>c", "{<think>}[a]{</think>}b</think>c");
     }
 
     #[test]
     fn a_closing_tag_without_an_opening_one_is_no_text_and_divides_it() {
-        let check = |text: &str, rest: &str| check_cuts(false, text, "", rest);
-        check("hm ä</think>so", "hm ä|so");
-        check("hm\n</think>\n\nso </think>", "hm\n|so </think>");
-        check(" </think>\nso", "so");
+        let check = |text: &str, expect: &str| check_cuts(false, text, expect);
+        check("hm ä</think>so", "hm ä{</think>}so");
+        check("hm\n</think>\n\nso </think>", "hm\n{</think>\n\n}so </think>");
+        check(" </think>\nso", "{ </think>\n}so");
         check("a < b </thin", "a < b </thin");
-        check("hm</think>", "hm|");
-        check("a </th</think>b", "a </th|b");
-        check("a <thi</think>b", "a <thi|b");
+        check("hm</think>", "hm{</think>}");
+        check("a </th</think>b", "a </th{</think>}b");
+        check("a <thi</think>b", "a <thi{</think>}b");
         // Somebody writes about it.
         check("the tag `</think>` and </think>", "the tag `</think>` and </think>");
         check("\"</think>\" closes", "\"</think>\" closes");
@@ -201,19 +303,50 @@ mod tests {
 
     #[test]
     fn an_answer_that_begins_inside_ends_its_thinking_at_the_closing_tag() {
-        let check = |text: &str, thought: &str, rest: &str| check_cuts(true, text, thought, rest);
-        check("hm ä</think>\n\nso", "hm ä", "so");
-        check("<think>hm</think>so", "hm", "so");
-        check("a <think> `b`</think>so </think>", "a <think> `b`", "so </think>");
-        check("</think>so", "", "so");
-        check("cut</thi", "cut</thi", "");
-        check("<thin", "<thin", "");
-        check(" \n", "", "");
+        let check = |text: &str, expect: &str| check_cuts(true, text, expect);
+        check("hm ä</think>\n\nso", "[hm ä]{</think>\n\n}so");
+        check("<think>hm</think>so", "{<think>}[hm]{</think>}so");
+        check("a <think> `b`</think>so </think>", "[a <think> `b`]{</think>}so </think>");
+        check("</think>so", "{</think>}so");
+        check("cut</thi", "[cut</thi]");
+        check("<thin", "[<thin]");
+        check(" \n", "");
     }
 
     proptest! {
         #[test]
-        fn cuts_make_no_difference(
+        fn an_answer_goes_back_to_the_letter(pieces in prop::collection::vec(
+            prop::sample::select(vec!["<think>", "</think>", "<", "think>", "a", "ä ", "\n", "\n\n", " ", "THOUGHT"]),
+            0..12,
+        )) {
+            let openai = |piece: &str| match piece {
+                "THOUGHT" => json!({"choices": [{"delta": {"reasoning": "hm"}}]}),
+                piece => json!({"choices": [{"delta": {"content": piece}}]}),
+            };
+            let ollama = |piece: &str| match piece {
+                "THOUGHT" => json!({"message": {"thinking": "hm"}}),
+                piece => json!({"message": {"content": piece}}),
+            };
+            let pieces: Vec<&str> = pieces.into_iter().chain(["</think>", "said"]).collect();
+            let chunks: String = pieces.iter().map(|piece| format!("data: {}\n\n", openai(piece))).collect();
+            let lines: String = pieces.iter().map(|piece| format!("{}\n", ollama(piece))).collect();
+            let text = pieces.concat().replace("THOUGHT", "");
+            let check = |codec: &dyn Codec, stream: String| {
+                let answer = support::decode(codec, &stream, 7).into_iter().find_map(|event| match event {
+                    StreamEvent::Done(response) => Some(support::assistant("p/m", response.content)),
+                    _ => None,
+                });
+                let question = support::user(vec![ContentBlock::text("say it")]);
+                let body = support::body(codec, &[question, answer.unwrap()]);
+                let messages = body["messages"].as_array().unwrap();
+                assert_eq!(messages.last().unwrap()["content"], text);
+            };
+            check(&OpenAi::new(Compat::NONE), chunks + "data: [DONE]\n\n");
+            check(&Ollama::default(), lines + "{\"done\":true}\n");
+        }
+
+        #[test]
+        fn cuts_make_no_difference_and_nothing_is_lost(
             parts in prop::collection::vec(
                 prop::sample::select(vec!["<think>", "</think>", "<", "</", "think>", "a", "ä ", "\n", "`", " "]),
                 0..10,
@@ -232,10 +365,8 @@ mod tests {
             let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
             let whole = sorted(open, &[&text]);
             prop_assert_eq!(sorted(open, &pieces), whole.clone());
-            // Nothing is lost but a tag or two, and white space beside them.
-            let letters = |text: &str| text.chars().filter(|c| !c.is_whitespace() && *c != '|').count();
-            let lost = letters(&text) - letters(&whole.0) - letters(&whole.1);
-            prop_assert!([0, OPENING.len(), CLOSING.len(), OPENING.len() + CLOSING.len()].contains(&lost), "{}", lost);
+            let expect = if text.trim().is_empty() { "" } else { &text };
+            prop_assert_eq!(whole.replace(['[', ']', '{', '}'], ""), expect);
         }
     }
 }

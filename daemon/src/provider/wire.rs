@@ -173,6 +173,7 @@ pub(super) fn parse_arguments(raw: &str) -> Value {
     }
     match serde_json::from_str(&mended(raw)) {
         Ok(object @ Value::Object(_)) => object,
+        Ok(Value::Null) => json!({}),
         _ => raw.into(),
     }
 }

@@ -188,7 +188,7 @@ impl Carry<'_> {
         }
         let resumes = self.end(&here, examined, outcomes.filter(|_| broken.is_none()))?;
         if resumes {
-            self.daemon.sessions.wake(self.daemon, &here);
+            let _planned = self.daemon.sessions.wake(self.daemon, &here);
         }
         Ok(broken.map(|text| Left { session: id.to_owned(), events, of, text }))
     }

@@ -55,6 +55,7 @@ impl DaemonApiServer for Rpc {
             keys,
             config_stale: config_error.is_some() && self.0.config().is_ok(),
             config_error,
+            config_warnings: self.0.config.current().map(|config| config.warnings.clone()).unwrap_or_default(),
             damage: repair::warnings(&self.0),
         })
     }

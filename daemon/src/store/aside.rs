@@ -126,6 +126,7 @@ pub fn begin(database: &Path, report: Report) -> io::Result<PathBuf> {
 /// Does what [`begin`] noted, if anything. Nobody may have the database open.
 pub fn finish(database: &Path) -> io::Result<Option<Aside>> {
     let note = marker(database);
+    move_away(&note)?;
     let Marker { to, report } = match std::fs::read(&note) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
@@ -180,6 +181,30 @@ pub fn orphan(database: &Path, part: &str) -> io::Result<()> {
     Aside { path: to, report: Report { kind: Kind::Wal, at, reason, settled: true, ..Report::default() } }.save()
 }
 
+/// Removes a database that is only half made.
+pub fn clear_database(path: &Path) -> io::Result<()> {
+    PARTS.into_iter().chain(["-journal"]).try_for_each(|part| clear(&with(path, part)))
+}
+
+/// Removes a file that is only half made.
+fn clear(path: &Path) -> io::Result<()> {
+    move_away(path)?;
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Gives what has the name of a file, and is none, a dated name; a file stays.
+pub fn move_away(path: &Path) -> io::Result<()> {
+    if path.symlink_metadata().map_or(true, |meta| meta.is_file()) {
+        return Ok(());
+    }
+    let to = free_name(path, Kind::Database, clock::now());
+    tracing::error!(target: "store", path = %path.display(), to = %to.display(), "what is not a file was moved out of the way");
+    std::fs::rename(path, to)
+}
+
 /// Everything that was set aside, the oldest first.
 pub fn list(database: &Path) -> Vec<Aside> {
     let (Some(dir), Some(name)) = (database.parent(), database.file_name().and_then(|name| name.to_str())) else {
@@ -191,9 +216,9 @@ pub fn list(database: &Path) -> Vec<Aside> {
         .filter_map(|entry| {
             let file = entry.file_name().into_string().ok()?;
             let rest = file.strip_prefix(name)?;
-            let (_, kind) = NAMES.into_iter().find(|(mark, _)| rest.starts_with(mark))?;
+            let (date, kind) = NAMES.into_iter().find_map(|(mark, kind)| Some((rest.strip_prefix(mark)?, kind)))?;
             // What SQLite, a report and salvaging have beside it.
-            let part = ["-wal", "-shm", ".json", ".new", ".reading"].iter().any(|part| file.ends_with(part));
+            let part = date.contains('.') || PARTS.iter().skip(1).any(|part| date.ends_with(part));
             (!part).then(|| Aside { path: dir.join(&file), report: report(&dir.join(&file), kind) })
         })
         .collect();
@@ -209,7 +234,7 @@ pub fn is_owed(database: &Path) -> bool {
 
 fn report(path: &Path, kind: Kind) -> Report {
     let file = with(path, ".json");
-    let known = std::fs::metadata(&file).is_ok_and(|meta| meta.len() <= MAX_REPORT);
+    let known = std::fs::metadata(&file).is_ok_and(|meta| meta.is_file() && meta.len() <= MAX_REPORT);
     let text = known.then(|| std::fs::read(&file).ok()).flatten();
     let unknown = || Report { kind, reason: "nothing is known of why".to_owned(), ..Report::default() };
     text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_else(unknown)
@@ -234,11 +259,7 @@ fn stamp(at: u64) -> String {
 /// Writes a file that is there whole or not at all, also after the machine lost its power.
 fn write_whole(path: &Path, content: &impl Serialize) -> io::Result<()> {
     let new = with(path, ".new");
-    if let Err(error) = std::fs::remove_file(&new)
-        && error.kind() != io::ErrorKind::NotFound
-    {
-        return Err(error);
-    }
+    clear(&new)?;
     let mut file = private_file(&new)?;
     file.write_all(serde_json::to_string_pretty(content)?.as_bytes())?;
     file.sync_all()?;

@@ -2,8 +2,8 @@
 //!
 //! SQLite goes on writing into files that somebody has deleted or put others in the place of, and what it acknowledges then is
 //! gone with the process. Looked at before each synced commit, which is what somebody is told of; it takes a microsecond.
-//! A database that was opened on a file system that cannot be written stays as it was opened: once it can be written, the daemon
-//! has to start anew ([`Intact::writable`]).
+//! A database that could only be read when it was opened, as on a file system that cannot be written, stays so: once it can be
+//! written, the daemon has to start anew ([`Intact::writable`]).
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -15,9 +15,10 @@ use super::StoreError;
 /// The files of a database that is open.
 #[derive(Debug)]
 pub(super) struct Intact {
+    database: PathBuf,
     files: Vec<(PathBuf, Option<Id>)>,
-    /// Where it lies, if it was opened to be read alone.
-    fixed: Option<PathBuf>,
+    /// It could only be read when it was opened.
+    fixed: bool,
     writable: Notify,
 }
 
@@ -29,20 +30,16 @@ impl Intact {
     pub(super) fn of(path: &Path, fixed: bool) -> Self {
         let mut wal = path.as_os_str().to_owned();
         wal.push("-wal");
-        Self {
-            files: [path.to_path_buf(), wal.into()].into_iter().map(|path| (path.clone(), id(&path))).collect(),
-            fixed: path.parent().filter(|_| fixed).map(Path::to_path_buf),
-            writable: Notify::new(),
-        }
+        let files = [path.to_path_buf(), wal.into()].map(|path| (path.clone(), id(&path))).into();
+        Self { database: path.to_path_buf(), files, fixed, writable: Notify::new() }
     }
 
     /// Fails unless they are still there, and can be written. For a commit: whoever waits for [`Intact::writable`] is told.
     pub(super) fn check(&self) -> Result<(), StoreError> {
-        let looked = self.look();
         if self.is_writable_again() {
             self.writable.notify_one();
         }
-        looked
+        self.look()
     }
 
     /// As [`Intact::check`], and tells nobody else.
@@ -54,18 +51,18 @@ impl Intact {
                 "was deleted or replaced while the daemon had it open; put it back, or start the daemon again",
             );
         }
-        match &self.fixed {
-            None => Ok(()),
-            Some(dir) if self.is_writable_again() => {
-                fail(dir, "can be written again: with the next prompt the daemon starts anew")
+        match self.fixed {
+            false => Ok(()),
+            true if self.is_writable_again() => {
+                fail(&self.database, "can be written again: with the next prompt the daemon starts anew")
             }
-            Some(dir) => fail(dir, "lies on a file system that cannot be written"),
+            true => fail(&self.database, "cannot be written; its file system may be mounted to be read alone"),
         }
     }
 
+    /// Asks for the file and not for its directory: one that is locked alone (`chattr +i`) would be tried for ever.
     fn is_writable_again(&self) -> bool {
-        let access = |dir| rustix::fs::access(dir, rustix::fs::Access::WRITE_OK);
-        self.fixed.as_ref().is_some_and(|dir| access(dir).is_ok())
+        self.fixed && rustix::fs::access(&self.database, rustix::fs::Access::WRITE_OK).is_ok()
     }
 
     /// Waits until a database that was opened to be read alone is found to be writable.

@@ -54,10 +54,7 @@ fn backup(connection: &Connection, path: &Path, version: i64) -> anyhow::Result<
     let to = aside::with(path, &format!(".v{version}-backup"));
     let new = aside::with(&to, ".new");
     let copied = (|| {
-        match std::fs::remove_file(&new) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
-            _ => {}
-        }
+        aside::clear_database(&new)?;
         // SQLite takes an empty file that is there, and keeps its mode.
         let file = aside::private_file(&new)?;
         let name = new.to_str().context("its name is not UTF-8")?;

@@ -69,9 +69,10 @@ impl From<io::Error> for Trouble {
     }
 }
 
-/// Where the database itself lies: a link would be set aside instead of what it means, and the WAL lies beside the latter.
+/// Where the database itself lies: a link would be set aside instead of what it means, and the WAL lies beside the latter. What a
+/// link means that is no file was never a database, and is not ours to move: then it is the link that is set aside.
 pub fn own_path(path: &Path) -> PathBuf {
-    path.canonicalize().unwrap_or_else(|_| path.to_path_buf())
+    path.canonicalize().ok().filter(|own| own.is_file()).unwrap_or_else(|| path.to_path_buf())
 }
 
 /// A connection for writing to a database of this schema, made if there is none, and one for reading.
@@ -79,6 +80,8 @@ pub fn open(path: &Path) -> anyhow::Result<(Connection, Connection)> {
     refuse_network(path)?;
     let failed = || format!("{}: what is left of a database cannot be set aside", path.display());
     aside::finish(path).with_context(failed)?;
+    // SQLite looks there before it opens anything.
+    aside::move_away(&aside::with(path, "-journal")).with_context(failed)?;
     let write = match path.symlink_metadata() {
         Ok(_) => match usable(path) {
             Ok(connection) => connection,
@@ -137,13 +140,8 @@ fn settle(connection: &Connection) -> rusqlite::Result<()> {
 fn create(path: &Path) -> anyhow::Result<Connection> {
     let new = aside::with(path, ".new");
     let made = (|| {
-        for part in PARTS {
-            // What a start that was killed here had begun; it never held anything.
-            match std::fs::remove_file(aside::with(&new, part)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
-                _ => {}
-            }
-        }
+        // What a start that was killed here had begun; it never held anything.
+        aside::clear_database(&new)?;
         // SQLite gives the WAL and its index the mode of the database.
         let file = aside::private_file(&new)?;
         let connection = Connection::open(&new)?;

@@ -437,8 +437,7 @@ impl Daemon {
     /// After a clean end no process is left (I8); what is left nevertheless is ended here.
     fn leave_nothing(&self, failed: bool) {
         let mut left = Vec::new();
-        // What was killed takes its time to be gone where everything else runs too.
-        let clean = comes_true(TIMEOUT / 2, || {
+        let clean = comes_true(TIMEOUT / 10, || {
             left = process::of_directory(self.dirs.root());
             left.is_empty()
         });

@@ -130,6 +130,11 @@ pub fn memory(pid: u32) -> (u64, u64) {
     (resident.unwrap_or_default(), kib(&rollup, "Pss:").unwrap_or_default())
 }
 
+/// Memory of a process that is in no file, or no longer as it is there, in KiB. Of a daemon only root is told.
+pub fn own_memory(pid: u32) -> Option<u64> {
+    kib(&format!("/proc/{pid}/smaps_rollup"), "Anonymous:")
+}
+
 /// The most resident memory that a process has had so far, in KiB.
 pub fn peak(pid: u32) -> u64 {
     kib(&format!("/proc/{pid}/status"), "VmHWM:").expect("it lives")

@@ -269,7 +269,7 @@ impl MessagesDecoder {
         self.stop_seen = true;
         self.window_exceeded = reason == "model_context_window_exceeded";
         self.answer.stop = match reason {
-            "max_tokens" | "model_context_window_exceeded" => Stop::MaxTokens,
+            "max_tokens" => Stop::MaxTokens,
             "refusal" => Stop::Refusal,
             "pause_turn" => Stop::Paused,
             // `end_turn`, `tool_use`, `stop_sequence`.
@@ -278,7 +278,8 @@ impl MessagesDecoder {
     }
 
     fn end(&mut self, out: &mut Vec<StreamEvent>) {
-        if self.window_exceeded && self.answer.blocks.is_empty() {
+        if self.window_exceeded {
+            // Whatever it said: the next request would only be longer.
             let message = "the context fills the model's window".to_owned();
             return self.answer.fail(Failure { class: FailureClass::TooLong, message, retry_after: None }, out);
         }

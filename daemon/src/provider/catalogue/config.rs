@@ -66,6 +66,8 @@ pub struct ProviderConfig {
     pub first_byte_timeout_ms: Option<u64>,
     /// How long a whole answer may take.
     pub total_timeout_ms: Option<u64>,
+    /// How long it may ask to wait before it is asked again.
+    pub max_retry_after_ms: Option<u64>,
     /// Tools that the provider runs itself and that its models may use.
     pub hosted_tools: Vec<String>,
     /// Where it departs from the wire format.
@@ -83,6 +85,7 @@ impl ProviderConfig {
             first_byte: or(self.first_byte_timeout_ms, idle),
             idle,
             total: or(self.total_timeout_ms, usual.total),
+            retry_after: or(self.max_retry_after_ms, usual.retry_after),
             ..usual
         }
         .consistent()

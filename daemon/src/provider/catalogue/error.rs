@@ -5,7 +5,7 @@
 pub enum ResolveError {
     /// None was named, and there is no default.
     #[error(
-        "no model: set {} (`linger models` lists more), or name one in config.toml, or use the scripted model `demo`",
+        "no model: set {} (`linger models` lists more, also of servers on this machine), or name one in config.toml, or use the scripted model `demo`",
         .variables.join(" or ")
     )]
     NoModel {

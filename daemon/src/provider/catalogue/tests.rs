@@ -121,7 +121,7 @@ fn the_default_is_what_is_configured_or_what_has_a_key() {
         &catalogue("", "", &[]),
         "",
         Err(
-            "no model: set ANTHROPIC_API_KEY or OPENAI_API_KEY or GEMINI_API_KEY (`linger models` lists more), or name one in config.toml, or use the scripted model `demo`",
+            "no model: set ANTHROPIC_API_KEY or OPENAI_API_KEY or GEMINI_API_KEY (`linger models` lists more, also of servers on this machine), or name one in config.toml, or use the scripted model `demo`",
         ),
     );
     check(&catalogue("", "", &[("OPENAI_API_KEY", "o")]), "", Ok(("openai/gpt-5", known("o"))));
@@ -140,6 +140,15 @@ fn a_vendors_key_goes_to_the_vendor_unless_somebody_says_otherwise() {
     check(&catalogue(said, "", &keys), "openai", Ok(("openai/gpt-5", known("o"))));
     let plain = catalogue("[openai]\nbase_url = 'http://api.openai.com/v1'", "", &keys);
     check(&plain, "openai", Ok(("openai/gpt-5", KeySource::None)));
+    let unsent = |catalogue: &Catalogue, spec: &str| catalogue.resolve(spec).unwrap().without_key();
+    assert_eq!(
+        unsent(&elsewhere, "openai").unwrap(),
+        "no key was sent, as base_url is an address of your own: api_key_env = \"OPENAI_API_KEY\" in [providers.openai] sends that one"
+    );
+    assert_eq!(unsent(&catalogue(said, "", &keys), "openai"), None);
+    assert_eq!(unsent(&catalogue("", "", &keys), "openai"), None);
+    let plain = unsent(&catalogue(WORK, "", &[]), "local/m").unwrap();
+    assert_eq!(plain, "no key was sent: api_key_env in [providers.local] names the variable of one");
 }
 
 #[test]
@@ -192,7 +201,9 @@ fn what_is_known_of_a_model_is_known_by_its_place() {
     assert!(facts("anthropic").window.is_some());
     assert_eq!(facts("gpt/gpt-5"), models::facts("openai", "gpt-5"));
     assert_eq!(facts("work/gpt-5"), Facts::default());
-    assert_eq!(facts("groq/openai/gpt-oss-120b"), Facts::default(), "another place has other prices");
+    let elsewhere = Facts { prices: Prices::default(), ..models::facts("groq", "openai/gpt-oss-120b") };
+    assert!(elsewhere.window.is_some());
+    assert_eq!(facts("groq/openai/gpt-oss-120b"), elsewhere, "another place has other prices");
     assert_eq!(facts("ollama/x"), Facts { window: Some(4096), ..Facts::default() });
     assert_eq!(facts("demo").prices.usual, Price::FREE);
     let local = facts("local");

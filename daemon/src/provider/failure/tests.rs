@@ -59,6 +59,9 @@ fn a_context_that_does_not_fit_is_known_by_the_words_of_each_provider() {
     }
     for said in [
         "prompt is too long: 213462 tokens > 200000 maximum",
+        "max_tokens must be at least 1, got -7584. (parameter=max_tokens, value=-7584)",
+        "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4097. Given: 5000 `inputs` tokens",
+        "Total tokens of image and text exceed max message tokens",
         "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000",
         "Input is too long for requested model.",
         "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.",
@@ -253,6 +256,25 @@ fn a_wait_may_be_asked_for_in_the_body() {
     check("0s", Some(0));
     check("-1s", None);
     check("soon", None);
+}
+
+#[test]
+fn a_wait_may_be_asked_for_in_words() {
+    fn check(said: &str, expect: Option<u64>) {
+        let body = json!({"error": {"code": "rate_limit_exceeded", "message": said}});
+        let failure = Failure::of_response(429, body.to_string().as_bytes());
+        assert_eq!((failure.class, failure.retry_after), (FailureClass::Overloaded, expect.map(Duration::from_millis)));
+        assert_eq!(Failure::in_stream(&body["error"]).retry_after, failure.retry_after);
+    }
+    check("Rate limit reached. Limit 3, used 3. Please try again in 20s. Visit the docs.", Some(20_000));
+    check("Please try again in 1.5s", Some(1500));
+    check("Please try again in 20ms.", Some(20));
+    check("Please try again in 1h6m0.25s, or pay.", Some(3_960_250));
+    for vague in
+        ["try again in a while", "try again in 5", "try again in ", "try again in -1s", "try again in 1e999s", "no"]
+    {
+        check(vague, None);
+    }
 }
 
 #[test]

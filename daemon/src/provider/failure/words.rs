@@ -1,7 +1,7 @@
 //! The words by which it is known what a provider complains about, in lower case. Data.
 
 /// How providers say that the context does not fit, in lower case.
-pub(super) const TOO_LONG: [&str; 29] = [
+pub(super) const TOO_LONG: [&str; 32] = [
     // Anthropic, and Bedrock with its models.
     "prompt is too long",
     "input is too long",
@@ -27,7 +27,10 @@ pub(super) const TOO_LONG: [&str; 29] = [
     "longer than the maximum model length",
     "longer than the model's context length",
     "tokens when context the overflows",
-    // Alibaba, xAI, Mistral, Groq, Moonshot, MiniMax, GitHub and Cohere.
+    // vLLM, where nothing of the window is left for an answer; Text Generation Inference.
+    "max_tokens must be at least 1, got -",
+    "`inputs` tokens + `max_new_tokens` must be",
+    // Alibaba, xAI, Mistral, Groq, Moonshot, MiniMax, GitHub, Cohere and Volcengine.
     "range of input length",
     "maximum prompt length",
     "too large for model with",
@@ -36,6 +39,7 @@ pub(super) const TOO_LONG: [&str; 29] = [
     "context window exceeds",
     "prompt token count of",
     "too many tokens: total",
+    "exceed max message tokens",
     // A rate limit that one request exceeds will not be met by waiting.
     "request too large for",
 ];

@@ -6,7 +6,7 @@ use serde_json::{Value, value::RawValue};
 
 use super::super::answer::{Answer, Draft};
 use super::super::compat::Compat;
-use super::super::think::{Piece, Think};
+use super::super::think::Think;
 use super::super::wire::{self, Text};
 use super::super::{Decoder, Failure, Stop, StreamEvent};
 
@@ -22,14 +22,13 @@ pub(super) struct OllamaDecoder {
 struct Line<'a> {
     #[serde(borrow)]
     message: Option<Message<'a>>,
-    #[serde(default)]
-    done: bool,
+    done: Option<bool>,
     #[serde(borrow)]
     done_reason: Option<Text<'a>>,
-    #[serde(default)]
-    prompt_eval_count: u64,
-    #[serde(default)]
-    eval_count: u64,
+    /// A number.
+    prompt_eval_count: Option<Value>,
+    /// A number.
+    eval_count: Option<Value>,
     error: Option<Value>,
 }
 
@@ -77,9 +76,9 @@ impl Decoder for OllamaDecoder {
         if let Some(message) = line.message {
             self.message(message, out);
         }
-        if line.done {
-            let (input_tokens, output_tokens) = (line.prompt_eval_count, line.eval_count);
-            self.answer.usage = Usage { input_tokens, output_tokens, ..Usage::default() };
+        if line.done == Some(true) {
+            wire::count(&mut self.answer.usage.input_tokens, &line.prompt_eval_count.unwrap_or_default(), "");
+            wire::count(&mut self.answer.usage.output_tokens, &line.eval_count.unwrap_or_default(), "");
             // `stop` also where the model calls a tool.
             if line.done_reason.is_some_and(|reason| reason.0 == "length") {
                 self.answer.stop = Stop::MaxTokens;
@@ -115,7 +114,7 @@ impl OllamaDecoder {
         }
         if let Some(Text(piece)) = message.content {
             for piece in self.think.push(&piece) {
-                self.shown(&piece, out);
+                piece.tell(&mut self.answer, out);
             }
         }
         for call in message.tool_calls.unwrap_or_default() {
@@ -130,15 +129,7 @@ impl OllamaDecoder {
     /// Shows what was held back of the text, as something else comes.
     fn pause(&mut self, out: &mut Vec<StreamEvent>) {
         if let Some(piece) = self.think.pause() {
-            self.shown(&piece, out);
-        }
-    }
-
-    fn shown(&mut self, piece: &Piece, out: &mut Vec<StreamEvent>) {
-        match piece {
-            Piece::Text(text) => self.answer.text(text, out),
-            Piece::Thought(text) => self.answer.thinking(None, text, out),
-            Piece::Break => self.answer.divide(),
+            piece.tell(&mut self.answer, out);
         }
     }
 }
@@ -148,7 +139,7 @@ mod tests {
     use linger_protocol::message::ContentBlock;
     use serde_json::json;
 
-    use super::super::super::support::{call, check_stream, decode, text, thinking};
+    use super::super::super::support::{call, check_stream, decode, text, thinking, unshown};
     use super::super::super::{Failure, FailureClass, Response};
     use super::super::Ollama;
     use super::*;
@@ -185,6 +176,10 @@ mod tests {
         ContentBlock::Thinking { text: text.to_owned(), native: None }
     }
 
+    fn within(text: &str) -> ContentBlock {
+        ContentBlock::Thinking { text: text.to_owned(), native: Some(json!({"field": "content"})) }
+    }
+
     #[test]
     fn thinking_text_and_two_calls() {
         let calls = json!([
@@ -215,8 +210,8 @@ mod tests {
     #[test]
     fn thinking_may_hide_in_the_text() {
         let lines: Vec<Value> = "<think>hm</think>\nso".chars().map(|c| content(&c.to_string())).collect();
-        let blocks = vec![thought("hm"), ContentBlock::text("so")];
-        check(&[lines, vec![end("stop")]].concat(), &[thinking(0, "hm"), text(1, "so"), done(blocks, Stop::End)]);
+        let blocks = vec![unshown("<think>"), within("hm"), unshown("</think>\n"), ContentBlock::text("so")];
+        check(&[lines, vec![end("stop")]].concat(), &[thinking(1, "hm"), text(3, "so"), done(blocks, Stop::End)]);
     }
 
     #[test]
@@ -228,7 +223,12 @@ mod tests {
         let mut bare = end("stop");
         bare.as_object_mut().unwrap().retain(|name, _| name == "done");
         let response = Response { content: said(), ..Response::default() };
-        check(&[content("hi"), bare], &[text(0, "hi"), StreamEvent::Done(response)]);
+        let response = || StreamEvent::Done(response.clone());
+        check(&[content("hi"), bare], &[text(0, "hi"), response()]);
+        let mut begun = content("hi");
+        begun["done"] = Value::Null;
+        let odd = json!({"done": true, "prompt_eval_count": null, "eval_count": -1});
+        check(&[begun, odd], &[text(0, "hi"), response()]);
         let cut = failed(FailureClass::Stream, "the answer broke off");
         check(&[content("hi")], &[text(0, "hi"), cut.clone()]);
         check(&[], &[cut]);
@@ -245,12 +245,12 @@ mod tests {
     #[test]
     fn thinking_that_has_no_opening_tag() {
         let lines = [content("hm</th"), content("ink>so"), end("stop")];
-        let blocks = vec![ContentBlock::text("hm"), ContentBlock::text("so")];
-        check(&lines, &[text(0, "hm"), text(1, "so"), done(blocks, Stop::End)]);
+        let (mark, so) = (unshown("</think>"), ContentBlock::text("so"));
+        let blocks = vec![ContentBlock::text("hm"), mark.clone(), so.clone()];
+        check(&lines, &[text(0, "hm"), text(2, "so"), done(blocks, Stop::End)]);
         let open = Ollama::new(Compat { think_open: Some(true), ..Compat::NONE });
         let stream: String = lines.iter().map(|line| format!("{line}\n")).collect();
-        let thought = ContentBlock::Thinking { text: "hm".to_owned(), native: None };
-        let blocks = vec![thought, ContentBlock::text("so")];
-        check_stream(&open, &stream, &[thinking(0, "hm"), text(1, "so"), done(blocks, Stop::End)]);
+        let blocks = vec![within("hm"), mark, so];
+        check_stream(&open, &stream, &[thinking(0, "hm"), text(2, "so"), done(blocks, Stop::End)]);
     }
 }

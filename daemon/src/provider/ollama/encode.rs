@@ -6,8 +6,7 @@ use serde_json::{Value, json};
 use super::super::catalogue::Kind;
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
-use super::super::hosted::readable;
-use super::super::{Encoder, HttpRequest, Images, Message, Request, ToolSpec, effort, wellformed, wire};
+use super::super::{Encoder, HttpRequest, Images, Message, Request, ToolSpec, effort, think, wellformed, wire};
 
 /// The tokens that the server keeps in view. Its own default is 4096 on most machines, which our instructions, tools and two
 /// files fill; what is over is dropped from the beginning without a word. Ollama advises 64000 for agents, but a model of
@@ -133,23 +132,24 @@ fn image<'a>(block: &'a ContentBlock, images: &'a Images) -> Option<Result<&'a s
 }
 
 fn assistant_message(message: &Message, own: bool) -> Option<Value> {
-    let (mut thoughts, mut texts, mut calls) = (Vec::new(), Vec::new(), Vec::new());
+    let (text, says) = think::whole_text(message, own);
+    let (mut thoughts, mut calls) = (Vec::new(), Vec::new());
     for block in &message.content {
         match block {
-            ContentBlock::Text { text } => texts.extend(wire::visible(text)),
-            ContentBlock::Thinking { text, .. } if own => thoughts.extend(wire::visible(text)),
+            ContentBlock::Thinking { text, .. } if own && !think::is_within_text(block) => {
+                thoughts.extend(wire::visible(text));
+            }
             ContentBlock::ToolUse { name, input, .. } => {
                 let function = json!({"name": wire::tool_name(name), "arguments": wire::arguments(input)});
                 calls.push(json!({"function": function}));
             }
-            ContentBlock::Hosted { .. } => texts.extend(readable(block).map(Into::into)),
             _ => {}
         }
     }
-    if texts.is_empty() && calls.is_empty() {
+    if !says && calls.is_empty() {
         return None; // Thinking alone is no answer.
     }
-    let mut encoded = json!({"role": "assistant", "content": texts.join("\n\n")});
+    let mut encoded = json!({"role": "assistant", "content": text});
     if !thoughts.is_empty() {
         wire::set(&mut encoded, "thinking", thoughts.join("\n\n"));
     }
@@ -163,7 +163,9 @@ fn assistant_message(message: &Message, own: bool) -> Option<Value> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::super::support::{assistant, body, call, check_history, history_of, result, thought, user};
+    use super::super::super::support::{
+        assistant, body, call, check_history, history_of, result, thought, unshown, user,
+    };
     use super::super::Ollama;
     use super::*;
 
@@ -177,6 +179,9 @@ mod tests {
                 "p/m",
                 vec![
                     ContentBlock::Thinking { text: "hm".to_owned(), native: None },
+                    unshown("<think>"),
+                    thought("ah", json!({"field": "content"})),
+                    unshown("</think>\n"),
                     ContentBlock::text("I look."),
                     call("c1", "ls", json!({"b": 1, "a": 2}), None),
                     call("c2", "read", json!("{bad"), None),
@@ -195,7 +200,7 @@ mod tests {
             "messages": [
                 {"role": "system", "content": "be brief"},
                 {"role": "user", "content": "look", "images": ["AAAA"]},
-                {"role": "assistant", "content": "I look.", "thinking": "hm", "tool_calls": [
+                {"role": "assistant", "content": "<think>ah</think>\nI look.", "thinking": "hm", "tool_calls": [
                     {"function": {"name": "ls", "arguments": {"b": 1, "a": 2}}},
                     {"function": {"name": "read", "arguments": invalid}}]},
                 {"role": "tool", "tool_name": "ls", "content": "one"},

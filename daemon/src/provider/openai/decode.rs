@@ -6,7 +6,7 @@ use serde_json::{Value, json, value::RawValue};
 
 use super::super::answer::{Answer, Draft};
 use super::super::compat::Compat;
-use super::super::think::{Piece, Think};
+use super::super::think::Think;
 use super::super::wire::{self, Text};
 use super::super::{Decoder, Failure, Response, Stop, StreamEvent};
 use super::encode::{DETAILS, EXTRA};
@@ -55,6 +55,11 @@ struct Chunk<'a> {
     error: Option<Value>,
 }
 
+/// Whether a chunk's `error` is one: there are servers that say with each chunk that there is none.
+fn is_error(error: &Value) -> bool {
+    !matches!(error, Value::Bool(false)) && error != "" && error != &json!({})
+}
+
 #[derive(Deserialize)]
 struct Choice<'a> {
     #[serde(borrow)]
@@ -74,14 +79,16 @@ struct Delta<'a> {
     reasoning: Option<Text<'a>>,
     #[serde(borrow)]
     refusal: Option<Text<'a>>,
-    reasoning_details: Option<Vec<Value>>,
+    /// A list.
+    reasoning_details: Option<Value>,
     #[serde(borrow)]
-    tool_calls: Option<Vec<CallDelta<'a>>>,
+    tool_calls: Option<Vec<Option<CallDelta<'a>>>>,
 }
 
 #[derive(Deserialize)]
 struct CallDelta<'a> {
-    index: Option<u64>,
+    /// A number.
+    index: Option<Value>,
     #[serde(borrow)]
     id: Option<Text<'a>>,
     #[serde(borrow)]
@@ -116,7 +123,7 @@ impl Decoder for ChatDecoder {
                 return self.answer.broken(format!("the provider sent a chunk that makes no sense: {error}"), out);
             }
         };
-        if let Some(error) = chunk.error {
+        if let Some(error) = chunk.error.filter(is_error) {
             return self.answer.fail(Failure::in_stream(&error), out);
         }
         if let Some(usage) = chunk.usage {
@@ -171,8 +178,10 @@ impl ChatDecoder {
             self.answer.stop = Stop::Refusal;
             self.answer.text(&piece, out);
         }
-        delta.reasoning_details.into_iter().flatten().for_each(|detail| self.detail(detail));
-        for call in delta.tool_calls.unwrap_or_default() {
+        if let Some(Value::Array(details)) = delta.reasoning_details {
+            details.into_iter().for_each(|detail| self.detail(detail));
+        }
+        for call in delta.tool_calls.into_iter().flatten().flatten() {
             self.call(call, out);
             // Each is looked for among those before it.
             self.answer.check_size(out);
@@ -204,15 +213,7 @@ impl ChatDecoder {
     /// A piece of the content, in which thinking may hide.
     fn piece(&mut self, piece: &str, out: &mut Vec<StreamEvent>) {
         for piece in self.think.push(piece) {
-            self.shown(&piece, out);
-        }
-    }
-
-    fn shown(&mut self, piece: &Piece, out: &mut Vec<StreamEvent>) {
-        match piece {
-            Piece::Text(text) => self.answer.text(text, out),
-            Piece::Thought(text) => self.thinking("think", text, out),
-            Piece::Break => self.answer.divide(),
+            piece.tell(&mut self.answer, out);
         }
     }
 
@@ -257,11 +258,12 @@ impl ChatDecoder {
         let function = delta.function.unwrap_or_default();
         let id = delta.id.unwrap_or_default().0;
         let name = function.name.unwrap_or_default().0;
-        let place = self.known_call(delta.index, &id, &name).unwrap_or_else(|| {
+        let index = delta.index.and_then(|index| index.as_u64().or_else(|| index.as_str()?.parse().ok()));
+        let place = self.known_call(index, &id, &name).unwrap_or_else(|| {
             let draft =
                 Draft::Call { id: String::new(), name: String::new(), arguments: String::new(), keep_raw: true };
             let place = self.answer.open(draft);
-            self.calls.push((delta.index, place));
+            self.calls.push((index, place));
             place
         });
         if let Some(Draft::Call { id: known_id, name: known_name, .. }) = self.answer.blocks.get_mut(place) {
@@ -281,7 +283,7 @@ impl ChatDecoder {
     }
 
     /// The call that a piece belongs to; `None` if it begins one. Some servers give no index, or 0 to every call, or repeat name
-    /// and id in every piece.
+    /// and id in every piece, or make up an id for each piece.
     fn known_call(&self, index: Option<u64>, id: &str, name: &str) -> Option<usize> {
         let mut calls = self.calls.iter().rev();
         let (_, place) = match index {
@@ -291,9 +293,10 @@ impl ChatDecoder {
         let Some(Draft::Call { id: known_id, name: known_name, arguments, .. }) = self.answer.blocks.get(*place) else {
             return None;
         };
-        let other_id = !id.is_empty() && !known_id.is_empty() && id != known_id;
         let same_id = !id.is_empty() && id == known_id;
         let complete = || serde_json::from_str::<serde::de::IgnoredAny>(arguments).is_ok();
+        let goes_on = || index.is_some() && name.is_empty() && !known_name.is_empty() && !complete();
+        let other_id = !id.is_empty() && !known_id.is_empty() && id != known_id && !goes_on();
         let begun_again = !same_id && !name.is_empty() && !known_name.is_empty() && (name != known_name || complete());
         (!other_id && !begun_again).then_some(*place)
     }
@@ -328,7 +331,7 @@ impl ChatDecoder {
     /// Shows what was held back of the text, as something else comes.
     fn pause(&mut self, out: &mut Vec<StreamEvent>) {
         if let Some(piece) = self.think.pause() {
-            self.shown(&piece, out);
+            piece.tell(&mut self.answer, out);
         }
     }
 

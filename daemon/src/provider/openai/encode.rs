@@ -6,8 +6,7 @@ use serde_json::{Value, json};
 use super::super::catalogue::Kind;
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
-use super::super::hosted::readable;
-use super::super::{Encoder, HttpRequest, Images, Message, Request, ToolSpec, effort, shape, wellformed, wire};
+use super::super::{Encoder, HttpRequest, Images, Message, Request, ToolSpec, effort, shape, think, wellformed, wire};
 use crate::fault;
 
 /// What OpenRouter gives of a model's reasoning, and takes back.
@@ -119,12 +118,12 @@ fn head(compat: &Compat, request: &Request<'_>) -> Value {
 
 impl ChatEncoder {
     fn assistant_message(&self, message: &Message, own: bool) -> Option<Value> {
-        let (mut thought, mut texts, mut calls) = (String::new(), Vec::new(), Vec::new());
+        let (text, says) = think::whole_text(message, own);
+        let mut calls = Vec::new();
         let mut details = None;
         let mut reasoning: Option<(&str, String)> = None;
         for block in &message.content {
             match block {
-                ContentBlock::Text { text } => texts.extend(wire::visible(text)),
                 ContentBlock::ToolUse { call_id, name, input, native } => {
                     let raw = wire::native_str(native, "arguments").filter(|_| own).map(str::to_owned);
                     let arguments = raw.unwrap_or_else(|| wire::arguments(input).to_string());
@@ -135,24 +134,20 @@ impl ChatEncoder {
                     }
                     calls.push(call);
                 }
-                ContentBlock::Hosted { .. } => texts.extend(readable(block).map(Into::into)),
                 ContentBlock::Opaque { native } if own => details = native.get(DETAILS).or(details),
-                ContentBlock::Thinking { text, native } if own => match wire::native_str(native, "field") {
-                    Some("think") => thought = format!("{thought}<think>{text}</think>\n\n"),
-                    Some(field @ ("reasoning" | "reasoning_content")) => {
+                ContentBlock::Thinking { text, native } if own => {
+                    if let Some(field @ ("reasoning" | "reasoning_content")) = wire::native_str(native, "field") {
                         reasoning.get_or_insert((field, String::new())).1.push_str(text);
                     }
-                    _ => {}
-                },
+                }
                 _ => {}
             }
         }
-        if texts.is_empty() && calls.is_empty() {
+        if !says && calls.is_empty() {
             return None; // Thinking alone is no answer, and some servers refuse it.
         }
-        let text = thought + &texts.join("\n\n");
-        let mut encoded =
-            json!({"role": "assistant", "content": if text.is_empty() { Value::Null } else { text.into() }});
+        let content = if text.is_empty() { Value::Null } else { text.into() };
+        let mut encoded = json!({"role": "assistant", "content": content});
         if is(self.compat.reasoning_content) && !calls.is_empty() {
             reasoning.get_or_insert(("reasoning_content", String::new()));
         }
@@ -240,7 +235,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::super::preset;
-    use super::super::super::support::{assistant, body, call, check_history, history, request, result, thought, user};
+    use super::super::super::support::{
+        assistant, body, call, check_history, history, request, result, thought, unshown, user,
+    };
     use super::super::OpenAi;
     use super::*;
 
@@ -258,8 +255,12 @@ mod tests {
                 "p/m",
                 vec![
                     thought("hm", json!({"field": "reasoning"})),
-                    thought("ah", json!({"field": "think"})),
-                    ContentBlock::text("I look."),
+                    unshown("<think>"),
+                    thought("ah", json!({"field": "content"})),
+                    unshown("</think>\n"),
+                    ContentBlock::text("I look"),
+                    thought("hm", json!({"field": "reasoning"})),
+                    ContentBlock::text("."),
                     call("c1", "ls", json!({"a": 1}), Some(json!({"id": "x", "arguments": "{\"a\": 1}"}))),
                     call("c2", "ls", json!({"a": 1}), Some(json!({"id": "x"}))),
                 ],
@@ -276,7 +277,7 @@ mod tests {
             "messages": [
                 {"role": "system", "content": "be brief"},
                 {"role": "user", "content": [{"type": "text", "text": "look"}, data]},
-                {"role": "assistant", "content": "<think>ah</think>\n\nI look.", "reasoning": "hm", "tool_calls": [
+                {"role": "assistant", "content": "<think>ah</think>\nI look.", "reasoning": "hmhm", "tool_calls": [
                     {"id": "x", "type": "function", "function": {"name": "ls", "arguments": "{\"a\": 1}"}},
                     {"id": "c2", "type": "function", "function": {"name": "ls", "arguments": "{\"a\":1}"}}]},
                 {"role": "tool", "tool_call_id": "x", "content": "one"},

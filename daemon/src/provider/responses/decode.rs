@@ -37,8 +37,7 @@ struct Item {
 struct Event<'a> {
     #[serde(rename = "type", borrow)]
     kind: Cow<'a, str>,
-    #[serde(default)]
-    output_index: u64,
+    output_index: Option<u64>,
     summary_index: Option<u64>,
     content_index: Option<u64>,
     #[serde(borrow)]
@@ -63,7 +62,7 @@ impl Decoder for ResponsesDecoder {
                 return self.answer.broken(format!("the provider sent an event that makes no sense: {error}"), out);
             }
         };
-        let (index, delta) = (event.output_index, event.delta.unwrap_or_default().0);
+        let (index, delta) = (event.output_index.unwrap_or_default(), event.delta.unwrap_or_default().0);
         match event.kind.as_ref() {
             "response.output_item.added" => self.begin(index, &event.item.unwrap_or_default()),
             "response.output_text.delta" => self.text(index, &delta, out),

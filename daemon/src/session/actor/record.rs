@@ -94,7 +94,7 @@ impl Actor {
     }
 
     /// Waits until everything that was queued before is committed, or was refused.
-    pub(super) async fn barrier(&self) -> Result<(), StoreError> {
+    pub async fn barrier(&self) -> Result<(), StoreError> {
         self.flush().await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())))
     }
 

@@ -96,8 +96,8 @@ impl Turn {
             drop(images);
             let failure = match self.attempt(stream, &mut shown, is_shown).await? {
                 Ok(mut response) => {
-                    if shape.is_some() {
-                        provider_shape::spoken(&mut response);
+                    if let Some(shape) = shape {
+                        provider_shape::spoken(&mut response, shape.schema);
                     }
                     tracing::info!(target: "response", session = %self.session, id = %id, ms = began.elapsed().as_millis() as u64,
                         input = response.usage.input_tokens, output = response.usage.output_tokens, "done");
@@ -131,11 +131,13 @@ impl Turn {
                 attempt += 1;
                 continue;
             }
-            match retry::decide(&failure, attempt, began.elapsed(), clock::random_fraction()) {
+            match retry::decide(&failure, attempt, began.elapsed(), provider.longest_wait(), clock::random_fraction()) {
                 Decision::GiveUp { note } => {
                     let message =
                         note.map_or_else(|| failure.message.clone(), |note| format!("{}; {note}", failure.message));
-                    let message = format!("{}: {message}", resolved.provider);
+                    let unsent = resolved.without_key().filter(|_| failure.class == FailureClass::Auth);
+                    let unsent = unsent.map(|unsent| format!("; {unsent}")).unwrap_or_default();
+                    let message = format!("{}: {message}{unsent}", resolved.provider);
                     return Ok(Step::Failed(Failure { message, ..failure }, interrupted.then_some(id)));
                 }
                 Decision::Again { after } => {

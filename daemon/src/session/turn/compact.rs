@@ -176,7 +176,7 @@ impl Turn {
         self.daemon.window(&self.model)
     }
 
-    /// Does what a user asked for; if there is no summary, why not and what to do.
+    /// Does what a user asked for: has a summary written, or leaves out older output; if neither comes to be, why not and what to do.
     pub(super) async fn compact_as_asked(
         &mut self,
         wanted: Wanted,
@@ -188,7 +188,11 @@ impl Turn {
         let Wanted { prompt, focus } = wanted;
         let made =
             self.summarise((Trigger::Asked, Some(prompt), focus), context, overhead(system, tools), encoding).await?;
-        Ok(made.err().map(|vain| (format!("not compacted: {}", vain.reason), HINT)))
+        match made {
+            Ok(()) => Ok(None),
+            Err(vain) if !vain.unreached && self.trim(Need::Full, context, system, tools, encoding).await? => Ok(None),
+            Err(vain) => Ok(Some((format!("not compacted: {}", vain.reason), HINT))),
+        }
     }
 
     /// Has a summary written because a step needs room; whether there is more of it now.

@@ -100,8 +100,9 @@ impl Turn {
         let content = context.messages.last().map(|last| last.content.clone()).unwrap_or_default();
         let (schema, misfits) = (shape.schema.clone(), shape.misfits);
         let patience = patience(self.shaping(&schema));
+        let wrapped = self.daemon.catalogue().is_ok_and(|catalogue| catalogue.wraps(&self.model, &schema));
         // A large answer takes its time, and one thread runs all sessions.
-        let checked = tokio::task::spawn_blocking(move || schema::fit(&schema, &content)).await;
+        let checked = tokio::task::spawn_blocking(move || schema::fit(&schema, &content, wrapped)).await;
         let fault = match checked.unwrap_or_else(|error| Err(error.to_string())) {
             Ok(answer) => return Ok(Fit::Yes(Some(answer))),
             Err(fault) => fault,

@@ -4,6 +4,7 @@
 use serde_json::Value;
 
 use super::plain::is_made_plain;
+use super::shape;
 
 /// How a context begins whose older messages a summary stands for.
 const SUMMARY: &str = "The beginning of this session was replaced by this summary.";
@@ -44,7 +45,7 @@ impl Break {
     pub(super) fn is_named_by(&self, event: &Value) -> bool {
         let kind = event["kind"].as_str().unwrap_or_default();
         match &self.by {
-            By::Prompt(schema) => kind == "prompt_accepted" && event["schema"] == *schema,
+            By::Prompt(schema) => kind == "prompt_accepted" && shape::holds_to(schema, &event["schema"]),
             By::Setup => {
                 kind == "session_changed" && (event["instructions"].is_array() || event["setup"]["digest"].is_string())
             }

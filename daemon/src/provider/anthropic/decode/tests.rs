@@ -119,13 +119,14 @@ fn stop_reasons() {
         ("pause_turn", Stop::Paused),
         ("refusal", Stop::Refusal),
         ("max_tokens", Stop::MaxTokens),
-        ("model_context_window_exceeded", Stop::MaxTokens),
     ] {
         let events = [vec![start()], said(), end(reason).to_vec()].concat();
         check(&events, &[text(0, "hi"), done(vec![ContentBlock::text("hi")], stop)]);
     }
-    let events = [vec![start()], end("model_context_window_exceeded").to_vec()].concat();
-    check(&events, &[failed(FailureClass::TooLong, "the context fills the model's window")]);
+    let full = || failed(FailureClass::TooLong, "the context fills the model's window");
+    check(&[vec![start()], end("model_context_window_exceeded").to_vec()].concat(), &[full()]);
+    let events = [vec![start()], said(), end("model_context_window_exceeded").to_vec()].concat();
+    check(&events, &[text(0, "hi"), full()]);
 }
 
 fn saying(block: u32, tool: HostedTool, part: HostedPart, text: &str) -> StreamEvent {

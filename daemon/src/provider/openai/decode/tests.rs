@@ -1,6 +1,6 @@
 //! Streams as many servers send them, and what the decoder makes of them wherever they are cut; what each server counts and charges.
 
-use super::super::super::support::{call, check_stream, text, thinking, thought};
+use super::super::super::support::{call, check_stream, text, thinking, thought, unshown};
 use super::super::super::{Codec as _, FailureClass};
 use super::super::OpenAi;
 use super::*;
@@ -152,6 +152,40 @@ fn parallel_calls_however_servers_number_them() {
 }
 
 #[test]
+fn a_piece_with_an_id_of_its_own_goes_on_with_its_call() {
+    let chunks = [
+        piece(Some(0), Some("a"), Some("read"), ""),
+        piece(Some(0), Some("b"), None, "{\"path\":\""),
+        piece(Some(0), Some("c"), None, "ä€😀\"}"),
+        piece(Some(0), Some("d"), Some("ls"), "{}"),
+        end("tool_calls"),
+    ];
+    check(&chunks, DONE, &[done(vec![read(Some("a")), ls(Some("d"))])]);
+}
+
+#[test]
+fn what_is_odd_beside_an_answer_does_not_spoil_it() {
+    for error in [json!(false), json!(""), json!({}), Value::Null] {
+        let mut chunk = content("hi");
+        chunk["error"] = error;
+        check(&[chunk, end("stop")], DONE, &[text(0, "hi"), done(vec![ContentBlock::text("hi")])]);
+    }
+    for index in [json!("0"), json!(-1), json!(0.0), Value::Null] {
+        let mut chunk = piece(None, None, Some("ls"), "{}");
+        chunk["choices"][0]["delta"]["tool_calls"][0]["index"] = index;
+        check(&[chunk, end("stop")], DONE, &[done(vec![ls(None)])]);
+    }
+    check(
+        &[delta(json!({"tool_calls": [null], "content": "a"})), end("stop")],
+        DONE,
+        &[text(0, "a"), done(vec![ContentBlock::text("a")])],
+    );
+    let odd = delta(json!({"reasoning_details": {"type": "x"}, "content": "a"}));
+    check(&[odd, end("stop")], DONE, &[text(0, "a"), done(vec![ContentBlock::text("a")])]);
+    check(&[piece(Some(0), None, Some("ls"), "null"), end("stop")], DONE, &[done(vec![ls(None)])]);
+}
+
+#[test]
 fn arguments_are_kept_as_written_where_they_are_not_canonical() {
     let native = json!({"id": "a", "arguments": "{ \"a\": 1 }"});
     let chunks =
@@ -174,19 +208,21 @@ fn thinking_wherever_servers_put_it() {
         let blocks = vec![thought("hm", json!({"field": field})), ContentBlock::text("so")];
         check(&chunks, DONE, &[thinking(0, "hm"), text(1, "so"), done(blocks)]);
     }
-    let both = [thinking(0, "h<m</"), text(1, "so <think>")];
-    let blocks = vec![thought("h<m</", json!({"field": "think"})), ContentBlock::text("so <think>")];
+    let both = [thinking(1, "h<m</"), text(3, "so <think>")];
+    let within = |text| thought(text, json!({"field": "content"}));
+    let so = ContentBlock::text("so <think>");
+    let blocks = vec![unshown("\n<think>"), within("h<m</"), unshown("</think>\n\n"), so];
     let expect = [both.as_slice(), &[done(blocks)]].concat();
     let whole = "\n<think>h<m</</think>\n\nso <think>";
     check(&[content(whole), end("stop")], DONE, &expect);
     let letters: Vec<Value> = whole.chars().map(|c| content(&c.to_string())).chain([end("stop")]).collect();
     check(&letters, DONE, &expect);
-    let blocks = vec![thought("cut</thi", json!({"field": "think"}))];
+    let blocks = vec![unshown("<think>"), within("cut</thi")];
     check(
         &[content("<think>cut</thi"), end("length")],
         DONE,
         &[
-            thinking(0, "cut</thi"),
+            thinking(1, "cut</thi"),
             StreamEvent::Done(Response { content: blocks, stop: Stop::MaxTokens, ..Response::default() }),
         ],
     );
@@ -201,12 +237,13 @@ fn thinking_that_has_no_opening_tag() {
     let said = "h<m\n</think>\n\nso `</think>`";
     let chunks: Vec<Value> = said.chars().map(|c| content(&c.to_string())).chain([end("stop")]).collect();
     // What was shown stays text; what follows is the last block, which a schema is held against.
-    let blocks = vec![ContentBlock::text("h<m\n"), ContentBlock::text("so `</think>`")];
-    check(&chunks, DONE, &[text(0, "h<m\n"), text(1, "so `</think>`"), done(blocks)]);
+    let (mark, so) = (unshown("</think>\n\n"), ContentBlock::text("so `</think>`"));
+    let blocks = vec![ContentBlock::text("h<m\n"), mark.clone(), so.clone()];
+    check(&chunks, DONE, &[text(0, "h<m\n"), text(2, "so `</think>`"), done(blocks)]);
     let open = OpenAi::new(Compat { think_open: Some(true), ..Compat::NONE });
     let stream: String = chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
-    let blocks = vec![thought("h<m\n", json!({"field": "think"})), ContentBlock::text("so `</think>`")];
-    check_stream(&open, &(stream + DONE), &[thinking(0, "h<m\n"), text(1, "so `</think>`"), done(blocks)]);
+    let blocks = vec![thought("h<m\n", json!({"field": "content"})), mark, so];
+    check_stream(&open, &(stream + DONE), &[thinking(0, "h<m\n"), text(2, "so `</think>`"), done(blocks)]);
 }
 
 #[test]

@@ -1,21 +1,20 @@
-//! The least that each task can cost here and now.
+//! The least that each task can cost here and now: what the benches hold their figures against.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use linger_tests::harness::Raw;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixListener;
 
-use super::{median, percentile};
+use crate::harness::Raw;
 
 /// How often a floor is measured.
 const TIMES: usize = 50;
 
 /// `curl` making this request: the whole time, in milliseconds.
 #[allow(clippy::disallowed_methods)] // Benches own the processes that they start.
-pub(super) fn curl(url: &str, body: &[u8], dir: &Path) -> f64 {
+pub fn curl(url: &str, body: &[u8], dir: &Path) -> f64 {
     let file = dir.join("request.json");
     std::fs::write(&file, body).expect("the body can be written");
     let mut command = Command::new("curl");
@@ -29,7 +28,7 @@ pub(super) fn curl(url: &str, body: &[u8], dir: &Path) -> f64 {
 }
 
 /// One synced commit of SQLite in `dir` and the command that a round runs, in milliseconds.
-pub(super) fn commit_and_spawn(dir: &Path) -> f64 {
+pub fn commit_and_spawn(dir: &Path) -> f64 {
     let mut commits = Commits::new(&dir.join("floor.db"));
     let mut once = || {
         let start = Instant::now();
@@ -40,10 +39,11 @@ pub(super) fn commit_and_spawn(dir: &Path) -> f64 {
 }
 
 /// A database of one table.
-pub(super) struct Commits(rusqlite::Connection);
+pub struct Commits(rusqlite::Connection);
 
 impl Commits {
-    pub(super) fn new(path: &Path) -> Self {
+    /// A new one.
+    pub fn new(path: &Path) -> Self {
         let connection = rusqlite::Connection::open(path).expect("a database");
         connection.pragma_update(None, "journal_mode", "wal").expect("WAL");
         connection.pragma_update(None, "synchronous", "full").expect("synced");
@@ -52,13 +52,13 @@ impl Commits {
     }
 
     /// Commits 300 bytes.
-    pub(super) fn commit(&mut self) {
+    pub fn commit(&mut self) {
         self.0.execute("INSERT INTO t VALUES (?1)", ["x".repeat(300)]).expect("a commit");
     }
 
     /// Commits, and runs what a call of `bash` runs to its end.
     #[allow(clippy::disallowed_methods)] // Benches own the processes that they start.
-    pub(super) fn commit_and_spawn(&mut self) {
+    pub fn commit_and_spawn(&mut self) {
         self.commit();
         assert!(Command::new("bash").args(["-c", "true"]).status().expect("bash can be run").success());
     }
@@ -66,12 +66,12 @@ impl Commits {
 
 /// Keeps the processors from sleeping until it is dropped. Two processes that take turns leave one of them idle each time, and in a
 /// virtual machine it takes longer to wake up than linger takes to answer; then a round trip is a figure of the machine's.
-pub(super) struct Awake(Vec<Child>);
+pub struct Awake(Vec<Child>);
 
 impl Awake {
-    /// One for each processor, which runs only while nobody else wants to.
+    /// Starts one for each processor, which runs only while nobody else wants to.
     #[allow(clippy::disallowed_methods)] // Benches own the processes that they start.
-    pub(super) fn new() -> Self {
+    pub fn keep() -> Self {
         let spin = |_| {
             let mut command = Command::new("nice");
             command.args(["-n", "19", "sh", "-c", "chrt -i -p 0 $$ 2>/dev/null; while :; do :; done"]);
@@ -90,7 +90,7 @@ impl Drop for Awake {
 }
 
 /// A bare socket that answers with what it is sent.
-pub(super) async fn echo(dir: &Path) -> Raw {
+pub async fn echo(dir: &Path) -> Raw {
     let path = dir.join("echo.sock");
     let listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
     std::thread::spawn(move || {
@@ -115,7 +115,7 @@ pub(super) async fn echo(dir: &Path) -> Raw {
 }
 
 /// Asks the same thing `times` times: median and 99th percentile, in microseconds.
-pub(super) async fn asked(raw: &mut Raw, request: &str, times: usize) -> (f64, f64) {
+pub async fn asked(raw: &mut Raw, request: &str, times: usize) -> (f64, f64) {
     let mut took = Vec::with_capacity(times);
     for _ in 0..times {
         let start = Instant::now();
@@ -125,14 +125,26 @@ pub(super) async fn asked(raw: &mut Raw, request: &str, times: usize) -> (f64, f
     (percentile(&mut took, 0.5), percentile(&mut took, 0.99))
 }
 
+/// The value in the middle.
+pub fn median(mut values: Vec<f64>) -> f64 {
+    percentile(&mut values, 0.5)
+}
+
+/// The value below which this part of the values lies.
+pub fn percentile(values: &mut [f64], part: f64) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let at = ((values.len() as f64 - 1.0) * part).round() as usize;
+    values.get(at).copied().unwrap_or(f64::NAN)
+}
+
 /// Milliseconds since.
-pub(super) fn ms(start: Instant) -> f64 {
+pub fn ms(start: Instant) -> f64 {
     start.elapsed().as_secs_f64() * 1000.0
 }
 
 #[cfg(test)]
 mod tests {
-    use linger_tests::model::{ModelServer, Reply};
+    use crate::model::{ModelServer, Reply};
 
     use super::*;
 
@@ -151,7 +163,7 @@ mod tests {
         assert!(took > 0.0 && took < 10_000.0, "{took}");
         assert!(commit_and_spawn(dir.path()) > 0.0);
         let request = r#"{"jsonrpc":"2.0","id":1,"method":"daemon/hello"}"#;
-        let awake = Awake::new();
+        let awake = Awake::keep();
         let (p50, p99) = asked(&mut echo(dir.path()).await, request, 100).await;
         drop(awake);
         assert!(p50 > 0.0 && p99 >= p50, "{p50} {p99}");

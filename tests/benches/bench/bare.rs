@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 
-use super::floors::{Commits, ms};
+use linger_tests::floors::{Commits, ms};
 
 /// What the server answers.
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";

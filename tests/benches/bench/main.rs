@@ -1,4 +1,4 @@
-//! What linger costs, each figure beside its floor from the same run: `cargo run --release -p linger-tests --bin bench`.
+//! What linger costs, each figure beside its floor from the same run: `cargo bench -p linger-tests`.
 //!
 //! A floor is the least that the task can cost on this machine at this moment (`curl` making the same request, a bare echo
 //! over a socket, one synced commit and one spawned process), so that figures of two machines can be compared. `--json` prints
@@ -8,10 +8,11 @@
 mod bare;
 mod decoders;
 mod figures;
-mod floors;
 mod rounds;
 
 use std::process::ExitCode;
+
+use linger_tests::floors::percentile;
 
 /// One row of the table.
 struct Figure {
@@ -85,24 +86,12 @@ fn least(values: impl IntoIterator<Item = f64>) -> f64 {
     values.into_iter().fold(f64::INFINITY, f64::min)
 }
 
-/// The value in the middle.
-fn median(mut values: Vec<f64>) -> f64 {
-    percentile(&mut values, 0.5)
-}
-
 /// The value in the middle, and the two between which the true one lies with 95 % certainty, whatever the distribution: so many
 /// values lie to the left of it as a coin shows heads.
 fn median_between(mut values: Vec<f64>) -> (f64, (f64, f64)) {
     let off = 0.98 / (values.len() as f64).sqrt();
     let mut at = |part: f64| percentile(&mut values, part.clamp(0.0, 1.0));
     (at(0.5), (at(0.5 - off), at(0.5 + off)))
-}
-
-/// The value below which this part of the values lies.
-fn percentile(values: &mut [f64], part: f64) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let at = ((values.len() as f64 - 1.0) * part).round() as usize;
-    values.get(at).copied().unwrap_or(f64::NAN)
 }
 
 #[tokio::main(flavor = "current_thread")]

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use linger_tests::floors::median;
 use linger_tests::harness::{Daemon, Setup};
 use linger_tests::model::{Format, ModelServer, Reply, events, prefix_kept};
 use lingerd::provider::StreamEvent;
@@ -10,8 +11,8 @@ use lingerd::provider::compat::Compat;
 use lingerd::provider::sse::Framer;
 use serde_json::{Value, json};
 
+use super::Figure;
 use super::figures::setup;
-use super::{Figure, median};
 
 /// Tokens of the answer.
 const TOKENS: usize = 20_000;

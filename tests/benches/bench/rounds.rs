@@ -12,14 +12,14 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
 
+use linger_tests::floors::{commit_and_spawn, median};
 use linger_tests::harness::{Client, Daemon, process};
 use linger_tests::model::{ModelServer, Recorded, Reply};
 use serde_json::json;
 
 use super::bare::BareRound;
 use super::figures::setup;
-use super::floors::commit_and_spawn;
-use super::{Figure, TRIES, least, median, median_between};
+use super::{Figure, TRIES, least, median_between};
 
 /// Rounds of the long turn.
 const ROUNDS: usize = 200;

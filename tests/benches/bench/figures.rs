@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use linger_tests::floors::{Awake, asked, curl, echo, median, ms};
 use linger_tests::harness::{Client, Daemon, Raw, Setup, process};
 use linger_tests::model::{Gate, ModelServer, Reply};
 use serde_json::json;
 
 use super::bare::BareTurn;
-use super::floors::{Awake, asked, curl, echo, ms};
-use super::{Figure, TRIES, least, median};
+use super::{Figure, TRIES, least};
 
 /// Runs whose median is taken.
 const RUNS: usize = 50;
@@ -159,6 +159,7 @@ pub(super) async fn memory() -> Vec<Figure> {
         eprintln!("memory is not measured: how much of a daemon's is its own, only root is told");
         return Vec::new();
     }
+    let keeper = process::own_memory(daemon.keeper()).unwrap_or_default();
     let client = daemon.client().await;
     idle_sessions(&client, 1).await;
     let one = settled(pid).await;
@@ -188,6 +189,7 @@ pub(super) async fn memory() -> Vec<Figure> {
     }
     vec![
         Figure::new("daemon idle, PSS", idle.1, "MiB", 7.0),
+        Figure::new("its keeper, of its own", keeper as f64, "KiB", 1000.0),
         Figure::new("each of 99 further idle sessions, PSS", (hundred.1 - one.1) * 1024.0 / 99.0, "KiB", 30.0),
         Figure::new("each of 10 working sessions, PSS", (ten.1 - hundred.1) * 1024.0 / 10.0, "KiB", 300.0),
         Figure::new("a client attached, PSS", attached.1 as f64 / 1024.0, "MiB", 4.0),
@@ -210,7 +212,7 @@ pub(super) async fn round_trip() -> Vec<Figure> {
         [ours, floors].map(|tries| (least(tries.iter().map(|(p50, _)| *p50)), least(tries.iter().map(|(_, p99)| *p99))))
     };
     let [(asleep, _), (floor_asleep, _)] = tries().await;
-    let awake = Awake::new();
+    let awake = Awake::keep();
     let [(p50, p99), (floor50, floor99)] = tries().await;
     drop(awake);
     vec![

@@ -1,0 +1,5 @@
+//! `linger-faults`: the program `linger`, built with the feature `faults`.
+
+fn main() -> std::process::ExitCode {
+    linger::main()
+}

@@ -1,8 +1,8 @@
 //! Damage: the jobs that look for it and save what can be read, at the start by themselves and at the user's word.
 //!
 //! What a job carries over, and how, is in `carry`; what users are told of damage in `status`.
-//! By itself only what is whole is carried over from a database that was set aside: to carry over the beginning of a session gives
-//! its later numbers out again. That takes the user's word, `daemon/repair`. A database in use that is damaged is never mended in
+//! By itself only what is whole is carried over from a database that was set aside: of the others something is lost for good once
+//! they go on. That takes the user's word, `daemon/repair`. A database in use that is damaged is never mended in
 //! place: the daemon ends, sets it aside at its next start, and carries over from there; so there is one way, and the original
 //! stays as it was. (A session whose state alone cannot be read needs none of this: loading it makes the state anew.)
 //! One job runs at a time, on a thread of its own; it writes as all others do, through the store's writing thread. A job that was

@@ -139,7 +139,7 @@ pub struct Damage {
     /// Sessions that were carried over whole from what was set aside.
     #[serde(default)]
     pub carried: u32,
-    /// Sessions that were not, or only the beginning of them.
+    /// Sessions that were not, or only a part of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<Left>,
     /// What is missing cannot be read any more, and is in `file` alone.
@@ -171,7 +171,7 @@ pub enum Damaged {
 pub struct Left {
     /// The session.
     pub session: SessionId,
-    /// How many events of its beginning were carried over.
+    /// How many of its events were carried over; each of the others has a `lost` in its place.
     pub events: u64,
     /// How many it is known to have had; 0 if nothing is known of that.
     #[serde(default)]

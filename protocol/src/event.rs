@@ -320,6 +320,14 @@ pub enum EventBody {
         /// About how many it has now.
         tokens_after: u64,
     },
+    /// Stands in the place of an event that could not be read any more when damage was repaired; each of those that are missing in
+    /// a row has one.
+    Lost {
+        /// The first of these.
+        first: u64,
+        /// The last of these.
+        last: u64,
+    },
     /// Something a user should know.
     Notice {
         /// How important it is.

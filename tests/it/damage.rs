@@ -9,7 +9,7 @@ use linger_tests::model::{Gate, ModelServer, Reply};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
-use crate::story;
+use crate::{answer, story};
 
 /// The files of a database.
 pub(crate) const PARTS: [&str; 3] = ["", "-wal", "-shm"];
@@ -231,7 +231,7 @@ async fn a_torn_page_harms_its_session_alone_and_repair_saves_the_rest_of_it() {
     assert!(files(&daemon.dirs.database())[""] == was[""], "looking changes nothing");
 
     let repaired = daemon.cli(&["doctor", "--repair"]).run().await;
-    assert!(repaired.stdout.contains("has its first"), "{repaired:?}");
+    assert!(repaired.stdout.contains(" of its "), "{repaired:?}");
     let after = daemon.client().await;
     let aside = said(&after).await.remove(0);
     assert!(std::fs::read(aside["file"].as_str().unwrap()).unwrap() == was[""]);
@@ -469,15 +469,94 @@ async fn a_row_that_is_no_event_ends_the_replay_before_it_and_nothing_after_it_r
     let after = daemon.client().await;
     assert!(std::fs::read(said(&after).await[0]["file"].as_str().unwrap()).unwrap() == was[""]);
     after.attach(&session).await;
-    // The turn is over, as an error: what its call did, nobody can say any more.
-    assert_eq!(after.first(&session, "turn_finished").await.str("stop_reason"), "error");
-    assert_eq!(after.first(&session, "tool_finished").await.str("outcome"), "cancelled");
+    // Everything else is where it was, and its turn is over.
+    assert_eq!(after.first(&session, "lost").await.seq(), Some(broken));
+    assert_eq!(after.first(&session, "turn_finished").await.str("stop_reason"), "end_turn");
     assert_eq!(std::fs::read_to_string(daemon.side_effects()).unwrap(), "once\n");
     model.push([Reply::text("Good day")]);
-    model.expect_rewrites();
     assert_eq!(after.turn(&session, "hello").await.str("stop_reason"), "end_turn");
     // The start of the call is what the damage took away; that it ran once is asserted above.
     assert_holds(&Trace { side_effects: None, ..daemon.trace(&[&after], &model) });
+    stop(&daemon).await;
+}
+
+/// Makes one event of a session unreadable, and its state too if that is wanted.
+fn spoil(path: &Path, session: &str, seq: u64, state: bool) {
+    let connection = Connection::open(path).unwrap();
+    let sql = "UPDATE event SET data = '{\"kind\":' WHERE session = ? AND seq = ?";
+    assert_eq!(connection.execute(sql, (session, seq as i64)).unwrap(), 1);
+    if state {
+        connection.execute("UPDATE session SET fold = '{' WHERE id = ?", [session]).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn repair_leaves_out_what_is_lost_and_nothing_that_waits_or_came_later() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let session = talk(&client, &model, "three", 3).await;
+    let lost = client.nth(&session, "message", 2).await.seq().unwrap();
+    model.push([crate::bash(&daemon.effect("once")), Reply::text("done"), Reply::text("and more")]);
+    client.prompt(&session, "go").await;
+    let asked = client.first(&session, "permission_requested").await;
+    client.prompt(&session, "and then").await;
+    damage(&daemon, |path| spoil(path, &session, lost, false)).await;
+    daemon.launch().await;
+    doctor(&daemon, &["--repair"], false, "carried over").await;
+    let after = daemon.client().await;
+    let left = said(&after).await.remove(0)["left"][0].clone();
+    assert_eq!(left["events"].as_u64().map(|events| events + 1), left["of"].as_u64(), "{left}");
+    after.attach(&session).await;
+    let gap = after.first(&session, "lost").await;
+    assert_eq!((gap.seq(), &gap.event["first"], &gap.event["last"]), (Some(lost), &json!(lost), &json!(lost)));
+    after.nth(&session, "notice", 2).await;
+    // The numbers that a client had are those of the same events.
+    let had = |client: &Client| -> BTreeMap<u64, String> {
+        let seen = client.transcript();
+        seen.events().filter_map(|seen| Some((seen.seq()?, seen.raw.clone()))).filter(|(seq, _)| *seq != lost).collect()
+    };
+    let (before, now) = (had(&client), had(&after));
+    assert!(before.iter().all(|(seq, raw)| now.get(seq) == Some(raw)), "{before:#?} {now:#?}");
+    // Whom was asked before is answered now; what was queued has its turn.
+    model.expect_rewrites();
+    answer(&after, asked.str("permission"), "allow_once").await;
+    assert_eq!(after.nth(&session, "turn_finished", 4).await.str("stop_reason"), "end_turn");
+    assert_eq!(after.nth(&session, "turn_finished", 5).await.str("stop_reason"), "end_turn");
+    assert_eq!(std::fs::read_to_string(daemon.side_effects()).unwrap(), "once\n");
+    daemon.check(&[&after], &model);
+    let log = daemon.cli(&["log", &session]).run().await.exits(0);
+    assert!(log.stdout.contains(&format!("event {lost} could not be read any more")), "{log:?}");
+    stop(&daemon).await;
+}
+
+#[tokio::test]
+async fn without_its_state_too_nothing_of_a_session_goes_on_by_itself_or_twice() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let session = client.create_with(json!({ "mode": "auto" })).await;
+    client.attach(&session).await;
+    model.push([crate::bash(&daemon.effect("once")), Reply::text("done").gate(&Gate::new())]);
+    client.prompt(&session, "go").await;
+    client.prompt(&session, "and then").await;
+    client.nth(&session, "message", 3).await;
+    let results = client.nth(&session, "message", 3).await.seq().unwrap();
+    damage(&daemon, |path| spoil(path, &session, results, true)).await;
+    daemon.launch().await;
+    doctor(&daemon, &["--repair"], false, "carried over").await;
+    let after = daemon.client().await;
+    after.attach(&session).await;
+    assert_eq!(after.first(&session, "turn_finished").await.str("stop_reason"), "error");
+    let rows = after.call("session/list", json!({})).await;
+    assert_eq!((&rows[0]["mode"], &rows[0]["queued"]), (&json!("ask"), &json!(0)), "{rows}");
+    model.expect_rewrites();
+    model.otherwise(|_| Reply::text("Good day"));
+    after.prompt(&session, "hello").await;
+    assert_eq!(after.nth(&session, "turn_finished", 2).await.str("stop_reason"), "end_turn");
+    let body = String::from_utf8(model.requests().last().unwrap().body.clone()).unwrap();
+    assert!(body.contains("the result of this call could not be read any more"), "{body}");
+    assert_eq!(std::fs::read_to_string(daemon.side_effects()).unwrap(), "once\n");
     stop(&daemon).await;
 }
 

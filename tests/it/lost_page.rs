@@ -67,7 +67,7 @@ async fn one_page_that_hides_all_others_takes_no_session_along_and_what_is_missi
     // Nothing at all if its first event was on that page too.
     assert!(told["events"].as_u64().unwrap() < told["of"].as_u64().unwrap(), "{told}");
     for left in left {
-        let line = format!("has its first {} of {} events", left["events"], left["of"]);
+        let line = format!("has {} of its {} events", left["events"], left["of"]);
         assert!(left["events"] == 0 || repaired.stdout.contains(&line), "{line} is not in {repaired:?}");
     }
     let connection = Connection::open(daemon.dirs.database()).unwrap();

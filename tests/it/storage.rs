@@ -20,16 +20,17 @@ fn refuse_with(daemon: &Daemon, kind: &str, text: &str) {
     rusqlite::Connection::open(daemon.dirs.database()).unwrap().execute_batch(&sql).unwrap();
 }
 
-/// Makes the database refuse all events.
+/// Makes the database refuse all events, and whatever else is written of a session: so it seems at no try to be well again.
 fn refuse_all(daemon: &Daemon) {
-    let sql = "CREATE TRIGGER refused BEFORE INSERT ON event BEGIN SELECT RAISE(ABORT, 'refused'); END";
+    let sql = "CREATE TRIGGER refused BEFORE INSERT ON event BEGIN SELECT RAISE(ABORT, 'refused'); END;
+               CREATE TRIGGER refused_too BEFORE UPDATE ON session BEGIN SELECT RAISE(ABORT, 'refused'); END";
     rusqlite::Connection::open(daemon.dirs.database()).unwrap().execute_batch(sql).unwrap();
 }
 
 /// Takes everything again.
 fn take_again(daemon: &Daemon) {
     let database = rusqlite::Connection::open(daemon.dirs.database()).unwrap();
-    database.execute_batch("DROP TRIGGER refused").unwrap();
+    database.execute_batch("DROP TRIGGER refused; DROP TRIGGER IF EXISTS refused_too").unwrap();
 }
 
 fn failed(daemon: &Daemon) -> bool {

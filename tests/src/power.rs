@@ -205,11 +205,12 @@ async fn after(daemon: &Daemon, known: &[&Acknowledged], effects: &[&str]) -> Ve
 /// What the daemon that was just started has: its log, whether its database is sound, and the permissions it says are waiting.
 async fn look(daemon: &Daemon) -> anyhow::Result<(Stored, String, BTreeSet<String>)> {
     let client = daemon.client().await;
+    let path = daemon.dirs.database();
+    // Before who waits is: a turn that goes on may ask meanwhile, and nobody answers.
+    let stored = read(&path)?;
     let waiting = client.request("permission/list", json!({})).await.context("the daemon hangs up")??;
     let waiting = waiting.as_array().into_iter().flatten();
     let waiting = waiting.filter_map(|row| row["permission"].as_str().map(str::to_owned)).collect();
-    let path = daemon.dirs.database();
-    let stored = read(&path)?;
     let connection = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     let integrity = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0))?;
     Ok((stored, integrity, waiting))

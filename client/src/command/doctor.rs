@@ -194,8 +194,8 @@ fn stored(report: &mut Report, status: &Status, looked: Result<bool, Failure>) -
         for left in damage.left.iter().take(NAMED) {
             let what = match left.events {
                 0 => "is not here".to_owned(),
-                events if left.of > events => format!("has its first {events} of {} events", left.of),
-                events => format!("has its first {events} events"),
+                events if left.of > events => format!("has {events} of its {} events", left.of),
+                events => format!("has {events} events"),
             };
             report.row(" ", &format!("session {} {what}: {}", left.session, left.text))?;
         }

@@ -200,6 +200,13 @@ impl Renderer {
                     self.say(&line, &mut out);
                 }
             }
+            EventBody::Lost { first, last } if event.seq == Some(*first) => {
+                let lost = match last - first {
+                    0 => format!("event {first} could not be read any more"),
+                    _ => format!("events {first} to {last} could not be read any more"),
+                };
+                self.say(&self.settings.style.dim(&lost), &mut out);
+            }
             EventBody::Notice { level, text, until_at, .. } => {
                 self.wait = until_at.map(|until| (until, true));
                 self.notice(*level, text, &mut out);
@@ -239,6 +246,7 @@ impl Renderer {
             EventBody::SessionCreated { .. }
             | EventBody::PermissionRequested { .. }
             | EventBody::ToolOutputDelta { .. }
+            | EventBody::Lost { .. }
             | EventBody::Unknown => {}
         }
         out

@@ -85,7 +85,15 @@ pub(super) fn whole_text(message: &Message, own: bool) -> (String, bool) {
                 wire::clean(text)
             }
             ContentBlock::Text { text } => wire::visible(text).unwrap_or_default(),
-            ContentBlock::Hosted { .. } => readable(block).map(Cow::from).unwrap_or_default(),
+            // What is said of it is a paragraph, whoever says it.
+            ContentBlock::Hosted { .. } => {
+                let part = readable(block).map(Cow::from).unwrap_or_default();
+                if own && !whole.is_empty() && !part.is_empty() {
+                    whole.push_str("\n\n");
+                }
+                apart |= !part.is_empty();
+                part
+            }
             ContentBlock::Thinking { text, .. } if own && is_within_text(block) => {
                 whole.push_str(&wire::clean(text));
                 apart = false;

@@ -1,4 +1,4 @@
-//! Carrying sessions over from a database that was set aside, each whole or, at the user's word, its beginning.
+//! Carrying sessions over from a database that was set aside, each whole or, at the user's word, what can be read of it.
 //!
 //! Runs on the thread of its job, and waits there for the store. A session is there with its last commit, or not at all: one that was
 //! begun and not ended is cleared, and begun again. What could not be carried over is in the report beside the file.
@@ -8,8 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use linger_protocol::event::{Event, EventBody, Level, NoticeCode};
-use linger_protocol::id::{CallId, MessageId, SessionId, TurnId};
+use linger_protocol::id::{CallId, MessageId, PermissionId, SessionId, TurnId};
 use linger_protocol::message::{ContentBlock, StopReason, Usage};
+use linger_protocol::permission::Decision;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
@@ -18,11 +19,17 @@ use crate::daemon::Daemon;
 use crate::key::{Key, Outcome};
 use crate::session::actor::{decided, environment, spent, stored, user_message};
 use crate::session::log::{Log, Piece, Stored};
-use crate::session::state::State;
+use crate::session::state::{State, Turn};
 use crate::session::{Draft, recovery};
 use crate::store::aside::{Aside, Kind, Left};
 use crate::store::salvage::{self, Examined, Source, Unreadable};
 use crate::store::{Append, Fold, StoreError};
+
+/// Who has decided permissions whose answer is lost.
+const DAMAGE: &str = "damage";
+
+/// Lost events that are written down at once.
+const LOST_AT_ONCE: u64 = 1000;
 
 /// Sessions that a report names.
 const MAX_LEFT: usize = 10_000;
@@ -162,7 +169,9 @@ impl Carry<'_> {
         }
         let Some(examined) = self.source.examine(id) else { return Ok(None) };
         let (events, of, broken) = (examined.events, examined.known, examined.broken.clone());
-        if events == 0 || (broken.is_some() && !self.partial) {
+        // Without its beginning and its state nobody knows where it works.
+        let homeless = examined.state.cwd.as_os_str().is_empty();
+        if events == 0 || homeless || (broken.is_some() && !self.partial) {
             let text = broken.unwrap_or_default();
             return Ok(Some(Left { session: id.to_owned(), events: 0, of, text }));
         }
@@ -170,27 +179,65 @@ impl Carry<'_> {
             // What a job that was cut short had begun.
             runtime.block_on(store.clear(here.clone()))?;
         }
-        let mut after = 0;
-        while after < events {
-            let page = self.source.page(id, after, events);
-            let Some(last) = page.last() else {
-                return Err(StoreError::from(salvage_changed(id, after)));
-            };
-            after = last.seq;
-            let mut folds = salvage::permissions(id, &page);
-            folds.extend(salvage::spent(&page));
-            for blob in salvage::blobs(&page) {
-                // One whose file is lost is not used any more.
-                folds.extend(store.blobs.hold(&blob)?.map(Fold::Blob));
-            }
-            let events = page.into_iter().map(Arc::new).collect();
-            self.append(&here, Vec::new(), events, folds)?;
+        let (mut after, mut asked) = (0, BTreeSet::new());
+        for (first, last) in examined.lost.iter().copied().chain([(examined.head + 1, examined.head)]) {
+            self.copy(&here, after, first - 1, &mut asked)?;
+            self.mark_lost(&here, first, last)?;
+            after = last;
         }
-        let resumes = self.end(&here, examined, outcomes.filter(|_| broken.is_none()))?;
+        let whole = examined.head == examined.known;
+        let resumes = self.end(&here, examined, asked, outcomes.filter(|_| whole))?;
         if resumes {
             let _planned = self.daemon.sessions.wake(self.daemon, &here);
         }
         Ok(broken.map(|text| Left { session: id.to_owned(), events, of, text }))
+    }
+
+    /// Copies the events after `after` up to `until`, as they are; notes in `asked` which permissions have no answer.
+    fn copy(
+        &self,
+        id: &SessionId,
+        mut after: u64,
+        until: u64,
+        asked: &mut BTreeSet<String>,
+    ) -> Result<(), StoreError> {
+        while after < until {
+            let page = self.source.page(id.as_str(), after, until);
+            let Some(last) = page.last() else {
+                return Err(StoreError::from(salvage_changed(id, after)));
+            };
+            after = last.seq;
+            let mut folds = salvage::permissions(id.as_str(), &page);
+            for fold in &folds {
+                match fold {
+                    Fold::Asked(pending) => drop(asked.insert(pending.permission.0.clone())),
+                    Fold::Decided { permission, .. } => drop(asked.remove(permission)),
+                    _ => {}
+                }
+            }
+            folds.extend(salvage::spent(&page));
+            for blob in salvage::blobs(&page) {
+                // One whose file is lost is not used any more.
+                folds.extend(self.daemon.store.blobs.hold(&blob)?.map(Fold::Blob));
+            }
+            self.append(id, Vec::new(), page.into_iter().map(Arc::new).collect(), folds)?;
+        }
+        Ok(())
+    }
+
+    /// Puts something in the place of each of these events.
+    fn mark_lost(&self, id: &SessionId, first: u64, last: u64) -> Result<(), StoreError> {
+        let mark = |seq| {
+            let event = Event { body: EventBody::Lost { first, last }, seq: Some(seq), at: clock::now(), turn: None };
+            Arc::new(stored(&event))
+        };
+        let mut from = first;
+        while from <= last {
+            let until = last.min(from + LOST_AT_ONCE - 1);
+            self.append(id, Vec::new(), (from..=until).map(mark).collect(), Vec::new())?;
+            from = until + 1;
+        }
+        Ok(())
     }
 
     /// The last commit, which makes the session one; whether it has something to do.
@@ -198,30 +245,38 @@ impl Carry<'_> {
         &self,
         id: &SessionId,
         examined: Examined,
+        asked: BTreeSet<String>,
         outcomes: Option<&Vec<(String, String)>>,
     ) -> Result<bool, StoreError> {
-        let Examined { row, mut state, env, results, broken, events, .. } = examined;
+        let Examined { row, mut state, env, results, broken, events, known, goes_on, .. } = examined;
         let updated_at = state.updated_at;
-        let (drafts, pieces, text) = match &broken {
-            None => {
-                let text = format!(
-                    "the database was set aside, and this session carried over whole from {}",
-                    self.file.display()
-                );
-                (Vec::new(), self.source.pieces(id.as_str()), text)
-            }
+        let file = self.file.display();
+        let text = match &broken {
+            None => format!("the database was set aside, and this session carried over whole from {file}"),
             Some(broken) => {
-                let text = format!(
-                    "the session was damaged: {broken}; what is left of it are its first {events} events, the rest is in {}",
-                    self.file.display()
-                );
-                (cut_off(&state, &results), Vec::new(), text)
+                format!(
+                    "the session was damaged: {broken}; {events} of its {} events are left, the rest is in {file}",
+                    known.max(events)
+                )
             }
         };
+        let (drafts, pieces) = match goes_on {
+            true => (Vec::new(), self.source.pieces(id.as_str())),
+            false => (cut_off(&state, &results), Vec::new()),
+        };
+        // Their answers are lost, or nobody can say any more what they would allow.
+        let waiting: BTreeSet<&str> =
+            state.turn.iter().flat_map(Turn::waiting).map(|permission| permission.id.as_str()).collect();
+        let unanswered = asked.iter().filter(|permission| !waiting.contains(permission.as_str()));
+        let unanswered = unanswered.map(|permission| {
+            let (permission, decision) = (PermissionId(permission.clone()), Decision::Cancelled);
+            Draft::new(EventBody::PermissionResolved { permission, decision, by: DAMAGE.to_owned(), reason: None })
+        });
+        let unanswered: Vec<Draft> = unanswered.collect();
         let turn = state.turn.as_ref().filter(|_| drafts.is_empty()).map(|turn| turn.id.clone());
         let body = EventBody::Notice { level: Level::Warning, code: Some(NoticeCode::Damaged), text, until_at: None };
         let (mut new, mut folds) = (Vec::new(), vec![environment(&env)]);
-        for Draft { turn, body, .. } in drafts.into_iter().chain([Draft { turn, ..Draft::new(body) }]) {
+        for Draft { turn, body, .. } in unanswered.into_iter().chain(drafts).chain([Draft { turn, ..Draft::new(body) }]) {
             let event = Event { body, seq: Some(state.head + 1), at: clock::now(), turn };
             state.apply(&event);
             folds.extend(decided(&event).into_iter().chain(spent(&event)));
@@ -274,16 +329,16 @@ impl Carry<'_> {
     }
 }
 
-fn salvage_changed(id: &str, after: u64) -> rusqlite::Error {
+fn salvage_changed(id: &SessionId, after: u64) -> rusqlite::Error {
     crate::store::damage::unreadable(format!(
         "event {} of session {id} could be read before, and cannot now",
         after + 1
     ))
 }
 
-/// Closes what the beginning of a session has open. Nothing of it goes on by itself: what comes next has happened, and is lost.
+/// Closes what a session has open of which something is lost. Nothing of it goes on by itself: what is lost has happened.
 fn cut_off(state: &State, results: &HashMap<CallId, ContentBlock>) -> Vec<Draft> {
-    let why = "the rest of the session could not be read";
+    let why = "a part of the session could not be read";
     let finished = |usage, steps| EventBody::TurnFinished {
         stop_reason: StopReason::Error,
         detail: Some(why.to_owned()),

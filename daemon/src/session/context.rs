@@ -3,6 +3,7 @@
 //! The history is never changed: superseded messages are left out, what was compacted is replaced by its summary, output that
 //! was trimmed by a word about it; and calls whose results are not a message yet are returned beside. A turn applies what it
 //! does with the same functions, so that a context that was loaded and one that was lived through are the same.
+//! Where events were lost to damage, what follows them is made to fit what there is ([`Context::mend`]).
 //! The codecs see to the rules of their format.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -17,7 +18,7 @@ use crate::provider::{Message, json_size};
 
 /// The kinds of event that a context is built from.
 pub const KINDS: &[&str] =
-    &["message", "message_superseded", "tool_finished", "compacted", "compaction_failed", "trimmed"];
+    &["message", "message_superseded", "tool_finished", "compacted", "compaction_failed", "trimmed", "lost"];
 
 /// How much of a history is read and parsed at once, in bytes; it is in memory beside the context that it becomes a part of.
 pub const PAGE: usize = 256 << 10;
@@ -53,6 +54,8 @@ pub struct Context {
     refused: Option<String>,
     /// The models whose providers do not take back what they gave.
     withheld: BTreeSet<String>,
+    /// Events were lost after the last message: the next one may not fit it.
+    gap: bool,
     measured: Measured,
 }
 
@@ -94,17 +97,63 @@ impl Context {
         if message.origin.as_ref().is_some_and(|origin| self.withheld.contains(origin)) {
             leave_out_native(&mut message);
         }
-        let result = |block: &ContentBlock| matches!(block, ContentBlock::ToolResult { .. });
+        if self.gap {
+            self.mend(&id, &mut message);
+            if message.content.is_empty() {
+                return;
+            }
+            self.gap = false;
+        }
         let part = match message.role {
             Role::Assistant => Part::Answer,
-            Role::User if message.content.iter().any(result) => Part::Results,
+            Role::User if message.content.iter().any(|block| result_for(block).is_some()) => Part::Results,
             Role::User => Part::Prompt(opens),
         };
         if opens {
             self.words.clear();
         }
+        self.add(id, message, part);
+    }
+
+    fn add(&mut self, id: MessageId, message: Message, part: Part) {
         self.marks.push(Mark { id: Some(id), part, tokens: estimate(&message) });
         self.messages.push(message);
+    }
+
+    /// Makes a message fit the last one, although what was between them is lost: calls get a word in the place of each result
+    /// that is not there, results without their call are left out, and somebody speaks between two answers.
+    fn mend(&mut self, id: &MessageId, message: &mut Message) {
+        let calls = open_calls(&self.messages).into_iter().filter_map(|block| match block {
+            ContentBlock::ToolUse { call_id, .. } => Some(call_id),
+            _ => None,
+        });
+        let calls: Vec<CallId> = calls.collect();
+        let had = message.content.iter().any(|block| result_for(block).is_some());
+        let mut results: HashMap<CallId, ContentBlock> = HashMap::new();
+        message.content.retain(|block| {
+            let call = result_for(block);
+            results.extend(call.map(|call| (call.clone(), block.clone())));
+            call.is_none()
+        });
+        let lost = |call_id| {
+            let content = vec![ContentBlock::text(NO_RESULT)];
+            ContentBlock::ToolResult { call_id, is_error: true, content }
+        };
+        let all = calls.into_iter().map(|call| results.remove(&call).unwrap_or_else(|| lost(call)));
+        let all: Vec<ContentBlock> = all.collect();
+        if had {
+            message.content.splice(0..0, all);
+            return;
+        }
+        let (content, part) = match (message.role, self.messages.last().map(|last| last.role)) {
+            _ if !all.is_empty() => (all, Part::Results),
+            (Role::Assistant, None | Some(Role::Assistant)) => {
+                (vec![ContentBlock::text(NO_MESSAGE)], Part::Prompt(false))
+            }
+            _ => return,
+        };
+        let between = Message { role: Role::User, content, origin: None };
+        self.add(MessageId(format!("{id}-lost")), between, part);
     }
 
     /// Notes what the provider counted for the request that the last message answers, and for that message.
@@ -249,6 +298,20 @@ impl Context {
     }
 }
 
+/// What stands for the result of a call that was lost to damage.
+const NO_RESULT: &str = "[the result of this call could not be read any more; whether it ran is not known]";
+
+/// What stands for messages between two answers that were lost to damage.
+const NO_MESSAGE: &str = "[what was said here could not be read any more]";
+
+/// The call that a block is the result of.
+fn result_for(block: &ContentBlock) -> Option<&CallId> {
+    match block {
+        ContentBlock::ToolResult { call_id, .. } => Some(call_id),
+        _ => None,
+    }
+}
+
 /// What stands for an image that the model did not take.
 const NO_IMAGE: &str = "[an image was left out: the model did not take it]";
 
@@ -380,6 +443,7 @@ impl Builder {
             EventBody::Trimmed { images, .. } if !images.is_empty() => context.leave_out_images(&images),
             EventBody::Trimmed { native, .. } if !native.is_empty() => context.leave_out_native(&native),
             EventBody::Trimmed { calls, tokens_after, .. } => context.trim(&calls, tokens_after),
+            EventBody::Lost { .. } => context.gap = true,
             body => context.results.extend(result_of(&body)),
         }
     }

@@ -27,6 +27,9 @@ const BATCH: usize = 16 << 10;
 /// How many copies of a large event there are on its way to the socket: its text as a delta, itself, and both as bytes.
 const COPIES: usize = 4;
 
+/// The kind of what stands in the place of an event that was lost to damage.
+const LOST: &str = "lost";
+
 /// One client's view of one session.
 pub struct Subscriber {
     log: Arc<Log>,
@@ -269,6 +272,10 @@ fn push_event(session: &SessionId, position: &mut Position, deltas: bool, stored
             }
         }
         position.streams.remove(stream);
+    }
+    if stored.kind == LOST {
+        // What would have closed them may be lost.
+        position.streams.clear();
     }
     position.seq = stored.seq;
     lines.push(notification(session, position, &stored.data));

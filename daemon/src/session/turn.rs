@@ -167,6 +167,11 @@ impl Turn {
             Ok(context) => context,
             Err(error) => {
                 let detail = format!("the history cannot be read: {error}");
+                if self.steps > 0 {
+                    // It has begun something, and may have asked for it: that is not given up.
+                    self.emit.tell(TurnMessage::Unreadable(detail))?;
+                    return Ok(());
+                }
                 return self.end(StopReason::Error, &detail, "`linger doctor` says more").await.map(drop);
             }
         };

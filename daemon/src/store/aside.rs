@@ -67,7 +67,7 @@ pub struct Report {
 pub struct Left {
     /// The session.
     pub session: String,
-    /// How many events of its beginning were carried over.
+    /// How many of its events were carried over.
     pub events: u64,
     /// How many it is known to have had; 0 if nothing is known of that.
     pub of: u64,

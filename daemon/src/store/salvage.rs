@@ -1,8 +1,11 @@
 //! Reading what can be read of a session, or of a database that was set aside.
 //!
 //! A session is its events: its state is folded from them again ([`State::apply`]) and whatever else is stored of it follows from
-//! both. What counts is how far the events can be read without a gap ([`examine`]); the same walk tells a session whose state
-//! alone is damaged, which needs no more than a new state.
+//! both. What counts is which events can be read ([`examine`]); the same walk tells a session whose state alone is damaged, which
+//! needs no more than a new state. Each event keeps its number: one that cannot be read gets a `lost` in its place, so that
+//! cursors, and the numbers that the state has, mean what they meant.
+//! The state that is stored knows what the lost events did. Where it can be read, and nothing is lost that it counts on, the session
+//! goes on from it ([`Examined::goes_on`]); else what can be told is folded from the rest, and nothing goes on by itself.
 //! A set-aside database ([`Source`]) is never written to, not even its WAL: it is opened for reading only, by another name in a
 //! directory of its own, where SQLite can make what it needs. If its first page is damaged, which alone says where the tables
 //! begin, that of a new database takes its place, in a copy: the tables of every linger database begin at the same pages.
@@ -20,12 +23,12 @@ use linger_protocol::id::{BlobId, CallId};
 use linger_protocol::message::{ContentBlock, Role};
 use linger_protocol::permission::Pending;
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
 
 use super::read::{self, Page, SessionRow};
 use super::{Fold, INCREMENTAL, SCHEMA, StoreError, aside, migrate, pages};
 use crate::session::log::Piece;
-use crate::session::state::State;
+use crate::session::state::{State, Turn};
 use crate::session::{actor, recovery};
 
 /// Events that are read at once, in bytes.
@@ -37,6 +40,9 @@ const MAX_OUTCOMES: usize = 200_000;
 /// Sessions that are looked for: a damaged table may lead in circles.
 const MAX_IDS: usize = 1_000_000;
 
+/// Events of one session that may be lost before what follows them is given up too: each has one in its place.
+const MAX_LOST: u64 = 100_000;
+
 /// The size of a page in every linger database, in bytes: SQLite's own.
 pub(super) const PAGE_SIZE: usize = 4096;
 
@@ -45,17 +51,23 @@ pub(super) const PAGE_SIZE: usize = 4096;
 pub struct Examined {
     /// Its row, as it is stored, if it has one.
     pub row: Result<Option<SessionRow>, String>,
-    /// How many events can be read, without a gap from the first.
+    /// How many events can be read.
     pub events: u64,
     /// How many there are known to be.
     pub known: u64,
-    /// What is folded from them.
+    /// The number of the last of which something is known: that it can be read, or that it is lost.
+    pub head: u64,
+    /// The events up to there that are lost, first and last of those in a row.
+    pub lost: Vec<(u64, u64)>,
+    /// Where it stands: what is stored, if that can be trusted, or what is folded from its events.
     pub state: State,
+    /// Whether the session can go on from that state, whatever is lost.
+    pub goes_on: bool,
     /// The variables of its tools.
     pub env: BTreeMap<String, String>,
     /// Results of calls that are not in a message yet.
     pub results: HashMap<CallId, ContentBlock>,
-    /// Why there are no more events, if there should be.
+    /// Why not all events are there, if there should be others.
     pub broken: Option<String>,
     /// Whether the state that is stored is not that of the events.
     pub stale: bool,
@@ -73,7 +85,10 @@ pub fn examine(connection: &Connection, id: &str) -> Examined {
         row,
         events: 0,
         known: 0,
+        head: 0,
+        lost: Vec::new(),
         state: State::default(),
+        goes_on: false,
         env: env.clone().unwrap_or_default(),
         results: HashMap::new(),
         broken: None,
@@ -84,26 +99,81 @@ pub fn examine(connection: &Connection, id: &str) -> Examined {
     let until = last.as_ref().map_or(head, |last| head.max(*last));
     session.known = until;
     session.broken = last.err().filter(|_| fold.is_none()).map(|error| format!("its end cannot be found: {error}"));
-    while session.events < until {
-        let (page, error) = read::page(connection, id, session.events, until, PAGE, usize::MAX);
+    let mut lost = 0;
+    while session.head < until {
+        let (page, error) = read::page(connection, id, session.head, until, PAGE, usize::MAX);
         let taken = page.len();
-        if let Some(text) = page.iter().find_map(|stored| session.take(&stored.data, stored.seq).err()) {
-            session.broken = Some(text);
+        let text = match page.iter().find_map(|stored| session.take(&stored.data, stored.seq).err()) {
+            Some(text) => text,
+            None if taken > 0 => continue,
+            None => error.map_or_else(String::new, |error| StoreError::from(error).0.to_string()),
+        };
+        session.broken.get_or_insert(text);
+        let last = before_next(connection, id, session.head + 1, until);
+        lost += last - session.head;
+        if lost > MAX_LOST {
             break;
         }
-        if let Some(error) = error.filter(|_| taken == 0) {
-            session.broken = Some(StoreError::from(error).0.to_string());
-            break;
-        }
+        session.lose(last);
     }
     if session.events == 0 && session.broken.is_none() {
         session.broken = Some("it has no events".to_owned());
     }
-    session.stale = fold.is_none_or(|fold| fold.head != session.events) || env.is_none();
+    session.stale = fold.as_ref().is_none_or(|fold| fold.head != session.head) || env.is_none();
+    session.goes_on = session.broken.is_none();
+    if let Some(fold) = fold.filter(|fold| session.broken.is_some() && fold.head == session.head && session.head == until) {
+        session.trust(fold);
+    }
     session
 }
 
+/// The number of the event before the next one that can be reached, where `lost` cannot be read.
+fn before_next(connection: &Connection, id: &str, lost: u64, until: u64) -> u64 {
+    let sql = "SELECT seq FROM event WHERE session = ? AND seq > ? ORDER BY seq LIMIT 1";
+    let next = || -> rusqlite::Result<Option<i64>> {
+        connection.prepare_cached(sql)?.query_row(rusqlite::params![id, lost as i64], |row| row.get(0)).optional()
+    };
+    match next() {
+        Ok(Some(next)) => (next as u64).saturating_sub(1).clamp(lost, until),
+        Ok(None) => until,
+        // The way there is lost too; the one after may have another.
+        Err(_) => lost,
+    }
+}
+
 impl Examined {
+    /// Whether this event is lost.
+    pub fn is_lost(&self, seq: u64) -> bool {
+        self.lost.iter().any(|(first, last)| (*first..=*last).contains(&seq))
+    }
+
+    /// Takes the next events, up to `last`, as lost.
+    fn lose(&mut self, last: u64) {
+        let first = self.head + 1;
+        for seq in first..=last {
+            let body = EventBody::Lost { first, last };
+            self.state.apply(&Event { body, seq: Some(seq), at: self.state.updated_at, turn: None });
+        }
+        self.results.clear();
+        self.head = last;
+        match self.lost.last_mut().filter(|before| before.1 + 1 == first) {
+            Some(before) => before.1 = last,
+            None => self.lost.push((first, last)),
+        }
+    }
+
+    /// Takes the state that is stored: it has what the lost events did.
+    fn trust(&mut self, mut state: State) {
+        // A prompt that waits has its words in its event.
+        state.queue.retain(|queued| !self.is_lost(queued.seq));
+        let of_turn = |turn: &Turn| {
+            let asked = turn.shape.as_ref().is_none_or(|shape| !self.is_lost(shape.seq));
+            asked && self.lost.iter().all(|(_, last)| *last <= state.before_turn)
+        };
+        self.goes_on = state.turn.as_ref().is_none_or(of_turn);
+        self.state = state;
+    }
+
     fn take(&mut self, data: &str, seq: u64) -> Result<(), String> {
         let event: Event =
             serde_json::from_str(data).map_err(|error| format!("event {seq} cannot be understood: {error}"))?;
@@ -116,7 +186,7 @@ impl Examined {
             EventBody::Message { role: Role::User, .. } => self.results.clear(),
             body => self.results.extend(recovery::result_of(body)),
         }
-        self.events = seq;
+        (self.events, self.head) = (self.events + 1, seq);
         Ok(())
     }
 }
@@ -362,9 +432,10 @@ impl Source {
         let mut examined = self.with(|connection| Some(examine(connection, id)))?;
         if self.pieced && examined.broken.is_none() && examined.stale {
             // Its state would have told. Had it gone on, a call that has run might run again.
-            let events = examined.events;
+            let head = examined.head;
             examined.broken =
-                Some(format!("its state cannot be read, and nobody can tell what came after event {events}"));
+                Some(format!("its state cannot be read, and nobody can tell what came after event {head}"));
+            examined.goes_on = false;
         }
         Some(examined)
     }

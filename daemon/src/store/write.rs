@@ -174,10 +174,11 @@ fn finish(group: Vec<Append>, result: &Result<(), StoreError>, found: &Found) {
             Err(error) => {
                 // What follows fails too, and is tried again by whoever keeps the session, who says how that goes on.
                 let first = !append.log.failed();
+                // Before it is said: who reads that asks, and is refused.
+                append.log.fail();
                 if first && (error.is_damage() || append.log.in_trouble(&error.0.to_string())) {
                     tracing::error!(target: "store", session = %append.log.session, %error, "write failed");
                 }
-                append.log.fail();
                 if error.is_damage() {
                     found.session(&append.log.session, &format!("it cannot be written: {}", error.0));
                     found.database(&format!("writing meets damage: {}", error.0));

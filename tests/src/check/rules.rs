@@ -20,7 +20,7 @@ pub(super) fn sequence(session: &str, rows: &[Row], found: &mut Found) {
         found
             .unless(kind == row.kind, "I2", || format!("{session}: row {} of kind {} holds {kind}", row.seq, row.kind));
     }
-    let first = rows.first().is_none_or(|row| row.kind == "session_created");
+    let first = rows.first().is_none_or(|row| matches!(row.kind.as_str(), "session_created" | "lost"));
     found.unless(first, "I2", || format!("{session}: the first event is no session_created"));
 }
 
@@ -153,15 +153,26 @@ pub(super) fn removed(clients: &[Transcript], session: &str) -> bool {
     all.any(|entry| matches!(entry, Entry::Removed { session: removed } if removed == session))
 }
 
+/// Whether something of a session was lost to damage.
+fn lossy(rows: &[Row]) -> bool {
+    rows.iter().any(|row| row.kind == "lost")
+}
+
 /// I6: a turn starts once, finishes once, nothing of it comes later, and no two run at once.
 pub(super) fn turns(session: &str, rows: &[Row], settled: bool, found: &mut Found) {
     let mut open: Option<&str> = None;
     let mut done = BTreeSet::new();
+    // What was lost may have begun or ended any turn.
+    let mut lost = false;
     for row in rows {
+        lost |= row.kind == "lost";
         let turn = row.str("turn");
         if turn.is_empty() {
             found.unless(!row.kind.starts_with("turn_"), "I6", || format!("{session}: {} names no turn", row.raw));
             continue;
+        }
+        if std::mem::take(&mut lost) && open != Some(turn) && !done.contains(turn) {
+            open = (row.kind != "turn_started").then_some(turn);
         }
         found
             .unless(!done.contains(turn), "I6", || format!("{session}: turn {turn} has ended, then comes {}", row.raw));
@@ -179,7 +190,7 @@ pub(super) fn turns(session: &str, rows: &[Row], settled: bool, found: &mut Foun
             open = None;
         }
     }
-    found.unless(!settled || open.is_none(), "I6", || {
+    found.unless(!settled || open.is_none() || lost, "I6", || {
         format!("{session}: turn {} never finished", open.unwrap_or_default())
     });
 }
@@ -201,7 +212,7 @@ pub(super) fn calls(session: &str, rows: &[Row], settled: bool, found: &mut Foun
         let finished = count("tool_finished", call);
         found.unless(finished <= 1, "I7", || format!("{session}: call {call} has {finished} tool_finished"));
         let results = asked.clone().filter(|block| block["type"] == "tool_result" && block["call_id"] == call).count();
-        let good = if settled { results == 1 } else { results <= 1 };
+        let good = if settled && !lossy(rows) { results == 1 } else { results <= 1 };
         found.unless(good, "I7", || format!("{session}: call {call} has {results} results"));
     }
 }
@@ -224,7 +235,8 @@ pub(super) fn permissions(session: &str, rows: &[Row], found: &mut Found) {
             format!("{session}: {permission} has {} decisions", decisions.len())
         });
         let input = &asked.event["input"];
-        found.unless(input_of(call) == Some(input), "I9", || {
+        let called = input_of(call);
+        found.unless(called == Some(input) || (called.is_none() && lossy(rows)), "I9", || {
             format!("{session}: {permission} shows {input}, the call has another")
         });
         let shown = format!("{} {input} {}", asked.str("tool"), asked.str("cwd"));

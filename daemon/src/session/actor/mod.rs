@@ -157,6 +157,8 @@ pub enum TurnMessage {
     Boundary(Option<Ending>, oneshot::Sender<Next>),
     /// Which `provider/model` is it now?
     Model(oneshot::Sender<(String, Option<Setup>)>),
+    /// It cannot go on from what is stored, for this reason, and has ended.
+    Unreadable(String),
     /// What it has read of the log, for the next one.
     Read(Box<turn::Past>),
 }
@@ -508,6 +510,7 @@ impl Actor {
             TurnMessage::Counted(usage) => self.counted = usage,
             TurnMessage::Permit(permit) => self.permit(*permit),
             TurnMessage::Boundary(ending, reply) => self.boundary(ending, reply),
+            TurnMessage::Unreadable(why) => self.offer(&why),
             TurnMessage::Read(past) => self.past = *past,
             TurnMessage::Model(reply) => {
                 // A turn that was stopped does not wait for the answer.

@@ -184,6 +184,7 @@ pub(super) fn kind_name(body: &EventBody) -> &'static str {
         EventBody::Compacted { .. } => "compacted",
         EventBody::CompactionFailed { .. } => "compaction_failed",
         EventBody::Trimmed { .. } => "trimmed",
+        EventBody::Lost { .. } => "lost",
         EventBody::Notice { .. } => "notice",
         EventBody::TextDelta(_) => "text_delta",
         EventBody::ThinkingDelta(_) => "thinking_delta",

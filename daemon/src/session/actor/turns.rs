@@ -125,6 +125,15 @@ impl Actor {
         self.finish_turn(Ending { detail, hint, ..Ending::plain(StopReason::Error) }, Vec::new(), false);
     }
 
+    /// The turn's task has ended, because of `why`; the turn stays as it is, with what it has asked for, until a user takes it up.
+    pub(super) fn offer(&mut self, why: &str) {
+        self.phase = Phase::Idle;
+        tracing::error!(target: "turn", session = %self.id, why, "the turn cannot go on");
+        let text = format!("{why}; `linger doctor --repair` saves what can be read; then continue the turn by hand");
+        let draft = self.in_turn(notice(Level::Error, NoticeCode::Offered, &text));
+        self.append(vec![draft], Vec::new(), true, None);
+    }
+
     /// Ends the turn's task; what comes then happens in [`Self::stopped`].
     pub(super) fn stop(&mut self, then: Then) {
         match std::mem::replace(&mut self.phase, Phase::Idle) {

@@ -312,6 +312,45 @@ proptest! {
         prop_assert!(transcript(&messages, room).len() <= room + 100);
     }
 
+    /// Whatever is lost of a session, it can go on with every provider.
+    #[test]
+    fn what_is_left_after_a_loss_is_good_in_all_formats(
+        messages in mixed_history(),
+        done in prop::collection::vec((0..10u8, 1..400u64), 40),
+        lost in prop::collection::vec(prop::bool::weighted(0.2), 300),
+        kind in 0..5usize,
+    ) {
+        let mut session = Session::default();
+        let mut closed = false;
+        for (message, (what, room)) in messages.into_iter().zip(done) {
+            if std::mem::take(&mut closed) {
+                continue;
+            }
+            session.says(message);
+            match what {
+                _ if session.is_open() => match what {
+                    0..4 => { closed = true; session.cancelled() }
+                    4..6 => { closed = true; session.cut_by_a_crash(room.is_multiple_of(2)) }
+                    _ => {}
+                }
+                0 => session.compact(room),
+                1 => session.trim(room),
+                2 => session.breaks_off(|_| {}),
+                3 => session.leave_out_images(),
+                _ => {}
+            }
+        }
+        session.loses(|at| lost.get(at).is_some_and(|lost| *lost));
+        session.says(message(Role::User, vec![ContentBlock::text("go on")]));
+        // Whether that opened a turn, whoever lives on from here knows better than the log, of which the last turn may be lost.
+        session.context = session.loaded();
+        session.ask(KINDS[kind])?;
+        session.says(message(Role::Assistant, vec![ContentBlock::text("so be it")]));
+        prop_assert_eq!(&session.loaded(), &session.context, "what is loaded is what was lived through");
+        session.says(message(Role::User, vec![ContentBlock::text("and on")]));
+        session.ask(KINDS[kind])?;
+    }
+
     /// A session whose context is compacted and trimmed again and again, and which is loaded anew in between, sends what each
     /// format takes, and begins every request as the one before unless an event says why not.
     #[test]

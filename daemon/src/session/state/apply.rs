@@ -8,10 +8,11 @@ use std::sync::Arc;
 use linger_protocol::event::{Asks, Event, EventBody, NoticeCode};
 use linger_protocol::id::{CallId, MessageId, PermissionId, PromptId};
 use linger_protocol::message::{ContentBlock, Role, StopReason, Usage};
-use linger_protocol::permission::Decision;
+use linger_protocol::permission::{Decision, Mode};
 use linger_protocol::session::When;
 
-use super::{Answered, Call, Compaction, Permission, Queued, Shape, State, Turn};
+use super::{Answered, Call, Compaction, Counts, Permission, Queued, Shape, State, Turn};
+use crate::session::calls::MAX_CALLS;
 use crate::session::compaction::Effort;
 
 /// How much of the first prompt becomes the title, in characters: a line of a terminal.
@@ -70,7 +71,7 @@ impl State {
                     self.in_turn(|turn| (turn.compacts, turn.effort) = (None, Effort::default()));
                 }
                 match role {
-                    Role::User => self.user_message(),
+                    Role::User => self.user_message(content),
                     Role::Assistant => self.assistant_message(
                         message,
                         content,
@@ -115,6 +116,7 @@ impl State {
                 self.stop_reason = Some(*stop_reason);
                 self.held = matches!(stop_reason, StopReason::Cancelled | StopReason::Error);
             }
+            EventBody::Lost { .. } => self.lost(),
             EventBody::Notice { code, .. } => self.notice(*code),
             EventBody::TextDelta(_)
             | EventBody::ThinkingDelta(_)
@@ -167,10 +169,13 @@ impl State {
         });
     }
 
-    fn user_message(&mut self) {
+    fn user_message(&mut self, content: &[ContentBlock]) {
+        let has_result = |call: &Call| {
+            content.iter().any(|block| matches!(block, ContentBlock::ToolResult { call_id, .. } if *call_id == call.id))
+        };
         // Either the results of all calls, or a user's words after the calls got their results.
         self.in_turn(|turn| {
-            turn.calls.retain(|call| !call.finished);
+            turn.calls.retain(|call| !call.finished && !has_result(call));
             turn.interrupted = None;
         });
     }
@@ -221,6 +226,19 @@ impl State {
         });
         if matches!(decision, Decision::AllowSession | Decision::AllowAlways) {
             self.grants.extend(grant.filter(|grant| !self.grants.contains(grant)));
+        }
+    }
+
+    /// Something happened here, and nobody knows what: no name that it may have given is given again, no prompt that it may have
+    /// taken up is taken up again, and nothing is allowed that it may have forbidden.
+    fn lost(&mut self) {
+        let Counts { turns, messages, calls, prompts } = &mut self.counts;
+        (*turns, *messages, *prompts, *calls) = (*turns + 1, *messages + 1, *prompts + 1, *calls + MAX_CALLS as u64);
+        self.queue.clear();
+        // Their results may be lost; the context has a word in the place of each that is.
+        self.in_turn(|turn| turn.calls.clear());
+        if matches!(self.mode, Mode::Edit | Mode::Auto) {
+            self.mode = Mode::Ask;
         }
     }
 

@@ -240,6 +240,23 @@ impl Session {
         self.context = self.loaded();
     }
 
+    /// Each event is lost for which this is said, and what is open is closed as a repair does it.
+    pub(super) fn loses(&mut self, lost: impl Fn(usize) -> bool) {
+        for (at, event) in self.events.iter_mut().enumerate().skip(1).filter(|(at, _)| lost(*at)) {
+            let seq = at as u64 + 1;
+            *event = Event { body: EventBody::Lost { first: seq, last: seq }, seq: Some(seq), at: 0, turn: None };
+        }
+        let mut results = HashMap::new();
+        for event in &self.events {
+            match &event.body {
+                EventBody::Message { role: Role::User, .. } | EventBody::Lost { .. } => results.clear(),
+                body => results.extend(recovery::result_of(body)),
+            }
+        }
+        self.follow(recovery::close(&self.state(), &[], &results, "a part of the session could not be read"));
+        self.rewritten();
+    }
+
     pub(super) fn loaded(&self) -> Context {
         let mut builder = Builder::default();
         let page: Vec<_> = self.events.iter().map(stored).collect();

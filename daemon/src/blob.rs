@@ -1,7 +1,9 @@
 //! Blobs: bytes that are stored once by their hash, in files beside the database.
 //!
 //! `blobs/ab/cdef…` has the bytes whose SHA-256 begins with `abcdef`. A file is written under another name, synced and renamed,
-//! so that whatever has a blob's name is whole; the same bytes are one file. Which session uses which blob is in the database,
+//! so that whatever has a blob's name is whole; the same bytes are one file. What others do to these files is found by the hash
+//! before anything is made of them ([`Blobs::check`]): a file that has other bytes is never served, and set aside by whoever has
+//! the right ones. Which session uses which blob is in the database,
 //! written in the transaction of the event that names it ([`crate::store`]); a file that nothing there names is a *stray*.
 //!
 //! Between the file and that transaction a [`Held`] keeps the blob: in memory, so that no removal takes it away meanwhile, and
@@ -12,6 +14,7 @@
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,6 +28,7 @@ use sha2::{Digest as _, Sha256};
 use tempfile::{NamedTempFile, TempPath};
 
 use crate::clock;
+use crate::store::aside;
 
 /// How a blob's name begins.
 const PREFIX: &str = "sha256:";
@@ -43,7 +47,15 @@ struct Inner {
     fresh: PathBuf,
     /// How often each blob is held. Whoever deletes one has the lock meanwhile.
     held: Mutex<HashMap<BlobId, usize>>,
+    /// Files whose bytes were compared with their names, as they were then.
+    checked: Mutex<HashMap<BlobId, Stamp>>,
 }
+
+/// What changes with a file: device, inode, size, and when it was changed last, in seconds and nanoseconds.
+type Stamp = (u64, u64, u64, i64, i64);
+
+/// Files that are known to be whole: those that are read a piece at a time are read whole once.
+const MAX_CHECKED: usize = 1024;
 
 /// A blob that is there, and stays while this lives.
 #[derive(Clone, Debug)]
@@ -103,7 +115,7 @@ impl Blobs {
     pub fn beside(database: &Path) -> Self {
         let root = directory(database);
         let fresh = root.join(format!("{FRESH}{}", clock::random_word(8)));
-        Self(Arc::new(Inner { root, fresh, held: Mutex::default() }))
+        Self(Arc::new(Inner { root, fresh, held: Mutex::default(), checked: Mutex::default() }))
     }
 
     fn held(&self) -> MutexGuard<'_, HashMap<BlobId, usize>> {
@@ -125,7 +137,9 @@ impl Blobs {
     /// Stores `bytes`.
     pub fn put(&self, bytes: &[u8]) -> io::Result<Held> {
         let (id, size) = (id_of_bytes(bytes), bytes.len() as u64);
-        if let Some(held) = self.hold(&id)?.filter(|held| held.size() == size) {
+        if let Some(held) = self.hold(&id)?
+            && self.check(&id).is_ok()
+        {
             return Ok(held);
         }
         let mut file = self.begin()?;
@@ -137,12 +151,15 @@ impl Blobs {
     pub fn adopt(&self, file: TempPath, id: BlobId, size: u64) -> io::Result<Held> {
         let path = self.path(&id).ok_or_else(|| io::Error::other("not a blob's name"))?;
         let held = self.keep(&id, size)?;
-        if fs::metadata(&path).is_ok_and(|there| there.len() == size) {
-            return Ok(held);
+        match self.check(&id) {
+            Ok(()) => return Ok(held),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(_) => drop(self.set_aside(&id)?),
         }
         File::open(&file)?.sync_all()?;
         let dir = path.parent().unwrap_or(&self.0.root);
         if !dir.is_dir() {
+            aside::out_of_the_way(dir)?;
             private_directory(dir).map_err(io::Error::other)?;
             File::open(&self.0.root)?.sync_all()?;
         }
@@ -189,7 +206,8 @@ impl Blobs {
                     (self.put(&bytes)?, media_type)
                 }
                 ImageSource::Blob { blob, .. } => {
-                    let held = self.hold(&blob)?.ok_or(StowError::Unknown(blob))?;
+                    let whole = self.check(&blob).is_ok();
+                    let held = self.hold(&blob)?.filter(|_| whole).ok_or(StowError::Unknown(blob))?;
                     let media_type = good_image(&self.read(held.id(), 0, PROBE)?, held.size())?;
                     (held, media_type)
                 }
@@ -201,6 +219,48 @@ impl Blobs {
         };
         let content = content.into_iter().map(stow).collect::<Result<Vec<_>, _>>()?;
         Ok((content, holds))
+    }
+
+    /// Compares the bytes of a blob with its name. [`io::ErrorKind::NotFound`]: there is none; [`io::ErrorKind::InvalidData`]: they
+    /// are others.
+    pub fn check(&self, id: &BlobId) -> io::Result<()> {
+        let path = self.path(id).ok_or(io::ErrorKind::NotFound)?;
+        // What is in its place and no file may never end.
+        if !path.symlink_metadata()?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{} is not a file", path.display())));
+        }
+        let mut file = File::open(&path)?;
+        let stamp = stamp(&file.metadata()?);
+        let checked = || self.0.checked.lock().unwrap_or_else(PoisonError::into_inner);
+        if checked().get(id) == Some(&stamp) {
+            return Ok(());
+        }
+        let mut hash = Sha256::new();
+        let mut bytes = vec![0; 64 << 10];
+        loop {
+            match file.read(&mut bytes)? {
+                0 => break,
+                n => hash.update(bytes.get(..n).unwrap_or_default()),
+            }
+        }
+        if id_of(&hash.finalize()) != *id {
+            let text = format!("{} has other bytes than were stored", path.display());
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+        }
+        let mut checked = checked();
+        if checked.len() >= MAX_CHECKED {
+            checked.clear();
+        }
+        checked.insert(id.clone(), stamp);
+        Ok(())
+    }
+
+    /// Gives what has the name of a blob a dated name; nothing if there is nothing.
+    pub fn set_aside(&self, id: &BlobId) -> io::Result<Option<PathBuf>> {
+        match self.path(id) {
+            Some(path) => aside::out_of_the_way(&path),
+            None => Ok(None),
+        }
     }
 
     /// A part of a blob.
@@ -217,11 +277,8 @@ impl Blobs {
 
     /// A whole blob in base64, if it is what its name says.
     pub fn load(&self, id: &BlobId) -> io::Result<String> {
-        let bytes = self.read(id, 0, u64::MAX)?;
-        if id_of_bytes(&bytes) != *id {
-            return Err(io::Error::other("its bytes are not those that were stored"));
-        }
-        Ok(BASE64.encode(bytes))
+        self.check(id)?;
+        Ok(BASE64.encode(self.read(id, 0, u64::MAX)?))
     }
 
     /// Deletes a blob unless it is held, or `used` says that a session uses it. What is left to delete is in `gone`.
@@ -285,6 +342,7 @@ impl Blobs {
             return Ok(());
         }
         if !root.is_dir() {
+            aside::out_of_the_way(root)?;
             private_directory(root).map_err(io::Error::other)?;
             root.parent().map_or(Ok(()), |above| File::open(above)?.sync_all())?;
         }
@@ -340,6 +398,10 @@ impl Drop for Hold {
             let _stays = fs::remove_file(marker);
         }
     }
+}
+
+fn stamp(meta: &fs::Metadata) -> Stamp {
+    (meta.dev(), meta.ino(), meta.len(), meta.ctime(), meta.ctime_nsec())
 }
 
 /// The name of the blob of these bytes.

@@ -94,7 +94,10 @@ async fn remove(daemon: &Arc<Daemon>, id: &SessionId, before: u64, force: bool) 
 pub fn info(found: &Found, row: SessionRow) -> Info {
     let state: Result<State, _> = serde_json::from_str(&row.fold);
     match state {
-        Ok(state) => Info { damaged: found.of(&row.id), size: row.size, ..state.info(row.id) },
+        Ok(state) => {
+            let (damaged, unwritten) = (found.of(&row.id), found.why_unwritten(&row.id));
+            Info { damaged, unwritten, size: row.size, ..state.info(row.id) }
+        }
         Err(_) => {
             found.session(&row.id, "its state cannot be read; when it is attached to it is made anew from its events");
             let damaged = found.of(&row.id).or_else(|| Some("its state cannot be read".to_owned()));

@@ -15,15 +15,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use linger_protocol::daemon::Repaired;
-use linger_protocol::id::SessionId;
+use linger_protocol::id::{BlobId, SessionId};
 use rusqlite::{Connection, OpenFlags};
+use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 
 use crate::clock;
 use crate::daemon::Daemon;
 use crate::session::actor::Command;
 use crate::store::aside::{self, Aside, Kind, Report};
-use crate::store::salvage;
+use crate::store::{StoreError, salvage};
 
 use carry::carry_over;
 pub use status::{damage, warnings};
@@ -155,6 +156,7 @@ fn work(daemon: &Arc<Daemon>, task: Task) -> Repaired {
     }
     if task == Task::Repair {
         stale.iter().for_each(|session| load(daemon, session));
+        forget_blobs(daemon);
         if let Some(reason) = in_use(daemon) {
             let report = Report { reason, at: clock::now(), partial: true, ..Report::default() };
             match aside::begin(&daemon.store.path, report) {
@@ -219,7 +221,33 @@ fn look(daemon: &Arc<Daemon>, limit: Option<Duration>) -> rusqlite::Result<(bool
             (Ok(_), _) => {}
         }
     }
+    let mut statement = connection.prepare("SELECT DISTINCT hash FROM blob")?;
+    // What keeps them from being read is told above.
+    for id in statement.query_map([], |row| row.get(0).map(BlobId))?.map_while(Result::ok) {
+        if let Err(error) = daemon.store.blobs.check(&id) {
+            let _told = daemon.store.lost_blob(&id, error);
+        }
+        if over() {
+            return Ok((false, stale));
+        }
+    }
     Ok((true, stale))
+}
+
+/// Sets aside what has the name of a blob and is another, and uses neither it nor what is missing any more.
+fn forget_blobs(daemon: &Daemon) {
+    let found = &daemon.store.found;
+    let lost: Vec<BlobId> = found.blobs().into_iter().map(|(id, _)| id).collect();
+    if lost.is_empty() {
+        return;
+    }
+    let aside: std::io::Result<Vec<_>> = lost.iter().map(|id| daemon.store.blobs.set_aside(id)).collect();
+    let forgotten =
+        aside.map_err(StoreError::from).and_then(|_| Handle::current().block_on(daemon.store.forget_blobs(lost)));
+    match forgotten {
+        Ok(()) => found.forget_blobs(),
+        Err(error) => tracing::error!(target: "repair", %error, "blobs that are lost cannot be given up"),
+    }
 }
 
 /// Loads a session, which makes its state anew.

@@ -161,6 +161,10 @@ pub enum Damaged {
     Wal,
     /// A session in the database that is in use.
     Session,
+    /// Nothing can be written just now, of some sessions at least.
+    Unwritten,
+    /// An image or a whole output, whose file is missing or has other bytes.
+    Blob,
     /// Something that this build does not know.
     #[serde(other)]
     Unknown,

@@ -128,6 +128,9 @@ pub struct Info {
     /// What is wrong with it, if it cannot be read; other fields may then be empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub damaged: Option<String>,
+    /// Why nothing of it can be written just now; what it does goes on when something can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unwritten: Option<String>,
 }
 
 /// `session/attach`: send the session's events after a cursor, and go on.

@@ -6,6 +6,7 @@
 
 mod aimock;
 mod batch;
+mod blobs;
 mod bounds;
 mod catalogue;
 mod cli;

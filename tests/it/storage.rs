@@ -55,6 +55,7 @@ async fn a_tool_whose_start_cannot_be_written_does_not_run_and_the_turn_goes_on_
     assert_eq!(refused.expect_err("nothing can be written").code, -31016);
     take_again(&daemon);
     assert_eq!(client.first(&session, "turn_finished").await.str("stop_reason"), "end_turn");
+    assert_eq!(client.call("daemon/status", json!({})).await["damage"], json!(null), "it can be written again");
     assert_eq!(std::fs::read_to_string(daemon.side_effects()).unwrap(), "once\n");
     daemon.check(&[&client, &reader], &model);
 }
@@ -233,9 +234,17 @@ async fn a_session_of_which_nothing_can_be_written_can_be_removed_by_force() {
     assert!(comes_true(linger_tests::TIMEOUT, || failed(&daemon)), "the answer is refused");
     let refused = client.request("session/remove", json!({ "session": session })).await.unwrap().unwrap_err();
     assert_eq!(refused.code, -31016, "{refused}");
+    // Whoever looks is told.
+    let damage = client.call("daemon/status", json!({})).await["damage"].clone();
+    assert!(damage[0]["what"] == "unwritten" && damage[0]["text"].as_str().unwrap().contains("refused"), "{damage}");
+    let listed = daemon.cli(&["ls"]).run().await.exits(0);
+    assert!(listed.stdout.contains("stalled") && listed.stderr.contains("nothing can be written"), "{listed:?}");
+    let doctor = daemon.cli(&["doctor"]).run().await.exits(1);
+    assert!(doctor.stdout.contains("✗ nothing can be written of a session"), "{doctor:?}");
     client.call("session/remove", json!({ "session": session, "force": true })).await;
     take_again(&daemon);
     assert_eq!(client.call("session/list", json!({})).await, json!([]));
+    assert_eq!(client.call("daemon/status", json!({})).await["damage"], json!(null), "nobody waits for that any more");
     daemon.check(&[&client], &model);
 }
 

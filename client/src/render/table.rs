@@ -19,6 +19,7 @@ pub(crate) fn columns(rows: &[Vec<String>]) -> Vec<String> {
 pub(crate) fn state(info: &Info) -> String {
     match (info.state, info.stop_reason) {
         _ if info.damaged.is_some() => "damaged".to_owned(),
+        _ if info.unwritten.is_some() => "stalled".to_owned(),
         (State::Running, _) => "running".to_owned(),
         (State::Waiting, _) if info.permissions.is_empty() => "waiting: key".to_owned(),
         (State::Waiting, _) => format!("waiting: {}", info.permissions.len()),

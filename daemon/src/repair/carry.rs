@@ -194,13 +194,7 @@ impl Carry<'_> {
     }
 
     /// Copies the events after `after` up to `until`, as they are; notes in `asked` which permissions have no answer.
-    fn copy(
-        &self,
-        id: &SessionId,
-        mut after: u64,
-        until: u64,
-        asked: &mut BTreeSet<String>,
-    ) -> Result<(), StoreError> {
+    fn copy(&self, id: &SessionId, mut after: u64, until: u64, asked: &mut BTreeSet<String>) -> Result<(), StoreError> {
         while after < until {
             let page = self.source.page(id.as_str(), after, until);
             let Some(last) = page.last() else {
@@ -276,7 +270,8 @@ impl Carry<'_> {
         let turn = state.turn.as_ref().filter(|_| drafts.is_empty()).map(|turn| turn.id.clone());
         let body = EventBody::Notice { level: Level::Warning, code: Some(NoticeCode::Damaged), text, until_at: None };
         let (mut new, mut folds) = (Vec::new(), vec![environment(&env)]);
-        for Draft { turn, body, .. } in unanswered.into_iter().chain(drafts).chain([Draft { turn, ..Draft::new(body) }]) {
+        for Draft { turn, body, .. } in unanswered.into_iter().chain(drafts).chain([Draft { turn, ..Draft::new(body) }])
+        {
             let event = Event { body, seq: Some(state.head + 1), at: clock::now(), turn };
             state.apply(&event);
             folds.extend(decided(&event).into_iter().chain(spent(&event)));

@@ -11,11 +11,15 @@ use crate::store::aside::{self, Aside, Kind, Left};
 
 /// What every client is told when it says hello.
 pub fn warnings(daemon: &Daemon) -> Vec<String> {
-    if daemon.repairs.asides().is_empty() && daemon.store.found.all() == (None, Vec::new()) {
+    let found = &daemon.store.found;
+    let well = found.all() == (None, Vec::new()) && found.all_unwritten().is_none();
+    if well && daemon.repairs.asides().is_empty() {
         return Vec::new();
     }
     // Of what cannot be had any more they are told by `linger doctor`.
-    let told = |damage: &Damage| damage.hint.is_some() && !damage.lost && damage.what != Damaged::Session;
+    let told = |damage: &Damage| {
+        damage.hint.is_some() && !damage.lost && !matches!(damage.what, Damaged::Session | Damaged::Blob)
+    };
     damage(daemon).into_iter().filter(told).map(|damage| damage.text).collect()
 }
 
@@ -42,7 +46,21 @@ pub fn damage(daemon: &Daemon) -> Vec<Damage> {
         let text = format!("session {id} is damaged: {}", met.text);
         Damage { session: Some(id), ..plain(Damaged::Session, met.at, text) }
     });
-    set_aside.chain(in_use).chain(sessions).collect()
+    let blobs = daemon.store.found.blobs().into_iter().map(|(_, met)| Damage {
+        hint: Some(
+            "`linger doctor --repair` gives it up; what has the same bytes takes its place when it comes".to_owned(),
+        ),
+        ..plain(Damaged::Blob, met.at, format!("an image or an output is lost: {}", met.text))
+    });
+    let unwritten = daemon.store.found.all_unwritten().map(|(count, met)| {
+        let text = match count {
+            1 => format!("nothing can be written of a session: {}", met.text),
+            _ => format!("nothing can be written of {count} sessions: {}", met.text),
+        };
+        let hint = "make room on the disk, or see why it fails; what waits goes on by itself".to_owned();
+        Damage { hint: Some(hint), ..plain(Damaged::Unwritten, met.at, text) }
+    });
+    set_aside.chain(in_use).chain(sessions).chain(blobs).chain(unwritten).collect()
 }
 
 fn of_aside(aside: Aside, working: bool) -> Damage {

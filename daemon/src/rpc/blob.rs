@@ -31,8 +31,11 @@ impl BlobApiServer for Rpc {
         let length = params.length.unwrap_or(MAX_PIECE).min(MAX_PIECE);
         let blobs = store.blobs.clone();
         let read = async {
-            let read = tokio::task::spawn_blocking(move || blobs.read(&params.blob, offset, length)).await;
-            let bytes = read.unwrap_or_else(|error| Err(std::io::Error::other(error)))?;
+            let blob = params.blob.clone();
+            let read = move || blobs.check(&blob).and_then(|()| blobs.read(&blob, offset, length));
+            let read = tokio::task::spawn_blocking(read).await;
+            let read = read.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+            let bytes = read.map_err(|error| store.lost_blob(&params.blob, error))?;
             Ok((bytes.len() as u64, BASE64.encode(bytes)))
         };
         let (read, data) = conn.query_large(extensions, PIECE_ROOM, read).await?;

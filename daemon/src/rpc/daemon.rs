@@ -203,7 +203,9 @@ impl Rpc {
                 path.push(suffix);
                 std::fs::metadata(path).map_or(0, |file| file.len())
             };
-            let free = rustix::fs::statvfs(&places.data).map_or(0, |system| system.f_bavail * system.f_frsize);
+            // Of a directory that was moved away, where it was.
+            let system = places.data.ancestors().find_map(|dir| rustix::fs::statvfs(dir).ok());
+            let free = system.map_or(0, |system| system.f_bavail * system.f_frsize);
             let log = size(&log, "") + size(&log, ".1");
             Storage { database: size(&database, ""), wal: size(&database, "-wal"), log, free, ..Storage::default() }
         };

@@ -260,6 +260,7 @@ impl State {
             cursor: Position::after(self.head).cursor(),
             turn_cursor: Position::after(self.before_turn).cursor(),
             damaged: None,
+            unwritten: None,
         }
     }
 }

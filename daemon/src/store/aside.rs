@@ -200,9 +200,18 @@ pub fn move_away(path: &Path) -> io::Result<()> {
     if path.symlink_metadata().map_or(true, |meta| meta.is_file()) {
         return Ok(());
     }
+    out_of_the_way(path).map(drop)
+}
+
+/// Gives whatever is there a dated name, which it says.
+pub fn out_of_the_way(path: &Path) -> io::Result<Option<PathBuf>> {
+    if path.symlink_metadata().is_err() {
+        return Ok(None);
+    }
     let to = free_name(path, Kind::Database, clock::now());
-    tracing::error!(target: "store", path = %path.display(), to = %to.display(), "what is not a file was moved out of the way");
-    std::fs::rename(path, to)
+    tracing::error!(target: "store", path = %path.display(), to = %to.display(), "what is not what it should be was moved out of the way");
+    std::fs::rename(path, &to)?;
+    Ok(Some(to))
 }
 
 /// Everything that was set aside, the oldest first.

@@ -1,4 +1,4 @@
-//! What is damage, and where it was met.
+//! What is damage, and where it was met; and what cannot be written just now.
 //!
 //! Damage is found where it is met, and not looked for at the start, which would read everything. A query of one session that
 //! meets it makes that session damaged and no other: its error is typed, lists and starts go on without it. A write that meets it
@@ -8,12 +8,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use linger_protocol::id::SessionId;
+use linger_protocol::id::{BlobId, SessionId};
 use rusqlite::{Error, ErrorCode, ffi};
 
 use crate::clock;
 
-/// Damaged sessions that are remembered: more than anybody reads, and a list must end.
+/// Damaged sessions that are remembered, and blobs: more than anybody reads, and a list must end.
 const MAX_SESSIONS: usize = 1000;
 
 /// Whether this means that what is stored is not what was written.
@@ -53,6 +53,8 @@ pub struct Met {
 #[derive(Default)]
 struct State {
     sessions: BTreeMap<SessionId, Met>,
+    blobs: BTreeMap<BlobId, Met>,
+    unwritten: BTreeMap<SessionId, Met>,
     database: Option<Met>,
 }
 
@@ -89,6 +91,49 @@ impl Found {
             tracing::error!(target: "store", text, "the database is damaged");
             *database = Some(Met { at: clock::now(), text: text.to_owned() });
         }
+    }
+
+    /// A blob cannot be had.
+    pub fn blob(&self, blob: &BlobId, text: &str) {
+        let blobs = &mut self.state().blobs;
+        if blobs.contains_key(blob) || blobs.len() >= MAX_SESSIONS {
+            return;
+        }
+        tracing::error!(target: "store", %blob, text, "lost");
+        blobs.insert(blob.clone(), Met { at: clock::now(), text: text.to_owned() });
+    }
+
+    /// What is wrong with which blobs.
+    pub fn blobs(&self) -> Vec<(BlobId, Met)> {
+        self.state().blobs.iter().map(|(id, met)| (id.clone(), met.clone())).collect()
+    }
+
+    /// All that was to be done about these is done.
+    pub fn forget_blobs(&self) {
+        self.state().blobs.clear();
+    }
+
+    /// Nothing of a session can be written just now.
+    pub fn unwritten(&self, session: &SessionId, text: &str) {
+        let unwritten = &mut self.state().unwritten;
+        unwritten.entry(session.clone()).or_insert_with(|| Met { at: clock::now(), text: text.to_owned() });
+    }
+
+    /// Something of it was, or it is no more.
+    pub fn written(&self, session: &SessionId) {
+        self.state().unwritten.remove(session);
+    }
+
+    /// Why nothing of a session can be written just now.
+    pub fn why_unwritten(&self, session: &SessionId) -> Option<String> {
+        self.state().unwritten.get(session).map(|met| met.text.clone())
+    }
+
+    /// Of how many sessions nothing can be written just now, and since when and why of the first of them.
+    pub fn all_unwritten(&self) -> Option<(usize, Met)> {
+        let state = self.state();
+        let first = state.unwritten.values().min_by_key(|met| met.at)?;
+        Some((state.unwritten.len(), first.clone()))
     }
 
     /// A session can be read again.

@@ -30,7 +30,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc;
 
-use linger_protocol::id::{SessionId, TurnId};
+use linger_protocol::id::{BlobId, SessionId, TurnId};
 use linger_protocol::message::Usage;
 use linger_protocol::permission::{Decision, Pending};
 use rusqlite::Connection;
@@ -182,6 +182,7 @@ enum Write {
     Append(Box<Append>),
     Remove(Arc<Log>, Vec<Outcome>, Done),
     Clear(SessionId, Done),
+    Forget(Vec<BlobId>, Done),
     Outcome(Outcome, Done),
     Rewrite,
     Close(Done),
@@ -250,6 +251,26 @@ impl Store {
     pub async fn clear(&self, session: SessionId) -> Result<(), StoreError> {
         let (done, answer) = oneshot::channel();
         self.writer.send(Write::Clear(session, done));
+        answer.await.map_err(|_| ended())?
+    }
+
+    /// What there is to say when a blob cannot be read; it is damage if it is gone, or another.
+    pub fn lost_blob(&self, id: &BlobId, error: std::io::Error) -> StoreError {
+        let text = match error.kind() {
+            std::io::ErrorKind::NotFound => {
+                format!("{} is missing", self.blobs.path(id).unwrap_or_default().display())
+            }
+            std::io::ErrorKind::InvalidData => error.to_string(),
+            _ => return error.into(),
+        };
+        self.found.blob(id, &text);
+        StoreError::damage(format!("blob {id}: {text}"))
+    }
+
+    /// No session uses these blobs any more, as they are lost; stored anew, they are used again.
+    pub async fn forget_blobs(&self, blobs: Vec<BlobId>) -> Result<(), StoreError> {
+        let (done, answer) = oneshot::channel();
+        self.writer.send(Write::Forget(blobs, done));
         answer.await.map_err(|_| ended())?
     }
 

@@ -65,7 +65,11 @@ impl Write {
                 append.log.fail();
                 append.done
             }
-            Self::Remove(_, _, done) | Self::Clear(_, done) | Self::Outcome(_, done) | Self::Close(done) => Some(done),
+            Self::Remove(_, _, done)
+            | Self::Clear(_, done)
+            | Self::Forget(_, done)
+            | Self::Outcome(_, done)
+            | Self::Close(done) => Some(done),
             Self::Rewrite => None,
         };
         if let Some(done) = done {

@@ -99,29 +99,31 @@ pub fn examine(connection: &Connection, id: &str) -> Examined {
     let until = last.as_ref().map_or(head, |last| head.max(*last));
     session.known = until;
     session.broken = last.err().filter(|_| fold.is_none()).map(|error| format!("its end cannot be found: {error}"));
-    let mut lost = 0;
-    while session.head < until {
+    while session.head < until && session.known_lost() < MAX_LOST {
         let (page, error) = read::page(connection, id, session.head, until, PAGE, usize::MAX);
-        let taken = page.len();
-        let text = match page.iter().find_map(|stored| session.take(&stored.data, stored.seq).err()) {
-            Some(text) => text,
-            None if taken > 0 => continue,
-            None => error.map_or_else(String::new, |error| StoreError::from(error).0.to_string()),
-        };
-        session.broken.get_or_insert(text);
-        let last = before_next(connection, id, session.head + 1, until);
-        lost += last - session.head;
-        if lost > MAX_LOST {
-            break;
+        for stored in &page {
+            if let Err(text) = session.take(&stored.data, stored.seq) {
+                session.broken.get_or_insert(text);
+                session.lose(stored.seq);
+            }
         }
-        session.lose(last);
+        if let Some(error) = error.filter(|_| page.is_empty()) {
+            session.broken.get_or_insert_with(|| StoreError::from(error).0.to_string());
+            let last = before_next(connection, id, session.head + 1, until);
+            if session.known_lost() + (last - session.head) > MAX_LOST {
+                break;
+            }
+            session.lose(last);
+        }
     }
     if session.events == 0 && session.broken.is_none() {
         session.broken = Some("it has no events".to_owned());
     }
     session.stale = fold.as_ref().is_none_or(|fold| fold.head != session.head) || env.is_none();
     session.goes_on = session.broken.is_none();
-    if let Some(fold) = fold.filter(|fold| session.broken.is_some() && fold.head == session.head && session.head == until) {
+    if let Some(fold) =
+        fold.filter(|fold| session.broken.is_some() && fold.head == session.head && session.head == until)
+    {
         session.trust(fold);
     }
     session
@@ -142,6 +144,10 @@ fn before_next(connection: &Connection, id: &str, lost: u64, until: u64) -> u64 
 }
 
 impl Examined {
+    fn known_lost(&self) -> u64 {
+        self.head - self.events
+    }
+
     /// Whether this event is lost.
     pub fn is_lost(&self, seq: u64) -> bool {
         self.lost.iter().any(|(first, last)| (*first..=*last).contains(&seq))

@@ -3,6 +3,7 @@
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use linger_protocol::id::BlobId;
 use rusqlite::{Connection, params};
 
 use super::ahead::Ahead;
@@ -57,6 +58,11 @@ pub(super) fn run(
                     set_sync(connection, false, &mut synced).and_then(|()| upkeep::clear(connection, &session));
                 let _unheard = done.send(result);
                 upkeep.wake();
+            }
+            Some(Write::Forget(blobs, done)) => {
+                let result = set_sync(connection, true, &mut synced).and_then(|()| forget(connection, &blobs));
+                // The job that asked may have been cut short.
+                let _unheard = done.send(result);
             }
             Some(Write::Outcome(outcome, done)) => {
                 let result =
@@ -174,9 +180,10 @@ fn finish(group: Vec<Append>, result: &Result<(), StoreError>, found: &Found) {
             Err(error) => {
                 // What follows fails too, and is tried again by whoever keeps the session, who says how that goes on.
                 let first = !append.log.failed();
+                let new = first && (error.is_damage() || append.log.in_trouble(&error.0.to_string()));
                 // Before it is said: who reads that asks, and is refused.
                 append.log.fail();
-                if first && (error.is_damage() || append.log.in_trouble(&error.0.to_string())) {
+                if new {
                     tracing::error!(target: "store", session = %append.log.session, %error, "write failed");
                 }
                 if error.is_damage() {
@@ -321,6 +328,18 @@ fn close(connection: &Connection, done: Done) {
     fault::point("store.closed");
     // Whoever closes the store waits for the answer; if not, the WAL is moved at the next start.
     let _unheard = done.send(checkpoint.map_err(StoreError::from));
+}
+
+/// Sessions do without these blobs.
+fn forget(connection: &Connection, blobs: &[BlobId]) -> Result<(), StoreError> {
+    let transaction = connection.unchecked_transaction()?;
+    for blob in blobs {
+        let sql = "UPDATE session SET size = size - (SELECT size FROM blob WHERE session = id AND hash = ?1)
+                   WHERE id IN (SELECT session FROM blob WHERE hash = ?1)";
+        transaction.prepare_cached(sql)?.execute([blob.as_str()])?;
+        transaction.prepare_cached("DELETE FROM blob WHERE hash = ?")?.execute([blob.as_str()])?;
+    }
+    Ok(transaction.commit()?)
 }
 
 fn remove(connection: &Connection, log: &Arc<Log>, outcomes: &[Outcome], done: Done, synced: &mut Synced) {

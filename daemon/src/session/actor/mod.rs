@@ -40,6 +40,7 @@ use crate::disk;
 use crate::fault;
 use crate::key::{Key, Outcome};
 use crate::permission::{CallInfo, Sight, Verdict, grant_everywhere};
+use crate::store::damage::Found;
 use crate::store::{Append, Fold, SessionRow, StoreError};
 use crate::tool::{Access, Workspace};
 
@@ -319,6 +320,18 @@ pub struct Actor {
     cancelled: Option<Cancelled>,
 }
 
+/// Takes back that nothing can be written of a session, when there is nobody any more who would.
+struct Told {
+    found: Found,
+    id: SessionId,
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.found.written(&self.id);
+    }
+}
+
 /// A turn that a user has cancelled.
 #[derive(Default)]
 struct Cancelled {
@@ -387,6 +400,7 @@ impl Actor {
     /// Runs until the session is removed, unloaded or the daemon ends.
     /// `first`: a command that came before those in the mailbox.
     pub async fn run(mut self, first: Option<Command>, mut commands: mpsc::UnboundedReceiver<Command>) {
+        let _told = Told { found: self.daemon.store.found.clone(), id: self.id.clone() };
         if let Some(command) = first {
             self.command(command).await;
         }

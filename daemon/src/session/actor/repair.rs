@@ -110,6 +110,9 @@ impl Actor {
     /// A write failed: what was folded since is not stored. Stops, and starts anew from the store after a while.
     pub(super) fn fail(&mut self) {
         self.remembered.clear();
+        if let Some(why) = self.log.trouble() {
+            self.daemon.store.found.unwritten(&self.id, &why);
+        }
         // Those that are stored are asked anew.
         self.daemon.asked.forget_all(&self.id);
         let again = self.mended.filter(|(_, at)| at.elapsed() < CALM);
@@ -164,6 +167,7 @@ impl Actor {
             let wait = if asked { waited } else { (waited * 2).min(MEND[1]) };
             if !error.is_damage() {
                 self.log.in_trouble(&error.0.to_string());
+                self.daemon.store.found.unwritten(&self.id, &error.0.to_string());
             }
             self.log.fail();
             if wait > waited {
@@ -188,6 +192,7 @@ impl Actor {
         self.append(Vec::new(), Vec::new(), true, Some(done));
         written.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())))?;
         self.log.is_well();
+        self.daemon.store.found.written(&self.id);
         self.mended = Some((waited, Instant::now()));
         self.phase = Phase::Idle;
         self.say_rebuilt(rebuilt.then(|| environment(&env)));

@@ -173,10 +173,11 @@ impl Turn {
         if ids.is_empty() {
             return Images::new();
         }
-        let (blobs, session) = (self.daemon.store.blobs.clone(), self.session.clone());
-        let load = move |id: BlobId| match blobs.load(&id) {
+        let (store, session) = (self.daemon.store.clone(), self.session.clone());
+        let load = move |id: BlobId| match store.blobs.load(&id) {
             Ok(data) => Some((id, data)),
             Err(error) => {
+                let error = store.lost_blob(&id, error);
                 tracing::error!(target: "request", %session, blob = %id, %error, "an image cannot be read");
                 None
             }

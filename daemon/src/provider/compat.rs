@@ -34,7 +34,7 @@ pub struct Compat {
     pub assistant_after_tool: Option<bool>,
     /// `openai`: a user cannot speak twice in a row, so the model is made to say something between. Default no.
     pub assistant_after_user: Option<bool>,
-    /// `openai`, `ollama`: an answer begins inside of thinking, of which only the closing tag comes: `</think>`. Default no.
+    /// An answer begins inside of thinking, of which only the closing tag comes: `</think>`. Default no.
     pub think_open: Option<bool>,
     /// `openai-responses`: the server gives its reasoning encrypted, to be returned. Default yes.
     pub encrypted_reasoning: Option<bool>,
@@ -137,7 +137,7 @@ impl Compat {
             ("tool_result_name", self.tool_result_name.is_some(), &[Openai]),
             ("assistant_after_tool", self.assistant_after_tool.is_some(), &[Openai]),
             ("assistant_after_user", self.assistant_after_user.is_some(), &[Openai]),
-            ("think_open", self.think_open.is_some(), &[Openai, Ollama]),
+            ("think_open", self.think_open.is_some(), &[Anthropic, Openai, OpenaiResponses, Gemini, Ollama]),
             ("encrypted_reasoning", self.encrypted_reasoning.is_some(), &[OpenaiResponses]),
             ("json_schema", self.json_schema.is_some(), &[Anthropic, Openai, OpenaiResponses, Gemini, Ollama]),
             ("schema_with_tools", self.schema_with_tools.is_some(), &[Openai, OpenaiResponses, Gemini, Ollama]),

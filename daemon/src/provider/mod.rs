@@ -33,6 +33,7 @@ pub mod shape;
 pub mod sse;
 #[cfg(test)]
 pub(crate) mod support;
+mod tagged;
 mod think;
 mod trouble;
 mod unstreamed;

@@ -127,17 +127,28 @@ fn natives(kind: Kind) -> (Vec<Value>, Vec<Value>, Vec<Value>) {
             let item = |id: &str, content: Value| json!({"item": {"type": "reasoning", "id": id, "summary": [], "encrypted_content": content}});
             let search = json!({"item": {"type": "file_search_call", "id": "ws_1", "status": "completed"}});
             (
-                vec![item("rs_1", json!("gAAA")), item("rs_2", json!("gAAB")), item("rs_3", json!(null))],
+                vec![
+                    item("rs_1", json!("gAAA")),
+                    item("rs_2", json!("gAAB")),
+                    item("rs_3", json!(null)),
+                    json!({"field": "content"}),
+                ],
                 vec![json!({"id": "same"}), json!({"id": "other", "arguments": "{ }"})],
-                vec![search, json!({"phase": "commentary"})],
+                vec![search, json!({"phase": "commentary"}), json!({"content": "</think>\n\n"})],
             )
         }
         Kind::Gemini => {
             let signed = |n: usize| json!({"thoughtSignature": "c2ln", "signed_bytes": n});
             (
-                vec![signed(1), signed(0), signed(99)],
+                vec![signed(1), signed(0), signed(99), json!({"field": "content"})],
                 vec![json!({"id": "same"}), json!({"id": "other", "thoughtSignature": "Y2FsbA=="})],
-                vec![signed(0), signed(2), signed(99), json!({"part": {"fileData": {"fileUri": "executable"}}})],
+                vec![
+                    signed(0),
+                    signed(2),
+                    signed(99),
+                    json!({"part": {"fileData": {"fileUri": "executable"}}}),
+                    json!({"content": "</think>\n\n"}),
+                ],
             )
         }
         _ => (

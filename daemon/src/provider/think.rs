@@ -17,7 +17,7 @@ use super::hosted::readable;
 use super::{Message, StreamEvent, wire};
 
 /// The field of a message that has text in it, and maybe thinking.
-const CONTENT: &str = "content";
+pub(super) const CONTENT: &str = "content";
 
 /// Where the text is with respect to the tags, which count at its beginning only.
 #[derive(Debug)]
@@ -134,6 +134,18 @@ impl Think {
     /// At the beginning of an answer; `open` if that is inside of thinking.
     pub(super) fn new(open: bool) -> Self {
         Self::Before(String::new(), open)
+    }
+
+    /// Whether a piece of text is nothing else, which need not be looked at further.
+    pub(super) fn is_plain(&mut self, piece: &str) -> bool {
+        match self {
+            Self::Outside => true,
+            Self::Text(last, held) if held.is_empty() && !piece.contains('<') => {
+                *last = piece.chars().last().or(*last);
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Takes a piece of text and gives what it is now known to be.

@@ -9,6 +9,7 @@ use super::super::catalogue::Kind;
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
 use super::super::hosted::{Hosted, readable};
+use super::super::tagged;
 use super::super::{Encoder, HttpRequest, Images, Message, Request, ToolSpec, shape, wellformed, wire};
 use super::hosted::{self, Waiting};
 use super::thinking;
@@ -62,6 +63,7 @@ impl Encoder for MessagesEncoder {
         for message in request.messages.get(self.encoded..).unwrap_or_default() {
             let own = wire::is_own(message, request);
             self.names.add(message, own);
+            let message = &*tagged::whole(message, own);
             let blocks = match message.role {
                 Role::User => {
                     let blocks = user_blocks(message, &self.names, request.images);

@@ -11,6 +11,7 @@ mod thinking;
 use linger_protocol::session::Effort;
 
 use super::compat::Compat;
+use super::tagged::Tagged;
 use super::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest};
 use crate::secret::Secret;
 
@@ -44,7 +45,7 @@ impl Codec for Anthropic {
     }
 
     fn decoder(&self) -> Box<dyn Decoder> {
-        Box::<decode::MessagesDecoder>::default()
+        Box::new(Tagged::new(decode::MessagesDecoder::default(), self.0.think_open == Some(true)))
     }
 
     fn failure(&self, status: u16, body: &[u8]) -> Failure {

@@ -8,6 +8,7 @@ use super::super::catalogue::Kind;
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
 use super::super::hosted::{Hosted, readable};
+use super::super::tagged;
 use super::super::{Encoder, HttpRequest, Images, Message, Request, ToolSpec, effort, wellformed, wire};
 use super::hosted;
 
@@ -55,6 +56,7 @@ impl Encoder for GeminiEncoder {
         for message in request.messages.get(self.encoded..).unwrap_or_default() {
             let own = wire::is_own(message, request);
             self.names.add(message, own);
+            let message = &*tagged::whole(message, own);
             let parts = match message.role {
                 Role::User => user_parts(message, &self.names, request.images),
                 Role::Assistant => model_parts(message, own, self.compat.hosted, placeholder, &self.names),

@@ -13,6 +13,7 @@ pub(super) use encode::is_third;
 pub(super) use hosted::combines;
 
 use super::compat::Compat;
+use super::tagged::Tagged;
 use super::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest};
 use crate::secret::Secret;
 
@@ -44,7 +45,7 @@ impl Codec for Gemini {
     }
 
     fn decoder(&self) -> Box<dyn Decoder> {
-        Box::<decode::GeminiDecoder>::default()
+        Box::new(Tagged::new(decode::GeminiDecoder::default(), self.0.think_open == Some(true)))
     }
 
     fn failure(&self, status: u16, body: &[u8]) -> Failure {

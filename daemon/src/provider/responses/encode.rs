@@ -7,6 +7,7 @@ use super::super::catalogue::Kind;
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
 use super::super::hosted::{Hosted, readable};
+use super::super::tagged;
 use super::super::{Encoder, HttpRequest, Images, Message, Request, ToolSpec, effort, shape, wellformed, wire};
 use super::hosted;
 
@@ -43,6 +44,7 @@ impl Encoder for ResponsesEncoder {
         for message in request.messages.get(self.encoded..).unwrap_or_default() {
             let own = wire::is_own(message, request);
             self.names.add(message, own);
+            let message = &*tagged::whole(message, own);
             match message.role {
                 Role::User => user_items(message, &self.names, request.images, &mut self.input),
                 Role::Assistant => assistant_items(message, own, self.compat.hosted, &self.names, &mut self.input),

@@ -9,6 +9,7 @@ mod encode;
 mod hosted;
 
 use super::compat::Compat;
+use super::tagged::Tagged;
 use super::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest};
 use crate::secret::Secret;
 
@@ -37,7 +38,7 @@ impl Codec for Responses {
     }
 
     fn decoder(&self) -> Box<dyn Decoder> {
-        Box::<decode::ResponsesDecoder>::default()
+        Box::new(Tagged::new(decode::ResponsesDecoder::default(), self.0.think_open == Some(true)))
     }
 
     fn failure(&self, status: u16, body: &[u8]) -> Failure {

@@ -10,7 +10,7 @@ use jsonschema::{PatternOptions, Retrieve, Uri, Validator};
 use linger_protocol::message::ContentBlock;
 use serde_json::Value;
 
-use crate::provider::shape::unwrapped;
+use crate::provider::shape::{unwrapped, without_nulls};
 
 /// The largest schema, in bytes: it goes with each request of its turn. What providers take is smaller.
 pub const MAX_SCHEMA: usize = 64 << 10;
@@ -82,9 +82,12 @@ pub fn fit(schema: &Value, content: &[ContentBlock], wrapped: bool) -> Result<Va
         let fault = match serde_json::from_str::<Value>(text) {
             Ok(value) => {
                 let value = if wrapped { unwrapped(value) } else { value };
-                match faults(&validator, &value) {
-                    None => return Ok(value),
-                    Some(faults) => faults,
+                let Some(fault) = faults(&validator, &value) else { return Ok(value) };
+                // What may be left out was asked for as null, where a format wants all of an object.
+                let whole = without_nulls(value, schema);
+                match faults(&validator, &whole) {
+                    None => return Ok(whole),
+                    Some(_) => fault,
                 }
             }
             Err(error) => {

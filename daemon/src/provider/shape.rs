@@ -165,12 +165,132 @@ pub(super) fn tool(schema: &Value) -> Value {
 }
 
 /// What OpenAI's formats are sent, one of them under a name of its own. What is strict but for the word that says so is sent with
-/// that: an answer that fits then fits what was asked for.
+/// that: an answer that fits then fits what was asked for. What may be left out has to be there and may be `null`, where that
+/// makes it strict; [`without_nulls`] takes it out again.
 pub(super) fn json_schema(schema: &Value) -> Value {
     let schema = of_object(schema);
     let closed = closed(&schema);
-    let strict = is_strict(&closed);
-    json!({"name": NAME, "schema": if strict { &closed } else { schema.as_ref() }, "strict": strict})
+    if is_strict(&closed) {
+        return json!({"name": NAME, "schema": closed, "strict": true});
+    }
+    let whole = whole(&closed);
+    match is_strict(&whole) && !is_ambiguous(&schema) {
+        true => json!({"name": NAME, "schema": whole, "strict": true}),
+        false => json!({"name": NAME, "schema": schema, "strict": false}),
+    }
+}
+
+/// The words of a schema that have schemas under names.
+const MAPS: [&str; 3] = ["properties", "$defs", "definitions"];
+
+/// The schema with all properties of its objects required, those that were not as `null` or what they are.
+fn whole(schema: &Value) -> Value {
+    let Value::Object(fields) = schema else { return schema.clone() };
+    let mut fields = fields.clone();
+    let required = required(schema).map(str::to_owned).collect::<Vec<_>>();
+    for (word, value) in &mut fields {
+        match (word.as_str(), value) {
+            (word, Value::Object(all)) if MAPS.contains(&word) => {
+                for (name, inner) in all {
+                    *inner = whole(inner);
+                    if word == "properties" && !required.contains(name) {
+                        *inner = json!({"anyOf": [inner, {"type": "null"}]});
+                    }
+                }
+            }
+            ("anyOf", Value::Array(all)) => all.iter_mut().for_each(|inner| *inner = whole(inner)),
+            ("items", inner) => *inner = whole(inner),
+            _ => {}
+        }
+    }
+    if let Some(Value::Object(all)) = fields.get("properties") {
+        let names: Vec<&String> = all.keys().collect();
+        let names = json!(names);
+        fields.insert("required".to_owned(), names);
+    }
+    Value::Object(fields)
+}
+
+fn required(schema: &Value) -> impl Iterator<Item = &str> {
+    schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
+}
+
+/// Whether a value may be of two kinds that have something in them: which of them it is would not be known of one with too many
+/// nulls.
+fn is_ambiguous(schema: &Value) -> bool {
+    let Some(fields) = schema.as_object() else { return false };
+    let alternatives = || fields.get("anyOf").and_then(Value::as_array).into_iter().flatten();
+    let maps = MAPS.into_iter().filter_map(|word| fields.get(word)?.as_object()).flat_map(|map| map.values());
+    alternatives().filter(|one| !is_plain(one)).count() > 1
+        || maps.chain(fields.get("items")).chain(alternatives()).any(is_ambiguous)
+}
+
+/// Whether a schema is of values with nothing in them.
+fn is_plain(schema: &Value) -> bool {
+    let plain = |kind: &Value| matches!(kind.as_str(), Some("string" | "number" | "integer" | "boolean" | "null"));
+    match schema.get("type") {
+        Some(Value::Array(kinds)) => kinds.iter().all(plain),
+        Some(kind) => plain(kind),
+        None => false,
+    }
+}
+
+/// An answer without the nulls that stand for what may be left out.
+pub fn without_nulls(mut answer: Value, schema: &Value) -> Value {
+    if !is_ambiguous(schema) {
+        prune(&mut answer, schema, schema, 0);
+    }
+    answer
+}
+
+/// How often a schema may lead on to another before a value is given up; a good one does not come near.
+const DEPTH: usize = 128;
+
+fn prune(value: &mut Value, schema: &Value, root: &Value, depth: usize) {
+    if depth > DEPTH {
+        return;
+    }
+    if let Some(target) = target(schema, root) {
+        prune(value, target, root, depth + 1);
+    }
+    let alternatives = schema.get("anyOf").and_then(Value::as_array).into_iter().flatten();
+    alternatives.filter(|one| !is_plain(one)).for_each(|one| prune(value, one, root, depth + 1));
+    match value {
+        Value::Object(fields) => {
+            let Some(Value::Object(properties)) = schema.get("properties") else { return };
+            for (name, inner) in properties {
+                let given = required(schema).any(|required| required == name) || takes_null(inner, root, 0);
+                if !given && fields.get(name).is_some_and(Value::is_null) {
+                    fields.remove(name);
+                } else if let Some(field) = fields.get_mut(name) {
+                    prune(field, inner, root, depth + 1);
+                }
+            }
+        }
+        Value::Array(items) => {
+            let Some(inner) = schema.get("items") else { return };
+            items.iter_mut().for_each(|item| prune(item, inner, root, depth + 1));
+        }
+        _ => {}
+    }
+}
+
+/// What a reference within the schema leads to.
+fn target<'a>(schema: &Value, root: &'a Value) -> Option<&'a Value> {
+    root.pointer(schema.get("$ref")?.as_str()?.strip_prefix('#')?)
+}
+
+fn takes_null(schema: &Value, root: &Value, depth: usize) -> bool {
+    let null = |kind: &Value| kind == "null";
+    let of_type = match schema.get("type") {
+        Some(Value::Array(kinds)) => kinds.iter().any(null),
+        Some(kind) => null(kind),
+        None => false,
+    };
+    let mut alternatives = schema.get("anyOf").and_then(Value::as_array).into_iter().flatten();
+    of_type
+        || (depth < DEPTH && target(schema, root).is_some_and(|target| takes_null(target, root, depth + 1)))
+        || (depth < DEPTH && alternatives.any(|one| takes_null(one, root, depth + 1)))
 }
 
 /// The schema with no properties in its objects but those that are named, wherever it leaves that open. Where more are named
@@ -302,9 +422,8 @@ mod tests {
             "a": {"type": "array", "items": inner}, "b": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/c"}]}},
             "additionalProperties": false});
         assert_eq!(json_schema(&open), json!({"name": "answer", "schema": shut, "strict": true}));
-        // What may be left out, or is free, stays as it was said.
+        // What is free stays as it was said.
         for schema in [
-            json!({"type": "object", "properties": {"a": {"type": "integer"}, "b": object()}, "required": ["b"]}),
             json!({"type": "object", "properties": {"a": {"type": "object"}}, "required": ["a"]}),
             json!({"type": "object", "properties": {}, "required": [], "additionalProperties": {"type": "string"}}),
             json!({"type": "object", "properties": {"enum": {"enum": [{"properties": 1}]}}, "required": ["enum"]}),
@@ -315,6 +434,35 @@ mod tests {
         ] {
             assert_eq!(json_schema(&schema), json!({"name": "answer", "schema": schema, "strict": false}));
         }
+    }
+
+    #[test]
+    fn what_may_be_left_out_is_asked_for_as_null_and_is_left_out_of_the_answer() {
+        let inner =
+            json!({"type": "object", "properties": {"b": {"type": "string"}, "c": {"type": ["string", "null"]}}});
+        let schema = json!({"type": "object", "required": ["a"], "$defs": {"d": inner}, "properties": {
+            "a": {"type": "integer"}, "e": {"type": "array", "items": inner}, "f": {"anyOf": [{"$ref": "#/$defs/d"}, {"type": "null"}]}}});
+        let optional = |schema: Value| json!({"anyOf": [schema, {"type": "null"}]});
+        let nullable = json!({"type": "object", "additionalProperties": false, "required": ["b", "c"], "properties": {
+            "b": optional(json!({"type": "string"})), "c": optional(json!({"type": ["string", "null"]}))}});
+        let expect = json!({"type": "object", "additionalProperties": false, "required": ["a", "e", "f"],
+            "$defs": {"d": nullable}, "properties": {
+                "a": {"type": "integer"}, "e": optional(json!({"type": "array", "items": nullable})),
+                "f": optional(json!({"anyOf": [{"$ref": "#/$defs/d"}, {"type": "null"}]}))}});
+        assert_eq!(json_schema(&schema), json!({"name": "answer", "schema": expect, "strict": true}));
+        let check = |came: Value, expect: Value| assert_eq!(without_nulls(came, &schema), expect);
+        check(json!({"a": 1, "e": null, "f": null}), json!({"a": 1, "f": null}));
+        check(
+            json!({"a": 1, "e": [{"b": null, "c": null}], "f": {"b": null}}),
+            json!({"a": 1, "e": [{"c": null}], "f": {}}),
+        );
+        check(json!({"a": null, "x": null}), json!({"a": null, "x": null}));
+        // Of two that it may be, nobody knows which one lacks what.
+        let two = json!({"type": "object", "properties": {"a": {"anyOf": [inner, object()]}}});
+        assert_eq!(json_schema(&two)["strict"], false);
+        // One that leads in circles comes to an end.
+        let circle = json!({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}});
+        assert_eq!(without_nulls(json!({"a": null}), &circle), json!({"a": null}));
     }
 
     /// What a request has beyond one without shape and effort, but for the messages.

@@ -49,6 +49,8 @@ struct Inner {
     held: Mutex<HashMap<BlobId, usize>>,
     /// Files whose bytes were compared with their names, as they were then.
     checked: Mutex<HashMap<BlobId, Stamp>>,
+    /// Whoever puts a file in its place has this.
+    mending: Mutex<()>,
 }
 
 /// What changes with a file: device, inode, size, and when it was changed last, in seconds and nanoseconds.
@@ -115,7 +117,13 @@ impl Blobs {
     pub fn beside(database: &Path) -> Self {
         let root = directory(database);
         let fresh = root.join(format!("{FRESH}{}", clock::random_word(8)));
-        Self(Arc::new(Inner { root, fresh, held: Mutex::default(), checked: Mutex::default() }))
+        Self(Arc::new(Inner {
+            root,
+            fresh,
+            held: Mutex::default(),
+            checked: Mutex::default(),
+            mending: Mutex::default(),
+        }))
     }
 
     fn held(&self) -> MutexGuard<'_, HashMap<BlobId, usize>> {
@@ -151,17 +159,26 @@ impl Blobs {
     pub fn adopt(&self, file: TempPath, id: BlobId, size: u64) -> io::Result<Held> {
         let path = self.path(&id).ok_or_else(|| io::Error::other("not a blob's name"))?;
         let held = self.keep(&id, size)?;
-        match self.check(&id) {
+        let is_wrong = match self.check(&id) {
             Ok(()) => return Ok(held),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(_) => drop(self.set_aside(&id)?),
-        }
+            Err(error) => match error.kind() {
+                io::ErrorKind::NotFound => false,
+                io::ErrorKind::InvalidData => true,
+                // It may be as it should.
+                _ => return Err(error),
+            },
+        };
         File::open(&file)?.sync_all()?;
         let dir = path.parent().unwrap_or(&self.0.root);
         if !dir.is_dir() {
             aside::out_of_the_way(dir)?;
             private_directory(dir).map_err(io::Error::other)?;
             File::open(&self.0.root)?.sync_all()?;
+        }
+        // One at a time: what another has just put there is right.
+        let _one = self.0.mending.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_wrong && self.check(&id).is_err_and(|error| error.kind() == io::ErrorKind::InvalidData) {
+            self.set_aside(&id)?;
         }
         file.persist(&path).map_err(|error| error.error)?;
         File::open(dir)?.sync_all()?;
@@ -175,7 +192,7 @@ impl Blobs {
         let held = self.keep(id, 0)?;
         match fs::metadata(&path) {
             Ok(there) => self.keep(id, there.len()).map(Some),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(error) if is_gone(&error) => {
                 held.committed();
                 Ok(None)
             }
@@ -226,7 +243,9 @@ impl Blobs {
     pub fn check(&self, id: &BlobId) -> io::Result<()> {
         let path = self.path(id).ok_or(io::ErrorKind::NotFound)?;
         // What is in its place and no file may never end.
-        if !path.symlink_metadata()?.is_file() {
+        let meta = path.symlink_metadata();
+        let gone = |error: io::Error| if is_gone(&error) { io::ErrorKind::NotFound.into() } else { error };
+        if !meta.map_err(gone)?.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{} is not a file", path.display())));
         }
         let mut file = File::open(&path)?;
@@ -398,6 +417,11 @@ impl Drop for Hold {
             let _stays = fs::remove_file(marker);
         }
     }
+}
+
+/// Whether there is nothing of that name, or no directory where it would be.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 fn stamp(meta: &fs::Metadata) -> Stamp {

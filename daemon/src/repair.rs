@@ -11,6 +11,8 @@
 mod carry;
 mod status;
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -24,7 +26,7 @@ use crate::clock;
 use crate::daemon::Daemon;
 use crate::session::actor::Command;
 use crate::store::aside::{self, Aside, Kind, Report};
-use crate::store::{StoreError, salvage};
+use crate::store::salvage;
 
 use carry::carry_over;
 pub use status::{damage, warnings};
@@ -205,7 +207,14 @@ fn look(daemon: &Arc<Daemon>, limit: Option<Duration>) -> rusqlite::Result<(bool
         Err(error) => found.write_failed(&error),
     }
     let mut stale = Vec::new();
-    for id in salvage::ids(&connection) {
+    // None is made meanwhile: what was removed before its events were looked at is in here.
+    let ids = salvage::ids(&connection);
+    let removed: BTreeSet<String> = connection
+        .prepare("SELECT session FROM removed")?
+        .query_map([], |row| row.get(0))?
+        .map_while(Result::ok)
+        .collect();
+    for id in ids {
         let examined = salvage::examine(&connection, &id);
         if over() {
             return Ok((false, stale));
@@ -217,15 +226,25 @@ fn look(daemon: &Arc<Daemon>, limit: Option<Duration>) -> rusqlite::Result<(bool
                 found.session(&id, "its state cannot be read; loading it makes it anew from its events");
                 stale.push(id);
             }
-            // Events without a session are the beginning of one that is being carried over.
+            // What is removed, or is the beginning of one that is being carried over.
+            (Ok(None), _) if removed.contains(id.as_str()) || aside::is_owed(&daemon.store.path) => {}
+            (Ok(None), _) => found.session(&id, "the row that says where it stands is missing"),
             (Ok(_), _) => {}
         }
     }
-    let mut statement = connection.prepare("SELECT DISTINCT hash FROM blob")?;
     // What keeps them from being read is told above.
-    for id in statement.query_map([], |row| row.get(0).map(BlobId))?.map_while(Result::ok) {
-        if let Err(error) = daemon.store.blobs.check(&id) {
-            let _told = daemon.store.lost_blob(&id, error);
+    let ids: Vec<BlobId> = connection
+        .prepare("SELECT DISTINCT hash FROM blob")?
+        .query_map([], |row| row.get(0).map(BlobId))?
+        .map_while(Result::ok)
+        .collect();
+    for id in ids {
+        let used = || connection.prepare_cached("SELECT 1 FROM blob WHERE hash = ?")?.exists([id.as_str()]);
+        match daemon.store.blobs.check(&id) {
+            Ok(()) => found.blob_is_well(&id),
+            // Who used it may have been removed meanwhile.
+            Err(_) if !used()? => found.blob_is_well(&id),
+            Err(error) => drop(daemon.store.lost_blob(&id, error)),
         }
         if over() {
             return Ok((false, stale));
@@ -237,15 +256,28 @@ fn look(daemon: &Arc<Daemon>, limit: Option<Duration>) -> rusqlite::Result<(bool
 /// Sets aside what has the name of a blob and is another, and uses neither it nor what is missing any more.
 fn forget_blobs(daemon: &Daemon) {
     let found = &daemon.store.found;
-    let lost: Vec<BlobId> = found.blobs().into_iter().map(|(id, _)| id).collect();
+    let blobs = &daemon.store.blobs;
+    let (mut lost, mut kept) = (Vec::new(), BTreeMap::new());
+    for (id, _) in found.blobs() {
+        let gone = match blobs.check(&id).map_err(|error| error.kind()) {
+            Ok(()) => Ok(false),
+            Err(ErrorKind::InvalidData) => blobs.set_aside(&id).map(|aside| {
+                kept.extend(aside.map(|aside| (id.clone(), aside)));
+                true
+            }),
+            Err(kind) => Ok(kind == ErrorKind::NotFound),
+        };
+        match gone {
+            Ok(false) => found.blob_is_well(&id),
+            Ok(true) => lost.push(id),
+            Err(error) => tracing::error!(target: "repair", blob = %id, %error, "cannot be set aside"),
+        }
+    }
     if lost.is_empty() {
         return;
     }
-    let aside: std::io::Result<Vec<_>> = lost.iter().map(|id| daemon.store.blobs.set_aside(id)).collect();
-    let forgotten =
-        aside.map_err(StoreError::from).and_then(|_| Handle::current().block_on(daemon.store.forget_blobs(lost)));
-    match forgotten {
-        Ok(()) => found.forget_blobs(),
+    match Handle::current().block_on(daemon.store.forget_blobs(lost.clone())) {
+        Ok(()) => lost.iter().for_each(|id| found.give_up(id, kept.remove(id))),
         Err(error) => tracing::error!(target: "repair", %error, "blobs that are lost cannot be given up"),
     }
 }

@@ -11,6 +11,7 @@ use linger_protocol::message::ContentBlock;
 use serde_json::Value;
 
 use crate::provider::shape::{unwrapped, without_nulls};
+use crate::provider::think;
 
 /// The largest schema, in bytes: it goes with each request of its turn. What providers take is smaller.
 pub const MAX_SCHEMA: usize = 64 << 10;
@@ -74,30 +75,28 @@ pub fn check(schema: &Value) -> Result<(), String> {
 pub fn fit(schema: &Value, content: &[ContentBlock], wrapped: bool) -> Result<Value, String> {
     let validator = validator(schema)?;
     let texts: Vec<&str> =
-        content.iter().filter_map(ContentBlock::as_text).map(str::trim).filter(|text| !text.is_empty()).collect();
-    let whole = texts.concat();
+        content.iter().filter_map(ContentBlock::as_text).filter(|text| !text.trim().is_empty()).collect();
+    let (raw, whole) = (think::untagged(content), texts.concat());
     let last = texts.last().copied().unwrap_or_default();
     let mut wrong = None;
-    for text in [whole.as_str(), last, fenced(last)] {
-        let fault = match serde_json::from_str::<Value>(text) {
-            Ok(value) => {
-                let value = if wrapped { unwrapped(value) } else { value };
-                let Some(fault) = faults(&validator, &value) else { return Ok(value) };
-                // What may be left out was asked for as null, where a format wants all of an object.
-                let whole = without_nulls(value, schema);
-                match faults(&validator, &whole) {
-                    None => return Ok(whole),
-                    Some(_) => fault,
-                }
-            }
-            Err(error) => {
-                wrong.get_or_insert_with(|| format!("it is not JSON alone: {error}"));
-                continue;
-            }
-        };
-        return Err(fault);
+    for text in [raw.as_str(), whole.as_str(), last, fenced(last)] {
+        match serde_json::from_str::<Value>(text) {
+            Ok(value) => return fitting(schema, &validator, value, wrapped),
+            Err(error) => drop(wrong.get_or_insert_with(|| format!("it is not JSON alone: {error}"))),
+        }
     }
     Err(wrong.unwrap_or_default())
+}
+
+/// The value that fits: what comes within an object if it was asked for so, and without the nulls that were asked for in the place
+/// of what may be left out.
+fn fitting(schema: &Value, validator: &Validator, value: Value, wrapped: bool) -> Result<Value, String> {
+    let inner = if wrapped { unwrapped(value.clone()) } else { value.clone() };
+    let Some(fault) = faults(validator, &inner) else { return Ok(inner) };
+    let whole = without_nulls(inner, schema);
+    // What was asked for within an object may itself be one that looks like it.
+    let fits = [whole, value].into_iter().find(|value| faults(validator, value).is_none());
+    fits.ok_or(fault)
 }
 
 fn validator(schema: &Value) -> Result<Validator, String> {

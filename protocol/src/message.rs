@@ -202,7 +202,8 @@ pub fn image_type(probe: &[u8]) -> Option<&'static str> {
 
 /// The text blocks of `content`, joined by empty lines.
 pub fn text_of(content: &[ContentBlock]) -> String {
-    let texts: Vec<&str> = content.iter().filter_map(ContentBlock::as_text).collect();
+    // One that is empty stands for what was between others.
+    let texts: Vec<&str> = content.iter().filter_map(ContentBlock::as_text).filter(|text| !text.is_empty()).collect();
     texts.join("\n\n")
 }
 

@@ -561,6 +561,60 @@ async fn without_its_state_too_nothing_of_a_session_goes_on_by_itself_or_twice()
 }
 
 #[tokio::test]
+async fn a_call_whose_result_is_lost_does_not_run_again_for_a_compaction() {
+    let model = ModelServer::start();
+    let daemon = Daemon::auto(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    model.push([crate::bash(&daemon.effect("once")), Reply::text("done")]);
+    let end = client.turn(&session, "go").await.seq().unwrap();
+    let finished = client.first(&session, "tool_finished").await.seq().unwrap();
+    damage(&daemon, |path| (finished..=end).for_each(|seq| spoil(path, &session, seq, false))).await;
+    daemon.launch().await;
+    doctor(&daemon, &["--repair"], false, "carried over").await;
+    let after = daemon.client().await;
+    after.attach(&session).await;
+    model.expect_rewrites();
+    model.otherwise(|_| Reply::text("## Goal\nto be done"));
+    after.call("session/compact", json!({ "session": session })).await;
+    after.first(&session, "turn_finished").await;
+    assert_eq!(after.turn(&session, "hello").await.str("stop_reason"), "end_turn");
+    assert_eq!(std::fs::read_to_string(daemon.side_effects()).unwrap(), "once\n");
+    stop(&daemon).await;
+}
+
+#[tokio::test]
+async fn a_turn_of_which_something_is_lost_is_closed_with_what_is_known_of_its_calls() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let (session, other) = (client.session().await, talk(&client, &model, "other", 3).await);
+    let lost_too = client.nth(&other, "message", 2).await.seq().unwrap();
+    model.push([Reply::tool("ls", json!({})).and_tool("bash", json!({ "command": "echo" })), Reply::text("done")]);
+    client.prompt(&session, "go").await;
+    let asked = client.first(&session, "permission_requested").await;
+    assert!(client.first(&session, "tool_finished").await.seq() < asked.seq(), "one of the two has its result");
+    damage(&daemon, |path| {
+        spoil(path, &session, asked.seq().unwrap(), false);
+        spoil(path, &other, lost_too, false);
+    })
+    .await;
+    daemon.launch().await;
+    doctor(&daemon, &["--repair"], false, "of its 2 sessions 0 were carried over whole").await;
+    let after = daemon.client().await;
+    after.attach(&session).await;
+    after.attach(&other).await;
+    assert_eq!(after.first(&session, "turn_finished").await.str("stop_reason"), "error");
+    after.nth(&other, "turn_finished", 3).await;
+    assert_eq!(after.call("permission/list", json!({})).await, json!([]));
+    model.expect_rewrites();
+    model.otherwise(|_| Reply::text("Good day"));
+    assert_eq!(after.turn(&session, "hello").await.str("stop_reason"), "end_turn");
+    assert_eq!(after.turn(&other, "hello").await.str("stop_reason"), "end_turn");
+    stop(&daemon).await;
+}
+
+#[tokio::test]
 async fn damage_that_only_writing_meets_stops_its_session_and_not_the_daemon() {
     let model = ModelServer::start();
     let daemon = Daemon::start(&model).await;

@@ -176,7 +176,7 @@ fn look(client: &mut Client, repair: bool) -> Result<bool, Failure> {
 
 /// The database, and the damage that there is or was.
 fn stored(report: &mut Report, status: &Status, looked: Result<bool, Failure>) -> Result<(), Failure> {
-    let in_use = |damage: &&Damage| damage.file.is_none();
+    let in_use = |damage: &&Damage| damage.file.is_none() && damage.hint.is_some();
     let database = status.database.display();
     match looked {
         Ok(_) if status.damage.iter().any(|damage| in_use(&damage)) => {}
@@ -189,6 +189,7 @@ fn stored(report: &mut Report, status: &Status, looked: Result<bool, Failure>) -
     for damage in &status.damage {
         match &damage.hint {
             Some(hint) => report.bad(&damage.text, Some(hint))?,
+            None if damage.file.is_none() => report.good(&damage.text)?,
             None => report.good(&format!("{}; it can be deleted", damage.text))?,
         }
         for left in damage.left.iter().take(NAMED) {

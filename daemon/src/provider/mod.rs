@@ -34,7 +34,7 @@ pub mod sse;
 #[cfg(test)]
 pub(crate) mod support;
 mod tagged;
-mod think;
+pub mod think;
 mod trouble;
 mod unstreamed;
 pub mod wellformed;

@@ -40,7 +40,26 @@ const NOT_STRICT: &[&str] = &[
     "propertyNames",
     "unevaluatedProperties",
     "contains",
+    "minContains",
+    "maxContains",
+    "unevaluatedItems",
+    "uniqueItems",
+    "minProperties",
+    "maxProperties",
+    "minLength",
+    "maxLength",
+    "dependencies",
+    "$dynamicRef",
+    "$anchor",
+    "$id",
 ];
+
+/// The values of `format` that it takes (<https://platform.openai.com/docs/guides/structured-outputs>, supported schemas).
+const FORMATS: &[&str] = &["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
+
+/// Words that only tell people something; beside a reference they are refused.
+const TELLING: &[&str] =
+    &["title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment"];
 
 /// What the answer to a request has to fit.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -135,6 +154,9 @@ pub(super) fn is_strict(schema: &Value) -> bool {
         return false;
     }
     let has = |word: &str| fields.contains_key(word);
+    if fields.get("format").is_some_and(|format| !FORMATS.iter().any(|known| format == known)) {
+        return false;
+    }
     let types = match fields.get("type") {
         Some(Value::Array(types)) => types.as_slice(),
         Some(one) => std::slice::from_ref(one),
@@ -150,7 +172,9 @@ pub(super) fn is_strict(schema: &Value) -> bool {
             fields.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
         let mut names = fields.get("properties").and_then(Value::as_object).into_iter().flat_map(|all| all.keys());
         let closed = fields.get("additionalProperties") == Some(&Value::Bool(false));
-        if !closed || !names.all(|name| required.contains(&name.as_str())) {
+        // Of one that is required and not named, nothing would fit.
+        let known = names.clone().count() >= required.len();
+        if !closed || !known || !names.all(|name| required.contains(&name.as_str())) {
             return false;
         }
     }
@@ -174,7 +198,7 @@ pub(super) fn json_schema(schema: &Value) -> Value {
         return json!({"name": NAME, "schema": closed, "strict": true});
     }
     let whole = whole(&closed);
-    match is_strict(&whole) && !is_ambiguous(&schema) {
+    match is_strict(&whole) && !is_ambiguous(&schema) && refers_to_definitions(&schema) {
         true => json!({"name": NAME, "schema": whole, "strict": true}),
         false => json!({"name": NAME, "schema": schema, "strict": false}),
     }
@@ -209,6 +233,21 @@ fn whole(schema: &Value) -> Value {
         fields.insert("required".to_owned(), names);
     }
     Value::Object(fields)
+}
+
+/// Whether all that a schema refers to stays where it is when properties become alternatives.
+fn refers_to_definitions(schema: &Value) -> bool {
+    let stays = |target: &str| {
+        let name = target.strip_prefix("#/$defs/").or_else(|| target.strip_prefix("#/definitions/"));
+        target == "#" || name.is_some_and(|name| !name.contains('/'))
+    };
+    match schema {
+        Value::Object(fields) => {
+            fields.get("$ref").and_then(Value::as_str).is_none_or(stays) && fields.values().all(refers_to_definitions)
+        }
+        Value::Array(items) => items.iter().all(refers_to_definitions),
+        _ => true,
+    }
 }
 
 fn required(schema: &Value) -> impl Iterator<Item = &str> {
@@ -282,10 +321,12 @@ fn target<'a>(schema: &Value, root: &'a Value) -> Option<&'a Value> {
 
 fn takes_null(schema: &Value, root: &Value, depth: usize) -> bool {
     let null = |kind: &Value| kind == "null";
-    let of_type = match schema.get("type") {
-        Some(Value::Array(kinds)) => kinds.iter().any(null),
-        Some(kind) => null(kind),
-        None => false,
+    let of_type = match (schema.get("type"), schema.get("enum").and_then(Value::as_array), schema.get("const")) {
+        (Some(Value::Array(kinds)), ..) => kinds.iter().any(null),
+        (Some(kind), ..) => null(kind),
+        (None, Some(values), _) => values.iter().any(Value::is_null),
+        (None, None, Some(value)) => value.is_null(),
+        (None, None, None) => schema.get("anyOf").is_none() && schema.get("$ref").is_none(),
     };
     let mut alternatives = schema.get("anyOf").and_then(Value::as_array).into_iter().flatten();
     of_type
@@ -298,6 +339,11 @@ fn takes_null(schema: &Value, root: &Value, depth: usize) -> bool {
 fn closed(schema: &Value) -> Value {
     let Value::Object(fields) = schema else { return schema.clone() };
     let mut fields = fields.clone();
+    // It binds nobody, and some servers refuse it here.
+    fields.remove("default");
+    if fields.contains_key("$ref") {
+        fields.retain(|word, _| !TELLING.contains(&word.as_str()));
+    }
     if fields.contains_key("properties") && !fields.contains_key("anyOf") && !fields.contains_key("$ref") {
         fields.entry("additionalProperties").or_insert(Value::Bool(false));
     }
@@ -315,7 +361,7 @@ fn closed(schema: &Value) -> Value {
 }
 
 /// Turns a call that gives the answer into its words; they are what the history has, whatever format it is told in next.
-pub fn spoken(response: &mut Response, schema: &Value) {
+pub fn spoken(response: &mut Response) {
     for block in &mut response.content {
         if let ContentBlock::ToolUse { name, input, .. } = block
             && name == ANSWER
@@ -323,8 +369,7 @@ pub fn spoken(response: &mut Response, schema: &Value) {
             let text = match input.take() {
                 // It is no JSON.
                 Value::String(raw) => raw,
-                object if is_object(schema) => object.to_string(),
-                around => unwrapped(around).to_string(),
+                object => object.to_string(),
             };
             *block = ContentBlock::text(text);
         }
@@ -460,6 +505,11 @@ mod tests {
         // Of two that it may be, nobody knows which one lacks what.
         let two = json!({"type": "object", "properties": {"a": {"anyOf": [inner, object()]}}});
         assert_eq!(json_schema(&two)["strict"], false);
+        // What leads to a property leads nowhere when that is an alternative.
+        let path = json!({"type": "object", "properties": {"a": inner, "z": {"$ref": "#/properties/a"}}});
+        assert_eq!(json_schema(&path)["strict"], false);
+        let default = json!({"type": "object", "properties": {"a": {"type": "integer", "default": 1}}});
+        assert_eq!(json_schema(&default)["schema"]["properties"]["a"], optional(json!({"type": "integer"})));
         // One that leads in circles comes to an end.
         let circle = json!({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}});
         assert_eq!(without_nulls(json!({"a": null}), &circle), json!({"a": null}));
@@ -578,12 +628,12 @@ mod tests {
         };
         let content = vec![ContentBlock::text("so"), call("ls", json!({})), call(ANSWER, json!({"b": 1, "a": 2}))];
         let mut response = Response { content, ..Response::default() };
-        spoken(&mut response, &object());
+        spoken(&mut response);
         let expect = vec![ContentBlock::text("so"), call("ls", json!({})), ContentBlock::text(r#"{"b":1,"a":2}"#)];
         assert_eq!(response.content, expect);
         let content = vec![call(ANSWER, json!({"answer": "Bern"})), call(ANSWER, json!("{cut"))];
         let mut response = Response { content, ..Response::default() };
-        spoken(&mut response, &json!({"type": "string"}));
-        assert_eq!(response.content, [ContentBlock::text("\"Bern\""), ContentBlock::text("{cut")]);
+        spoken(&mut response);
+        assert_eq!(response.content, [ContentBlock::text(r#"{"answer":"Bern"}"#), ContentBlock::text("{cut")]);
     }
 }

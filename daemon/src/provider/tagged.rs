@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 
 use linger_protocol::message::{ContentBlock, Role, Usage};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::think::{CONTENT, Piece, Think, is_within_text};
 use super::{Decoder, Message, Response, StreamEvent, wire};
@@ -39,7 +39,9 @@ impl<D: Decoder> Tagged<D> {
     /// Around `inner`; `open` if an answer begins inside of thinking.
     pub(super) fn new(inner: D, open: bool) -> Self {
         let (given, first, parts) = (Vec::new(), None, Vec::new());
-        Self { inner, given, think: Think::new(open), first, parts, closed: false }
+        // Most of these servers have other means: without a word a lone closing tag is what somebody writes about.
+        let think = if open { Think::new(true) } else { Think::tagged() };
+        Self { inner, given, think, first, parts, closed: false }
     }
 
     /// How many blocks the text became beyond one.
@@ -83,7 +85,11 @@ impl<D: Decoder> Tagged<D> {
         if self.first.is_none_or(|first| block < first) {
             return block;
         }
-        self.flush(out);
+        if !self.closed
+            && let Some(piece) = self.think.close()
+        {
+            self.piece(piece, out);
+        }
         self.closed = true;
         block + self.more()
     }
@@ -198,7 +204,12 @@ fn join(out: &mut Vec<StreamEvent>, event: StreamEvent) {
 
 /// A model's own message with its text as it came.
 pub(super) fn whole(message: &Message, own: bool) -> Cow<'_, Message> {
-    let mark = |block: &ContentBlock| matches!(block, ContentBlock::Opaque { native } if native.get(CONTENT).is_some());
+    let mark = |block: &ContentBlock| match block {
+        ContentBlock::Opaque { native: Value::Object(fields) } if fields.len() == 1 => {
+            fields.get(CONTENT).is_some_and(Value::is_string)
+        }
+        _ => false,
+    };
     let taken_apart = |block: &ContentBlock| mark(block) || is_within_text(block);
     if !own || message.role != Role::Assistant || !message.content.iter().any(taken_apart) {
         return Cow::Borrowed(message);
@@ -210,7 +221,8 @@ pub(super) fn whole(message: &Message, own: bool) -> Cow<'_, Message> {
         let apart = taken_apart(block);
         let text = match block {
             ContentBlock::Opaque { native } if apart => native[CONTENT].as_str(),
-            ContentBlock::Text { text } | ContentBlock::Thinking { text, .. } if apart || within => Some(text.as_str()),
+            ContentBlock::Thinking { text, .. } if apart => Some(text.as_str()),
+            ContentBlock::Text { text } if within => Some(text.as_str()),
             _ => None,
         };
         match (text, content.last_mut()) {
@@ -332,6 +344,9 @@ mod tests {
         check(Compat::NONE, "a <b> `<think>` is a tag", "a <b> `<think>` is a tag +ls");
         check(Compat::NONE, "<think>cut", "{<think>}[cut] +ls");
         check(Compat::NONE, "<thi", "<thi +ls");
+        check(Compat::NONE, " ", "  +ls");
+        check(Compat::NONE, "a</think>b", "a</think>b +ls");
+        check(Compat::NONE, "</think>b", "</think>b +ls");
         let open = Compat { think_open: Some(true), ..Compat::NONE };
         check(open, "Hm.</think>Good day", "[Hm.]{</think>}Good day +ls");
     }

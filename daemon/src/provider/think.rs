@@ -22,8 +22,8 @@ pub(super) const CONTENT: &str = "content";
 /// Where the text is with respect to the tags, which count at its beginning only.
 #[derive(Debug)]
 pub(super) enum Think {
-    /// At the beginning; this much may still become a tag. Without an opening one it goes on inside, if the flag is set.
-    Before(String, bool),
+    /// At the beginning; this much may still become a tag. Without an opening one it goes on as this says.
+    Before(String, Start),
     /// Between the tags; this much may still become the closing tag.
     Inside(String),
     /// Just after the closing tag, where white space belongs to it.
@@ -31,6 +31,17 @@ pub(super) enum Think {
     /// In text that began without an opening tag: what came last of it, and what may still become a tag.
     Text(Option<char>, String),
     /// In text in which no tag counts.
+    Outside,
+}
+
+/// What an answer is that does not begin with an opening tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Start {
+    /// Text; a closing tag in it counts.
+    Text,
+    /// The inside of thinking.
+    Inside,
+    /// Text in which no tag counts.
     Outside,
 }
 
@@ -68,6 +79,20 @@ impl Piece {
 /// Whether a block of thinking came within the text.
 pub(super) fn is_within_text(block: &ContentBlock) -> bool {
     matches!(block, ContentBlock::Thinking { native, .. } if wire::native_str(native, "field") == Some(CONTENT))
+}
+
+/// The text of an answer to the letter, as if no tag in it counted, if thinking does not come before it; or what was taken for
+/// thinking, if there is nothing else and no tag: a server that begins inside of thinking may also not think.
+pub fn untagged(content: &[ContentBlock]) -> String {
+    let is_thought = content.iter().any(is_within_text);
+    let is_said = content.iter().filter_map(ContentBlock::as_text).any(|text| !text.trim().is_empty());
+    let of = |block: &ContentBlock| match block {
+        ContentBlock::Text { text } if is_said && !is_thought => Some(text.clone()),
+        ContentBlock::Opaque { native } if is_said && !is_thought => native[CONTENT].as_str().map(str::to_owned),
+        ContentBlock::Thinking { text, .. } if is_thought && !is_said && is_within_text(block) => Some(text.clone()),
+        _ => None,
+    };
+    content.iter().filter_map(of).collect()
 }
 
 /// The text of an answer: to the letter if it is the model's own, with the thinking in it; and whether it says anything, for
@@ -120,6 +145,8 @@ pub(super) fn whole_text(message: &Message, own: bool) -> (String, bool) {
         says |= !part.trim().is_empty();
         whole.push_str(&part);
     }
+    // Thinking that goes back as it came is something; else there is nothing but what goes back beside it.
+    says |= own && !whole.trim().is_empty();
     if whole.trim().is_empty() {
         // No format takes a text in which there is nothing to see.
         whole.clear();
@@ -133,7 +160,21 @@ const CLOSING: &str = "</think>";
 impl Think {
     /// At the beginning of an answer; `open` if that is inside of thinking.
     pub(super) fn new(open: bool) -> Self {
-        Self::Before(String::new(), open)
+        Self::Before(String::new(), if open { Start::Inside } else { Start::Text })
+    }
+
+    /// At the beginning of an answer, where only an opening tag counts.
+    pub(super) fn tagged() -> Self {
+        Self::Before(String::new(), Start::Outside)
+    }
+
+    /// As [`Self::pause`], and no tag counts any more.
+    pub(super) fn close(&mut self) -> Option<Piece> {
+        let held = self.pause();
+        match std::mem::replace(self, Self::Outside) {
+            Self::Before(space, _) if !space.is_empty() => Some(Piece::Text(space)),
+            _ => held,
+        }
     }
 
     /// Whether a piece of text is nothing else, which need not be looked at further.
@@ -159,9 +200,12 @@ impl Think {
     /// Something else comes than text, or nothing more: what was held back is what it looks like.
     pub(super) fn pause(&mut self) -> Option<Piece> {
         let (next, held) = match std::mem::replace(self, Self::Outside) {
-            Self::Before(held, open) if held.trim().is_empty() => (Self::Before(held, open), None),
-            Self::Before(held, true) => (Self::Inside(String::new()), Some(Piece::Thought(held))),
-            Self::Before(held, false) => (Self::Text(held.chars().last(), String::new()), Some(Piece::Text(held))),
+            Self::Before(held, start) if held.trim().is_empty() => (Self::Before(held, start), None),
+            Self::Before(held, Start::Inside) => (Self::Inside(String::new()), Some(Piece::Thought(held))),
+            Self::Before(held, Start::Text) => {
+                (Self::Text(held.chars().last(), String::new()), Some(Piece::Text(held)))
+            }
+            Self::Before(held, Start::Outside) => (Self::Outside, Some(Piece::Text(held))),
             Self::Inside(held) => (Self::Inside(String::new()), Some(Piece::Thought(held))),
             Self::Text(last, held) => {
                 (Self::Text(held.chars().last().or(last), String::new()), Some(Piece::Text(held)))
@@ -174,22 +218,27 @@ impl Think {
 
     fn take(&mut self, piece: &str, out: &mut Vec<Piece>) {
         match std::mem::replace(self, Self::Outside) {
-            Self::Before(held, open) => {
+            Self::Before(held, start) => {
                 let held = held + piece;
+                let closes = start != Start::Outside;
                 let begun = held.trim_start();
                 let mark = |rest: &str| Piece::Mark(held.strip_suffix(rest).unwrap_or_default().to_owned());
                 if let Some(rest) = begun.strip_prefix(OPENING) {
                     out.push(mark(rest));
                     *self = Self::Inside(String::new());
                     self.take(rest, out);
-                } else if let Some(rest) = begun.strip_prefix(CLOSING) {
+                } else if let Some(rest) = begun.strip_prefix(CLOSING).filter(|_| closes) {
                     out.push(mark(rest));
                     *self = Self::After;
                     self.take(rest, out);
-                } else if OPENING.starts_with(begun) || CLOSING.starts_with(begun) {
-                    *self = Self::Before(held, open);
+                } else if OPENING.starts_with(begun) || (closes && CLOSING.starts_with(begun)) {
+                    *self = Self::Before(held, start);
                 } else {
-                    *self = if open { Self::Inside(String::new()) } else { Self::Text(None, String::new()) };
+                    *self = match start {
+                        Start::Text => Self::Text(None, String::new()),
+                        Start::Inside => Self::Inside(String::new()),
+                        Start::Outside => Self::Outside,
+                    };
                     self.take(&held, out);
                 }
             }

@@ -52,6 +52,11 @@ pub fn damage(daemon: &Daemon) -> Vec<Damage> {
         ),
         ..plain(Damaged::Blob, met.at, format!("an image or an output is lost: {}", met.text))
     });
+    let given_up = daemon.store.found.given_up().into_iter().map(|(met, file)| {
+        let lies = file.as_ref().map(|file| format!("; what was there is {}", file.display())).unwrap_or_default();
+        let text = format!("an image or an output was lost, and is used no more: {}{lies}", met.text);
+        Damage { hint: None, file, ..plain(Damaged::Blob, met.at, text) }
+    });
     let unwritten = daemon.store.found.all_unwritten().map(|(count, met)| {
         let text = match count {
             1 => format!("nothing can be written of a session: {}", met.text),
@@ -60,7 +65,7 @@ pub fn damage(daemon: &Daemon) -> Vec<Damage> {
         let hint = "make room on the disk, or see why it fails; what waits goes on by itself".to_owned();
         Damage { hint: Some(hint), ..plain(Damaged::Unwritten, met.at, text) }
     });
-    set_aside.chain(in_use).chain(sessions).chain(blobs).chain(unwritten).collect()
+    set_aside.chain(in_use).chain(sessions).chain(blobs).chain(given_up).chain(unwritten).collect()
 }
 
 fn of_aside(aside: Aside, working: bool) -> Damage {

@@ -36,6 +36,7 @@ impl BlobApiServer for Rpc {
             let read = tokio::task::spawn_blocking(read).await;
             let read = read.unwrap_or_else(|error| Err(std::io::Error::other(error)));
             let bytes = read.map_err(|error| store.lost_blob(&params.blob, error))?;
+            store.found.blob_is_well(&params.blob);
             Ok((bytes.len() as u64, BASE64.encode(bytes)))
         };
         let (read, data) = conn.query_large(extensions, PIECE_ROOM, read).await?;

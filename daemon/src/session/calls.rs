@@ -32,7 +32,7 @@ use crate::tool::{Access, Call, Context, OutputDelta, ToolOutput, Workspace};
 const OUTPUT_QUEUE: usize = 4;
 
 /// Calls of one step; a model asks for a dozen. Those beyond are not run, and it is told so.
-pub const MAX_CALLS: usize = 128;
+const MAX_CALLS: usize = 128;
 
 /// How large the results of one step may be together, in bytes of JSON: they become one message, which clients take as one event.
 const MAX_RESULTS: usize = linger_protocol::transport::MAX_EVENT / 2;

@@ -123,11 +123,7 @@ impl Context {
     /// Makes a message fit the last one, although what was between them is lost: calls get a word in the place of each result
     /// that is not there, results without their call are left out, and somebody speaks between two answers.
     fn mend(&mut self, id: &MessageId, message: &mut Message) {
-        let calls = open_calls(&self.messages).into_iter().filter_map(|block| match block {
-            ContentBlock::ToolUse { call_id, .. } => Some(call_id),
-            _ => None,
-        });
-        let calls: Vec<CallId> = calls.collect();
+        let calls: Vec<CallId> = call_ids(&open_calls(&self.messages)).collect();
         let had = message.content.iter().any(|block| result_for(block).is_some());
         let mut results: HashMap<CallId, ContentBlock> = HashMap::new();
         message.content.retain(|block| {
@@ -135,11 +131,11 @@ impl Context {
             results.extend(call.map(|call| (call.clone(), block.clone())));
             call.is_none()
         });
-        let lost = |call_id| {
-            let content = vec![ContentBlock::text(NO_RESULT)];
-            ContentBlock::ToolResult { call_id, is_error: true, content }
-        };
-        let all = calls.into_iter().map(|call| results.remove(&call).unwrap_or_else(|| lost(call)));
+        let all = calls.into_iter().map(|call| {
+            // Only the message may be lost, and not what was to be in it.
+            let known = results.remove(&call).or_else(|| self.results.remove(&call));
+            known.unwrap_or_else(|| lost_result(call))
+        });
         let all: Vec<ContentBlock> = all.collect();
         if had {
             message.content.splice(0..0, all);
@@ -414,12 +410,12 @@ impl Builder {
             // It was cut before anything was shown of it, and no provider takes an empty message.
             EventBody::Message { interrupted: true, content, .. } if content.is_empty() => {}
             EventBody::Message { message, role, content, model, usage, interrupted, .. } => {
-                if role == Role::User {
-                    context.results.clear();
-                }
                 let opens = role == Role::User && event.turn != self.turn;
                 self.turn = event.turn;
                 context.push(message, Message { role, content, origin: model }, opens);
+                if role == Role::User {
+                    context.results.clear();
+                }
                 usage.filter(|_| !interrupted).into_iter().for_each(|usage| context.measure(usage));
             }
             EventBody::MessageSuperseded { message } => {
@@ -452,6 +448,19 @@ impl Builder {
     pub fn finish(self) -> Context {
         self.context
     }
+}
+
+/// What stands for the result of a call that was lost to damage.
+pub fn lost_result(call_id: CallId) -> ContentBlock {
+    ContentBlock::ToolResult { call_id, is_error: true, content: vec![ContentBlock::text(NO_RESULT)] }
+}
+
+/// The calls among these blocks.
+pub fn call_ids(blocks: &[ContentBlock]) -> impl Iterator<Item = CallId> {
+    blocks.iter().filter_map(|block| match block {
+        ContentBlock::ToolUse { call_id, .. } => Some(call_id.clone()),
+        _ => None,
+    })
 }
 
 /// The calls of the last message, if it has any that wait for results.

@@ -12,7 +12,7 @@ mod key;
 mod shape;
 mod shown;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use linger_protocol::event::{EventBody, Instruction, Level, NoticeCode};
@@ -84,6 +84,8 @@ pub struct Turn {
     created_at: u64,
     /// What an earlier turn has read.
     past: Past,
+    /// The calls that the state says are open: others that the history has open are so because what came of them is lost.
+    known: HashSet<CallId>,
 }
 
 /// The longest history that a session keeps from one turn to the next, in bytes of events: a turn then reads what is new. A longer
@@ -147,6 +149,7 @@ impl Turn {
             instructions: state.instructions.clone(),
             created_at: state.created_at,
             past,
+            known: state.turn.iter().flat_map(|turn| &turn.calls).map(|call| call.id.clone()).collect(),
         }
     }
 
@@ -166,13 +169,9 @@ impl Turn {
         let mut context = match self.history_when_readable(early.unwrap_or_default()).await? {
             Ok(context) => context,
             Err(error) => {
-                let detail = format!("the history cannot be read: {error}");
-                if self.steps > 0 {
-                    // It has begun something, and may have asked for it: that is not given up.
-                    self.emit.tell(TurnMessage::Unreadable(detail))?;
-                    return Ok(());
-                }
-                return self.end(StopReason::Error, &detail, "`linger doctor` says more").await.map(drop);
+                // Its prompt, and what it has begun or asked for, is not given up.
+                self.emit.tell(TurnMessage::Unreadable(format!("the history cannot be read: {error}")))?;
+                return Ok(());
             }
         };
         fault::point("turn.context");
@@ -181,7 +180,11 @@ impl Turn {
         let mut encoding = Encoding::default();
         let open = context::open_calls(&context.messages);
         if !open.is_empty() {
-            let results = std::mem::take(&mut context.results);
+            let mut results = std::mem::take(&mut context.results);
+            context::call_ids(&open).filter(|call| !self.known.contains(call)).for_each(|call| {
+                // It may have run.
+                results.entry(call.clone()).or_insert_with(|| context::lost_result(call));
+            });
             self.run_calls(&mut context, open, results, self.cut).await?;
         }
         if !self.only_compacts && context.messages.last().is_some_and(|last| last.role == Role::Assistant) {

@@ -6,6 +6,7 @@
 //! `daemon/status`; `daemon/repair` mends them.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use linger_protocol::id::{BlobId, SessionId};
@@ -54,6 +55,8 @@ pub struct Met {
 struct State {
     sessions: BTreeMap<SessionId, Met>,
     blobs: BTreeMap<BlobId, Met>,
+    /// Those that nothing can be done about any more, and where what was in their place lies.
+    given_up: BTreeMap<BlobId, (Met, Option<PathBuf>)>,
     unwritten: BTreeMap<SessionId, Met>,
     database: Option<Met>,
 }
@@ -108,9 +111,24 @@ impl Found {
         self.state().blobs.iter().map(|(id, met)| (id.clone(), met.clone())).collect()
     }
 
-    /// All that was to be done about these is done.
-    pub fn forget_blobs(&self) {
-        self.state().blobs.clear();
+    /// There is nothing wrong with it any more.
+    pub fn blob_is_well(&self, blob: &BlobId) {
+        let mut state = self.state();
+        state.blobs.remove(blob);
+        state.given_up.remove(blob);
+    }
+
+    /// Nothing uses it any more; what was in its place lies `aside`.
+    pub fn give_up(&self, blob: &BlobId, aside: Option<PathBuf>) {
+        let mut state = self.state();
+        if let Some(met) = state.blobs.remove(blob) {
+            state.given_up.insert(blob.clone(), (met, aside));
+        }
+    }
+
+    /// The blobs that were given up since this daemon started.
+    pub fn given_up(&self) -> Vec<(Met, Option<PathBuf>)> {
+        self.state().given_up.values().cloned().collect()
     }
 
     /// Nothing of a session can be written just now.

@@ -2,9 +2,12 @@
 //!
 //! What cannot be read makes its session damaged and no more: a list goes on without it, or names it.
 
+use std::borrow::Cow;
+
 use linger_protocol::id::{BlobId, PermissionId, SessionId};
 use linger_protocol::permission::{Decision, Pending};
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Row, Rows, ToSql, params};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::damage::{is_damage, unreadable};
@@ -469,14 +472,26 @@ fn rows_of(mut rows: Rows<'_>, bytes: usize) -> rusqlite::Result<(Page, bool)> {
     Ok((page, false))
 }
 
+/// What an event says of itself that its row says too.
+#[derive(Deserialize)]
+struct Head<'a> {
+    #[serde(borrow)]
+    kind: Cow<'a, str>,
+    seq: u64,
+}
+
 fn stored(row: &Row<'_>) -> rusqlite::Result<Stored> {
     let seq = row.get::<_, i64>(0)? as u64;
     let data: String = row.get(4).map_err(|error| unreadable(format!("event {seq} cannot be read: {error}")))?;
     // It goes over the wire as it is: a client would not understand the line.
-    if let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(&data) {
-        return Err(unreadable(format!("event {seq} cannot be read: {error}")));
+    let head: Head<'_> =
+        serde_json::from_str(&data).map_err(|error| unreadable(format!("event {seq} cannot be read: {error}")))?;
+    let kind: String = row.get(2)?;
+    if head.seq != seq || head.kind != kind {
+        let (of, other) = (head.kind, head.seq);
+        return Err(unreadable(format!("event {seq}, of kind {kind}, says that it is event {other}, of kind {of}")));
     }
-    Ok(Stored { seq, at: row.get::<_, i64>(1)? as u64, kind: row.get(2)?, stream: row.get(3)?, data })
+    Ok(Stored { seq, at: row.get::<_, i64>(1)? as u64, kind, stream: row.get(3)?, data })
 }
 
 /// A column of JSON.

@@ -119,6 +119,13 @@ pub fn examine(connection: &Connection, id: &str) -> Examined {
     if session.events == 0 && session.broken.is_none() {
         session.broken = Some("it has no events".to_owned());
     }
+    if let Ok(Some(row)) = &session.row
+        && session.state.cwd.as_os_str().is_empty()
+    {
+        // Its first event is lost, and its state too.
+        session.state.cwd = row.cwd.clone().into();
+        session.state.name = session.state.name.take().or_else(|| row.name.clone());
+    }
     session.stale = fold.as_ref().is_none_or(|fold| fold.head != session.head) || env.is_none();
     session.goes_on = session.broken.is_none();
     if let Some(fold) =
@@ -160,7 +167,6 @@ impl Examined {
             let body = EventBody::Lost { first, last };
             self.state.apply(&Event { body, seq: Some(seq), at: self.state.updated_at, turn: None });
         }
-        self.results.clear();
         self.head = last;
         match self.lost.last_mut().filter(|before| before.1 + 1 == first) {
             Some(before) => before.1 = last,

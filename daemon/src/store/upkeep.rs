@@ -72,6 +72,12 @@ impl Upkeep {
         self.blobs.close();
     }
 
+    /// Those of these blobs that have no file: one may have come meanwhile.
+    pub(super) fn gone(&self, blobs: Vec<BlobId>) -> Vec<BlobId> {
+        let is_gone = |id: &BlobId| self.blobs.path(id).is_none_or(|path| path.symlink_metadata().is_err());
+        blobs.into_iter().filter(is_gone).collect()
+    }
+
     /// Something was removed.
     pub(super) fn wake(&mut self) {
         if self.next != Step::Sweep {

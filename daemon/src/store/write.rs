@@ -60,7 +60,8 @@ pub(super) fn run(
                 upkeep.wake();
             }
             Some(Write::Forget(blobs, done)) => {
-                let result = set_sync(connection, true, &mut synced).and_then(|()| forget(connection, &blobs));
+                let gone = upkeep.gone(blobs);
+                let result = set_sync(connection, true, &mut synced).and_then(|()| forget(connection, &gone));
                 // The job that asked may have been cut short.
                 let _unheard = done.send(result);
             }

@@ -319,13 +319,22 @@ impl Daemon {
     /// `kill -9` of the keeper and everything below it, without asking a daemon that may not be able to answer.
     pub fn kill_family(&self) {
         process::signal(self.keeper(), Signal::KILL);
-        // A keeper may have been starting the next daemon, and a daemon without one becomes one: until nobody is left.
+        // A keeper may have been starting the next daemon, and a daemon without one becomes one: until nobody is left. One that is
+        // about to become another program says nothing of itself for a moment, and has the lock.
         let gone = comes_true(GRACE, || {
             let left = process::of_directory(self.dirs.root());
-            left.iter().all(|process| process::kill_and_wait(process.pid, GRACE)) && left.is_empty()
+            left.iter().all(|process| process::kill_and_wait(process.pid, GRACE))
+                && left.is_empty()
+                && self.is_unlocked()
         });
         self.reap();
         assert!(gone, "a process survives kill -9");
+    }
+
+    /// Whether nobody has the lock beside the database.
+    fn is_unlocked(&self) -> bool {
+        let lock = std::fs::File::open(self.dirs.database().with_file_name("lingerd.lock"));
+        lock.map_or(true, |lock| lock.try_lock_shared().is_ok())
     }
 
     /// [`Self::kill_all`], then a new start in the same directories.

@@ -558,12 +558,17 @@ fn respond_holding<T: Send + 'static>(
     });
 }
 
+/// Answers whoever has cancelled a turn.
 fn respond_all(replies: Vec<Reply<()>>, committed: oneshot::Receiver<Result<(), StoreError>>) {
     if replies.is_empty() {
         return;
     }
     tokio::spawn(async move {
         let result = committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())));
-        replies.into_iter().for_each(|reply| respond(reply, result.clone().map_err(RpcError::from)));
+        let late = |error| RpcError::from(error).hint(CANCELLED_LATER);
+        replies.into_iter().for_each(|reply| respond(reply, result.clone().map_err(late)));
     });
 }
+
+/// What becomes of a cancel that cannot be written down.
+const CANCELLED_LATER: &str = "nothing of the turn runs; it is cancelled as soon as something can be written";

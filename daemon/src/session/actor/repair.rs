@@ -152,7 +152,7 @@ impl Actor {
 
     fn later(&self) -> RpcError {
         let text = format!("session {} cannot be written just now; its turn has stopped", self.id);
-        RpcError::new(Code::Storage, text).hint("it is cancelled as soon as the disk has room again")
+        RpcError::new(Code::Storage, text).hint(CANCELLED_LATER)
     }
 
     /// Whether somebody who asks for something need not wait for the next try: the last one was a while ago.

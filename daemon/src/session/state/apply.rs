@@ -12,8 +12,10 @@ use linger_protocol::permission::{Decision, Mode};
 use linger_protocol::session::When;
 
 use super::{Answered, Call, Compaction, Counts, Permission, Queued, Shape, State, Turn};
-use crate::session::calls::MAX_CALLS;
 use crate::session::compaction::Effort;
+
+/// Calls that an answer may have: as many as a decoder takes blocks. Those beyond what is run have a name too.
+const CALLS: u64 = 512;
 
 /// How much of the first prompt becomes the title, in characters: a line of a terminal.
 const TITLE: usize = 72;
@@ -233,7 +235,7 @@ impl State {
     /// taken up is taken up again, and nothing is allowed that it may have forbidden.
     fn lost(&mut self) {
         let Counts { turns, messages, calls, prompts } = &mut self.counts;
-        (*turns, *messages, *prompts, *calls) = (*turns + 1, *messages + 1, *prompts + 1, *calls + MAX_CALLS as u64);
+        (*turns, *messages, *prompts, *calls) = (*turns + 1, *messages + 1, *prompts + 1, *calls + CALLS);
         self.queue.clear();
         // Their results may be lost; the context has a word in the place of each that is.
         self.in_turn(|turn| turn.calls.clear());

@@ -96,8 +96,8 @@ impl Turn {
             drop(images);
             let failure = match self.attempt(stream, &mut shown, is_shown).await? {
                 Ok(mut response) => {
-                    if let Some(shape) = shape {
-                        provider_shape::spoken(&mut response, shape.schema);
+                    if shape.is_some() {
+                        provider_shape::spoken(&mut response);
                     }
                     tracing::info!(target: "response", session = %self.session, id = %id, ms = began.elapsed().as_millis() as u64,
                         input = response.usage.input_tokens, output = response.usage.output_tokens, "done");
@@ -174,10 +174,13 @@ impl Turn {
             return Images::new();
         }
         let (store, session) = (self.daemon.store.clone(), self.session.clone());
+        let runtime = tokio::runtime::Handle::current();
         let load = move |id: BlobId| match store.blobs.load(&id) {
             Ok(data) => Some((id, data)),
             Err(error) => {
-                let error = store.lost_blob(&id, error);
+                // One that a repair has given up is still named by the history, and nothing more can be done about it.
+                let used = matches!(runtime.block_on(store.blob(id.clone())), Ok(Some(_)));
+                let error = if used { store.lost_blob(&id, error) } else { error.into() };
                 tracing::error!(target: "request", %session, blob = %id, %error, "an image cannot be read");
                 None
             }

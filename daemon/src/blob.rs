@@ -544,7 +544,12 @@ mod tests {
         let held = blobs.put(b"abc").unwrap();
         assert_eq!(blobs.load(held.id()).unwrap(), "YWJj");
         fs::write(held.path().unwrap(), "abd").unwrap();
-        assert_eq!(blobs.load(held.id()).unwrap_err().to_string(), "its bytes are not those that were stored");
+        assert_eq!(blobs.load(held.id()).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        let path = held.path().unwrap();
+        assert_eq!(blobs.put(b"abc").unwrap().path(), Some(path.clone()), "the right ones take their place");
+        assert_eq!(fs::read(&path).unwrap(), b"abc");
+        let aside = files(path.parent().unwrap()).into_iter().find(|file| file.contains(".damaged-"));
+        assert_eq!(fs::read(aside.unwrap()).unwrap(), b"abd", "and they are kept");
     }
 
     #[test]

@@ -70,7 +70,7 @@ impl<D: Decoder> Tagged<D> {
                     out.push(StreamEvent::Hosted { block, tool, part, text });
                 }
                 StreamEvent::Done(response) => {
-                    self.flush(out);
+                    self.close(out);
                     let response = self.done(response);
                     out.push(StreamEvent::Done(response));
                 }
@@ -85,12 +85,7 @@ impl<D: Decoder> Tagged<D> {
         if self.first.is_none_or(|first| block < first) {
             return block;
         }
-        if !self.closed
-            && let Some(piece) = self.think.close()
-        {
-            self.piece(piece, out);
-        }
-        self.closed = true;
+        self.close(out);
         block + self.more()
     }
 
@@ -108,9 +103,9 @@ impl<D: Decoder> Tagged<D> {
     }
 
     /// What was held back is what it looks like.
-    fn flush(&mut self, out: &mut Vec<StreamEvent>) {
-        if !self.closed
-            && let Some(piece) = self.think.pause()
+    fn close(&mut self, out: &mut Vec<StreamEvent>) {
+        if !std::mem::replace(&mut self.closed, true)
+            && let Some(piece) = self.think.close()
         {
             self.piece(piece, out);
         }

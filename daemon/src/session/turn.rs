@@ -112,7 +112,7 @@ enum Unread {
 
 impl From<StoreError> for Unread {
     fn from(error: StoreError) -> Self {
-        if error.is_damage() { Self::Broken(error.to_string()) } else { Self::ForNow(error) }
+        if error.is_damage() { Self::Broken(error.0.to_string()) } else { Self::ForNow(error) }
     }
 }
 

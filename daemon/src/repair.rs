@@ -11,7 +11,7 @@
 mod carry;
 mod status;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -207,14 +207,7 @@ fn look(daemon: &Arc<Daemon>, limit: Option<Duration>) -> rusqlite::Result<(bool
         Err(error) => found.write_failed(&error),
     }
     let mut stale = Vec::new();
-    // None is made meanwhile: what was removed before its events were looked at is in here.
-    let ids = salvage::ids(&connection);
-    let removed: BTreeSet<String> = connection
-        .prepare("SELECT session FROM removed")?
-        .query_map([], |row| row.get(0))?
-        .map_while(Result::ok)
-        .collect();
-    for id in ids {
+    for id in salvage::ids(&connection) {
         let examined = salvage::examine(&connection, &id);
         if over() {
             return Ok((false, stale));
@@ -226,9 +219,10 @@ fn look(daemon: &Arc<Daemon>, limit: Option<Duration>) -> rusqlite::Result<(bool
                 found.session(&id, "its state cannot be read; loading it makes it anew from its events");
                 stale.push(id);
             }
-            // What is removed, or is the beginning of one that is being carried over.
-            (Ok(None), _) if removed.contains(id.as_str()) || aside::is_owed(&daemon.store.path) => {}
-            (Ok(None), _) => found.session(&id, "the row that says where it stands is missing"),
+            // Else it was removed, or is the beginning of one that is being carried over.
+            (Ok(None), _) if !aside::is_owed(&daemon.store.path) && is_orphan(&connection, &id)? => {
+                found.session(&id, "the row that says where it stands is missing");
+            }
             (Ok(_), _) => {}
         }
     }
@@ -251,6 +245,14 @@ fn look(daemon: &Arc<Daemon>, limit: Option<Duration>) -> rusqlite::Result<(bool
         }
     }
     Ok((true, stale))
+}
+
+/// Whether there are events of a session that nobody has removed, and which has no row. At one moment: it may be removed now.
+fn is_orphan(connection: &Connection, id: &SessionId) -> rusqlite::Result<bool> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM event WHERE session = ?1)
+               AND NOT EXISTS (SELECT 1 FROM session WHERE id = ?1)
+               AND NOT EXISTS (SELECT 1 FROM removed WHERE session = ?1)";
+    connection.prepare_cached(sql)?.query_row([id.as_str()], |row| row.get(0))
 }
 
 /// Sets aside what has the name of a blob and is another, and uses neither it nor what is missing any more.

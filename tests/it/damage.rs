@@ -531,6 +531,36 @@ async fn repair_leaves_out_what_is_lost_and_nothing_that_waits_or_came_later() {
 }
 
 #[tokio::test]
+async fn a_session_whose_row_or_beginning_is_lost_is_there_after_a_repair() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let rowless = talk(&client, &model, "rowless", 2).await;
+    let headless = talk(&client, &model, "headless", 2).await;
+    damage(&daemon, |path| {
+        let connection = Connection::open(path).unwrap();
+        assert_eq!(connection.execute("DELETE FROM session WHERE id = ?", [&rowless]).unwrap(), 1);
+        drop(connection);
+        spoil(path, &headless, 1, true);
+    })
+    .await;
+    daemon.launch().await;
+    doctor(&daemon, &[], false, "the row that says where it stands is missing").await;
+    doctor(&daemon, &["--repair"], false, "carried over").await;
+    let after = daemon.client().await;
+    let rows = after.call("session/list", json!({})).await;
+    // A name is in the first event and in the state.
+    for (session, name) in [(&rowless, Some("rowless")), (&headless, None)] {
+        let row = rows.as_array().unwrap().iter().find(|row| row["session"] == **session).expect("it is there");
+        assert_eq!((row["name"].as_str(), row["cwd"].as_str()), (name, daemon.workspace().to_str()), "{row}");
+        after.attach(session).await;
+        after.nth(session, "turn_finished", 2).await;
+    }
+    assert_eq!(after.first(&headless, "lost").await.seq(), Some(1));
+    stop(&daemon).await;
+}
+
+#[tokio::test]
 async fn without_its_state_too_nothing_of_a_session_goes_on_by_itself_or_twice() {
     let model = ModelServer::start();
     let daemon = Daemon::start(&model).await;

@@ -101,6 +101,12 @@ struct Binding {
     retry: Option<Instant>,
 }
 
+/// What is wrong with a socket on which somebody listens.
+const IN_USE: &str = "is in use by another program";
+
+/// How often is looked whether somebody still listens, and how many milliseconds lie between.
+const LEAVES: [u64; 2] = [50, 20];
+
 /// Device and inode.
 type FileId = (u64, u64);
 
@@ -117,7 +123,7 @@ impl Listener {
             }
             None => {
                 let missed = signal(SignalKind::hangup()).map_err(io)?;
-                let (socket, id) = bind(&places.socket)?;
+                let (socket, id) = bind_in_time(&places.socket)?;
                 announce(places, lock, pid, &places.socket);
                 Ok(Self { socket, binding: Some(Binding::watch(&places.socket, id)), missed, troubled: false })
             }
@@ -231,6 +237,20 @@ async fn lost(binding: &mut Option<Binding>, missed: &mut Signal) {
     }
 }
 
+/// Binds `path` at the start. Whoever has the lock by then is the daemon: one that listens all the same is about to be gone, after
+/// it and its keeper were killed.
+fn bind_in_time(path: &Path) -> Result<(Socket, FileId), ListenError> {
+    for _ in 0..LEAVES[0] {
+        match bind(path) {
+            Err(ListenError::Occupied(_, IN_USE)) => {}
+            bound => return bound,
+        }
+        // Nobody is served yet.
+        std::thread::sleep(Duration::from_millis(LEAVES[1]));
+    }
+    bind(path)
+}
+
 /// Binds `path`, after the socket of a dead daemon is out of the way.
 fn bind(path: &Path) -> Result<(Socket, FileId), ListenError> {
     let io = |error| ListenError::Io(path.to_path_buf(), error);
@@ -264,7 +284,7 @@ fn clear(path: &Path) -> Result<(), ListenError> {
         return occupied("belongs to another user");
     }
     if is_alive(path).map_err(io)? {
-        return occupied("is in use by another program");
+        return occupied(IN_USE);
     }
     std::fs::remove_file(path).map_err(io)
 }
@@ -366,6 +386,19 @@ mod tests {
         drop(UnixListener::bind(house.path()).unwrap());
         assert!(house.path().exists());
         let mut listener = house.open().unwrap();
+        reach(&mut listener, house.path()).await;
+    }
+
+    #[tokio::test]
+    async fn a_daemon_that_was_killed_lets_go_of_the_socket_a_moment_after_its_lock() {
+        let house = house();
+        let dying = UnixListener::bind(house.path()).unwrap();
+        let gone = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(3 * LEAVES[1]));
+            drop(dying);
+        });
+        let mut listener = house.open().unwrap();
+        gone.join().unwrap();
         reach(&mut listener, house.path()).await;
     }
 

@@ -104,8 +104,8 @@ struct Binding {
 /// What is wrong with a socket on which somebody listens.
 const IN_USE: &str = "is in use by another program";
 
-/// How often is looked whether somebody still listens, and how many milliseconds lie between.
-const LEAVES: [u64; 2] = [50, 20];
+/// How long a killed daemon may take to let go of its socket.
+const LEAVES: Duration = Duration::from_secs(1);
 
 /// Device and inode.
 type FileId = (u64, u64);
@@ -240,15 +240,14 @@ async fn lost(binding: &mut Option<Binding>, missed: &mut Signal) {
 /// Binds `path` at the start. Whoever has the lock by then is the daemon: one that listens all the same is about to be gone, after
 /// it and its keeper were killed.
 fn bind_in_time(path: &Path) -> Result<(Socket, FileId), ListenError> {
-    for _ in 0..LEAVES[0] {
-        match bind(path) {
-            Err(ListenError::Occupied(_, IN_USE)) => {}
-            bound => return bound,
+    let bound = bind(path);
+    if let Err(ListenError::Occupied(_, IN_USE)) = &bound {
+        // A connection to a process that ends is closed with it.
+        if probe(path).ok().flatten().is_none_or(|other| has_gone(other, LEAVES)) {
+            return bind(path);
         }
-        // Nobody is served yet.
-        std::thread::sleep(Duration::from_millis(LEAVES[1]));
     }
-    bind(path)
+    bound
 }
 
 /// Binds `path`, after the socket of a dead daemon is out of the way.
@@ -291,15 +290,31 @@ fn clear(path: &Path) -> Result<(), ListenError> {
 
 /// Whether somebody listens on the socket; does not wait for them.
 fn is_alive(path: &Path) -> io::Result<bool> {
+    Ok(probe(path)?.is_some())
+}
+
+/// Who listens on the socket, if somebody does; connected, unless they take nobody just now.
+fn probe(path: &Path) -> io::Result<Option<std::os::fd::OwnedFd>> {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect, socket};
     let probe = socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
     rustix::io::fcntl_setfd(&probe, rustix::io::FdFlags::CLOEXEC)?;
     // One that does not accept has a full queue, and connecting would wait for ever.
     rustix::io::ioctl_fionbio(&probe, true)?;
     match connect(&probe, &SocketAddrUnix::new(path)?) {
-        Err(Errno::CONNREFUSED | Errno::NOENT) => Ok(false),
-        _ => Ok(true),
+        Err(Errno::CONNREFUSED | Errno::NOENT) => Ok(None),
+        _ => Ok(Some(probe)),
     }
+}
+
+/// Waits for the other end of a connection to go away; whether it did in time.
+fn has_gone(other: std::os::fd::OwnedFd, time: Duration) -> bool {
+    let mut other = std::os::unix::net::UnixStream::from(other);
+    let waits = other.set_nonblocking(false).and_then(|()| other.set_read_timeout(Some(time)));
+    waits.is_ok()
+        && match io::Read::read(&mut other, &mut [0]) {
+            Ok(read) => read == 0,
+            Err(error) => error.kind() == io::ErrorKind::ConnectionReset,
+        }
 }
 
 /// The peer, if it is this user; one that the system does not name is nobody.
@@ -393,9 +408,11 @@ mod tests {
     async fn a_daemon_that_was_killed_lets_go_of_the_socket_a_moment_after_its_lock() {
         let house = house();
         let dying = UnixListener::bind(house.path()).unwrap();
+        // Those who look whether it is there, and then who waits for its end.
         let gone = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(3 * LEAVES[1]));
+            let waiting = [dying.accept().unwrap(), dying.accept().unwrap()];
             drop(dying);
+            drop(waiting);
         });
         let mut listener = house.open().unwrap();
         gone.join().unwrap();

@@ -12,7 +12,7 @@ mod carry;
 mod status;
 
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -27,6 +27,8 @@ use crate::daemon::Daemon;
 use crate::session::actor::Command;
 use crate::store::aside::{self, Aside, Kind, Report};
 use crate::store::salvage;
+use crate::store::source;
+use crate::store::{Fold, StoreError};
 
 use carry::carry_over;
 pub use status::{damage, warnings};
@@ -83,7 +85,7 @@ impl Repairs {
 pub async fn at_start(daemon: &Arc<Daemon>) {
     let asides = aside::list(&daemon.store.path);
     let wanted = asides.iter().any(|aside| !aside.report.settled);
-    asides.iter().for_each(|aside| salvage::tidy(&aside.path));
+    asides.iter().for_each(|aside| source::tidy(&aside.path));
     *daemon.repairs.asides() = asides;
     if wanted {
         let mut ended = daemon.repairs.ended.subscribe();
@@ -145,19 +147,21 @@ fn start(daemon: &Arc<Daemon>, task: Task) -> bool {
 }
 
 fn work(daemon: &Arc<Daemon>, task: Task) -> Repaired {
-    let (mut checked, mut stale) = (false, Vec::new());
+    let mut looked = Looked::default();
     if task != Task::CarryOver {
         let limit = (task == Task::Look).then_some(LOOK);
         match look(daemon, limit) {
-            Ok(looked) => (checked, stale) = looked,
+            Ok(all) => looked = all,
             Err(error) => {
                 tracing::error!(target: "repair", %error, "the database cannot be looked at");
                 daemon.store.found.write_failed(&error);
             }
         }
     }
+    let checked = looked.checked;
     if task == Task::Repair {
-        stale.iter().for_each(|session| load(daemon, session));
+        looked.stale.iter().for_each(|session| load(daemon, session));
+        looked.uncounted.iter().for_each(|(session, blobs)| count(daemon, session, blobs));
         forget_blobs(daemon);
         if let Some(reason) = in_use(daemon) {
             let report = Report { reason, at: clock::now(), partial: true, ..Report::default() };
@@ -192,8 +196,19 @@ fn in_use(daemon: &Daemon) -> Option<String> {
     database.map(|met| met.text).or(session)
 }
 
-/// Reads everything in the database that is in use; whether it got through, and the sessions whose state alone is damaged.
-fn look(daemon: &Arc<Daemon>, limit: Option<Duration>) -> rusqlite::Result<(bool, Vec<SessionId>)> {
+/// What was found in the database that is in use, and can be mended in place.
+#[derive(Default)]
+struct Looked {
+    /// Everything was read.
+    checked: bool,
+    /// Sessions whose events are good, and their state or their permissions are not: loading them makes these anew.
+    stale: Vec<SessionId>,
+    /// Sessions of which is not written down how large they are, or that they use these blobs.
+    uncounted: Vec<(SessionId, Vec<BlobId>)>,
+}
+
+/// Reads everything in the database that is in use.
+fn look(daemon: &Arc<Daemon>, limit: Option<Duration>) -> rusqlite::Result<Looked> {
     let mut connection = Connection::open_with_flags(&*daemon.store.path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     let (began, shutdown) = (Instant::now(), daemon.shutdown.clone());
     let over = move || shutdown.is_cancelled() || limit.is_some_and(|limit| began.elapsed() > limit);
@@ -201,23 +216,36 @@ fn look(daemon: &Arc<Daemon>, limit: Option<Duration>) -> rusqlite::Result<(bool
     let found = &daemon.store.found;
     let complaint = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
     match complaint {
-        _ if over() => return Ok((false, Vec::new())),
+        _ if over() => return Ok(Looked::default()),
         Ok(text) if text == "ok" => {}
         Ok(text) => found.database(&text.replace("*** in database main ***\n", "")),
         Err(error) => found.write_failed(&error),
     }
-    let mut stale = Vec::new();
+    let mut looked = Looked::default();
     for id in salvage::ids(&connection) {
         let examined = salvage::examine(&connection, &id);
         if over() {
-            return Ok((false, stale));
+            return Ok(looked);
         }
         let id = SessionId(id);
+        // One that has no file was lost, and given up.
+        let is_there = |blob: &BlobId| daemon.store.blobs.check(blob).is_ok();
+        let unused: Vec<BlobId> = examined.unused.into_iter().filter(is_there).collect();
+        let is_uncounted = examined.miscounted || !unused.is_empty();
         match (examined.row, examined.broken) {
             (Err(text), _) | (Ok(Some(_)), Some(text)) => found.session(&id, &text),
             (Ok(Some(_)), None) if examined.stale => {
                 found.session(&id, "its state cannot be read; loading it makes it anew from its events");
-                stale.push(id);
+                looked.stale.push(id);
+            }
+            (Ok(Some(_)), None) if examined.beside => {
+                let text = "what it does and what waits for an answer is not written down as its state has it; loading it mends that";
+                found.session(&id, text);
+                looked.stale.push(id);
+            }
+            (Ok(Some(_)), None) if is_uncounted => {
+                found.session(&id, "its size or its blobs are not written down as its events have them");
+                looked.uncounted.push((id, unused));
             }
             // Else it was removed, or is the beginning of one that is being carried over.
             (Ok(None), _) if !aside::is_owed(&daemon.store.path) && is_orphan(&connection, &id)? => {
@@ -241,10 +269,11 @@ fn look(daemon: &Arc<Daemon>, limit: Option<Duration>) -> rusqlite::Result<(bool
             Err(error) => drop(daemon.store.lost_blob(&id, error)),
         }
         if over() {
-            return Ok((false, stale));
+            return Ok(looked);
         }
     }
-    Ok((true, stale))
+    looked.checked = true;
+    Ok(looked)
 }
 
 /// Whether there are events of a session that nobody has removed, and which has no row. At one moment: it may be removed now.
@@ -281,6 +310,26 @@ fn forget_blobs(daemon: &Daemon) {
     match Handle::current().block_on(daemon.store.forget_blobs(lost.clone())) {
         Ok(()) => lost.iter().for_each(|id| found.give_up(id, kept.remove(id))),
         Err(error) => tracing::error!(target: "repair", %error, "blobs that are lost cannot be given up"),
+    }
+}
+
+/// Writes down that a session uses these blobs, and how large it is.
+fn count(daemon: &Arc<Daemon>, session: &SessionId, blobs: &[BlobId]) {
+    let hold =
+        || blobs.iter().filter_map(|blob| daemon.store.blobs.hold(blob).transpose()).collect::<io::Result<Vec<_>>>();
+    let written = hold().map_err(StoreError::from).and_then(|held| {
+        let folds = held.into_iter().map(Fold::Blob).chain([Fold::Size]).collect();
+        Handle::current().block_on(async {
+            match daemon.store.session(session.clone()).await? {
+                Some(_) => daemon.store.fold(session, folds).await,
+                // It was removed meanwhile, and its blobs with it.
+                None => Ok(()),
+            }
+        })
+    });
+    match written {
+        Ok(()) => daemon.store.found.mended(session),
+        Err(error) => tracing::error!(target: "repair", %session, %error, "cannot be counted"),
     }
 }
 

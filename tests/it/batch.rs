@@ -95,7 +95,6 @@ async fn the_requests_of_a_batch_take_effect_before_what_comes_after_it() {
     let (model, daemon, mut raw) = daemon().await;
     let client = daemon.client().await;
     let session = client.session().await;
-    client.attach(&session).await;
     let set = |n: u32| request(n, "session/set", &json!({ "session": session, "name": format!("n{n}") }));
     let mut names = Vec::new();
     for round in 0..10 {

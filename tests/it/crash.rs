@@ -159,7 +159,6 @@ async fn a_daemon_that_a_tool_of_another_one_starts_and_loses_ends_its_own_proce
     model.push([bash(&script), Reply::text("done")]);
     let client = outer.client().await;
     let session = client.session().await;
-    client.attach(&session).await;
     client.turn(&session, "go").await;
     let output = client.first(&session, "tool_finished").await.raw;
     for word in ["both live", "it serves", "it is gone"] {
@@ -369,7 +368,6 @@ async fn a_socket_whose_directory_was_renamed_is_there_again_when_a_client_looks
     let daemon = Daemon::start(&model).await;
     let client = daemon.client().await;
     let session = client.session().await;
-    client.attach(&session).await;
     client.turn(&session, "go").await;
     let pid = daemon.pid().await;
     let state = daemon.dirs.socket().parent().unwrap().to_path_buf();

@@ -189,7 +189,6 @@ async fn a_daemon_with_nothing_to_do_does_not_wake() {
     let daemon = Daemon::start(&model).await;
     let client = daemon.client().await;
     let session = client.session().await;
-    client.attach(&session).await;
     client.turn(&session, "go").await;
     let pid = daemon.pid().await;
     drop(client);
@@ -218,7 +217,6 @@ async fn a_tool_of_a_daemon_in_the_foreground_cannot_write_to_its_terminal_and_c
     terminal.shows("ready").await;
     let client = daemon.client().await;
     let session = client.session().await;
-    client.attach(&session).await;
     client.turn(&session, "go").await;
     let output = client.first(&session, "tool_finished").await.raw;
     assert!(output.contains("rc=1"), "{output}");
@@ -272,7 +270,6 @@ async fn descriptors_threads_and_processes_return_to_where_they_were() {
         let mut all = Vec::new();
         for _ in 0..sessions {
             let session = client.session().await;
-            client.attach(&session).await;
             client.prompt(&session, &format!("go, {session}")).await;
             all.push(session);
         }
@@ -302,7 +299,6 @@ async fn a_daemon_that_nobody_talks_to_takes_less_memory_than_one_at_work() {
     let pid = daemon.pid().await;
     let client = daemon.client().await;
     let session = client.session().await;
-    client.attach(&session).await;
     client.turn(&session, "go").await;
     let (at_work, _) = process::memory(pid);
     daemon.check(&[&client], &model);

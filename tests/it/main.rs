@@ -6,6 +6,7 @@
 
 mod aimock;
 mod batch;
+mod beside_events;
 mod blobs;
 mod bounds;
 mod catalogue;
@@ -25,6 +26,7 @@ mod idempotency;
 mod keeper;
 mod keys;
 mod large;
+mod lost_events;
 mod lost_page;
 mod matrix;
 mod matrix_turns;

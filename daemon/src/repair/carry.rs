@@ -22,11 +22,10 @@ use crate::session::log::{Log, Piece, Stored};
 use crate::session::state::{State, Turn};
 use crate::session::{Draft, recovery};
 use crate::store::aside::{Aside, Kind, Left};
-use crate::store::salvage::{self, Examined, Source, Unreadable};
+use crate::store::damage::DAMAGE;
+use crate::store::salvage::{self, Examined};
+use crate::store::source::{Source, Unreadable};
 use crate::store::{Append, Fold, StoreError};
-
-/// Who has decided permissions whose answer is lost.
-const DAMAGE: &str = "damage";
 
 /// Lost events that are written down at once.
 const LOST_AT_ONCE: u64 = 1000;

@@ -5,7 +5,7 @@
 
 mod apply;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -230,6 +230,11 @@ impl State {
     /// What it is doing, as it stands in the database.
     pub fn stored_name(&self) -> &'static str {
         if self.is_owed() { OWED } else { state_name(self.doing()) }
+    }
+
+    /// The permissions that wait for an answer, each with the digest of what was shown.
+    pub fn waiting(&self) -> BTreeSet<(PermissionId, String)> {
+        self.turn.iter().flat_map(Turn::waiting).map(|asked| (asked.id.clone(), asked.digest.clone())).collect()
     }
 
     /// About how many tokens the context has, if that was ever counted.

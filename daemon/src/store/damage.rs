@@ -17,6 +17,9 @@ use crate::clock;
 /// Damaged sessions that are remembered, and blobs: more than anybody reads, and a list must end.
 const MAX_SESSIONS: usize = 1000;
 
+/// Who has decided permissions whose answer is lost.
+pub const DAMAGE: &str = "damage";
+
 /// Whether this means that what is stored is not what was written.
 pub fn is_damage(error: &Error) -> bool {
     match error {

@@ -22,6 +22,7 @@ mod reader;
 #[cfg(test)]
 mod rng;
 pub mod salvage;
+pub mod source;
 mod upkeep;
 mod usage;
 mod write;
@@ -163,8 +164,12 @@ pub enum Fold {
         /// When.
         at: u64,
     },
+    /// These permissions of the session wait, and no others, whatever is written down.
+    Waiting(Vec<Pending>),
     /// The session uses a blob.
     Blob(Held),
+    /// The session has as many bytes as its events and blobs have, whatever is written down.
+    Size,
     /// An answer was paid for.
     Spent {
         /// The day, in days since 1970, as UTC has it.
@@ -237,6 +242,15 @@ impl Store {
     /// Queues an append; it is answered, and shown, once it is committed.
     pub fn append(&self, append: Append) {
         self.writer.send(Write::Append(Box::new(append)));
+    }
+
+    /// Writes down what follows from events of a session that are stored, synced.
+    pub async fn fold(&self, session: &SessionId, folds: Vec<Fold>) -> Result<(), StoreError> {
+        let (done, answer) = oneshot::channel();
+        let log = Log::new(session.clone(), 0, Vec::new());
+        let (events, turn, pieces) = (Vec::new(), None, Vec::new());
+        self.append(Append { log, events, turn, pieces, folds, sync: true, done: Some(done) });
+        answer.await.map_err(|_| ended())?
     }
 
     /// Removes a session: it is gone once this answers, and what is stored of it is deleted when there is time. The outcomes of

@@ -10,7 +10,8 @@ use tempfile::TempDir;
 use super::*;
 use crate::store::aside::Aside;
 use crate::store::rng::Rng;
-use crate::store::salvage::{Source, Unreadable, examine, ids};
+use crate::store::salvage::{examine, ids};
+use crate::store::source::{Source, Unreadable};
 use crate::store::{Store, damage};
 
 /// The database of a daemon that was killed, of the first schema.

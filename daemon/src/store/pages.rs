@@ -18,7 +18,9 @@ use rusqlite::{Connection, params_from_iter};
 use serde::Deserialize;
 
 use super::aside;
-use super::salvage::PAGE_SIZE;
+
+/// The size of a page in every linger database, in bytes: SQLite's own.
+pub(super) const PAGE_SIZE: usize = 4096;
 
 /// What of a page rows use: linger's databases keep nothing at its end.
 const USABLE: u64 = PAGE_SIZE as u64;

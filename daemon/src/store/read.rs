@@ -3,6 +3,7 @@
 //! What cannot be read makes its session damaged and no more: a list goes on without it, or names it.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use linger_protocol::id::{BlobId, PermissionId, SessionId};
 use linger_protocol::permission::{Decision, Pending};
@@ -33,6 +34,8 @@ pub struct SessionRow {
     pub fold: String,
     /// The variables of its tools in JSON.
     pub env: String,
+    /// What it is doing, as starts look for it ([`crate::session::state::State::stored_name`]).
+    pub state: String,
     /// Bytes of its events and blobs.
     pub size: u64,
 }
@@ -129,7 +132,7 @@ impl Store {
                     "SELECT id, size FROM session WHERE updated_at < ?1 AND (?2 OR state = 'idle') ORDER BY updated_at",
                 )?
                 .query_map(params![before as i64, all], |row| {
-                    Ok((SessionId(row.get(0)?), row.get::<_, i64>(1)? as u64))
+                    Ok((SessionId(row.get(0)?), row.get::<_, i64>(1)?.max(0) as u64))
                 })?
                 .collect()
         })
@@ -160,11 +163,11 @@ impl Store {
         .await
     }
 
-    /// Sessions whose turn was under way when the daemon ended.
+    /// Sessions whose turn was under way when the daemon ended, and those of which nobody can tell.
     pub async fn unfinished(&self) -> Result<Vec<SessionId>, StoreError> {
         self.read(|connection| {
             connection
-                .prepare_cached("SELECT id FROM session WHERE state IN ('running', 'waiting', 'owed')")?
+                .prepare_cached("SELECT id FROM session WHERE state NOT IN ('idle', 'offered')")?
                 .query_map([], |row| row.get::<_, String>(0).map(SessionId))?
                 .collect()
         })
@@ -308,6 +311,11 @@ impl Store {
         .await
     }
 
+    /// The permissions of a session that wait, each with its digest; as they are stored, and whatever the events say.
+    pub async fn waiting(&self, id: SessionId) -> Result<BTreeSet<(PermissionId, String)>, StoreError> {
+        self.read_of(Lane::Quick, &id.clone(), move |connection| waiting(connection, id.as_str())).await
+    }
+
     /// Which session asked for a permission, and what was decided.
     pub async fn permission(&self, id: PermissionId) -> Result<Option<Answered>, StoreError> {
         self.read(move |connection| {
@@ -340,10 +348,10 @@ impl Store {
 }
 
 /// The columns of [`session_row`].
-const SESSION: &str = "id, name, cwd, updated_at, fold, env, size";
+const SESSION: &str = "id, name, cwd, updated_at, fold, env, state, size";
 
 /// Those that a database of any version has.
-pub(super) const ANY_SESSION: &str = "id, name, cwd, updated_at, fold, env";
+pub(super) const ANY_SESSION: &str = "id, name, cwd, updated_at, fold, env, state";
 
 fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
     // Text that is none is as good as none: both are missed by whoever reads it.
@@ -355,8 +363,9 @@ fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
         updated_at: row.get::<_, i64>(3)? as u64,
         fold: text(4)?,
         env: text(5)?,
+        state: text(6)?,
         // Not in every database that is read, and only to be shown.
-        size: row.get::<_, i64>(6).unwrap_or_default() as u64,
+        size: row.get::<_, i64>(7).unwrap_or_default().max(0) as u64,
     })
 }
 
@@ -364,6 +373,17 @@ fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
 pub(super) fn session(connection: &Connection, id: &str, columns: &str) -> rusqlite::Result<Option<SessionRow>> {
     let sql = format!("SELECT {columns} FROM session WHERE id = ?");
     connection.prepare_cached(&sql)?.query_row([id], session_row).optional()
+}
+
+/// As [`Store::waiting`]; one that cannot be read has no digest.
+pub(super) fn waiting(connection: &Connection, id: &str) -> rusqlite::Result<BTreeSet<(PermissionId, String)>> {
+    connection
+        .prepare_cached("SELECT id, pending FROM permission WHERE session = ? AND decision IS NULL")?
+        .query_map([id], |row| {
+            let digest = parse(row, 1).map_or_else(|_| String::new(), |pending: Pending| pending.digest);
+            Ok((PermissionId(row.get(0)?), digest))
+        })?
+        .collect()
 }
 
 /// The number of a session's last event; 0 if it has none.

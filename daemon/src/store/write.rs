@@ -4,10 +4,11 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use linger_protocol::id::BlobId;
+use linger_protocol::permission::Decision;
 use rusqlite::{Connection, params};
 
 use super::ahead::Ahead;
-use super::damage::Found;
+use super::damage::{DAMAGE, Found};
 use super::intact::Intact;
 use super::upkeep::{self, Upkeep};
 use super::usage;
@@ -249,6 +250,10 @@ fn write(connection: &Connection, append: &Append) -> rusqlite::Result<()> {
     Ok(())
 }
 
+/// Bytes of the events and blobs of session `?1`.
+pub(super) const SIZE: &str = "(SELECT coalesce(sum(octet_length(data)), 0) FROM event WHERE session = ?1)
+     + (SELECT coalesce(sum(size), 0) FROM blob WHERE session = ?1)";
+
 /// `bytes`: what the events of the same append have, by which the session grows.
 fn write_fold(connection: &Connection, session: &str, fold: &Fold, bytes: i64) -> rusqlite::Result<()> {
     match fold {
@@ -256,9 +261,11 @@ fn write_fold(connection: &Connection, session: &str, fold: &Fold, bytes: i64) -
             // A name is in an index of its own, which would be written each time if it were set each time.
             let update = |set: &str, and: &str| {
                 let sql = format!(
-                    "UPDATE session SET state = ?3, updated_at = ?4, fold = ?5, size = size + ?6{set} WHERE id = ?1{and}"
+                    "UPDATE session SET state = ?3, updated_at = ?4, fold = ?5, size = size + ?6, cwd = ?7{set}
+                     WHERE id = ?1{and}"
                 );
-                connection.prepare_cached(&sql)?.execute(params![session, name, state, *updated_at as i64, fold, bytes])
+                let values = params![session, name, state, *updated_at as i64, fold, bytes, cwd];
+                connection.prepare_cached(&sql)?.execute(values)
             };
             let mut known = update("", " AND name IS ?2")?;
             if known == 0 {
@@ -268,14 +275,11 @@ fn write_fold(connection: &Connection, session: &str, fold: &Fold, bytes: i64) -
                 return Ok(());
             }
             // A new one has one event; one that is carried over has all of them, and its blobs.
-            connection
-                .prepare_cached(
-                    "INSERT INTO session (id, name, cwd, state, updated_at, env, fold, size)
-                     VALUES (?1, ?2, ?3, ?4, ?5, '{}', ?6,
-                             (SELECT coalesce(sum(octet_length(data)), 0) FROM event WHERE session = ?1)
-                             + (SELECT coalesce(sum(size), 0) FROM blob WHERE session = ?1))",
-                )?
-                .execute(params![session, name, cwd, state, *updated_at as i64, fold])?
+            let sql = format!(
+                "INSERT INTO session (id, name, cwd, state, updated_at, env, fold, size)
+                 VALUES (?1, ?2, ?3, ?4, ?5, '{{}}', ?6, {SIZE})"
+            );
+            connection.prepare_cached(&sql)?.execute(params![session, name, cwd, state, *updated_at as i64, fold])?
         }
         Fold::Environment(env) => {
             connection.prepare_cached("UPDATE session SET env = ? WHERE id = ?")?.execute(params![env, session])?
@@ -297,6 +301,24 @@ fn write_fold(connection: &Connection, session: &str, fold: &Fold, bytes: i64) -
             connection
                 .prepare_cached("UPDATE session SET size = size + ? WHERE id = ?")?
                 .execute(params![grown, session])?
+        }
+        Fold::Waiting(waiting) => {
+            connection
+                .prepare_cached(
+                    "UPDATE permission SET decision = ?, decided_by = ?, decided_at = ?
+                     WHERE session = ? AND decision IS NULL",
+                )?
+                .execute(params![json(&Decision::Cancelled), DAMAGE, clock::now() as i64, session])?;
+            for pending in waiting {
+                connection
+                    .prepare_cached("INSERT OR REPLACE INTO permission (id, session, pending) VALUES (?, ?, ?)")?
+                    .execute(params![pending.permission.as_str(), session, json(pending)])?;
+            }
+            waiting.len()
+        }
+        Fold::Size => {
+            let sql = format!("UPDATE session SET size = {SIZE} WHERE id = ?1");
+            connection.prepare_cached(&sql)?.execute([session])?
         }
         Fold::Spent { day, model, usage } => usage::add(connection, session, *day, model, usage)?,
         Fold::Outcome(outcome) => return remember(connection, session, outcome),

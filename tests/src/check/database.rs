@@ -56,6 +56,8 @@ pub struct Folded {
     pub permissions: BTreeMap<String, Option<String>>,
     /// What each session that was not removed has paid for: answers, and tokens of requests.
     pub paid: BTreeMap<String, (u64, u64)>,
+    /// Sessions whose size is not that of their events and blobs, with it.
+    pub miscounted: BTreeMap<String, i64>,
 }
 
 /// Reads what is folded from the logs in the database at `path`.
@@ -67,6 +69,11 @@ pub fn read_folded(path: &Path) -> anyhow::Result<Folded> {
     let mut permissions = connection.prepare("SELECT id, decision FROM permission")?;
     let mut paid =
         connection.prepare("SELECT session, sum(answers), sum(input) FROM usage WHERE session <> '' GROUP BY 1")?;
+    let mut miscounted = connection.prepare(
+        "SELECT id, size FROM session
+         WHERE size <> (SELECT coalesce(sum(octet_length(data)), 0) FROM event WHERE session = id)
+                       + (SELECT coalesce(sum(size), 0) FROM blob WHERE session = id)",
+    )?;
     let sums = |row: &rusqlite::Row<'_>| {
         Ok((row.get(0)?, (row.get::<_, i64>(1)?.cast_unsigned(), row.get::<_, i64>(2)?.cast_unsigned())))
     };
@@ -79,6 +86,7 @@ pub fn read_folded(path: &Path) -> anyhow::Result<Folded> {
         scratch: scratch.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<rusqlite::Result<_>>()?,
         permissions: permissions.query_map([], decision)?.collect::<rusqlite::Result<_>>()?,
         paid: paid.query_map([], sums)?.collect::<rusqlite::Result<_>>()?,
+        miscounted: miscounted.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<rusqlite::Result<_>>()?,
     })
 }
 

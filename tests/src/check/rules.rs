@@ -317,6 +317,9 @@ pub(super) fn folded(trace: &Trace, found: &mut Found) {
             format!("{permission} waits, and nothing is under way")
         });
     }
+    for (session, size) in &folded.miscounted {
+        found.add("fold", format!("{session} says that it has {size} bytes, its events and blobs have others"));
+    }
     if !trace.settled {
         return;
     }

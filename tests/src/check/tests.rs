@@ -281,12 +281,15 @@ fn what_is_folded_otherwise_than_the_log_says_is_found() {
         scratch: [].into(),
         permissions: [("q1".to_owned(), Some("allow_once".to_owned()))].into(),
         paid: [("s1".to_owned(), (3, 0))].into(),
+        miscounted: [].into(),
     };
     assert_eq!(check(&Trace { folded: Some(folded()), ..good() }), []);
     let states = [("s1".to_owned(), "running".to_owned())].into();
     let paid = std::iter::once((SESSION.to_owned(), (2, 0))).collect();
     finds("fold", "its days for (2, 0)", &Trace { folded: Some(Folded { paid, ..folded() }), ..good() });
     finds("I6", "s1 is running", &Trace { folded: Some(Folded { states, ..folded() }), ..good() });
+    let miscounted = [("s1".to_owned(), 7)].into();
+    finds("fold", "it has 7 bytes", &Trace { folded: Some(Folded { miscounted, ..folded() }), ..good() });
     let scratch = [("s1".to_owned(), "m9".to_owned())].into();
     finds("I1", "text of m9 is left", &Trace { folded: Some(Folded { scratch, ..folded() }), ..good() });
     let permissions = [("q1".to_owned(), None)].into();

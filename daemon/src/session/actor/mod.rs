@@ -346,12 +346,11 @@ impl Actor {
     pub async fn load(daemon: Arc<Daemon>, row: SessionRow) -> Result<Self, StoreError> {
         fault::point("actor.load");
         let id = row.id.clone();
-        let Known { state, env, rebuilt } = known(&daemon.store, row).await?;
-        let variables = rebuilt.then(|| environment(&env));
+        let Known { state, env, anew } = known(&daemon.store, row).await?;
         let workspace = Arc::new(daemon.workspace(&state.cwd, env, disk::SHORT).await);
         let log = Log::new(id.clone(), state.head, Vec::new());
         let mut actor = Self::new(id, daemon, log, state, workspace);
-        actor.say_rebuilt(variables);
+        actor.say_rebuilt(anew);
         actor.take_up(recovery::Cause::Restart(actor.daemon.after_restart())).await?;
         Ok(actor)
     }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::session::recovery::Cause;
 use crate::store::Store;
+use crate::store::salvage::{self, Examined};
 
 impl Actor {
     /// Goes on with what was left behind when the daemon died, or a write failed.
@@ -56,13 +57,13 @@ impl Actor {
     }
 
     /// Writes down what was made anew, and says so.
-    pub(super) fn say_rebuilt(&mut self, variables: Option<Fold>) {
-        let Some(variables) = variables else { return };
+    pub(super) fn say_rebuilt(&mut self, anew: Option<Vec<Fold>>) {
+        let Some(anew) = anew else { return };
         let text =
             "what was stored of the session's state was damaged; it was made anew from its events, and nothing is lost";
         let draft = self.in_turn(notice(Level::Warning, NoticeCode::Damaged, text));
         tracing::warn!(target: "session", session = %self.id, events = self.state.head, "its state was damaged and made anew");
-        self.append(vec![draft], vec![variables], true, None);
+        self.append(vec![draft], anew, true, None);
     }
 
     /// The words of the prompts that wait, and the schemas; the state has only where they stand.
@@ -182,7 +183,7 @@ impl Actor {
         let _refused = self.barrier().await;
         let row = self.daemon.store.session(self.id.clone()).await?;
         let row = row.unwrap_or_else(|| SessionRow { id: self.id.clone(), ..SessionRow::default() });
-        let Known { state, env, rebuilt } = known(&self.daemon.store, row).await?;
+        let Known { state, anew, .. } = known(&self.daemon.store, row).await?;
         let waited = if let Phase::Failed(waited, _) = self.phase { waited } else { MEND[0] };
         self.state = state;
         self.past = super::turn::Past::default();
@@ -195,7 +196,7 @@ impl Actor {
         self.daemon.store.found.written(&self.id);
         self.mended = Some((waited, Instant::now()));
         self.phase = Phase::Idle;
-        self.say_rebuilt(rebuilt.then(|| environment(&env)));
+        self.say_rebuilt(anew);
         self.take_up(Cause::Storage).await
     }
 }
@@ -210,8 +211,8 @@ fn unheard(cancelled: Option<Cancelled>) -> Vec<Asked> {
 pub(super) struct Known {
     pub(super) state: State,
     pub(super) env: BTreeMap<String, String>,
-    /// What was stored of these was damaged, and they were made anew from the events.
-    pub(super) rebuilt: bool,
+    /// What of it was damaged and has to be written anew, as the events have it.
+    pub(super) anew: Option<Vec<Fold>>,
 }
 
 /// Reads what is stored of a session; if only its events can be read, they are enough.
@@ -226,12 +227,57 @@ pub(super) async fn known(store: &Store, row: SessionRow) -> Result<Known, Store
         return Err(StoreError::damage(text));
     }
     let env = serde_json::from_str(&row.env).ok();
-    if let (Some(state), Some(env)) = (state.filter(|state| state.head == last), env) {
-        return Ok(Known { state, env, rebuilt: false });
+    let mut known = match (state.filter(|state| state.head == last), env) {
+        (Some(state), Some(env)) => Known { state, env, anew: None },
+        _ => {
+            let Examined { state, env, .. } = store.examine(row.id.clone()).await?;
+            let anew = Some(vec![environment(&env)]);
+            Known { state, env, anew }
+        }
+    };
+    if row.state != known.state.stored_name() {
+        // Written with whatever comes next.
+        known.anew.get_or_insert_default();
     }
-    let examined = store.examine(row.id).await?;
-    Ok(Known { state: examined.state, env: examined.env, rebuilt: true })
+    if store.waiting(row.id.clone()).await? != known.state.waiting() {
+        let permissions = permissions(store, &row.id, &known.state).await?;
+        known.anew.get_or_insert_default().extend(permissions);
+    }
+    Ok(known)
 }
+
+/// What is kept of a session's permissions beside its events, made anew from these.
+async fn permissions(store: &Store, id: &SessionId, state: &State) -> Result<Vec<Fold>, StoreError> {
+    let (waits, mut waiting, mut folds) = (state.waiting(), Vec::new(), Vec::new());
+    let (mut after, mut more) = (0, true);
+    while more {
+        let page;
+        (page, more) = store.events_of(id.clone(), PERMISSIONS, after, PAGE).await?;
+        after = page.last().map_or(after, |last| last.seq);
+        for fold in salvage::permissions(id.as_str(), &page) {
+            match fold {
+                Fold::Asked(pending) if waits.contains(&(pending.permission.clone(), pending.digest.clone())) => {
+                    waiting.push(pending);
+                }
+                Fold::Asked(_) => {}
+                decided => folds.push(decided),
+            }
+        }
+    }
+    if waiting.len() != waits.len() {
+        let text = "a permission waits, and what was asked cannot be found";
+        store.found.session(id, text);
+        return Err(StoreError::damage(text));
+    }
+    folds.push(Fold::Waiting(waiting));
+    Ok(folds)
+}
+
+/// The kinds of events that speak of permissions.
+const PERMISSIONS: &[&str] = &["permission_requested", "permission_resolved"];
+
+/// Events that are read at once, in bytes.
+const PAGE: usize = 256 << 10;
 
 /// The variables of a session's tools, as they are stored.
 pub fn environment(env: &BTreeMap<String, String>) -> Fold {

@@ -1,0 +1,128 @@
+//! What is kept beside the events of a session, so that it is found: rows that are lost or changed are made anew from the events.
+
+use linger_tests::harness::Daemon;
+use linger_tests::model::{Gate, ModelServer, Reply};
+use rusqlite::Connection;
+use serde_json::json;
+
+use crate::answer;
+use crate::damage::{damage, doctor, said, stop};
+
+/// Changes one row of the database while no daemon runs.
+async fn change(daemon: &Daemon, sql: &str, parameters: &[&str]) {
+    damage(daemon, |path| {
+        let connection = Connection::open(path).unwrap();
+        assert_eq!(connection.execute(sql, rusqlite::params_from_iter(parameters)).unwrap(), 1, "{sql}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_permission_whose_row_is_lost_or_changed_waits_all_the_same() {
+    for sql in [
+        "DELETE FROM permission WHERE id = ?",
+        "UPDATE permission SET pending = '{' WHERE id = ?",
+        "UPDATE permission SET pending = replace(pending, '\"digest\":\"', '\"digest\":\"0') WHERE id = ?",
+        "UPDATE permission SET decision = '\"allow_once\"', decided_by = 'nobody', decided_at = 1 WHERE id = ?",
+        "UPDATE permission SET session = 'another' WHERE id = ?",
+    ] {
+        let model = ModelServer::start();
+        let daemon = Daemon::start(&model).await;
+        let client = daemon.client().await;
+        let session = client.session().await;
+        model.push([crate::bash(&daemon.effect("once")), Reply::text("done")]);
+        client.prompt(&session, "go").await;
+        let asked = client.first(&session, "permission_requested").await;
+        let before = client.call("permission/list", json!({})).await;
+        change(&daemon, sql, &[asked.str("permission")]).await;
+        daemon.launch().await;
+        let back = daemon.client().await;
+        let mut after = back.call("permission/list", json!({})).await;
+        after[0]["at"] = before[0]["at"].clone();
+        assert_eq!(after, before, "{sql}");
+        back.attach(&session).await;
+        assert_eq!(back.nth(&session, "notice", 2).await.str("code"), "damaged", "{sql}");
+        answer(&back, asked.str("permission"), "allow_once").await;
+        assert_eq!(back.first(&session, "turn_finished").await.str("stop_reason"), "end_turn", "{sql}");
+        daemon.check(&[&client, &back], &model);
+        assert_eq!(std::fs::read_to_string(daemon.side_effects()).unwrap(), "once\n");
+        stop(&daemon).await;
+    }
+}
+
+#[tokio::test]
+async fn a_permission_whose_decision_is_lost_is_not_asked_again() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    model.push([crate::bash(&daemon.effect("once")), Reply::text("done")]);
+    client.prompt(&session, "go").await;
+    let asked = client.first(&session, "permission_requested").await;
+    answer(&client, asked.str("permission"), "allow_once").await;
+    client.first(&session, "turn_finished").await;
+    let undone = "UPDATE permission SET decision = NULL, decided_by = NULL, decided_at = NULL WHERE id = ?";
+    change(&daemon, undone, &[asked.str("permission")]).await;
+    daemon.launch().await;
+    doctor(&daemon, &[], false, "what waits for an answer is not written down").await;
+    doctor(&daemon, &["--repair"], true, "all of it can be read").await;
+    let back = daemon.client().await;
+    assert_eq!(back.call("permission/list", json!({})).await, json!([]));
+    // Who has decided is known again, too.
+    daemon.check(&[&client, &back], &model);
+    stop(&daemon).await;
+}
+
+#[tokio::test]
+async fn a_turn_goes_on_that_no_column_tells_of() {
+    // What no build has written is looked at; what says that nothing is under way is believed, until somebody asks.
+    for (state, asks) in [("runnin", false), ("idle", true)] {
+        let model = ModelServer::start();
+        let daemon = Daemon::start(&model).await;
+        let client = daemon.client().await;
+        let session = client.session().await;
+        model.push([Reply::text("Good day").gate(&Gate::new()), Reply::text("Good day")]);
+        client.prompt(&session, "hello").await;
+        model.wait_requests(1).await;
+        change(&daemon, "UPDATE session SET state = ? WHERE id = ?", &[state, &session]).await;
+        daemon.launch().await;
+        if asks {
+            doctor(&daemon, &[], false, "what it does").await;
+            doctor(&daemon, &["--repair"], true, "all of it can be read").await;
+        }
+        let back = daemon.client().await;
+        model.wait_requests(2).await;
+        back.attach(&session).await;
+        assert_eq!(back.first(&session, "turn_finished").await.str("stop_reason"), "end_turn");
+        daemon.check(&[&client, &back], &model);
+        stop(&daemon).await;
+    }
+}
+
+#[tokio::test]
+async fn what_a_session_uses_is_written_down_again_by_a_repair() {
+    let model = ModelServer::start();
+    let daemon = Daemon::auto(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    model.push([crate::bash("seq 1 100000"), Reply::text("done")]);
+    client.turn(&session, "go").await;
+    let finished = client.first(&session, "tool_finished").await;
+    let blob = finished.str("blob");
+    let size =
+        async |client: &linger_tests::harness::Client| client.call("session/list", json!({})).await[0]["size"].clone();
+    let before = size(&client).await;
+    change(&daemon, "DELETE FROM blob WHERE hash = ?", &[blob]).await;
+    let negative = "UPDATE session SET size = -1 WHERE id = ?";
+    Connection::open(daemon.dirs.database()).unwrap().execute(negative, [&session]).unwrap();
+    daemon.launch().await;
+    let back = daemon.client().await;
+    assert_eq!(size(&back).await, json!(0));
+    back.refused("blob/get", json!({ "blob": blob })).await;
+    doctor(&daemon, &[], false, "its size or its blobs are not written down").await;
+    doctor(&daemon, &["--repair"], true, "all of it can be read").await;
+    assert_eq!(size(&back).await, before);
+    assert_eq!(back.call("blob/get", json!({ "blob": blob, "length": 4 })).await["data"], "MQoyCg==");
+    assert_eq!(said(&back).await, Vec::<serde_json::Value>::new());
+    daemon.check(&[&client, &back], &model);
+}

@@ -40,7 +40,7 @@ pub(crate) enum Command {
     /// Answer a permission
     Answer(Answer),
     /// Stop a session's turn and keep the session
-    Cancel(Named),
+    Cancel(Cancel),
     /// Replace a session's older messages by a summary, for the model
     Compact(Compact),
     /// Delete a session
@@ -115,6 +115,9 @@ pub(crate) struct Run {
 pub(crate) struct New {
     #[command(flatten)]
     pub(crate) choice: Choice,
+    /// Print one JSON object: `session`, and `doubt` if nobody knows of its model
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -184,10 +187,22 @@ pub(crate) struct Send {
     /// Have the answer fit the JSON Schema in this file; `turn_finished` has it as `answer`
     #[arg(long, value_name = "FILE")]
     pub(crate) schema: Option<PathBuf>,
+    /// Print one JSON object: `session`, `prompt`, `seq`
+    #[arg(long)]
+    pub(crate) json: bool,
     /// An id, a unique prefix of one, or a name
     pub(crate) session: String,
     /// What to do; `@picture.png` in it sends that picture too; `-`, or nothing, reads stdin
     pub(crate) prompt: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Cancel {
+    /// An id, a unique prefix of one, or a name
+    pub(crate) session: String,
+    /// Print one JSON object: `session`
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -197,6 +212,9 @@ pub(crate) struct Wait {
     /// Leave after so long, in seconds or as 90s, 10m, 2h; the work goes on
     #[arg(long, value_name = "TIME", value_parser = timeout)]
     pub(crate) timeout: Option<Duration>,
+    /// Print one JSON object: the session as in `linger ls --json`, as it then stands
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -227,6 +245,9 @@ pub(crate) struct Answer {
     /// A word to the model
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
+    /// Print one JSON object: `session`, `permission`, `decision`
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// A decision as it is typed.
@@ -257,6 +278,9 @@ impl From<Verdict> for Decision {
 pub(crate) struct Compact {
     /// An id, a unique prefix of one, or a name
     pub(crate) session: String,
+    /// Print the events that tell of it, one JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
     /// What the summary should keep in view
     pub(crate) focus: Vec<String>,
 }
@@ -268,6 +292,9 @@ pub(crate) struct Rm {
     /// Also when a turn is under way
     #[arg(long)]
     pub(crate) force: bool,
+    /// Print one JSON object: `session`
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -324,6 +351,9 @@ pub(crate) struct Doctor {
     /// Save what can be read of what is damaged
     #[arg(long)]
     pub(crate) repair: bool,
+    /// One JSON object a line: `ok`, null where it adds to the line before, `text`, `hint`
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

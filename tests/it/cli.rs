@@ -142,6 +142,45 @@ async fn run_exits_3_as_soon_as_a_permission_waits_and_answer_lets_it_go_on() {
 }
 
 #[tokio::test]
+async fn a_script_reads_what_each_command_came_to_as_json() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let json = async |args: &[&str], code| daemon.cli(args).run().await.exits(code).json();
+    let made = json(&["new", "--name", "scripted", "--json"], 0).await;
+    let session = made[0]["session"].as_str().unwrap();
+    assert_eq!(made, [json!({ "session": session })]);
+    model.push([bash(&daemon.effect("once")), Reply::text("done")]);
+    let sent = json(&["send", "--json", "scripted", "go"], 0).await;
+    assert_eq!(sent, [json!({ "session": session, "prompt": "p1", "seq": 2 })]);
+    let waits = json(&["wait", "--json", session], 3).await.remove(0);
+    assert_eq!((&waits["session"], &waits["state"]), (&json!(session), &json!("waiting")));
+    let permission = waits["permissions"][0].as_str().unwrap();
+    let answered = json(&["answer", "--json", permission, "allow"], 0).await;
+    assert_eq!(answered, [json!({ "session": session, "permission": permission, "decision": "allow_once" })]);
+    let over = json(&["wait", "--json", "scripted"], 0).await.remove(0);
+    assert_eq!((&over["state"], &over["stop_reason"]), (&json!("idle"), &json!("end_turn")));
+    assert_eq!(over, json(&["ls", "--json"], 0).await[0]);
+    let gate = Gate::new();
+    model.push([Reply::text("so far").gate(&gate)]);
+    json(&["send", "--json", "scripted", "and on"], 0).await;
+    gate.reached().await;
+    assert_eq!(json(&["wait", "--json", "--timeout", "0", session], 124).await[0]["state"], "running");
+    assert_eq!(json(&["cancel", "--json", "scripted"], 0).await, [json!({ "session": session })]);
+    assert_eq!(json(&["wait", "--json", "scripted"], 4).await[0]["stop_reason"], "cancelled");
+    model.push([Reply::text("## Goal\nto go on")]);
+    let kinds = json(&["compact", "--json", "scripted"], 0).await;
+    let kinds: Vec<&str> = kinds.iter().map(|line| line["event"]["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds.last(), Some(&"compacted"), "{kinds:?}");
+    let findings = json(&["doctor", "--json"], 0).await;
+    assert!(findings.iter().all(|finding| finding["ok"] != false && finding["text"].is_string()), "{findings:?}");
+    model.expect_rewrites();
+    daemon.check(&[], &model);
+    assert_eq!(json(&["rm", "--json", "scripted"], 0).await, [json!({ "session": session })]);
+    // What is wrong is told to people.
+    daemon.cli(&["cancel", "--json", "scripted"]).run().await.exits(2).says("no session is called");
+}
+
+#[tokio::test]
 async fn deny_takes_a_reason_which_the_model_reads() {
     let model = ModelServer::with([bash("true"), Reply::text("done")]);
     let daemon = Daemon::start(&model).await;

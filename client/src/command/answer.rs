@@ -3,7 +3,7 @@
 use linger_protocol::error::Code;
 use linger_protocol::method::{PermissionAnswer, PermissionList};
 use linger_protocol::permission::{Decision, List, Pending};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::cli::Answer;
 use crate::connect::Client;
@@ -26,6 +26,11 @@ pub(super) fn run(args: Answer) -> Result<Exit, Failure> {
             return Err(decided(error.data));
         }
         Err(error) => return Err(error.into()),
+    }
+    if args.json {
+        let (session, permission) = (&row.session, &row.permission);
+        super::print_value(&json!({ "session": session, "permission": permission, "decision": decision }))?;
+        return Ok(Exit::GOOD);
     }
     let look = Look::of_process();
     let style = Style { color: look.color, unicode: look.unicode };

@@ -3,19 +3,25 @@
 use linger_protocol::error::Code;
 use linger_protocol::method::SessionCancel;
 use linger_protocol::session::Keyed;
+use serde_json::json;
 
-use crate::cli::Named;
+use crate::cli::Cancel;
 use crate::connect::{Client, key, parse};
 use crate::error::{Exit, Failure};
 
-pub(super) fn run(args: &Named) -> Result<Exit, Failure> {
+pub(super) fn run(args: &Cancel) -> Result<Exit, Failure> {
     let mut client = Client::open()?;
     let session = super::resolve(&mut client, &args.session)?.session;
-    match client.call_raw(&SessionCancel(Keyed { session, key: Some(key()?) }))? {
-        Ok(raw) => parse::<SessionCancel>(&raw).map(|_| Exit::GOOD),
+    match client.call_raw(&SessionCancel(Keyed { session: session.clone(), key: Some(key()?) }))? {
+        Ok(raw) => parse::<SessionCancel>(&raw).map(drop)?,
         Err(error) if error.code() == Some(Code::Idle) && error.get_hint().is_none() => {
-            Err(Failure::from(error).hint("there is nothing to stop; `linger ls` shows which sessions run"))
+            let hint = "there is nothing to stop; `linger ls` shows which sessions run";
+            return Err(Failure::from(error).hint(hint));
         }
-        Err(error) => Err(error.into()),
+        Err(error) => return Err(error.into()),
     }
+    if args.json {
+        super::print_value(&json!({ "session": session }))?;
+    }
+    Ok(Exit::GOOD)
 }

@@ -59,12 +59,14 @@ pub(super) fn run(args: cli::Compact) -> Result<Exit, Failure> {
             check = (info.state == State::Waiting).then(|| Instant::now() + AGAIN);
         }
         match attachment.next(check)? {
-            Happened::Event(notification, _) => {
+            Happened::Event(notification, raw) => {
                 let body = &notification.event.body;
                 if matches!(body, EventBody::PermissionRequested { .. } | EventBody::Notice { .. }) {
                     check.get_or_insert_with(Instant::now);
                 }
-                if is_about(body, &asked.prompt) {
+                if is_about(body, &asked.prompt) && args.json {
+                    terminal.data(raw.get())?;
+                } else if is_about(body, &asked.prompt) {
                     terminal.print(renderer.event(&notification.event))?;
                 }
                 match body {

@@ -6,18 +6,20 @@ use linger_protocol::daemon::{Damage, Empty, Model, Models, Repair, Status, Stor
 use linger_protocol::key::{Listed, Source};
 use linger_protocol::method::{DaemonRepair, DaemonStatus, KeyList, ModelList};
 use linger_protocol::place::{PlaceError, Places, check_socket};
+use serde_json::json;
 
 use crate::cli::Doctor;
 use crate::connect::Client;
 use crate::error::{Exit, Failure};
 use crate::render::style::Style;
 use crate::render::table::size;
-use crate::terminal::{Look, Terminal};
+use crate::terminal::{Look, Terminal, clean_line};
 
 /// What has been looked at so far.
 struct Report {
     terminal: Terminal,
     style: Style,
+    json: bool,
     healthy: bool,
     /// What is wrong, so far.
     bad: Vec<String>,
@@ -38,7 +40,7 @@ const GENERATIONS: usize = 1024;
 pub(super) fn run(args: &Doctor) -> Result<Exit, Failure> {
     let look = Look::of_process();
     let style = Style { color: look.color && look.stdout, unicode: look.unicode };
-    let mut report = Report { terminal: Terminal::new(), style, healthy: true, bad: Vec::new() };
+    let mut report = Report { terminal: Terminal::new(), style, json: args.json, healthy: true, bad: Vec::new() };
     examine(&mut report, args.repair)?;
     Ok(if report.healthy { Exit::GOOD } else { Exit::FAILED })
 }
@@ -142,10 +144,7 @@ fn daemon(report: &mut Report, status: &Status) -> Result<(), Failure> {
         let text = format!(
             "{name} is set here, and the daemon was started without it: it goes out directly to {scheme}:// addresses"
         );
-        report.row(
-            " ",
-            &format!("hint: {text}; write `proxy` into [network] of the configuration, or start it from here"),
-        )?;
+        report.more(&text, Some("write `proxy` into [network] of the configuration, or start it from here"))?;
     }
     if status.permissions > 0 {
         report.good(&format!("{} permissions wait: `linger inbox`", status.permissions))?;
@@ -198,10 +197,11 @@ fn stored(report: &mut Report, status: &Status, looked: Result<bool, Failure>) -
                 events if left.of > events => format!("has {events} of its {} events", left.of),
                 events => format!("has {events} events"),
             };
-            report.row(" ", &format!("session {} {what}: {}", left.session, left.text))?;
+            report.more(&format!("session {} {what}: {}", left.session, left.text), None)?;
         }
         if damage.left.len() > NAMED {
-            report.row(" ", &format!("and {} more: `linger daemon status --json`", damage.left.len() - NAMED))?;
+            let rest = damage.left.len() - NAMED;
+            report.more(&format!("and {rest} more"), Some("`linger daemon status --json` names all"))?;
         }
     }
     Ok(())
@@ -214,7 +214,7 @@ fn space(report: &mut Report, storage: &Storage) -> Result<(), Failure> {
     }
     if storage.rewrite {
         let text = format!("{} of the database are unused and are not given back by themselves", size(storage.unused));
-        report.row(" ", &format!("hint: {text}; `linger prune --older-than 52w` rewrites it"))?;
+        report.more(&text, Some("`linger prune --older-than 52w` rewrites it"))?;
     }
     Ok(())
 }
@@ -258,7 +258,7 @@ fn keys(report: &mut Report, listed: &Listed) -> Result<(), Failure> {
 impl Report {
     fn good(&mut self, text: &str) -> Result<(), Failure> {
         let sign = self.style.good();
-        self.row(&sign, text)
+        self.row(Some(true), &sign, text, None)
     }
 
     fn bad(&mut self, text: &str, hint: Option<&str>) -> Result<(), Failure> {
@@ -269,17 +269,24 @@ impl Report {
         }
         self.bad.push(text.to_owned());
         let sign = self.style.bad();
-        self.row(&sign, text)?;
-        hint.map_or(Ok(()), |hint| self.row(" ", &format!("hint: {hint}")))
+        self.row(Some(false), &sign, text, hint)
     }
 
     fn failure(&mut self, failure: &Failure) -> Result<(), Failure> {
         self.bad(failure.message.as_deref().unwrap_or("failed"), failure.hint.as_deref())
     }
 
-    fn row(&mut self, sign: &str, text: &str) -> Result<(), Failure> {
-        let text = crate::terminal::clean_line(text).into_owned();
-        Ok(self.terminal.text(&format!("{sign} {text}\n"))?)
+    /// More about what was said last, and what could be done about it.
+    fn more(&mut self, text: &str, hint: Option<&str>) -> Result<(), Failure> {
+        self.row(None, " ", text, hint)
+    }
+
+    fn row(&mut self, ok: Option<bool>, sign: &str, text: &str, hint: Option<&str>) -> Result<(), Failure> {
+        if self.json {
+            return Ok(self.terminal.data(&json!({ "ok": ok, "text": text, "hint": hint }).to_string())?);
+        }
+        self.terminal.text(&format!("{sign} {}\n", clean_line(text)))?;
+        hint.map_or(Ok(()), |hint| Ok(self.terminal.line(&format!("  hint: {hint}"))?))
     }
 }
 

@@ -29,6 +29,7 @@ use linger_protocol::id::SessionId;
 use linger_protocol::message::Usage;
 use linger_protocol::method::{Method, SessionCreate, SessionList};
 use linger_protocol::session::{Create, Created, Info, List};
+use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::cli::{Choice, Cli, Command};
@@ -166,6 +167,13 @@ fn print_rows<M: Method>(client: &mut Client, request: &M) -> Result<(), Failure
         terminal.data(row.get())?;
     }
     Ok(())
+}
+
+/// Prints one value as JSON, in a line.
+fn print_value(value: &impl Serialize) -> Result<(), Failure> {
+    let line = serde_json::to_string(value)
+        .map_err(|error| Failure::new(Exit::FAILED, format!("the result cannot be printed: {error}")))?;
+    Ok(Terminal::new().data(&line)?)
 }
 
 /// The moment after which to wait no longer.

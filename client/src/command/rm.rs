@@ -3,6 +3,7 @@
 use linger_protocol::error::Code;
 use linger_protocol::method::SessionRemove;
 use linger_protocol::session::Remove;
+use serde_json::json;
 
 use crate::cli::Rm;
 use crate::connect::{Client, key, parse};
@@ -11,11 +12,17 @@ use crate::error::{Exit, Failure};
 pub(super) fn run(args: &Rm) -> Result<Exit, Failure> {
     let mut client = Client::open()?;
     let session = super::resolve(&mut client, &args.session)?.session;
-    match client.call_raw(&SessionRemove(Remove { session, force: args.force, key: Some(key()?) }))? {
-        Ok(raw) => parse::<SessionRemove>(&raw).map(|_| Exit::GOOD),
+    let remove = Remove { session: session.clone(), force: args.force, key: Some(key()?) };
+    match client.call_raw(&SessionRemove(remove))? {
+        Ok(raw) => parse::<SessionRemove>(&raw).map(drop)?,
         Err(error) if error.code() == Some(Code::Busy) && error.get_hint().is_none() => {
-            Err(Failure::from(error).hint(format!("`linger rm --force {}` cancels the turn first", args.session)))
+            let hint = format!("`linger rm --force {}` cancels the turn first", args.session);
+            return Err(Failure::from(error).hint(hint));
         }
-        Err(error) => Err(error.into()),
+        Err(error) => return Err(error.into()),
     }
+    if args.json {
+        super::print_value(&json!({ "session": session }))?;
+    }
+    Ok(Exit::GOOD)
 }

@@ -1,9 +1,10 @@
 //! `linger send`: gives a session a prompt and leaves.
 
 use linger_protocol::method::SessionPrompt;
-use linger_protocol::session::{Prompt, When};
+use linger_protocol::session::{Prompt, Prompted, When};
+use serde_json::json;
 
-use super::{prompt, resolve};
+use super::{print_value, prompt, resolve};
 use crate::cli::Send;
 use crate::connect::{Client, key};
 use crate::error::{Exit, Failure};
@@ -20,6 +21,10 @@ pub(super) fn run(args: Send) -> Result<Exit, Failure> {
         _ => When::Queue,
     };
     let session = info.session;
-    client.call(&SessionPrompt(Prompt { session, content, when: Some(when), schema, key: Some(key()?) }))?;
+    let prompt = Prompt { session: session.clone(), content, when: Some(when), schema, key: Some(key()?) };
+    let Prompted { prompt, seq } = client.call(&SessionPrompt(prompt))?;
+    if args.json {
+        print_value(&json!({ "session": session, "prompt": prompt, "seq": seq }))?;
+    }
     Ok(Exit::GOOD)
 }

@@ -33,28 +33,37 @@ pub(super) fn run(args: &Wait) -> Result<Exit, Failure> {
     let mut client = Client::open()?;
     client.until = patience(deadline);
     let info = resolve(&mut client, &args.session)?;
-    let session = info.session.clone();
     // The end of a turn that is over already is in the past.
     let failed = info.state == State::Idle && info.stop_reason.is_some_and(|reason| reason != StopReason::EndTurn);
     let cursor = if failed { &info.turn_cursor } else { &info.cursor };
-    let mut attachment = Attachment::start(client, session.clone(), Some(cursor.clone()), false)?;
+    let mut attachment = Attachment::start(client, info.session.clone(), Some(cursor.clone()), false)?;
+    let mut info = info;
+    let exit = until_settled(&mut attachment, &mut info, deadline);
+    if args.json {
+        super::print_value(&info)?;
+    }
+    exit
+}
+
+/// Waits until a session has nothing more to do, or cannot go on; `info` is then how it stands.
+fn until_settled(attachment: &mut Attachment, info: &mut Info, deadline: Option<Instant>) -> Result<Exit, Failure> {
+    let session = info.session.clone();
     let mut stuck = Stuck::default();
     let mut ended = None;
-    let mut info = info;
     loop {
-        if let Some(exit) = stuck.look(&mut attachment.client, &info)? {
+        if let Some(exit) = stuck.look(&mut attachment.client, info)? {
             return Ok(exit);
         }
-        if let Some(stop_reason) = settled(&info) {
+        if let Some(stop_reason) = settled(info) {
             if stop_reason != StopReason::EndTurn {
-                explain(&mut attachment, ended, stop_reason)?;
+                explain(attachment, ended, stop_reason)?;
             }
             return Ok(Exit::of(stop_reason));
         }
-        if !news(&mut attachment, &info, &mut ended, deadline)? {
+        if !news(attachment, info, &mut ended, deadline)? {
             return timed_out(&session);
         }
-        info = match current(&mut attachment.client, &session) {
+        *info = match current(&mut attachment.client, &session) {
             Err(failure) if failure.exit == Exit::UNREACHABLE && is_over(deadline) => return timed_out(&session),
             info => info?,
         };

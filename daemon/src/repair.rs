@@ -160,7 +160,7 @@ fn work(daemon: &Arc<Daemon>, task: Task) -> Repaired {
     }
     let checked = looked.checked;
     if task == Task::Repair {
-        looked.stale.iter().for_each(|session| load(daemon, session));
+        looked.stale.iter().for_each(|session| mend(daemon, session));
         looked.uncounted.iter().for_each(|(session, blobs)| count(daemon, session, blobs));
         forget_blobs(daemon);
         if let Some(reason) = in_use(daemon) {
@@ -231,7 +231,16 @@ fn look(daemon: &Arc<Daemon>, limit: Option<Duration>) -> rusqlite::Result<Looke
         // One that has no file was lost, and given up.
         let is_there = |blob: &BlobId| daemon.store.blobs.check(blob).is_ok();
         let unused: Vec<BlobId> = examined.unused.into_iter().filter(is_there).collect();
-        let is_uncounted = examined.miscounted || !unused.is_empty();
+        if (examined.miscounted || !unused.is_empty())
+            && matches!(&examined.row, Ok(Some(_)))
+            && examined.broken.is_none()
+        {
+            found.beside(
+                &id,
+                "its size, or which images and outputs it uses, is not written down as its events have it",
+            );
+            looked.uncounted.push((id.clone(), unused));
+        }
         match (examined.row, examined.broken) {
             (Err(text), _) | (Ok(Some(_)), Some(text)) => found.session(&id, &text),
             (Ok(Some(_)), None) if examined.stale => {
@@ -239,13 +248,9 @@ fn look(daemon: &Arc<Daemon>, limit: Option<Duration>) -> rusqlite::Result<Looke
                 looked.stale.push(id);
             }
             (Ok(Some(_)), None) if examined.beside => {
-                let text = "what it does and what waits for an answer is not written down as its state has it; loading it mends that";
-                found.session(&id, text);
+                let text = "what it does and what waits for an answer is not written down where it is looked for";
+                found.beside(&id, text);
                 looked.stale.push(id);
-            }
-            (Ok(Some(_)), None) if is_uncounted => {
-                found.session(&id, "its size or its blobs are not written down as its events have them");
-                looked.uncounted.push((id, unused));
             }
             // Else it was removed, or is the beginning of one that is being carried over.
             (Ok(None), _) if !aside::is_owed(&daemon.store.path) && is_orphan(&connection, &id)? => {
@@ -266,7 +271,14 @@ fn look(daemon: &Arc<Daemon>, limit: Option<Duration>) -> rusqlite::Result<Looke
             Ok(()) => found.blob_is_well(&id),
             // Who used it may have been removed meanwhile.
             Err(_) if !used()? => found.blob_is_well(&id),
-            Err(error) => drop(daemon.store.lost_blob(&id, error)),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidData) => {
+                drop(daemon.store.lost_blob(&id, error));
+            }
+            // It may be as it should.
+            Err(error) => {
+                let path = daemon.store.blobs.path(&id).unwrap_or_default();
+                found.blob(&id, &format!("{} cannot be read: {error}", path.display()));
+            }
         }
         if over() {
             return Ok(looked);
@@ -290,18 +302,18 @@ fn forget_blobs(daemon: &Daemon) {
     let blobs = &daemon.store.blobs;
     let (mut lost, mut kept) = (Vec::new(), BTreeMap::new());
     for (id, _) in found.blobs() {
-        let gone = match blobs.check(&id).map_err(|error| error.kind()) {
-            Ok(()) => Ok(false),
-            Err(ErrorKind::InvalidData) => blobs.set_aside(&id).map(|aside| {
-                kept.extend(aside.map(|aside| (id.clone(), aside)));
-                true
-            }),
-            Err(kind) => Ok(kind == ErrorKind::NotFound),
-        };
-        match gone {
-            Ok(false) => found.blob_is_well(&id),
-            Ok(true) => lost.push(id),
-            Err(error) => tracing::error!(target: "repair", blob = %id, %error, "cannot be set aside"),
+        match blobs.check(&id).map_err(|error| error.kind()) {
+            Ok(()) => found.blob_is_well(&id),
+            Err(ErrorKind::NotFound) => lost.push(id),
+            Err(ErrorKind::InvalidData) => match blobs.set_aside(&id) {
+                Ok(aside) => {
+                    kept.extend(aside.map(|aside| (id.clone(), aside)));
+                    lost.push(id);
+                }
+                Err(error) => tracing::error!(target: "repair", blob = %id, %error, "cannot be set aside"),
+            },
+            // It may be as it should, and is not given up.
+            Err(_) => {}
         }
     }
     if lost.is_empty() {
@@ -313,31 +325,27 @@ fn forget_blobs(daemon: &Daemon) {
     }
 }
 
-/// Writes down that a session uses these blobs, and how large it is.
+/// Writes down that a session uses these blobs too, and how large it is.
 fn count(daemon: &Arc<Daemon>, session: &SessionId, blobs: &[BlobId]) {
     let hold =
         || blobs.iter().filter_map(|blob| daemon.store.blobs.hold(blob).transpose()).collect::<io::Result<Vec<_>>>();
-    let written = hold().map_err(StoreError::from).and_then(|held| {
-        let folds = held.into_iter().map(Fold::Blob).chain([Fold::Size]).collect();
-        Handle::current().block_on(async {
-            match daemon.store.session(session.clone()).await? {
-                Some(_) => daemon.store.fold(session, folds).await,
-                // It was removed meanwhile, and its blobs with it.
-                None => Ok(()),
-            }
-        })
-    });
+    let written = hold()
+        .map_err(StoreError::from)
+        .and_then(|held| Handle::current().block_on(daemon.store.fold(session, vec![Fold::Uses(held)])));
     match written {
         Ok(()) => daemon.store.found.mended(session),
-        Err(error) => tracing::error!(target: "repair", %session, %error, "cannot be counted"),
+        Err(error) => daemon.store.found.beside(session, &format!("what it uses cannot be written down: {error}")),
     }
 }
 
-/// Loads a session, which makes its state anew.
-fn load(daemon: &Arc<Daemon>, session: &SessionId) {
+/// Has a session make anew what is kept of it beside its events; loading it does so, too.
+fn mend(daemon: &Arc<Daemon>, session: &SessionId) {
     let (reply, answer) = oneshot::channel();
-    daemon.sessions.send(daemon, session, Command::Attach(None, reply));
-    if let Ok(Err(error)) = answer.blocking_recv() {
-        tracing::error!(target: "repair", %session, error = error.message, "cannot be loaded");
+    daemon.sessions.send(daemon, session, Command::Mend(reply));
+    match answer.blocking_recv() {
+        Ok(Ok(())) => daemon.store.found.mended(session),
+        Ok(Err(error)) => tracing::error!(target: "repair", %session, error = error.message, "cannot be mended"),
+        // It was removed, or the daemon ends.
+        Err(_) => {}
     }
 }

@@ -25,6 +25,9 @@ async fn a_permission_whose_row_is_lost_or_changed_waits_all_the_same() {
         "UPDATE permission SET pending = replace(pending, '\"digest\":\"', '\"digest\":\"0') WHERE id = ?",
         "UPDATE permission SET decision = '\"allow_once\"', decided_by = 'nobody', decided_at = 1 WHERE id = ?",
         "UPDATE permission SET session = 'another' WHERE id = ?",
+        // Here it is the state that is wrong.
+        "UPDATE session SET fold = replace(fold, '\"digest\":\"', '\"digest\":\"0') WHERE fold LIKE '%' || ? || '%'",
+        "UPDATE session SET fold = replace(fold, '\"permission\":', '\"permissiom\":') WHERE fold LIKE '%' || ? || '%'",
     ] {
         let model = ModelServer::start();
         let daemon = Daemon::start(&model).await;
@@ -64,11 +67,21 @@ async fn a_permission_whose_decision_is_lost_is_not_asked_again() {
     let undone = "UPDATE permission SET decision = NULL, decided_by = NULL, decided_at = NULL WHERE id = ?";
     change(&daemon, undone, &[asked.str("permission")]).await;
     daemon.launch().await;
+    // One of which no event speaks, too.
+    let bogus =
+        "INSERT INTO permission SELECT 'q0', session, replace(pending, id, 'q0'), NULL, NULL, NULL FROM permission";
+    Connection::open(daemon.dirs.database()).unwrap().execute(bogus, []).unwrap();
     doctor(&daemon, &[], false, "what waits for an answer is not written down").await;
     doctor(&daemon, &["--repair"], true, "all of it can be read").await;
     let back = daemon.client().await;
     assert_eq!(back.call("permission/list", json!({})).await, json!([]));
-    // Who has decided is known again, too.
+    // Who has decided is known again.
+    let who = "SELECT decided_by FROM permission ORDER BY id = 'q0'";
+    let connection = Connection::open(daemon.dirs.database()).unwrap();
+    let mut who = connection.prepare(who).unwrap();
+    let who: Vec<String> = who.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    let resolved = client.first(&session, "permission_resolved").await;
+    assert_eq!(who, [resolved.str("by"), "damage"]);
     daemon.check(&[&client, &back], &model);
     stop(&daemon).await;
 }
@@ -100,6 +113,35 @@ async fn a_turn_goes_on_that_no_column_tells_of() {
 }
 
 #[tokio::test]
+async fn a_session_that_is_loaded_mends_its_rows_too_and_works_on() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    model.push([crate::bash(&daemon.effect("once")), Reply::text("done")]);
+    client.prompt(&session, "go").await;
+    let asked = client.first(&session, "permission_requested").await;
+    let pid = daemon.pid().await;
+    let connection = Connection::open(daemon.dirs.database()).unwrap();
+    connection.execute("DELETE FROM permission", []).unwrap();
+    connection.execute("UPDATE session SET size = 1", []).unwrap();
+    assert_eq!(client.call("permission/list", json!({})).await, json!([]));
+    doctor(&daemon, &[], false, "is not written down").await;
+    let damaged = &client.call("session/list", json!({})).await[0]["damaged"];
+    assert!(damaged.is_null(), "it can be used: {damaged}");
+    doctor(&daemon, &["--repair"], true, "all of it can be read").await;
+    answer(&client, asked.str("permission"), "allow_once").await;
+    assert_eq!(client.first(&session, "turn_finished").await.str("stop_reason"), "end_turn");
+    assert_eq!(daemon.pid().await, pid, "the daemon has not started anew");
+    daemon.check(&[&client], &model);
+    // What is wrong with a session goes with it.
+    connection.execute("UPDATE session SET size = 1", []).unwrap();
+    doctor(&daemon, &[], false, "its size, or which images").await;
+    daemon.cli(&["rm", &session]).run().await.exits(0);
+    doctor(&daemon, &[], true, "all of it can be read").await;
+}
+
+#[tokio::test]
 async fn what_a_session_uses_is_written_down_again_by_a_repair() {
     let model = ModelServer::start();
     let daemon = Daemon::auto(&model).await;
@@ -113,15 +155,17 @@ async fn what_a_session_uses_is_written_down_again_by_a_repair() {
         async |client: &linger_tests::harness::Client| client.call("session/list", json!({})).await[0]["size"].clone();
     let before = size(&client).await;
     change(&daemon, "DELETE FROM blob WHERE hash = ?", &[blob]).await;
-    let negative = "UPDATE session SET size = -1 WHERE id = ?";
+    // Its state cannot be read either.
+    let negative = "UPDATE session SET size = -1, env = 'none' WHERE id = ?";
     Connection::open(daemon.dirs.database()).unwrap().execute(negative, [&session]).unwrap();
     daemon.launch().await;
     let back = daemon.client().await;
     assert_eq!(size(&back).await, json!(0));
     back.refused("blob/get", json!({ "blob": blob })).await;
-    doctor(&daemon, &[], false, "its size or its blobs are not written down").await;
+    doctor(&daemon, &[], false, "its size, or which images and outputs it uses").await;
     doctor(&daemon, &["--repair"], true, "all of it can be read").await;
-    assert_eq!(size(&back).await, before);
+    // With the notice of it; that it is right to the byte, the check below looks.
+    assert!(size(&back).await.as_u64() > before.as_u64());
     assert_eq!(back.call("blob/get", json!({ "blob": blob, "length": 4 })).await["data"], "MQoyCg==");
     assert_eq!(said(&back).await, Vec::<serde_json::Value>::new());
     daemon.check(&[&client, &back], &model);

@@ -168,9 +168,9 @@ async fn a_script_reads_what_each_command_came_to_as_json() {
     assert_eq!(json(&["cancel", "--json", "scripted"], 0).await, [json!({ "session": session })]);
     assert_eq!(json(&["wait", "--json", "scripted"], 4).await[0]["stop_reason"], "cancelled");
     model.push([Reply::text("## Goal\nto go on")]);
-    let kinds = json(&["compact", "--json", "scripted"], 0).await;
+    let kinds = json(&["compact", "--json", "scripted"], 1).await;
     let kinds: Vec<&str> = kinds.iter().map(|line| line["event"]["kind"].as_str().unwrap()).collect();
-    assert_eq!(kinds.last(), Some(&"compacted"), "{kinds:?}");
+    assert_eq!(kinds.last(), Some(&"compaction_failed"), "{kinds:?}");
     let findings = json(&["doctor", "--json"], 0).await;
     assert!(findings.iter().all(|finding| finding["ok"] != false && finding["text"].is_string()), "{findings:?}");
     model.expect_rewrites();

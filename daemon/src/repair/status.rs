@@ -46,6 +46,11 @@ pub fn damage(daemon: &Daemon) -> Vec<Damage> {
         let text = format!("session {id} is damaged: {}", met.text);
         Damage { session: Some(id), ..plain(Damaged::Session, met.at, text) }
     });
+    let beside = daemon.store.found.all_beside().into_iter().map(|(id, met)| {
+        let hint = Some("`linger doctor --repair` writes it anew; nothing is lost".to_owned());
+        let text = format!("session {id}: {}", met.text);
+        Damage { session: Some(id), hint, ..plain(Damaged::Session, met.at, text) }
+    });
     let blobs = daemon.store.found.blobs().into_iter().map(|(_, met)| Damage {
         hint: Some(
             "`linger doctor --repair` gives it up; what has the same bytes takes its place when it comes".to_owned(),
@@ -65,7 +70,7 @@ pub fn damage(daemon: &Daemon) -> Vec<Damage> {
         let hint = "make room on the disk, or see why it fails; what waits goes on by itself".to_owned();
         Damage { hint: Some(hint), ..plain(Damaged::Unwritten, met.at, text) }
     });
-    set_aside.chain(in_use).chain(sessions).chain(blobs).chain(given_up).chain(unwritten).collect()
+    set_aside.chain(in_use).chain(sessions).chain(beside).chain(blobs).chain(given_up).chain(unwritten).collect()
 }
 
 fn of_aside(aside: Aside, working: bool) -> Damage {

@@ -61,6 +61,7 @@ struct State {
     /// Those that nothing can be done about any more, and where what was in their place lies.
     given_up: BTreeMap<BlobId, (Met, Option<PathBuf>)>,
     unwritten: BTreeMap<SessionId, Met>,
+    beside: BTreeMap<SessionId, Met>,
     database: Option<Met>,
 }
 
@@ -81,6 +82,21 @@ impl Found {
         }
         tracing::error!(target: "store", %session, text, "damaged");
         sessions.insert(session.clone(), Met { at: clock::now(), text: text.to_owned() });
+    }
+
+    /// What is kept of a session beside its events is not what these say. It can be made anew in place, and keeps nothing from working.
+    pub fn beside(&self, session: &SessionId, text: &str) {
+        let beside = &mut self.state().beside;
+        if beside.contains_key(session) || beside.len() >= MAX_SESSIONS {
+            return;
+        }
+        tracing::warn!(target: "store", %session, text, "not as its events say");
+        beside.insert(session.clone(), Met { at: clock::now(), text: text.to_owned() });
+    }
+
+    /// Of which sessions something has to be made anew, and what.
+    pub fn all_beside(&self) -> Vec<(SessionId, Met)> {
+        self.state().beside.iter().map(|(id, met)| (id.clone(), met.clone())).collect()
     }
 
     /// Something met this error beside any session.
@@ -157,9 +173,11 @@ impl Found {
         Some((state.unwritten.len(), first.clone()))
     }
 
-    /// A session can be read again.
+    /// A session can be read again, and has all that it should; or it is no more.
     pub fn mended(&self, session: &SessionId) {
-        self.state().sessions.remove(session);
+        let mut state = self.state();
+        state.sessions.remove(session);
+        state.beside.remove(session);
     }
 
     /// What is wrong with a session.

@@ -168,8 +168,8 @@ pub enum Fold {
     Waiting(Vec<Pending>),
     /// The session uses a blob.
     Blob(Held),
-    /// The session has as many bytes as its events and blobs have, whatever is written down.
-    Size,
+    /// The session uses these blobs too, and has as many bytes as its events and blobs have, whatever is written down.
+    Uses(Vec<Held>),
     /// An answer was paid for.
     Spent {
         /// The day, in days since 1970, as UTC has it.

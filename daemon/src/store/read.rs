@@ -375,10 +375,15 @@ pub(super) fn session(connection: &Connection, id: &str, columns: &str) -> rusql
     connection.prepare_cached(&sql)?.query_row([id], session_row).optional()
 }
 
+/// The permissions of a session that wait. By the index of these: that of all permissions of the session, which SQLite would take,
+/// has every one that was ever asked, and what was asked would be read to see whether it was decided.
+const WAITING: &str =
+    "SELECT id, pending FROM permission INDEXED BY permission_pending WHERE session = ? AND decision IS NULL";
+
 /// As [`Store::waiting`]; one that cannot be read has no digest.
 pub(super) fn waiting(connection: &Connection, id: &str) -> rusqlite::Result<BTreeSet<(PermissionId, String)>> {
     connection
-        .prepare_cached("SELECT id, pending FROM permission WHERE session = ? AND decision IS NULL")?
+        .prepare_cached(WAITING)?
         .query_map([id], |row| {
             let digest = parse(row, 1).map_or_else(|_| String::new(), |pending: Pending| pending.digest);
             Ok((PermissionId(row.get(0)?), digest))

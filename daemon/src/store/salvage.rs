@@ -21,7 +21,7 @@ use crate::session::state::{State, Turn};
 use crate::session::{actor, recovery};
 
 /// Events that are read at once, in bytes.
-pub(super) const PAGE: usize = 256 << 10;
+pub const PAGE: usize = 256 << 10;
 
 /// Sessions that are looked for: a damaged table may lead in circles.
 const MAX_IDS: usize = 1_000_000;

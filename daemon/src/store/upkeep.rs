@@ -246,7 +246,8 @@ pub(super) fn mark_removed(connection: &Connection, session: &str) -> rusqlite::
     connection.execute("INSERT OR IGNORE INTO removed (session) VALUES (?)", [session])?;
     connection.execute("DELETE FROM session WHERE id = ?", [session])?;
     // These are looked for without their session.
-    connection.execute("DELETE FROM permission WHERE session = ? AND decision IS NULL", [session])?;
+    let waiting = "DELETE FROM permission INDEXED BY permission_pending WHERE session = ? AND decision IS NULL";
+    connection.execute(waiting, [session])?;
     usage::release(connection, session)?;
     Ok(())
 }

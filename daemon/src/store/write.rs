@@ -13,6 +13,7 @@ use super::intact::Intact;
 use super::upkeep::{self, Upkeep};
 use super::usage;
 use super::{Append, Done, Fold, StoreError, Write};
+use crate::blob::Held;
 use crate::clock;
 use crate::fault;
 use crate::key::Outcome;
@@ -196,10 +197,10 @@ fn finish(group: Vec<Append>, result: &Result<(), StoreError>, found: &Found) {
         }
         fault::point("store.before_answer");
         if result.is_ok() {
-            append.folds.iter().for_each(|fold| {
-                if let Fold::Blob(held) = fold {
-                    held.committed()
-                }
+            append.folds.iter().for_each(|fold| match fold {
+                Fold::Blob(held) => held.committed(),
+                Fold::Uses(all) => all.iter().for_each(Held::committed),
+                _ => {}
             });
         }
         if let Some(done) = append.done {
@@ -305,7 +306,7 @@ fn write_fold(connection: &Connection, session: &str, fold: &Fold, bytes: i64) -
         Fold::Waiting(waiting) => {
             connection
                 .prepare_cached(
-                    "UPDATE permission SET decision = ?, decided_by = ?, decided_at = ?
+                    "UPDATE permission INDEXED BY permission_pending SET decision = ?, decided_by = ?, decided_at = ?
                      WHERE session = ? AND decision IS NULL",
                 )?
                 .execute(params![json(&Decision::Cancelled), DAMAGE, clock::now() as i64, session])?;
@@ -316,7 +317,16 @@ fn write_fold(connection: &Connection, session: &str, fold: &Fold, bytes: i64) -
             }
             waiting.len()
         }
-        Fold::Size => {
+        Fold::Uses(held) => {
+            // One that was removed meanwhile uses nothing.
+            if !connection.prepare_cached("SELECT 1 FROM session WHERE id = ?")?.exists([session])? {
+                return Ok(());
+            }
+            for held in held {
+                connection
+                    .prepare_cached("INSERT OR REPLACE INTO blob (session, hash, size) VALUES (?, ?, ?)")?
+                    .execute(params![session, held.id().as_str(), held.size() as i64])?;
+            }
             let sql = format!("UPDATE session SET size = {SIZE} WHERE id = ?1");
             connection.prepare_cached(&sql)?.execute([session])?
         }

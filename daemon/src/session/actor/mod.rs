@@ -107,6 +107,8 @@ pub enum Command {
     Prune(u64, bool, Reply<()>),
     /// Tell those who are there that something did not go as it should.
     Warn(NoticeCode, String),
+    /// Hold what is kept beside the events against them, and make it anew if it is not what they say.
+    Mend(Reply<()>),
     /// The daemon ends.
     Pause(oneshot::Sender<()>),
 }
@@ -117,7 +119,7 @@ impl Command {
         match self {
             Self::Attach(_, reply) => respond(reply, Err(error)),
             Self::Prompt(_, _, _, reply) | Self::Compact(_, _, _, reply) => respond(reply, Err(error)),
-            Self::Prune(_, _, reply) => respond(reply, Err(error)),
+            Self::Prune(_, _, reply) | Self::Mend(reply) => respond(reply, Err(error)),
             Self::Cancel(asked)
             | Self::Continue(asked)
             | Self::Set(_, asked)
@@ -474,6 +476,7 @@ impl Actor {
         match command {
             Command::Attach(after, reply) => respond(reply, self.attach(after).await),
             Command::Pause(done) => self.pause(done).await,
+            Command::Mend(reply) => respond(reply, self.mend_beside().await.map_err(RpcError::from)),
             Command::Remove(force, asked) => self.remove(force, asked).await,
             Command::Prune(before, force, reply) => self.prune(before, force, reply).await,
             command if matches!(self.phase, Phase::Failed(..)) => {

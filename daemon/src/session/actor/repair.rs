@@ -1,8 +1,11 @@
 //! Taking up what a daemon that died left behind, and starting anew after a failed write.
 
 use super::*;
+use std::collections::BTreeSet;
+
 use crate::session::recovery::Cause;
 use crate::store::Store;
+use crate::store::damage::DAMAGE;
 use crate::store::salvage::{self, Examined};
 
 impl Actor {
@@ -57,13 +60,23 @@ impl Actor {
     }
 
     /// Writes down what was made anew, and says so.
-    pub(super) fn say_rebuilt(&mut self, anew: Option<Vec<Fold>>) {
-        let Some(anew) = anew else { return };
+    pub(super) fn say_rebuilt(&mut self, anew: Option<Anew>) {
+        let Some(Anew { mut drafts, folds }) = anew else { return };
         let text =
             "what was stored of the session's state was damaged; it was made anew from its events, and nothing is lost";
-        let draft = self.in_turn(notice(Level::Warning, NoticeCode::Damaged, text));
+        drafts.push(self.in_turn(notice(Level::Warning, NoticeCode::Damaged, text)));
         tracing::warn!(target: "session", session = %self.id, events = self.state.head, "its state was damaged and made anew");
-        self.append(vec![draft], anew, true, None);
+        self.append(drafts, folds, true, None);
+        self.state.waiting().iter().for_each(|(permission, _)| self.daemon.asked.remember(permission, &self.id));
+    }
+
+    /// Makes anew what is kept beside the events, if it is not what they say.
+    pub(super) async fn mend_beside(&mut self) -> Result<(), StoreError> {
+        self.barrier().await?;
+        let Some(row) = self.daemon.store.session(self.id.clone()).await? else { return Ok(()) };
+        let known = known(&self.daemon.store, row).await?;
+        self.say_rebuilt(known.anew);
+        self.barrier().await
     }
 
     /// The words of the prompts that wait, and the schemas; the state has only where they stand.
@@ -211,11 +224,18 @@ fn unheard(cancelled: Option<Cancelled>) -> Vec<Asked> {
 pub(super) struct Known {
     pub(super) state: State,
     pub(super) env: BTreeMap<String, String>,
-    /// What of it was damaged and has to be written anew, as the events have it.
-    pub(super) anew: Option<Vec<Fold>>,
+    /// What of it was damaged and has to be written anew.
+    pub(super) anew: Option<Anew>,
 }
 
-/// Reads what is stored of a session; if only its events can be read, they are enough.
+/// What has to be written so that what is stored is as the events have it.
+#[derive(Default)]
+pub(super) struct Anew {
+    drafts: Vec<Draft>,
+    folds: Vec<Fold>,
+}
+
+/// Reads what is stored of a session; what is damaged of it and follows from its events is made anew from these.
 pub(super) async fn known(store: &Store, row: SessionRow) -> Result<Known, StoreError> {
     let last = store.last(row.id.clone()).await?;
     let state = serde_json::from_str::<State>(&row.fold).ok();
@@ -229,55 +249,98 @@ pub(super) async fn known(store: &Store, row: SessionRow) -> Result<Known, Store
     let env = serde_json::from_str(&row.env).ok();
     let mut known = match (state.filter(|state| state.head == last), env) {
         (Some(state), Some(env)) => Known { state, env, anew: None },
-        _ => {
-            let Examined { state, env, .. } = store.examine(row.id.clone()).await?;
-            let anew = Some(vec![environment(&env)]);
-            Known { state, env, anew }
-        }
+        _ => from_events(store, &row.id).await?,
     };
-    if row.state != known.state.stored_name() {
-        // Written with whatever comes next.
-        known.anew.get_or_insert_default();
+    let stored = store.waiting(row.id.clone()).await?;
+    if stored != known.state.waiting() {
+        let asked = Asking::read(store, &row.id, &stored).await?;
+        // The state is what is wrong.
+        if known.anew.is_none() && asked.waiting() != known.state.waiting() {
+            known = from_events(store, &row.id).await?;
+        }
+        let anew = asked.anew(&known.state).inspect_err(|error| store.found.session(&row.id, &error.0.to_string()))?;
+        known.anew.get_or_insert_default().add(anew);
     }
-    if store.waiting(row.id.clone()).await? != known.state.waiting() {
-        let permissions = permissions(store, &row.id, &known.state).await?;
-        known.anew.get_or_insert_default().extend(permissions);
+    if row.state != known.state.stored_name() {
+        // It is written with the state, whatever comes next.
+        known.anew.get_or_insert_default();
     }
     Ok(known)
 }
 
-/// What is kept of a session's permissions beside its events, made anew from these.
-async fn permissions(store: &Store, id: &SessionId, state: &State) -> Result<Vec<Fold>, StoreError> {
-    let (waits, mut waiting, mut folds) = (state.waiting(), Vec::new(), Vec::new());
-    let (mut after, mut more) = (0, true);
-    while more {
-        let page;
-        (page, more) = store.events_of(id.clone(), PERMISSIONS, after, PAGE).await?;
-        after = page.last().map_or(after, |last| last.seq);
-        for fold in salvage::permissions(id.as_str(), &page) {
-            match fold {
-                Fold::Asked(pending) if waits.contains(&(pending.permission.clone(), pending.digest.clone())) => {
-                    waiting.push(pending);
+async fn from_events(store: &Store, id: &SessionId) -> Result<Known, StoreError> {
+    let Examined { state, env, .. } = store.examine(id.clone()).await?;
+    let folds = vec![environment(&env)];
+    Ok(Known { state, env, anew: Some(Anew { folds, ..Anew::default() }) })
+}
+
+impl Anew {
+    fn add(&mut self, other: Self) {
+        self.drafts.extend(other.drafts);
+        self.folds.extend(other.folds);
+    }
+}
+
+/// What the events of a session say of its permissions.
+#[derive(Default)]
+struct Asking {
+    /// Those without a decision.
+    open: BTreeMap<PermissionId, Pending>,
+    /// The decisions of those that are stored without one.
+    decided: Vec<Fold>,
+}
+
+impl Asking {
+    /// `stored`: the permissions that are stored without a decision.
+    async fn read(
+        store: &Store,
+        id: &SessionId,
+        stored: &BTreeSet<(PermissionId, String)>,
+    ) -> Result<Self, StoreError> {
+        let mut asking = Self::default();
+        let (mut after, mut more) = (0, true);
+        while more {
+            let page;
+            (page, more) = store.events_of(id.clone(), SPEAK_OF_THEM, after, salvage::PAGE).await?;
+            after = page.last().map_or(after, |last| last.seq);
+            for fold in salvage::permissions(id.as_str(), &page) {
+                match fold {
+                    Fold::Asked(pending) => drop(asking.open.insert(pending.permission.clone(), pending)),
+                    Fold::Decided { ref permission, .. } => {
+                        asking.open.remove(&PermissionId(permission.clone()));
+                        if stored.iter().any(|(id, _)| id.as_str() == permission) {
+                            asking.decided.push(fold);
+                        }
+                    }
+                    _ => {}
                 }
-                Fold::Asked(_) => {}
-                decided => folds.push(decided),
             }
         }
+        Ok(asking)
     }
-    if waiting.len() != waits.len() {
-        let text = "a permission waits, and what was asked cannot be found";
-        store.found.session(id, text);
-        return Err(StoreError::damage(text));
+
+    fn waiting(&self) -> BTreeSet<(PermissionId, String)> {
+        self.open.values().map(|pending| (pending.permission.clone(), pending.digest.clone())).collect()
     }
-    folds.push(Fold::Waiting(waiting));
-    Ok(folds)
+
+    /// What has to be written where `state` is good: what it waits for, and that nothing else does.
+    fn anew(mut self, state: &State) -> Result<Anew, StoreError> {
+        let waiting = state.waiting().into_iter().map(|(id, _)| self.open.remove(&id));
+        let Some(waiting) = waiting.collect::<Option<Vec<Pending>>>() else {
+            return Err(StoreError::damage("a permission waits, and what was asked cannot be found"));
+        };
+        // No call is left that any of these could allow.
+        let cancelled = self.open.into_keys().map(|permission| {
+            let (decision, by) = (Decision::Cancelled, DAMAGE.to_owned());
+            Draft::new(EventBody::PermissionResolved { permission, decision, by, reason: None })
+        });
+        let folds = self.decided.into_iter().chain([Fold::Waiting(waiting)]).collect();
+        Ok(Anew { drafts: cancelled.collect(), folds })
+    }
 }
 
 /// The kinds of events that speak of permissions.
-const PERMISSIONS: &[&str] = &["permission_requested", "permission_resolved"];
-
-/// Events that are read at once, in bytes.
-const PAGE: usize = 256 << 10;
+const SPEAK_OF_THEM: &[&str] = &["permission_requested", "permission_resolved"];
 
 /// The variables of a session's tools, as they are stored.
 pub fn environment(env: &BTreeMap<String, String>) -> Fold {

@@ -192,6 +192,7 @@ impl Actor {
                 if gone {
                     self.daemon.sessions.forget(&self.id);
                     self.daemon.asked.forget_all(&self.id);
+                    self.daemon.store.found.mended(&self.id);
                     prune::remove_outputs(&self.daemon, &self.id).await;
                 }
                 let result = removed.map_err(RpcError::from);

@@ -1,6 +1,7 @@
 //! What is kept beside the events of a session, so that it is found: rows that are lost or changed are made anew from the events.
 
-use linger_tests::harness::Daemon;
+use linger_tests::check::Seen;
+use linger_tests::harness::{Client, Daemon};
 use linger_tests::model::{Gate, ModelServer, Reply};
 use rusqlite::Connection;
 use serde_json::json;
@@ -17,6 +18,17 @@ async fn change(daemon: &Daemon, sql: &str, parameters: &[&str]) {
     .await;
 }
 
+/// A daemon with a session that asks whether a command with an effect may run.
+async fn asking(model: &ModelServer) -> (Daemon, Client, String, Seen) {
+    let daemon = Daemon::start(model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    model.push([crate::bash(&daemon.effect("once")), Reply::text("done")]);
+    client.prompt(&session, "go").await;
+    let asked = client.first(&session, "permission_requested").await;
+    (daemon, client, session, asked)
+}
+
 #[tokio::test]
 async fn a_permission_whose_row_is_lost_or_changed_waits_all_the_same() {
     for sql in [
@@ -30,12 +42,7 @@ async fn a_permission_whose_row_is_lost_or_changed_waits_all_the_same() {
         "UPDATE session SET fold = replace(fold, '\"permission\":', '\"permissiom\":') WHERE fold LIKE '%' || ? || '%'",
     ] {
         let model = ModelServer::start();
-        let daemon = Daemon::start(&model).await;
-        let client = daemon.client().await;
-        let session = client.session().await;
-        model.push([crate::bash(&daemon.effect("once")), Reply::text("done")]);
-        client.prompt(&session, "go").await;
-        let asked = client.first(&session, "permission_requested").await;
+        let (daemon, client, session, asked) = asking(&model).await;
         let before = client.call("permission/list", json!({})).await;
         change(&daemon, sql, &[asked.str("permission")]).await;
         daemon.launch().await;
@@ -56,12 +63,7 @@ async fn a_permission_whose_row_is_lost_or_changed_waits_all_the_same() {
 #[tokio::test]
 async fn a_permission_whose_decision_is_lost_is_not_asked_again() {
     let model = ModelServer::start();
-    let daemon = Daemon::start(&model).await;
-    let client = daemon.client().await;
-    let session = client.session().await;
-    model.push([crate::bash(&daemon.effect("once")), Reply::text("done")]);
-    client.prompt(&session, "go").await;
-    let asked = client.first(&session, "permission_requested").await;
+    let (daemon, client, session, asked) = asking(&model).await;
     answer(&client, asked.str("permission"), "allow_once").await;
     client.first(&session, "turn_finished").await;
     let undone = "UPDATE permission SET decision = NULL, decided_by = NULL, decided_at = NULL WHERE id = ?";
@@ -115,12 +117,7 @@ async fn a_turn_goes_on_that_no_column_tells_of() {
 #[tokio::test]
 async fn a_session_that_is_loaded_mends_its_rows_too_and_works_on() {
     let model = ModelServer::start();
-    let daemon = Daemon::start(&model).await;
-    let client = daemon.client().await;
-    let session = client.session().await;
-    model.push([crate::bash(&daemon.effect("once")), Reply::text("done")]);
-    client.prompt(&session, "go").await;
-    let asked = client.first(&session, "permission_requested").await;
+    let (daemon, client, session, asked) = asking(&model).await;
     let pid = daemon.pid().await;
     let connection = Connection::open(daemon.dirs.database()).unwrap();
     connection.execute("DELETE FROM permission", []).unwrap();
@@ -151,8 +148,7 @@ async fn what_a_session_uses_is_written_down_again_by_a_repair() {
     client.turn(&session, "go").await;
     let finished = client.first(&session, "tool_finished").await;
     let blob = finished.str("blob");
-    let size =
-        async |client: &linger_tests::harness::Client| client.call("session/list", json!({})).await[0]["size"].clone();
+    let size = async |client: &Client| client.call("session/list", json!({})).await[0]["size"].clone();
     let before = size(&client).await;
     change(&daemon, "DELETE FROM blob WHERE hash = ?", &[blob]).await;
     // Its state cannot be read either.

@@ -65,6 +65,15 @@ struct State {
     database: Option<Met>,
 }
 
+/// Keeps what is wrong with one of them; whether that is news.
+fn note<K: Ord + Clone>(all: &mut BTreeMap<K, Met>, one: &K, text: &str) -> bool {
+    if all.contains_key(one) || all.len() >= MAX_SESSIONS {
+        return false;
+    }
+    all.insert(one.clone(), Met { at: clock::now(), text: text.to_owned() });
+    true
+}
+
 /// The damage that this daemon has met; cheap to clone.
 #[derive(Clone, Default)]
 pub struct Found(Arc<Mutex<State>>);
@@ -76,22 +85,16 @@ impl Found {
 
     /// A session cannot be read.
     pub fn session(&self, session: &SessionId, text: &str) {
-        let sessions = &mut self.state().sessions;
-        if sessions.contains_key(session) || sessions.len() >= MAX_SESSIONS {
-            return;
+        if note(&mut self.state().sessions, session, text) {
+            tracing::error!(target: "store", %session, text, "damaged");
         }
-        tracing::error!(target: "store", %session, text, "damaged");
-        sessions.insert(session.clone(), Met { at: clock::now(), text: text.to_owned() });
     }
 
     /// What is kept of a session beside its events is not what these say. It can be made anew in place, and keeps nothing from working.
     pub fn beside(&self, session: &SessionId, text: &str) {
-        let beside = &mut self.state().beside;
-        if beside.contains_key(session) || beside.len() >= MAX_SESSIONS {
-            return;
+        if note(&mut self.state().beside, session, text) {
+            tracing::warn!(target: "store", %session, text, "not as its events say");
         }
-        tracing::warn!(target: "store", %session, text, "not as its events say");
-        beside.insert(session.clone(), Met { at: clock::now(), text: text.to_owned() });
     }
 
     /// Of which sessions something has to be made anew, and what.
@@ -117,12 +120,9 @@ impl Found {
 
     /// A blob cannot be had.
     pub fn blob(&self, blob: &BlobId, text: &str) {
-        let blobs = &mut self.state().blobs;
-        if blobs.contains_key(blob) || blobs.len() >= MAX_SESSIONS {
-            return;
+        if note(&mut self.state().blobs, blob, text) {
+            tracing::error!(target: "store", %blob, text, "lost");
         }
-        tracing::error!(target: "store", %blob, text, "lost");
-        blobs.insert(blob.clone(), Met { at: clock::now(), text: text.to_owned() });
     }
 
     /// What is wrong with which blobs.

@@ -282,6 +282,11 @@ impl Blobs {
         }
     }
 
+    /// How many bytes a blob has.
+    pub fn size(&self, id: &BlobId) -> io::Result<u64> {
+        Ok(fs::metadata(self.path(id).ok_or(io::ErrorKind::NotFound)?)?.len())
+    }
+
     /// A part of a blob.
     pub fn read(&self, id: &BlobId, offset: u64, length: u64) -> io::Result<Vec<u8>> {
         let mut file = File::open(self.path(id).ok_or(io::ErrorKind::NotFound)?)?;

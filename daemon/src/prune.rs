@@ -92,13 +92,12 @@ async fn remove(daemon: &Arc<Daemon>, id: &SessionId, before: u64, force: bool) 
 
 /// The row of `session/list`; one that cannot be read is in the list too.
 pub fn info(found: &Found, row: SessionRow) -> Info {
-    let state: Result<State, _> = serde_json::from_str(&row.fold);
-    match state {
-        Ok(state) => {
+    match State::from_stored(&row.fold) {
+        Some(state) => {
             let (damaged, unwritten) = (found.of(&row.id), found.why_unwritten(&row.id));
             Info { damaged, unwritten, size: row.size, ..state.info(row.id) }
         }
-        Err(_) => {
+        None => {
             found.session(&row.id, "its state cannot be read; when it is attached to it is made anew from its events");
             let damaged = found.of(&row.id).or_else(|| Some("its state cannot be read".to_owned()));
             let (name, cwd, updated_at, size) = (row.name, row.cwd.into(), row.updated_at, row.size);

@@ -196,6 +196,9 @@ fn in_use(daemon: &Daemon) -> Option<String> {
     database.map(|met| met.text).or(session)
 }
 
+/// What is said of a session in [`Looked::uncounted`].
+const UNCOUNTED: &str = "its size, or which images and outputs it uses, is not written down as its events have it";
+
 /// What was found in the database that is in use, and can be mended in place.
 #[derive(Default)]
 struct Looked {
@@ -223,7 +226,7 @@ fn look(daemon: &Arc<Daemon>, limit: Option<Duration>) -> rusqlite::Result<Looke
     }
     let mut looked = Looked::default();
     for id in salvage::ids(&connection) {
-        let examined = salvage::examine(&connection, &id);
+        let examined = salvage::look(&connection, &id);
         if over() {
             return Ok(looked);
         }
@@ -235,10 +238,7 @@ fn look(daemon: &Arc<Daemon>, limit: Option<Duration>) -> rusqlite::Result<Looke
             && matches!(&examined.row, Ok(Some(_)))
             && examined.broken.is_none()
         {
-            found.beside(
-                &id,
-                "its size, or which images and outputs it uses, is not written down as its events have it",
-            );
+            found.beside(&id, UNCOUNTED);
             looked.uncounted.push((id.clone(), unused));
         }
         match (examined.row, examined.broken) {
@@ -268,7 +268,13 @@ fn look(daemon: &Arc<Daemon>, limit: Option<Duration>) -> rusqlite::Result<Looke
     for id in ids {
         let used = || connection.prepare_cached("SELECT 1 FROM blob WHERE hash = ?")?.exists([id.as_str()]);
         match daemon.store.blobs.check(&id) {
-            Ok(()) => found.blob_is_well(&id),
+            Ok(()) => {
+                found.blob_is_well(&id);
+                for session in miscounted(&connection, &id, daemon.store.blobs.size(&id).unwrap_or_default())? {
+                    found.beside(&session, UNCOUNTED);
+                    looked.uncounted.push((session, vec![id.clone()]));
+                }
+            }
             // Who used it may have been removed meanwhile.
             Err(_) if !used()? => found.blob_is_well(&id),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidData) => {
@@ -286,6 +292,14 @@ fn look(daemon: &Arc<Daemon>, limit: Option<Duration>) -> rusqlite::Result<Looke
     }
     looked.checked = true;
     Ok(looked)
+}
+
+/// The sessions that use a blob as one of another size.
+fn miscounted(connection: &Connection, id: &BlobId, size: u64) -> rusqlite::Result<Vec<SessionId>> {
+    connection
+        .prepare_cached("SELECT session FROM blob WHERE hash = ? AND size <> ?")?
+        .query_map((id.as_str(), size.cast_signed()), |row| row.get(0).map(SessionId))?
+        .collect()
 }
 
 /// Whether there are events of a session that nobody has removed, and which has no row. At one moment: it may be removed now.

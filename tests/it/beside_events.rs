@@ -1,7 +1,7 @@
 //! What is kept beside the events of a session, so that it is found: rows that are lost or changed are made anew from the events.
 
 use linger_tests::check::Seen;
-use linger_tests::harness::{Client, Daemon};
+use linger_tests::harness::{Client, Daemon, until};
 use linger_tests::model::{Gate, ModelServer, Reply};
 use rusqlite::Connection;
 use serde_json::json;
@@ -37,9 +37,11 @@ async fn a_permission_whose_row_is_lost_or_changed_waits_all_the_same() {
         "UPDATE permission SET pending = replace(pending, '\"digest\":\"', '\"digest\":\"0') WHERE id = ?",
         "UPDATE permission SET decision = '\"allow_once\"', decided_by = 'nobody', decided_at = 1 WHERE id = ?",
         "UPDATE permission SET session = 'another' WHERE id = ?",
+        "UPDATE permission SET pending = replace(pending, 'once', 'other') WHERE id = ?",
         // Here it is the state that is wrong.
         "UPDATE session SET fold = replace(fold, '\"digest\":\"', '\"digest\":\"0') WHERE fold LIKE '%' || ? || '%'",
         "UPDATE session SET fold = replace(fold, '\"permission\":', '\"permissiom\":') WHERE fold LIKE '%' || ? || '%'",
+        "UPDATE session SET fold = json_set(fold, '$.mode', 'auto') WHERE fold LIKE '%' || ? || '%'",
     ] {
         let model = ModelServer::start();
         let (daemon, client, session, asked) = asking(&model).await;
@@ -115,6 +117,86 @@ async fn a_turn_goes_on_that_no_column_tells_of() {
 }
 
 #[tokio::test]
+async fn a_state_that_was_changed_makes_nothing_run_twice_and_loses_no_prompt() {
+    let model = ModelServer::start();
+    let daemon = Daemon::auto(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    let command = format!("{}; sleep 60", daemon.effect("once"));
+    model.push([crate::bash(&command), Reply::text("done"), Reply::text("and more")]);
+    client.prompt(&session, "go").await;
+    client.prompt(&session, "and then").await;
+    client.first(&session, "tool_started").await;
+    until("it has run", async || daemon.side_effects().exists().then_some(())).await;
+    let changed =
+        "UPDATE session SET fold = json_set(fold, '$.turn.calls[0].started', json('false'), '$.queue', json('[]'),
+                   '$.counts.messages', 0) WHERE id = ?";
+    change(&daemon, changed, &[&session]).await;
+    daemon.launch().await;
+    let back = daemon.client().await;
+    back.attach(&session).await;
+    assert_eq!(back.nth(&session, "turn_finished", 2).await.str("stop_reason"), "end_turn");
+    assert_eq!(std::fs::read_to_string(daemon.side_effects()).unwrap(), "once\n");
+    daemon.check(&[&client, &back], &model);
+    stop(&daemon).await;
+}
+
+#[tokio::test]
+async fn rows_that_no_linger_has_written_harm_no_session() {
+    let model = ModelServer::start();
+    let (daemon, client, session, asked) = asking(&model).await;
+    damage(&daemon, |path| {
+        let connection = Connection::open(path).unwrap();
+        let all = [
+            // Of one that is there.
+            format!("INSERT INTO removed VALUES ('{session}')"),
+            // Of an answer that is over.
+            format!("INSERT INTO scratch VALUES ('{session}', 'm2', 0, 5, 'text', 'odd')"),
+            // Of nobody.
+            "INSERT INTO permission SELECT 'q0', 'nobody', pending, NULL, NULL, NULL FROM permission".to_owned(),
+        ];
+        all.iter().for_each(|sql| assert_eq!(connection.execute(sql, []).unwrap(), 1, "{sql}"));
+    })
+    .await;
+    daemon.launch().await;
+    doctor(&daemon, &[], true, "all of it can be read").await;
+    let back = daemon.client().await;
+    assert_eq!(back.call("permission/list", json!({})).await.as_array().unwrap().len(), 1);
+    back.attach(&session).await;
+    answer(&back, asked.str("permission"), "allow_once").await;
+    assert_eq!(back.first(&session, "turn_finished").await.str("stop_reason"), "end_turn");
+    back.call("session/list", json!({})).await;
+    let clean = "DELETE FROM scratch; DELETE FROM permission WHERE id = 'q0'";
+    Connection::open(daemon.dirs.database()).unwrap().execute_batch(clean).unwrap();
+    daemon.check(&[&client, &back], &model);
+    stop(&daemon).await;
+}
+
+#[tokio::test]
+async fn a_session_whose_name_was_taken_away_has_it_back_or_another() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let (kept, taken) =
+        (client.create_with(json!({ "name": "kept" })).await, client.create_with(json!({ "name": "taken" })).await);
+    damage(&daemon, |path| {
+        let changed = "UPDATE session SET name = NULL, cwd = '/nowhere'";
+        assert_eq!(Connection::open(path).unwrap().execute(changed, []).unwrap(), 2);
+    })
+    .await;
+    daemon.launch().await;
+    let back = daemon.client().await;
+    back.create_with(json!({ "name": "taken" })).await;
+    doctor(&daemon, &[], false, "is not written down where it is looked for").await;
+    doctor(&daemon, &["--repair"], true, "all of it can be read").await;
+    let here = back.call("session/list", json!({ "cwd": daemon.workspace() })).await;
+    let name = |id: &str| here.as_array().unwrap().iter().find(|row| row["session"] == id).unwrap()["name"].clone();
+    assert_eq!((name(&kept), name(&taken)), (json!("kept"), json!(format!("taken-{taken}"))));
+    daemon.check(&[&client, &back], &model);
+    stop(&daemon).await;
+}
+
+#[tokio::test]
 async fn a_session_that_is_loaded_mends_its_rows_too_and_works_on() {
     let model = ModelServer::start();
     let (daemon, client, session, asked) = asking(&model).await;
@@ -164,5 +246,13 @@ async fn what_a_session_uses_is_written_down_again_by_a_repair() {
     assert!(size(&back).await.as_u64() > before.as_u64());
     assert_eq!(back.call("blob/get", json!({ "blob": blob, "length": 4 })).await["data"], "MQoyCg==");
     assert_eq!(said(&back).await, Vec::<serde_json::Value>::new());
+    // What is read is the file, however long it was said to be.
+    let database = Connection::open(daemon.dirs.database()).unwrap();
+    database.execute("UPDATE blob SET size = 1000", []).unwrap();
+    let piece = back.call("blob/get", json!({ "blob": blob, "length": 4 })).await;
+    assert_eq!((&piece["size"], &piece["next"]), (&json!(588_895), &json!(4)));
+    doctor(&daemon, &[], false, "its size, or which images and outputs it uses").await;
+    doctor(&daemon, &["--repair"], true, "all of it can be read").await;
+    assert_eq!(database.query_row("SELECT size FROM blob", [], |row| row.get(0)), Ok(588_895));
     daemon.check(&[&client, &back], &model);
 }

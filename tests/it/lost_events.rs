@@ -104,6 +104,39 @@ async fn repair_leaves_out_what_is_lost_and_nothing_that_waits_or_came_later() {
 }
 
 #[tokio::test]
+async fn an_event_whose_row_alone_is_wrong_is_taken_at_its_word_by_a_repair() {
+    for wrong in ["kind = 'notice'", "stream = 'm9'"] {
+        let model = ModelServer::start();
+        let daemon = Daemon::start(&model).await;
+        let client = daemon.client().await;
+        let (session, removed) = (talk(&client, &model, "kept", 1).await, talk(&client, &model, "removed", 1).await);
+        client.call("session/remove", json!({ "session": removed, "force": true })).await;
+        model.push([crate::bash(&daemon.effect("once")), Reply::text("done")]);
+        client.prompt(&session, "go").await;
+        let asked = client.first(&session, "permission_requested").await;
+        let cost = async |client: &Client| client.call("usage/list", json!({ "by": "day" })).await;
+        let before = cost(&client).await;
+        damage(&daemon, |path| {
+            let sql = format!("UPDATE event SET {wrong} WHERE session = ? AND seq = ?");
+            let at = (&session, asked.seq().unwrap() as i64);
+            assert_eq!(Connection::open(path).unwrap().execute(&sql, at).unwrap(), 1);
+        })
+        .await;
+        daemon.launch().await;
+        doctor(&daemon, &[], false, "says").await;
+        doctor(&daemon, &["--repair"], true, "carried over").await;
+        let after = daemon.client().await;
+        // What was removed has cost something, too.
+        assert_eq!(cost(&after).await["total"], before["total"]);
+        after.attach(&session).await;
+        answer(&after, asked.str("permission"), "allow_once").await;
+        assert_eq!(after.nth(&session, "turn_finished", 2).await.str("stop_reason"), "end_turn");
+        daemon.check(&[&client, &after], &model);
+        stop(&daemon).await;
+    }
+}
+
+#[tokio::test]
 async fn a_session_whose_row_or_beginning_is_lost_is_there_after_a_repair() {
     let model = ModelServer::start();
     let daemon = Daemon::start(&model).await;

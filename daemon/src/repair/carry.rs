@@ -100,6 +100,9 @@ fn carry_all(
     removed: &BTreeSet<String>,
     partial: bool,
 ) -> Option<bool> {
+    if let Err(error) = carry_paid(daemon, source, &aside.path) {
+        tracing::error!(target: "repair", file = %aside.path.display(), %error, "what removed sessions have cost is not carried over yet");
+    }
     let outcomes = source.outcomes();
     let (mut ids, all) = source.with(|connection| Some(salvage::all_ids(connection))).unwrap_or_default();
     ids.retain(|id| !removed.contains(id));
@@ -133,6 +136,19 @@ fn carry_all(
         "sessions were carried over"
     );
     Some(all)
+}
+
+/// Carries over what sessions have cost that were removed: it is in no event any more. Once, however often the job is begun.
+fn carry_paid(daemon: &Arc<Daemon>, source: &Source, file: &Path) -> Result<(), StoreError> {
+    let spent: Vec<Fold> = source.paid("").into_iter().map(Fold::Spent).collect();
+    let key = Key { id: format!("paid in {}", file.display()), params: String::new() };
+    let runtime = Handle::current();
+    if spent.is_empty() || runtime.block_on(daemon.store.outcome(key.id.clone()))?.is_some() {
+        return Ok(());
+    }
+    let done = Fold::Outcome(Outcome { key, result: "null".to_owned() });
+    let folds = spent.into_iter().chain([done]).collect();
+    runtime.block_on(daemon.store.fold(&SessionId::default(), folds))
 }
 
 fn save(aside: &Aside) {
@@ -178,12 +194,15 @@ impl Carry<'_> {
             // What a job that was cut short had begun.
             runtime.block_on(store.clear(here.clone()))?;
         }
+        // Of lost answers too, what they have cost is known.
+        let paid = if examined.lost.is_empty() { Vec::new() } else { self.source.paid(id) };
         let (mut after, mut asked) = (0, BTreeSet::new());
         for (first, last) in examined.lost.iter().copied().chain([(examined.head + 1, examined.head)]) {
-            self.copy(&here, after, first - 1, &mut asked)?;
+            self.copy(&here, after, first - 1, &mut asked, paid.is_empty())?;
             self.mark_lost(&here, first, last)?;
             after = last;
         }
+        self.append(&here, Vec::new(), Vec::new(), paid.into_iter().map(Fold::Spent).collect())?;
         let whole = examined.head == examined.known;
         let resumes = self.end(&here, examined, asked, outcomes.filter(|_| whole))?;
         if resumes {
@@ -193,7 +212,15 @@ impl Carry<'_> {
     }
 
     /// Copies the events after `after` up to `until`, as they are; notes in `asked` which permissions have no answer.
-    fn copy(&self, id: &SessionId, mut after: u64, until: u64, asked: &mut BTreeSet<String>) -> Result<(), StoreError> {
+    /// What they have cost is counted anew if it is to be `counted`.
+    fn copy(
+        &self,
+        id: &SessionId,
+        mut after: u64,
+        until: u64,
+        asked: &mut BTreeSet<String>,
+        counted: bool,
+    ) -> Result<(), StoreError> {
         while after < until {
             let page = self.source.page(id.as_str(), after, until);
             let Some(last) = page.last() else {
@@ -208,7 +235,9 @@ impl Carry<'_> {
                     _ => {}
                 }
             }
-            folds.extend(salvage::spent(&page));
+            if counted {
+                folds.extend(salvage::spent(&page));
+            }
             for blob in salvage::blobs(&page) {
                 // One whose file is lost is not used any more.
                 folds.extend(self.daemon.store.blobs.hold(&blob)?.map(Fold::Blob));
@@ -278,7 +307,7 @@ impl Carry<'_> {
         }
         // To be carried over is no sign of life: lists keep their order.
         state.updated_at = updated_at;
-        state.name = state.name.filter(|name| self.is_free(name));
+        state.name = state.name.filter(|name| self.is_free(id, name));
         folds.insert(
             0,
             Fold::Session {
@@ -286,7 +315,7 @@ impl Carry<'_> {
                 cwd: state.cwd.to_string_lossy().into_owned(),
                 state: state.stored_name(),
                 updated_at: row.ok().flatten().map_or(updated_at, |row| row.updated_at),
-                fold: serde_json::to_string(&state).unwrap_or_default(),
+                fold: state.to_stored(),
             },
         );
         for (key, result) in outcomes.into_iter().flatten() {
@@ -303,10 +332,9 @@ impl Carry<'_> {
     }
 
     /// Whether no session that was made meanwhile has taken this name.
-    fn is_free(&self, name: &str) -> bool {
-        let named = self.daemon.store.sessions(Some(name.to_owned()), None, u32::MAX, |row| row);
-        let rows = Handle::current().block_on(named);
-        rows.is_ok_and(|rows| rows.iter().all(|row| row.name.as_deref() != Some(name)))
+    fn is_free(&self, id: &SessionId, name: &str) -> bool {
+        let free = self.daemon.store.is_free(name.to_owned(), id);
+        Handle::current().block_on(free).unwrap_or(false)
     }
 
     fn append(

@@ -23,7 +23,7 @@ impl BlobApiServer for Rpc {
     async fn get(&self, extensions: &Extensions, params: Get) -> RpcResult<Piece> {
         let conn = conn(extensions)?;
         let store = &self.0.store;
-        let Some(size) = conn.query(store.blob(params.blob.clone())).await? else {
+        if !conn.query(store.uses(params.blob.clone())).await? {
             let error = RpcError::new(Code::UnknownBlob, format!("no session uses a blob '{}'", params.blob));
             return Err(error.hint("events name the blobs that there are").into());
         };
@@ -32,14 +32,15 @@ impl BlobApiServer for Rpc {
         let blobs = store.blobs.clone();
         let read = async {
             let blob = params.blob.clone();
-            let read = move || blobs.check(&blob).and_then(|()| blobs.read(&blob, offset, length));
+            let read =
+                move || blobs.check(&blob).and_then(|()| Ok((blobs.size(&blob)?, blobs.read(&blob, offset, length)?)));
             let read = tokio::task::spawn_blocking(read).await;
             let read = read.unwrap_or_else(|error| Err(std::io::Error::other(error)));
-            let bytes = read.map_err(|error| store.lost_blob(&params.blob, error))?;
+            let (size, bytes) = read.map_err(|error| store.lost_blob(&params.blob, error))?;
             store.found.blob_is_well(&params.blob);
-            Ok((bytes.len() as u64, BASE64.encode(bytes)))
+            Ok((size, bytes.len() as u64, BASE64.encode(bytes)))
         };
-        let (read, data) = conn.query_large(extensions, PIECE_ROOM, read).await?;
+        let (size, read, data) = conn.query_large(extensions, PIECE_ROOM, read).await?;
         let end = offset.saturating_add(read);
         // A piece of nothing has nothing after it: whoever follows `next` must come to an end.
         let next = (end < size && read > 0).then_some(end);

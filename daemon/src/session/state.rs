@@ -207,6 +207,25 @@ pub struct Answered {
 }
 
 impl State {
+    /// As it is stored: JSON, whose last field is a checksum of what comes before it, in hexadecimal digits.
+    pub fn to_stored(&self) -> String {
+        let mut text = serde_json::to_string(self).unwrap_or_default();
+        text.truncate(text.len().saturating_sub(1));
+        let sum = crc32fast::hash(text.as_bytes());
+        text + SUM + &format!("{sum:08x}\"}}")
+    }
+
+    /// Reads what was stored; nothing if it is not what was written. Early builds wrote no checksum.
+    pub fn from_stored(text: &str) -> Option<Self> {
+        if let Some((body, sum)) = text.rsplit_once(SUM)
+            && sum.strip_suffix("\"}").and_then(|sum| u32::from_str_radix(sum, 16).ok())
+                != Some(crc32fast::hash(body.as_bytes()))
+        {
+            return None;
+        }
+        serde_json::from_str(text).ok()
+    }
+
     /// The prompts that do not wait for the end of the turn under way.
     pub fn steering(&self) -> impl Iterator<Item = &Queued> {
         self.queue.iter().filter(|queued| queued.when != When::Queue && !queued.compact)
@@ -288,6 +307,9 @@ impl Turn {
         !self.paused && self.waiting().next().is_none()
     }
 }
+
+/// Before the checksum of a stored state.
+const SUM: &str = ",\"sum\":\"";
 
 /// The name in the database of a session that owes its user a turn ([`State::is_owed`]).
 const OWED: &str = "owed";

@@ -170,17 +170,23 @@ pub enum Fold {
     Blob(Held),
     /// The session uses these blobs too, and has as many bytes as its events and blobs have, whatever is written down.
     Uses(Vec<Held>),
-    /// An answer was paid for.
-    Spent {
-        /// The day, in days since 1970, as UTC has it.
-        day: u64,
-        /// `provider/model`.
-        model: String,
-        /// How much it was.
-        usage: Usage,
-    },
+    /// Answers were paid for.
+    Spent(Spent),
     /// What a request with an idempotency key came to.
     Outcome(Outcome),
+}
+
+/// Answers of a day and a model, and what they cost.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spent {
+    /// The day, in days since 1970, as UTC has it.
+    pub day: u64,
+    /// `provider/model`.
+    pub model: String,
+    /// How many.
+    pub answers: u64,
+    /// How much they were.
+    pub usage: Usage,
 }
 
 enum Write {

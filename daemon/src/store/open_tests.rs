@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::store::aside::Aside;
 use crate::store::rng::Rng;
-use crate::store::salvage::{examine, ids};
+use crate::store::salvage::{ids, look as examine};
 use crate::store::source::{Source, Unreadable};
 use crate::store::{Store, damage};
 
@@ -380,7 +380,7 @@ fn a_database_of_the_first_schema_is_loaded_for_ever() {
         let examined = examine(&connection, id);
         assert_eq!((&examined.broken, examined.stale), (&None, false), "{id}");
         let stored = examined.row.unwrap().unwrap();
-        let mut fold: crate::session::state::State = serde_json::from_str(&stored.fold).unwrap();
+        let mut fold: crate::session::state::State = crate::session::state::State::from_stored(&stored.fold).unwrap();
         // The words of prompts that wait are in their events.
         fold.queue
             .iter_mut()

@@ -10,6 +10,7 @@ use linger_protocol::permission::{Decision, Pending};
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Row, Rows, ToSql, params};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 
 use super::damage::{is_damage, unreadable};
 use super::reader::Lane;
@@ -17,6 +18,7 @@ use super::salvage::{self, Examined};
 use super::{Store, StoreError};
 use crate::fault;
 use crate::key::{Key, Outcome};
+use crate::permission;
 use crate::session::log::{Piece, PieceKind, Stored};
 
 /// What the store knows of a session; what cannot be read of it is empty.
@@ -83,7 +85,7 @@ impl Store {
         let examine = move || {
             fault::store()?;
             let connection = Connection::open_with_flags(&*path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-            let mut examined = salvage::examine(&connection, session.as_str());
+            let mut examined = salvage::examine(&connection, session.as_str(), stored);
             examined.broken.take().map_or(Ok(examined), |text| Err(unreadable(text)))
         };
         let examined =
@@ -124,6 +126,12 @@ impl Store {
         .await
     }
 
+    /// Whether no other session than `id` has this name.
+    pub async fn is_free(&self, name: String, id: &SessionId) -> Result<bool, StoreError> {
+        let (sql, id) = ("SELECT 1 FROM session WHERE name = ? AND id <> ?", id.clone());
+        self.read(move |connection| Ok(!connection.prepare_cached(sql)?.exists([&name, id.as_str()])?)).await
+    }
+
     /// Sessions that have not changed since `before`, the oldest first: those with nothing under way, or all.
     pub async fn untouched(&self, before: u64, all: bool) -> Result<Vec<(SessionId, u64)>, StoreError> {
         self.read_in(Lane::Page, move |connection| {
@@ -139,15 +147,10 @@ impl Store {
         .await
     }
 
-    /// How many bytes a blob has that a session uses.
-    pub async fn blob(&self, id: BlobId) -> Result<Option<u64>, StoreError> {
-        self.read(move |connection| {
-            connection
-                .prepare_cached("SELECT size FROM blob WHERE hash = ? LIMIT 1")?
-                .query_row([id.as_str()], |row| row.get::<_, i64>(0).map(|size| size as u64))
-                .optional()
-        })
-        .await
+    /// Whether a session uses a blob.
+    pub async fn uses(&self, id: BlobId) -> Result<bool, StoreError> {
+        let sql = "SELECT 1 FROM blob WHERE hash = ? LIMIT 1";
+        self.read(move |connection| connection.prepare_cached(sql)?.exists([id.as_str()])).await
     }
 
     /// Bytes of the database that hold nothing, whether it can give them back as it is, and bytes of all blobs.
@@ -158,7 +161,7 @@ impl Store {
             let blobs: i64 = connection
                 .prepare_cached("SELECT coalesce(sum(size), 0) FROM (SELECT DISTINCT hash, size FROM blob)")?
                 .query_row([], |row| row.get(0))?;
-            Ok((unused as u64, pragma("auto_vacuum")? == super::INCREMENTAL, blobs as u64))
+            Ok((unused as u64, pragma("auto_vacuum")? == super::INCREMENTAL, blobs.max(0) as u64))
         })
         .await
     }
@@ -230,7 +233,7 @@ impl Store {
                 }
             }
             let (bytes, largest) = if large { (1, usize::MAX) } else { (bytes, LARGE) };
-            match page(connection, id.as_str(), after, until, bytes, largest) {
+            match page(connection, id.as_str(), after, until, (bytes, largest), stored) {
                 (page, Some(error)) if page.is_empty() => Err(error),
                 // The next page begins with what cannot be read.
                 (page, _) => Ok(Ok(page)),
@@ -289,6 +292,7 @@ impl Store {
         self.read_in(Lane::Page, move |connection| {
             let mut statement = connection.prepare_cached(
                 "SELECT session, pending FROM permission WHERE decision IS NULL AND (?1 IS NULL OR session = ?1)
+                 AND EXISTS (SELECT 1 FROM session WHERE session.id = permission.session)
                  ORDER BY CASE WHEN json_valid(pending) THEN json_extract(pending, '$.at') END",
             )?;
             let mut rows = statement.query([session.map(|id| id.0)])?;
@@ -298,11 +302,11 @@ impl Store {
                 if size > PENDING && !listed.is_empty() {
                     break;
                 }
-                match parse(row, 1) {
+                match pending(row, 1) {
                     Ok(row) => listed.push(row),
                     Err(error) => {
-                        let text = format!("a permission cannot be read: {}", StoreError::from(error).0);
-                        found.session(&SessionId(row.get(0)?), &text);
+                        let text = format!("a permission that waits cannot be read: {}", StoreError::from(error).0);
+                        found.beside(&SessionId(row.get(0)?), &text);
                     }
                 }
             }
@@ -385,7 +389,7 @@ pub(super) fn waiting(connection: &Connection, id: &str) -> rusqlite::Result<BTr
     connection
         .prepare_cached(WAITING)?
         .query_map([id], |row| {
-            let digest = parse(row, 1).map_or_else(|_| String::new(), |pending: Pending| pending.digest);
+            let digest = pending(row, 1).map_or_else(|_| String::new(), |pending| pending.digest);
             Ok((PermissionId(row.get(0)?), digest))
         })?
         .collect()
@@ -430,8 +434,8 @@ pub(super) fn page(
     id: &str,
     after: u64,
     until: u64,
-    bytes: usize,
-    largest: usize,
+    (bytes, largest): (usize, usize),
+    reading: Reading,
 ) -> (Page, Option<rusqlite::Error>) {
     let (mut page, mut size) = (Vec::new(), 0);
     let mut read = || {
@@ -445,7 +449,7 @@ pub(super) fn page(
             if !page.is_empty() && row.is_some_and(|row| length(row) > largest) {
                 break;
             }
-            let event = row.map(stored).transpose()?;
+            let event = row.map(reading).transpose()?;
             let Some(event) = event.filter(|event| event.seq == next) else {
                 return Err(unreadable(format!("event {next} is missing")));
             };
@@ -468,7 +472,9 @@ fn length(row: &Row<'_>) -> usize {
 pub(super) fn pieces(connection: &Connection, id: &str) -> rusqlite::Result<Vec<Piece>> {
     connection
         .prepare_cached(
-            "SELECT stream, block, offset, kind, text FROM scratch WHERE session = ? ORDER BY stream, block, offset",
+            "SELECT stream, block, offset, kind, text FROM scratch WHERE session = ?1
+             AND NOT EXISTS (SELECT 1 FROM event WHERE event.session = ?1 AND event.stream = scratch.stream)
+             ORDER BY stream, block, offset",
         )?
         .query_map([id], |row| {
             let kind: String = row.get(3)?;
@@ -503,20 +509,67 @@ struct Head<'a> {
     #[serde(borrow)]
     kind: Cow<'a, str>,
     seq: u64,
+    #[serde(borrow)]
+    role: Option<&'a RawValue>,
+    #[serde(borrow)]
+    message: Option<&'a RawValue>,
+    #[serde(borrow)]
+    call_id: Option<&'a RawValue>,
 }
 
-fn stored(row: &Row<'_>) -> rusqlite::Result<Stored> {
+impl Head<'_> {
+    /// The stream that the event closes.
+    fn stream(&self) -> Option<&str> {
+        fn text(value: Option<&RawValue>) -> &str {
+            value.map_or("", |value| value.get().trim_matches('"'))
+        }
+        match &*self.kind {
+            "message" if text(self.role) == "assistant" => Some(text(self.message)),
+            "tool_finished" => Some(text(self.call_id)),
+            _ => None,
+        }
+    }
+}
+
+/// How a row becomes an event: [`stored`] or [`said`].
+pub(super) type Reading = fn(&Row<'_>) -> rusqlite::Result<Stored>;
+
+/// An event whose row says of it what it says itself.
+pub(super) fn stored(row: &Row<'_>) -> rusqlite::Result<Stored> {
     let seq = row.get::<_, i64>(0)? as u64;
     let data: String = row.get(4).map_err(|error| unreadable(format!("event {seq} cannot be read: {error}")))?;
     // It goes over the wire as it is: a client would not understand the line.
     let head: Head<'_> =
         serde_json::from_str(&data).map_err(|error| unreadable(format!("event {seq} cannot be read: {error}")))?;
-    let kind: String = row.get(2)?;
+    let (kind, stream): (String, Option<String>) = (row.get(2)?, row.get(3)?);
     if head.seq != seq || head.kind != kind {
         let (of, other) = (head.kind, head.seq);
         return Err(unreadable(format!("event {seq}, of kind {kind}, says that it is event {other}, of kind {of}")));
     }
-    Ok(Stored { seq, at: row.get::<_, i64>(1)? as u64, kind, stream: row.get(3)?, data })
+    if head.stream() != stream.as_deref() {
+        return Err(unreadable(format!("event {seq} closes another message or call than it says")));
+    }
+    Ok(Stored { seq, at: row.get::<_, i64>(1)? as u64, kind, stream, data })
+}
+
+/// As [`stored`], taking the event at its own word: its row is only for finding it.
+pub(super) fn said(row: &Row<'_>) -> rusqlite::Result<Stored> {
+    let (seq, data): (i64, String) = (row.get(0)?, row.get(4)?);
+    let head: Head<'_> = serde_json::from_str(&data).map_err(unreadable)?;
+    if head.seq != seq as u64 {
+        return Err(unreadable(format!("event {seq} says that it is event {}", head.seq)));
+    }
+    let (kind, stream) = (head.kind.to_string(), head.stream().map(str::to_owned));
+    Ok(Stored { seq: seq as u64, at: row.get::<_, i64>(1).unwrap_or_default() as u64, kind, stream, data })
+}
+
+/// A permission that waits. What is shown has the digest of what runs.
+fn pending(row: &Row<'_>, column: usize) -> rusqlite::Result<Pending> {
+    let pending: Pending = parse(row, column)?;
+    if permission::digest(&pending.tool, &pending.input, &pending.cwd) != pending.digest {
+        return Err(unreadable("its digest is another action's"));
+    }
+    Ok(pending)
 }
 
 /// A column of JSON.

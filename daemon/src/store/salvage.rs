@@ -15,7 +15,7 @@ use linger_protocol::message::{ContentBlock, Role};
 use linger_protocol::permission::Pending;
 use rusqlite::{Connection, OptionalExtension as _};
 
-use super::read::{self, Page, SessionRow};
+use super::read::{self, Page, Reading, SessionRow};
 use super::{Fold, StoreError, write};
 use crate::session::state::{State, Turn};
 use crate::session::{actor, recovery};
@@ -62,15 +62,20 @@ pub struct Examined {
     pub unused: BTreeSet<BlobId>,
 }
 
+/// Reads a session that is in use from its first event on.
+pub fn look(connection: &Connection, id: &str) -> Examined {
+    examine(connection, id, read::stored)
+}
+
 /// Reads a session from its first event on.
-pub fn examine(connection: &Connection, id: &str) -> Examined {
+pub(super) fn examine(connection: &Connection, id: &str, reading: Reading) -> Examined {
     // All of it as it is now: the session may be at work. Without this its state may seem to be older than its events.
     let _now = connection.unchecked_transaction();
     let row = read::session(connection, id, read::ANY_SESSION).map_err(|error| StoreError::from(error).0.to_string());
     let columns = row.as_ref().ok().and_then(Option::as_ref);
-    let fold: Option<State> = columns.and_then(|row| serde_json::from_str(&row.fold).ok());
+    let fold: Option<State> = columns.and_then(|row| State::from_stored(&row.fold));
     let env: Option<BTreeMap<String, String>> = columns.and_then(|row| serde_json::from_str(&row.env).ok());
-    let name = columns.map(|row| row.state.clone());
+    let found_by = columns.map(|row| (row.state.clone(), row.name.clone(), row.cwd.clone()));
     let mut session = Examined {
         row,
         events: 0,
@@ -93,7 +98,7 @@ pub fn examine(connection: &Connection, id: &str) -> Examined {
     session.known = until;
     session.broken = last.err().filter(|_| fold.is_none()).map(|error| format!("its end cannot be found: {error}"));
     while session.head < until && session.known_lost() < MAX_LOST {
-        let (page, error) = read::page(connection, id, session.head, until, PAGE, usize::MAX);
+        let (page, error) = read::page(connection, id, session.head, until, (PAGE, usize::MAX), reading);
         for stored in &page {
             if let Err(text) = session.take(&stored.data, stored.seq) {
                 session.broken.get_or_insert(text);
@@ -122,8 +127,11 @@ pub fn examine(connection: &Connection, id: &str) -> Examined {
     }
     session.stale = fold.as_ref().is_none_or(|fold| fold.head != session.head) || env.is_none();
     session.beside = !session.stale
-        && name.zip(fold.as_ref()).is_some_and(|(name, fold)| {
-            name != fold.stored_name() || read::waiting(connection, id).is_ok_and(|waiting| waiting != fold.waiting())
+        && found_by.zip(fold.as_ref()).is_some_and(|((state, name, cwd), fold)| {
+            state != fold.stored_name()
+                || name != fold.name
+                || cwd != fold.cwd.to_string_lossy()
+                || read::waiting(connection, id).is_ok_and(|waiting| waiting != fold.waiting())
         });
     session.miscounted = is_miscounted(connection, id);
     session.goes_on = session.broken.is_none();

@@ -18,7 +18,7 @@ use rusqlite::{Connection, OpenFlags};
 use super::pages::PAGE_SIZE;
 use super::read::{self, Page};
 use super::salvage::{self, Examined, PAGE};
-use super::{INCREMENTAL, SCHEMA, aside, migrate, pages};
+use super::{INCREMENTAL, SCHEMA, Spent, aside, migrate, pages, usage};
 use crate::session::log::Piece;
 
 /// Results of keyed requests that are carried over: the prompts of years.
@@ -159,7 +159,7 @@ impl Source {
 
     /// A session, as far as it can be read.
     pub fn examine(&self, id: &str) -> Option<Examined> {
-        let mut examined = self.with(|connection| Some(salvage::examine(connection, id)))?;
+        let mut examined = self.with(|connection| Some(salvage::examine(connection, id, read::said)))?;
         if self.pieced && examined.broken.is_none() && examined.stale {
             // Its state would have told. Had it gone on, a call that has run might run again.
             let head = examined.head;
@@ -177,7 +177,8 @@ impl Source {
 
     /// Events after `after`.
     pub fn page(&self, id: &str, after: u64, until: u64) -> Page {
-        self.with(|connection| Some(read::page(connection, id, after, until, PAGE, usize::MAX).0)).unwrap_or_default()
+        self.with(|connection| Some(read::page(connection, id, after, until, (PAGE, usize::MAX), read::said).0))
+            .unwrap_or_default()
     }
 
     /// Runs a query.
@@ -198,6 +199,12 @@ impl Source {
             Some(rows.map_while(Result::ok).collect())
         })
         .unwrap_or_default()
+    }
+
+    /// What a session has paid for, or for the empty name those that were removed; nothing if that cannot be read to its end.
+    pub fn paid(&self, session: &str) -> Vec<Spent> {
+        // Early versions have no such table.
+        self.with(|connection| usage::of_session(connection, session).ok()).unwrap_or_default()
     }
 
     /// What requests with idempotency keys came to, by session.

@@ -8,7 +8,7 @@ use linger_protocol::usage::{By, Sum, Sums};
 use rusqlite::{Connection, Row, params};
 
 use super::reader::Lane;
-use super::{Store, StoreError};
+use super::{Spent, Store, StoreError};
 use crate::clock;
 
 /// The largest number in a row: more than anybody will ever pay, and two of them can be added.
@@ -27,20 +27,19 @@ impl Store {
     }
 }
 
-/// Adds an answer to its day.
-pub(super) fn add(
-    connection: &Connection,
-    session: &str,
-    day: u64,
-    model: &str,
-    usage: &Usage,
-) -> rusqlite::Result<usize> {
+/// Adds answers to their day.
+pub(super) fn add(connection: &Connection, session: &str, spent: &Spent) -> rusqlite::Result<usize> {
+    let Spent { day, model, answers, usage } = spent;
     connection
-        .prepare_cached(&format!("INSERT INTO usage VALUES (?1, ?2, ?3, 1, ?4, ?5, ?6, ?7, ?8, ?9, ?10) {}", or_add()))?
+        .prepare_cached(&format!(
+            "INSERT INTO usage VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) {}",
+            or_add()
+        ))?
         .execute(params![
-            held(day),
+            held(*day),
             session,
             model,
+            held(*answers),
             held(usage.input_tokens),
             held(usage.output_tokens),
             held(usage.cached_tokens),
@@ -49,6 +48,17 @@ pub(super) fn add(
             usage.cost_micros.map(held),
             usage.costs_more(),
         ])
+}
+
+/// What a session has paid for, a row a day and model.
+pub(super) fn of_session(connection: &Connection, session: &str) -> rusqlite::Result<Vec<Spent>> {
+    connection
+        .prepare_cached("SELECT * FROM usage WHERE session = ?")?
+        .query_map([session], |row| {
+            let (day, answers) = (number(row, "day")?, number(row, "answers")?);
+            Ok(Spent { day, model: row.get("model")?, answers, usage: tokens(row)? })
+        })?
+        .collect()
 }
 
 /// Takes the name of a session that is no more from its days.
@@ -106,21 +116,28 @@ fn sums(connection: &Connection, since_day: u64, by: By) -> rusqlite::Result<Sum
     Ok(sums)
 }
 
-fn read(row: &Row<'_>, by: By) -> rusqlite::Result<Sum> {
-    let number = |column: &str| row.get::<_, i64>(column).map(|number| u64::try_from(number).unwrap_or_default());
+fn number(row: &Row<'_>, column: &str) -> rusqlite::Result<u64> {
+    row.get::<_, i64>(column).map(|number| u64::try_from(number).unwrap_or_default())
+}
+
+/// The tokens of a row, and what they cost.
+fn tokens(row: &Row<'_>) -> rusqlite::Result<Usage> {
     let cost: Option<i64> = row.get("cost")?;
-    let usage = Usage {
-        input_tokens: number("input")?,
-        output_tokens: number("output")?,
-        cached_tokens: number("cached")?,
-        cache_write_tokens: number("cache_write")?,
-        reasoning_tokens: number("reasoning")?,
+    Ok(Usage {
+        input_tokens: number(row, "input")?,
+        output_tokens: number(row, "output")?,
+        cached_tokens: number(row, "cached")?,
+        cache_write_tokens: number(row, "cache_write")?,
+        reasoning_tokens: number(row, "reasoning")?,
         cost_micros: cost.and_then(|cost| u64::try_from(cost).ok()),
         cost_at_least: row.get("at_least")?,
-    };
-    let sum = Sum { answers: number("answers")?, usage, ..Sum::default() };
+    })
+}
+
+fn read(row: &Row<'_>, by: By) -> rusqlite::Result<Sum> {
+    let sum = Sum { answers: number(row, "answers")?, usage: tokens(row)?, ..Sum::default() };
     Ok(match by {
-        By::Day => Sum { day: Some(clock::date(number("key")?)), ..sum },
+        By::Day => Sum { day: Some(clock::date(number(row, "key")?)), ..sum },
         By::Model => Sum { model: Some(row.get("key")?), ..sum },
         By::Session => {
             let id: String = row.get("key")?;
@@ -142,6 +159,10 @@ mod tests {
         let connection = Connection::open_in_memory().unwrap();
         connection.execute_batch(&migrate::sql(0, migrate::SCHEMA)).unwrap();
         connection
+    }
+
+    fn spent(day: u64, model: &str, usage: Usage) -> Spent {
+        Spent { day, model: model.to_owned(), answers: 1, usage }
     }
 
     fn usage(input_tokens: u64, cost_micros: Option<u64>) -> Usage {
@@ -172,7 +193,7 @@ mod tests {
             ("s2", 20_779, "a/x", usage(80, Some(7))),
             ("s2", 20_779, "b/z", Usage::of_answer(None, true)),
         ] {
-            add(&connection, session, day, model, &answer).unwrap();
+            add(&connection, session, &spent(day, model, answer)).unwrap();
         }
         check(&connection, 0, By::Day, &["2026-11-21 3 70 300+", "2026-11-22 2 80 7+", " 5 150 307+"]);
         check(&connection, 20_779, By::Day, &["2026-11-22 2 80 7+", " 2 80 7+"]);
@@ -184,10 +205,10 @@ mod tests {
     fn the_days_of_a_removed_session_stay_without_its_name() {
         let connection = database();
         for session in ["s1", "s2"] {
-            add(&connection, session, 20_778, "a/x", &usage(10, Some(100))).unwrap();
+            add(&connection, session, &spent(20_778, "a/x", usage(10, Some(100)))).unwrap();
             release(&connection, session).unwrap();
         }
-        add(&connection, "s3", 20_778, "a/x", &usage(10, None)).unwrap();
+        add(&connection, "s3", &spent(20_778, "a/x", usage(10, None))).unwrap();
         check(&connection, 0, By::Session, &[" 2 20 200", "s3 1 10 unknown+", " 3 30 200+"]);
         release(&connection, "s3").unwrap();
         release(&connection, "s3").unwrap();
@@ -200,8 +221,8 @@ mod tests {
     fn numbers_that_nobody_believes_do_not_overflow() {
         let connection = database();
         for _ in 0..3 {
-            add(&connection, "s1", u64::MAX, "a/x", &usage(u64::MAX, Some(u64::MAX))).unwrap();
-            add(&connection, "s2", 0, "a/x", &usage(u64::MAX, Some(u64::MAX))).unwrap();
+            add(&connection, "s1", &spent(u64::MAX, "a/x", usage(u64::MAX, Some(u64::MAX)))).unwrap();
+            add(&connection, "s2", &spent(0, "a/x", usage(u64::MAX, Some(u64::MAX)))).unwrap();
         }
         let sums = sums(&connection, 0, By::Model).unwrap();
         assert_eq!(sums.total.usage.input_tokens, MOST as u64);
@@ -212,7 +233,7 @@ mod tests {
     fn a_list_has_its_bound_and_the_total_is_of_all() {
         let connection = database();
         for n in 0..ROWS as u64 + 5 {
-            add(&connection, &format!("s{n}"), 10 + n, "a/x", &usage(1, Some(n))).unwrap();
+            add(&connection, &format!("s{n}"), &spent(10 + n, "a/x", usage(1, Some(n)))).unwrap();
         }
         let days = sums(&connection, 0, By::Day).unwrap();
         assert_eq!((days.rows.len(), days.left_out, days.total.answers), (ROWS, 5, ROWS as u64 + 5));

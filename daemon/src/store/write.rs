@@ -330,7 +330,7 @@ fn write_fold(connection: &Connection, session: &str, fold: &Fold, bytes: i64) -
             let sql = format!("UPDATE session SET size = {SIZE} WHERE id = ?1");
             connection.prepare_cached(&sql)?.execute([session])?
         }
-        Fold::Spent { day, model, usage } => usage::add(connection, session, *day, model, usage)?,
+        Fold::Spent(spent) => usage::add(connection, session, spent)?,
         Fold::Outcome(outcome) => return remember(connection, session, outcome),
     };
     Ok(())

@@ -2,6 +2,7 @@
 
 use super::requests::weight;
 use super::*;
+use crate::store::Spent;
 
 impl Actor {
     pub(super) fn pieces(&mut self, pieces: Vec<Piece>, done: oneshot::Sender<Result<(), StoreError>>) {
@@ -58,7 +59,7 @@ impl Actor {
                 cwd: self.state.cwd.to_string_lossy().into_owned(),
                 state: self.state.stored_name(),
                 updated_at: self.state.updated_at,
-                fold: serde_json::to_string(&self.state).unwrap_or_default(),
+                fold: self.state.to_stored(),
             },
         );
         self.daemon.store.append(Append {
@@ -136,17 +137,21 @@ pub fn spent(event: &Event) -> Option<Fold> {
     match &event.body {
         EventBody::Message { role: Role::Assistant, model, interrupted, usage, .. } => {
             let (model, usage) = (model.clone().unwrap_or_default(), Usage::of_answer(*usage, *interrupted));
-            Some(Fold::Spent { day: event.at / DAY_MS, model, usage })
+            Some(of_one(event, model, usage))
         }
         EventBody::Compacted { model, usage, .. } => {
             let (model, usage) = (model.clone().unwrap_or_default(), Usage::of_answer(*usage, false));
-            Some(Fold::Spent { day: event.at / DAY_MS, model, usage })
+            Some(of_one(event, model, usage))
         }
         EventBody::CompactionFailed { model, usage: Some(usage), .. } => {
-            Some(Fold::Spent { day: event.at / DAY_MS, model: model.clone().unwrap_or_default(), usage: *usage })
+            Some(of_one(event, model.clone().unwrap_or_default(), *usage))
         }
         _ => None,
     }
+}
+
+fn of_one(event: &Event, model: String, usage: Usage) -> Fold {
+    Fold::Spent(Spent { day: event.at / DAY_MS, model, answers: 1, usage })
 }
 
 /// An event as it is stored.

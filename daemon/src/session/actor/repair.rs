@@ -238,7 +238,7 @@ pub(super) struct Anew {
 /// Reads what is stored of a session; what is damaged of it and follows from its events is made anew from these.
 pub(super) async fn known(store: &Store, row: SessionRow) -> Result<Known, StoreError> {
     let last = store.last(row.id.clone()).await?;
-    let state = serde_json::from_str::<State>(&row.fold).ok();
+    let state = State::from_stored(&row.fold);
     if let Some(state) = &state
         && state.head > last
     {
@@ -261,9 +261,21 @@ pub(super) async fn known(store: &Store, row: SessionRow) -> Result<Known, Store
         let anew = asked.anew(&known.state).inspect_err(|error| store.found.session(&row.id, &error.0.to_string()))?;
         known.anew.get_or_insert_default().add(anew);
     }
-    if row.state != known.state.stored_name() {
-        // It is written with the state, whatever comes next.
+    if row.state != known.state.stored_name() || row.cwd != known.state.cwd.to_string_lossy() {
+        // They are written with the state, whatever comes next.
         known.anew.get_or_insert_default();
+    }
+    if row.name != known.state.name {
+        let anew = known.anew.get_or_insert_default();
+        if let Some(name) = &known.state.name
+            && !store.is_free(name.clone(), &row.id).await?
+        {
+            // While nobody could find it, another has taken its name.
+            let (model, mode, effort, instructions, setup) = (None, None, None, None, None);
+            let name = Some(format!("{name}-{}", row.id));
+            let body = EventBody::SessionChanged { model, mode, effort, name, instructions, setup };
+            anew.drafts.push(Draft::new(body));
+        }
     }
     Ok(known)
 }

@@ -179,7 +179,7 @@ impl Turn {
             Ok(data) => Some((id, data)),
             Err(error) => {
                 // One that a repair has given up is still named by the history, and nothing more can be done about it.
-                let used = matches!(runtime.block_on(store.blob(id.clone())), Ok(Some(_)));
+                let used = matches!(runtime.block_on(store.uses(id.clone())), Ok(true));
                 let error = if used { store.lost_blob(&id, error) } else { error.into() };
                 tracing::error!(target: "request", %session, blob = %id, %error, "an image cannot be read");
                 None

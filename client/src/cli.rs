@@ -107,7 +107,7 @@ pub(crate) struct Run {
     /// Leave after so long, in seconds or as 90s, 10m, 2h; the work goes on
     #[arg(long, value_name = "TIME", value_parser = timeout)]
     pub(crate) timeout: Option<Duration>,
-    /// What to do; `@picture.png` in it sends that picture too; `-`, or nothing, reads stdin
+    /// What to do; `@picture.png` in it sends that picture too; `-`, or nothing where stdin is no terminal, reads stdin
     pub(crate) prompt: Vec<String>,
 }
 
@@ -192,7 +192,7 @@ pub(crate) struct Send {
     pub(crate) json: bool,
     /// An id, a unique prefix of one, or a name
     pub(crate) session: String,
-    /// What to do; `@picture.png` in it sends that picture too; `-`, or nothing, reads stdin
+    /// What to do; `@picture.png` in it sends that picture too; `-`, or nothing where stdin is no terminal, reads stdin
     pub(crate) prompt: Vec<String>,
 }
 
@@ -212,7 +212,7 @@ pub(crate) struct Wait {
     /// Leave after so long, in seconds or as 90s, 10m, 2h; the work goes on
     #[arg(long, value_name = "TIME", value_parser = timeout)]
     pub(crate) timeout: Option<Duration>,
-    /// Print one JSON object: the session as in `linger ls --json`, as it then stands
+    /// Print one JSON object: the session as in `linger ls --json`, as it then stands; `stop_reason` is its last turn's end
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -245,7 +245,7 @@ pub(crate) struct Answer {
     /// A word to the model
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
-    /// Print one JSON object: `session`, `permission`, `decision`
+    /// Print one JSON object: `session`, `permission`, `decision` as `allow_once`, `allow_session`, `allow_always` or `reject_once`
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -17,7 +17,7 @@ use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
-use crate::config::{AfterRestart, Config, ConfigError, ConfigStore};
+use crate::config::{AfterRestart, Config, ConfigError, ConfigStore, Reload};
 use crate::disk;
 use crate::fault;
 use crate::key::{Key, UnderWay};
@@ -163,6 +163,17 @@ impl Daemon {
     /// As [`Self::catalogue`], for a client.
     pub fn usable_catalogue(&self) -> Result<Arc<Catalogue>, RpcError> {
         self.catalogue().map_err(bad_config)
+    }
+
+    /// Reads the configuration again if its file has changed: whoever comes may have written it a moment ago.
+    pub async fn refresh_config(&self) {
+        let config = self.config.clone();
+        // A file that is broken is told of by whoever watches it.
+        if let Some(Reload::Changed) = disk::look(&self.places.config, disk::SHORT, move || config.reload()).await {
+            tracing::info!(target: "config", "read again");
+            self.own_keys();
+            self.changed.send_replace(());
+        }
     }
 
     /// Looks for keys in the daemon's own environment.

@@ -40,6 +40,23 @@ async fn a_session_asks_its_provider_where_the_configuration_says_it_is_now() {
     daemon.check(&[&client], &second);
 }
 
+#[tokio::test]
+async fn a_command_sees_what_was_written_into_the_configuration_before_it() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let before = std::fs::read_to_string(daemon.dirs.config()).unwrap();
+    for round in 0..10 {
+        let mode = ["plan", "edit"][round % 2];
+        std::fs::write(daemon.dirs.config(), format!("mode = \"{mode}\"\n{}", before.replace("mode = \"ask\"\n", "")))
+            .unwrap();
+        daemon.cli(&["new"]).run().await.exits(0);
+        let latest = daemon.cli(&["ls", "--json"]).run().await.exits(0).json().remove(0);
+        assert_eq!(latest["mode"], mode);
+    }
+    std::fs::write(daemon.dirs.config(), "mode = \"none\"").unwrap();
+    daemon.cli(&["ls"]).run().await.exits(0).says("config.toml:1");
+}
+
 /// Has `line` in the table of the provider with the name `table`, and waits until the daemon knows.
 async fn configure(daemon: &Daemon, client: &Client, before: &str, (table, line): (&str, &str), nth: usize) {
     let head = format!("[providers.{table}]\n");

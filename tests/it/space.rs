@@ -376,7 +376,8 @@ fn age(daemon: &Daemon, session: &str, days: u64) {
     let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_millis() as u64;
     let at = now - days * 86_400_000;
     let sql = format!(
-        "UPDATE session SET updated_at = {at}, fold = json_set(fold, '$.updated_at', {at}) WHERE id = '{session}'"
+        "UPDATE session SET updated_at = {at}, fold = json_remove(json_set(fold, '$.updated_at', {at}), '$.sum')
+         WHERE id = '{session}'"
     );
     database(daemon).execute_batch(&sql).unwrap();
 }

@@ -2,16 +2,17 @@
 
 use linger_protocol::error::Code;
 use linger_protocol::method::SessionCancel;
-use linger_protocol::session::Keyed;
+use linger_protocol::session::{Info, Keyed};
 use serde_json::json;
 
 use crate::cli::Cancel;
 use crate::connect::{Client, key, parse};
 use crate::error::{Exit, Failure};
+use crate::terminal::Terminal;
 
 pub(super) fn run(args: &Cancel) -> Result<Exit, Failure> {
     let mut client = Client::open()?;
-    let session = super::resolve(&mut client, &args.session)?.session;
+    let Info { session, queued, .. } = super::resolve(&mut client, &args.session)?;
     match client.call_raw(&SessionCancel(Keyed { session: session.clone(), key: Some(key()?) }))? {
         Ok(raw) => parse::<SessionCancel>(&raw).map(drop)?,
         Err(error) if error.code() == Some(Code::Idle) && error.get_hint().is_none() => {
@@ -19,6 +20,9 @@ pub(super) fn run(args: &Cancel) -> Result<Exit, Failure> {
             return Err(Failure::from(error).hint(hint));
         }
         Err(error) => return Err(error.into()),
+    }
+    if let Some(held) = super::held(queued, &session) {
+        Terminal::new().say(&held)?;
     }
     if args.json {
         super::print_value(&json!({ "session": session }))?;

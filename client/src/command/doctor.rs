@@ -53,7 +53,9 @@ fn examine(report: &mut Report, repair: bool) -> Result<(), Failure> {
     };
     match check_socket(&places.socket) {
         Ok(()) => report.good(&format!("socket {}", places.socket.display()))?,
-        Err(PlaceError::Io { error, .. }) if error.kind() == std::io::ErrorKind::NotFound => {
+        Err(PlaceError::Io { error, .. })
+            if error.kind() == std::io::ErrorKind::NotFound && places.socket.starts_with(&places.state) =>
+        {
             report.good(&format!("socket {} (its directory is made at the first start)", places.socket.display()))?;
         }
         Err(error) => return report.bad(&error.to_string(), Some(&error.hint())),

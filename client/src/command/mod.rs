@@ -22,6 +22,8 @@ mod tools;
 mod usage;
 mod wait;
 
+pub(crate) use wait::current;
+
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -126,6 +128,16 @@ fn create(client: &mut Client, choice: Choice) -> Result<SessionId, Failure> {
         Terminal::new().say(&format!("warning: {}", clean_line(&doubt)))?;
     }
     Ok(session)
+}
+
+/// That prompts wait behind a turn which was stopped, and what to do about it.
+pub(crate) fn held(queued: u32, session: &SessionId) -> Option<String> {
+    let prompts = match queued {
+        0 => return None,
+        1 => "1 prompt stays".to_owned(),
+        more => format!("{more} prompts stay"),
+    };
+    Some(format!("{prompts} queued until your next word: `linger attach {session}`, then /continue or a new prompt"))
 }
 
 /// Sessions as lines for people.

@@ -398,11 +398,13 @@ impl Running {
             // As a shell would have it: 128 and the signal's number. The work goes on.
             Signal::HangUp => return Ok(Some(Exit(129))),
             Signal::Quit if self.questions.first().is_some() => {
+                self.fresh_line()?;
                 let answer = self.questions.first().map(Question::elsewhere).unwrap_or_default();
                 self.terminal.say(&format!("detached; the work waits for an answer: {answer}"))?;
                 return Ok(Some(Exit::PERMISSION));
             }
             Signal::Terminate | Signal::Quit => {
+                self.fresh_line()?;
                 self.terminal.say(&format!("detached; the work goes on: `linger attach {session}`"))?;
                 return Ok(Some(Exit(143)));
             }
@@ -441,6 +443,10 @@ impl Running {
             self.fresh_line()?;
         }
         let exit = self.stuck.look(&mut self.attachment.client, &info)?;
+        if exit.is_some() && self.turn.is_none() {
+            self.terminal
+                .say(&format!("your prompt is queued behind that: `linger wait {}`", self.attachment.session))?;
+        }
         let again = info.state == State::Waiting || self.questions.first().is_some();
         self.check = again.then(|| Instant::now() + AGAIN);
         Ok(exit)

@@ -58,6 +58,9 @@ fn until_settled(attachment: &mut Attachment, info: &mut Info, deadline: Option<
             if stop_reason != StopReason::EndTurn {
                 explain(attachment, ended, stop_reason)?;
             }
+            if let Some(held) = super::held(info.queued, &session) {
+                Terminal::new().say(&held)?;
+            }
             return Ok(Exit::of(stop_reason));
         }
         if !news(attachment, info, &mut ended, deadline)? {
@@ -165,7 +168,7 @@ fn settled(info: &Info) -> Option<StopReason> {
 }
 
 /// The session's row as it is now.
-pub(super) fn current(client: &mut Client, session: &SessionId) -> Result<Info, Failure> {
+pub(crate) fn current(client: &mut Client, session: &SessionId) -> Result<Info, Failure> {
     let list = List { matching: Some(session.to_string()), ..List::default() };
     let rows = client.call(&SessionList(list))?;
     rows.into_iter()

@@ -17,6 +17,13 @@ pub(crate) fn columns(rows: &[Vec<String>]) -> Vec<String> {
 
 /// What a session does, in a word or two.
 pub(crate) fn state(info: &Info) -> String {
+    match info.queued {
+        0 => doing(info),
+        queued => format!("{}, {queued} queued", doing(info)),
+    }
+}
+
+fn doing(info: &Info) -> String {
     match (info.state, info.stop_reason) {
         _ if info.damaged.is_some() => "damaged".to_owned(),
         _ if info.unwritten.is_some() => "stalled".to_owned(),

@@ -22,6 +22,7 @@ use linger_protocol::session::{Effort, Info};
 use linger_protocol::{RpcError, error::Code};
 use serde_json::value::RawValue;
 
+use crate::command::current;
 use crate::connect::{COMING_BACK, Client, parse};
 use crate::error::{Exit, Failure};
 use crate::follow::{Attachment, Happened, Request};
@@ -58,6 +59,8 @@ struct Repl {
     sent: usize,
     /// Prompts sent from here: accepted, their turn has not begun.
     mine: Vec<PromptId>,
+    /// How many prompts waited when the session was attached to.
+    queued: u32,
     /// Prompts sent from here that wait for /continue.
     held: Vec<PromptId>,
     /// Turns that began before their prompt's answer came.
@@ -121,6 +124,7 @@ pub(crate) fn repl(client: Client, look: &Look, info: Info) -> Result<Exit, Fail
         continuing: false,
         sent: 0,
         mine: Vec::new(),
+        queued: info.queued,
         held: Vec::new(),
         begun: Vec::new(),
         last_begun: None,
@@ -147,7 +151,13 @@ impl Repl {
     /// Takes the next thing that happens; how to leave, if it is time to.
     fn step(&mut self) -> Result<Option<Exit>, Failure> {
         match self.attachment.next(None)? {
-            Happened::Event(notification, _) => self.event(&notification.event).map(|()| None),
+            Happened::Event(notification, _) => {
+                self.event(&notification.event)?;
+                match notification.event.body {
+                    EventBody::Notice { code: Some(NoticeCode::Removed), .. } => self.removed().map(Some),
+                    _ => Ok(None),
+                }
+            }
             Happened::Answer(request, answer) => self.answer(*request, answer).map(|()| None),
             Happened::Lost => self.lost().map(|()| None),
             Happened::Line(line) => self.line(line),
@@ -191,6 +201,9 @@ impl Repl {
         if all_there {
             self.caught_up = true;
             self.say_offered()?;
+            if self.running.is_none() && !self.offered {
+                self.say_held(self.queued)?;
+            }
         }
         let opened = self.prompt_if_idle()?;
         if self.caught_up && (changed || all_there || (opened && self.questions.first().is_some())) {
@@ -228,11 +241,29 @@ impl Repl {
         self.running = None;
         (self.offered, self.cancelling) = (false, false);
         let blocked = matches!(stop_reason, StopReason::Cancelled | StopReason::Error);
-        if blocked && !self.mine.is_empty() && self.caught_up {
-            self.say("prompts that wait stay queued: /continue takes them up")?;
+        if blocked && self.caught_up {
             self.held.append(&mut self.mine);
+            let queued = current(&mut self.attachment.client, &self.attachment.session)?.queued;
+            self.say_held(queued)?;
         }
         Ok(())
+    }
+
+    /// Says that prompts wait behind a turn that was stopped, whoever has sent them.
+    fn say_held(&mut self, queued: u32) -> Result<(), Failure> {
+        match queued {
+            0 => Ok(()),
+            1 => self.say("1 prompt that waits stays queued: /continue or a new prompt takes it up"),
+            more => self.say(&format!("{more} prompts that wait stay queued: /continue or a new prompt takes them up")),
+        }
+    }
+
+    /// There is nothing to come back to.
+    fn removed(&mut self) -> Result<Exit, Failure> {
+        self.terminal.prompt_closed()?;
+        self.terminal.print_rest()?;
+        self.fresh_line()?;
+        Ok(Exit::FAILED)
     }
 
     /// Shows the first open question, or ends the asking.

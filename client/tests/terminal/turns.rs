@@ -70,6 +70,40 @@ fn what_arrives_while_a_line_is_sent_is_shown_in_order_and_once() {
     fake.finish();
 }
 
+/// The turn under way is cancelled, and so many prompts wait.
+fn cancelled(daemon: &mut Connection, seq: u64, queued: u32) {
+    daemon.end(seq, "cancelled", None);
+    let mut row = super::row("s1", "idle", Some("cancelled"));
+    row["queued"] = json!(queued);
+    daemon.answer("session/list", json!([row]));
+}
+
+#[test]
+fn a_session_that_is_removed_ends_whoever_is_attached_also_in_mid_line() {
+    for open in [false, true] {
+        let mut fake = Fake::one(move |daemon| {
+            attached(daemon);
+            if !open {
+                turn(daemon, "test");
+                daemon.delta("9+m2.0.4", "m2", 0, "half");
+            }
+            let text = "the session was removed";
+            let gone = json!({"kind": "notice", "level": "warning", "code": "removed", "text": text});
+            daemon.event("9", gone);
+            daemon.expect_end();
+        });
+        let mut session = Session::start(&fake, &["attach", "s1"]);
+        if !open {
+            session.see("> ");
+            session.press("test\r");
+            session.see("half\r\n");
+        }
+        session.see("warning: the session was removed\r\n");
+        assert_eq!(session.end(), 1);
+        fake.finish();
+    }
+}
+
 #[test]
 fn ctrl_c_cancels_the_turn_and_the_prompt_comes_back() {
     let mut fake = Fake::one(|daemon| {
@@ -77,7 +111,7 @@ fn ctrl_c_cancels_the_turn_and_the_prompt_comes_back() {
         turn(daemon, "test");
         daemon.delta("9+m2.0.4", "m2", 0, "work");
         daemon.answer("session/cancel", json!({}));
-        daemon.end(10, "cancelled", None);
+        cancelled(daemon, 10, 2);
         daemon.expect_end();
     });
     let mut session = Session::start(&fake, &["attach", "s1"]);
@@ -86,6 +120,7 @@ fn ctrl_c_cancels_the_turn_and_the_prompt_comes_back() {
     session.see("work");
     session.press("\u{3}");
     session.see("cancelled");
+    session.see("2 prompts that wait stay queued: /continue or a new prompt takes them up\r\n");
     session.see("> ");
     session.press("/detach\r");
     session.see("detached");
@@ -105,7 +140,7 @@ fn ctrl_c_at_an_empty_prompt_cancels_another_clients_turn() {
         attached(daemon);
         of_another(daemon);
         daemon.answer("session/cancel", json!({}));
-        daemon.end(10, "cancelled", None);
+        cancelled(daemon, 10, 0);
         daemon.expect_end();
     });
     let mut session = Session::start(&fake, &["attach", "s1"]);
@@ -157,7 +192,7 @@ fn continue_counts_like_a_prompt() {
         daemon.event("9", json!({"kind": "turn_started", "seq": 9, "turn": "t1", "prompt": "p7"}));
         daemon.delta("9+m5.0.4", "m5", 0, "half");
         daemon.answer("session/cancel", json!({}));
-        daemon.end(10, "cancelled", None);
+        cancelled(daemon, 10, 0);
         daemon.expect_end();
     });
     let mut session = Session::start(&fake, &["attach", "s1"]);
@@ -200,7 +235,7 @@ fn a_turn_that_is_offered_gives_a_prompt_and_continue_takes_it_up() {
         continued(daemon, 11);
         daemon.delta("11+m3.0.4", "m3", 0, "more");
         daemon.answer("session/cancel", json!({}));
-        daemon.end(12, "cancelled", None);
+        cancelled(daemon, 12, 0);
         daemon.expect_end();
     });
     let mut session = Session::start(&fake, &["attach", "s1"]);

@@ -42,6 +42,7 @@ impl DaemonApiServer for Rpc {
         if !name.is_empty() {
             conn(extensions)?.set_name(name);
         }
+        self.0.refresh_config().await;
         let (mut env, mut keys) = (Vec::new(), Vec::new());
         if let Ok(config) = self.0.config() {
             env = config.env.iter().cloned().collect();

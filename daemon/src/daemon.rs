@@ -17,6 +17,7 @@ use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
+use crate::config::SETTLE;
 use crate::config::{AfterRestart, Config, ConfigError, ConfigStore, Reload};
 use crate::disk;
 use crate::fault;
@@ -167,9 +168,15 @@ impl Daemon {
 
     /// Reads the configuration again if its file has changed: whoever comes may have written it a moment ago.
     pub async fn refresh_config(&self) {
+        let (config, place) = (self.config.clone(), &self.places.config);
+        if disk::look(place, disk::SHORT, move || config.has_changed()).await != Some(true) {
+            return;
+        }
+        // Whoever writes it may have emptied it first, or moved it away: in between, no rule would be in force.
+        tokio::time::sleep(SETTLE).await;
         let config = self.config.clone();
-        // A file that is broken is told of by whoever watches it.
-        if let Some(Reload::Changed) = disk::look(&self.places.config, disk::SHORT, move || config.reload()).await {
+        // One that is broken is told of by whoever watches it.
+        if let Some(Reload::Changed) = disk::look(place, disk::SHORT, move || config.reload()).await {
             tracing::info!(target: "config", "read again");
             self.own_keys();
             self.changed.send_replace(());

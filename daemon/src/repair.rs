@@ -231,6 +231,8 @@ fn look(daemon: &Arc<Daemon>, limit: Option<Duration>) -> rusqlite::Result<Looke
             return Ok(looked);
         }
         let id = SessionId(id);
+        // What is said below is what is wrong now.
+        found.beside_is_well(&id);
         // One that has no file was lost, and given up.
         let is_there = |blob: &BlobId| daemon.store.blobs.check(blob).is_ok();
         let unused: Vec<BlobId> = examined.unused.into_iter().filter(is_there).collect();
@@ -244,7 +246,7 @@ fn look(daemon: &Arc<Daemon>, limit: Option<Duration>) -> rusqlite::Result<Looke
         match (examined.row, examined.broken) {
             (Err(text), _) | (Ok(Some(_)), Some(text)) => found.session(&id, &text),
             (Ok(Some(_)), None) if examined.stale => {
-                found.session(&id, "its state cannot be read; loading it makes it anew from its events");
+                found.beside(&id, "its state cannot be read; loading it makes it anew from its events");
                 looked.stale.push(id);
             }
             (Ok(Some(_)), None) if examined.beside => {
@@ -347,7 +349,7 @@ fn count(daemon: &Arc<Daemon>, session: &SessionId, blobs: &[BlobId]) {
         .map_err(StoreError::from)
         .and_then(|held| Handle::current().block_on(daemon.store.fold(session, vec![Fold::Uses(held)])));
     match written {
-        Ok(()) => daemon.store.found.mended(session),
+        Ok(()) => daemon.store.found.beside_is_well(session),
         Err(error) => daemon.store.found.beside(session, &format!("what it uses cannot be written down: {error}")),
     }
 }

@@ -74,10 +74,16 @@ async fn repair_leaves_out_what_is_lost_and_nothing_that_waits_or_came_later() {
     client.prompt(&session, "go").await;
     let asked = client.first(&session, "permission_requested").await;
     client.prompt(&session, "and then").await;
+    let paid = client.call("usage/list", json!({ "by": "session" })).await;
     damage(&daemon, |path| spoil(path, &session, lost, false)).await;
     daemon.launch().await;
     doctor(&daemon, &["--repair"], false, "carried over").await;
     let after = daemon.client().await;
+    assert_eq!(
+        after.call("usage/list", json!({ "by": "session" })).await,
+        paid,
+        "lost answers have cost something too"
+    );
     let left = said(&after).await.remove(0)["left"][0].clone();
     assert_eq!(left["events"].as_u64().map(|events| events + 1), left["of"].as_u64(), "{left}");
     after.attach(&session).await;
@@ -100,6 +106,31 @@ async fn repair_leaves_out_what_is_lost_and_nothing_that_waits_or_came_later() {
     daemon.check(&[&after], &model);
     let log = daemon.cli(&["log", &session]).run().await.exits(0);
     assert!(log.stdout.contains(&format!("event {lost} could not be read any more")), "{log:?}");
+    stop(&daemon).await;
+}
+
+#[tokio::test]
+async fn events_that_contradict_each_other_keep_no_other_session_from_being_carried_over() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let (odd, other) = (talk(&client, &model, "odd", 2).await, talk(&client, &model, "other", 1).await);
+    damage(&daemon, |path| {
+        // Two answers say that they are the same message.
+        let sql = "UPDATE event SET data = replace(data, '\"message\":\"m2\"', '\"message\":\"m4\"') WHERE session = ? AND stream = 'm2'";
+        assert_eq!(Connection::open(path).unwrap().execute(sql, [&odd]).unwrap(), 1);
+    })
+    .await;
+    daemon.launch().await;
+    doctor(&daemon, &[], false, "closes another message or call than it says").await;
+    doctor(&daemon, &["--repair"], true, "all sessions that are in it were carried over (2)").await;
+    let after = daemon.client().await;
+    model.expect_rewrites();
+    for session in [&odd, &other] {
+        after.attach(session).await;
+        model.push([Reply::text("Good day")]);
+        assert_eq!(after.turn(session, "hello").await.str("stop_reason"), "end_turn");
+    }
     stop(&daemon).await;
 }
 

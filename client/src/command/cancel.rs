@@ -2,7 +2,7 @@
 
 use linger_protocol::error::Code;
 use linger_protocol::method::SessionCancel;
-use linger_protocol::session::{Info, Keyed};
+use linger_protocol::session::{Keyed, State};
 use serde_json::json;
 
 use crate::cli::Cancel;
@@ -12,7 +12,7 @@ use crate::terminal::Terminal;
 
 pub(super) fn run(args: &Cancel) -> Result<Exit, Failure> {
     let mut client = Client::open()?;
-    let Info { session, queued, .. } = super::resolve(&mut client, &args.session)?;
+    let session = super::resolve(&mut client, &args.session)?.session;
     match client.call_raw(&SessionCancel(Keyed { session: session.clone(), key: Some(key()?) }))? {
         Ok(raw) => parse::<SessionCancel>(&raw).map(drop)?,
         Err(error) if error.code() == Some(Code::Idle) && error.get_hint().is_none() => {
@@ -21,7 +21,8 @@ pub(super) fn run(args: &Cancel) -> Result<Exit, Failure> {
         }
         Err(error) => return Err(error.into()),
     }
-    if let Some(held) = super::held(queued, &session) {
+    let info = super::current(&mut client, &session)?;
+    if let Some(held) = super::held(info.queued, &session).filter(|_| info.state == State::Idle) {
         Terminal::new().say(&held)?;
     }
     if args.json {

@@ -39,7 +39,8 @@ pub(super) fn run(args: &Wait) -> Result<Exit, Failure> {
     let mut attachment = Attachment::start(client, info.session.clone(), Some(cursor.clone()), false)?;
     let mut info = info;
     let exit = until_settled(&mut attachment, &mut info, deadline);
-    if args.json {
+    // Unless it is not known any more how it stands.
+    if args.json && (exit.is_ok() || matches!(info.state, State::Offered | State::Waiting)) {
         super::print_value(&info)?;
     }
     exit

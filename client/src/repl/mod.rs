@@ -18,7 +18,7 @@ use linger_protocol::message::StopReason;
 use linger_protocol::method::SessionPrompt;
 use linger_protocol::permission::Mode;
 use linger_protocol::place::private_directory;
-use linger_protocol::session::{Effort, Info};
+use linger_protocol::session::{Effort, Info, State};
 use linger_protocol::{RpcError, error::Code};
 use serde_json::value::RawValue;
 
@@ -243,8 +243,12 @@ impl Repl {
         let blocked = matches!(stop_reason, StopReason::Cancelled | StopReason::Error);
         if blocked && self.caught_up {
             self.held.append(&mut self.mine);
-            let queued = current(&mut self.attachment.client, &self.attachment.session)?.queued;
-            self.say_held(queued)?;
+            // Only to be told; what else comes says what is wrong.
+            if let Ok(info) = current(&mut self.attachment.client, &self.attachment.session)
+                && info.state == State::Idle
+            {
+                self.say_held(info.queued)?;
+            }
         }
         Ok(())
     }

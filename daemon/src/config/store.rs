@@ -106,6 +106,12 @@ impl ConfigStore {
         self.look(&self.file())
     }
 
+    /// Whether the file says something else than when it was read last. It waits for the disk.
+    pub fn has_changed(&self) -> bool {
+        let hash = read(&self.places.config_file()).ok().map(|text| Sha256::digest(text.as_bytes()).into());
+        hash != self.state().hash
+    }
+
     fn look(&self, _file: &MutexGuard<'_, ()>) -> Reload {
         let file = self.places.config_file();
         let (hash, parsed) = match read(&file) {

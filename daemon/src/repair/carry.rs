@@ -25,7 +25,7 @@ use crate::store::aside::{Aside, Kind, Left};
 use crate::store::damage::DAMAGE;
 use crate::store::salvage::{self, Examined};
 use crate::store::source::{Source, Unreadable};
-use crate::store::{Append, Fold, StoreError};
+use crate::store::{Append, Fold, Spent, StoreError};
 
 /// Lost events that are written down at once.
 const LOST_AT_ONCE: u64 = 1000;
@@ -42,12 +42,16 @@ pub(super) fn carry_over(daemon: &Arc<Daemon>, aside: &mut Aside) {
         // What is left needs the user's word.
         return;
     }
-    let mut removed = BTreeSet::new();
+    let (mut removed, mut paid) = (BTreeSet::new(), HashMap::new());
     match Source::open(&aside.path) {
         Ok(source) => {
-            removed = source.removed();
+            (removed, paid) = (source.removed(), source.paid());
+            if let Err(error) = carry_paid(daemon, &paid, aside) {
+                tracing::error!(target: "repair", file = %aside.path.display(), %error, "carrying over was given up for now");
+                return save(aside);
+            }
             if !aside.report.searched {
-                let Some(all) = carry_all(daemon, &source, aside, &removed, false) else { return };
+                let Some(all) = carry_all(daemon, &source, aside, (&removed, &paid), false) else { return };
                 aside.report.uncertain = !all;
                 if !aside.report.has_rest() {
                     return settle(aside);
@@ -65,7 +69,7 @@ pub(super) fn carry_over(daemon: &Arc<Daemon>, aside: &mut Aside) {
     let partial = aside.report.partial;
     match Source::piece_together(&aside.path) {
         Ok(source) => {
-            if carry_all(daemon, &source, aside, &removed, partial).is_none() {
+            if carry_all(daemon, &source, aside, (&removed, &paid), partial).is_none() {
                 return;
             }
         }
@@ -97,12 +101,9 @@ fn carry_all(
     daemon: &Arc<Daemon>,
     source: &Source,
     aside: &mut Aside,
-    removed: &BTreeSet<String>,
+    (removed, paid): (&BTreeSet<String>, &HashMap<String, Vec<Spent>>),
     partial: bool,
 ) -> Option<bool> {
-    if let Err(error) = carry_paid(daemon, source, &aside.path) {
-        tracing::error!(target: "repair", file = %aside.path.display(), %error, "what removed sessions have cost is not carried over yet");
-    }
     let outcomes = source.outcomes();
     let (mut ids, all) = source.with(|connection| Some(salvage::all_ids(connection))).unwrap_or_default();
     ids.retain(|id| !removed.contains(id));
@@ -115,9 +116,16 @@ fn carry_all(
         if daemon.shutdown.is_cancelled() {
             return None;
         }
-        let carried = Carry { daemon, source, file: &aside.path, partial };
+        let carried = Carry { daemon, source, file: &aside.path, partial, paid };
         match carried.session(&id, outcomes.get(&id), earlier.get(&id)) {
             Ok(None) => aside.report.carried += 1,
+            Err(error) if error.is_clash() => {
+                // The others do without it.
+                tracing::error!(target: "repair", file = %aside.path.display(), session = id, %error, "cannot be carried over");
+                let left = Left { session: id, events: 0, of: 0, text: error.to_string() };
+                aside.report.left.extend((aside.report.left.len() < MAX_LEFT).then_some(left));
+                save(aside);
+            }
             Ok(Some(left)) if aside.report.left.len() < MAX_LEFT => {
                 aside.report.left.push(left);
                 save(aside);
@@ -139,16 +147,22 @@ fn carry_all(
 }
 
 /// Carries over what sessions have cost that were removed: it is in no event any more. Once, however often the job is begun.
-fn carry_paid(daemon: &Arc<Daemon>, source: &Source, file: &Path) -> Result<(), StoreError> {
-    let spent: Vec<Fold> = source.paid("").into_iter().map(Fold::Spent).collect();
-    let key = Key { id: format!("paid in {}", file.display()), params: String::new() };
-    let runtime = Handle::current();
-    if spent.is_empty() || runtime.block_on(daemon.store.outcome(key.id.clone()))?.is_some() {
+fn carry_paid(daemon: &Arc<Daemon>, paid: &HashMap<String, Vec<Spent>>, aside: &mut Aside) -> Result<(), StoreError> {
+    let of_removed = paid.get("").cloned().unwrap_or_default();
+    if aside.report.paid || of_removed.is_empty() {
         return Ok(());
     }
-    let done = Fold::Outcome(Outcome { key, result: "null".to_owned() });
-    let folds = spent.into_iter().chain([done]).collect();
-    runtime.block_on(daemon.store.fold(&SessionId::default(), folds))
+    // In the same transaction: the report may not be written any more.
+    let key = Key { id: format!("paid in {}", aside.path.display()), params: String::new() };
+    let runtime = Handle::current();
+    if runtime.block_on(daemon.store.outcome(key.id.clone()))?.is_none() {
+        let done = Fold::Outcome(Outcome { key, result: "null".to_owned() });
+        let folds = of_removed.into_iter().map(Fold::Spent).chain([done]).collect();
+        runtime.block_on(daemon.store.fold(&SessionId::default(), folds))?;
+    }
+    aside.report.paid = true;
+    save(aside);
+    Ok(())
 }
 
 fn save(aside: &Aside) {
@@ -163,6 +177,8 @@ struct Carry<'a> {
     source: &'a Source,
     file: &'a Path,
     partial: bool,
+    /// What each session has paid for, as far as that is written down.
+    paid: &'a HashMap<String, Vec<Spent>>,
 }
 
 impl Carry<'_> {
@@ -195,7 +211,7 @@ impl Carry<'_> {
             runtime.block_on(store.clear(here.clone()))?;
         }
         // Of lost answers too, what they have cost is known.
-        let paid = if examined.lost.is_empty() { Vec::new() } else { self.source.paid(id) };
+        let paid = self.paid.get(id).filter(|_| !examined.lost.is_empty()).cloned().unwrap_or_default();
         let (mut after, mut asked) = (0, BTreeSet::new());
         for (first, last) in examined.lost.iter().copied().chain([(examined.head + 1, examined.head)]) {
             self.copy(&here, after, first - 1, &mut asked, paid.is_empty())?;

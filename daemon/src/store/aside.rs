@@ -56,6 +56,8 @@ pub struct Report {
     pub searched: bool,
     /// Whether there may be sessions that nothing is known of.
     pub uncertain: bool,
+    /// Whether what removed sessions have cost was carried over.
+    pub paid: bool,
     /// Sessions that were carried over whole.
     pub carried: u32,
     /// Sessions that could not be carried over, or not whole.

@@ -102,6 +102,11 @@ impl Found {
         self.state().beside.iter().map(|(id, met)| (id.clone(), met.clone())).collect()
     }
 
+    /// All that follows from a session's events is as they say.
+    pub fn beside_is_well(&self, session: &SessionId) {
+        self.state().beside.remove(session);
+    }
+
     /// Something met this error beside any session.
     pub fn write_failed(&self, error: &Error) {
         if is_damage(error) {

@@ -38,7 +38,7 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 pub use migrate::SCHEMA;
-pub use read::{Answered, PENDING, Page, SessionRow};
+pub use read::{Answered, PENDING, Page, SessionRow, Waiting};
 
 use intact::Intact;
 
@@ -63,17 +63,24 @@ pub struct StoreError(pub Reason);
 pub struct Reason {
     text: Arc<str>,
     damage: bool,
+    /// It contradicts what is stored already.
+    clash: bool,
 }
 
 impl StoreError {
     /// What is stored cannot be what was written.
     pub fn damage(text: impl Into<Arc<str>>) -> Self {
-        Self(Reason { text: text.into(), damage: true })
+        Self(Reason { text: text.into(), damage: true, clash: false })
     }
 
     /// Whether trying again is no use: what is stored cannot be what was written.
     pub fn is_damage(&self) -> bool {
         self.0.damage
+    }
+
+    /// Whether trying again is no use: it contradicts what is stored already.
+    pub fn is_clash(&self) -> bool {
+        self.0.clash
     }
 }
 
@@ -85,13 +92,13 @@ impl std::fmt::Display for Reason {
 
 impl From<&str> for Reason {
     fn from(text: &str) -> Self {
-        Self { text: text.into(), damage: false }
+        Self { text: text.into(), damage: false, clash: false }
     }
 }
 
 impl From<String> for Reason {
     fn from(text: String) -> Self {
-        Self { text: text.into(), damage: false }
+        Self { text: text.into(), damage: false, clash: false }
     }
 }
 
@@ -104,12 +111,13 @@ impl From<std::io::Error> for StoreError {
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> Self {
         let damage = is_damage(&error);
+        let clash = error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation);
         let text = match error {
             // What was read says itself what is wrong with it.
             rusqlite::Error::FromSqlConversionFailure(_, _, error) => error.to_string(),
             error => error.to_string(),
         };
-        Self(Reason { text: text.into(), damage })
+        Self(Reason { text: text.into(), damage, clash })
     }
 }
 

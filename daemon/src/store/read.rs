@@ -3,7 +3,7 @@
 //! What cannot be read makes its session damaged and no more: a list goes on without it, or names it.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use linger_protocol::id::{BlobId, PermissionId, SessionId};
 use linger_protocol::permission::{Decision, Pending};
@@ -18,7 +18,6 @@ use super::salvage::{self, Examined};
 use super::{Store, StoreError};
 use crate::fault;
 use crate::key::{Key, Outcome};
-use crate::permission;
 use crate::session::log::{Piece, PieceKind, Stored};
 
 /// What the store knows of a session; what cannot be read of it is empty.
@@ -202,7 +201,8 @@ impl Store {
             connection.query_row(
                 "SELECT (SELECT count(*) FROM session),
                         (SELECT count(*) FROM session WHERE state IN ('running', 'waiting')),
-                        (SELECT count(*) FROM permission WHERE decision IS NULL)",
+                        (SELECT count(*) FROM permission WHERE decision IS NULL
+                         AND EXISTS (SELECT 1 FROM session WHERE session.id = permission.session))",
                 [],
                 |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
             )
@@ -302,7 +302,7 @@ impl Store {
                 if size > PENDING && !listed.is_empty() {
                     break;
                 }
-                match pending(row, 1) {
+                match parse(row, 1) {
                     Ok(row) => listed.push(row),
                     Err(error) => {
                         let text = format!("a permission that waits cannot be read: {}", StoreError::from(error).0);
@@ -315,8 +315,8 @@ impl Store {
         .await
     }
 
-    /// The permissions of a session that wait, each with its digest; as they are stored, and whatever the events say.
-    pub async fn waiting(&self, id: SessionId) -> Result<BTreeSet<(PermissionId, String)>, StoreError> {
+    /// The permissions of a session that wait, as they are stored, and whatever the events say.
+    pub async fn waiting(&self, id: SessionId) -> Result<Waiting, StoreError> {
         self.read_of(Lane::Quick, &id.clone(), move |connection| waiting(connection, id.as_str())).await
     }
 
@@ -384,14 +384,14 @@ pub(super) fn session(connection: &Connection, id: &str, columns: &str) -> rusql
 const WAITING: &str =
     "SELECT id, pending FROM permission INDEXED BY permission_pending WHERE session = ? AND decision IS NULL";
 
-/// As [`Store::waiting`]; one that cannot be read has no digest.
-pub(super) fn waiting(connection: &Connection, id: &str) -> rusqlite::Result<BTreeSet<(PermissionId, String)>> {
+/// Permissions that wait; nothing of those that cannot be read.
+pub type Waiting = BTreeMap<PermissionId, Option<Pending>>;
+
+/// As [`Store::waiting`].
+pub(super) fn waiting(connection: &Connection, id: &str) -> rusqlite::Result<Waiting> {
     connection
         .prepare_cached(WAITING)?
-        .query_map([id], |row| {
-            let digest = pending(row, 1).map_or_else(|_| String::new(), |pending| pending.digest);
-            Ok((PermissionId(row.get(0)?), digest))
-        })?
+        .query_map([id], |row| Ok((PermissionId(row.get(0)?), parse(row, 1).ok())))?
         .collect()
 }
 
@@ -546,30 +546,24 @@ pub(super) fn stored(row: &Row<'_>) -> rusqlite::Result<Stored> {
         let (of, other) = (head.kind, head.seq);
         return Err(unreadable(format!("event {seq}, of kind {kind}, says that it is event {other}, of kind {of}")));
     }
-    if head.stream() != stream.as_deref() {
+    if stream.as_deref().is_some_and(|stream| head.stream() != Some(stream)) {
         return Err(unreadable(format!("event {seq} closes another message or call than it says")));
     }
     Ok(Stored { seq, at: row.get::<_, i64>(1)? as u64, kind, stream, data })
 }
 
-/// As [`stored`], taking the event at its own word: its row is only for finding it.
+/// As [`stored`], taking the event at its own word: its row is only for finding it. Where they do not say the same of the stream
+/// that it closes, nobody can tell which is right, and it is found by none.
 pub(super) fn said(row: &Row<'_>) -> rusqlite::Result<Stored> {
     let (seq, data): (i64, String) = (row.get(0)?, row.get(4)?);
     let head: Head<'_> = serde_json::from_str(&data).map_err(unreadable)?;
     if head.seq != seq as u64 {
         return Err(unreadable(format!("event {seq} says that it is event {}", head.seq)));
     }
-    let (kind, stream) = (head.kind.to_string(), head.stream().map(str::to_owned));
-    Ok(Stored { seq: seq as u64, at: row.get::<_, i64>(1).unwrap_or_default() as u64, kind, stream, data })
-}
-
-/// A permission that waits. What is shown has the digest of what runs.
-fn pending(row: &Row<'_>, column: usize) -> rusqlite::Result<Pending> {
-    let pending: Pending = parse(row, column)?;
-    if permission::digest(&pending.tool, &pending.input, &pending.cwd) != pending.digest {
-        return Err(unreadable("its digest is another action's"));
-    }
-    Ok(pending)
+    let stream: Option<String> = row.get(3).unwrap_or_default();
+    let stream = stream.filter(|stream| head.stream() == Some(stream));
+    let (kind, at) = (head.kind.to_string(), row.get::<_, i64>(1).unwrap_or_default() as u64);
+    Ok(Stored { seq: seq as u64, at, kind, stream, data })
 }
 
 /// A column of JSON.

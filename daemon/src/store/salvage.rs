@@ -10,12 +10,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use linger_protocol::event::{Event, EventBody};
-use linger_protocol::id::{BlobId, CallId};
+use linger_protocol::id::{BlobId, CallId, PermissionId};
 use linger_protocol::message::{ContentBlock, Role};
 use linger_protocol::permission::Pending;
 use rusqlite::{Connection, OptionalExtension as _};
 
-use super::read::{self, Page, Reading, SessionRow};
+use super::read::{self, Page, Reading, SessionRow, Waiting};
 use super::{Fold, StoreError, write};
 use crate::session::state::{State, Turn};
 use crate::session::{actor, recovery};
@@ -60,6 +60,8 @@ pub struct Examined {
     pub miscounted: bool,
     /// Blobs that its events name and that it does not use: they were lost and given up, or only the rows that say so are.
     pub unused: BTreeSet<BlobId>,
+    /// The permissions that its events ask for and leave open.
+    asked: BTreeMap<PermissionId, Pending>,
 }
 
 /// Reads a session that is in use from its first event on.
@@ -91,6 +93,7 @@ pub(super) fn examine(connection: &Connection, id: &str, reading: Reading) -> Ex
         beside: false,
         miscounted: false,
         unused: BTreeSet::new(),
+        asked: BTreeMap::new(),
     };
     let last = read::last(connection, id);
     let head = fold.as_ref().map_or(0, |fold| fold.head);
@@ -100,7 +103,7 @@ pub(super) fn examine(connection: &Connection, id: &str, reading: Reading) -> Ex
     while session.head < until && session.known_lost() < MAX_LOST {
         let (page, error) = read::page(connection, id, session.head, until, (PAGE, usize::MAX), reading);
         for stored in &page {
-            if let Err(text) = session.take(&stored.data, stored.seq) {
+            if let Err(text) = session.take(id, &stored.data, stored.seq) {
                 session.broken.get_or_insert(text);
                 session.lose(stored.seq);
             }
@@ -131,7 +134,7 @@ pub(super) fn examine(connection: &Connection, id: &str, reading: Reading) -> Ex
             state != fold.stored_name()
                 || name != fold.name
                 || cwd != fold.cwd.to_string_lossy()
-                || read::waiting(connection, id).is_ok_and(|waiting| waiting != fold.waiting())
+                || read::waiting(connection, id).is_ok_and(|stored| !are_all(&stored, &session.asked))
         });
     session.miscounted = is_miscounted(connection, id);
     session.goes_on = session.broken.is_none();
@@ -205,7 +208,7 @@ impl Examined {
         self.state = state;
     }
 
-    fn take(&mut self, data: &str, seq: u64) -> Result<(), String> {
+    fn take(&mut self, session: &str, data: &str, seq: u64) -> Result<(), String> {
         let event: Event =
             serde_json::from_str(data).map_err(|error| format!("event {seq} cannot be understood: {error}"))?;
         if event.seq != Some(seq) {
@@ -213,6 +216,8 @@ impl Examined {
         }
         self.state.apply(&event);
         match &event.body {
+            EventBody::PermissionRequested { .. } => self.asked.extend(asked(session, &event)),
+            EventBody::PermissionResolved { permission, .. } => drop(self.asked.remove(permission)),
             EventBody::SessionCreated { env, .. } if self.env.is_empty() => self.env.clone_from(env),
             EventBody::Message { role: Role::User, .. } => self.results.clear(),
             body => self.results.extend(recovery::result_of(body)),
@@ -226,19 +231,47 @@ impl Examined {
 pub fn permissions(session: &str, page: &Page) -> Vec<Fold> {
     let fold = |stored: &crate::session::log::Stored| {
         let event: Event = serde_json::from_str(&stored.data).ok()?;
-        match event.body {
-            EventBody::PermissionRequested { permission, call_id, tool, action, input, cwd, digest, grant, .. } => {
-                let session = session.into();
-                let (call, at) = (call_id, event.at);
-                Some(Fold::Asked(Pending { permission, session, call, tool, action, input, cwd, digest, grant, at }))
-            }
+        match &event.body {
             EventBody::PermissionResolved { permission, decision, by, .. } => {
-                Some(Fold::Decided { permission: permission.0, decision, by, at: event.at })
+                let (permission, decision, by) = (permission.0.clone(), *decision, by.clone());
+                Some(Fold::Decided { permission, decision, by, at: event.at })
             }
-            _ => None,
+            _ => asked(session, &event).map(|(_, pending)| Fold::Asked(pending)),
         }
     };
     page.iter().filter_map(fold).collect()
+}
+
+/// The permission that an event asks for.
+fn asked(session: &str, event: &Event) -> Option<(PermissionId, Pending)> {
+    let EventBody::PermissionRequested { permission, call_id, tool, action, input, cwd, digest, grant, .. } =
+        &event.body
+    else {
+        return None;
+    };
+    let pending = Pending {
+        permission: permission.clone(),
+        session: session.into(),
+        call: call_id.clone(),
+        tool: tool.clone(),
+        action: action.clone(),
+        input: input.clone(),
+        cwd: cwd.clone(),
+        digest: digest.clone(),
+        grant: grant.clone(),
+        at: event.at,
+    };
+    Some((permission.clone(), pending))
+}
+
+/// Whether these are what is stored of the permissions that wait: all of them, and as they were asked.
+pub fn are_all(stored: &Waiting, asked: &BTreeMap<PermissionId, Pending>) -> bool {
+    let is = |(id, stored): (&PermissionId, &Option<Pending>)| {
+        // The row was made a moment before its event.
+        let (Some(stored), Some(asked)) = (stored, asked.get(id)) else { return false };
+        Pending { at: asked.at, ..stored.clone() } == *asked
+    };
+    stored.len() == asked.len() && stored.iter().all(is)
 }
 
 /// What these events add to their days.

@@ -80,6 +80,8 @@ impl Source {
             connection.pragma_update(None, "synchronous", "OFF")?;
             connection.pragma_update_and_check(None, "journal_mode", "OFF", |_| Ok(()))?;
             connection.execute_batch(&migrate::sql(0, SCHEMA))?;
+            // Of rows that contradict each other all are wanted.
+            connection.execute_batch("DROP INDEX event_stream")?;
             pages::gather(file, &connection)
         })();
         let rows = made.context("its pages cannot be put together")?;
@@ -201,10 +203,10 @@ impl Source {
         .unwrap_or_default()
     }
 
-    /// What a session has paid for, or for the empty name those that were removed; nothing if that cannot be read to its end.
-    pub fn paid(&self, session: &str) -> Vec<Spent> {
+    /// What each session has paid for, and under the empty name those that were removed; nothing if that cannot be read to its end.
+    pub fn paid(&self) -> HashMap<String, Vec<Spent>> {
         // Early versions have no such table.
-        self.with(|connection| usage::of_session(connection, session).ok()).unwrap_or_default()
+        self.with(|connection| usage::all(connection).ok()).unwrap_or_default()
     }
 
     /// What requests with idempotency keys came to, by session.

@@ -156,12 +156,6 @@ impl Upkeep {
     /// Deletes some rows of a session that is no more; whether there may be others.
     fn delete_rows(&mut self, connection: &Connection) -> Result<bool, StoreError> {
         let Some(session) = self.next_removed(connection)? else { return Ok(false) };
-        if connection.prepare_cached("SELECT 1 FROM session WHERE id = ?")?.exists([&session])? {
-            // Nobody who removes one leaves its row.
-            tracing::error!(target: "store", session, "is marked as removed and is there; the mark is taken away");
-            connection.execute("DELETE FROM removed WHERE session = ?", [&session])?;
-            return Ok(true);
-        }
         match delete_rows_of(connection, &session) {
             Ok(true) => {}
             Ok(false) if aside::is_owed(&self.path) => {
@@ -272,6 +266,13 @@ pub(super) fn clear(connection: &Connection, session: &SessionId) -> Result<(), 
 /// Deletes some rows of a session; whether there were any.
 fn delete_rows_of(connection: &Connection, session: &str) -> Result<bool, StoreError> {
     let transaction = connection.unchecked_transaction()?;
+    if transaction.prepare_cached("SELECT 1 FROM session WHERE id = ?")?.exists([session])? {
+        // Nobody who removes one leaves its row.
+        tracing::error!(target: "store", session, "is marked as removed and is there; the mark is taken away");
+        transaction.execute("DELETE FROM removed WHERE session = ?", [session])?;
+        transaction.commit()?;
+        return Ok(true);
+    }
     let mut deleted = delete_events(&transaction, session)?;
     for sql in [
         "DELETE FROM scratch WHERE session = ?1 AND (stream, block, offset) IN

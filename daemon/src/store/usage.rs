@@ -3,6 +3,8 @@
 //!
 //! A session that is removed leaves its days behind, without its name.
 
+use std::collections::HashMap;
+
 use linger_protocol::message::Usage;
 use linger_protocol::usage::{By, Sum, Sums};
 use rusqlite::{Connection, Row, params};
@@ -50,15 +52,16 @@ pub(super) fn add(connection: &Connection, session: &str, spent: &Spent) -> rusq
         ])
 }
 
-/// What a session has paid for, a row a day and model.
-pub(super) fn of_session(connection: &Connection, session: &str) -> rusqlite::Result<Vec<Spent>> {
-    connection
-        .prepare_cached("SELECT * FROM usage WHERE session = ?")?
-        .query_map([session], |row| {
-            let (day, answers) = (number(row, "day")?, number(row, "answers")?);
-            Ok(Spent { day, model: row.get("model")?, answers, usage: tokens(row)? })
-        })?
-        .collect()
+/// What each session has paid for.
+pub(super) fn all(connection: &Connection) -> rusqlite::Result<HashMap<String, Vec<Spent>>> {
+    let mut statement = connection.prepare("SELECT * FROM usage")?;
+    let (mut rows, mut all) = (statement.query([])?, HashMap::<_, Vec<Spent>>::new());
+    while let Some(row) = rows.next()? {
+        let (day, answers) = (number(row, "day")?, number(row, "answers")?);
+        let spent = Spent { day, model: row.get("model")?, answers, usage: tokens(row)? };
+        all.entry(row.get("session")?).or_default().push(spent);
+    }
+    Ok(all)
 }
 
 /// Takes the name of a session that is no more from its days.

@@ -4,9 +4,9 @@ use super::*;
 use std::collections::BTreeSet;
 
 use crate::session::recovery::Cause;
-use crate::store::Store;
 use crate::store::damage::DAMAGE;
 use crate::store::salvage::{self, Examined};
+use crate::store::{Store, Waiting};
 
 impl Actor {
     /// Goes on with what was left behind when the daemon died, or a write failed.
@@ -252,8 +252,8 @@ pub(super) async fn known(store: &Store, row: SessionRow) -> Result<Known, Store
         _ => from_events(store, &row.id).await?,
     };
     let stored = store.waiting(row.id.clone()).await?;
-    if stored != known.state.waiting() {
-        let asked = Asking::read(store, &row.id, &stored).await?;
+    if !is_as_asked(store, &row.id, &known.state, &stored).await? {
+        let asked = Asking::read(store, &row.id, 0, &stored).await?;
         // The state is what is wrong.
         if known.anew.is_none() && asked.waiting() != known.state.waiting() {
             known = from_events(store, &row.id).await?;
@@ -280,6 +280,15 @@ pub(super) async fn known(store: &Store, row: SessionRow) -> Result<Known, Store
     Ok(known)
 }
 
+/// Whether what is stored of permissions that wait is what the state and the events of its turn say.
+async fn is_as_asked(store: &Store, id: &SessionId, state: &State, stored: &Waiting) -> Result<bool, StoreError> {
+    if stored.is_empty() && state.waiting().is_empty() {
+        return Ok(true);
+    }
+    let asked = Asking::read(store, id, state.before_turn, stored).await?;
+    Ok(asked.waiting() == state.waiting() && salvage::are_all(stored, &asked.open))
+}
+
 async fn from_events(store: &Store, id: &SessionId) -> Result<Known, StoreError> {
     let Examined { state, env, .. } = store.examine(id.clone()).await?;
     let folds = vec![environment(&env)];
@@ -303,14 +312,10 @@ struct Asking {
 }
 
 impl Asking {
-    /// `stored`: the permissions that are stored without a decision.
-    async fn read(
-        store: &Store,
-        id: &SessionId,
-        stored: &BTreeSet<(PermissionId, String)>,
-    ) -> Result<Self, StoreError> {
+    /// Reads the events after `after`. `stored`: the permissions that are stored without a decision.
+    async fn read(store: &Store, id: &SessionId, mut after: u64, stored: &Waiting) -> Result<Self, StoreError> {
         let mut asking = Self::default();
-        let (mut after, mut more) = (0, true);
+        let mut more = true;
         while more {
             let page;
             (page, more) = store.events_of(id.clone(), SPEAK_OF_THEM, after, salvage::PAGE).await?;
@@ -319,8 +324,9 @@ impl Asking {
                 match fold {
                     Fold::Asked(pending) => drop(asking.open.insert(pending.permission.clone(), pending)),
                     Fold::Decided { ref permission, .. } => {
-                        asking.open.remove(&PermissionId(permission.clone()));
-                        if stored.iter().any(|(id, _)| id.as_str() == permission) {
+                        let id = PermissionId(permission.clone());
+                        asking.open.remove(&id);
+                        if stored.contains_key(&id) {
                             asking.decided.push(fold);
                         }
                     }

@@ -38,7 +38,7 @@ fn grow(daemon: &Daemon, session: &str) {
         insert.execute(rusqlite::params![session, seq, stream, event.to_string()]).unwrap();
     }
     let head = head + events;
-    let sql = "UPDATE session SET fold = json_set(fold, '$.head', ?2, '$.before_turn', ?2 - 1,
+    let sql = "UPDATE session SET fold = json_set(json_remove(fold, '$.sum'), '$.head', ?2, '$.before_turn', ?2 - 1,
                '$.counts.messages', json_extract(fold, '$.counts.messages') + ?3) WHERE id = ?1";
     database.execute(sql, rusqlite::params![session, head, events]).unwrap();
     database.execute_batch("COMMIT").unwrap();

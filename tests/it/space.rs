@@ -277,7 +277,7 @@ fn grow(daemon: &Daemon, session: &str, events: u32) {
          INSERT INTO event (session, seq, at, kind, stream, data)
          SELECT '{session}', i, 0, 'notice', NULL,
                 '{{\"kind\":\"notice\",\"level\":\"info\",\"text\":\"' || hex(randomblob(500)) || '\",\"seq\":' || i || ',\"at\":0}}' FROM n;
-         UPDATE session SET fold = json_set(fold, '$.head', {events}) WHERE id = '{session}'"
+         UPDATE session SET fold = json_set(json_remove(fold, '$.sum'), '$.head', {events}) WHERE id = '{session}'"
     );
     database(daemon).execute_batch(&sql).unwrap();
 }
@@ -376,7 +376,7 @@ fn age(daemon: &Daemon, session: &str, days: u64) {
     let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_millis() as u64;
     let at = now - days * 86_400_000;
     let sql = format!(
-        "UPDATE session SET updated_at = {at}, fold = json_remove(json_set(fold, '$.updated_at', {at}), '$.sum')
+        "UPDATE session SET updated_at = {at}, fold = json_set(json_remove(fold, '$.sum'), '$.updated_at', {at})
          WHERE id = '{session}'"
     );
     database(daemon).execute_batch(&sql).unwrap();

@@ -35,7 +35,7 @@ impl Keychain {
         env.push(("DBUS_SESSION_BUS_ADDRESS".to_owned(), address.clone()));
         let service = service(&env, unlocked);
         let mut keychain = Self { address, env, bus, service };
-        keychain.is_there().await;
+        keychain.is_there(unlocked).await;
         Some(keychain)
     }
 
@@ -43,14 +43,14 @@ impl Keychain {
     pub async fn lock(&mut self) {
         end(&mut self.service);
         self.service = service(&self.env, false);
-        self.is_there().await;
+        self.is_there(false).await;
     }
 
     /// Unlocks it again.
     pub async fn unlock(&mut self) {
         end(&mut self.service);
         self.service = service(&self.env, true);
-        self.is_there().await;
+        self.is_there(true).await;
     }
 
     /// The variable by which programs find it.
@@ -58,15 +58,19 @@ impl Keychain {
         ("DBUS_SESSION_BUS_ADDRESS".to_owned(), self.address.clone())
     }
 
-    async fn is_there(&mut self) {
+    async fn is_there(&mut self, unlocked: bool) {
         let program = &super::programs().daemon;
         let env = self.env.clone();
-        until("the keychain is there", async || {
-            let mut check = command(program.to_str()?, &env);
-            let output = check.args(["--keychain", "check", ""]).stdout(Stdio::piped()).output().ok()?;
+        let does = |task: &str, account: &str| {
+            let mut helper = command(program.to_str()?, &env);
+            let output = helper.args(["--keychain", task, account]).stdout(Stdio::piped()).output().ok()?;
             (output.stdout == b"\"done\"\n").then_some(())
-        })
-        .await;
+        };
+        until("the keychain is there", async || does("check", "")).await;
+        if unlocked {
+            // It is there a moment before it has taken its password.
+            until("the keychain is open", async || does("set", "probe").and_then(|()| does("remove", "probe"))).await;
+        }
     }
 }
 

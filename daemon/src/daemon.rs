@@ -14,11 +14,11 @@ use linger_protocol::place::Places;
 use linger_protocol::session::{Create, Created, Setup};
 use serde::de::DeserializeOwned;
 use tokio::sync::{oneshot, watch};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
-use crate::config::SETTLE;
-use crate::config::{AfterRestart, Config, ConfigError, ConfigStore, Reload};
+use crate::config::{AfterRestart, Config, ConfigError, ConfigStore};
 use crate::disk;
 use crate::fault;
 use crate::key::{Key, UnderWay};
@@ -166,21 +166,29 @@ impl Daemon {
         self.catalogue().map_err(bad_config)
     }
 
-    /// Reads the configuration again if its file has changed: whoever comes may have written it a moment ago.
+    /// Waits until a configuration that has changed is read: whoever comes may have written it a moment ago.
     pub async fn refresh_config(&self) {
-        let (config, place) = (self.config.clone(), &self.places.config);
-        if disk::look(place, disk::SHORT, move || config.has_changed()).await != Some(true) {
-            return;
+        let (mut changed, place) = (self.changed.subscribe(), &self.places.config);
+        let is_read = async {
+            let has_changed = || {
+                let config = self.config.clone();
+                disk::look(place, disk::SHORT, move || config.has_changed())
+            };
+            // Whoever watches the file leaves it alone for a moment first: in between, no rule would be in force.
+            while has_changed().await == Some(true) && changed.changed().await.is_ok() {}
+        };
+        if timeout(disk::SHORT, is_read).await.is_err() {
+            // Some file systems tell of no changes.
+            let config = self.config.clone();
+            disk::look(place, disk::SHORT, move || config.reload()).await;
+            self.config_was_read();
         }
-        // Whoever writes it may have emptied it first, or moved it away: in between, no rule would be in force.
-        tokio::time::sleep(SETTLE).await;
-        let config = self.config.clone();
-        // One that is broken is told of by whoever watches it.
-        if let Some(Reload::Changed) = disk::look(place, disk::SHORT, move || config.reload()).await {
-            tracing::info!(target: "config", "read again");
-            self.own_keys();
-            self.changed.send_replace(());
-        }
+    }
+
+    /// Has everything looked at again that follows from the configuration.
+    pub fn config_was_read(&self) {
+        self.own_keys();
+        self.changed.send_replace(());
     }
 
     /// Looks for keys in the daemon's own environment.

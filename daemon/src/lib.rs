@@ -247,7 +247,6 @@ async fn watch_config(daemon: Arc<Daemon>, mut changes: Changes) {
             }
             Err(error) => tracing::error!(target: "config", %error, "cannot be read again"),
         }
-        daemon.own_keys();
-        daemon.changed.send_replace(());
+        daemon.config_was_read();
     }
 }

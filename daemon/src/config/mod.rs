@@ -26,7 +26,6 @@ pub use grant::GrantError;
 pub use source::ConfigError;
 pub use store::{ConfigStore, Reload};
 pub use watch::Changes;
-pub(crate) use watch::SETTLE;
 
 use crate::blob;
 use crate::permission::{Rule, Rules};

@@ -20,7 +20,7 @@ use super::grant::make_directory;
 
 /// How long the file is left alone after the first sign of a change. An editor that empties it and then writes it, or moves it
 /// away and then puts the new one there, is through by then; in between, no rule would be in force.
-pub(crate) const SETTLE: Duration = Duration::from_millis(100);
+const SETTLE: Duration = Duration::from_millis(100);
 
 /// Links that are followed, as many as the system follows.
 const MAX_LINKS: usize = 40;

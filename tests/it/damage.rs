@@ -449,7 +449,7 @@ async fn damage_that_only_writing_meets_stops_its_session_and_not_the_daemon() {
         // An index of many pages, whose leaves nothing reads before a message is written.
         for n in 0..3000 {
             let row = ("zz", n + 1, format!("m{n:040}"));
-            let sql = "INSERT INTO event VALUES (?, ?, 1, 'x', ?, '{}')";
+            let sql = "INSERT INTO event VALUES (?, ?, 1, 'x', ?, '{}', NULL)";
             connection.execute(sql, row).unwrap();
         }
         let leaves = "SELECT pageno FROM dbstat WHERE name = 'event_stream' AND pagetype = 'leaf'";

@@ -110,6 +110,52 @@ async fn repair_leaves_out_what_is_lost_and_nothing_that_waits_or_came_later() {
 }
 
 #[tokio::test]
+async fn a_letter_that_changed_within_an_event_is_noticed_and_reaches_nobody() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let (changed, good) = (talk(&client, &model, "changed", 2).await, talk(&client, &model, "good", 1).await);
+    let answer = client.nth(&changed, "message", 2).await;
+    let lost = answer.seq().unwrap();
+    damage(&daemon, |path| {
+        // A bit of one letter: "and" becomes "aod"; also where its deltas were, which are deleted.
+        let mut bytes = std::fs::read(path).unwrap();
+        let text = b"changed-0 and so on";
+        let places = bytes.windows(text.len()).enumerate().filter(|(_, found)| found == text).map(|(at, _)| at);
+        let places: Vec<usize> = places.collect();
+        assert!(!places.is_empty());
+        places.iter().for_each(|at| bytes[at + "changed-0 a".len()] ^= 1);
+        std::fs::write(path, bytes).unwrap();
+    })
+    .await;
+    daemon.launch().await;
+    let back = daemon.client().await;
+    back.attach(&changed).await;
+    let end = back.first(&changed, "notice").await;
+    assert_eq!((end.str("code"), end.seq()), ("damaged", None));
+    assert!(end.str("text").contains(&format!("event {lost} cannot be read: it is not what was written")), "{end:?}");
+    assert_eq!(back.transcript().events().filter_map(Seen::seq).max(), Some(lost - 1));
+    doctor(&daemon, &[], false, "not what was written").await;
+    doctor(&daemon, &["--repair"], false, "carried over").await;
+    let after = daemon.client().await;
+    after.attach(&changed).await;
+    assert_eq!(after.first(&changed, "lost").await.seq(), Some(lost));
+    model.expect_rewrites();
+    for session in [&changed, &good] {
+        after.attach(session).await;
+        model.push([Reply::text("Good day")]);
+        assert_eq!(after.turn(session, "hello").await.str("stop_reason"), "end_turn");
+    }
+    // What was carried over has checksums too.
+    let without = "SELECT count(*) FROM event WHERE sum IS NULL";
+    let count: u32 =
+        Connection::open(daemon.dirs.database()).unwrap().query_row(without, [], |row| row.get(0)).unwrap();
+    assert_eq!(count, 0);
+    assert_holds(&daemon.trace(&[&after], &model));
+    stop(&daemon).await;
+}
+
+#[tokio::test]
 async fn events_that_contradict_each_other_keep_no_other_session_from_being_carried_over() {
     let model = ModelServer::start();
     let daemon = Daemon::start(&model).await;
@@ -117,7 +163,8 @@ async fn events_that_contradict_each_other_keep_no_other_session_from_being_carr
     let (odd, other) = (talk(&client, &model, "odd", 2).await, talk(&client, &model, "other", 1).await);
     damage(&daemon, |path| {
         // Two answers say that they are the same message.
-        let sql = "UPDATE event SET data = replace(data, '\"message\":\"m2\"', '\"message\":\"m4\"') WHERE session = ? AND stream = 'm2'";
+        let sql = "UPDATE event SET sum = NULL, data = replace(data, '\"message\":\"m2\"', '\"message\":\"m4\"')
+                   WHERE session = ? AND stream = 'm2'";
         assert_eq!(Connection::open(path).unwrap().execute(sql, [&odd]).unwrap(), 1);
     })
     .await;

@@ -461,7 +461,7 @@ fn make_old(daemon: &Daemon, image: &Value) {
         let mut event: Value = serde_json::from_str(&data).unwrap();
         event["content"][0] = image.clone();
         connection
-            .execute("UPDATE event SET data = ? WHERE session || ':' || seq = ?", [&event.to_string(), &id])
+            .execute("UPDATE event SET data = ?, sum = NULL WHERE session || ':' || seq = ?", [&event.to_string(), &id])
             .unwrap();
     }
     drop(rows);
@@ -474,7 +474,7 @@ fn make_old(daemon: &Daemon, image: &Value) {
     connection
         .execute_batch(
             "PRAGMA user_version = 1;
-             INSERT INTO event SELECT * FROM new.event;
+             INSERT INTO event SELECT session, seq, at, kind, stream, data FROM new.event;
              INSERT INTO session SELECT id, name, cwd, state, updated_at, env, fold FROM new.session;",
         )
         .unwrap();

@@ -9,10 +9,11 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::store::aside::Aside;
+use crate::store::read::Reading;
 use crate::store::rng::Rng;
-use crate::store::salvage::{ids, look as examine};
+use crate::store::salvage::{Examined, ids};
 use crate::store::source::{Source, Unreadable};
-use crate::store::{Store, damage};
+use crate::store::{Store, damage, salvage};
 
 /// The database of a daemon that was killed, of the first schema.
 const SCHEMA_1: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/schema-1.sql"));
@@ -22,6 +23,11 @@ const SCHEMA_3: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../tes
 
 /// How many damaged copies are opened.
 const SEEDS: u64 = 300;
+
+/// Reads a session of a database of any version.
+fn examine(connection: &Connection, id: &str) -> Examined {
+    salvage::examine(connection, id, Reading::of_aside(connection))
+}
 
 /// A database with some sessions of three pages and more; with what was written last in its WAL, as after a kill.
 fn killed() -> TempDir {
@@ -35,7 +41,12 @@ fn killed() -> TempDir {
             "{{\"kind\":\"notice\",\"level\":\"info\",\"text\":\"{}\",\"seq\":{seq},\"at\":1}}",
             "x".repeat(500)
         );
-        connection.execute("INSERT INTO event VALUES (?, ?, 1, 'notice', NULL, ?)", (session, seq, data)).unwrap();
+        connection
+            .execute(
+                "INSERT INTO event (session, seq, at, kind, data) VALUES (?, ?, 1, 'notice', ?)",
+                (session, seq, data),
+            )
+            .unwrap();
     };
     let sessions = [("37grq28w2p", 8), ("3c725prqhm", 11), ("hmp369g2kx", 12), ("m55bcbgrhy", 5)];
     for (session, next) in sessions {
@@ -192,7 +203,7 @@ fn with_its_first_page_gone_everything_else_is_read() {
 fn a_database_that_was_made_here_is_read_without_its_first_page_too() {
     let dir = tempfile::tempdir().unwrap();
     let (path, other) = (dir.path().join("linger.db"), dir.path().join("other.db"));
-    Connection::open(&other).unwrap().execute_batch(SCHEMA_3).unwrap();
+    Connection::open(&other).unwrap().execute_batch(&(SCHEMA_3.to_owned() + &migrate::sql(3, SCHEMA))).unwrap();
     let (write, read) = open(&path).unwrap();
     let vacuum: i64 = write.pragma_query_value(None, "auto_vacuum", |row| row.get(0)).unwrap();
     assert_eq!(vacuum, crate::store::INCREMENTAL, "or other pages are where the tables of old databases are");

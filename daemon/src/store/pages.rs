@@ -18,6 +18,7 @@ use rusqlite::{Connection, params_from_iter};
 use serde::Deserialize;
 
 use super::aside;
+use super::read::is_as_written;
 
 /// The size of a page in every linger database, in bytes: SQLite's own.
 pub(super) const PAGE_SIZE: usize = 4096;
@@ -64,7 +65,8 @@ impl Table {
     /// The one that has rows of these columns: `t` text, `i` a number, `n` nothing.
     fn of(columns: &str) -> Option<Self> {
         match columns {
-            "tiitnt" | "tiittt" => Some(Self::Event),
+            // Those of the fifth schema have a checksum.
+            "tiitnt" | "tiittt" | "tiitnti" | "tiittti" | "tiitntn" | "tiitttn" => Some(Self::Event),
             "ttiitt" => Some(Self::Scratch),
             "tnttitt" | "ttttitt" | "tnttitti" | "ttttitti" => Some(Self::Session),
             "ntttti" => Some(Self::Outcome),
@@ -76,7 +78,7 @@ impl Table {
     /// Takes a row into a database of today's schema, unless it is there. Names come from the events.
     fn sql(self) -> &'static str {
         match self {
-            Self::Event => "INSERT OR IGNORE INTO event VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            Self::Event => "INSERT OR IGNORE INTO event VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             Self::Scratch => "INSERT OR IGNORE INTO scratch VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
             Self::Session => {
                 "INSERT INTO session (id, cwd, state, updated_at, env, fold) VALUES (?1, ?3, ?4, ?5, ?6, ?7)
@@ -104,7 +106,7 @@ pub(super) fn gather(file: &Path, target: &Connection) -> anyhow::Result<u64> {
         for at in cells(&page) {
             let Some((table, row)) = pages.row(&page, at) else { continue };
             let mut insert = transaction.prepare_cached(table.sql())?;
-            let columns = row.iter().take(insert.parameter_count());
+            let columns = row.iter().chain([&Value::Null]).take(insert.parameter_count());
             found += insert.execute(params_from_iter(columns))? as u64;
         }
     }
@@ -245,9 +247,13 @@ fn makes_sense(table: Table, row: &[Value]) -> bool {
         #[serde(rename = "kind")]
         _kind: String,
     }
+    let sum = |more: &[Value]| match more {
+        [Value::Integer(sum)] => Some(*sum),
+        _ => None,
+    };
     match (table, row) {
-        (Table::Event, [_, Value::Integer(seq), _, Value::Text(_), _, Value::Text(data)]) => {
-            serde_json::from_str::<Head>(data).is_ok_and(|head| head.seq == *seq)
+        (Table::Event, [_, Value::Integer(seq), _, Value::Text(_), _, Value::Text(data), more @ ..]) => {
+            serde_json::from_str::<Head>(data).is_ok_and(|head| head.seq == *seq) && is_as_written(data, sum(more))
         }
         (Table::Event, _) => false,
         _ => true,

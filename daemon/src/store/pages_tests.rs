@@ -31,8 +31,14 @@ const SESSIONS: usize = 6;
 fn add(connection: &Connection, session: &str, seq: i64, size: usize) {
     let data =
         format!("{{\"kind\":\"notice\",\"level\":\"info\",\"text\":\"{}\",\"seq\":{seq},\"at\":1}}", "é".repeat(size));
-    let row = (session, seq, seq << (seq % 60), "notice", (seq % 3 == 0).then(|| format!("m{seq}")), data);
-    connection.execute("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?)", row).unwrap();
+    let row = (session, seq, seq << (seq % 60), "notice", (seq % 3 == 0).then(|| format!("m{seq}")), &data);
+    let sql = "INSERT INTO event (session, seq, at, kind, stream, data) VALUES (?, ?, ?, ?, ?, ?)";
+    connection.execute(sql, row).unwrap();
+    // Every second one is of an earlier schema.
+    if seq % 2 == 0 && connection.prepare("SELECT sum FROM event").is_ok() {
+        let of = "UPDATE event SET sum = ? WHERE session = ? AND seq = ?";
+        connection.execute(of, (crc32fast::hash(data.as_bytes()), session, seq)).unwrap();
+    }
 }
 
 /// A database with rows of all sizes, some of which go on for many pages; with what was written last in its WAL, as after a kill.

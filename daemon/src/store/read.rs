@@ -84,7 +84,7 @@ impl Store {
         let examine = move || {
             fault::store()?;
             let connection = Connection::open_with_flags(&*path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-            let mut examined = salvage::examine(&connection, session.as_str(), stored);
+            let mut examined = salvage::examine(&connection, session.as_str(), IN_USE);
             examined.broken.take().map_or(Ok(examined), |text| Err(unreadable(text)))
         };
         let examined =
@@ -233,7 +233,7 @@ impl Store {
                 }
             }
             let (bytes, largest) = if large { (1, usize::MAX) } else { (bytes, LARGE) };
-            match page(connection, id.as_str(), after, until, (bytes, largest), stored) {
+            match page(connection, id.as_str(), after, until, (bytes, largest), IN_USE) {
                 (page, Some(error)) if page.is_empty() => Err(error),
                 // The next page begins with what cannot be read.
                 (page, _) => Ok(Ok(page)),
@@ -252,9 +252,8 @@ impl Store {
     ) -> Result<(Page, bool), StoreError> {
         self.read_of(Lane::Page, &id.clone(), move |connection| {
             let marks = vec!["?"; kinds.len()].join(", ");
-            let sql = format!(
-                "SELECT seq, at, kind, stream, data FROM event WHERE session = ? AND seq > ? AND kind IN ({marks}) ORDER BY seq"
-            );
+            let sql =
+                format!("SELECT {EVENT} FROM event WHERE session = ? AND seq > ? AND kind IN ({marks}) ORDER BY seq");
             let mut statement = connection.prepare_cached(&sql)?;
             let (id, after) = (id.as_str(), after as i64);
             let mut values: Vec<&dyn ToSql> = vec![&id, &after];
@@ -274,7 +273,7 @@ impl Store {
     pub async fn closing(&self, id: SessionId, stream: String) -> Result<Option<Stored>, StoreError> {
         self.read_of(Lane::Quick, &id.clone(), move |connection| {
             connection
-                .prepare_cached("SELECT seq, at, kind, stream, data FROM event WHERE session = ? AND stream = ?")?
+                .prepare_cached(&format!("SELECT {EVENT} FROM event WHERE session = ? AND stream = ?"))?
                 .query_row([id.as_str(), &stream], stored)
                 .optional()
         })
@@ -439,9 +438,10 @@ pub(super) fn page(
 ) -> (Page, Option<rusqlite::Error>) {
     let (mut page, mut size) = (Vec::new(), 0);
     let mut read = || {
-        let mut statement = connection.prepare_cached(
-            "SELECT seq, at, kind, stream, data FROM event WHERE session = ? AND seq > ? AND seq <= ? ORDER BY seq",
-        )?;
+        let mut statement = connection.prepare_cached(&format!(
+            "SELECT {} FROM event WHERE session = ? AND seq > ? AND seq <= ? ORDER BY seq",
+            reading.columns
+        ))?;
         let mut rows = statement.query(params![id, after as i64, until as i64])?;
         let mut next = after + 1;
         while size < bytes && next <= until {
@@ -449,7 +449,7 @@ pub(super) fn page(
             if !page.is_empty() && row.is_some_and(|row| length(row) > largest) {
                 break;
             }
-            let event = row.map(reading).transpose()?;
+            let event = row.map(reading.event).transpose()?;
             let Some(event) = event.filter(|event| event.seq == next) else {
                 return Err(unreadable(format!("event {next} is missing")));
             };
@@ -531,13 +531,48 @@ impl Head<'_> {
     }
 }
 
-/// How a row becomes an event: [`stored`] or [`said`].
-pub(super) type Reading = fn(&Row<'_>) -> rusqlite::Result<Stored>;
+/// The columns of an event, and those that it had before the fifth schema.
+const EVENT: &str = "seq, at, kind, stream, data, sum";
+const EARLY_EVENT: &str = "seq, at, kind, stream, data, NULL";
+
+/// How rows become events.
+#[derive(Clone, Copy)]
+pub(super) struct Reading {
+    columns: &'static str,
+    event: fn(&Row<'_>) -> rusqlite::Result<Stored>,
+}
+
+/// How those of the database in use do.
+pub(super) const IN_USE: Reading = Reading { columns: EVENT, event: stored };
+
+impl Reading {
+    /// How those of a database that was set aside do, of whatever version it is.
+    pub(super) fn of_aside(connection: &Connection) -> Self {
+        let columns = if connection.prepare_cached("SELECT sum FROM event").is_ok() { EVENT } else { EARLY_EVENT };
+        Self { columns, event: said }
+    }
+}
+
+/// The text of an event, if it is what was written.
+fn text(row: &Row<'_>, seq: u64) -> rusqlite::Result<String> {
+    let data: String = row.get(4).map_err(|error| unreadable(format!("event {seq} cannot be read: {error}")))?;
+    if !is_as_written(&data, row.get(5)?) {
+        return Err(unreadable(format!(
+            "event {seq} cannot be read: it is not what was written, as its checksum says"
+        )));
+    }
+    Ok(data)
+}
+
+/// Whether an event has the checksum that is stored beside it; those of early versions have none.
+pub(super) fn is_as_written(data: &str, sum: Option<i64>) -> bool {
+    sum.is_none_or(|sum| sum == i64::from(crc32fast::hash(data.as_bytes())))
+}
 
 /// An event whose row says of it what it says itself.
-pub(super) fn stored(row: &Row<'_>) -> rusqlite::Result<Stored> {
+fn stored(row: &Row<'_>) -> rusqlite::Result<Stored> {
     let seq = row.get::<_, i64>(0)? as u64;
-    let data: String = row.get(4).map_err(|error| unreadable(format!("event {seq} cannot be read: {error}")))?;
+    let data = text(row, seq)?;
     // It goes over the wire as it is: a client would not understand the line.
     let head: Head<'_> =
         serde_json::from_str(&data).map_err(|error| unreadable(format!("event {seq} cannot be read: {error}")))?;
@@ -554,16 +589,17 @@ pub(super) fn stored(row: &Row<'_>) -> rusqlite::Result<Stored> {
 
 /// As [`stored`], taking the event at its own word: its row is only for finding it. Where they do not say the same of the stream
 /// that it closes, nobody can tell which is right, and it is found by none.
-pub(super) fn said(row: &Row<'_>) -> rusqlite::Result<Stored> {
-    let (seq, data): (i64, String) = (row.get(0)?, row.get(4)?);
+fn said(row: &Row<'_>) -> rusqlite::Result<Stored> {
+    let seq = row.get::<_, i64>(0)? as u64;
+    let data = text(row, seq)?;
     let head: Head<'_> = serde_json::from_str(&data).map_err(unreadable)?;
-    if head.seq != seq as u64 {
+    if head.seq != seq {
         return Err(unreadable(format!("event {seq} says that it is event {}", head.seq)));
     }
     let stream: Option<String> = row.get(3).unwrap_or_default();
     let stream = stream.filter(|stream| head.stream() == Some(stream));
     let (kind, at) = (head.kind.to_string(), row.get::<_, i64>(1).unwrap_or_default() as u64);
-    Ok(Stored { seq: seq as u64, at, kind, stream, data })
+    Ok(Stored { seq, at, kind, stream, data })
 }
 
 /// A column of JSON.

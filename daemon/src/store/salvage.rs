@@ -66,7 +66,7 @@ pub struct Examined {
 
 /// Reads a session that is in use from its first event on.
 pub fn look(connection: &Connection, id: &str) -> Examined {
-    examine(connection, id, read::stored)
+    examine(connection, id, read::IN_USE)
 }
 
 /// Reads a session from its first event on.

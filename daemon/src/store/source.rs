@@ -16,7 +16,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::pages::PAGE_SIZE;
-use super::read::{self, Page};
+use super::read::{self, Page, Reading};
 use super::salvage::{self, Examined, PAGE};
 use super::{INCREMENTAL, SCHEMA, Spent, aside, migrate, pages, usage};
 use crate::session::log::Piece;
@@ -161,7 +161,8 @@ impl Source {
 
     /// A session, as far as it can be read.
     pub fn examine(&self, id: &str) -> Option<Examined> {
-        let mut examined = self.with(|connection| Some(salvage::examine(connection, id, read::said)))?;
+        let mut examined =
+            self.with(|connection| Some(salvage::examine(connection, id, Reading::of_aside(connection))))?;
         if self.pieced && examined.broken.is_none() && examined.stale {
             // Its state would have told. Had it gone on, a call that has run might run again.
             let head = examined.head;
@@ -179,8 +180,9 @@ impl Source {
 
     /// Events after `after`.
     pub fn page(&self, id: &str, after: u64, until: u64) -> Page {
-        self.with(|connection| Some(read::page(connection, id, after, until, (PAGE, usize::MAX), read::said).0))
-            .unwrap_or_default()
+        let size = (PAGE, usize::MAX);
+        let page = |connection: &_| read::page(connection, id, after, until, size, Reading::of_aside(connection)).0;
+        self.with(|connection| Some(page(connection))).unwrap_or_default()
     }
 
     /// Runs a query.

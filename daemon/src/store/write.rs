@@ -235,8 +235,18 @@ fn write(connection: &Connection, append: &Append) -> rusqlite::Result<()> {
     for event in &append.events {
         fault::store()?;
         connection
-            .prepare_cached("INSERT INTO event (session, seq, at, kind, stream, data) VALUES (?, ?, ?, ?, ?, ?)")?
-            .execute(params![session, event.seq as i64, event.at as i64, event.kind, event.stream, event.data])?;
+            .prepare_cached(
+                "INSERT INTO event (session, seq, at, kind, stream, data, sum) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            )?
+            .execute(params![
+                session,
+                event.seq as i64,
+                event.at as i64,
+                event.kind,
+                event.stream,
+                event.data,
+                crc32fast::hash(event.data.as_bytes())
+            ])?;
         if let Some(stream) = &event.stream {
             connection
                 .prepare_cached("DELETE FROM scratch WHERE session = ? AND stream = ?")?

@@ -6,11 +6,12 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::timeout;
 
 /// How long a disk may take before whoever asked is told that it does not answer; one that has to spin up takes a few seconds.
@@ -22,6 +23,9 @@ pub const SHORT: Duration = Duration::from_secs(1);
 /// How long a look may take while an earlier one at the same place has been given up and has not come back: whoever asks again
 /// is not held up again.
 const GLANCE: Duration = Duration::from_millis(10);
+
+/// In how many parts a limit passes: a pause is seen as the end of one of them, and what was waited for comes in the next.
+const PARTS: u32 = 10;
 
 /// Looks at one place that are under way; others wait for one of them. A step has 8 calls at once, and each takes microseconds.
 const MAX_LOOKS: usize = 16;
@@ -100,21 +104,38 @@ pub async fn look<T: Send + 'static>(
     let (looking, hangs) = Looking::at(place);
     let id = looking.id;
     let limit = if hangs { limit.min(GLANCE) } else { limit };
-    let seen = timeout(limit, async {
-        let looking = looking.begin().await;
+    let seen = async {
+        let looking = patiently(limit, looking.begin()).await?;
+        let (begins, has_begun) = oneshot::channel();
         let blocking = move || {
+            // Whoever asked may have given up.
+            let _gone = begins.send(());
             let seen = look();
             drop(looking);
             seen
         };
-        tokio::task::spawn_blocking(blocking).await
-    });
+        let task = tokio::task::spawn_blocking(blocking);
+        // Until then it waits for the machine and not for the disk.
+        let _begun = timeout(PATIENCE, has_begun).await;
+        patiently(limit, task).await
+    };
     let seen = seen.await;
-    if seen.is_err() {
+    if seen.is_none() {
         give_up(place, id);
         tracing::warn!(target: "disk", place = %place.display(), "does not answer");
     }
-    seen.ok()?.ok()
+    seen?.ok()
+}
+
+/// What `future` gives within `limit`, of which a pause of the whole process, or of the machine, takes no more than a part.
+async fn patiently<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+    let mut future = pin!(future);
+    for _ in 0..PARTS {
+        if let Ok(seen) = timeout(limit / PARTS, &mut future).await {
+            return Some(seen);
+        }
+    }
+    None
 }
 
 /// That a disk does not answer, for people and models.

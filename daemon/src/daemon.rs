@@ -311,17 +311,20 @@ impl Daemon {
         })
     }
 
-    /// Writes a rule into the configuration, in the background; the answer that brought it stands for the session anyway, which
-    /// is told if the rule could not be written.
-    pub fn grant_always(self: &Arc<Self>, session: &SessionId, root: &Path, rule: String) {
-        let (daemon, session, root) = (self.clone(), session.clone(), root.to_path_buf());
-        tokio::task::spawn_blocking(move || {
-            if let Err(error) = daemon.config.grant(&root, &rule) {
-                tracing::warn!(target: "permission", rule, %error, "the rule could not be written into the configuration");
-                let text = format!("allowed in this session only: {error}");
-                daemon.sessions.send(&daemon, &session, Command::Warn(NoticeCode::RuleNotStored, text));
-            }
-        });
+    /// Writes a rule into the configuration; the answer that brought it stands for the session anyway, which is told if the rule
+    /// could not be written.
+    pub async fn grant_always(self: &Arc<Self>, session: &SessionId, root: &Path, rule: String) {
+        let (config, place) = (self.config.clone(), &self.places.config);
+        let (root, wanted) = (root.to_path_buf(), rule.clone());
+        let granted = disk::look(place, disk::PATIENCE, move || config.grant(&root, &wanted)).await;
+        let error = match granted {
+            Some(Ok(())) => return,
+            Some(Err(error)) => error.to_string(),
+            None => disk::silent(place),
+        };
+        tracing::warn!(target: "permission", rule, error, "the rule could not be written into the configuration");
+        let text = format!("allowed in this session only: {error}");
+        self.sessions.send(self, session, Command::Warn(NoticeCode::RuleNotStored, text));
     }
 
     /// The error for an answer to a permission that has its decision, or never was.

@@ -49,7 +49,8 @@ impl Actor {
         tokio::spawn(async move {
             let result = committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())));
             if result.is_ok() && answer.decision == Decision::AllowAlways {
-                daemon.grant_always(&session, &root, grant_everywhere(&grant, &cwd));
+                // Whoever asks after the answer finds the rule in force.
+                daemon.grant_always(&session, &root, grant_everywhere(&grant, &cwd)).await;
             }
             respond(reply, result.map_err(RpcError::from));
         });

@@ -232,12 +232,20 @@ async fn wake_later(daemon: Arc<Daemon>) {
     }
 }
 
+/// How long a configuration that was emptied, or is gone, stays in force: whoever writes it anew may be held up, and in between no
+/// rule would be in force.
+const EMPTIED: Duration = Duration::from_secs(1);
+
 /// Reads the configuration again when its file has changed.
 async fn watch_config(daemon: Arc<Daemon>, mut changes: Changes) {
     loop {
         daemon.config.set_unwatched(changes.trouble());
         let Some(next) = changes.next().await else { return };
         changes = next;
+        let config = daemon.config.clone();
+        if tokio::task::spawn_blocking(move || config.is_emptied()).await.unwrap_or(false) {
+            tokio::time::sleep(EMPTIED).await;
+        }
         let config = daemon.config.clone();
         match tokio::task::spawn_blocking(move || config.reload()).await {
             Ok(Reload::Unchanged) => {}

@@ -112,6 +112,11 @@ impl ConfigStore {
         hash != self.state().hash
     }
 
+    /// Whether nothing is in the file any more, where there was something: somebody may be about to write it. It waits for the disk.
+    pub fn is_emptied(&self) -> bool {
+        read(&self.places.config_file()).is_ok_and(|text| text.trim().is_empty()) && self.has_changed()
+    }
+
     fn look(&self, _file: &MutexGuard<'_, ()>) -> Reload {
         let file = self.places.config_file();
         let (hash, parsed) = match read(&file) {

@@ -303,9 +303,12 @@ fn a_broken_file_at_the_start_refuses_and_a_broken_reload_keeps_the_last_good_on
     assert_eq!(store.current().unwrap().max_steps, 7);
     assert_eq!(store.error().unwrap().line, 1);
 
+    assert!(!store.is_emptied());
     std::fs::remove_file(house.places.config_file()).unwrap();
+    assert!(store.is_emptied(), "somebody may be about to put another in its place");
     assert_eq!(store.reload(), Reload::Changed);
     assert_eq!((store.current().unwrap().max_steps, store.error()), (200, None));
+    assert!(!store.is_emptied());
 }
 
 #[test]

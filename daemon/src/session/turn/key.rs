@@ -1,5 +1,6 @@
 //! How a turn gets its provider's key, and waits for it where everybody sees it.
 
+use std::collections::BTreeSet;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -30,7 +31,7 @@ impl From<Failure> for Unresolved {
 impl Turn {
     /// The provider and its key; waits, visibly, for a key that the daemon does not have, or for another model.
     pub(super) async fn resolve(&mut self) -> Result<Result<(Resolved, Provider), Unresolved>, Over> {
-        let mut waiting = false;
+        let mut said = BTreeSet::new();
         loop {
             let mut changed = self.daemon.changed.subscribe();
             let catalogue = match self.daemon.catalogue() {
@@ -38,10 +39,10 @@ impl Turn {
                 Err(error) => return Ok(Err(rejected(error.to_string()).into())),
             };
             let lack = match catalogue.resolve(&self.model) {
-                Ok(resolved) => match self.key(&resolved, &mut waiting).await? {
+                Ok(resolved) => match self.key(&resolved, &mut said).await? {
                     None => return Ok(Err(Unresolved::OtherModel)),
                     Some(Ok(key)) => {
-                        if waiting {
+                        if !said.is_empty() {
                             let text = "the key is there; the turn goes on".to_owned();
                             self.emit.send(vec![notice(Level::Info, NoticeCode::KeyFound, text)], false, None)?;
                         }
@@ -63,10 +64,10 @@ impl Turn {
                 ),
                 Err(error) => return Ok(Err(rejected(error.to_string()).into())),
             };
-            if self.is_another(waiting).await? {
+            if self.is_another(!said.is_empty()).await? {
                 return Ok(Err(Unresolved::OtherModel));
             }
-            self.say_waiting(&lack, &mut waiting)?;
+            self.say_waiting(&lack, &mut said)?;
             if changed.changed().await.is_err() {
                 return Err(Over);
             }
@@ -92,7 +93,7 @@ impl Turn {
     async fn key(
         &mut self,
         resolved: &Resolved,
-        waiting: &mut bool,
+        said: &mut BTreeSet<String>,
     ) -> Result<Option<Result<Option<Secret>, Lack>>, Over> {
         let daemon = self.daemon.clone();
         // What it sees is for `resolve` to see too.
@@ -104,10 +105,10 @@ impl Turn {
         loop {
             tokio::select! {
                 biased;
-                key = &mut key => return Ok(if takes_time && self.is_another(*waiting).await? { None } else { Some(key) }),
+                key = &mut key => return Ok(if takes_time && self.is_another(!said.is_empty()).await? { None } else { Some(key) }),
                 change = changed.changed() => {
                     change.map_err(|_| Over)?;
-                    if self.is_another(*waiting).await? {
+                    if self.is_another(!said.is_empty()).await? {
                         return Ok(None);
                     }
                 }
@@ -117,14 +118,15 @@ impl Turn {
                         KeySource::Command(command) => format!("from `{command}`"),
                         _ => "from the keychain".to_owned(),
                     };
-                    self.say_waiting(&format!("the key of provider {}, {source}", resolved.provider), waiting)?;
+                    self.say_waiting(&format!("the key of provider {}, {source}", resolved.provider), said)?;
                 }
             }
         }
     }
 
-    fn say_waiting(&self, what: &str, waiting: &mut bool) -> Result<(), Over> {
-        if std::mem::replace(waiting, true) {
+    /// Says what is waited for, and for what reason; each once.
+    fn say_waiting(&self, what: &str, said: &mut BTreeSet<String>) -> Result<(), Over> {
+        if !said.insert(what.to_owned()) {
             return Ok(());
         }
         let text = format!("waiting for {what}");

@@ -79,6 +79,16 @@ impl Repairs {
     fn running(&self) -> MutexGuard<'_, Option<Task>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    async fn carried_over(&self) -> bool {
+        // Before the look: what ends after it is heard of.
+        let mut ended = self.ended.subscribe();
+        let carries = *self.running() == Some(Task::CarryOver);
+        if carries {
+            let _in_time = tokio::time::timeout(ANSWER, ended.changed()).await;
+        }
+        carries
+    }
 }
 
 /// Carries over what was set aside; waits a little.
@@ -92,6 +102,15 @@ pub async fn at_start(daemon: &Arc<Daemon>) {
         start(daemon, Task::CarryOver);
         // What is not there by then comes later.
         let _in_time = tokio::time::timeout(START, ended.changed()).await;
+    }
+}
+
+/// Waits until what was set aside is carried over, for a client that asks for a session which may be among it; but no longer than
+/// [`ANSWER`]. Whether there was something to wait for.
+pub async fn carried_over(daemon: &Daemon) -> bool {
+    tokio::select! {
+        waited = daemon.repairs.carried_over() => waited,
+        () = daemon.shutdown.cancelled() => false,
     }
 }
 
@@ -363,5 +382,28 @@ fn mend(daemon: &Arc<Daemon>, session: &SessionId) {
         Ok(Err(error)) => tracing::error!(target: "repair", %session, error = error.message, "cannot be mended"),
         // It was removed, or the daemon ends.
         Err(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn who_asks_for_what_is_being_carried_over_waits_for_it_and_for_nothing_else() {
+        let repairs = Arc::new(Repairs::default());
+        assert!(!repairs.carried_over().await);
+        *repairs.running() = Some(Task::Look);
+        assert!(!repairs.carried_over().await);
+        *repairs.running() = Some(Task::CarryOver);
+        let waits = tokio::spawn({
+            let repairs = repairs.clone();
+            async move { repairs.carried_over().await }
+        });
+        tokio::task::yield_now().await;
+        assert!(!waits.is_finished());
+        *repairs.running() = None;
+        repairs.ended.send_replace(Repaired::default());
+        assert!(waits.await.unwrap());
     }
 }

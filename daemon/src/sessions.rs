@@ -12,10 +12,10 @@ use linger_protocol::id::{PermissionId, SessionId};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::daemon::Daemon;
-use crate::prune;
 use crate::session::actor::{Actor, Asked as AskedFor, Command, MEND};
 use crate::session::log::Log;
 use crate::store::StoreError;
+use crate::{prune, repair};
 
 /// Sessions that may be loaded at once: about 16 KiB each while idle, a few hundred while they work.
 const MAX_LOADED: usize = 4096;
@@ -229,7 +229,11 @@ async fn loaded(daemon: &Arc<Daemon>, id: &SessionId) -> Result<Actor, (RpcError
         let may_pass = !error.is_damage();
         (RpcError::from(error), may_pass)
     };
-    let Some(row) = daemon.store.session(id.clone()).await.map_err(failed)? else {
+    let mut row = daemon.store.session(id.clone()).await.map_err(failed)?;
+    if row.is_none() && repair::carried_over(daemon).await {
+        row = daemon.store.session(id.clone()).await.map_err(failed)?;
+    }
+    let Some(row) = row else {
         let error = RpcError::new(Code::UnknownSession, format!("there is no session '{id}'"));
         return Err((error.hint("`linger ls` or session/list shows those there are"), false));
     };

@@ -135,7 +135,7 @@ async fn serve(
     let places = Places { socket, ..places };
     let listener = Listener::open(&places, &lock, keeper, listener)?;
     let shutdown = CancellationToken::new();
-    end_on_signals(&shutdown)?;
+    end_on_signals(&shutdown, &orphaned)?;
     end_without_keeper(link.reader()?, &shutdown, orphaned)?;
     let socket = places.socket.clone();
     let link = Arc::new(link);
@@ -189,11 +189,13 @@ fn end_without_keeper(
     Ok(())
 }
 
-fn end_on_signals(shutdown: &CancellationToken) -> anyhow::Result<()> {
+fn end_on_signals(shutdown: &CancellationToken, orphaned: &Arc<AtomicBool>) -> anyhow::Result<()> {
     for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
-        let (mut signal, shutdown) = (signal(kind)?, shutdown.clone());
+        let (mut signal, shutdown, orphaned) = (signal(kind)?, shutdown.clone(), orphaned.clone());
         tokio::spawn(async move {
             signal.recv().await;
+            // Who is told to end takes nobody's place, although it may be about to.
+            orphaned.store(false, Ordering::Relaxed);
             shutdown.cancel();
         });
     }

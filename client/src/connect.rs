@@ -320,7 +320,7 @@ impl Client {
             let Some(event) = self.receive(Some(deadline)) else {
                 return match self.until {
                     _ if signalled => Err(self.interrupted()),
-                    Some(until) if Instant::now() >= until => Err(lost()),
+                    Some(until) if Instant::now() >= until => Err(late()),
                     _ => Ok(Reply::Late),
                 };
             };
@@ -428,7 +428,7 @@ impl Client {
 
     fn pause(&mut self, pause: Duration) -> Result<(), Failure> {
         if self.until.is_some_and(|until| Instant::now() >= until) {
-            return Err(lost());
+            return Err(late());
         }
         let deadline = Instant::now() + pause;
         while let Some(event) = self.receive(Some(deadline)) {
@@ -481,6 +481,12 @@ pub(crate) fn is_ending(answer: &Result<Box<RawValue>, RpcError>) -> bool {
 
 fn environment(names: &[String]) -> BTreeMap<String, String> {
     names.iter().filter_map(|name| Some((name.clone(), std::env::var(name).ok()?))).collect()
+}
+
+/// The time that a command was given is over, and the daemon has not answered.
+fn late() -> Failure {
+    Failure::new(Exit::TIMED_OUT, "the daemon did not answer before the time was over")
+        .hint("give it more with --timeout; `linger doctor` looks at everything")
 }
 
 fn lost() -> Failure {

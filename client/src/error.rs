@@ -74,6 +74,11 @@ impl Failure {
         Self::new(Exit::UNREACHABLE, message)
     }
 
+    /// Whether the daemon has not answered: it is not there, or took too long.
+    pub(crate) fn is_no_answer(&self) -> bool {
+        matches!(self.exit, Exit::UNREACHABLE | Exit::TIMED_OUT)
+    }
+
     /// The same failure, and what else is to be known.
     pub(crate) fn and_also(mut self, more: String) -> Self {
         self.message = Some(self.message.map_or_else(|| more.clone(), |message| format!("{message}; {more}")));

@@ -171,7 +171,7 @@ impl Running {
     fn follow(&mut self, deadline: Option<Instant>) -> Result<Exit, Failure> {
         loop {
             let exit = match self.step(deadline) {
-                Err(failure) if failure.interrupted || (failure.exit == Exit::UNREACHABLE && is_over(deadline)) => None,
+                Err(failure) if failure.interrupted || (failure.is_no_answer() && is_over(deadline)) => None,
                 other => other?,
             };
             if let Some(exit) = exit {

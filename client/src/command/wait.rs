@@ -68,7 +68,7 @@ fn until_settled(attachment: &mut Attachment, info: &mut Info, deadline: Option<
             return timed_out(&session);
         }
         *info = match current(&mut attachment.client, &session) {
-            Err(failure) if failure.exit == Exit::UNREACHABLE && is_over(deadline) => return timed_out(&session),
+            Err(failure) if failure.is_no_answer() && is_over(deadline) => return timed_out(&session),
             info => info?,
         };
     }

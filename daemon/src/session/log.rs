@@ -244,11 +244,15 @@ impl Log {
         self.broke.notify_one();
     }
 
-    /// Nothing can be written just now, because of `why`, which readers are told; whether that is new.
-    pub fn in_trouble(&self, why: &str) -> bool {
+    /// Refuses every write until [`Self::mend`], because of `why`, which readers are told; whether that is new. The actor finds the
+    /// reason when it hears of this, and who reads it and asks for something is refused.
+    pub fn fail_for_now(&self, why: &str) -> bool {
         let new = self.troubled().is_none();
         if new {
             *self.troubled() = Some(why.into());
+        }
+        self.fail();
+        if new {
             self.changed.send_replace(());
         }
         new

@@ -183,9 +183,12 @@ fn finish(group: Vec<Append>, result: &Result<(), StoreError>, found: &Found) {
             Err(error) => {
                 // What follows fails too, and is tried again by whoever keeps the session, who says how that goes on.
                 let first = !append.log.failed();
-                let new = first && (error.is_damage() || append.log.in_trouble(&error.0.to_string()));
-                // Before it is said: who reads that asks, and is refused.
-                append.log.fail();
+                let new = if first && !error.is_damage() {
+                    append.log.fail_for_now(&error.0.to_string())
+                } else {
+                    append.log.fail();
+                    first
+                };
                 if new {
                     tracing::error!(target: "store", session = %append.log.session, %error, "write failed");
                 }

@@ -179,11 +179,12 @@ impl Actor {
         let Phase::Failed(waited, _) = self.phase else { return };
         if let Err(error) = self.start_anew().await {
             let wait = if asked { waited } else { (waited * 2).min(MEND[1]) };
-            if !error.is_damage() {
-                self.log.in_trouble(&error.0.to_string());
+            if error.is_damage() {
+                self.log.fail();
+            } else {
+                self.log.fail_for_now(&error.0.to_string());
                 self.daemon.store.found.unwritten(&self.id, &error.0.to_string());
             }
-            self.log.fail();
             if wait > waited {
                 tracing::error!(target: "session", session = %self.id, %error, next_try_s = wait.as_secs(), "still cannot be written");
             }

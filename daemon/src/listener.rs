@@ -105,7 +105,7 @@ struct Binding {
 const IN_USE: &str = "is in use by another program";
 
 /// How long a killed daemon may take to let go of its socket.
-const LEAVES: Duration = Duration::from_secs(1);
+const LEAVES: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 1 });
 
 /// Device and inode.
 type FileId = (u64, u64);

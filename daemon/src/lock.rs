@@ -25,7 +25,7 @@ const RECORD: usize = 1024;
 
 /// How long the lock of a daemon that is dead may be held: a child that was just forked holds whatever the daemon held until it
 /// runs its own program.
-const REMNANT: Duration = Duration::from_secs(1);
+const REMNANT: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 1 });
 
 /// How long is waited between two looks at such a lock.
 const LOOK: Duration = Duration::from_millis(5);

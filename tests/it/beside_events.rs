@@ -49,7 +49,9 @@ async fn a_permission_whose_row_is_lost_or_changed_waits_all_the_same() {
         change(&daemon, sql, &[asked.str("permission")]).await;
         daemon.launch().await;
         let back = daemon.client().await;
-        let mut after = back.call("permission/list", json!({})).await;
+        // A start waits a second for what it finds under way.
+        let listed = async || Some(back.call("permission/list", json!({})).await).filter(|rows| rows[0]["at"].is_u64());
+        let mut after = until("the permission is listed", listed).await;
         after[0]["at"] = before[0]["at"].clone();
         assert_eq!(after, before, "{sql}");
         back.attach(&session).await;
@@ -127,7 +129,8 @@ async fn a_state_that_was_changed_makes_nothing_run_twice_and_loses_no_prompt() 
     client.prompt(&session, "go").await;
     client.prompt(&session, "and then").await;
     client.first(&session, "tool_started").await;
-    until("it has run", async || daemon.side_effects().exists().then_some(())).await;
+    let has_run = || std::fs::read_to_string(daemon.side_effects()).is_ok_and(|effects| effects == "once\n");
+    until("it has run", async || has_run().then_some(())).await;
     let changed =
         "UPDATE session SET fold = json_set(fold, '$.turn.calls[0].started', json('false'), '$.queue', json('[]'),
                    '$.counts.messages', 0) WHERE id = ?";

@@ -73,10 +73,15 @@ impl Scene {
         // No event marks the moments that are sought here.
         tokio::time::sleep(Duration::from_micros(moment)).await;
         let (daemon, keeper) = self.victims;
-        if self.rng.below(2) == 0 {
-            process::signal(keeper, Signal::KILL);
+        // A daemon takes the place of a keeper that dies before it.
+        let both = self.rng.below(2) == 0;
+        if both {
+            process::signal(keeper, Signal::STOP);
         }
         process::signal(daemon, Signal::KILL);
+        if both {
+            process::signal(keeper, Signal::KILL);
+        }
         until("the daemon is dead", async || (process::memory(daemon).0 == 0).then_some(())).await;
         self.gate.lock().unwrap().open();
     }
@@ -148,7 +153,7 @@ async fn run_with_stream_says_what_of_its_text_does_not_count() {
         assert!(n < 10 * KILLS, "no kill met a stream: nothing was tried");
         n += 1;
         let prompt = format!("stream {n}");
-        let output = scene.killed(&["run", "--stream", &prompt]).await;
+        let output = scene.killed_within(&["run", "--stream", &prompt], LATEST * (1 + n / KILLS)).await;
         let lines: Vec<&str> = output.stdout.lines().collect();
         let (last, before) = lines.split_last().unwrap();
         assert_eq!(*last, answer(&prompt), "kill {n}: {output:?}");
@@ -327,8 +332,9 @@ async fn when_no_daemon_can_be_had_the_exit_code_is_5_and_says_what_to_do() {
         }
     })
     .await;
-    process::signal(keeper, Signal::KILL);
+    process::signal(keeper, Signal::STOP);
     assert!(process::kill_and_wait(daemon, linger_tests::TIMEOUT));
+    process::signal(keeper, Signal::KILL);
     scene.gate.lock().unwrap().open();
     let output = running.end().await.fails_with_hint(5);
     // Its keeper may still be trying.

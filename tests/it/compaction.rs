@@ -451,6 +451,7 @@ async fn a_compaction_goes_on_after_kill_9_and_its_summary_outlives_the_next() {
             true => drop(client.call("session/compact", json!({ "session": session })).await),
             false => drop(client.prompt(&session, "go").await),
         }
+        client.first(&session, "compaction_started").await;
         model.wait_requests(before + 1).await;
         daemon.kill_daemon().await;
         let next = daemon.client().await;

@@ -60,7 +60,13 @@ pub(crate) async fn said(client: &Client) -> Vec<Value> {
 
 /// The one thing that was set aside, which must be what was there.
 pub(crate) async fn set_aside(client: &Client, was: &BTreeMap<&'static str, Vec<u8>>) -> Value {
-    let said = said(client).await;
+    // A start waits a second for what is carried over; the rest comes later.
+    let said = until("what can be is carried over", async || {
+        let said = said(client).await;
+        let carries = |said: &Value| said["text"].as_str().is_some_and(|text| text.contains("are being carried over"));
+        (!said.iter().any(carries)).then_some(said)
+    })
+    .await;
     let [aside] = said.iter().filter(|said| said["file"].is_string()).collect::<Vec<_>>()[..] else {
         panic!("one thing is set aside, not {said:?}");
     };

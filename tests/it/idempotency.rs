@@ -190,8 +190,14 @@ async fn a_removal_sent_again_is_done_though_nothing_is_left_of_the_session() {
     assert_eq!(again.refused("session/remove", with("key", json!("r-2"))).await.code, -31002);
     assert_eq!(again.refused("session/remove", with("force", json!(true))).await.code, -31022);
     let database = rusqlite::Connection::open(daemon.dirs.database()).unwrap();
-    let keys: String = database.query_row("SELECT group_concat(key) FROM outcome", [], |row| row.get(0)).unwrap();
-    assert_eq!(keys, format!("session/remove {session} r-1"), "the outcomes of a session go with it");
+    let keys =
+        || -> String { database.query_row("SELECT group_concat(key) FROM outcome", [], |row| row.get(0)).unwrap() };
+    let removal = format!("session/remove {session} r-1");
+    assert!(
+        comes_true(linger_tests::TIMEOUT, || keys() == removal),
+        "the outcomes of a session go with it: {}",
+        keys()
+    );
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! The keeper: restarts the daemon proper, ends what it left behind, passes signals on, gives up when it must.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use linger_tests::TIMEOUT;
 use linger_tests::harness::{Client, Daemon, Pty, Setup, comes_true, process, until};
@@ -178,7 +178,7 @@ async fn the_keeper_is_small_and_holds_neither_socket_nor_database() {
     let own = process::own_memory(daemon.keeper());
     assert!(own.is_none_or(|own| own < 3 << 10), "the keeper has {own:?} KiB of its own");
     // It hears that the daemon is ready, and sleeps again.
-    let before = rests(daemon.keeper(), 20);
+    let before = rests(daemon.keeper(), Duration::from_millis(500));
     daemon.client().await.call("session/list", json!({})).await;
     assert_eq!(process::wakeups(daemon.keeper()), before, "what clients do is nothing to the keeper");
 }
@@ -193,16 +193,18 @@ async fn a_daemon_with_nothing_to_do_does_not_wake() {
     let pid = daemon.pid().await;
     drop(client);
     // It gives back memory a second after the last client has gone; then 2.5 s without a wake-up are far more than any timer had.
-    rests(pid, 500);
+    rests(pid, Duration::from_millis(2500));
 }
 
-/// Waits until a process does not wake between so many looks, 5 ms apart; how often it had until then.
-fn rests(pid: u32, looks: u32) -> u64 {
-    let (mut before, mut same) = (0, 0);
+/// Waits until a process does not wake for so long; how often it had until then.
+fn rests(pid: u32, long: Duration) -> u64 {
+    let (mut before, mut since) = (0, Instant::now());
     let sleeps = || {
         let now = process::wakeups(pid);
-        same = if now == std::mem::replace(&mut before, now) { same + 1 } else { 0 };
-        same == looks
+        if now != std::mem::replace(&mut before, now) {
+            since = Instant::now();
+        }
+        since.elapsed() >= long
     };
     assert!(comes_true(TIMEOUT, sleeps), "process {pid} does not come to rest");
     before

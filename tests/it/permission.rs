@@ -296,7 +296,7 @@ async fn a_tool_cannot_answer_its_own_permission() {
     // Another session's tool, in a process group of its own, tries to answer.
     let (socket, linger) = (daemon.dirs.socket(), &linger_tests::harness::programs().client);
     let steal = format!(
-        "export LINGER_SOCKET={} LINGER={}; (env -i PATH=\"$PATH\" HOME=\"$HOME\" LINGER_SOCKET=\"$LINGER_SOCKET\" setsid -f sh -c \"sleep 0.3; $LINGER answer {permission} allow; $LINGER answer {permission} allow\" >out 2>&1) ; setsid -w $LINGER answer {permission} allow; sleep 1; cat out",
+        "export LINGER_SOCKET={} LINGER={}; (env -i PATH=\"$PATH\" HOME=\"$HOME\" LINGER_SOCKET=\"$LINGER_SOCKET\" setsid -f sh -c \"sleep 0.3; $LINGER answer {permission} allow; $LINGER answer {permission} allow; touch done\" >out 2>&1) ; setsid -w $LINGER answer {permission} allow; until [ -e done ]; do sleep 0.05; done; cat out",
         socket.display(),
         linger.display()
     );

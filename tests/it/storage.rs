@@ -22,8 +22,14 @@ fn refuse_with(daemon: &Daemon, kind: &str, text: &str) {
 
 /// Makes the database refuse all events, and whatever else is written of a session: so it seems at no try to be well again.
 fn refuse_all(daemon: &Daemon) {
-    let sql = "CREATE TRIGGER refused BEFORE INSERT ON event BEGIN SELECT RAISE(ABORT, 'refused'); END;
-               CREATE TRIGGER refused_too BEFORE UPDATE ON session BEGIN SELECT RAISE(ABORT, 'refused'); END";
+    refuse_states(daemon);
+    let sql = "CREATE TRIGGER refused BEFORE INSERT ON event BEGIN SELECT RAISE(ABORT, 'refused'); END";
+    rusqlite::Connection::open(daemon.dirs.database()).unwrap().execute_batch(sql).unwrap();
+}
+
+/// Makes the database refuse what else is written of a session.
+fn refuse_states(daemon: &Daemon) {
+    let sql = "CREATE TRIGGER refused_too BEFORE UPDATE ON session BEGIN SELECT RAISE(ABORT, 'refused'); END";
     rusqlite::Connection::open(daemon.dirs.database()).unwrap().execute_batch(sql).unwrap();
 }
 
@@ -48,6 +54,8 @@ async fn a_tool_whose_start_cannot_be_written_does_not_run_and_the_turn_goes_on_
     client.prompt(&session, "go").await;
     assert!(comes_true(linger_tests::TIMEOUT, || failed(&daemon)), "the write is refused");
     assert!(!daemon.side_effects().exists(), "nothing ran");
+    // Nor is anything written when it is tried again.
+    refuse_states(&daemon);
     // Reading goes on; what would write is told why it cannot.
     let reader = daemon.client().await;
     reader.attach(&session).await;

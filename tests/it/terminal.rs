@@ -262,7 +262,7 @@ async fn a_window_that_is_closed_detaches_and_the_turn_goes_on() {
     terminal.line("hello");
     terminal.shows("Good d").await;
     terminal.hang_up();
-    terminal.exits().await;
+    assert_eq!(terminal.exits().await, 0, "it is detached");
     gate.open();
     let client = daemon.client().await;
     let session = client.call("session/list", json!({})).await[0]["session"].as_str().unwrap().to_owned();

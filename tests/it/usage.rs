@@ -1,6 +1,6 @@
 //! What models cost: counted in every format, kept through crashes and removals, seen as a user sees it.
 
-use linger_tests::harness::{Client, Daemon, Setup, comes_true};
+use linger_tests::harness::{Client, Daemon, Setup, comes_true, until};
 use linger_tests::model::{Format, Gate, ModelServer, Reply};
 use serde_json::{Value, json};
 
@@ -314,7 +314,12 @@ async fn whoever_names_no_model_is_shown_one_that_is_there() {
     std::fs::write(daemon.dirs.config(), providers).unwrap();
     daemon.launch().await;
     for named in [vec!["run", "hi"], vec!["run", "-m", "ollama", "hi"]] {
-        daemon.cli(&named).run().await.fails_with_hint(2).says("`--model ollama/l:8b` is there");
+        // The list is waited for a second, which is short on a machine that is busy.
+        until("the hint", async || {
+            let refused = daemon.cli(&named).run().await.fails_with_hint(2);
+            refused.stderr.contains("`--model ollama/l:8b` is there").then_some(())
+        })
+        .await;
     }
     daemon.cli(&["run", "-m", "vllm", "hi"]).run().await.fails_with_hint(2).says("`linger models` lists what");
     assert!(!asked.exists(), "a key was asked for");

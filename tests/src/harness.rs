@@ -100,10 +100,12 @@ fn cargo_build(more: &[&str]) {
 pub async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
+        // Before the look: what came while this thread had to wait has come.
+        let last = start.elapsed() > TIMEOUT;
         if let Some(found) = look().await {
             return found;
         }
-        assert!(start.elapsed() < TIMEOUT, "{what}: not within {TIMEOUT:?}");
+        assert!(!last, "{what}: not within {TIMEOUT:?}");
         tokio::time::sleep(LOOK).await;
     }
 }
@@ -111,11 +113,15 @@ pub async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T
 /// As [`until`], where there is no runtime; says whether it came to be within `limit`.
 pub fn comes_true(limit: Duration, mut look: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
-    while !look() {
-        if start.elapsed() > limit {
+    loop {
+        // Before the look: what came while this thread had to wait has come.
+        let last = start.elapsed() > limit;
+        if look() {
+            return true;
+        }
+        if last {
             return false;
         }
         std::thread::sleep(LOOK);
     }
-    true
 }

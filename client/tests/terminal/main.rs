@@ -184,12 +184,14 @@ fn an_answer_that_fits_a_schema_cannot_steer_the_terminal() {
 
 #[test]
 fn a_daemon_that_is_slow_to_answer_is_waited_for_with_a_word() {
-    let fake = Fake::one(|daemon| {
-        std::thread::sleep(Duration::from_millis(1200));
+    let (seen, is_seen) = std::sync::mpsc::channel();
+    let fake = Fake::one(move |daemon| {
+        is_seen.recv().unwrap();
         daemon.hello();
         daemon.answer("session/list", json!([row("s1", "idle", None)]));
     });
     let mut session = Session::start(&fake, &["ls"]);
     session.see(&format!("waiting for the daemon at {} …\r\n", fake.socket().display()));
+    seen.send(()).unwrap();
     session.see("s1  idle");
 }

@@ -162,8 +162,8 @@ fn a_line_that_is_typed_or_pasted_at_a_question_decides_nothing() {
             session.see("that is no answer and was dropped");
             session.see("n no");
         }
-        // A hand writes a letter after the other.
-        for key in "wait".chars() {
+        // A hand writes a letter after the other; none of them is an answer, however slow it is.
+        for key in "well".chars() {
             session.press(&key.to_string());
         }
         session.see("that is no answer and was dropped");

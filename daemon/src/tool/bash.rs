@@ -253,10 +253,10 @@ mod tests {
         let (_dir, workspace) = test_workspace();
         let witness = witness(&workspace);
         let command = "exec 3>witness; echo begun; (trap '' TERM; sleep 1000) & trap '' TERM; while :; do yes; done";
-        let (output, deltas) = run(&workspace, json!({"command": command, "timeout_s": 1})).await;
+        let (output, deltas) = run(&workspace, json!({"command": command, "timeout_s": 4})).await;
         assert_eq!((output.is_error, output.outcome), (true, Outcome::TimedOut));
         assert!(texts(&output)[0].starts_with("begun\ny\n"));
-        assert!(texts(&output).last().unwrap().starts_with("[timed out after 1 s; "));
+        assert!(texts(&output).last().unwrap().starts_with("[timed out after 4 s; "));
         assert!(deltas[0].text.starts_with("begun\n"));
         gone(witness).await;
     }

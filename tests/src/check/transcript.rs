@@ -1,6 +1,7 @@
 //! What one client saw, verbatim, and what it adds up to.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -75,6 +76,11 @@ impl Seen {
     /// Its number, unless it is a delta.
     pub fn seq(&self) -> Option<u64> {
         self.event["seq"].as_u64()
+    }
+
+    /// How long after `began` it happened; both since 1970.
+    pub fn after(&self, began: Duration) -> Duration {
+        Duration::from_millis(self.event["at"].as_u64().unwrap_or_default()).saturating_sub(began)
     }
 
     /// A field that is a string; empty when it is absent.

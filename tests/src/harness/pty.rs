@@ -7,9 +7,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
+use rustix::process::Signal;
 use tokio::sync::watch;
 
-use super::{programs, until};
+use super::{process, programs, until};
 use crate::TIMEOUT;
 
 /// The size of the terminal; wide, so that what is waited for is not wrapped.
@@ -26,8 +27,8 @@ struct Shown {
 /// A terminal with `linger` in it.
 pub struct Pty {
     child: Box<dyn Child + Send + Sync>,
-    master: Option<Box<dyn MasterPty + Send>>,
-    keys: Option<Box<dyn Write + Send>>,
+    master: Box<dyn MasterPty + Send>,
+    keys: Box<dyn Write + Send>,
     shown: Arc<Mutex<Shown>>,
     changed: watch::Receiver<u64>,
 }
@@ -64,7 +65,7 @@ impl Pty {
                 changes.send_modify(|version| *version += 1);
             }
         });
-        Self { child, master: Some(pair.master), keys: Some(keys), shown, changed }
+        Self { child, master: pair.master, keys, shown, changed }
     }
 
     fn shown(&self) -> MutexGuard<'_, Shown> {
@@ -83,8 +84,7 @@ impl Pty {
 
     /// Types what may be no text.
     pub fn raw_keys(&mut self, bytes: &[u8]) {
-        let terminal = self.keys.as_mut().expect("the terminal is open");
-        terminal.write_all(bytes).and_then(|()| terminal.flush()).expect("the terminal takes keys");
+        self.keys.write_all(bytes).and_then(|()| self.keys.flush()).expect("the terminal takes keys");
     }
 
     /// Types a line.
@@ -109,7 +109,7 @@ impl Pty {
 
     /// Whether the terminal shows what is typed.
     pub fn echoes(&self) -> bool {
-        let modes = self.master.as_ref().and_then(|master| master.get_termios()).expect("the terminal is open");
+        let modes = self.master.get_termios().expect("the terminal is open");
         // ECHO, which is the same number on Linux and macOS.
         modes.local_flags.bits() & 0o10 != 0
     }
@@ -158,10 +158,11 @@ impl Pty {
         assert!(found == Ok(true), "{what}: {found:?}; the screen:\n{}\n---\n{}", self.screen(), self.text());
     }
 
-    /// Closes the terminal, as closing a window or losing a link does: the program gets SIGHUP.
+    /// Sends what the kernel sends when a window is closed or a link is lost. (The terminal itself stays: a thread reads it, and
+    /// what closes its other end types Control-D first.)
     pub fn hang_up(&mut self) {
-        self.keys = None;
-        self.master = None;
+        let pid = self.child.process_id().expect("it runs");
+        process::signal(pid, Signal::HUP);
     }
 
     /// Waits for the program's end; gives its exit code.

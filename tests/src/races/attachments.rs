@@ -237,7 +237,13 @@ async fn session(daemon: &Daemon, rng: &mut Rng, wrong: &Wrong, gates: &Gates) -
     }
     let (mut place, mut finished, mut good) = (Place::default(), 0, true);
     while finished < TURNS {
-        let Line::Event(event) = stayed.line().await else { continue };
+        let event = match stayed.line().await {
+            Line::Event(event) => event,
+            Line::Answer(_, answer) => {
+                answer.expect("the prompt is accepted");
+                continue;
+            }
+        };
         finished += usize::from(event.str("kind") == "turn_finished");
         // What comes after something wrong cannot be judged.
         if good && let Err(what) = place.take(&event, &truth) {

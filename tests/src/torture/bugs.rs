@@ -4,7 +4,7 @@
 //! Nothing here may hang or panic where a bug makes the daemon do what no daemon should: what never comes is waited for no
 //! longer than [`PATIENCE`].
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use serde_json::json;
 
@@ -17,7 +17,7 @@ pub(super) const ALL: [&str; 14] =
     ["I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8", "I9", "I10", "I11", "I12", "I13", "I14"];
 
 /// How long something is waited for that a bug may keep from coming.
-const PATIENCE: Duration = Duration::from_secs(4);
+const PATIENCE: Duration = Duration::from_secs(8);
 
 /// How many prompts of how many bytes make a long history: each is in two events.
 const PROMPTS: usize = 10;
@@ -59,8 +59,8 @@ struct Scene<'a> {
 }
 
 /// Waits for something that may never come; whether it did.
-async fn comes<T>(future: impl Future<Output = T>) -> bool {
-    tokio::time::timeout(PATIENCE, future).await.is_ok()
+async fn comes<T>(future: impl Future<Output = T>) -> Option<T> {
+    tokio::time::timeout(PATIENCE, future).await.ok()
 }
 
 fn bash(command: &str) -> Reply {
@@ -151,7 +151,7 @@ impl Scene<'_> {
     }
 
     async fn killed_while_a_call_runs(self) -> Trace {
-        self.model.push([bash(&format!("{}; sleep 0.6", self.daemon.effect("once"))), Reply::text("done")]);
+        self.model.push([bash(&format!("{}; sleep 2", self.daemon.effect("once"))), Reply::text("done")]);
         let client = self.daemon.client().await;
         let session = client.session().await;
         client.prompt(&session, "go").await;
@@ -182,7 +182,7 @@ impl Scene<'_> {
     }
 
     async fn two_answers(self) -> Trace {
-        self.model.push([bash(&format!("{}; sleep 0.3", self.daemon.effect("once"))), Reply::text("done")]);
+        self.model.push([bash(&format!("{}; sleep 2", self.daemon.effect("once"))), Reply::text("done")]);
         let (one, two) = (self.daemon.named("one").await, self.daemon.named("two").await);
         let session = one.session().await;
         two.attach(&session).await;
@@ -239,10 +239,14 @@ impl Scene<'_> {
         let session = client.session().await;
         client.prompt(&session, "hello").await;
         client.sees_text(&session, "Good d").await;
-        let began = Instant::now();
+        let (began, waited) = (UNIX_EPOCH.elapsed().unwrap_or_default(), Instant::now());
         client.call("session/cancel", json!({ "session": session })).await;
-        comes(client.first(&session, "turn_finished")).await;
-        Trace { cancels: vec![began.elapsed()], ..self.trace(&[&client]) }
+        // When it ended, and not when this was told; if it does not, how long that is.
+        let took = match comes(client.first(&session, "turn_finished")).await {
+            Some(finished) => finished.after(began),
+            None => waited.elapsed(),
+        };
+        Trace { cancels: vec![took], ..self.trace(&[&client]) }
     }
 
     async fn a_damaged_database(self) -> Trace {

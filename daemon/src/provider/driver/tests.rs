@@ -11,7 +11,7 @@ use super::super::{Images, Response, StreamEvent};
 use super::*;
 
 const KEY: &str = "sk-very-secret";
-const SILENCE: Duration = Duration::from_millis(300);
+const SILENCE: Duration = Duration::from_millis(1500);
 
 fn endpoint(base_url: String) -> Endpoint {
     let redactor = Redactor::default();
@@ -174,7 +174,7 @@ async fn a_call_that_is_dropped_while_it_takes_what_has_come_loses_nothing() {
 #[tokio::test]
 async fn silence_is_a_timeout_unless_the_answer_was_complete() {
     let (events, _) = exchange(STREAM, HI, false).await;
-    let silent = failed(FailureClass::Timeout, "the provider was silent for 0.3 seconds");
+    let silent = failed(FailureClass::Timeout, "the provider was silent for 1.5 seconds");
     assert_eq!(events, [text(0, "hi"), StreamEvent::Failed(silent)]);
     let (events, _) = exchange(STREAM, &format!("{HI}{STOP}"), false).await;
     assert!(matches!(&events[..], [_, StreamEvent::Done(_)]), "{events:?}");
@@ -187,7 +187,7 @@ async fn calls_that_are_dropped_lose_nothing_and_do_not_extend_the_silence() {
     let began = Instant::now();
     loop {
         if let Ok(events) = tokio::time::timeout(Duration::from_millis(20), stream.next()).await {
-            let silent = failed(FailureClass::Timeout, "the provider was silent for 0.3 seconds");
+            let silent = failed(FailureClass::Timeout, "the provider was silent for 1.5 seconds");
             assert_eq!(events, [StreamEvent::Failed(silent)]);
             break;
         }

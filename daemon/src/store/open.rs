@@ -16,6 +16,7 @@
 use std::io::{self, Read as _};
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use rusqlite::config::DbConfig;
@@ -34,8 +35,8 @@ const CACHE_KIB: i64 = 256;
 /// The WAL is cut back to this size after a checkpoint, in bytes.
 const WAL_LIMIT: i64 = 16 << 20;
 
-/// How long somebody else may hold the database, in milliseconds: a person with `sqlite3`.
-const BUSY_MS: i64 = 5000;
+/// How long somebody else may hold the database: a person with `sqlite3`.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The largest index of a WAL that is kept as it was found, in bytes: that of a WAL of a gigabyte.
 const MAX_INDEX: u64 = 4 << 20;
@@ -127,7 +128,7 @@ fn settle(connection: &Connection) -> rusqlite::Result<()> {
     // An end in good order moves the WAL into the database itself. SQLite would delete it and its index then, for which there may
     // be no room at the next start.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-    connection.pragma_update(None, "busy_timeout", BUSY_MS)?;
+    connection.busy_timeout(PATIENCE)?;
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
     connection.pragma_update(None, "synchronous", "NORMAL")?;
     connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
@@ -253,7 +254,7 @@ fn look(path: &Path) -> Result<(), Trouble> {
 
 /// The version of a database that can be used.
 fn check(connection: &Connection) -> Result<i64, Trouble> {
-    connection.pragma_update(None, "busy_timeout", BUSY_MS)?;
+    connection.busy_timeout(PATIENCE)?;
     let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if version > SCHEMA {
         return Err(Trouble::Newer(version));

@@ -13,6 +13,7 @@ use linger_protocol::id::{BlobId, SessionId};
 use rusqlite::{Connection, params};
 
 use super::damage::Found;
+use super::open::PATIENCE;
 use super::{StoreError, aside, usage};
 use crate::blob::{Blobs, Discarded};
 use crate::fault;
@@ -29,6 +30,10 @@ const SPARE: i64 = 64;
 
 /// While there is always something to write, a step comes in between at least this often.
 const TURN: Duration = Duration::from_millis(50);
+
+/// How long readers are waited for before the file shrinks: one takes less than a millisecond. If it takes longer, the file
+/// shrinks later.
+const READERS: Duration = Duration::from_millis(20);
 
 /// After a step that failed, such as for a full disk, this long nothing is tried.
 const PAUSE: Duration = Duration::from_secs(60);
@@ -235,8 +240,11 @@ impl Upkeep {
         } else {
             return Ok(false);
         }
-        // The file shrinks when the WAL is moved into it; readers are not waited for.
-        connection.pragma_update_and_check(None, "wal_checkpoint", "PASSIVE", |_| Ok(()))?;
+        // The file shrinks when all of the WAL is moved into it, which whoever reads holds up; not for long.
+        connection.busy_timeout(READERS)?;
+        let moved = connection.pragma_update_and_check(None, "wal_checkpoint", "FULL", |_| Ok(()));
+        connection.busy_timeout(PATIENCE)?;
+        moved?;
         Ok(false)
     }
 }

@@ -95,7 +95,12 @@ impl Client {
     /// Connects, and starts the daemon if there is none; says so if something in its configuration is broken or has no effect, or
     /// its database was damaged.
     pub(crate) fn open() -> Result<Self, Failure> {
-        let client = Self::open_silent()?;
+        Self::open_within(None)
+    }
+
+    /// As [`Client::open`], for a command that has until `until` for all that it asks.
+    pub(crate) fn open_within(until: Option<Instant>) -> Result<Self, Failure> {
+        let client = Self::open_silent(until)?;
         if let Some(error) = &client.welcome.config_error {
             let hint = match client.welcome.config_stale {
                 true => "correct the file; what it said before stays in force",
@@ -113,20 +118,20 @@ impl Client {
     }
 
     /// As [`Client::open`], for a command that looks at the configuration itself.
-    pub(crate) fn open_silent() -> Result<Self, Failure> {
+    pub(crate) fn open_silent(until: Option<Instant>) -> Result<Self, Failure> {
         let places = Places::of_user()?;
-        let until = Instant::now() + CROWDED;
+        let crowded = Instant::now() + CROWDED;
         loop {
             let stream = reach(&places, Search::first(), |pause| {
                 std::thread::sleep(pause);
-                Ok(())
+                if until.is_some_and(|until| Instant::now() >= until) { Err(late()) } else { Ok(()) }
             })?;
-            let mut client = Self::over(places.clone(), stream);
+            let mut client = Self { until, ..Self::over(places.clone(), stream) };
             match client.hello() {
                 Ok(()) => return Ok(client),
                 // It was just ending: the next one is ours to find or to start.
                 Err(failure) if failure == lost() => return client.come_back().map(|()| client),
-                Err(failure) if failure.passing && Instant::now() < until => std::thread::sleep(ELBOW_ROOM),
+                Err(failure) if failure.passing && Instant::now() < crowded => std::thread::sleep(ELBOW_ROOM),
                 Err(failure) => return Err(failure),
             }
         }

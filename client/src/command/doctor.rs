@@ -61,7 +61,7 @@ fn examine(report: &mut Report, repair: bool) -> Result<(), Failure> {
         Err(error) => return report.bad(&error.to_string(), Some(&error.hint())),
     }
     family(report)?;
-    let client = Client::open_silent();
+    let client = Client::open_silent(None);
     // One that is broken is told of below, with what is wrong.
     if !matches!(&client, Ok(client) if client.welcome.config_error.is_some()) {
         let config = places.config_file();

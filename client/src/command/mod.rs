@@ -46,7 +46,7 @@ use crate::terminal::{Terminal, clean_line};
 const MAX_CANDIDATES: usize = 10;
 
 /// How long the daemon may take to answer who has no time at all.
-const ANSWER: Duration = Duration::from_secs(1);
+const ANSWER: Duration = Duration::from_secs(2);
 
 /// Runs the command that was given.
 pub(crate) fn dispatch(cli: Cli) -> Result<Exit, Failure> {

@@ -74,8 +74,7 @@ pub(super) fn run(args: Run) -> Result<Exit, Failure> {
     let deadline = deadline(args.timeout);
     let written = prompt::written(&args.prompt)?;
     let schema = args.schema.as_deref().map(prompt::schema).transpose()?;
-    let mut client = Client::open()?;
-    client.until = patience(deadline);
+    let mut client = Client::open_within(patience(deadline))?;
     let info = args.session.as_deref().map(|session| resolve(&mut client, session)).transpose()?;
     let content = written.content(info.as_ref().map(|info| info.cwd.as_path()))?;
     let session = match &info {

@@ -30,8 +30,7 @@ const KEY: Duration = Duration::from_secs(2);
 
 pub(super) fn run(args: &Wait) -> Result<Exit, Failure> {
     let deadline = deadline(args.timeout);
-    let mut client = Client::open()?;
-    client.until = patience(deadline);
+    let mut client = Client::open_within(patience(deadline))?;
     let info = resolve(&mut client, &args.session)?;
     // The end of a turn that is over already is in the past.
     let failed = info.state == State::Idle && info.stop_reason.is_some_and(|reason| reason != StopReason::EndTurn);

@@ -204,6 +204,9 @@ fn read(file: &Path) -> io::Result<String> {
     let nonblocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let file = match std::fs::OpenOptions::new().read(true).custom_flags(nonblocking).open(file) {
         Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound && file.symlink_metadata().is_ok() => {
+            return Err(io::Error::other("is a link that leads nowhere"));
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
         Err(error) => return Err(error),
     };

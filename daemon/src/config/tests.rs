@@ -318,6 +318,9 @@ fn a_file_that_cannot_be_read_is_an_error_with_its_name() {
     let error = house.open().current().unwrap_err().to_string();
     assert_eq!(error, format!("{}: is not a file", house.places.config_file().display()));
     std::fs::remove_dir(house.places.config_file()).unwrap();
+    std::os::unix::fs::symlink("nowhere", house.places.config_file()).unwrap();
+    assert!(house.open().current().unwrap_err().message.contains("is a link that leads nowhere"));
+    std::fs::remove_file(house.places.config_file()).unwrap();
     house.write(&"#".repeat((1 << 20) + 1));
     assert!(house.open().current().unwrap_err().message.contains("larger"));
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 /// How long a disk may take before whoever asked is told that it does not answer; one that has to spin up takes a few seconds.
@@ -104,21 +104,15 @@ pub async fn look<T: Send + 'static>(
     let (looking, hangs) = Looking::at(place);
     let id = looking.id;
     let limit = if hangs { limit.min(GLANCE) } else { limit };
-    let seen = async {
-        let looking = patiently(limit, looking.begin()).await?;
-        let (begins, has_begun) = oneshot::channel();
+    let seen = patiently(limit, async {
+        let looking = looking.begin().await;
         let blocking = move || {
-            // Whoever asked may have given up.
-            let _gone = begins.send(());
             let seen = look();
             drop(looking);
             seen
         };
-        let task = tokio::task::spawn_blocking(blocking);
-        // Until then it waits for the machine and not for the disk.
-        let _begun = timeout(PATIENCE, has_begun).await;
-        patiently(limit, task).await
-    };
+        tokio::task::spawn_blocking(blocking).await
+    });
     let seen = seen.await;
     if seen.is_none() {
         give_up(place, id);

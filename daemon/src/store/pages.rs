@@ -18,7 +18,7 @@ use rusqlite::{Connection, params_from_iter};
 use serde::Deserialize;
 
 use super::aside;
-use super::read::is_as_written;
+use super::read;
 
 /// The size of a page in every linger database, in bytes: SQLite's own.
 pub(super) const PAGE_SIZE: usize = 4096;
@@ -105,7 +105,12 @@ pub(super) fn gather(file: &Path, target: &Connection) -> anyhow::Result<u64> {
         let Some(page) = pages.read(number).filter(|_| !pages.is_free(number)) else { continue };
         for at in cells(&page) {
             let Some((table, row)) = pages.row(&page, at) else { continue };
-            let mut insert = transaction.prepare_cached(table.sql())?;
+            // Of two that have one number the one that is as it was written is wanted; the other tells that there was one.
+            let sql = match is_as_written(&row) {
+                true => table.sql().replace("OR IGNORE", "OR REPLACE"),
+                false => table.sql().to_owned(),
+            };
+            let mut insert = transaction.prepare_cached(&sql)?;
             let columns = row.iter().chain([&Value::Null]).take(insert.parameter_count());
             found += insert.execute(params_from_iter(columns))? as u64;
         }
@@ -247,16 +252,22 @@ fn makes_sense(table: Table, row: &[Value]) -> bool {
         #[serde(rename = "kind")]
         _kind: String,
     }
-    let sum = |more: &[Value]| match more {
-        [Value::Integer(sum)] => Some(*sum),
-        _ => None,
-    };
     match (table, row) {
-        (Table::Event, [_, Value::Integer(seq), _, Value::Text(_), _, Value::Text(data), more @ ..]) => {
-            serde_json::from_str::<Head>(data).is_ok_and(|head| head.seq == *seq) && is_as_written(data, sum(more))
+        (Table::Event, [_, Value::Integer(seq), _, Value::Text(_), _, Value::Text(data), ..]) => {
+            serde_json::from_str::<Head>(data).is_ok_and(|head| head.seq == *seq)
         }
         (Table::Event, _) => false,
         _ => true,
+    }
+}
+
+/// Whether a row is an event with the checksum of what it has.
+fn is_as_written(row: &[Value]) -> bool {
+    match row {
+        [Value::Text(session), _, _, _, _, Value::Text(data), Value::Integer(sum)] => {
+            *sum == read::sum(session.as_bytes(), data)
+        }
+        _ => false,
     }
 }
 

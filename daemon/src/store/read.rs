@@ -176,6 +176,17 @@ impl Store {
         .await
     }
 
+    /// Sessions in a state that is stored under this name.
+    pub async fn in_state(&self, name: &'static str) -> Result<Vec<SessionId>, StoreError> {
+        self.read(move |connection| {
+            connection
+                .prepare_cached("SELECT id FROM session WHERE state = ?")?
+                .query_map([name], |row| row.get::<_, String>(0).map(SessionId))?
+                .collect()
+        })
+        .await
+    }
+
     /// The permissions that wait for an answer, and the sessions that asked.
     pub async fn unanswered(&self) -> Result<Vec<(PermissionId, SessionId)>, StoreError> {
         self.read(|connection| {
@@ -532,8 +543,8 @@ impl Head<'_> {
 }
 
 /// The columns of an event, and those that it had before the fifth schema.
-const EVENT: &str = "seq, at, kind, stream, data, sum";
-const EARLY_EVENT: &str = "seq, at, kind, stream, data, NULL";
+const EVENT: &str = "seq, at, kind, stream, data, session, sum";
+const EARLY_EVENT: &str = "seq, at, kind, stream, data, session, NULL";
 
 /// How rows become events.
 #[derive(Clone, Copy)]
@@ -556,7 +567,8 @@ impl Reading {
 /// The text of an event, if it is what was written.
 fn text(row: &Row<'_>, seq: u64) -> rusqlite::Result<String> {
     let data: String = row.get(4).map_err(|error| unreadable(format!("event {seq} cannot be read: {error}")))?;
-    if !is_as_written(&data, row.get(5)?) {
+    let (session, written): (_, Option<i64>) = (row.get_ref(5)?.as_bytes()?, row.get(6)?);
+    if written.is_some_and(|written| written != sum(session, &data)) {
         return Err(unreadable(format!(
             "event {seq} cannot be read: it is not what was written, as its checksum says"
         )));
@@ -564,9 +576,13 @@ fn text(row: &Row<'_>, seq: u64) -> rusqlite::Result<String> {
     Ok(data)
 }
 
-/// Whether an event has the checksum that is stored beside it; those of early versions have none.
-pub(super) fn is_as_written(data: &str, sum: Option<i64>) -> bool {
-    sum.is_none_or(|sum| sum == i64::from(crc32fast::hash(data.as_bytes())))
+/// The checksum of an event; those of early versions have none.
+pub(super) fn sum(session: &[u8], data: &str) -> i64 {
+    let mut sum = crc32fast::Hasher::new();
+    sum.update(session);
+    sum.update(b"\0");
+    sum.update(data.as_bytes());
+    i64::from(sum.finalize())
 }
 
 /// An event whose row says of it what it says itself.

@@ -10,6 +10,7 @@ use rusqlite::{Connection, params};
 use super::ahead::Ahead;
 use super::damage::{DAMAGE, Found};
 use super::intact::Intact;
+use super::read::sum;
 use super::upkeep::{self, Upkeep};
 use super::usage;
 use super::{Append, Done, Fold, StoreError, Write};
@@ -248,7 +249,7 @@ fn write(connection: &Connection, append: &Append) -> rusqlite::Result<()> {
                 event.kind,
                 event.stream,
                 event.data,
-                crc32fast::hash(event.data.as_bytes())
+                sum(session.as_bytes(), &event.data)
             ])?;
         if let Some(stream) = &event.stream {
             connection

@@ -145,6 +145,35 @@ async fn a_state_that_was_changed_makes_nothing_run_twice_and_loses_no_prompt() 
 }
 
 #[tokio::test]
+async fn without_its_state_and_its_last_events_a_session_goes_on_only_at_a_users_word() {
+    let model = ModelServer::start();
+    let daemon = Daemon::auto(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    model.push([crate::bash(&format!("{}; sleep 60", daemon.effect("once")))]);
+    client.prompt(&session, "go").await;
+    let started = client.first(&session, "tool_started").await.seq().unwrap();
+    let has_run = || std::fs::read_to_string(daemon.side_effects()).is_ok_and(|effects| effects == "once\n");
+    until("it has run", async || has_run().then_some(())).await;
+    damage(&daemon, |path| {
+        let connection = Connection::open(path).unwrap();
+        let gone = "DELETE FROM event WHERE session = ? AND seq >= ?";
+        assert!(connection.execute(gone, (&session, started as i64)).unwrap() >= 1);
+        assert_eq!(connection.execute("UPDATE session SET fold = 'x' WHERE id = ?", [&session]).unwrap(), 1);
+    })
+    .await;
+    daemon.launch().await;
+    doctor(&daemon, &[], false, "nobody can tell what came after").await;
+    doctor(&daemon, &["--repair"], false, "carried over").await;
+    let back = daemon.client().await;
+    back.attach(&session).await;
+    assert_eq!(back.first(&session, "turn_finished").await.str("stop_reason"), "error");
+    assert_eq!(std::fs::read_to_string(daemon.side_effects()).unwrap(), "once\n");
+    assert_eq!(model.requests().len(), 1, "nothing goes on by itself");
+    stop(&daemon).await;
+}
+
+#[tokio::test]
 async fn rows_that_no_linger_has_written_harm_no_session() {
     let model = ModelServer::start();
     let (daemon, client, session, asked) = asking(&model).await;

@@ -137,6 +137,13 @@ pub(super) fn examine(connection: &Connection, id: &str, reading: Reading) -> Ex
                 || read::waiting(connection, id).is_ok_and(|stored| !are_all(&stored, &session.asked))
         });
     session.miscounted = is_miscounted(connection, id);
+    if session.broken.is_none() && fold.is_none() && session.miscounted {
+        // Had it gone on, a call that has run might run again.
+        let head = session.head;
+        session.broken = Some(format!(
+            "its state cannot be read, its size is not that of {head} events, and nobody can tell what came after them"
+        ));
+    }
     session.goes_on = session.broken.is_none();
     if let Some(fold) =
         fold.filter(|fold| session.broken.is_some() && fold.head == session.head && session.head == until)

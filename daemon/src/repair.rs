@@ -13,6 +13,7 @@ mod status;
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -60,6 +61,8 @@ enum Task {
 pub struct Repairs {
     running: Mutex<Option<Task>>,
     ended: watch::Sender<Repaired>,
+    /// Tells of each session that was carried over, and of the end of a job.
+    carried: watch::Sender<()>,
     /// What was set aside, as of the last look.
     asides: Mutex<Vec<Aside>>,
 }
@@ -67,7 +70,7 @@ pub struct Repairs {
 impl Default for Repairs {
     fn default() -> Self {
         let ended = watch::channel(Repaired::default()).0;
-        Self { running: Mutex::default(), ended, asides: Mutex::default() }
+        Self { running: Mutex::default(), ended, carried: watch::channel(()).0, asides: Mutex::default() }
     }
 }
 
@@ -80,14 +83,32 @@ impl Repairs {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn carried_over(&self) -> bool {
-        // Before the look: what ends after it is heard of.
-        let mut ended = self.ended.subscribe();
-        let carries = *self.running() == Some(Task::CarryOver);
-        if carries {
-            let _in_time = tokio::time::timeout(ANSWER, ended.changed()).await;
+    /// Whether sessions are being carried over.
+    pub fn carry_over(&self) -> bool {
+        *self.running() == Some(Task::CarryOver)
+    }
+
+    /// What `look` finds, now or once more has been carried over, or until `enough` of it.
+    async fn find<T, E, F: Future<Output = Result<Option<T>, E>>>(
+        &self,
+        mut look: impl FnMut() -> F,
+        enough: impl Future<Output = ()>,
+    ) -> Result<Option<T>, E> {
+        let (mut carried, mut enough) = (self.carried.subscribe(), pin!(enough));
+        loop {
+            // In this order: what comes after the look is heard of.
+            carried.mark_unchanged();
+            let more = self.carry_over();
+            let found = look().await?;
+            if found.is_some() || !more {
+                return Ok(found);
+            }
+            tokio::select! {
+                // The sender lives as long as this.
+                _ = carried.changed() => {}
+                () = &mut enough => return Ok(None),
+            }
         }
-        carries
     }
 }
 
@@ -105,13 +126,19 @@ pub async fn at_start(daemon: &Arc<Daemon>) {
     }
 }
 
-/// Waits until what was set aside is carried over, for a client that asks for a session which may be among it; but no longer than
-/// [`ANSWER`]. Whether there was something to wait for.
-pub async fn carried_over(daemon: &Daemon) -> bool {
-    tokio::select! {
-        waited = daemon.repairs.carried_over() => waited,
-        () = daemon.shutdown.cancelled() => false,
-    }
+/// What `look` finds of the sessions, for a client that asks for one by name or id: it may be among those that are being carried
+/// over, and is waited for then, but no longer than [`ANSWER`].
+pub async fn find<T, E, F: Future<Output = Result<Option<T>, E>>>(
+    daemon: &Daemon,
+    look: impl FnMut() -> F,
+) -> Result<Option<T>, E> {
+    let enough = async {
+        tokio::select! {
+            () = tokio::time::sleep(ANSWER) => {}
+            () = daemon.shutdown.cancelled() => {}
+        }
+    };
+    daemon.repairs.find(look, enough).await
 }
 
 /// Looks for damage, and unless this is only a `check` saves what can be read.
@@ -156,6 +183,7 @@ fn start(daemon: &Arc<Daemon>, task: Task) -> bool {
             fn drop(&mut self) {
                 *self.0.repairs.asides() = aside::list(&self.0.store.path);
                 *self.0.repairs.running() = None;
+                self.0.repairs.carried.send_replace(());
                 self.0.repairs.ended.send_replace(self.1);
             }
         }
@@ -391,19 +419,33 @@ mod tests {
 
     #[tokio::test]
     async fn who_asks_for_what_is_being_carried_over_waits_for_it_and_for_nothing_else() {
-        let repairs = Arc::new(Repairs::default());
-        assert!(!repairs.carried_over().await);
+        let repairs = Repairs::default();
+        let never = std::future::pending::<()>;
+        // What there is when it is looked for the n-th time.
+        let find = async |there: &[Option<u8>]| {
+            let mut there = there.iter();
+            let look = || {
+                // Each time something has been carried over meanwhile, and at the last time but one all of it.
+                if there.len() == 2 {
+                    *repairs.running() = None;
+                }
+                repairs.carried.send_replace(());
+                std::future::ready(Ok::<_, ()>(*there.next().expect("it is looked for no more")))
+            };
+            repairs.find(look, never()).await.unwrap()
+        };
+        assert_eq!(find(&[None]).await, None, "nothing is being carried over");
         *repairs.running() = Some(Task::Look);
-        assert!(!repairs.carried_over().await);
+        assert_eq!(find(&[None]).await, None);
         *repairs.running() = Some(Task::CarryOver);
-        let waits = tokio::spawn({
-            let repairs = repairs.clone();
-            async move { repairs.carried_over().await }
-        });
-        tokio::task::yield_now().await;
-        assert!(!waits.is_finished());
-        *repairs.running() = None;
-        repairs.ended.send_replace(Repaired::default());
-        assert!(waits.await.unwrap());
+        assert_eq!(find(&[None, None, Some(7), None]).await, Some(7), "as soon as it is there");
+        *repairs.running() = Some(Task::CarryOver);
+        // The job ends while it is looked for.
+        assert_eq!(find(&[None, None, Some(7)]).await, Some(7));
+        *repairs.running() = Some(Task::CarryOver);
+        assert_eq!(find(&[None, None, None]).await, None);
+        *repairs.running() = Some(Task::CarryOver);
+        let look = || std::future::ready(Ok::<_, ()>(None::<u8>));
+        assert_eq!(repairs.find(look, async {}).await, Ok(None), "but not for ever");
     }
 }

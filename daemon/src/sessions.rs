@@ -34,8 +34,7 @@ impl Sessions {
     /// Sends a command to a session, loading it if need be. The command is answered in any case.
     pub fn send(&self, daemon: &Arc<Daemon>, id: &SessionId, command: Command) {
         if daemon.shutdown.is_cancelled() {
-            let error = RpcError::new(Code::Ending, "the daemon is ending");
-            return command.refuse(error.hint("connect again: a client starts it anew"));
+            return command.refuse(ending());
         }
         let mut mailboxes = self.mailboxes();
         let command = match mailboxes.get(id) {
@@ -115,6 +114,10 @@ impl Sessions {
             let _gone = answer.await;
         }
     }
+}
+
+fn ending() -> RpcError {
+    RpcError::new(Code::Ending, "the daemon is ending").hint("connect again: a client starts it anew")
 }
 
 fn too_many() -> RpcError {
@@ -229,13 +232,17 @@ async fn loaded(daemon: &Arc<Daemon>, id: &SessionId) -> Result<Actor, (RpcError
         let may_pass = !error.is_damage();
         (RpcError::from(error), may_pass)
     };
-    let mut row = daemon.store.session(id.clone()).await.map_err(failed)?;
-    if row.is_none() && repair::carried_over(daemon).await {
-        row = daemon.store.session(id.clone()).await.map_err(failed)?;
-    }
+    let row = repair::find(daemon, || daemon.store.session(id.clone())).await.map_err(failed)?;
     let Some(row) = row else {
+        if daemon.shutdown.is_cancelled() {
+            return Err((ending(), false));
+        }
         let error = RpcError::new(Code::UnknownSession, format!("there is no session '{id}'"));
-        return Err((error.hint("`linger ls` or session/list shows those there are"), false));
+        let hint = match daemon.repairs.carry_over() {
+            true => "sessions are still being carried over from the database that was set aside; ask again later",
+            false => "`linger ls` or session/list shows those there are",
+        };
+        return Err((error.hint(hint), false));
     };
     let actor = Actor::load(daemon.clone(), row).await.map_err(failed)?;
     daemon.store.found.mended(id);

@@ -221,6 +221,7 @@ impl Carry<'_> {
         self.append(&here, Vec::new(), Vec::new(), paid.into_iter().map(Fold::Spent).collect())?;
         let whole = examined.head == examined.known;
         let resumes = self.end(&here, examined, asked, outcomes.filter(|_| whole))?;
+        self.daemon.repairs.carried.send_replace(());
         if resumes {
             let _planned = self.daemon.sessions.wake(self.daemon, &here);
         }
@@ -344,7 +345,7 @@ impl Carry<'_> {
             }
         }
         self.append(id, pieces, new, folds)?;
-        Ok(matches!(state.stored_name(), "running" | "waiting" | "owed"))
+        Ok(!matches!(state.stored_name(), "idle" | "offered"))
     }
 
     /// Whether no session that was made meanwhile has taken this name.

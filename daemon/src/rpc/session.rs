@@ -16,9 +16,9 @@ use linger_protocol::session::{
 use super::{Rpc, conn, make_room};
 use crate::disk;
 use crate::key::Key;
-use crate::prune;
 use crate::session::actor::{Asked, Command};
 use crate::session::subscriber::Subscriber;
+use crate::{prune, repair};
 
 /// Rows of `session/list` unless asked for fewer.
 const MAX_ROWS: u32 = 1000;
@@ -49,11 +49,20 @@ impl SessionApiServer for Rpc {
         let found = self.0.store.found.clone();
         // A broken configuration costs the rows their windows; every client is told of it when it connects.
         let catalogue = self.0.catalogue().ok();
-        let rows = self.0.store.sessions(params.matching, cwd, limit, move |row| {
+        let info = move |row| {
             let info = prune::info(&found, row);
             let window = catalogue.as_ref().and_then(|catalogue| catalogue.window(&info.model));
             Info { context_window: window, ..info }
-        });
+        };
+        let rows = async {
+            // Whoever lists all takes what there is.
+            let all = params.matching.is_none();
+            let look = || {
+                let rows = self.0.store.sessions(params.matching.clone(), cwd.clone(), limit, info.clone());
+                async move { rows.await.map(|rows| (all || !rows.is_empty()).then_some(rows)) }
+            };
+            repair::find(&self.0, look).await.map(Option::unwrap_or_default)
+        };
         Ok(conn(extensions)?.query_large(extensions, LIST_ROOM, rows).await?)
     }
 

@@ -32,10 +32,10 @@ use crate::provider::keys::{Bearer, Keys};
 use crate::provider::network::{Network, Variables};
 use crate::provider::setup::Own;
 use crate::prune;
-use crate::repair::Repairs;
-use crate::session::actor::{Actor, Command, already_answered, idle_effort, unknown_model};
+use crate::repair::{self, Repairs};
+use crate::session::actor::{self, Actor, Command, already_answered, idle_effort, unknown_model};
 use crate::session::instructions::workspace_root;
-use crate::session::state::State;
+use crate::session::state::{State, UNCONFIGURED};
 use crate::session::turn::beside::SYSTEM;
 use crate::session::waiting::Waiting;
 use crate::sessions::{Asked, Sessions};
@@ -122,9 +122,9 @@ impl Daemon {
         Duration::from_secs(self.config.current().map_or(IDLE_UNLOAD_S, |config| config.idle_unload_s))
     }
 
-    /// What becomes of turns that were under way when the daemon ended; while nobody knows, they wait for a word.
-    pub fn after_restart(&self) -> AfterRestart {
-        self.config.current().map_or(AfterRestart::Offer, |config| config.after_restart)
+    /// What becomes of turns that were under way when the daemon ended; nobody knows without a configuration.
+    pub fn after_restart(&self) -> Option<AfterRestart> {
+        self.config.current().ok().map(|config| config.after_restart)
     }
 
     /// Steps that a turn may take.
@@ -167,7 +167,7 @@ impl Daemon {
     }
 
     /// Waits until a configuration that has changed is read: whoever comes may have written it a moment ago.
-    pub async fn refresh_config(&self) {
+    pub async fn refresh_config(self: &Arc<Self>) {
         let (mut changed, place) = (self.changed.subscribe(), &self.places.config);
         let is_read = async {
             let has_changed = || {
@@ -186,9 +186,28 @@ impl Daemon {
     }
 
     /// Has everything looked at again that follows from the configuration.
-    pub fn config_was_read(&self) {
+    pub fn config_was_read(self: &Arc<Self>) {
         self.own_keys();
         self.changed.send_replace(());
+        if self.after_restart() == Some(AfterRestart::Resume) {
+            tokio::spawn(self.clone().go_on());
+        }
+    }
+
+    /// Has the turns go on that were waiting for a configuration.
+    async fn go_on(self: Arc<Self>) {
+        let waiting = match self.store.in_state(UNCONFIGURED).await {
+            Ok(waiting) => waiting,
+            Err(error) => {
+                tracing::error!(target: "daemon", %error, "turns that wait for the configuration cannot be found");
+                return;
+            }
+        };
+        for session in waiting {
+            // Its answer is in the session's log.
+            let (reply, _unheard) = oneshot::channel();
+            self.sessions.send(&self, &session, Command::Continue(actor::Asked { key: None, reply }));
+        }
     }
 
     /// Looks for keys in the daemon's own environment.
@@ -312,19 +331,17 @@ impl Daemon {
     }
 
     /// Writes a rule into the configuration; the answer that brought it stands for the session anyway, which is told if the rule
-    /// could not be written.
+    /// could not be written. A disk that does not answer is not waited for: the rule comes when it does.
     pub async fn grant_always(self: &Arc<Self>, session: &SessionId, root: &Path, rule: String) {
-        let (config, place) = (self.config.clone(), &self.places.config);
-        let (root, wanted) = (root.to_path_buf(), rule.clone());
-        let granted = disk::look(place, disk::PATIENCE, move || config.grant(&root, &wanted)).await;
-        let error = match granted {
-            Some(Ok(())) => return,
-            Some(Err(error)) => error.to_string(),
-            None => disk::silent(place),
-        };
-        tracing::warn!(target: "permission", rule, error, "the rule could not be written into the configuration");
-        let text = format!("allowed in this session only: {error}");
-        self.sessions.send(self, session, Command::Warn(NoticeCode::RuleNotStored, text));
+        let (daemon, session, root) = (self.clone(), session.clone(), root.to_path_buf());
+        let granted = tokio::task::spawn_blocking(move || {
+            if let Err(error) = daemon.config.grant(&root, &rule) {
+                tracing::warn!(target: "permission", rule, %error, "the rule could not be written into the configuration");
+                let text = format!("allowed in this session only: {error}");
+                daemon.sessions.send(&daemon, &session, Command::Warn(NoticeCode::RuleNotStored, text));
+            }
+        });
+        let _in_time = timeout(disk::PATIENCE, granted).await;
     }
 
     /// The error for an answer to a permission that has its decision, or never was.
@@ -355,6 +372,10 @@ impl Daemon {
             let error = RpcError::new(Code::BadName, format!("another session is being called '{name}'"));
             return Err(error.hint("choose another name"));
         };
+        if own.is_none() {
+            // It may be that of a session which is still being carried over.
+            let _all: Result<Option<()>, ()> = repair::find(self, || std::future::ready(Ok(None))).await;
+        }
         let rows = self.store.sessions(Some(name.to_owned()), None, 2, |row| row.id).await?;
         match rows.into_iter().find(|id| Some(id) != own) {
             None => Ok(named),

@@ -479,6 +479,8 @@ pub enum NoticeCode {
     Continued,
     /// The turn met the end of the daemon too often; `session/continue` takes it up again.
     Offered,
+    /// The daemon was restarted and has no configuration that it can use; the turn goes on when it has one.
+    Unconfigured,
     /// The provider failed and is tried again.
     Retry,
     /// The turn waits for a key that the daemon does not have.

@@ -1,5 +1,6 @@
 //! The configuration changes while the daemon runs.
 
+use linger_tests::check::Seen;
 use linger_tests::harness::{Client, Daemon, Setup, until};
 use linger_tests::model::{Format, Gate, ModelServer, Reply};
 use serde_json::{Value, json};
@@ -16,6 +17,44 @@ pub(crate) async fn later_is_at(daemon: &Daemon, client: &Client, before: &str, 
         models.as_array()?.iter().any(|model| model["base_url"] == wanted).then_some(())
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_turn_that_was_cut_goes_on_when_a_configuration_that_was_broken_at_the_start_is_mended() {
+    let gate = Gate::new();
+    let model = ModelServer::with([Reply::text("Good d").gate(&gate), Reply::text("Good day")]);
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let (session, asks) = (client.session().await, client.create_with(json!({ "model": "work/asks" })).await);
+    client.attach(&asks).await;
+    client.prompt(&session, "hello").await;
+    client.sees_text(&session, "Good d").await;
+    model.push_for("asks", [crate::bash(&daemon.effect("once")), Reply::text("done")]);
+    client.prompt(&asks, "go").await;
+    let asked = client.first(&asks, "permission_requested").await;
+    let good = std::fs::read_to_string(daemon.dirs.config()).unwrap();
+    std::fs::write(daemon.dirs.config(), format!("{good}\nmodel =")).unwrap();
+    // Twice: what was decided without a configuration is not decided for ever.
+    for _ in 0..2 {
+        daemon.kill_all().await;
+        daemon.launch().await;
+    }
+    let back = daemon.client().await;
+    for session in [&session, &asks] {
+        back.attach(session).await;
+        let waits = |seen: &&Seen| seen.session == **session && seen.str("code") == "unconfigured";
+        back.wait("what it waits for", |seen| seen.of("notice").find(waits).cloned()).await;
+    }
+    let rows = back.call("session/list", json!({})).await;
+    assert!(rows.as_array().unwrap().iter().all(|row| row["state"] == "offered"), "{rows}");
+    crate::answer(&back, asked.str("permission"), "allow_once").await;
+    assert!(!daemon.side_effects().exists(), "nothing runs without rules");
+    assert_eq!(model.requests().len(), 2, "nothing was asked of the model");
+    std::fs::write(daemon.dirs.config(), good).unwrap();
+    assert_eq!(back.first(&session, "turn_finished").await.str("stop_reason"), "end_turn");
+    assert_eq!(back.first(&asks, "turn_finished").await.str("stop_reason"), "end_turn");
+    assert_eq!(std::fs::read_to_string(daemon.side_effects()).unwrap(), "once\n");
+    daemon.check(&[&client, &back], &model);
 }
 
 #[tokio::test]

@@ -176,7 +176,7 @@ impl Repl {
                 self.taken_up(prompt);
             }
             EventBody::Notice { code: Some(NoticeCode::Resumed | NoticeCode::Continued), .. } => self.runs(event),
-            EventBody::Notice { code: Some(NoticeCode::Offered), .. } => {
+            EventBody::Notice { code: Some(NoticeCode::Offered | NoticeCode::Unconfigured), .. } => {
                 (self.running, self.offered, self.cancelling) = (None, true, false);
                 self.say_offered()?;
             }

@@ -430,7 +430,7 @@ impl Life {
         let (call, answered) = life.step(|world| {
             let mut state = State::default();
             world.disk.log.iter().for_each(|event| state.apply(event));
-            let plan = recovery::plan(&state, &[], Cause::Restart(AfterRestart::Resume));
+            let plan = recovery::plan(&state, &[], Cause::Restart(Some(AfterRestart::Resume)));
             world.actor = Session { state, queue: Vec::new(), stopped: false };
             plan.drafts.into_iter().for_each(|draft| world.actor.append(draft.body));
             let answered = world.actor.answered();

@@ -31,8 +31,8 @@ pub struct Plan {
 /// Why a turn has to be taken up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// The daemon was restarted.
-    Restart(AfterRestart),
+    /// The daemon was restarted; without a configuration nobody knows what is wanted then.
+    Restart(Option<AfterRestart>),
     /// A write failed.
     Storage,
 }
@@ -41,11 +41,14 @@ pub enum Cause {
 pub fn plan(state: &State, streams: &[OpenStream], cause: Cause) -> Plan {
     let Some(turn) = &state.turn else { return Plan { drafts: Vec::new(), resume: false } };
     let may = match cause {
-        Cause::Restart(AfterRestart::Resume) => !turn.is_hopeless(),
-        Cause::Restart(AfterRestart::Offer) => false,
+        Cause::Restart(Some(AfterRestart::Resume)) => !turn.is_hopeless(),
+        Cause::Restart(Some(AfterRestart::Offer) | None) => false,
         Cause::Storage => true,
     };
-    let resume = may && !turn.offered;
+    let unconfigured = cause == Cause::Restart(None);
+    // What was decided without a configuration is decided again with one.
+    let offered = turn.offered && !(turn.unconfigured && matches!(cause, Cause::Restart(Some(_))));
+    let resume = may && !offered;
     let mut bodies: Vec<EventBody> = interrupted(state, streams).into_iter().collect();
     if resume {
         let shown = bodies.iter().find_map(|body| match body {
@@ -70,7 +73,10 @@ pub fn plan(state: &State, streams: &[OpenStream], cause: Cause) -> Plan {
                 notice(NoticeCode::Continued, Level::Warning, "the storage failed for a while; the turn goes on")
             }
         });
-    } else if !turn.offered {
+    } else if unconfigured && !offered && !turn.is_hopeless() {
+        let text = "the daemon was restarted, and its configuration cannot be used; the turn goes on when it is mended";
+        bodies.push(notice(NoticeCode::Unconfigured, Level::Warning, text));
+    } else if !offered {
         let text = if turn.is_hopeless() {
             format!(
                 "the turn met {} ends of the daemon without finishing a step; continue it by hand",

@@ -153,7 +153,7 @@ fn words(drafts: &[Draft]) -> Vec<String> {
 fn text_that_was_streamed_is_kept_marked_and_superseded() {
     let mut scene = Scene::with_calls(&[]);
     scene.piece("m2", PieceKind::Text, 0, "Good d");
-    let plan = plan(&scene.state, &scene.streams, Cause::Restart(AfterRestart::Resume));
+    let plan = plan(&scene.state, &scene.streams, Cause::Restart(Some(AfterRestart::Resume)));
     assert_eq!(words(&plan.drafts), ["message m2", "message_superseded m2", "notice resumed"]);
     assert!(plan.resume);
     let EventBody::Message { content, interrupted: true, .. } = &plan.drafts[0].body else { panic!("{plan:?}") };
@@ -166,7 +166,7 @@ fn a_call_that_had_started_is_unknown_and_one_that_had_not_is_left_to_the_turn()
     scene.asked("c2");
     scene.started("c1");
     scene.piece("c1", PieceKind::Output, 0, "so far\n");
-    let plan = plan(&scene.state, &scene.streams, Cause::Restart(AfterRestart::Resume));
+    let plan = plan(&scene.state, &scene.streams, Cause::Restart(Some(AfterRestart::Resume)));
     assert_eq!(words(&plan.drafts), ["tool_finished c1", "notice resumed"]);
     let EventBody::ToolFinished { outcome: Outcome::Unknown, content, output, .. } = &plan.drafts[0].body else {
         panic!("{plan:?}")
@@ -181,16 +181,16 @@ fn a_call_that_had_started_is_unknown_and_one_that_had_not_is_left_to_the_turn()
 fn a_turn_that_met_three_crashes_without_a_step_is_offered() {
     let mut scene = Scene::with_calls(&[]);
     for _ in 0..2 {
-        let plan = plan(&scene.state, &scene.streams, Cause::Restart(AfterRestart::Resume));
+        let plan = plan(&scene.state, &scene.streams, Cause::Restart(Some(AfterRestart::Resume)));
         assert!(plan.resume);
         scene.events(plan.drafts);
     }
-    let last = plan(&scene.state, &scene.streams, Cause::Restart(AfterRestart::Resume));
+    let last = plan(&scene.state, &scene.streams, Cause::Restart(Some(AfterRestart::Resume)));
     assert_eq!((words(&last.drafts), last.resume), (vec!["notice offered".to_owned()], false));
     scene.events(last.drafts);
     assert_eq!(scene.state.doing(), linger_protocol::session::State::Offered);
     assert_eq!(
-        plan(&scene.state, &scene.streams, Cause::Restart(AfterRestart::Resume)),
+        plan(&scene.state, &scene.streams, Cause::Restart(Some(AfterRestart::Resume))),
         Plan { drafts: Vec::new(), resume: false },
         "and stays so"
     );
@@ -201,7 +201,7 @@ fn a_turn_that_waits_for_an_answer_waits_after_any_number_of_crashes() {
     let mut scene = Scene::with_calls(&["c1"]);
     scene.asked("c1");
     for _ in 0..2 * 3 {
-        let plan = plan(&scene.state, &[], Cause::Restart(AfterRestart::Resume));
+        let plan = plan(&scene.state, &[], Cause::Restart(Some(AfterRestart::Resume)));
         assert!(plan.resume, "{plan:?}");
         scene.events(plan.drafts);
     }
@@ -221,7 +221,7 @@ fn where_the_configuration_says_so_a_turn_is_offered_after_every_restart_also_an
                 until_at: None,
             });
         }
-        let plan = plan(&scene.state, &scene.streams, Cause::Restart(AfterRestart::Offer));
+        let plan = plan(&scene.state, &scene.streams, Cause::Restart(Some(AfterRestart::Offer)));
         assert_eq!(
             (words(&plan.drafts), plan.resume),
             (vec!["tool_finished c1".to_owned(), "notice offered".to_owned()], false)
@@ -229,6 +229,30 @@ fn where_the_configuration_says_so_a_turn_is_offered_after_every_restart_also_an
         scene.events(plan.drafts);
         assert_eq!(scene.state.doing(), linger_protocol::session::State::Offered);
     }
+}
+
+#[test]
+fn without_a_configuration_a_turn_waits_for_one_however_often_the_daemon_is_restarted() {
+    let mut scene = Scene::with_calls(&["c1"]);
+    scene.started("c1");
+    let plan_now = |scene: &Scene, after: Option<AfterRestart>| {
+        let plan = plan(&scene.state, &scene.streams, Cause::Restart(after));
+        (words(&plan.drafts), plan.resume, plan.drafts)
+    };
+    let (said, resume, drafts) = plan_now(&scene, None);
+    assert_eq!((said, resume), (vec!["tool_finished c1".to_owned(), "notice unconfigured".to_owned()], false));
+    scene.events(drafts);
+    assert_eq!(scene.state.doing(), linger_protocol::session::State::Offered);
+    assert_eq!(scene.state.stored_name(), "unconfigured");
+    let (said, resume, _) = plan_now(&scene, None);
+    assert_eq!((said, resume), (Vec::new(), false), "it is said once");
+    assert!(!plan(&scene.state, &scene.streams, Cause::Storage).resume, "nor does anything else change that");
+    let (said, resume, _) = plan_now(&scene, Some(AfterRestart::Offer));
+    assert_eq!((said, resume), (vec!["notice offered".to_owned()], false));
+    let (said, resume, drafts) = plan_now(&scene, Some(AfterRestart::Resume));
+    assert_eq!((said, resume), (vec!["notice resumed".to_owned()], true));
+    scene.events(drafts);
+    assert_eq!(scene.state.stored_name(), "running");
 }
 
 #[test]
@@ -241,12 +265,12 @@ fn a_finished_step_and_an_orderly_end_are_no_crashes() {
             text: String::new(),
             until_at: None,
         });
-        let plan = plan(&scene.state, &scene.streams, Cause::Restart(AfterRestart::Resume));
+        let plan = plan(&scene.state, &scene.streams, Cause::Restart(Some(AfterRestart::Resume)));
         assert!(plan.resume);
         scene.events(plan.drafts);
     }
     for _ in 0..5 {
-        let plan = plan(&scene.state, &scene.streams, Cause::Restart(AfterRestart::Resume));
+        let plan = plan(&scene.state, &scene.streams, Cause::Restart(Some(AfterRestart::Resume)));
         assert!(plan.resume);
         scene.events(plan.drafts);
         scene.message(Role::Assistant, vec![ContentBlock::text("a step")]);

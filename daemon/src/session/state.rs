@@ -133,6 +133,9 @@ pub struct Turn {
     pub crashes: u32,
     /// It is not taken up by itself.
     pub offered: bool,
+    /// It is offered only until there is a configuration that can be used.
+    #[serde(default)]
+    pub unconfigured: bool,
     /// The daemon ended in good order; taking the turn up again is no crash.
     pub paused: bool,
     /// It waits for a key.
@@ -248,7 +251,11 @@ impl State {
 
     /// What it is doing, as it stands in the database.
     pub fn stored_name(&self) -> &'static str {
-        if self.is_owed() { OWED } else { state_name(self.doing()) }
+        match &self.turn {
+            _ if self.is_owed() => OWED,
+            Some(turn) if turn.unconfigured => UNCONFIGURED,
+            _ => state_name(self.doing()),
+        }
     }
 
     /// The permissions that wait for an answer, each with the digest of what was shown.
@@ -313,6 +320,9 @@ const SUM: &str = ",\"sum\":\"";
 
 /// The name in the database of a session that owes its user a turn ([`State::is_owed`]).
 const OWED: &str = "owed";
+
+/// The name in the database of a session whose turn goes on when there is a configuration that can be used.
+pub const UNCONFIGURED: &str = "unconfigured";
 
 /// The name of a state in the database.
 fn state_name(state: session::State) -> &'static str {

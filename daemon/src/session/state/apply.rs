@@ -249,10 +249,12 @@ impl State {
             Some(NoticeCode::Resumed) => {
                 turn.crashes += u32::from(turn.was_cut());
                 (turn.paused, turn.offered, turn.key_missing) = (false, false, false);
+                turn.unconfigured = false;
             }
             Some(NoticeCode::Paused) => turn.paused = true,
-            Some(NoticeCode::Offered) => turn.offered = true,
-            Some(NoticeCode::Continued) => (turn.offered, turn.crashes) = (false, 0),
+            Some(NoticeCode::Offered) => (turn.offered, turn.unconfigured) = (true, false),
+            Some(NoticeCode::Unconfigured) => (turn.offered, turn.unconfigured) = (true, true),
+            Some(NoticeCode::Continued) => (turn.offered, turn.unconfigured, turn.crashes) = (false, false, 0),
             Some(NoticeCode::KeyMissing) => turn.key_missing = true,
             Some(NoticeCode::KeyFound) => turn.key_missing = false,
             Some(

@@ -225,7 +225,7 @@ impl Session {
             let (call_id, tool, action) = (call.id.clone(), "ls".to_owned(), "ls".to_owned());
             self.event(EventBody::ToolStarted { call_id, tool, action });
         }
-        let plan = recovery::plan(&self.state(), &[], Cause::Restart(AfterRestart::Resume));
+        let plan = recovery::plan(&self.state(), &[], Cause::Restart(Some(AfterRestart::Resume)));
         self.follow(plan.drafts);
         // What had not started is cancelled then.
         let state = self.state();

@@ -103,6 +103,19 @@ fn a_daemon_that_takes_nothing_more_holds_nobody_up() {
 }
 
 #[test]
+fn a_daemon_that_answers_nothing_holds_nobody_up_for_longer_than_was_said() {
+    for command in [["run", "--timeout", "1", "x"], ["wait", "--timeout", "1", "s1"]] {
+        let fake = Fake::one(|daemon| {
+            daemon.expect("daemon/hello");
+            daemon.expect_end();
+        });
+        let ran = fake.run(&command);
+        assert_eq!((ran.code, ran.out.as_str()), (Some(124), ""), "{}", ran.err);
+        assert!(ran.err.contains("did not answer before the time was over"), "{}", ran.err);
+    }
+}
+
+#[test]
 fn a_connection_that_the_daemon_refuses_is_tried_again_only_if_there_may_be_room() {
     let refusal = |code: i32, message: &str| json!({"jsonrpc": "2.0", "id": null, "error": {"code": code, "message": message, "data": {"hint": "close one"}}});
     let full = refusal(-31015, "512 connections are open already");

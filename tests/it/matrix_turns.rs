@@ -12,7 +12,7 @@ use crate::providers::PICTURE;
 use crate::schema::{bern, gives, schema};
 
 /// How long a provider may be silent here.
-const SILENCE: Duration = Duration::from_secs(4);
+const SILENCE: Duration = Duration::from_millis(2500);
 
 /// The most memory that the daemon may take meanwhile, in KiB: several times what it has when idle, a few of the largest lines.
 const MEMORY: u64 = 96 << 10;

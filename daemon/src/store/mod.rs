@@ -12,6 +12,7 @@ mod ahead;
 pub mod aside;
 mod checkpoint;
 pub mod damage;
+mod event_row;
 mod intact;
 mod migrate;
 pub mod open;

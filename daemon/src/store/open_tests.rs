@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::store::aside::Aside;
-use crate::store::read::Reading;
+use crate::store::event_row::Reading;
 use crate::store::rng::Rng;
 use crate::store::salvage::{Examined, ids};
 use crate::store::source::{Source, Unreadable};

@@ -18,7 +18,7 @@ use rusqlite::{Connection, params_from_iter};
 use serde::Deserialize;
 
 use super::aside;
-use super::read;
+use super::event_row;
 
 /// The size of a page in every linger database, in bytes: SQLite's own.
 pub(super) const PAGE_SIZE: usize = 4096;
@@ -265,7 +265,7 @@ fn makes_sense(table: Table, row: &[Value]) -> bool {
 fn is_as_written(row: &[Value]) -> bool {
     match row {
         [Value::Text(session), _, _, _, _, Value::Text(data), Value::Integer(sum)] => {
-            *sum == read::sum(session.as_bytes(), data)
+            *sum == event_row::sum(session.as_bytes(), data)
         }
         _ => false,
     }

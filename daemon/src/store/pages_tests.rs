@@ -37,7 +37,7 @@ fn add(connection: &Connection, session: &str, seq: i64, size: usize) {
     // Every second one is of an earlier schema.
     if seq % 2 == 0 && connection.prepare("SELECT sum FROM event").is_ok() {
         let of = "UPDATE event SET sum = ? WHERE session = ? AND seq = ?";
-        connection.execute(of, (read::sum(session.as_bytes(), &data), session, seq)).unwrap();
+        connection.execute(of, (event_row::sum(session.as_bytes(), &data), session, seq)).unwrap();
     }
 }
 

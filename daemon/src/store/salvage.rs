@@ -15,7 +15,8 @@ use linger_protocol::message::{ContentBlock, Role};
 use linger_protocol::permission::Pending;
 use rusqlite::{Connection, OptionalExtension as _};
 
-use super::read::{self, Page, Reading, SessionRow, Waiting};
+use super::event_row::{IN_USE, Reading};
+use super::read::{self, Page, SessionRow, Waiting};
 use super::{Fold, StoreError, write};
 use crate::session::state::{State, Turn};
 use crate::session::{actor, recovery};
@@ -66,7 +67,7 @@ pub struct Examined {
 
 /// Reads a session that is in use from its first event on.
 pub fn look(connection: &Connection, id: &str) -> Examined {
-    examine(connection, id, read::IN_USE)
+    examine(connection, id, IN_USE)
 }
 
 /// Reads a session from its first event on.

@@ -15,8 +15,9 @@ use anyhow::Context as _;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
+use super::event_row::Reading;
 use super::pages::PAGE_SIZE;
-use super::read::{self, Page, Reading};
+use super::read::{self, Page};
 use super::salvage::{self, Examined, PAGE};
 use super::{INCREMENTAL, SCHEMA, Spent, aside, migrate, pages, usage};
 use crate::session::log::Piece;

@@ -9,8 +9,8 @@ use rusqlite::{Connection, params};
 
 use super::ahead::Ahead;
 use super::damage::{DAMAGE, Found};
+use super::event_row::sum;
 use super::intact::Intact;
-use super::read::sum;
 use super::upkeep::{self, Upkeep};
 use super::usage;
 use super::{Append, Done, Fold, StoreError, Write};

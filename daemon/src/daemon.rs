@@ -33,7 +33,7 @@ use crate::provider::network::{Network, Variables};
 use crate::provider::setup::Own;
 use crate::prune;
 use crate::repair::{self, Repairs};
-use crate::session::actor::{self, Actor, Command, already_answered, idle_effort, unknown_model};
+use crate::session::actor::{Actor, Command, already_answered, idle_effort, unknown_model};
 use crate::session::instructions::workspace_root;
 use crate::session::state::{State, UNCONFIGURED};
 use crate::session::turn::beside::SYSTEM;
@@ -204,9 +204,7 @@ impl Daemon {
             }
         };
         for session in waiting {
-            // Its answer is in the session's log.
-            let (reply, _unheard) = oneshot::channel();
-            self.sessions.send(&self, &session, Command::Continue(actor::Asked { key: None, reply }));
+            self.sessions.send(&self, &session, Command::Configured);
         }
     }
 

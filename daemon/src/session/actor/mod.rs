@@ -107,6 +107,8 @@ pub enum Command {
     Prune(u64, bool, Reply<()>),
     /// Tell those who are there that something did not go as it should.
     Warn(NoticeCode, String),
+    /// Go on with a turn that was offered only until there is a configuration.
+    Configured,
     /// Hold what is kept beside the events against them, and make it anew if it is not what they say.
     Mend(Reply<()>),
     /// The daemon ends.
@@ -128,7 +130,7 @@ impl Command {
                 respond(asked.reply, Err(error));
             }
             // It is in the daemon's log.
-            Self::Warn(..) => {}
+            Self::Warn(..) | Self::Configured => {}
             Self::Pause(done) => drop(done),
         }
     }
@@ -487,6 +489,7 @@ impl Actor {
             Command::Compact(compact, key, by, reply) => self.compact(compact, key, by, reply).await,
             Command::Cancel(asked) => self.cancel(asked).await,
             Command::Continue(asked) => self.resume(asked).await,
+            Command::Configured => self.configured(),
             Command::Set(set, asked) => self.set(set, asked).await,
             Command::Answer(answer, by, asked) => self.answer(answer, by, asked).await,
             Command::Warn(code, text) => {

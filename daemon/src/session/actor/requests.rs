@@ -249,6 +249,14 @@ impl Actor {
         respond_when(reply, committed, ());
     }
 
+    /// Goes on with a turn that waited for a configuration, and with nothing else: what was held is for the user to take up.
+    pub(super) fn configured(&mut self) {
+        let waits = self.state.turn.as_ref().is_some_and(|turn| turn.unconfigured);
+        if waits && matches!(self.phase, Phase::Idle) && self.daemon.usable(&self.state.model).is_ok() {
+            drop(self.take_up_offered(Vec::new()));
+        }
+    }
+
     pub(super) fn take_up_offered(&mut self, folds: Vec<Fold>) -> oneshot::Receiver<Result<(), StoreError>> {
         let notice = notice(Level::Info, NoticeCode::Continued, "the turn goes on");
         let (done, committed) = oneshot::channel();

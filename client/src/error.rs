@@ -1,4 +1,4 @@
-//! How a command ends: the exit codes, and failures as people read them.
+//! The end of a command: exit codes, and failures for people.
 //!
 //! A failure is printed once, by `main`, as `error: …` and `hint: …`.
 
@@ -9,19 +9,19 @@ use linger_protocol::error::Code;
 use linger_protocol::message::StopReason;
 use linger_protocol::place::PlaceError;
 
-/// What the process tells its parent; the numbers are a promise to scripts.
+/// An exit code; the numbers are a promise to scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Exit(pub(crate) u8);
 
 impl Exit {
-    /// The turn ended well, or there was nothing to fail.
+    /// The turn ended well, or nothing failed.
     pub(crate) const GOOD: Self = Self(0);
     /// The turn or the request failed.
     pub(crate) const FAILED: Self = Self(1);
     /// The command was used wrongly, or names something that does not exist.
     pub(crate) const USAGE: Self = Self(2);
-    /// A permission waits and cannot be answered here.
-    pub(crate) const PERMISSION: Self = Self(3);
+    /// A question holds up the work and cannot be answered here.
+    pub(crate) const QUESTION: Self = Self(3);
     /// The turn was cancelled.
     pub(crate) const CANCELLED: Self = Self(4);
     /// The daemon cannot be reached or was lost.
@@ -29,7 +29,7 @@ impl Exit {
     /// `--timeout` passed; as `timeout(1)` has it.
     pub(crate) const TIMED_OUT: Self = Self(124);
 
-    /// What the end of a turn means to a script.
+    /// The exit code for the end of a turn.
     pub(crate) fn of(stop_reason: StopReason) -> Self {
         match stop_reason {
             StopReason::EndTurn => Self::GOOD,
@@ -43,18 +43,18 @@ impl Exit {
     }
 }
 
-/// Why a command could not do what it was asked to.
+/// Why a command failed.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Failure {
     /// The exit code.
     pub(crate) exit: Exit,
-    /// What is wrong, in one line; nothing to leave without a word.
+    /// What is wrong, in one line; `None` to end silently.
     pub(crate) message: Option<String>,
     /// What to do next.
     pub(crate) hint: Option<String>,
-    /// It may be over in a moment.
+    /// Whether it may be over in a moment.
     pub(crate) passing: bool,
-    /// It is the signal's doing that is the next thing to happen.
+    /// Whether a signal caused it; the signal is the next event.
     pub(crate) interrupted: bool,
 }
 
@@ -74,12 +74,12 @@ impl Failure {
         Self::new(Exit::UNREACHABLE, message)
     }
 
-    /// Whether the daemon has not answered: it is not there, or took too long.
+    /// Whether the daemon did not answer: it is unreachable, or took too long.
     pub(crate) fn is_no_answer(&self) -> bool {
         matches!(self.exit, Exit::UNREACHABLE | Exit::TIMED_OUT)
     }
 
-    /// The same failure, and what else is to be known.
+    /// The same failure with a second message.
     pub(crate) fn and_also(mut self, more: String) -> Self {
         self.message = Some(self.message.map_or_else(|| more.clone(), |message| format!("{message}; {more}")));
         self
@@ -98,6 +98,8 @@ impl From<RpcError> for Failure {
             Some(
                 Code::UnknownSession
                 | Code::UnknownPermission
+                | Code::UnknownQuestion
+                | Code::UnknownOption
                 | Code::NoModel
                 | Code::UnknownProvider
                 | Code::KeyMissing
@@ -118,7 +120,7 @@ impl From<RpcError> for Failure {
 
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
-        // Whoever read our output has gone, and wants to hear no more of it.
+        // The reader of our output has gone.
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Self { message: None, ..Self::new(Exit::GOOD, "") };
         }
@@ -127,14 +129,14 @@ impl From<io::Error> for Failure {
 }
 
 impl Failure {
-    /// A request that no connection can carry, from what the writer says of it.
+    /// A request that no connection can carry, with the writer's error.
     pub(crate) fn unsendable(error: &io::Error) -> Self {
         let not_text = matches!(error.get_ref(), Some(inner) if inner.is::<serde_json::Error>());
         let hint = if not_text { "use a directory whose path is UTF-8" } else { "make the prompt shorter" };
         Self::usage(format!("the request cannot be sent: {error}")).hint(hint)
     }
 
-    /// A connection that the daemon refuses, or on which it cannot be understood: another would be no better.
+    /// A connection that the daemon refuses, or whose input is malformed: another one would be no better.
     pub(crate) fn refused(error: io::Error) -> Self {
         match error.downcast::<RpcError>() {
             Ok(error) => {
@@ -142,7 +144,7 @@ impl Failure {
                 Self { exit: Exit::UNREACHABLE, passing, ..Self::from(error) }
             }
             Err(error) => Self::unreachable(format!("what the daemon sent is not understood: {error}"))
-                .hint("`linger doctor` looks at everything"),
+                .hint("`linger doctor` says what is wrong"),
         }
     }
 }

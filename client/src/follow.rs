@@ -1,7 +1,7 @@
 //! An attached session: its events from a cursor on, over as many connections as it takes.
 //!
-//! What was asked for and not yet answered when a connection is lost is sent again over the next, with its idempotency key,
-//! and reading goes on at the last cursor: nothing is missed, and nothing comes twice.
+//! When a connection is lost, requests without an answer are sent again over the next one, with their
+//! idempotency keys, and reading resumes at the last cursor: no event is missed, and none comes twice.
 
 use std::time::Instant;
 
@@ -9,25 +9,26 @@ use linger_protocol::RpcError;
 use linger_protocol::event::{EventBody, NoticeCode, Notification};
 use linger_protocol::id::{Cursor, SessionId};
 use linger_protocol::method::{
-    PermissionAnswer, SessionAttach, SessionCancel, SessionCompact, SessionContinue, SessionPrompt, SessionSet,
+    QuestionAnswer, SessionAttach, SessionCancel, SessionCompact, SessionContinue, SessionPrompt, SessionSet,
 };
-use linger_protocol::permission::Answer;
+use linger_protocol::question::Answer;
 use linger_protocol::session::{Attach, Compact, Keyed, Prompt, Set};
 use linger_protocol::transport::blocking::Incoming;
 use serde_json::value::RawValue;
 
-use crate::connect::{Client, is_ending, key};
+use crate::connect::{Client, is_ending};
 use crate::error::{Exit, Failure};
+use crate::idempotency::key;
 use crate::input::{Event, Key, Line, Signal};
 
-/// Something to ask for while events come in, with a key; its answer is one of the things that happen.
+/// A request with an idempotency key; its answer arrives among the events.
 #[derive(Clone, Debug)]
 pub(crate) enum Request {
     /// `session/prompt`.
     Prompt(Prompt),
     /// `session/compact`.
     Compact(Compact),
-    /// `permission/answer`.
+    /// `question/answer`.
     Answer(Answer),
     /// `session/cancel`.
     Cancel(Keyed),
@@ -37,14 +38,14 @@ pub(crate) enum Request {
     Set(Set),
 }
 
-/// What a command that follows a session is woken by.
+/// What wakes a command that follows a session.
 #[derive(Debug)]
 pub(crate) enum Happened {
-    /// An event of the session, and `params` as it came.
+    /// An event of the session, and the raw `params`.
     Event(Box<Notification>, Box<RawValue>),
     /// The answer to a request.
     Answer(Box<Request>, Result<Box<RawValue>, RpcError>),
-    /// The connection was lost; [`Attachment::back_soon`] and [`Attachment::reattach`] are the things to do.
+    /// The connection was lost; call [`Attachment::reattach_soon`], then [`Attachment::reattach`].
     Lost,
     /// A line was typed.
     Line(Line),
@@ -56,22 +57,22 @@ pub(crate) enum Happened {
     TimedOut,
 }
 
-/// A session that is followed.
+/// A followed session.
 pub(crate) struct Attachment {
-    /// The connection; calls over it keep events for later.
+    /// The connection; calls over it keep events for [`Attachment::next`].
     pub(crate) client: Client,
     /// The session.
     pub(crate) session: SessionId,
     deltas: bool,
     /// Where to read on from.
     cursor: Option<Cursor>,
-    /// The last durable event that was handed on.
+    /// The last durable event that was returned.
     seq: u64,
-    /// The connection over which it is attached.
+    /// The number of the connection that it is attached over.
     epoch: u32,
-    /// The number of the attach that is not answered yet.
+    /// The `session/attach` that is not answered yet.
     attach: Option<u64>,
-    /// What was asked for and is not answered yet.
+    /// The requests that are not answered yet.
     open: Vec<(u64, Request)>,
 }
 
@@ -92,17 +93,17 @@ impl Attachment {
     fn attach(&mut self) -> Result<(), Failure> {
         let deltas = (!self.deltas).then_some(false);
         let attach = Attach { session: self.session.clone(), after: self.cursor.clone(), deltas };
-        // If it cannot be sent, the reader will notice that the connection is lost.
+        // If it cannot be sent, the reader reports the lost connection.
         self.attach = self.client.send(&SessionAttach(attach))?;
         Ok(())
     }
 
-    /// Asks for something; fails if that can never be asked for.
+    /// Sends a request. Fails if no connection can carry it.
     pub(crate) fn request(&mut self, request: Request) -> Result<(), Failure> {
         let sent = match &request {
             Request::Prompt(prompt) => self.client.send(&SessionPrompt(prompt.clone())),
             Request::Compact(compact) => self.client.send(&SessionCompact(compact.clone())),
-            Request::Answer(answer) => self.client.send(&PermissionAnswer(answer.clone())),
+            Request::Answer(answer) => self.client.send(&QuestionAnswer(answer.clone())),
             Request::Cancel(keyed) => self.client.send(&SessionCancel(keyed.clone())),
             Request::Continue(keyed) => self.client.send(&SessionContinue(keyed.clone())),
             Request::Set(set) => self.client.send(&SessionSet(set.clone())),
@@ -111,36 +112,36 @@ impl Attachment {
         Ok(())
     }
 
-    /// Asks for the session's turn to be cancelled.
+    /// Cancels the session's turn.
     pub(crate) fn cancel(&mut self) -> Result<(), Failure> {
         self.request(Request::Cancel(Keyed { session: self.session.clone(), key: Some(key()?) }))
     }
 
-    /// Comes back after a loss if the daemon is back at once, or a signal comes first; whether it was.
-    pub(crate) fn back_soon(&mut self) -> Result<bool, Failure> {
+    /// Reattaches after a loss if the daemon is back at once; true also if a signal comes first.
+    pub(crate) fn reattach_soon(&mut self) -> Result<bool, Failure> {
         if self.client.epoch == self.epoch {
-            match self.client.back_soon() {
+            match self.client.reconnect_soon() {
                 Err(failure) if failure.interrupted => return Ok(true),
                 Ok(true) => {}
                 other => return other,
             }
         }
-        self.go_on().map(|()| true)
+        self.resume().map(|()| true)
     }
 
-    /// Comes back after a loss, starting a daemon if there is none, unless a signal comes first.
+    /// Reattaches after a loss, and starts a daemon if there is none, unless a signal comes first.
     pub(crate) fn reattach(&mut self) -> Result<(), Failure> {
         if self.client.epoch == self.epoch {
-            match self.client.reopen() {
+            match self.client.reconnect_or_start() {
                 Err(failure) if failure.interrupted => return Ok(()),
                 back => back?,
             }
         }
-        self.go_on()
+        self.resume()
     }
 
-    /// Attaches over a new connection, and sends again what was not answered.
-    fn go_on(&mut self) -> Result<(), Failure> {
+    /// Attaches over a new connection, and sends open requests again.
+    fn resume(&mut self) -> Result<(), Failure> {
         self.epoch = self.client.epoch;
         self.attach()?;
         for (_, request) in std::mem::take(&mut self.open) {
@@ -149,22 +150,22 @@ impl Attachment {
         Ok(())
     }
 
-    /// The next thing that happens.
+    /// Waits for the next event.
     pub(crate) fn next(&mut self, deadline: Option<Instant>) -> Result<Happened, Failure> {
         loop {
             if self.client.epoch != self.epoch {
-                // A call in between has made a new connection.
-                self.go_on()?;
+                // A call has made a new connection.
+                self.resume()?;
             }
             let Some(event) = self.client.next_event(deadline) else { return Ok(Happened::TimedOut) };
             match event {
                 Event::Incoming(_, Incoming::Event(notification, raw)) => {
-                    self.goes_on(&notification)?;
+                    self.check_readable(&notification)?;
                     if let Some(happened) = self.event(notification, raw) {
                         return Ok(happened);
                     }
                 }
-                // What a daemon that ends has refused is asked of the next one.
+                // A daemon that is ending refused it: ask the next one.
                 Event::Incoming(_, Incoming::Response(_, answer)) if is_ending(&answer) => return Ok(Happened::Lost),
                 Event::Incoming(_, Incoming::Response(id, answer)) if self.attach == Some(id) => {
                     self.attach = None;
@@ -184,8 +185,8 @@ impl Attachment {
         }
     }
 
-    /// Fails if the daemon cannot read the session any further: nothing follows.
-    fn goes_on(&self, notification: &Notification) -> Result<(), Failure> {
+    /// Fails if the daemon cannot read the session any further.
+    fn check_readable(&self, notification: &Notification) -> Result<(), Failure> {
         match &notification.event.body {
             EventBody::Notice { code: Some(NoticeCode::Damaged), text, .. }
                 if notification.session == self.session && notification.event.seq.is_none() =>
@@ -196,7 +197,7 @@ impl Attachment {
         }
     }
 
-    /// Moves the cursor; drops what was seen already.
+    /// Moves the cursor; drops events that were seen already.
     fn event(&mut self, notification: Box<Notification>, raw: Box<RawValue>) -> Option<Happened> {
         if notification.session != self.session {
             return None;

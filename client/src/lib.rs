@@ -1,44 +1,44 @@
 //! linger, the thin client: commands that talk to the daemon over its socket, and a readline front end.
 //!
-//! Reads the command line, runs one command, and says how it ended. Deliberately absent: everything that has to outlive
-//! this process. There is no runtime here: a few threads put what happens into one channel of [`input::Event`], and each
-//! command is one loop over it.
+//! Reads the command line, runs one command, and returns its exit code. Deliberately absent: anything
+//! that has to outlive this process, and an async runtime. A few threads send [`input::Event`]s into
+//! one channel, and each command is one loop over it. `README.md` has the order of the rooms.
 
-mod cli;
+mod arguments;
+mod capacity;
 mod command;
 mod connect;
+mod environment;
 mod error;
 mod follow;
-mod holder;
+mod idempotency;
 mod input;
+#[cfg(test)]
+mod layers;
 mod picture;
 mod question;
-mod reach;
 mod render;
 mod repl;
-mod room;
-mod start;
 mod terminal;
-mod typed;
 
 use std::process::ExitCode;
 
 use clap::Parser as _;
 
-/// What the program `linger` does: reads its command line, runs one command, and gives its exit code.
+/// The program `linger`: reads its command line, runs one command, returns its exit code.
 ///
-/// Threads that still read stdin or the socket are left to end with the process.
+/// Threads that still read stdin or the socket end with the process.
 pub fn main() -> ExitCode {
-    seal();
-    let cli = cli::Cli::parse();
+    forbid_inspection();
+    let arguments = arguments::Arguments::parse();
     let default = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         terminal::restore();
         default(info);
     }));
-    let exit = command::dispatch(cli).unwrap_or_else(|failure| {
+    let exit = command::dispatch(arguments).unwrap_or_else(|failure| {
         let exit = failure.exit;
-        // Nobody is left to tell that stderr cannot be written.
+        // If stderr cannot be written, there is no place to report it.
         let _ = terminal::Terminal::new().complain(failure);
         exit
     });
@@ -46,9 +46,9 @@ pub fn main() -> ExitCode {
     ExitCode::from(exit.0)
 }
 
-/// No process of the same user can take this one's connection, over which permissions are answered, or read its environment, where
-/// keys are: what a tool runs is such a process.
-fn seal() {
+/// Keeps other processes of this user, such as those of tools, from taking over the connection, which
+/// answers permissions, and from reading the environment, which has keys.
+fn forbid_inspection() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable) {
         eprintln!("warning: other processes of this user can read this one's memory: {error}");

@@ -1,9 +1,10 @@
 //! Pictures in a prompt: `@picture.png` in what a user writes sends the file with it.
 //!
-//! A word that begins with `@` names a file. It is a picture if its first bytes say so; a name that ends as pictures do and
-//! cannot be sent is an error, since the user meant one. Everything else stays text: addresses, `@user`, `@src/main.rs`.
-//! The text is sent as it was written, the pictures follow it in the order in which it names them.
-//! Only what a user writes is looked through, never what is piped in: that may be by somebody else.
+//! A word that begins with `@` names a file. Its first bytes tell whether it is a picture; a name with
+//! the ending of a picture that cannot be sent is an error, since the user meant one. All other words
+//! stay text: addresses, `@user`, `@src/main.rs`. The text is sent as written, and the pictures follow
+//! in the order of their names. Only typed text is searched, never piped text: its author may be
+//! another person.
 
 use std::fs::{self, DirEntry, File};
 use std::io::{self, Read as _};
@@ -16,26 +17,26 @@ use linger_protocol::message::{ContentBlock, MAX_IMAGE, image_type};
 use linger_protocol::prompt::PromptContent;
 use linger_protocol::transport::MAX_REQUEST;
 
+use crate::environment::short_path;
 use crate::error::Failure;
-use crate::question::short_path;
 use crate::terminal::clean_line;
 
-/// What the names of pictures end in.
+/// The endings of pictures' names.
 const ENDINGS: [&str; 11] = ["png", "jpg", "jpeg", "gif", "webp", "bmp", "tif", "tiff", "heic", "avif", "svg"];
 
-/// What a sentence may put after a name.
+/// Punctuation that may follow a name.
 const PUNCTUATION: [char; 11] = ['.', ',', ';', ':', '!', '?', ')', ']', '}', '"', '\''];
 
-/// Room in a request for everything that is neither text nor picture.
+/// Bytes of a request that are neither text nor picture.
 const ENVELOPE: usize = 16 << 10;
 
-/// Names of files that Tab offers; nobody reads more.
+/// The most names that Tab offers.
 const MAX_COMPLETIONS: usize = 200;
 
-/// As many first bytes as it takes to know a picture.
+/// The first bytes that identify a picture.
 const PROBE: u64 = 16;
 
-/// What a user wrote, with the pictures that it names; `places` is where names without a directory are looked for, in order.
+/// A text with the pictures that it names; relative names are searched in `places`, in order.
 pub(crate) fn with_pictures(text: String, places: &[PathBuf]) -> Result<PromptContent, Failure> {
     let mut found: Vec<PathBuf> = Vec::new();
     let mut blocks = Vec::new();
@@ -48,7 +49,7 @@ pub(crate) fn with_pictures(text: String, places: &[PathBuf]) -> Result<PromptCo
         let Some((media_type, bytes)) = read(&path)? else { continue };
         size += bytes.len().div_ceil(3) * 4;
         if size > MAX_REQUEST {
-            return Err(bad(&path, "is too much together with what comes before it: a prompt has 16 MiB at most")
+            return Err(bad(&path, "makes the prompt too large: it has 16 MiB at most")
                 .hint("send the pictures in several prompts, or make them smaller"));
         }
         blocks.push(ContentBlock::image(media_type, STANDARD.encode(bytes)));
@@ -65,9 +66,9 @@ pub(crate) fn with_pictures(text: String, places: &[PathBuf]) -> Result<PromptCo
 #[derive(Debug, PartialEq, Eq)]
 struct Name {
     text: String,
-    /// Whether where it ends is beyond doubt.
+    /// Whether quotes mark its end.
     quoted: bool,
-    /// Where it stands in the whole, as it was written.
+    /// Its bytes in the whole text, as written.
     range: Range<usize>,
 }
 
@@ -87,7 +88,7 @@ fn names(text: &str) -> Vec<Name> {
         let mut name = String::new();
         while let Some((_, c)) = chars.next_if(|(_, c)| quote.map_or(!c.is_whitespace(), |quote| *c != quote)) {
             before = Some(c);
-            // As a shell, and a terminal that a file is dropped on, write spaces.
+            // Shells write spaces so, and terminals that a file is dropped on.
             match (c, quote) {
                 ('\\', None) => name.extend(chars.next().map(|(_, c)| c)),
                 _ => name.push(c),
@@ -101,8 +102,8 @@ fn names(text: &str) -> Vec<Name> {
     names
 }
 
-/// The names of files that complete the name at the end of what was typed, and where in it they begin; nothing if it ends in
-/// no name. Spaces are written as a shell has them.
+/// The names of files that complete the name at the end of `typed`, and where it begins; `None` if the
+/// text does not end in a name. Spaces are escaped as in a shell.
 pub(crate) fn completions(typed: &str, places: &[PathBuf]) -> Option<(usize, Vec<String>)> {
     let name = names(typed).pop().filter(|name| name.range.end == typed.len())?;
     let (directory, begins) = match name.text.rfind('/') {
@@ -114,7 +115,7 @@ pub(crate) fn completions(typed: &str, places: &[PathBuf]) -> Option<(usize, Vec
         if !file.starts_with(begins) || (file.starts_with('.') && begins.is_empty()) {
             return None;
         }
-        // What is chosen stands in the line as it is.
+        // The chosen name is inserted unchanged.
         if clean_line(&file) != file || file.chars().any(char::is_control) {
             return None;
         }
@@ -128,14 +129,14 @@ pub(crate) fn completions(typed: &str, places: &[PathBuf]) -> Option<(usize, Vec
     Some((name.range.start, found))
 }
 
-/// A name as it is written without quotes.
+/// A name with its spaces escaped.
 fn escaped(name: &str) -> String {
     name.chars()
         .flat_map(|c| (c.is_whitespace() || "\\\"'".contains(c)).then_some('\\').into_iter().chain([c]))
         .collect()
 }
 
-/// Where the picture lies that a name means; nothing if it means none.
+/// The file of a picture's name; `None` if the name means no picture.
 fn find(name: &Name, places: &[PathBuf]) -> Result<Option<PathBuf>, Failure> {
     let short = name.text.trim_end_matches(PUNCTUATION);
     let readings = if name.quoted || short == name.text { vec![name.text.as_str()] } else { vec![&name.text, short] };
@@ -152,10 +153,10 @@ fn find(name: &Name, places: &[PathBuf]) -> Result<Option<PathBuf>, Failure> {
     }
     match readings.last() {
         Some(reading) if is_picture(reading) => {
-            // Without a place, as in a directory that was removed, there is only the name.
+            // Without a place (a removed directory) there is only the name.
             let path = candidates(reading, places).into_iter().next().unwrap_or_else(|| PathBuf::from(reading));
             Err(bad(&path, "is not there")
-                .hint(format!("look at the path; if no picture is meant, put it in backquotes: `@{reading}`")))
+                .hint(format!("correct the path; if no picture is meant, put it in backquotes: `@{reading}`")))
         }
         _ => Ok(None),
     }
@@ -168,7 +169,7 @@ fn candidates(name: &str, places: &[PathBuf]) -> Vec<PathBuf> {
     if Path::new(name).is_absolute() {
         return vec![PathBuf::from(name)];
     }
-    // By components, so that a message does not say `here/./picture.png`.
+    // By components, so that messages do not say `here/./picture.png`.
     places.iter().map(|place| place.join(name).components().collect()).collect()
 }
 
@@ -176,13 +177,13 @@ fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::InvalidFilename)
 }
 
-/// Whether a name is that of a picture.
+/// Whether a name has the ending of a picture.
 fn is_picture(name: &str) -> bool {
     let ending = Path::new(name).extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase);
     ending.is_some_and(|ending| ENDINGS.contains(&ending.as_str()))
 }
 
-/// The type and the bytes of a picture; nothing for a file that neither is one nor is called like one.
+/// The type and the bytes of a picture; `None` for a file that neither is one nor has such a name.
 fn read(path: &Path) -> Result<Option<(&'static str, Vec<u8>)>, Failure> {
     let meant = is_picture(&path.to_string_lossy());
     let mut bytes = Vec::new();
@@ -217,7 +218,7 @@ fn bad(path: &Path, what: &str) -> Failure {
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Failure {
-    bad(path, &format!("cannot be read: {error}")).hint("look at who may read it")
+    bad(path, &format!("cannot be read: {error}")).hint("check its permissions")
 }
 
 #[cfg(test)]
@@ -345,7 +346,7 @@ mod tests {
             ("@large.jpg", "the picture DIR/large.jpg is larger than 4 MiB, the most that a model takes"),
             (
                 "@big0.png @big1.png @big2.png @big3.png",
-                "the picture DIR/big3.png is too much together with what comes before it: a prompt has 16 MiB at most",
+                "the picture DIR/big3.png makes the prompt too large: it has 16 MiB at most",
             ),
         ] {
             assert_eq!(outcome(text), Err(error.to_owned()), "{text}");

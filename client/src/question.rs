@@ -1,17 +1,20 @@
-//! Permissions as questions: what is shown of one, which key means which decision, and which are still open.
+//! Questions: what is shown, which key means which answer, which questions are open.
 //!
-//! What is allowed by a key was shown: of a long question only the beginning and the end are, and then the keys that allow do
-//! nothing before another has shown the rest.
+//! Only what was shown can be allowed: of a long permission the beginning and the end are shown, and the keys that allow it do
+//! nothing until `v` has shown the rest. Deliberately absent: kinds that a terminal cannot show, which are left to other clients.
 
-use std::path::Path;
-
-use linger_protocol::event::EventBody;
-use linger_protocol::id::PermissionId;
-use linger_protocol::permission::{AlreadyAnswered, Answer, Decision, Pending};
+use linger_protocol::event::{Event, EventBody};
+use linger_protocol::id::{QuestionId, SessionId};
+use linger_protocol::permission::Decision;
+use linger_protocol::question::{
+    Action, AlreadyAnswered, Answer, Blocks, PendingQuestion, Question as Asked, QuestionKind, QuestionOption,
+};
 use serde_json::Value;
 
-use crate::connect::key;
+use crate::environment::short_path;
 use crate::error::Failure;
+use crate::idempotency::key;
+use crate::render::decision_text;
 use crate::render::style::Style;
 use crate::terminal::{clean_exact, clean_line};
 
@@ -24,24 +27,31 @@ const LINE: usize = 160;
 /// Characters of a rule's pattern that are shown where the action stands above it.
 const MAX_GRANT: usize = 40;
 
-/// A permission that somebody could answer.
+/// The keys of a choice's options; those beyond are answered by name.
+const NUMBERS: &str = "123456789";
+
+/// A question that can be answered here.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Question {
-    /// The permission.
-    pub(crate) permission: PermissionId,
-    tool: String,
-    action: String,
-    input: Value,
-    cwd: String,
+    /// The question.
+    pub(crate) id: QuestionId,
+    body: Body,
+    /// Whether a call or the turn waits for the answer.
+    holds_up: bool,
     digest: String,
-    grant: String,
-    /// Somebody wants to see all of it.
+    /// Whether to show all of it.
     whole: bool,
-    /// It has an answer from here, of which the daemon has not said yet what comes of it.
+    /// Whether an answer was sent from here and is not confirmed yet.
     answered: bool,
 }
 
-/// What a key comes to.
+#[derive(Clone, Debug, PartialEq)]
+enum Body {
+    Permission(Action),
+    Choice(String, Vec<QuestionOption>),
+}
+
+/// The effect of a key.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Press {
     /// It means nothing now.
@@ -53,125 +63,176 @@ pub(crate) enum Press {
 }
 
 impl Question {
-    /// The question that an event asks.
-    pub(crate) fn of_event(body: &EventBody) -> Option<Self> {
-        let EventBody::PermissionRequested { permission, tool, action, input, cwd, digest, grant, .. } = body else {
-            return None;
-        };
-        Some(Self {
-            permission: permission.clone(),
-            tool: tool.clone(),
-            action: action.clone(),
-            input: input.clone(),
-            cwd: short_path(cwd),
-            digest: digest.clone(),
-            grant: grant.clone(),
-            whole: false,
-            answered: false,
-        })
+    /// The question that an event asks, if it is of a kind that can be shown.
+    pub(crate) fn of_event(event: &Event) -> Option<Self> {
+        // Whose it is does not matter to the one who reads its events.
+        Self::of_pending(&PendingQuestion::of_event(&SessionId::default(), event)?)
     }
 
-    /// The question of a row of `permission/list`.
-    pub(crate) fn of_pending(row: &Pending) -> Self {
-        Self {
-            permission: row.permission.clone(),
-            tool: row.tool.clone(),
-            action: row.action.clone(),
-            input: row.input.clone(),
-            cwd: short_path(&row.cwd),
-            digest: row.digest.clone(),
-            grant: row.grant.clone(),
-            whole: false,
-            answered: false,
-        }
+    /// The question of a row of `question/list`, if it is of a kind that can be shown.
+    pub(crate) fn of_pending(row: &PendingQuestion) -> Option<Self> {
+        let Asked { kind, blocks, text, options, permission, digest, .. } = &row.asked;
+        let body = match (kind, permission) {
+            (QuestionKind::Permission, Some(action)) => Body::Permission(action.clone()),
+            (QuestionKind::Choice, _) => Body::Choice(text.clone(), options.clone()),
+            _ => return None,
+        };
+        let (id, holds_up, digest) = (row.question.clone(), *blocks != Blocks::Nothing, digest.clone());
+        Some(Self { id, body, holds_up, digest, whole: false, answered: false })
     }
 
-    /// What would run: the action, and each argument but the command or the path that it is.
-    fn parts(&self) -> Vec<String> {
-        let said = |name: &str, value: &str| {
-            let path = self.action.strip_prefix(&self.tool).and_then(|rest| rest.strip_prefix(' '));
-            value == self.action || (name == "path" && path == Some(value))
-        };
-        let argument = |(name, value): (&String, &Value)| match value.as_str() {
-            Some(text) if said(name, text) => None,
-            // Nothing, or spaces, are seen in quotes alone.
-            Some(text) if !text.trim().is_empty() => Some(format!("{name}: {text}")),
-            _ => Some(format!("{name}: {value}")),
-        };
-        let arguments = self.input.as_object().into_iter().flatten().filter_map(argument);
-        std::iter::once(self.action.clone()).chain(arguments).collect()
-    }
-
-    /// What would run: all of it, or what of it is shown unasked.
+    /// The question, for people: all of it, or what of it is shown unasked.
     pub(crate) fn text(&self, style: &Style) -> String {
-        let mut out = format!(
-            "{} {} wants to run in {}\n",
-            style.yellow("?"),
-            style.bold(&clean_line(&self.tool)),
-            clean_line(&self.cwd)
-        );
         let most = if self.whole { [usize::MAX, 0] } else { LINES };
-        self.parts().iter().for_each(|part| indent(&mut out, part, most));
-        out
+        let mark = style.yellow("?");
+        match &self.body {
+            Body::Permission(action) => {
+                let (tool, cwd) = (style.bold(&clean_line(&action.tool)), short_path(&action.cwd));
+                let mut out = format!("{mark} {tool} wants to run in {}\n", clean_line(&cwd));
+                parts(action).iter().for_each(|part| indent(&mut out, part, most));
+                out
+            }
+            Body::Choice(text, options) => {
+                let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
+                let mut out = format!("{mark} {}\n", clean_exact(first));
+                if !rest.is_empty() {
+                    indent(&mut out, rest, [usize::MAX, 0]);
+                }
+                let numbers = NUMBERS.chars().map(String::from).chain(std::iter::repeat("-".to_owned()));
+                for (number, option) in numbers.zip(options) {
+                    let (label, name) = (clean_line(&option.label), clean_line(&option.name));
+                    let name = if label == name { String::new() } else { style.dim(&format!(" ({name})")) };
+                    out.push_str(&format!("    {} {label}{name}\n", style.bold(&number)));
+                }
+                out
+            }
+        }
     }
 
     /// Whether something of it is not shown.
     pub(crate) fn is_cut(&self) -> bool {
-        !self.whole && self.parts().iter().any(|part| lines(&clean_exact(part)).len() > LINES.iter().sum())
+        let is_long = |part: &String| lines(&clean_exact(part)).len() > LINES.iter().sum();
+        match &self.body {
+            Body::Permission(action) => !self.whole && parts(action).iter().any(is_long),
+            Body::Choice(..) => false,
+        }
     }
 
     /// The line that says which keys there are: alone, or as a line of their own where one is being typed.
     pub(crate) fn keys(&self, style: &Style, prompt: bool) -> String {
         let key = |key: &str| style.bold(key);
         let enter = if prompt { ", then Enter" } else { "" };
-        if self.is_cut() {
-            return format!("  {} show all of it, then allow it or not  {} no{enter}\n", key("v"), key("n"));
+        match &self.body {
+            Body::Permission(_) if self.is_cut() => {
+                format!("  {} show all of it before you can allow it  {} no{enter}\n", key("v"), key("n"))
+            }
+            Body::Permission(action) => {
+                let grant =
+                    if action.grant.is_empty() { String::new() } else { format!(" {}", short_grant(action, style)) };
+                let [y, s, a, n] = ["y", "s", "a", "n"].map(key);
+                format!("  {y} once  {s} in this session  {a} always{grant}  {n} no{enter}\n")
+            }
+            Body::Choice(_, options) if options.len() > NUMBERS.len() => {
+                format!("  a number answers{enter}; the others: {}\n", self.elsewhere())
+            }
+            Body::Choice(..) => format!("  a number answers{enter}\n"),
         }
-        let grant = if self.grant.is_empty() { String::new() } else { format!(" {}", self.short_grant(style)) };
-        let [y, s, a, n] = ["y", "s", "a", "n"].map(key);
-        format!("  {y} once  {s} in this session  {a} always{grant}  {n} no{enter}\n")
     }
 
     /// What is said when something was typed that is no answer.
     pub(crate) fn unanswered(&self, style: &Style) -> String {
-        let dropped = style.dim("  that is no answer and was dropped: a key alone answers, Ctrl-C cancels the turn");
+        let dropped = style.dim("  not an answer, ignored: press one of these keys alone; Ctrl-C cancels the turn");
         format!("{dropped}\n{}", self.keys(style, false))
     }
 
-    /// The keys that mean something: those that decide, or show the rest and deny.
+    /// The keys that mean something: those that answer, or show the rest and deny.
     pub(crate) fn answers(&self) -> &'static str {
-        if self.is_cut() { "vVnN" } else { "yYsSaAnN" }
+        match &self.body {
+            Body::Permission(_) if self.is_cut() => "vVnN",
+            Body::Permission(_) => "yYsSaAnN",
+            Body::Choice(_, options) => NUMBERS.get(..options.len()).unwrap_or(NUMBERS),
+        }
     }
 
-    /// The rule that `always` would write; of a long action that stands above it word for word only the beginning.
-    fn short_grant(&self, style: &Style) -> String {
-        let parts = self.grant.split_once('(').and_then(|(tool, rest)| Some((tool, rest.strip_suffix(')')?)));
-        // A `*` at the end means more than it says, and is not hidden.
-        let repeats = |pattern: &str| self.action.contains(pattern) && !pattern.ends_with('*');
-        match parts {
-            Some((tool, pattern)) if pattern.chars().count() > MAX_GRANT && repeats(pattern) => {
-                let start: String = pattern.chars().take(MAX_GRANT).collect();
-                format!("{}({}{})", clean_line(tool), clean_line(&start), style.ellipsis())
+    /// The name of the option that a key stands for.
+    fn option(&self, key: char) -> Option<&str> {
+        match &self.body {
+            Body::Permission(_) => decision(key).map(Decision::name),
+            Body::Choice(_, options) => {
+                let option = options.get(NUMBERS.find(key)?)?;
+                Some(&option.name)
             }
-            _ => clean_line(&self.grant).into_owned(),
         }
     }
 
     /// How to answer it from elsewhere.
     pub(crate) fn elsewhere(&self) -> String {
         let first = if self.is_cut() { "`linger inbox` shows all of it; " } else { "" };
-        format!("{first}answer with `linger answer {} allow|session|always|deny`", self.permission)
+        format!("{first}answer with `linger answer {} {}`", self.id, self.words().join("|"))
+    }
+
+    /// The words that `linger answer` takes for it.
+    pub(crate) fn words(&self) -> Vec<String> {
+        match &self.body {
+            Body::Permission(_) => WORDS.map(|(word, _)| word.to_owned()).to_vec(),
+            Body::Choice(_, options) => options.iter().map(|option| clean_line(&option.name).into_owned()).collect(),
+        }
+    }
+
+    /// The name of the option that a word of `linger answer` stands for.
+    pub(crate) fn named(&self, word: &str) -> Option<String> {
+        let name = match &self.body {
+            Body::Permission(_) => {
+                let decision = WORDS.iter().find(|(it, _)| *it == word).map(|(_, decision)| *decision);
+                decision.or_else(|| Decision::answer(word)).map(Decision::name)
+            }
+            Body::Choice(_, options) => options.iter().map(|option| option.name.as_str()).find(|name| *name == word),
+        };
+        name.map(str::to_owned)
     }
 
     /// The answer to exactly what was shown.
-    pub(crate) fn answer(&self, decision: Decision, reason: Option<String>) -> Result<Answer, Failure> {
-        Ok(Answer {
-            permission: self.permission.clone(),
-            decision,
-            reason,
-            digest: Some(self.digest.clone()),
-            key: Some(key()?),
-        })
+    pub(crate) fn answer(&self, answer: String, reason: Option<String>) -> Result<Answer, Failure> {
+        let (question, digest) = (self.id.clone(), Some(self.digest.clone()));
+        Ok(Answer { question, answer, reason, digest, key: Some(key()?) })
+    }
+}
+
+/// The words of `linger answer` for a permission.
+const WORDS: [(&str, Decision); 4] = [
+    ("allow", Decision::AllowOnce),
+    ("session", Decision::AllowSession),
+    ("always", Decision::AllowAlways),
+    ("deny", Decision::RejectOnce),
+];
+
+/// What would run: the action, and each argument but the command or the path that it is.
+fn parts(Action { tool, action, input, .. }: &Action) -> Vec<String> {
+    let said = |name: &str, value: &str| {
+        let path = action.strip_prefix(tool).and_then(|rest| rest.strip_prefix(' '));
+        value == action || (name == "path" && path == Some(value))
+    };
+    let argument = |(name, value): (&String, &Value)| match value.as_str() {
+        Some(text) if said(name, text) => None,
+        // Empty text and spaces are visible in quotes only.
+        Some(text) if !text.trim().is_empty() => Some(format!("{name}: {text}")),
+        _ => Some(format!("{name}: {value}")),
+    };
+    let arguments = input.as_object().into_iter().flatten().filter_map(argument);
+    std::iter::once(action.clone()).chain(arguments).collect()
+}
+
+/// The rule that `always` would write; of a long action that stands above it word for word only the beginning.
+fn short_grant(Action { grant, action, .. }: &Action, style: &Style) -> String {
+    let parts = grant.split_once('(').and_then(|(tool, rest)| Some((tool, rest.strip_suffix(')')?)));
+    // A `*` at the end widens the rule and is never hidden.
+    let repeats = |pattern: &str| action.contains(pattern) && !pattern.ends_with('*');
+    match parts {
+        Some((tool, pattern)) if pattern.chars().count() > MAX_GRANT && repeats(pattern) => {
+            let start: String = pattern.chars().take(MAX_GRANT).collect();
+            format!("{}({}{})", clean_line(tool), clean_line(&start), style.ellipsis())
+        }
+        _ => clean_line(grant).into_owned(),
     }
 }
 
@@ -186,21 +247,24 @@ fn decision(key: char) -> Option<Decision> {
     })
 }
 
-/// A decision as people say it.
-pub(crate) fn said(decision: Decision) -> &'static str {
-    match decision {
-        Decision::AllowOnce => "allowed",
-        Decision::AllowSession => "allowed in this session",
-        Decision::AllowAlways => "allowed always",
-        Decision::RejectOnce => "denied",
-        Decision::Cancelled => "not answered: the turn ended",
-    }
+/// What is said of a question that cannot be shown here.
+pub(crate) fn unknown_kind(row: &PendingQuestion) -> String {
+    format!("question {} is of a kind that this linger cannot show: {}", row.question, clean_line(&row.asked.text))
 }
 
-/// Who was faster, from the `data` of the error `already answered`.
+/// An answer as people say it.
+pub(crate) fn answer_text(answer: &str) -> String {
+    Decision::answer(answer)
+        .map_or_else(|| clean_line(answer).into_owned(), |decision| decision_text(decision).to_owned())
+}
+
+/// Which answer came first, from the `data` of the error `already answered`.
 pub(crate) fn too_late(data: Option<Value>) -> String {
     match data.and_then(|data| serde_json::from_value::<AlreadyAnswered>(data).ok()) {
-        Some(won) => format!("already answered: {} by {}", said(won.decision), won.by),
+        Some(AlreadyAnswered { answer: Some(answer), by, .. }) => {
+            format!("already answered: {} by {}", answer_text(&answer), clean_line(&by))
+        }
+        Some(AlreadyAnswered { answer: None, by, .. }) => format!("no longer asked: {}", clean_line(&by)),
         None => "already answered".to_owned(),
     }
 }
@@ -213,22 +277,26 @@ pub(crate) struct Questions {
 
 impl Questions {
     /// Keeps up with an event; whether the open question is another now.
-    pub(crate) fn event(&mut self, body: &EventBody) -> bool {
-        let before = self.first().map(|question| question.permission.clone());
-        if let Some(question) = Question::of_event(body) {
-            self.open.push(question);
-        }
-        match body {
-            EventBody::PermissionResolved { permission, .. } => self.remove(permission),
-            EventBody::TurnFinished { .. } => self.open.clear(),
+    pub(crate) fn event(&mut self, event: &Event) -> bool {
+        let before = self.first().map(|question| question.id.clone());
+        self.open.extend(Question::of_event(event));
+        match &event.body {
+            EventBody::PermissionResolved { permission: question, .. }
+            | EventBody::QuestionResolved { question, .. } => self.remove(question),
+            EventBody::TurnFinished { .. } => self.open.retain(|question| !question.holds_up),
             _ => {}
         }
-        before.as_ref() != self.first().map(|question| &question.permission)
+        before.as_ref() != self.first().map(|question| &question.id)
     }
 
     /// The one to be asked.
     pub(crate) fn first(&self) -> Option<&Question> {
         self.open.iter().find(|question| !question.answered)
+    }
+
+    /// Whether a call or the turn waits for an answer.
+    pub(crate) fn hold_up(&self) -> bool {
+        self.open.iter().any(|question| question.holds_up && !question.answered)
     }
 
     /// Whether a key means something for the first question.
@@ -241,24 +309,24 @@ impl Questions {
         let means = self.has(key);
         let first = self.open.iter_mut().find(|question| !question.answered);
         let Some(question) = first.filter(|_| means) else { return Ok(Press::Nothing) };
-        let Some(decision) = decision(key) else {
+        let Some(name) = question.option(key).map(str::to_owned) else {
             question.whole = true;
             return Ok(Press::Show);
         };
-        let answer = question.answer(decision, None)?;
+        let answer = question.answer(name, None)?;
         question.answered = true;
         Ok(Press::Answer(answer))
     }
 
     /// The daemon did not take an answer: the question is still to be asked.
-    pub(crate) fn again(&mut self, permission: &PermissionId) {
-        let refused = self.open.iter_mut().filter(|question| question.permission == *permission);
+    pub(crate) fn again(&mut self, id: &QuestionId) {
+        let refused = self.open.iter_mut().filter(|question| question.id == *id);
         refused.for_each(|question| question.answered = false);
     }
 
     /// Takes a question off, once it is answered.
-    pub(crate) fn remove(&mut self, permission: &PermissionId) {
-        self.open.retain(|question| question.permission != *permission);
+    pub(crate) fn remove(&mut self, id: &QuestionId) {
+        self.open.retain(|question| question.id != *id);
     }
 }
 
@@ -293,16 +361,6 @@ fn lines(text: &str) -> Vec<(bool, &str)> {
     lines
 }
 
-/// A path with the home directory as `~`.
-pub(crate) fn short_path(path: &Path) -> String {
-    let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
-    match home.as_deref().and_then(|home| path.strip_prefix(home).ok()) {
-        Some(rest) if rest.as_os_str().is_empty() => "~".to_owned(),
-        Some(rest) => format!("~/{}", rest.display()),
-        None => path.display().to_string(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -318,25 +376,21 @@ mod tests {
         assert_eq!(out, format!("    {line}\n  ~ b\n"));
     }
 
+    fn question(body: Body) -> Question {
+        Question { id: "q1".into(), body, holds_up: true, digest: String::new(), whole: false, answered: false }
+    }
+
+    fn action(tool: &str, action: &str, input: Value, grant: &str) -> Action {
+        let (tool, action, grant) = (tool.to_owned(), action.to_owned(), grant.to_owned());
+        Action { permission: "q1".into(), tool, action, input, cwd: "/w".into(), grant }
+    }
+
     #[test]
     fn a_long_rule_is_cut_only_where_it_repeats_the_action() {
         let style = Style { color: false, unicode: true };
         let long = format!("echo {}", "x".repeat(60));
-        let keys = |action: &str, grant: String| {
-            let (tool, cwd, digest) = ("bash".to_owned(), "/w".to_owned(), String::new());
-            let (permission, input) = ("q1".into(), Value::Null);
-            Question {
-                permission,
-                tool,
-                action: action.to_owned(),
-                input,
-                cwd,
-                digest,
-                grant,
-                whole: false,
-                answered: false,
-            }
-            .keys(&style, false)
+        let keys = |of: &str, grant: String| {
+            question(Body::Permission(action("bash", of, Value::Null, &grant))).keys(&style, false)
         };
         let cut = format!(" always bash(echo {}…)  ", "x".repeat(35));
         assert!(keys(&long, format!("bash({long})")).contains(&cut));
@@ -345,27 +399,33 @@ mod tests {
     }
 
     #[test]
+    fn a_choice_is_answered_by_number_here_and_by_name_elsewhere() {
+        let style = Style { color: false, unicode: true };
+        let options = |n: usize| (1..=n).map(|n| QuestionOption::new(&format!("n{n}"), &format!("take {n}"))).collect();
+        let choice = |n| question(Body::Choice("which?\nthere are some\u{1b}[31m".to_owned(), options(n)));
+        let two = choice(2);
+        assert_eq!(two.text(&style), "? which?\n    there are some␛[31m\n    1 take 1 (n1)\n    2 take 2 (n2)\n");
+        assert_eq!((two.keys(&style, true).as_str(), two.answers()), ("  a number answers, then Enter\n", "12"));
+        assert_eq!(two.elsewhere(), "answer with `linger answer q1 n1|n2`");
+        assert_eq!((two.named("n2"), two.named("2"), two.named("allow")), (Some("n2".to_owned()), None, None));
+        let mut open = Questions { open: vec![choice(10)] };
+        assert_eq!(open.first().unwrap().answers(), NUMBERS);
+        assert!(open.first().unwrap().text(&style).ends_with("    9 take 9 (n9)\n    - take 10 (n10)\n"));
+        assert_eq!(open.press('y').unwrap(), Press::Nothing);
+        assert!(open.hold_up());
+        assert!(matches!(open.press('9').unwrap(), Press::Answer(Answer { answer, .. }) if answer == "n9"));
+        assert!(open.first().is_none() && !open.hold_up());
+    }
+
+    #[test]
     fn nothing_is_allowed_that_was_not_shown() {
         let style = Style { color: false, unicode: true };
         let command = |lines: usize| (1..=lines).map(|n| format!("echo {n}")).collect::<Vec<_>>().join("\n");
-        let asked = |action: String| {
-            let (tool, cwd, digest, grant) = ("bash".to_owned(), "/w".to_owned(), String::new(), String::new());
-            let question = Question {
-                permission: "q1".into(),
-                tool,
-                action,
-                input: Value::Null,
-                cwd,
-                digest,
-                grant,
-                whole: false,
-                answered: false,
-            };
-            Questions { open: vec![question] }
-        };
+        let asked =
+            |of: String| Questions { open: vec![question(Body::Permission(action("bash", &of, Value::Null, "")))] };
         let mut short = asked(command(40));
         assert!(short.first().unwrap().text(&style).contains("echo 20\n"));
-        assert!(matches!(short.press('y').unwrap(), Press::Answer(answer) if answer.decision == Decision::AllowOnce));
+        assert!(matches!(short.press('y').unwrap(), Press::Answer(answer) if answer.answer == "allow_once"));
         let mut long = asked(command(41));
         let text = |questions: &Questions| questions.first().unwrap().text(&style);
         assert!(text(&long).contains("    echo 30\n    (1 line is not shown)\n    echo 32\n"), "{}", text(&long));
@@ -379,16 +439,13 @@ mod tests {
         long.again(&"q1".into());
         assert!(long.first().is_some_and(|question| !question.is_cut()), "a refused answer loses no question");
         let mut denied = asked(command(400));
-        assert!(matches!(denied.press('n').unwrap(), Press::Answer(answer) if answer.decision == Decision::RejectOnce));
+        assert!(matches!(denied.press('n').unwrap(), Press::Answer(answer) if answer.answer == "reject_once"));
     }
 
     #[test]
     fn every_argument_is_shown_that_the_action_is_not() {
-        let check = |tool: &str, action: &str, input: Value, expect: &[&str]| {
-            let (tool, action, cwd, digest) = (tool.to_owned(), action.to_owned(), "/w".to_owned(), String::new());
-            let (permission, grant, whole, answered) = ("q1".into(), String::new(), false, false);
-            let question = Question { permission, tool, action, input, cwd, digest, grant, whole, answered };
-            assert_eq!(question.parts(), expect);
+        let check = |tool: &str, of: &str, input: Value, expect: &[&str]| {
+            assert_eq!(parts(&action(tool, of, input, "")), expect);
         };
         let write = |content: &str| serde_json::json!({"path": "x.sh", "content": content});
         check("write", "write x.sh", write(""), &["write x.sh", "content: \"\""]);

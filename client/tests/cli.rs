@@ -14,7 +14,7 @@ mod fake;
 use std::io::Write as _;
 use std::process::Stdio;
 
-use fake::{Fake, Ran, pending, row};
+use fake::{Fake, Ran, choice, pending, pending_choice, row};
 use serde_json::{Value, json};
 
 #[test]
@@ -151,7 +151,7 @@ fn a_permission_that_cannot_be_answered_here_ends_run_and_wait_with_3() {
         daemon.question(4);
         daemon.answer("session/list", json!([row("s1", "running", None)]));
         daemon.answer("session/list", json!([row("s1", "waiting", None)]));
-        daemon.answer("permission/list", json!([pending("q1")]));
+        daemon.answer("question/list", json!([pending("q1")]));
     });
     let ran = fake.run(&["run", "x"]);
     assert_eq!((ran.code, ran.out.as_str()), (Some(3), ""));
@@ -164,7 +164,7 @@ fn a_permission_that_cannot_be_answered_here_ends_run_and_wait_with_3() {
         assert_eq!(daemon.answer("session/attach", json!({"cursor": "7"}))["deltas"], false);
         daemon.event("7", json!({"kind": "caught_up"}));
         daemon.answer("session/list", json!([row("s1", "waiting", None)]));
-        daemon.answer("permission/list", json!([pending("q1")]));
+        daemon.answer("question/list", json!([pending("q1")]));
     });
     assert_eq!(fake.run(&["wait", "s1"]).code, Some(3));
 }
@@ -191,7 +191,7 @@ fn a_time_out_leaves_the_work_alone() {
     });
     let ran = fake.run(&["run", "--timeout", "0.2", "x"]);
     assert_eq!((ran.code, ran.out.as_str()), (Some(124), ""));
-    assert!(ran.err.contains("the work goes on: `linger attach s1`"), "{}", ran.err);
+    assert!(ran.err.contains("the work continues: `linger attach s1`"), "{}", ran.err);
 }
 
 #[test]
@@ -276,10 +276,10 @@ fn a_socket_in_a_directory_that_others_can_enter_is_refused() {
 fn an_answer_carries_the_digest_of_what_was_listed() {
     let fake = Fake::one(|daemon| {
         daemon.hello();
-        daemon.answer("permission/list", json!([pending("q1abc"), pending("q2")]));
-        let answer = daemon.answer("permission/answer", json!({"outcome": "won"}));
+        daemon.answer("question/list", json!([pending("q1abc"), pending("q2")]));
+        let answer = daemon.answer("question/answer", json!({"outcome": "won"}));
         assert_eq!(
-            (&answer["permission"], &answer["decision"], &answer["digest"], &answer["reason"]),
+            (&answer["question"], &answer["answer"], &answer["digest"], &answer["reason"]),
             (&json!("q1abc"), &json!("reject_once"), &json!("sha256:9f"), &json!("not now"))
         );
     });
@@ -289,22 +289,102 @@ fn an_answer_carries_the_digest_of_what_was_listed() {
 }
 
 #[test]
+fn a_choice_is_listed_with_its_options_and_answered_by_the_name_of_one() {
+    let rows = || json!([pending("q1"), pending_choice("q2", Some("s1")), pending_choice("q3", None)]);
+    let fake = Fake::one(move |daemon| {
+        daemon.hello();
+        daemon.answer("question/list", rows());
+    });
+    let ran = fake.run(&["inbox"]);
+    let lines: Vec<Vec<&str>> = ran.out.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[0][..2], ["q1", "s1"]);
+    assert_eq!((&lines[1][..2], &lines[1][4..]), (&["q2", "s1"][..], &["choice", "go", "on?", "(go_on|stop)"][..]));
+    assert_eq!(lines[2][..2], ["q3", "-"]);
+
+    let fake = Fake::one(move |daemon| {
+        daemon.hello();
+        daemon.answer("question/list", rows());
+        let answer = daemon.answer("question/answer", json!({"outcome": "won"}));
+        assert_eq!(
+            (&answer["question"], &answer["answer"], &answer["digest"]),
+            (&json!("q3"), &json!("stop"), &json!("sha256:7c"))
+        );
+    });
+    let ran = fake.run(&["answer", "--json", "q3", "stop"]);
+    let said: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!((ran.code, said), (Some(0), json!({"question": "q3", "answer": "stop"})));
+
+    let fake = Fake::one(move |daemon| {
+        daemon.hello();
+        daemon.answer("question/list", rows());
+        daemon.expect_end();
+    });
+    let ran = fake.run(&["answer", "q2", "allow"]);
+    let err = "error: 'allow' is no answer to q2\nhint: one of go_on, stop\n";
+    assert_eq!(ran, Ran { code: Some(2), out: String::new(), err: err.to_owned() });
+}
+
+#[test]
+fn a_kind_of_question_that_is_not_known_is_listed_and_left_to_others() {
+    let listed = || {
+        let mut row = pending_choice("q1", Some("s1"));
+        row["kind"] = json!("from_the_future");
+        json!([row])
+    };
+    let fake = Fake::one(move |daemon| {
+        daemon.hello();
+        daemon.answer("question/list", listed());
+    });
+    assert!(fake.run(&["inbox"]).out.contains("go on?"));
+    let fake = Fake::one(move |daemon| {
+        daemon.hello();
+        daemon.answer("question/list", listed());
+        daemon.expect_end();
+    });
+    let ran = fake.run(&["answer", "q1", "stop"]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.err.contains("of a kind that this linger cannot show"), "{}", ran.err);
+}
+
+#[test]
+fn a_choice_that_holds_up_the_turn_ends_run_with_3_and_one_that_does_not_waits_aside() {
+    let asked =
+        |blocks| json!({"kind": "question_asked", "seq": 4, "turn": "t1", "question": "q2", "asked": choice(blocks)});
+    let fake = Fake::one(move |daemon| {
+        daemon.new_run();
+        daemon.event("4", asked("turn"));
+        daemon.answer("session/list", json!([row("s1", "waiting", None)]));
+        daemon.answer("question/list", json!([pending_choice("q2", Some("s1"))]));
+    });
+    let ran = fake.run(&["run", "x"]);
+    assert_eq!((ran.code, ran.out.as_str()), (Some(3), ""));
+    assert!(ran.err.contains("? go on?\n    1 go on (go_on)\n    2 stop here (stop)\n"), "{}", ran.err);
+    assert!(ran.err.contains("`linger answer q2 go_on|stop`"), "{}", ran.err);
+    let fake = Fake::one(move |daemon| {
+        daemon.new_run();
+        daemon.event("4", asked("nothing"));
+        daemon.end(5, "end_turn", None);
+    });
+    assert_eq!(fake.run(&["run", "x"]).code, Some(0));
+}
+
+#[test]
 fn a_lost_race_says_who_won() {
-    let won = json!({"decision": "allow_once", "by": "linger@pts/3", "at": 1});
+    let won = json!({"answer": "allow_once", "by": "linger@pts/3", "at": 1});
     let data = won.clone();
     let ran = Fake::one(move |daemon| {
         daemon.hello();
-        daemon.answer("permission/list", json!([pending("q1")]));
-        daemon.refuse("permission/answer", -31001, "already answered", data);
+        daemon.answer("question/list", json!([pending("q1")]));
+        daemon.refuse("question/answer", -31001, "already answered", data);
     })
     .run(&["answer", "q1", "deny"]);
     let err = "error: already answered: allowed by linger@pts/3\n\
-               hint: that decision stands; `linger inbox` lists what still waits\n";
+               hint: that answer stands; `linger inbox` lists what is still waiting\n";
     assert_eq!(ran, Ran { code: Some(1), out: String::new(), err: err.to_owned() });
     let ran = Fake::one(move |daemon| {
         daemon.hello();
-        daemon.answer("permission/list", json!([]));
-        daemon.refuse("permission/answer", -31001, "already answered", won);
+        daemon.answer("question/list", json!([]));
+        daemon.refuse("question/answer", -31001, "already answered", won);
     })
     .run(&["answer", "q1", "deny"]);
     assert_eq!(ran.err, err);
@@ -396,7 +476,7 @@ fn what_people_read_cannot_steer_their_terminal_through_a_pipe() {
             daemon.hello();
             let mut row = pending("q1");
             row["action"] = json!(evil);
-            daemon.answer("permission/list", json!([row]));
+            daemon.answer("question/list", json!([row]));
         })
     };
     assert!(inbox().run(&["inbox"]).out.ends_with("bash  a␛[2Jb\n"));
@@ -427,8 +507,8 @@ fn a_broken_configuration_is_told_of_by_every_command() {
         assert_eq!((ran.code, ran.out.lines().count()), (Some(0), 1));
         assert_eq!(ran.err, format!("warning: config.toml:3: no such key\nhint: {hint}\n"));
     };
-    check(true, "correct the file; what it said before stays in force");
-    check(false, "correct the file; until then sessions can be read, and no turn begins");
+    check(true, "correct the file; its last valid content stays in force");
+    check(false, "correct the file; until then sessions can be read, and no turn starts");
 }
 
 #[test]

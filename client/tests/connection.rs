@@ -1,4 +1,4 @@
-//! The client on a connection that is lost, refused, slow or read by nobody: what is sent again, waited for, and left alone.
+//! The client on a connection that is lost, refused or slow, or while its output is not read.
 
 #![allow(
     clippy::unwrap_used,
@@ -86,7 +86,7 @@ fn a_signal_while_a_client_comes_back_is_what_it_is_at_any_other_time() {
 }
 
 #[test]
-fn a_daemon_that_takes_nothing_more_holds_nobody_up() {
+fn a_daemon_that_reads_nothing_more_delays_no_client() {
     let (leave, left) = std::sync::mpsc::channel::<()>();
     let mut fake = Fake::one(move |daemon| {
         daemon.hello();
@@ -103,7 +103,7 @@ fn a_daemon_that_takes_nothing_more_holds_nobody_up() {
 }
 
 #[test]
-fn a_daemon_that_answers_nothing_holds_nobody_up_for_longer_than_was_said() {
+fn a_daemon_that_answers_nothing_delays_a_client_until_its_timeout_only() {
     for command in [["run", "--timeout", "1", "x"], ["wait", "--timeout", "1", "s1"]] {
         let fake = Fake::one(|daemon| {
             daemon.expect("daemon/hello");
@@ -111,7 +111,7 @@ fn a_daemon_that_answers_nothing_holds_nobody_up_for_longer_than_was_said() {
         });
         let ran = fake.run(&command);
         assert_eq!((ran.code, ran.out.as_str()), (Some(124), ""), "{}", ran.err);
-        assert!(ran.err.contains("did not answer before the time was over"), "{}", ran.err);
+        assert!(ran.err.contains("did not answer before the timeout"), "{}", ran.err);
     }
 }
 
@@ -134,7 +134,7 @@ fn a_connection_that_the_daemon_refuses_is_tried_again_only_if_there_may_be_room
 }
 
 #[test]
-fn whoever_comes_back_to_a_daemon_without_room_waits_for_some() {
+fn a_client_that_reconnects_to_a_full_daemon_waits_for_a_place() {
     // More than fit into the time in which a keeper is waited for.
     const REFUSALS: usize = 14;
     let full =
@@ -185,7 +185,7 @@ fn a_prompt_that_the_daemon_has_given_up_is_sent_again_with_the_same_key() {
 }
 
 #[test]
-fn a_history_that_nobody_reads_is_left_with_the_daemon() {
+fn a_history_stays_with_the_daemon_while_our_output_is_not_read() {
     const EVENTS: usize = 500;
     let mut fake = Fake::one(|daemon| {
         daemon.hello();

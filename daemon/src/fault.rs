@@ -7,6 +7,8 @@
 //! - `LINGER_STORE_FAULT=N:KIND:K` and `LINGER_STORE_ONCE=FILE`: the Nth store operation of the process and the K−1 after it fail
 //!   with KIND (`full`, `ioerr`, `busy`); FILE is made by the first, and where it exists nothing fails.
 //! - `LINGER_BUG=NAME`: the bug NAME of [`BUGS`] is there.
+//! - `LINGER_ASK=DIR`: what lies there as `daemon.json` is asked by the daemon when it is ready, and what lies there as
+//!   `session.json` by the next session whose turn comes to a boundary, once each: `text`, `options` and `blocks` of a choice.
 //!
 //! What cannot be understood ends the process at once: a fault that never comes must not look like one that was survived.
 
@@ -84,6 +86,9 @@ pub const KEEPER_POINTS: [&str; 2] = ["keeper.daemon_died", "keeper.family_ended
 /// The bugs that can be planted, one for each invariant that the daemon keeps; that of I12 is in the client.
 pub const BUGS: [&str; 13] = ["I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8", "I9", "I10", "I11", "I13", "I14"];
 
+/// A choice to ask: its text, its options, and what it holds up.
+pub type Choice = (String, Vec<linger_protocol::question::QuestionOption>, linger_protocol::question::Blocks);
+
 /// The names of all crash points, in the order of the lists.
 pub fn points() -> Vec<String> {
     let commits = COMMITS.iter().flat_map(|kind| ["before", "after"].map(|when| format!("commit.{when}.{kind}")));
@@ -112,6 +117,12 @@ mod none {
     pub fn bug(_name: &str) -> bool {
         false
     }
+
+    /// A choice to ask.
+    #[inline(always)]
+    pub fn choice(_whose: &str) -> Option<super::Choice> {
+        None
+    }
 }
 
 #[cfg(feature = "faults")]
@@ -123,6 +134,7 @@ mod real {
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::sync::{LazyLock, Mutex, PoisonError};
 
+    use linger_protocol::question::{Blocks, QuestionOption};
     use rustix::process::{Signal, getpid, kill_process};
 
     use super::{BUGS, COMMITS, KEEPER_POINTS, POINTS, points};
@@ -135,6 +147,7 @@ mod real {
         store: Option<(u64, i32, u64)>,
         store_once: Option<PathBuf>,
         bug: String,
+        questions: Option<PathBuf>,
     }
 
     static ASKED: LazyLock<Asked> = LazyLock::new(|| {
@@ -152,6 +165,7 @@ mod real {
             store,
             store_once: var("LINGER_STORE_ONCE").map(PathBuf::from),
             bug,
+            questions: var("LINGER_ASK").map(PathBuf::from),
         }
     });
 
@@ -249,6 +263,24 @@ mod real {
     /// Whether a bug is there.
     pub fn bug(name: &str) -> bool {
         ASKED.bug == name
+    }
+
+    /// A choice, as a test writes it.
+    #[derive(serde::Deserialize)]
+    struct Written {
+        text: String,
+        options: Vec<QuestionOption>,
+        blocks: Blocks,
+    }
+
+    /// The choice that lies ready for `whose` log; it is taken, so that it is asked once over all lives.
+    pub fn choice(whose: &str) -> Option<super::Choice> {
+        let file = ASKED.questions.as_ref()?.join(format!("{whose}.json"));
+        let taken = file.with_extension("asked");
+        std::fs::rename(&file, &taken).ok()?;
+        let text = std::fs::read_to_string(&taken).unwrap_or_default();
+        let Written { text, options, blocks } = serde_json::from_str(&text).unwrap_or_else(|_| not_understood(&text));
+        Some((text, options, blocks))
     }
 }
 

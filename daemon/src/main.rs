@@ -14,12 +14,15 @@ use anyhow::Context as _;
 use linger_protocol::VERSION;
 use linger_protocol::place::{PlaceError, Places, check_socket, own_directory, private_directory};
 use lingerd::config::{Changes, ConfigStore};
+use lingerd::diagnostics::secret::Redactor;
 use lingerd::keeper::{self, Kept};
-use lingerd::keychain::helper;
-use lingerd::listener::{ListenError, Listener};
 use lingerd::process::mark;
-use lingerd::secret::Redactor;
-use lingerd::{Options, inherit, log};
+use lingerd::provider::keychain::helper;
+use lingerd::rpc::listener::{ListenError, Listener};
+use lingerd::service::Setup;
+use lingerd::sys::{descriptors, memory, terminal};
+use lingerd::tool::set::Tools;
+use lingerd::{Options, diagnostics};
 use tokio::io::AsyncReadExt as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -38,7 +41,7 @@ The daemon that owns linger's agent sessions. Clients start it; `linger daemon s
 LINGER_SOCKET is the socket's path, LINGER_LOG the level of the log file (error, warn, info, debug, trace).";
 
 pub(crate) fn main() -> ExitCode {
-    inherit::seal();
+    descriptors::forbid_inheritance();
     let arguments: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     if let Some((helper::ARGUMENT, rest)) = arguments.split_first().map(|(first, rest)| (first.as_str(), rest)) {
         return helper::main(rest);
@@ -95,12 +98,12 @@ fn keep(background: bool) -> anyhow::Result<ExitCode> {
 
 /// The daemon proper.
 fn start(kept: Kept, background: bool) -> anyhow::Result<ExitCode> {
-    inherit::frugal();
-    inherit::name("lingerd");
+    memory::tune_allocator();
+    terminal::set_process_name("lingerd");
     let places = Places::of_user()?;
     let redactor = Redactor::default();
-    log::start(&places.log(), std::env::var("LINGER_LOG").ok().as_deref(), redactor.clone())?;
-    if let Err(error) = inherit::leave_terminal() {
+    diagnostics::start(&places.log(), std::env::var("LINGER_LOG").ok().as_deref(), redactor.clone())?;
+    if let Err(error) = terminal::leave_terminal() {
         tracing::warn!(target: "daemon", %error, "tools can write to the terminal of the daemon");
     }
     if let Err(error) = mark::take(&places.data) {
@@ -128,12 +131,13 @@ async fn serve(
     let Kept { link, lock, listener, keeper, restarts } = kept;
     let changes = Changes::of(&places.config_file());
     let home = std::env::var_os("HOME").map(std::path::PathBuf::from);
-    let config = Arc::new(ConfigStore::open(places.clone(), home));
+    let tools = Tools::default();
+    let config = Arc::new(ConfigStore::open(places.clone(), home, tools.clone()));
     // A socket that the service manager opened may lie anywhere.
     let passed = listener.as_ref().and_then(|socket| Some(socket.local_addr().ok()?.as_pathname()?.to_path_buf()));
     let socket = passed.unwrap_or_else(|| places.socket.clone());
     let places = Places { socket, ..places };
-    let listener = Listener::open(&places, &lock, keeper, listener)?;
+    let listener = Listener::open(&places.socket, listener, |socket| lock.announce_or_warn(keeper, socket))?;
     let shutdown = CancellationToken::new();
     end_on_signals(&shutdown, &orphaned)?;
     end_without_keeper(link.reader()?, &shutdown, orphaned)?;
@@ -156,7 +160,9 @@ async fn serve(
         }
     });
     let keeper = Some(keeper);
-    let options = Options { places, config, changes, redactor, keeper, restarts, ready, at_rest: inherit::settle };
+    let system = lingerd::session::env::SYSTEM.to_owned();
+    let setup = Setup { places, config, tools, system, redactor, keeper, restarts };
+    let options = Options { setup, changes, ready, at_rest: memory::release_idle_memory };
     let result = lingerd::run(options, listener, shutdown).await;
     drop(lock);
     result
@@ -167,7 +173,7 @@ fn announce(background: bool) -> std::io::Result<()> {
     let mut stdout = std::io::stdout();
     writeln!(stdout, "ready")?;
     stdout.flush()?;
-    if background { inherit::let_go() } else { Ok(()) }
+    if background { terminal::detach_stdio() } else { Ok(()) }
 }
 
 /// Ends in good order when the keeper dies: nobody would restart this daemon if it died too.

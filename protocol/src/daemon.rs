@@ -17,7 +17,7 @@ pub struct Empty {}
 /// `daemon/hello`: agrees on a protocol version; the first thing a client says.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Hello {
-    /// Who is there, as others will see it in `by`: a program and its terminal, such as `linger@pts/3`.
+    /// The client's name, as others see it in `by`: a program and its terminal, such as `linger@pts/3`.
     pub client: String,
     /// The oldest and the newest protocol version that the client speaks.
     pub protocol: [u32; 2],
@@ -101,10 +101,13 @@ pub struct Status {
     pub model: Option<String>,
     /// Sessions in the database.
     pub sessions: u32,
-    /// Sessions with a turn under way.
+    /// Sessions with a running turn.
     pub running: u32,
     /// Permissions that wait.
     pub permissions: u32,
+    /// Questions of any kind that wait for an answer, permissions among them.
+    #[serde(default)]
+    pub questions: u32,
     /// Clients that are connected, this one included.
     pub connections: u32,
     /// Damage to what is stored, and what became of it.
@@ -129,7 +132,7 @@ pub struct Damage {
     /// Where it was set aside, unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
-    /// When it was found, in Unix milliseconds; 0 if nobody knows.
+    /// When it was found, in Unix milliseconds; 0 if unknown.
     pub at: u64,
     /// What is wrong, in one line.
     pub text: String,
@@ -213,9 +216,6 @@ pub struct Storage {
     pub database: u64,
     /// The part of it that holds nothing any more.
     pub unused: u64,
-    /// Whether `linger prune` would have to rewrite the database to give that back: it was made by an early build.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub rewrite: bool,
     /// What was written lately and is not in the database file yet.
     pub wal: u64,
     /// Images and whole outputs.
@@ -226,10 +226,10 @@ pub struct Storage {
     pub free: u64,
 }
 
-/// `daemon/stop`: ends the daemon; turns that are under way go on when it starts again.
+/// `daemon/stop`: ends the daemon; running turns continue when it starts again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Stop {
-    /// Also when a turn is under way.
+    /// Also while a turn is running.
     #[serde(default)]
     pub force: bool,
     /// Idempotency key: sent again with it, after a new start too, the request ends nothing more.

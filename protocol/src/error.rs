@@ -28,13 +28,13 @@ macro_rules! codes {
 }
 
 codes! {
-    /// The permission has its decision; `data` is an `AlreadyAnswered`.
+    /// The question has its answer; `data` is an `AlreadyAnswered`, that of permissions from `permission/answer`.
     AlreadyAnswered = -31001,
     /// No session has this id.
     UnknownSession = -31002,
     /// No permission has this id.
     UnknownPermission = -31003,
-    /// The session never gave out this cursor.
+    /// The cursor is unknown for this session.
     UnknownCursor = -31004,
     /// The digest is not that of what waits.
     WrongDigest = -31005,
@@ -52,7 +52,7 @@ codes! {
     NoWorkspace = -31011,
     /// The name is taken, or no name at all.
     BadName = -31012,
-    /// Work is under way.
+    /// A turn is running.
     Busy = -31013,
     /// There is nothing to cancel or to continue.
     Idle = -31014,
@@ -80,7 +80,11 @@ codes! {
     NotAKey = -31025,
     /// What the answer should fit is no JSON Schema, or one that needs something from outside.
     BadSchema = -31026,
-    /// The session met an error of the daemon's own.
+    /// No question has this id.
+    UnknownQuestion = -31027,
+    /// The answer is none of the question's options.
+    UnknownOption = -31028,
+    /// An internal error in the daemon.
     Internal = -31099,
 }
 

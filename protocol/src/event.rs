@@ -8,10 +8,12 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use strum::IntoStaticStr;
 
-use crate::id::{BlobId, CallId, Cursor, MessageId, PermissionId, PromptId, SessionId, TurnId};
-use crate::message::{ContentBlock, HostedPart, HostedTool, Role, StopReason, Usage};
+use crate::id::{BlobId, CallId, Cursor, MessageId, PermissionId, PromptId, QuestionId, SessionId, TurnId};
+use crate::message::{AnswerEnd, ContentBlock, HostedPart, HostedTool, Role, StopReason, Usage};
 use crate::permission::{Decision, Mode};
+use crate::question::Question;
 use crate::session::{Effort, Setup, When};
 
 /// The method name of the notification that carries an event.
@@ -46,8 +48,10 @@ pub struct Event {
 }
 
 /// The kinds of event and what each carries.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// `<&str>::from(&body)` is the kind, as it stands in the event.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, IntoStaticStr)]
 #[serde(tag = "kind", rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum EventBody {
     /// The session came to be; always `seq` 1.
     SessionCreated {
@@ -60,10 +64,13 @@ pub enum EventBody {
         /// A name that a user gave.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
+        /// The session that started it, if one did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        parent: Option<SessionId>,
         /// How hard the model thinks, where that was said.
         #[serde(default, skip_serializing_if = "Effort::is_auto")]
         effort: Effort,
-        /// What its requests have beside the conversation.
+        /// The constant part of its requests: all but the conversation.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         setup: Option<Setup>,
         /// The variables that tools of this session get; never a key.
@@ -92,15 +99,15 @@ pub enum EventBody {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         setup: Option<Setup>,
     },
-    /// A prompt is stored and will be taken up.
+    /// A prompt is stored and will start a turn or join one.
     PromptAccepted {
         /// The prompt.
         prompt: PromptId,
         /// What the user sent.
         content: Vec<ContentBlock>,
-        /// When it is to be taken up.
+        /// When it takes effect.
         when: When,
-        /// Who sent it, such as `linger@pts/3`.
+        /// The client that sent it, such as `linger@pts/3`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,
         /// It asks for a compaction; `content` then says what to keep in view, if anything. It never becomes a message.
@@ -119,7 +126,7 @@ pub enum EventBody {
     Message {
         /// The message.
         message: MessageId,
-        /// Who speaks.
+        /// The author.
         role: Role,
         /// What is said.
         content: Vec<ContentBlock>,
@@ -129,7 +136,7 @@ pub enum EventBody {
         /// Whether the answer was cut at the token limit; its calls, if it has any, are then not run.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         cut: bool,
-        /// Whether its provider stopped in the middle of what it runs itself, and goes on with it in the next step.
+        /// Whether its provider paused within a tool that it runs itself; the next step continues it.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         paused: bool,
         /// The prompt that this message is, for a user's own words.
@@ -158,6 +165,9 @@ pub enum EventBody {
         tool: String,
         /// What it does, in one line.
         action: String,
+        /// What a restart of the daemon does with it while it runs; absent: its outcome is unknown then.
+        #[serde(default, skip_serializing_if = "AfterCrash::is_unknown")]
+        after_crash: AfterCrash,
     },
     /// A tool call has its result; it may never have started.
     ToolFinished {
@@ -214,9 +224,29 @@ pub enum EventBody {
         permission: PermissionId,
         /// The decision.
         decision: Decision,
-        /// Who decided, such as `linger@pts/3`, or the rule that did.
+        /// The client that decided, such as `linger@pts/3`, or the rule.
         by: String,
-        /// What the one who decided said to the model.
+        /// The reason, for the model.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
+    /// Something waits for a person that is no permission; it may belong to the daemon's own log and to no session.
+    QuestionAsked {
+        /// The question; `question/answer` takes it.
+        question: QuestionId,
+        /// What is asked.
+        asked: Question,
+    },
+    /// A question has its answer, or is withdrawn.
+    QuestionResolved {
+        /// The question.
+        question: QuestionId,
+        /// The name of the option that was chosen; absent if the question was withdrawn, as with its turn or its call.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        answer: Option<String>,
+        /// Who answered, such as `linger@pts/3`, or why it was withdrawn.
+        by: String,
+        /// A word that came with the answer.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
@@ -406,7 +436,7 @@ pub enum Asks {
     Schema,
     /// The answer once more, as the one before does not fit the schema.
     Again,
-    /// That it goes on with an answer that another model began.
+    /// That it continues an answer that another model began.
     GoOn,
     /// Something that this build does not know.
     #[serde(other)]
@@ -420,6 +450,27 @@ pub struct OutputSegment {
     pub block: u32,
     /// Where its text begins in the stream, in bytes.
     pub offset: u64,
+}
+
+/// What a restart does with a tool call that had started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AfterCrash {
+    /// It runs again: it only reads.
+    Again,
+    /// It is joined: what it does goes on elsewhere, and its result is waited for again.
+    Join,
+    /// Its result is that its outcome is unknown; it never runs again.
+    #[default]
+    #[serde(other)]
+    Unknown,
+}
+
+impl AfterCrash {
+    /// Whether the outcome is unknown.
+    pub fn is_unknown(&self) -> bool {
+        *self == Self::Unknown
+    }
 }
 
 /// How a tool call ended.
@@ -461,9 +512,9 @@ pub enum Trigger {
 pub enum Level {
     /// Good to know.
     Info,
-    /// Something goes on, but not as it should.
+    /// The work continues, but not as it should.
     Warning,
-    /// Something does not go on.
+    /// Some work stopped.
     Error,
 }
 
@@ -471,15 +522,15 @@ pub enum Level {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NoticeCode {
-    /// The turn goes on after the daemon was restarted.
+    /// The turn continues after a restart of the daemon.
     Resumed,
-    /// The daemon is ending; the turn goes on when it starts again.
+    /// The daemon is ending; the turn continues when it starts again.
     Paused,
     /// A user took an offered turn up again.
     Continued,
     /// The turn met the end of the daemon too often; `session/continue` takes it up again.
     Offered,
-    /// The daemon was restarted and has no configuration that it can use; the turn goes on when it has one.
+    /// The daemon was restarted and has no configuration that it can use; the turn continues when it has one.
     Unconfigured,
     /// The provider failed and is tried again.
     Retry,
@@ -487,20 +538,82 @@ pub enum NoticeCode {
     KeyMissing,
     /// The session was removed; its last event, without a `seq`.
     Removed,
-    /// The key came, or another model was chosen, and the turn goes on.
+    /// The key came, or another model was chosen, and the turn continues.
     KeyFound,
     /// What was stored was damaged. With a `seq`: what became of the session; without: its log cannot be read any further, and
     /// nothing follows.
     Damaged,
-    /// The session was given a model that nobody here knows of; there is one with a name that is like it.
+    /// The session's model is unknown; the text names a known one with a similar name.
     UnknownModel,
-    /// A rule that somebody allowed for always is not in the configuration; it holds in this session.
+    /// A rule of an `allow_always` answer could not be stored in the configuration; it holds in this session.
     RuleNotStored,
-    /// Nothing of the session can be written just now, so nothing comes; without a `seq`. It goes on when it can be.
+    /// Nothing of the session can be written just now, so nothing comes; without a `seq`. Events resume when writing works.
     Storage,
     /// Something that this build does not know.
     #[serde(other)]
     Unknown,
+}
+
+impl EventBody {
+    /// A message in the user's place: a prompt, results of calls, or what the daemon `asks`.
+    pub fn user_message(
+        message: MessageId,
+        content: Vec<ContentBlock>,
+        prompt: Option<PromptId>,
+        asks: Option<Asks>,
+    ) -> Self {
+        Self::Message {
+            message,
+            role: Role::User,
+            content,
+            interrupted: false,
+            cut: false,
+            paused: false,
+            prompt,
+            asks,
+            model: None,
+            usage: None,
+        }
+    }
+
+    /// A message of `model`.
+    pub fn assistant_message(
+        message: MessageId,
+        content: Vec<ContentBlock>,
+        model: impl Into<Option<String>>,
+        usage: Option<Usage>,
+        end: AnswerEnd,
+    ) -> Self {
+        Self::Message {
+            message,
+            role: Role::Assistant,
+            content,
+            interrupted: end == AnswerEnd::Interrupted,
+            cut: end == AnswerEnd::Cut,
+            paused: end == AnswerEnd::Paused,
+            prompt: None,
+            asks: None,
+            model: model.into(),
+            usage,
+        }
+    }
+
+    /// The session's instruction files are others from now on.
+    pub fn instructions_changed(instructions: Vec<Instruction>) -> Self {
+        let (model, mode, name, effort, setup) = (None, None, None, None, None);
+        Self::SessionChanged { model, mode, name, effort, instructions: Some(instructions), setup }
+    }
+
+    /// What stands before the conversation in requests is another from now on.
+    pub fn setup_changed(setup: Setup) -> Self {
+        let (model, mode, name, effort, instructions) = (None, None, None, None, None);
+        Self::SessionChanged { model, mode, name, effort, instructions, setup: Some(setup) }
+    }
+
+    /// A notice of this kind, for people.
+    pub fn notice(level: Level, code: NoticeCode, text: impl Into<String>) -> Self {
+        Self::Notice { level, code: Some(code), text: text.into(), until_at: None }
+    }
 }
 
 /// Tells a value that is `null` from one that is not there.

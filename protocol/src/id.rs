@@ -1,4 +1,4 @@
-//! Identifiers: opaque strings to everybody but the daemon, each with a type of its own.
+//! Identifiers: opaque strings to clients, each with a type of its own.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -48,10 +48,28 @@ ids! {
     MessageId
     /// A tool call; unique within its session, given by the daemon and not by the provider.
     CallId
-    /// A permission; unique among all sessions of a daemon.
-    PermissionId
-    /// Bytes that are stored once, whoever uses them: `sha256:` and their hash in hexadecimal digits.
+    /// A question; unique among all sessions of a daemon.
+    QuestionId
+    /// Bytes that are stored once for all sessions: `sha256:` and their hash in hexadecimal digits.
     BlobId
+}
+
+/// A permission is a question, and has its id.
+pub type PermissionId = QuestionId;
+
+/// The id of the daemon's own log, in the place of a session's; no session has it.
+pub const DAEMON: &str = "daemon";
+
+impl SessionId {
+    /// The daemon's own log.
+    pub fn daemon() -> Self {
+        Self(DAEMON.to_owned())
+    }
+
+    /// Whether this is the daemon's own log, and no session.
+    pub fn is_daemon(&self) -> bool {
+        self.0 == DAEMON
+    }
 }
 
 /// A position in the event stream of a session: opaque, to be kept and given back to `session/attach`.

@@ -1,13 +1,11 @@
 //! What linger's daemon and its clients agree on.
 //!
-//! The nouns ([`message`], [`event`], [`session`], [`prompt`], [`permission`], [`blob`], [`daemon`], [`key`], [`error`]), the methods ([`api`], feature
-//! `rpc`), the places where things lie ([`place`]), and JSON lines over a local socket ([`transport`]), which is the only
+//! The nouns ([`message`], [`event`], [`session`], [`prompt`], [`question`], [`permission`], [`blob`], [`daemon`], [`key`], [`error`]),
+//! the methods ([`method`]), the places where things lie ([`place`]), and JSON lines over a local socket ([`transport`]), which is the only
 //! I/O of this crate.
 //! Deliberately absent: any logic of sessions, providers or rendering.
 
 pub mod age;
-#[cfg(feature = "rpc")]
-pub mod api;
 pub mod blob;
 pub mod daemon;
 pub mod error;
@@ -19,12 +17,15 @@ pub mod method;
 pub mod permission;
 pub mod place;
 pub mod prompt;
+pub mod question;
 pub mod schema;
 pub mod session;
 pub mod transport;
 pub mod usage;
 
 pub use error::RpcError;
+#[cfg(feature = "rpc")]
+pub use method::api;
 
 /// The oldest and the newest protocol version that this build speaks, both included.
 pub const PROTOCOL: [u32; 2] = [1, 1];

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::id::{BlobId, CallId};
 
-/// Who speaks in a message.
+/// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -207,6 +207,20 @@ pub fn text_of(content: &[ContentBlock]) -> String {
     texts.join("\n\n")
 }
 
+/// How an answer ended, as [`crate::event::EventBody::Message`] says it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AnswerEnd {
+    /// It is whole.
+    #[default]
+    Whole,
+    /// It was cut off before its end.
+    Interrupted,
+    /// It was cut at the token limit.
+    Cut,
+    /// Its provider stopped in the middle of what it runs itself; the next step goes on with it.
+    Paused,
+}
+
 /// Why a turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -255,7 +269,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// What an answer adds to a sum, given what its event says. One that was cut, or that nobody counted, cost more than is known.
+    /// What an answer adds to a sum, from its event. An answer that was cut, or not counted, cost more than is known.
     pub fn of_answer(said: Option<Self>, interrupted: bool) -> Self {
         let usage = said.unwrap_or_default();
         let whole = !interrupted && !usage.is_uncounted();

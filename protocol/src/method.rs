@@ -1,11 +1,14 @@
-//! The methods by name: which parameters belong to which result.
+//! The methods by name: which parameters belong to which result. The one table of them.
 //!
-//! [`crate::api`] says the same as traits of jsonrpsee; a test holds the two together.
+//! [`Method`] is for clients, which name a method by the type of its parameters. [`api`] has the same as traits of jsonrpsee
+//! (feature `rpc`): the server's side and a typed client. Each method takes one struct, which on the wire is the whole `params`
+//! object ([`crate::transport::serve`] sees to that).
+//! Requests of one connection take effect in the order in which they came: handlers enqueue and return.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::{blob, daemon, key, permission, session, usage};
+use crate::{blob, daemon, key, permission, question, session, usage};
 
 /// Parameters that know their method.
 pub trait Method: Serialize {
@@ -25,9 +28,19 @@ pub trait Visitor {
 }
 
 macro_rules! methods {
-    ($($marker:ident: $name:literal, $params:ty => $result:ty;)*) => {
-        $(
-            /// Names the method for [`Method`]; the parameters are its field.
+    ($(
+        $(#[$about:meta])*
+        $api:ident {
+            $(
+                $(#[$doc:meta])*
+                $marker:ident: $name:tt = $handler:ident($params:ty) -> $answer:ident$([$life:lifetime])?<$result:ty>;
+            )*
+        }
+    )*) => {
+        $($(
+            $(#[$doc])*
+            ///
+            /// It names the method for [`Method`]; the parameters are its field.
             #[derive(Clone, Debug, Serialize)]
             #[serde(transparent)]
             pub struct $marker(pub $params);
@@ -36,39 +49,111 @@ macro_rules! methods {
                 const NAME: &'static str = $name;
                 type Result = $result;
             }
-        )*
+        )*)*
 
         /// Shows every method with its types to `visitor`.
         pub fn each_method(visitor: &mut impl Visitor) {
-            $(visitor.method::<$params, $result>($name);)*
+            $($(visitor.method::<$params, $result>($name);)*)*
+        }
+
+        /// Every method as traits of jsonrpsee: the server's side and a typed client from one definition.
+        #[cfg(feature = "rpc")]
+        pub mod api {
+            use jsonrpsee::ResponsePayload;
+            use jsonrpsee::core::RpcResult;
+            use jsonrpsee::proc_macros::rpc;
+
+            use super::{blob, daemon, key, permission, question, session, usage};
+
+            $(
+                $(#[$about])*
+                #[rpc(server, client)]
+                pub trait $api {
+                    $(
+                        $(#[$doc])*
+                        #[method(name = $name, with_extensions)]
+                        async fn $handler(&self, params: $params) -> $answer<$($life,)? $result>;
+                    )*
+                }
+            )*
         }
     };
 }
 
 methods! {
-    DaemonHello: "daemon/hello", daemon::Hello => daemon::Welcome;
-    DaemonKeys: "daemon/keys", daemon::Keys => daemon::Empty;
-    DaemonStatus: "daemon/status", daemon::Empty => daemon::Status;
-    DaemonStop: "daemon/stop", daemon::Stop => daemon::Empty;
-    DaemonRepair: "daemon/repair", daemon::Repair => daemon::Repaired;
-    SessionCreate: "session/create", session::Create => session::Created;
-    SessionList: "session/list", session::List => Vec<session::Info>;
-    SessionAttach: "session/attach", session::Attach => session::Attached;
-    SessionDetach: "session/detach", session::Named => daemon::Empty;
-    SessionPrompt: "session/prompt", session::Prompt => session::Prompted;
-    SessionCancel: "session/cancel", session::Keyed => daemon::Empty;
-    SessionContinue: "session/continue", session::Keyed => daemon::Empty;
-    SessionCompact: "session/compact", session::Compact => session::Prompted;
-    SessionSet: "session/set", session::Set => daemon::Empty;
-    SessionRemove: "session/remove", session::Remove => daemon::Empty;
-    SessionPrune: "session/prune", session::Prune => session::Pruned;
-    BlobGet: "blob/get", blob::Get => blob::Piece;
-    PermissionList: "permission/list", permission::List => Vec<permission::Pending>;
-    PermissionAnswer: "permission/answer", permission::Answer => permission::Answered;
-    KeyList: "key/list", daemon::Empty => key::Listed;
-    KeySet: "key/set", key::Set => key::Info;
-    KeyRemove: "key/remove", key::Remove => key::Removed;
-    UsageList: "usage/list", usage::List => usage::Sums;
-    ModelList: "model/list", daemon::Models => Vec<daemon::Model>;
-    ToolList: "tool/list", daemon::Empty => Vec<daemon::Tool>;
+    /// The daemon itself.
+    DaemonApi {
+        /// Agrees on a protocol version and says which variables and keys the daemon would take.
+        DaemonHello: "daemon/hello" = hello(daemon::Hello) -> RpcResult<daemon::Welcome>;
+        /// Brings provider keys, which stay in memory and go to their provider's host alone.
+        DaemonKeys: "daemon/keys" = keys(daemon::Keys) -> RpcResult<daemon::Empty>;
+        /// Where everything is and what is running.
+        DaemonStatus: "daemon/status" = status(daemon::Empty) -> RpcResult<daemon::Status>;
+        /// Ends the daemon; turns continue when it starts again.
+        DaemonStop: "daemon/stop" = stop(daemon::Stop) -> RpcResult<daemon::Empty>;
+        /// Looks for damage to what is stored, and saves what can be read.
+        DaemonRepair: "daemon/repair" = repair(daemon::Repair) -> RpcResult<daemon::Repaired>;
+        /// The models that can be used, and what is missing for those that cannot.
+        ModelList: "model/list" = models(daemon::Models) -> RpcResult<Vec<daemon::Model>>;
+        /// The tools that models are given.
+        ToolList: "tool/list" = tools(daemon::Empty) -> RpcResult<Vec<daemon::Tool>>;
+    }
+    /// Sessions.
+    SessionApi {
+        /// Creates a session; answers once it is on disk.
+        SessionCreate: "session/create" = create(session::Create) -> RpcResult<session::Created>;
+        /// Sessions, the latest first.
+        SessionList: "session/list" = list(session::List) -> RpcResult<Vec<session::Info>>;
+        /// Sends the session's events after a cursor, and all that follow; a second attach replaces the first.
+        SessionAttach: "session/attach" = attach(session::Attach) -> ResponsePayload['static]<session::Attached>;
+        /// Sends no more events of the session.
+        SessionDetach: "session/detach" = detach(session::Named) -> RpcResult<daemon::Empty>;
+        /// Gives the session something to do; answers once the prompt is on disk.
+        SessionPrompt: "session/prompt" = prompt(session::Prompt) -> RpcResult<session::Prompted>;
+        /// Cancels the running turn and keeps the session.
+        SessionCancel: "session/cancel" = cancel(session::Keyed) -> RpcResult<daemon::Empty>;
+        /// Resumes an offered turn, or starts prompts that wait after a cancel or an error.
+        SessionContinue: "session/continue" = resume(session::Keyed) -> RpcResult<daemon::Empty>;
+        /// Has older messages replaced by a summary, in the context; answers once the request is on disk.
+        SessionCompact: "session/compact" = compact(session::Compact) -> RpcResult<session::Prompted>;
+        /// Changes model, mode or name from the next step on.
+        SessionSet: "session/set" = set(session::Set) -> RpcResult<daemon::Empty>;
+        /// Deletes a session and everything that was stored for it.
+        SessionRemove: "session/remove" = remove(session::Remove) -> RpcResult<daemon::Empty>;
+        /// Deletes sessions that were not used for a while, or lists them.
+        SessionPrune: "session/prune" = prune(session::Prune) -> RpcResult<session::Pruned>;
+    }
+    /// What was paid for.
+    UsageApi {
+        /// Tokens and costs, summed up.
+        UsageList: "usage/list" = sums(usage::List) -> RpcResult<usage::Sums>;
+    }
+    /// Blobs.
+    BlobApi {
+        /// A piece of what an event names.
+        BlobGet: "blob/get" = get(blob::Get) -> RpcResult<blob::Piece>;
+    }
+    /// Provider keys.
+    KeyApi {
+        /// Where each provider's key comes from, and whether there is a keychain.
+        KeyList: "key/list" = list(daemon::Empty) -> RpcResult<key::Listed>;
+        /// Puts a provider's key into the keychain.
+        KeySet: "key/set" = set(key::Set) -> RpcResult<key::Info>;
+        /// Takes a provider's key out of the keychain.
+        KeyRemove: "key/remove" = remove(key::Remove) -> RpcResult<key::Removed>;
+    }
+    /// Permissions.
+    PermissionApi {
+        /// The permissions that wait.
+        PermissionList: "permission/list" = pending(permission::List) -> RpcResult<Vec<permission::Pending>>;
+        /// Decides one permission; the first answer wins, and later ones get its decision and client.
+        PermissionAnswer: "permission/answer" = answer(permission::Answer) -> RpcResult<permission::Answered>;
+    }
+    /// Questions, permissions among them.
+    QuestionApi {
+        /// The questions that wait.
+        QuestionList: "question/list" = list(question::List) -> RpcResult<Vec<question::PendingQuestion>>;
+        /// Answers one question; the first answer wins and the others are told who won.
+        QuestionAnswer: "question/answer" = answer(question::Answer) -> RpcResult<permission::Answered>;
+    }
 }

@@ -65,6 +65,36 @@ pub enum Decision {
 }
 
 impl Decision {
+    /// The decisions that an answer may have.
+    pub const ANSWERS: [Self; 4] = [Self::AllowOnce, Self::AllowSession, Self::AllowAlways, Self::RejectOnce];
+
+    /// Its name on the wire: as an answer to a question, the option's.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AllowOnce => "allow_once",
+            Self::AllowSession => "allow_session",
+            Self::AllowAlways => "allow_always",
+            Self::RejectOnce => "reject_once",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// The decision with this name, if an answer may have it.
+    pub fn answer(name: &str) -> Option<Self> {
+        Self::ANSWERS.into_iter().find(|decision| decision.name() == name)
+    }
+
+    /// What people read of it as an option.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::AllowOnce => "allow once",
+            Self::AllowSession => "allow in this session",
+            Self::AllowAlways => "allow always",
+            Self::RejectOnce => "deny",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
     /// Whether the call may run.
     pub fn allows(self) -> bool {
         matches!(self, Self::AllowOnce | Self::AllowSession | Self::AllowAlways)
@@ -122,7 +152,7 @@ pub struct Answer {
     pub key: Option<String>,
 }
 
-/// The result of `permission/answer`; whoever comes second gets the error `already answered`.
+/// The result of `permission/answer`; a second answer gets the error `already answered`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Answered {
     /// Always `won`.
@@ -134,7 +164,7 @@ pub struct Answered {
 pub struct AlreadyAnswered {
     /// The decision that stands.
     pub decision: Decision,
-    /// Who gave it.
+    /// The client that gave it.
     pub by: String,
     /// When, in Unix milliseconds.
     pub at: u64,

@@ -90,6 +90,14 @@ impl Places {
         Ok(Self { config: dirs.config_dir().to_path_buf(), data: dirs.data_dir().to_path_buf(), state, socket })
     }
 
+    /// All of them in directories below `dir`, which are made if they are absent.
+    pub fn below(dir: &Path) -> Result<Self, PlaceError> {
+        let [config, data, state] = ["config", "data", "state"].map(|name| dir.join(name));
+        private_directory(&data)?;
+        private_directory(&state)?;
+        Ok(Self { socket: state.join("lingerd.sock"), config, data, state })
+    }
+
     /// The configuration file.
     pub fn config_file(&self) -> PathBuf {
         self.config.join("config.toml")

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use crate::id::BlobId;
 use crate::message::{ContentBlock, ImageSource};
 
-/// The most blocks of one prompt; somebody who shows many pictures sends a hundred.
+/// The most blocks of one prompt; a prompt with many pictures has a hundred.
 pub const MAX_BLOCKS: usize = 1000;
 
 /// The longest text of a schema that is taken apart, in bytes: with white space, a few times what a schema may have without.

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::id::{Cursor, PermissionId, PromptId, SessionId};
+use crate::id::{Cursor, PermissionId, PromptId, QuestionId, SessionId};
 use crate::message::{HostedTool, StopReason, Usage};
 use crate::permission::Mode;
 use crate::prompt::PromptContent;
@@ -42,9 +42,9 @@ pub struct Create {
 pub struct Created {
     /// The new session.
     pub session: SessionId,
-    /// That nobody knows of its model, and which one may have been meant; its log says the same.
+    /// For people: its model is unknown, and which one may be meant. A notice in the session says the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub doubt: Option<String>,
+    pub warning: Option<String>,
 }
 
 /// `session/list`: sessions, the latest first.
@@ -68,11 +68,11 @@ pub enum State {
     /// No turn.
     #[default]
     Idle,
-    /// A turn is under way.
+    /// A turn is running.
     Running,
-    /// A turn is under way and cannot go on without an answer or a key.
+    /// A turn is running and cannot continue without an answer or a key.
     Waiting,
-    /// A turn was left unfinished and is not taken up by itself; `session/continue` does.
+    /// A turn was interrupted and waits; `session/continue` or a prompt resumes it.
     Offered,
 }
 
@@ -103,9 +103,15 @@ pub struct Info {
     /// Permissions that wait for an answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub permissions: Vec<PermissionId>,
+    /// Questions of any kind that wait for an answer, permissions among them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub questions: Vec<QuestionId>,
     /// The beginning of its first prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
+    /// The session that started it, if one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<SessionId>,
     /// Tokens over all its turns.
     pub usage: Usage,
     /// About how many tokens its context has, as its provider counted last.
@@ -128,12 +134,12 @@ pub struct Info {
     /// What is wrong with it, if it cannot be read; other fields may then be empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub damaged: Option<String>,
-    /// Why nothing of it can be written just now; what it does goes on when something can.
+    /// Why nothing of it can be written just now; the session resumes when writing works.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unwritten: Option<String>,
 }
 
-/// `session/attach`: send the session's events after a cursor, and go on.
+/// `session/attach`: send the session's events after a cursor, and all that follow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Attach {
     /// The session.
@@ -170,16 +176,16 @@ pub struct Keyed {
     pub key: Option<String>,
 }
 
-/// When a prompt is taken up.
+/// When a prompt takes effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum When {
-    /// After the turn that is under way, in a turn of its own.
+    /// After the running turn, in a turn of its own.
     #[default]
     Queue,
-    /// Before the next step of the turn that is under way.
+    /// Before the next step of the running turn.
     Steer,
-    /// Now: the step that is under way is cancelled, the turn goes on with this prompt.
+    /// Now: the running step is cancelled, and the turn continues with this prompt.
     Interrupt,
 }
 
@@ -190,7 +196,7 @@ pub struct Prompt {
     pub session: SessionId,
     /// What the user says.
     pub content: PromptContent,
-    /// When it is taken up; `queue` when absent.
+    /// When it takes effect; `queue` when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<When>,
     /// JSON Schema that the answer has to fit.
@@ -245,8 +251,8 @@ pub struct Set {
     pub key: Option<String>,
 }
 
-/// What the requests of a session have beside its conversation. While it stays, each request begins as the one before it did, and
-/// a provider that caches prompts finds it again.
+/// The constant part of a session's requests: all but the conversation. While it stays the same, each
+/// request begins like the one before, and a provider's prompt cache hits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Setup {
     /// The wire format: `anthropic`, `openai`, `openai-responses`, `gemini`, `ollama` or `demo`.
@@ -327,7 +333,7 @@ impl std::str::FromStr for Effort {
 pub struct Remove {
     /// The session.
     pub session: SessionId,
-    /// Also when a turn is under way; it is cancelled first.
+    /// Also while a turn is running; it is cancelled first.
     #[serde(default)]
     pub force: bool,
     /// Idempotency key.
@@ -335,7 +341,7 @@ pub struct Remove {
     pub key: Option<String>,
 }
 
-/// `session/prune`: deletes the sessions that nobody has used for a while.
+/// `session/prune`: deletes sessions that were not used for a while.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Prune {
     /// Only sessions that have not changed for longer than this, in milliseconds.
@@ -343,7 +349,7 @@ pub struct Prune {
     /// Delete nothing, and say what would be deleted.
     #[serde(default)]
     pub dry_run: bool,
-    /// Also sessions with a turn under way, such as one that has waited for an answer that long.
+    /// Also sessions with a running turn, such as one that waits for an answer.
     #[serde(default)]
     pub force: bool,
     /// Idempotency key.
@@ -360,7 +366,4 @@ pub struct Pruned {
     pub count: u32,
     /// Bytes that they took.
     pub size: u64,
-    /// The database, which an early build made, is rewritten to give its space back; what is to be written waits meanwhile.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub rewrite: bool,
 }

@@ -32,12 +32,12 @@ async fn asking(model: &ModelServer) -> (Daemon, Client, String, Seen) {
 #[tokio::test]
 async fn a_permission_whose_row_is_lost_or_changed_waits_all_the_same() {
     for sql in [
-        "DELETE FROM permission WHERE id = ?",
-        "UPDATE permission SET pending = '{' WHERE id = ?",
-        "UPDATE permission SET pending = replace(pending, '\"digest\":\"', '\"digest\":\"0') WHERE id = ?",
-        "UPDATE permission SET decision = '\"allow_once\"', decided_by = 'nobody', decided_at = 1 WHERE id = ?",
-        "UPDATE permission SET session = 'another' WHERE id = ?",
-        "UPDATE permission SET pending = replace(pending, 'once', 'other') WHERE id = ?",
+        "DELETE FROM question WHERE id = ?",
+        "UPDATE question SET asked = '{' WHERE id = ?",
+        "UPDATE question SET asked = replace(asked, '\"digest\":\"', '\"digest\":\"0') WHERE id = ?",
+        "UPDATE question SET answer = '\"allow_once\"', answered_by = 'nobody', answered_at = 1 WHERE id = ?",
+        "UPDATE question SET session = 'another' WHERE id = ?",
+        "UPDATE question SET asked = replace(asked, 'once', 'other') WHERE id = ?",
         // Here it is the state that is wrong.
         "UPDATE session SET fold = replace(fold, '\"digest\":\"', '\"digest\":\"0') WHERE fold LIKE '%' || ? || '%'",
         "UPDATE session SET fold = replace(fold, '\"permission\":', '\"permissiom\":') WHERE fold LIKE '%' || ? || '%'",
@@ -70,19 +70,18 @@ async fn a_permission_whose_decision_is_lost_is_not_asked_again() {
     let (daemon, client, session, asked) = asking(&model).await;
     answer(&client, asked.str("permission"), "allow_once").await;
     client.first(&session, "turn_finished").await;
-    let undone = "UPDATE permission SET decision = NULL, decided_by = NULL, decided_at = NULL WHERE id = ?";
+    let undone = "UPDATE question SET answer = NULL, answered_by = NULL, answered_at = NULL WHERE id = ?";
     change(&daemon, undone, &[asked.str("permission")]).await;
     daemon.launch().await;
     // One of which no event speaks, too.
-    let bogus =
-        "INSERT INTO permission SELECT 'q0', session, replace(pending, id, 'q0'), NULL, NULL, NULL FROM permission";
+    let bogus = "INSERT INTO question SELECT 'q0', session, replace(asked, id, 'q0'), NULL, NULL, NULL FROM question";
     Connection::open(daemon.dirs.database()).unwrap().execute(bogus, []).unwrap();
     doctor(&daemon, &[], false, "what waits for an answer is not written down").await;
     doctor(&daemon, &["--repair"], true, "all of it can be read").await;
     let back = daemon.client().await;
     assert_eq!(back.call("permission/list", json!({})).await, json!([]));
     // Who has decided is known again.
-    let who = "SELECT decided_by FROM permission ORDER BY id = 'q0'";
+    let who = "SELECT answered_by FROM question ORDER BY id = 'q0'";
     let connection = Connection::open(daemon.dirs.database()).unwrap();
     let mut who = connection.prepare(who).unwrap();
     let who: Vec<String> = who.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
@@ -185,7 +184,7 @@ async fn rows_that_no_linger_has_written_harm_no_session() {
             // Of an answer that is over.
             format!("INSERT INTO scratch VALUES ('{session}', 'm2', 0, 5, 'text', 'odd')"),
             // Of nobody.
-            "INSERT INTO permission SELECT 'q0', 'nobody', pending, NULL, NULL, NULL FROM permission".to_owned(),
+            "INSERT INTO question SELECT 'q0', 'nobody', asked, NULL, NULL, NULL FROM question".to_owned(),
         ];
         all.iter().for_each(|sql| assert_eq!(connection.execute(sql, []).unwrap(), 1, "{sql}"));
     })
@@ -198,7 +197,7 @@ async fn rows_that_no_linger_has_written_harm_no_session() {
     answer(&back, asked.str("permission"), "allow_once").await;
     assert_eq!(back.first(&session, "turn_finished").await.str("stop_reason"), "end_turn");
     back.call("session/list", json!({})).await;
-    let clean = "DELETE FROM scratch; DELETE FROM permission WHERE id = 'q0'";
+    let clean = "DELETE FROM scratch; DELETE FROM question WHERE id = 'q0'";
     Connection::open(daemon.dirs.database()).unwrap().execute_batch(clean).unwrap();
     daemon.check(&[&client, &back], &model);
     stop(&daemon).await;
@@ -234,7 +233,7 @@ async fn a_session_that_is_loaded_mends_its_rows_too_and_works_on() {
     let (daemon, client, session, asked) = asking(&model).await;
     let pid = daemon.pid().await;
     let connection = Connection::open(daemon.dirs.database()).unwrap();
-    connection.execute("DELETE FROM permission", []).unwrap();
+    connection.execute("DELETE FROM question", []).unwrap();
     connection.execute("UPDATE session SET size = 1", []).unwrap();
     assert_eq!(client.call("permission/list", json!({})).await, json!([]));
     doctor(&daemon, &[], false, "is not written down").await;

@@ -47,16 +47,16 @@ async fn a_session_that_is_made_with_a_model_that_nobody_knows_says_which_one_ma
     let client = daemon.client().await;
     let create = |model: &str| json!({ "cwd": daemon.workspace(), "model": model });
     let made = client.call("session/create", create("work/w-lagre")).await;
-    assert_eq!(made.get("doubt"), None, "nobody knows the models of a server that was never asked: {made}");
+    assert_eq!(made.get("warning"), None, "nobody knows the models of a server that was never asked: {made}");
 
     client.call("model/list", json!({ "all": true })).await;
     for good in ["work/w-large", "work/w-large-20260101", "work/something-else-altogether"] {
         let made = client.call("session/create", create(good)).await;
-        assert_eq!(made.get("doubt"), None, "{made}");
+        assert_eq!(made.get("warning"), None, "{made}");
     }
     let made = client.call("session/create", create("work/w-lagre")).await;
     let expect = "nobody here knows of a model work/w-lagre; did you mean work/w-large?";
-    assert_eq!(made["doubt"], expect, "{made}");
+    assert_eq!(made["warning"], expect, "{made}");
     let session = made["session"].as_str().unwrap();
     client.attach(session).await;
     let doubt = client.first(session, "notice").await.event;

@@ -215,12 +215,12 @@ async fn prompts_that_stay_queued_behind_a_cancel_are_told_of() {
     let session = daemon.cli(&["run", "-d", "go"]).run().await.exits(0).word().to_owned();
     gate.reached().await;
     daemon.cli(&["send", &session, "and then"]).run().await.exits(0);
-    daemon.cli(&["cancel", &session]).run().await.exits(0).says("1 prompt stays queued until your next word");
+    daemon.cli(&["cancel", &session]).run().await.exits(0).says("1 prompt is still queued");
     daemon.cli(&["wait", &session]).run().await.exits(4).says("then /continue or a new prompt");
     let listed = daemon.cli(&["ls"]).run().await.exits(0);
     assert!(listed.stdout.contains("cancelled, 1 queued"), "{listed:?}");
     let mut terminal = daemon.pty(&["attach", &session]);
-    terminal.shows("1 prompt that waits stays queued").await;
+    terminal.shows("1 prompt is still queued").await;
     assert_eq!(terminal.leaves().await, 0);
     daemon.check(&[], &model);
 }

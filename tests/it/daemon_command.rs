@@ -31,7 +31,7 @@ async fn a_daemon_that_hangs_is_named_and_can_be_ended() {
     process::signal(pid, Signal::STOP);
     daemon.cli(&["daemon", "status"]).run().await.fails_with_hint(5).says("does not answer");
     assert_eq!(state(&daemon).await, "silent");
-    daemon.cli(&["daemon", "stop"]).run().await.exits(0).says("it gets SIGTERM");
+    daemon.cli(&["daemon", "stop"]).run().await.exits(0).says("sending SIGTERM");
     assert!(is_dead(pid));
     assert_eq!(state(&daemon).await, "none");
     daemon.cli(&["daemon", "stop"]).run().await.exits(0).says("no daemon runs");
@@ -44,7 +44,7 @@ async fn a_daemon_without_a_socket_is_named_and_can_be_ended() {
     process::signal(pid, Signal::STOP);
     std::fs::remove_file(daemon.dirs.socket()).unwrap();
     daemon.cli(&["daemon", "status"]).run().await.fails_with_hint(5).says("does not accept connections");
-    daemon.cli(&["daemon", "stop"]).run().await.exits(0).says("it gets SIGTERM");
+    daemon.cli(&["daemon", "stop"]).run().await.exits(0).says("sending SIGTERM");
     assert!(is_dead(pid));
 }
 

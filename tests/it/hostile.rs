@@ -290,8 +290,8 @@ async fn what_a_client_asked_that_has_hung_up_is_not_worked_off() {
     let database = rusqlite::Connection::open(daemon.dirs.database()).unwrap();
     database.busy_timeout(linger_tests::TIMEOUT).unwrap();
     let sql = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300)
-               INSERT INTO session (id, name, cwd, state, updated_at, env, fold)
-               SELECT 'z' || i, NULL, cwd, 'idle', 0, '{}', fold FROM n, session WHERE id = ?";
+               INSERT INTO session (id, name, cwd, state, updated_at, env, fold, size)
+               SELECT 'z' || i, NULL, cwd, 'idle', 0, '{}', fold, 0 FROM n, session WHERE id = ?";
     database.execute(sql, [&session]).unwrap();
     let base = Base::of(&daemon).await;
     let one = {

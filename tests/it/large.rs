@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use linger_tests::harness::{Daemon, Pty, Raw, process};
 use linger_tests::model::{ModelServer, Reply};
+use linger_tests::stored::{add_event, change_state};
 use serde_json::json;
 
 /// How much may be read for an attach at the end, a list or a start, in KiB: the program itself, a few pages of the database,
@@ -26,21 +27,19 @@ fn grow(daemon: &Daemon, session: &str) {
     // Nothing is written twice, and nothing waited for.
     database.execute_batch("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; BEGIN").unwrap();
     let text = "word ".repeat(25_000);
-    let mut insert = database
-        .prepare("INSERT INTO event (session, seq, at, kind, stream, data) VALUES (?1, ?2, 0, 'message', ?3, ?4)")
-        .unwrap();
     let events = i64::try_from(megabytes() * 8).unwrap();
     for n in 0..events {
         let (seq, id) = (head + 1 + n, format!("m{}", head + 1 + n));
         let (role, stream) = if n % 2 == 0 { ("user", None) } else { ("assistant", Some(id.clone())) };
         let content = json!([{ "type": "text", "text": text }]);
         let event = json!({ "kind": "message", "message": id, "role": role, "content": content, "seq": seq, "at": 0, "turn": "t1" });
-        insert.execute(rusqlite::params![session, seq, stream, event.to_string()]).unwrap();
+        add_event(&database, session, seq, "message", stream.as_deref(), &event.to_string());
     }
-    let head = head + events;
-    let sql = "UPDATE session SET fold = json_set(json_remove(fold, '$.sum'), '$.head', ?2, '$.before_turn', ?2 - 1,
-               '$.counts.messages', json_extract(fold, '$.counts.messages') + ?3) WHERE id = ?1";
-    database.execute(sql, rusqlite::params![session, head, events]).unwrap();
+    change_state(&database, session, |state| {
+        state.head += events as u64;
+        state.before_turn = state.head - 1;
+        state.counts.messages += events as u64;
+    });
     database.execute_batch("COMMIT").unwrap();
 }
 

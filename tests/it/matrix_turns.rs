@@ -134,7 +134,7 @@ async fn every_fault_in(format: Format, shaped: bool) {
             model.push([Reply::new().thinking("Hm.", "c2ln").and_text("Gut.")]);
             assert_eq!(prompt(&client, &session, None).await.str("stop_reason"), "end_turn");
         }
-        let (before, asked) = (Turn::of(&client.transcript()), model.requests().len());
+        let (before, asked) = (Turn::of(&client.transcript()), model.request_count());
         let fails = matches!(then, Then::Failed(_));
         model.push([reply].into_iter().chain((!fails && then != Then::Nothing).then(good)));
         let end = prompt(&client, &session, asked_for.as_ref()).await;
@@ -142,7 +142,7 @@ async fn every_fault_in(format: Format, shaped: bool) {
         let answer = if shaped && !fails { bern() } else { Value::Null };
         assert_eq!(end.event["answer"], answer, "{what}: {detail}");
         let after = Turn::of(&client.transcript());
-        let attempts = model.requests().len() - asked;
+        let attempts = model.request_count() - asked;
         assert_eq!(after.finished, before.finished + 1, "{what}");
         assert_eq!(after.started, 0, "{what}: a call of an answer that was cut ran");
         let added =

@@ -306,7 +306,7 @@ async fn a_tool_cannot_answer_its_own_permission() {
     model.push_for("thief", [bash(&steal), Reply::text("done")]);
     client.turn(&session, "go").await;
     let output = client.first(&session, "tool_finished").await.raw;
-    assert_eq!(output.matches("may not answer a permission").count(), 3, "{output}");
+    assert_eq!(output.matches("may not answer a question").count(), 3, "{output}");
     assert_eq!(story(&other.transcript(), &waiting).last().unwrap(), "permission_requested");
     model.push([Reply::text("done")]);
     answer(&other, &permission, "reject_once").await;
@@ -328,10 +328,7 @@ async fn who_may_have_lowered_an_inherited_limit_cannot_answer_and_is_told_why()
     let script = format!("ulimit -x 7 && exec {} answer {permission} allow", linger.display());
     let low = Cli::new("/bin/bash".as_ref(), daemon.env(true), daemon.workspace(), &["-c", &script]);
     let refused = low.run().await.fails_with_hint(1);
-    assert!(
-        refused.stderr.contains("this process may not answer a permission: its limit of file locks"),
-        "{refused:?}"
-    );
+    assert!(refused.stderr.contains("this process may not answer a question: its limit of file locks"), "{refused:?}");
     assert!(refused.stderr.contains("ulimit -Hx"), "{refused:?}");
     daemon.cli(&["answer", &permission, "allow"]).run().await.exits(0);
     client.first(&session, "turn_finished").await;

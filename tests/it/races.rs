@@ -1,11 +1,12 @@
-//! Races: see `linger_tests::races`. More of them than usual by `LINGER_TEST_RACES=1000000`, from `LINGER_TEST_SEED`.
+//! Races: see `linger_tests::races`. A sample of what `torture --ordinary` does; more by `LINGER_TEST_RACES=1000000`, from
+//! `LINGER_TEST_SEED`.
 
 use linger_tests::races::{attachments, permissions};
 
 use crate::wanted;
 
 /// Races in the ordinary run of the tests.
-const RACES: u64 = 10_000;
+const RACES: u64 = 500;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_many_clients_that_answer_a_permission_at_once_one_wins_and_all_are_told_who() {

@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use linger_tests::check::Entry;
 use linger_tests::harness::{Client, Daemon, Setup, comes_true};
 use linger_tests::model::{ModelServer, Recorded, Reply};
+use linger_tests::stored::{add_event, change_state};
 use serde_json::{Value, json};
 
 use crate::bash;
@@ -262,7 +263,7 @@ async fn what_is_removed_gives_its_space_back_and_what_another_session_uses_stay
     assert!(comes_true(linger_tests::TIMEOUT, || blobs(&daemon).len() == 1), "its own image goes");
     assert!(comes_true(linger_tests::TIMEOUT, || file() < before * 2 / 3), "{} of {before} bytes", file());
     assert_eq!(std::fs::read(&blobs(&daemon)[0]).unwrap(), shared, "the shared one stays");
-    for table in ["event", "scratch", "permission", "outcome", "blob"] {
+    for table in ["event", "scratch", "question", "outcome", "blob"] {
         assert_eq!(count(&daemon, &format!("SELECT count(*) FROM {table} WHERE session = '{two}'")), 0, "{table}");
     }
     daemon.cli(&["rm", &one]).run().await.exits(0);
@@ -272,15 +273,17 @@ async fn what_is_removed_gives_its_space_back_and_what_another_session_uses_stay
 
 /// Gives a session so many events, while no daemon runs.
 fn grow(daemon: &Daemon, session: &str, events: u32) {
-    let sql = format!(
-        "WITH RECURSIVE n(i) AS (SELECT max(seq) + 1 FROM event WHERE session = '{session}'
-                                 UNION ALL SELECT i + 1 FROM n WHERE i < {events})
-         INSERT INTO event (session, seq, at, kind, stream, data)
-         SELECT '{session}', i, 0, 'notice', NULL,
-                '{{\"kind\":\"notice\",\"level\":\"info\",\"text\":\"' || hex(randomblob(500)) || '\",\"seq\":' || i || ',\"at\":0}}' FROM n;
-         UPDATE session SET fold = json_set(json_remove(fold, '$.sum'), '$.head', {events}) WHERE id = '{session}'"
-    );
-    database(daemon).execute_batch(&sql).unwrap();
+    let database = database(daemon);
+    database.execute_batch("BEGIN").unwrap();
+    let last = "SELECT max(seq) FROM event WHERE session = ?";
+    let head: u32 = database.query_row(last, [session], |row| row.get(0)).unwrap();
+    for seq in head + 1..=events {
+        let text = format!("{seq:01000x}");
+        let event = json!({ "kind": "notice", "level": "info", "text": text, "seq": seq, "at": 0 });
+        add_event(&database, session, seq.into(), "notice", None, &event.to_string());
+    }
+    change_state(&database, session, |state| state.head = events.into());
+    database.execute_batch("COMMIT").unwrap();
 }
 
 #[tokio::test]
@@ -328,7 +331,7 @@ fn check_blobs(daemon: &Daemon) {
     expect.sort();
     let file = |path: PathBuf| {
         let bytes = std::fs::read(&path).unwrap();
-        (lingerd::blob::id_of_bytes(&bytes).0, bytes.len() as u64)
+        (lingerd::store::blob::id_of_bytes(&bytes).0, bytes.len() as u64)
     };
     let mut found: Vec<_> = blobs(daemon).into_iter().map(file).collect();
     found.sort();
@@ -385,11 +388,10 @@ async fn kill_9_at_any_moment_leaves_each_blob_that_is_named_and_after_the_next_
 fn age(daemon: &Daemon, session: &str, days: u64) {
     let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_millis() as u64;
     let at = now - days * 86_400_000;
-    let sql = format!(
-        "UPDATE session SET updated_at = {at}, fold = json_set(json_remove(fold, '$.sum'), '$.updated_at', {at})
-         WHERE id = '{session}'"
-    );
-    database(daemon).execute_batch(&sql).unwrap();
+    let database = database(daemon);
+    change_state(&database, session, |state| state.updated_at = at);
+    let sql = "UPDATE session SET updated_at = ? WHERE id = ?";
+    database.execute(sql, rusqlite::params![at as i64, session]).unwrap();
 }
 
 fn sessions(daemon: &Daemon) -> Vec<String> {
@@ -431,7 +433,7 @@ async fn prune_deletes_what_is_old_and_idle_and_a_dry_run_nothing() {
     daemon.cli(&["prune", "--older-than", "0s", "--force"]).run().await.exits(0).says("1 session, ");
     assert_eq!(sessions(&daemon), Vec::<String>::new());
     daemon.cli(&["inbox"]).run().await.exits(0);
-    assert_eq!(count(&daemon, "SELECT count(*) FROM permission WHERE decision IS NULL"), 0);
+    assert_eq!(count(&daemon, "SELECT count(*) FROM question WHERE answer IS NULL"), 0);
 }
 
 #[tokio::test]
@@ -458,78 +460,4 @@ async fn sessions_older_than_the_configuration_keeps_are_deleted_at_the_start() 
         })
         .await;
     }
-}
-
-/// Makes the database what the first build made of it: images in its rows, and no way to give space back.
-fn make_old(daemon: &Daemon, image: &Value) {
-    let connection = database(daemon);
-    let mut rows = connection.prepare("SELECT rowid_of, data FROM (SELECT session || ':' || seq AS rowid_of, data FROM event) WHERE data LIKE '%\"blob\"%'").unwrap();
-    let found: Vec<(String, String)> =
-        rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap().collect::<Result<_, _>>().unwrap();
-    assert_eq!(found.len(), 2, "the prompt and its message");
-    for (id, data) in found {
-        let mut event: Value = serde_json::from_str(&data).unwrap();
-        event["content"][0] = image.clone();
-        connection
-            .execute("UPDATE event SET data = ?, sum = NULL WHERE session || ':' || seq = ?", [&event.to_string(), &id])
-            .unwrap();
-    }
-    drop(rows);
-    drop(connection);
-    let path = daemon.dirs.database();
-    let old = path.with_file_name("old.db");
-    let connection = rusqlite::Connection::open(&old).unwrap();
-    connection.execute_batch(include_str!("../../daemon/src/store/schema/1.sql")).unwrap();
-    connection.execute("ATTACH ? AS new", [path.to_str().unwrap()]).unwrap();
-    connection
-        .execute_batch(
-            "PRAGMA user_version = 1;
-             INSERT INTO event SELECT session, seq, at, kind, stream, data FROM new.event;
-             INSERT INTO session SELECT id, name, cwd, state, updated_at, env, fold FROM new.session;",
-        )
-        .unwrap();
-    drop(connection);
-    std::fs::rename(&old, &path).unwrap();
-    std::fs::remove_dir_all(blobs_dir(daemon)).unwrap();
-}
-
-#[tokio::test]
-async fn a_database_of_the_first_build_works_and_gives_its_space_back_when_it_is_pruned() {
-    let model = ModelServer::scripted(|_| Reply::text("a picture"));
-    let daemon = Daemon::start(&model).await;
-    let client = daemon.client().await;
-    let session = client.session().await;
-    let picture = noise(3_000_000, 9);
-    show(&client, &session, json!([image(&picture)])).await;
-    assert_eq!(daemon.terminate(), Some(0));
-    make_old(&daemon, &image(&picture));
-    // Outputs that the first build kept elsewhere, of this session and of one that is no more.
-    let outputs = daemon.dirs.state().join("outputs");
-    for owner in [session.as_str(), "gone"] {
-        std::fs::create_dir_all(outputs.join(owner)).unwrap();
-        std::fs::write(outputs.join(owner).join("c1.txt"), "whole").unwrap();
-    }
-    daemon.launch().await;
-    let again = daemon.client().await;
-    again.attach(&session).await;
-    again.prompt(&session, "again").await;
-    again.nth(&session, "turn_finished", 2).await;
-    assert!(body(model.requests().last().unwrap()).contains(&BASE64.encode(&picture)));
-    model.verify();
-    assert!(comes_true(linger_tests::TIMEOUT, || !outputs.join("gone").exists()));
-    assert!(outputs.join(&session).join("c1.txt").exists());
-    let rows = again.call("session/list", json!({})).await;
-    assert!(rows[0]["size"].as_u64().unwrap() > 8_000_000, "{rows}");
-    let file = || std::fs::metadata(daemon.dirs.database()).unwrap().len();
-    assert!(file() > 8_000_000);
-    daemon.cli(&["rm", &session]).run().await.exits(0);
-    assert!(!outputs.join(&session).exists());
-    assert!(comes_true(linger_tests::TIMEOUT, || count(&daemon, "SELECT count(*) FROM event") == 0));
-    daemon.cli(&["doctor"]).run().await;
-    let doctor = daemon.cli(&["doctor"]).run().await;
-    assert!(doctor.stdout.contains("linger prune"), "{}", doctor.stdout);
-    assert!(file() > 8_000_000, "nobody asked for it to be rewritten");
-    daemon.cli(&["prune", "--older-than", "52w"]).run().await.exits(0).says("rewritten once");
-    assert!(comes_true(linger_tests::TIMEOUT, || file() < 1_000_000), "{} bytes", file());
-    assert_eq!(count(&daemon, "PRAGMA auto_vacuum"), 2);
 }

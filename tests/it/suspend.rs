@@ -57,7 +57,7 @@ async fn after_fg_there_is_a_prompt_and_control_d_leaves_a_turn() {
     terminal.line("");
     linger_tests::harness::until("a keyboard that is set again", async || (!terminal.echoes()).then_some(())).await;
     terminal.keys(CTRL_D);
-    terminal.shows("detached; the work goes on").await;
+    terminal.shows("detached; the work continues").await;
     terminal.shows("it exits 0").await;
     gate.open();
     daemon.check(&[], &model);

@@ -92,7 +92,7 @@ async fn two_keys_at_once_do_not_answer_two_questions() {
     terminal.line("go");
     terminal.shows(QUESTION).await;
     terminal.keys("yy");
-    terminal.shows("that is no answer").await;
+    terminal.shows("not an answer").await;
     assert!(!daemon.side_effects().exists());
     terminal.shows_times(QUESTION, 2).await;
     terminal.keys("y");
@@ -150,7 +150,7 @@ async fn a_long_command_is_not_allowed_before_it_was_shown() {
     assert!(!terminal.text().contains("line 35") && !terminal.text().contains(QUESTION));
     // The key that allows means nothing yet.
     terminal.keys("y");
-    terminal.shows("that is no answer").await;
+    terminal.shows("not an answer").await;
     terminal.keys("v");
     terminal.shows("line 35").await;
     terminal.shows(QUESTION).await;

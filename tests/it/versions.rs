@@ -62,7 +62,7 @@ async fn a_client_that_the_daemon_does_not_understand_says_what_both_speak_and_h
     let expect = format!(
         "error: this daemon ({VERSION}) speaks protocol {oldest} to {newest}, the client {} to {}; \
          this is linger {VERSION}, which speaks protocol {oldest} to {newest}\n\
-         hint: when no work is under way: `linger daemon stop`, then the same command again; it starts the `lingerd` beside this `linger`, or else on PATH, which has to fit\n",
+         hint: when no turn is running: `linger daemon stop`, then the same command again; it starts the `lingerd` next to this `linger`, or on PATH, which must have the same version\n",
         newest + 1,
         newest + 8,
     );

@@ -94,6 +94,7 @@ pub fn check(trace: &Trace) -> Vec<Violation> {
         rules::turns(session, stored, trace.settled, &mut found);
         rules::calls(session, stored, trace.settled, &mut found);
         rules::permissions(session, stored, &mut found);
+        rules::questions(session, stored, &mut found);
         for client in &trace.clients {
             rules::seen_is_stored(session, client, stored, trace.settled, &mut found);
         }

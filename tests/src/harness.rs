@@ -66,7 +66,7 @@ fn profile() -> PathBuf {
 }
 
 fn build() -> Programs {
-    cargo_build(&[]);
+    cargo_build(&["--bin=lingerd", "--bin=linger"]);
     let profile = profile();
     Programs { daemon: profile.join("lingerd"), client: profile.join("linger") }
 }
@@ -76,11 +76,15 @@ fn cargo_build(more: &[&str]) {
     let profile = profile();
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["build", "--quiet", "-p", "lingerd", "-p", "linger"]).args(more).arg("--manifest-path");
+    command.args(["build", "--quiet"]).args(more).arg("--manifest-path");
     command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml"));
     command.arg("--target-dir").arg(profile.parent().unwrap_or(&profile));
     if profile.ends_with("release") {
-        command.arg("--release");
+        // As they are shipped: figures are taken of these.
+        command.args(["--release", "-p", "lingerd", "-p", "linger"]);
+    } else {
+        // With the features of the whole workspace: all that the tests are built from is there already.
+        command.arg("--workspace");
     }
     // What cargo tells this test about itself would make build scripts run again.
     let own = std::env::vars_os().map(|(name, _)| name).filter(|name| {

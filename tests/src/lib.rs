@@ -12,6 +12,7 @@ pub mod network;
 pub mod power;
 pub mod races;
 pub mod report;
+pub mod stored;
 pub mod torture;
 
 use std::time::Duration;

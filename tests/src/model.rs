@@ -272,6 +272,11 @@ impl ModelServer {
         state.requests.clone()
     }
 
+    /// How many requests have come so far.
+    pub fn request_count(&self) -> usize {
+        self.shared.state().requests.len()
+    }
+
     /// Waits until `n` requests have come, and gives them.
     pub async fn wait_requests(&self, n: usize) -> Vec<Recorded> {
         let mut count = self.shared.count.subscribe();

@@ -6,6 +6,7 @@
 mod bugs;
 mod faults;
 mod kills;
+pub mod ordinary;
 mod persona;
 mod points;
 mod script;

@@ -1,26 +1,33 @@
-//! `linger answer`: decides a permission from anywhere. What is answered is what `permission/list` showed, by its digest.
+//! `linger answer`: answers a question from anywhere. The digest binds the answer to what `question/list` showed.
+
+use std::collections::BTreeMap;
 
 use linger_protocol::error::Code;
-use linger_protocol::method::{PermissionAnswer, PermissionList};
-use linger_protocol::permission::{Decision, List, Pending};
+use linger_protocol::method::{QuestionAnswer, QuestionList};
+use linger_protocol::question::{List, PendingQuestion};
 use serde_json::{Value, json};
 
-use crate::cli::Answer;
+use crate::arguments::Answer;
 use crate::connect::Client;
 use crate::error::{Exit, Failure};
-use crate::question::{Question, said, too_late};
+use crate::question::{Question, answer_text, too_late, unknown_kind};
 use crate::render::style::Style;
-use crate::terminal::{Look, Terminal};
+use crate::terminal::{Capabilities, Terminal};
 
 pub(super) fn run(args: Answer) -> Result<Exit, Failure> {
     let mut client = Client::open()?;
-    let rows = client.call(&PermissionList(List::default()))?;
-    let decision = Decision::from(args.decision);
-    let Some(row) = find(&rows, &args.permission)? else {
-        return gone(&mut client, &args, decision);
+    let rows = client.call(&QuestionList(List::default()))?;
+    let Some(row) = find(&rows, &args.question)? else {
+        return gone(&mut client, &args);
     };
-    let question = Question::of_pending(row);
-    match client.call_raw(&PermissionAnswer(question.answer(decision, args.reason)?))? {
+    let Some(question) = Question::of_pending(row) else {
+        return Err(Failure::new(Exit::FAILED, unknown_kind(row)).hint("answer it with another client"));
+    };
+    let Some(name) = question.named(&args.answer) else {
+        let wrong = format!("'{}' is no answer to {}", args.answer.escape_default(), row.question);
+        return Err(Failure::usage(wrong).hint(format!("one of {}", question.words().join(", "))));
+    };
+    match client.call_raw(&QuestionAnswer(question.answer(name.clone(), args.reason)?))? {
         Ok(_) => {}
         Err(error) if error.code() == Some(Code::AlreadyAnswered) => {
             return Err(decided(error.data));
@@ -28,49 +35,54 @@ pub(super) fn run(args: Answer) -> Result<Exit, Failure> {
         Err(error) => return Err(error.into()),
     }
     if args.json {
-        let (session, permission) = (&row.session, &row.permission);
-        super::print_value(&json!({ "session": session, "permission": permission, "decision": decision }))?;
+        let (id, answer) = (json!(row.question), json!(name));
+        let of_permission = row.asked.permission.iter();
+        let of_permission = of_permission.flat_map(|_| [("permission", id.clone()), ("decision", answer.clone())]);
+        let session = row.session.iter().map(|session| ("session", json!(session)));
+        let fields = [("question", id.clone()), ("answer", answer.clone())].into_iter();
+        let said: BTreeMap<&str, Value> = fields.chain(session).chain(of_permission).collect();
+        super::print_value(&said)?;
         return Ok(Exit::GOOD);
     }
-    let look = Look::of_process();
+    let look = Capabilities::detect();
     let style = Style { color: look.color, unicode: look.unicode };
     let mut terminal = Terminal::new();
     terminal.talk(&question.text(&style))?;
-    terminal.say(&format!("  {}", said(decision)))?;
+    terminal.say(&format!("  {}", answer_text(&name)))?;
     Ok(Exit::GOOD)
 }
 
-/// Somebody was faster.
+/// Another answer came first.
 fn decided(data: Option<Value>) -> Failure {
-    Failure::new(Exit::FAILED, too_late(data)).hint("that decision stands; `linger inbox` lists what still waits")
+    Failure::new(Exit::FAILED, too_late(data)).hint("that answer stands; `linger inbox` lists what is still waiting")
 }
 
-fn find<'a>(rows: &'a [Pending], text: &str) -> Result<Option<&'a Pending>, Failure> {
-    if let Some(row) = rows.iter().find(|row| row.permission.as_str() == text) {
+fn find<'a>(rows: &'a [PendingQuestion], text: &str) -> Result<Option<&'a PendingQuestion>, Failure> {
+    if let Some(row) = rows.iter().find(|row| row.question.as_str() == text) {
         return Ok(Some(row));
     }
-    let fitting: Vec<&Pending> = rows.iter().filter(|row| row.permission.as_str().starts_with(text)).collect();
+    let fitting: Vec<&PendingQuestion> = rows.iter().filter(|row| row.question.as_str().starts_with(text)).collect();
     match fitting.as_slice() {
         [] => Ok(None),
         [row] => Ok(Some(row)),
         _ => {
-            let ids: Vec<&str> = fitting.iter().map(|row| row.permission.as_str()).collect();
+            let ids: Vec<&str> = fitting.iter().map(|row| row.question.as_str()).collect();
             Err(Failure::usage(format!("'{text}' could be one of {}", ids.join(", "))).hint("write more of the id"))
         }
     }
 }
 
-/// It does not wait any more, or never did: the daemon knows which, and who was faster.
-fn gone(client: &mut Client, args: &Answer, decision: Decision) -> Result<Exit, Failure> {
-    let answer = linger_protocol::permission::Answer {
-        permission: args.permission.as_str().into(),
-        decision,
+/// A question that does not wait: the daemon knows whether it was answered, and by whom.
+fn gone(client: &mut Client, args: &Answer) -> Result<Exit, Failure> {
+    let answer = linger_protocol::question::Answer {
+        question: args.question.as_str().into(),
+        answer: args.answer.clone(),
         reason: None,
-        // Of no action: nothing can be allowed by this, should it wait again in the meantime.
+        // The digest of nothing: this answers no question, even if it waits again.
         digest: Some("none".to_owned()),
         key: None,
     };
-    match client.call_raw(&PermissionAnswer(answer))? {
+    match client.call_raw(&QuestionAnswer(answer))? {
         Err(error) if error.code() == Some(Code::AlreadyAnswered) => Err(decided(error.data)),
         Err(error) => {
             let failure = Failure::from(error);

@@ -4,15 +4,16 @@ use linger_protocol::id::SessionId;
 use linger_protocol::method::SessionList;
 use linger_protocol::session::{Info, List};
 
-use super::{here, made, resolve};
-use crate::cli::{Choice, Named};
+use super::{made, resolve};
+use crate::arguments::{Choice, Named};
 use crate::connect::Client;
+use crate::environment::working_directory;
 use crate::error::{Exit, Failure};
 use crate::repl::{needs_terminal, repl};
-use crate::terminal::Look;
+use crate::terminal::Capabilities;
 
 pub(super) fn run(args: &Named) -> Result<Exit, Failure> {
-    let look = Look::of_process();
+    let look = Capabilities::detect();
     needs_terminal(&look, &format!("`linger log -f {}` follows a session without one", args.session))?;
     let mut client = Client::open()?;
     let info = resolve(&mut client, &args.session)?;
@@ -21,10 +22,10 @@ pub(super) fn run(args: &Named) -> Result<Exit, Failure> {
 
 /// The latest session of this directory, or a new one.
 pub(super) fn latest() -> Result<Exit, Failure> {
-    let look = Look::of_process();
+    let look = Capabilities::detect();
     needs_terminal(&look, "`linger run PROMPT` works without one, `linger help` lists the commands")?;
     let mut client = Client::open()?;
-    let list = List { cwd: Some(here()?), limit: Some(1), ..List::default() };
+    let list = List { cwd: Some(working_directory()?), limit: Some(1), ..List::default() };
     let info = match client.call(&SessionList(list))?.into_iter().next() {
         Some(info) => info,
         None => {

@@ -5,9 +5,10 @@ use linger_protocol::method::SessionCancel;
 use linger_protocol::session::{Keyed, State};
 use serde_json::json;
 
-use crate::cli::Cancel;
-use crate::connect::{Client, key, parse};
+use crate::arguments::Cancel;
+use crate::connect::{Client, parse};
 use crate::error::{Exit, Failure};
+use crate::idempotency::key;
 use crate::terminal::Terminal;
 
 pub(super) fn run(args: &Cancel) -> Result<Exit, Failure> {
@@ -21,7 +22,7 @@ pub(super) fn run(args: &Cancel) -> Result<Exit, Failure> {
         }
         Err(error) => return Err(error.into()),
     }
-    let info = super::current(&mut client, &session)?;
+    let info = client.session_info(&session)?;
     if let Some(held) = super::held(info.queued, &session).filter(|_| info.state == State::Idle) {
         Terminal::new().say(&held)?;
     }

@@ -1,4 +1,4 @@
-//! `linger compact`: has a session's older messages replaced by a summary, and says what came of it.
+//! `linger compact`: replaces a session's older messages by a summary, and prints the result.
 
 use std::time::Instant;
 
@@ -9,21 +9,22 @@ use linger_protocol::method::SessionCompact;
 use linger_protocol::session::{Compact, State};
 
 use super::resolve;
-use super::wait::{AGAIN, Stuck, come_back, current};
-use crate::cli;
-use crate::connect::{Client, key};
+use super::wait::{AGAIN, Stuck, reattach};
+use crate::arguments;
+use crate::connect::Client;
 use crate::error::{Exit, Failure};
 use crate::follow::{Attachment, Happened};
+use crate::idempotency::key;
 use crate::input::{Signal, signals};
 use crate::render::style::Style;
 use crate::render::{Renderer, Settings, Thinking, reason};
-use crate::terminal::{Look, Terminal};
+use crate::terminal::{Capabilities, Terminal};
 
-pub(super) fn run(args: cli::Compact) -> Result<Exit, Failure> {
-    let look = Look::of_process();
+pub(super) fn run(args: arguments::Compact) -> Result<Exit, Failure> {
+    let look = Capabilities::detect();
     let mut client = Client::open()?;
     let info = resolve(&mut client, &args.session)?;
-    // Behind a turn that waits for somebody, it would wait for ever.
+    // Behind a turn that waits for an answer it would wait without end.
     let mut check = (info.state != State::Idle).then(Instant::now);
     let mut stuck = Stuck::default();
     let (session, focus) = (info.session, Some(args.focus.join(" ")).filter(|focus| !focus.trim().is_empty()));
@@ -42,18 +43,18 @@ pub(super) fn run(args: cli::Compact) -> Result<Exit, Failure> {
         me: String::new(),
     });
     let mut attachment = Attachment::start(client, session, Some(info.cursor), false)?;
-    // Whether a turn is under way that does nothing else.
+    // Whether the running turn is the compaction's own.
     let mut own = false;
     let mut exit = None;
     loop {
-        // Its own turn ends at once; another's goes on.
+        // Its own turn ends at once; another one continues.
         if let (Some(exit), false) = (exit, own) {
             return Ok(exit);
         }
         if check.is_some_and(|at| Instant::now() >= at) {
-            let info = current(&mut attachment.client, &attachment.session)?;
-            if let Some(exit) = stuck.look(&mut attachment.client, &info)? {
-                terminal.say("the session is compacted after that")?;
+            let info = attachment.client.session_info(&attachment.session)?;
+            if let Some(exit) = stuck.check(&mut attachment.client, &info)? {
+                terminal.say("the compaction follows after that")?;
                 return Ok(exit);
             }
             check = (info.state == State::Waiting).then(|| Instant::now() + AGAIN);
@@ -61,7 +62,10 @@ pub(super) fn run(args: cli::Compact) -> Result<Exit, Failure> {
         match attachment.next(check)? {
             Happened::Event(notification, raw) => {
                 let body = &notification.event.body;
-                if matches!(body, EventBody::PermissionRequested { .. } | EventBody::Notice { .. }) {
+                if let EventBody::PermissionRequested { .. }
+                | EventBody::QuestionAsked { .. }
+                | EventBody::Notice { .. } = body
+                {
                     check.get_or_insert_with(Instant::now);
                 }
                 if is_about(body, &asked.prompt) && args.json {
@@ -95,10 +99,10 @@ pub(super) fn run(args: cli::Compact) -> Result<Exit, Failure> {
                 }
             }
             Happened::Answer(_, Err(error)) => return Err(error.into()),
-            Happened::Lost => come_back(&mut attachment)?,
+            Happened::Lost => reattach(&mut attachment)?,
             Happened::Signal(Signal::Interrupt) if own => attachment.cancel()?,
             Happened::Signal(_) => {
-                terminal.say("detached; the session is compacted before its next step")?;
+                terminal.say("detached; the compaction happens before the next step")?;
                 return Ok(Exit::GOOD);
             }
             _ => {}
@@ -106,7 +110,7 @@ pub(super) fn run(args: cli::Compact) -> Result<Exit, Failure> {
     }
 }
 
-/// Whether it tells of the compaction that was asked for, or of what keeps it.
+/// Whether the event is about this compaction, or about what delays it.
 fn is_about(body: &EventBody, asked: &PromptId) -> bool {
     match body {
         EventBody::CompactionStarted { prompt, .. }

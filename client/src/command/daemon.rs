@@ -1,7 +1,7 @@
 //! `linger daemon status|start|stop`: works with a daemon of any version, and starts none unless told to.
 //!
-//! What the socket does not say, the lock does: who holds it is the daemon or its keeper, also when the socket is gone or nobody
-//! answers on it. Such a daemon is ended by a signal to that process, and to no other.
+//! If the socket is gone or silent, the holder of the lock is the daemon or its keeper. Such a daemon is
+//! ended by a signal to that process, and to no other.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,29 +12,29 @@ use linger_protocol::method::{DaemonStatus, DaemonStop, Method};
 use linger_protocol::place::Places;
 use serde_json::value::RawValue;
 
-use super::now;
-use crate::cli::Daemon;
-use crate::connect::{Client, Reply, key, parse};
+use crate::arguments::Daemon;
+use crate::connect::dial;
+use crate::connect::holder::{self, Holder};
+use crate::connect::{Client, Reply, parse};
+use crate::environment::now;
 use crate::error::{Exit, Failure};
-use crate::holder::{self, Holder};
-use crate::reach::dial;
+use crate::idempotency::key;
 use crate::render::table::{age, columns, size};
 use crate::terminal::Terminal;
 
-/// How long a daemon may take to end: it cancels nothing, but waits for its disk.
+/// How long a daemon may take to end: it waits for its disk only.
 const END: Duration = Duration::from_secs(10);
 
-/// How long a daemon that is looked at, or told to end, may take to answer: it does so in a millisecond, unless its disk is slow.
+/// How long a daemon may take to answer: a millisecond, unless its disk is slow.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// How long after SIGKILL a process may still be there.
+/// How long a process may take to disappear after SIGKILL.
 const KILLED: Duration = Duration::from_secs(2);
 
-/// With less than this left on its file system, the database will soon not be written, in bytes: one output of a tool may have
-/// as much.
+/// With less than this free, in bytes, a warning: one output of a tool may need as much.
 const LOW_SPACE: u64 = 1 << 30;
 
-/// What the database holds for later use is worth a word beyond this, in bytes.
+/// Unused space in the database is mentioned beyond this, in bytes.
 const MUCH_UNUSED: u64 = 1 << 20;
 
 pub(super) fn run(command: &Daemon) -> Result<Exit, Failure> {
@@ -45,35 +45,35 @@ pub(super) fn run(command: &Daemon) -> Result<Exit, Failure> {
     }
 }
 
-/// What was found where the daemon should be.
+/// What is at the daemon's socket.
 enum Found {
     /// It answered.
     Answer(Box<RawValue>),
     /// It refused.
     Refusal(linger_protocol::RpcError),
-    /// Something listens, and hung up.
+    /// A process that hung up.
     HungUp,
-    /// Something listens, and says nothing.
-    Deaf,
-    /// Something listens that is no daemon; how it was noticed.
+    /// A process that does not answer.
+    Silent,
+    /// A process that is no daemon, and how that was noticed.
     Foreign(Failure),
-    /// Nobody listens.
-    Nobody,
+    /// No process.
+    Nothing,
 }
 
-/// Asks whoever listens on the socket; starts nobody.
+/// Sends a request to the process at the socket; starts no daemon.
 fn ask<M: Method>(places: &Places, request: &M) -> Result<Found, Failure> {
-    let Some(mut client) = Client::open_running(places)? else { return Ok(Found::Nobody) };
+    let Some(mut client) = Client::open_running(places)? else { return Ok(Found::Nothing) };
     Ok(match client.call_once(request, ANSWER) {
         Ok(Reply::Answered(Ok(answer))) => Found::Answer(answer),
         Ok(Reply::Answered(Err(error))) => Found::Refusal(error),
         Ok(Reply::Lost) => Found::HungUp,
-        Ok(Reply::Late) => Found::Deaf,
+        Ok(Reply::Late) => Found::Silent,
         Err(failure) => Found::Foreign(failure),
     })
 }
 
-/// Where the daemon of these places says that its socket is, if that is not where we looked.
+/// The places with the daemon's own socket, if that is another than ours.
 fn elsewhere(places: &Places, holder: Option<&Holder>) -> Option<Places> {
     let socket = holder?.socket.as_ref().filter(|socket| **socket != places.socket)?;
     Some(Places { socket: socket.clone(), ..places.clone() })
@@ -88,11 +88,11 @@ fn status(json: bool) -> Result<Exit, Failure> {
     let holder = holder::find(&places);
     if json {
         let state = match (&found, &holder) {
-            (Found::Nobody, None) => "none",
+            (Found::Nothing, None) => "none",
             (Found::Foreign(_) | Found::Refusal(_), _) | (_, None) => "foreign",
             (_, Some(_)) => "silent",
         };
-        // The daemon's own process, or its keeper's: who is not answered cannot tell.
+        // The daemon or its keeper: without an answer we cannot tell.
         let holder = holder.as_ref().map(|holder| holder.pid);
         let value = serde_json::json!({ "running": false, "state": state, "socket": places.socket, "pid": null, "holder": holder });
         Terminal::new().data(&value.to_string())?;
@@ -100,33 +100,33 @@ fn status(json: bool) -> Result<Exit, Failure> {
     Err(no_status(&places, found, holder.as_ref()))
 }
 
-/// Why there is no status.
+/// The failure without a status.
 fn no_status(places: &Places, found: Found, holder: Option<&Holder>) -> Failure {
     let (socket, log) = (places.socket.display(), places.log());
     let of_lock = holder.map(|holder| holder.pid);
     match (found, of_lock) {
-        (Found::Nobody, None) => not_running(places),
-        (Found::Nobody, Some(pid)) => match holder.and_then(|holder| holder.is_elsewhere(places)) {
+        (Found::Nothing, None) => not_running(places),
+        (Found::Nothing, Some(pid)) => match holder.and_then(|holder| holder.is_elsewhere(places)) {
             Some(elsewhere) => elsewhere,
             None => Failure::unreachable(format!("the daemon (process {pid}) does not accept connections at {socket}"))
                 .hint(format!(
-                    "it may be starting or ending; if it stays so, `linger daemon stop` ends it; see {}",
+                    "it may be starting or ending; if not, `linger daemon stop` ends it; see {}",
                     log.display()
                 )),
         },
-        (Found::Deaf | Found::HungUp | Found::Answer(_), Some(pid)) => {
+        (Found::Silent | Found::HungUp | Found::Answer(_), Some(pid)) => {
             Failure::unreachable(format!("the daemon (process {pid}) does not answer at {socket}"))
-                .hint(format!("`linger daemon stop` ends it, turns go on at the next start; see {}", log.display()))
+                .hint(format!("`linger daemon stop` ends it; turns continue at the next start; see {}", log.display()))
         }
-        (Found::Deaf | Found::HungUp | Found::Answer(_), None) => foreign(&socket, "nothing that says so"),
+        (Found::Silent | Found::HungUp | Found::Answer(_), None) => foreign(&socket, "it does not answer"),
         (Found::Foreign(failure), _) => foreign(&socket, failure.message.as_deref().unwrap_or_default()),
         (Found::Refusal(error), _) => foreign(&socket, &error.message),
     }
 }
 
 fn foreign(socket: &impl std::fmt::Display, why: &str) -> Failure {
-    Failure::unreachable(format!("what listens at {socket} is no daemon of yours: {why}"))
-        .hint("end it, or let LINGER_SOCKET name another path")
+    Failure::unreachable(format!("the process at {socket} is no daemon of yours: {why}"))
+        .hint("stop it, or set LINGER_SOCKET to another path")
 }
 
 fn print_status(raw: &RawValue, json: bool) -> Result<Exit, Failure> {
@@ -154,14 +154,14 @@ fn print_status(raw: &RawValue, json: bool) -> Result<Exit, Failure> {
         ("configuration", status.config.display().to_string()),
         ("model", status.model.unwrap_or_else(|| "none".to_owned())),
         ("sessions", format!("{}, {} running", status.sessions, status.running)),
-        ("permissions", format!("{} waiting", status.permissions)),
+        ("questions", format!("{} waiting", status.questions)),
         ("clients", status.connections.to_string()),
     ];
     if let Some(taken) = &status.storage {
         rows.extend([("storage", storage(taken)), ("free", size(taken.free))]);
         rows.extend(low_space(taken).map(|low| ("warning", low)));
     }
-    rows.extend(status.log_error.map(|error| ("warning", format!("nothing is written to the log: {error}"))));
+    rows.extend(status.log_error.map(|error| ("warning", format!("cannot write to the log: {error}"))));
     rows.extend(status.config_error.map(|error| ("error", error)));
     rows.extend(status.config_warnings.into_iter().map(|warning| ("warning", warning)));
     rows.extend(status.damage.into_iter().map(|damage| ("damage", damage.text)));
@@ -172,7 +172,7 @@ fn print_status(raw: &RawValue, json: bool) -> Result<Exit, Failure> {
     Ok(Exit::GOOD)
 }
 
-/// What is taken on the disk, in one line.
+/// Disk usage, in one line.
 pub(super) fn storage(storage: &Storage) -> String {
     let Storage { database, unused, wal, blobs, log, .. } = *storage;
     let unused = if unused > MUCH_UNUSED { format!(" ({} of it unused)", size(unused)) } else { String::new() };
@@ -180,7 +180,7 @@ pub(super) fn storage(storage: &Storage) -> String {
     format!("database {database}{unused}, its write-ahead log {wal}, images and outputs {blobs}, lingerd.log {log}")
 }
 
-/// What to say when there is little left on the file system.
+/// The warning when little space is left on the file system.
 pub(super) fn low_space(storage: &Storage) -> Option<String> {
     let free = storage.free;
     (free < LOW_SPACE).then(|| format!("only {} are left on the file system of the database", size(free)))
@@ -198,35 +198,36 @@ fn stop(force: bool) -> Result<Exit, Failure> {
     let holder = holder::find(&places);
     let stop = DaemonStop(Stop { force, key: Some(key()?) });
     let mut found = ask(&places, &stop)?;
-    if let (Found::Nobody, Some(other)) = (&found, elsewhere(&places, holder.as_ref())) {
+    if let (Found::Nothing, Some(other)) = (&found, elsewhere(&places, holder.as_ref())) {
         places = other;
         found = ask(&places, &stop)?;
     }
-    // One that says that it listens elsewhere is another than who was asked; one that does not say might be.
+    // A holder with another socket is not the daemon that was asked; one without a socket may be.
     let holder = holder.filter(|holder| match &holder.socket {
         Some(socket) => *socket == places.socket,
         None => !matches!(found, Found::Answer(_)),
     });
     match (found, &holder) {
         (Found::Refusal(error), _) if error.code() == Some(Code::Busy) && !force => {
-            return Err(Failure::from(error).hint("`linger daemon stop --force`: the turns go on when it starts again"));
+            return Err(Failure::from(error)
+                .hint("`linger daemon stop --force` stops it all the same; the turns continue when it starts again"));
         }
         (Found::Refusal(error), _) => return Err(error.into()),
         (Found::Answer(_) | Found::HungUp, Some(holder)) if holder.ends_within(END) => {}
         (Found::Answer(_) | Found::HungUp, None) => wait_for_socket(&places)?,
-        (Found::Nobody, None) => {
+        (Found::Nothing, None) => {
             Terminal::new().say("no daemon runs")?;
             return Ok(Exit::GOOD);
         }
         (Found::Foreign(failure), None) => return Err(no_status(&places, Found::Foreign(failure), None)),
-        (Found::Deaf, None) => return Err(no_status(&places, Found::Deaf, None)),
+        (Found::Silent, None) => return Err(no_status(&places, Found::Silent, None)),
         (_, Some(holder)) => end(holder, force, &places.log())?,
     }
-    Terminal::new().say("the daemon has ended; turns that were under way go on when it starts again")?;
+    Terminal::new().say("the daemon has ended; running turns continue when it starts again")?;
     Ok(Exit::GOOD)
 }
 
-/// Waits until nobody listens any more.
+/// Waits until no process accepts at the socket.
 fn wait_for_socket(places: &Places) -> Result<(), Failure> {
     let deadline = Instant::now() + END;
     while dial(places)?.is_some() {
@@ -239,18 +240,18 @@ fn wait_for_socket(places: &Places) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Ends a daemon that cannot be asked: SIGTERM lets it write down where it is, and with `force` SIGKILL follows.
+/// Ends a daemon that does not answer: SIGTERM lets it store its state; with `force` SIGKILL follows.
 fn end(holder: &Holder, force: bool, log: &Path) -> Result<(), Failure> {
     let pid = holder.pid;
     if holder.ends_within(Duration::ZERO) {
         return Ok(());
     }
-    Terminal::new().say(&format!("the daemon (process {pid}) does not answer; it gets SIGTERM"))?;
+    Terminal::new().say(&format!("the daemon (process {pid}) does not answer; sending SIGTERM"))?;
     let cannot = |error: std::io::Error| {
         Failure::new(Exit::FAILED, format!("process {pid} cannot be ended: {error}"))
             .hint(format!("see {}", log.display()))
     };
-    // It may have ended just now, which shows in a moment.
+    // It may have ended just now.
     let asked = holder.terminate();
     if holder.ends_within(END) {
         return Ok(());
@@ -261,18 +262,18 @@ fn end(holder: &Holder, force: bool, log: &Path) -> Result<(), Failure> {
             Exit::FAILED,
             format!("the daemon (process {pid}) did not end within {} s", END.as_secs()),
         )
-        .hint("`linger daemon stop --force` kills it; turns go on from the log at the next start"));
+        .hint("`linger daemon stop --force` kills it; turns continue from the log at the next start"));
     }
-    Terminal::new().say(&format!("it did not end within {} s; it gets SIGKILL", END.as_secs()))?;
+    Terminal::new().say(&format!("it did not end within {} s; sending SIGKILL", END.as_secs()))?;
     holder.kill().map_err(cannot)?;
     match holder.ends_within(KILLED) {
         true => Ok(()),
         false => Err(Failure::new(Exit::FAILED, format!("process {pid} is still there after SIGKILL"))
-            .hint("the system does not let it go: it waits for a disk or a network that does not answer")),
+            .hint("it is waiting for a disk or a network that does not answer")),
     }
 }
 
 fn not_running(places: &Places) -> Failure {
     Failure::unreachable(format!("no daemon runs at {}", places.socket.display()))
-        .hint("any command starts one, `linger daemon start` does nothing else")
+        .hint("any command starts one; `linger daemon start` does only that")
 }

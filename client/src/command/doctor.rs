@@ -1,5 +1,5 @@
-//! `linger doctor`: looks at everything that has to be right, and says what to do about the rest; with `--repair` the daemon
-//! saves what can be read of what is damaged.
+//! `linger doctor`: checks everything, and says what to do about problems; with `--repair` the daemon
+//! saves what can be read of damaged data.
 
 use linger_protocol::VERSION;
 use linger_protocol::daemon::{Damage, Empty, Model, Models, Repair, Status, Storage};
@@ -8,12 +8,12 @@ use linger_protocol::method::{DaemonRepair, DaemonStatus, KeyList, ModelList};
 use linger_protocol::place::{PlaceError, Places, check_socket};
 use serde_json::json;
 
-use crate::cli::Doctor;
+use crate::arguments::Doctor;
 use crate::connect::Client;
 use crate::error::{Exit, Failure};
 use crate::render::style::Style;
 use crate::render::table::size;
-use crate::terminal::{Look, Terminal, clean_line};
+use crate::terminal::{Capabilities, Terminal, clean_line};
 
 /// What has been looked at so far.
 struct Report {
@@ -38,7 +38,7 @@ const NAMED: usize = 20;
 const GENERATIONS: usize = 1024;
 
 pub(super) fn run(args: &Doctor) -> Result<Exit, Failure> {
-    let look = Look::of_process();
+    let look = Capabilities::detect();
     let style = Style { color: look.color && look.stdout, unicode: look.unicode };
     let mut report = Report { terminal: Terminal::new(), style, json: args.json, healthy: true, bad: Vec::new() };
     examine(&mut report, args.repair)?;
@@ -62,7 +62,7 @@ fn examine(report: &mut Report, repair: bool) -> Result<(), Failure> {
     }
     family(report)?;
     let client = Client::open_silent(None);
-    // One that is broken is told of below, with what is wrong.
+    // A broken configuration is reported below.
     if !matches!(&client, Ok(client) if client.welcome.config_error.is_some()) {
         let config = places.config_file();
         let state = if config.exists() { "" } else { " (not written yet: the defaults hold)" };
@@ -92,15 +92,15 @@ fn examine(report: &mut Report, repair: bool) -> Result<(), Failure> {
     }
 }
 
-/// Whether the system shows whose child somebody is: where it does not, the daemon cannot tell a user from a tool, and refuses
-/// whatever only a user may do.
+/// Checks that the system shows the parents of a process: otherwise the daemon cannot tell a user from
+/// a tool, and refuses everything that only a user may do.
 fn family(report: &mut Report) -> Result<(), Failure> {
     if !cfg!(target_os = "linux") || sees_ancestors(std::process::id(), parent) {
         return Ok(());
     }
     report.bad(
-        "/proc does not show the parents of a process, so nobody can answer a permission, choose a mode that asks less, bring a key or stop the daemon",
-        Some("mount /proc without hidepid, or with gid= of a group that you are in, and start the daemon anew"),
+        "/proc does not show the parents of a process, so the daemon lets no one answer a permission, choose a mode that asks less, bring a key or stop it",
+        Some("mount /proc without hidepid, or with gid= of a group of yours, and restart the daemon"),
     )
 }
 
@@ -148,8 +148,8 @@ fn daemon(report: &mut Report, status: &Status) -> Result<(), Failure> {
         );
         report.more(&text, Some("write `proxy` into [network] of the configuration, or start it from here"))?;
     }
-    if status.permissions > 0 {
-        report.good(&format!("{} permissions wait: `linger inbox`", status.permissions))?;
+    if status.questions > 0 {
+        report.good(&format!("{} questions wait: `linger inbox`", status.questions))?;
     }
     Ok(())
 }
@@ -213,10 +213,6 @@ fn space(report: &mut Report, storage: &Storage) -> Result<(), Failure> {
     report.good(&format!("storage: {}; {} free", super::daemon::storage(storage), size(storage.free)))?;
     if let Some(low) = super::daemon::low_space(storage) {
         report.bad(&low, Some("`linger prune --older-than 30d --dry-run` lists what could be deleted"))?;
-    }
-    if storage.rewrite {
-        let text = format!("{} of the database are unused and are not given back by themselves", size(storage.unused));
-        report.more(&text, Some("`linger prune --older-than 52w` rewrites it"))?;
     }
     Ok(())
 }

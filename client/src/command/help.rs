@@ -1,27 +1,115 @@
-//! `linger help`: explains a command; `linger help schema` prints the protocol as JSON Schema.
+//! `linger help`: commands, topics of the manual, and the protocol as JSON Schema.
+//!
+//! The manual is the Markdown in `daemon/manual`, printed as it stands. Deliberately absent: a pager.
 
 use clap::CommandFactory as _;
 
-use crate::cli::{Cli, Help};
+use crate::arguments::{Arguments, Help};
 use crate::error::{Exit, Failure};
+use crate::render::near::nearest;
+use crate::render::table::columns;
 use crate::terminal::Terminal;
 
+/// The manual: a topic, what it is about, its text.
+const TOPICS: [(&str, &str, &str); 8] = [
+    ("sessions", "prompts, attaching, summaries, pictures", include_str!("../../../daemon/manual/sessions.md")),
+    ("permissions", "modes, rules, answers", include_str!("../../../daemon/manual/permissions.md")),
+    ("providers", "models, cost, servers of your own", include_str!("../../../daemon/manual/providers.md")),
+    ("keys", "provider keys, proxies, certificates", include_str!("../../../daemon/manual/keys.md")),
+    ("configuration", "every key of config.toml", include_str!("../../../daemon/manual/configuration.md")),
+    ("scripts", "pipes, JSON, exit codes, the socket", include_str!("../../../daemon/manual/scripts.md")),
+    ("background", "the daemon, its files, crashes, logging out", include_str!("../../../daemon/manual/background.md")),
+    ("limits", "what is too much", include_str!("../../../daemon/manual/limits.md")),
+];
+
+/// The topic that is made and not written.
+const SCHEMA: (&str, &str) = ("schema", "the protocol as JSON Schema");
+
+/// How many near names an error suggests.
+const NEAR: usize = 3;
+
+/// The fewest letters that are taken for the beginning of a name.
+const BEGINNING: usize = 3;
+
 pub(super) fn run(args: &Help) -> Result<Exit, Failure> {
-    let mut terminal = Terminal::new();
-    if args.command == ["schema"] {
-        let schema = serde_json::to_string_pretty(&linger_protocol::schema::protocol());
-        terminal.text(&schema.map_err(|error| Failure::new(Exit::FAILED, error.to_string()))?)?;
-        terminal.text("\n")?;
-        return Ok(Exit::GOOD);
-    }
-    let mut root = Cli::command();
-    root.build();
-    let mut command = &mut root;
-    for name in &args.command {
-        command = command
-            .find_subcommand_mut(name)
-            .ok_or_else(|| Failure::usage(format!("no command is called '{name}'")).hint("`linger help` lists them"))?;
-    }
-    terminal.text(&command.render_long_help().to_string())?;
+    let words: Vec<&str> = args.about.iter().map(String::as_str).collect();
+    let text = match words.as_slice() {
+        [] => format!("{}\n{}", Arguments::command().render_long_help(), topics()),
+        [topic] if *topic == SCHEMA.0 => schema()?,
+        words => match TOPICS.iter().find(|(name, ..)| *words == [*name]) {
+            Some((_, _, text)) => (*text).to_owned(),
+            None => command(words)?,
+        },
+    };
+    Terminal::new().text(&text)?;
     Ok(Exit::GOOD)
+}
+
+/// The list of topics.
+fn topics() -> String {
+    let names = TOPICS.iter().map(|(name, about, _)| (*name, *about)).chain([SCHEMA]);
+    let rows: Vec<_> = names.map(|(name, about)| vec![format!("  {name}"), about.to_owned()]).collect();
+    format!("Topics, for `linger help TOPIC`:\n{}\n", columns(&rows).join("\n"))
+}
+
+fn schema() -> Result<String, Failure> {
+    let schema = serde_json::to_string_pretty(&linger_protocol::schema::protocol());
+    schema.map(|text| text + "\n").map_err(|error| Failure::new(Exit::FAILED, error.to_string()))
+}
+
+/// The help of a command. Fails if there is neither such a command nor such a topic.
+fn command(words: &[&str]) -> Result<String, Failure> {
+    let mut command = Arguments::command();
+    command.build();
+    for (depth, word) in words.iter().enumerate() {
+        let names: Vec<String> = command.get_subcommands().map(|command| command.get_name().to_owned()).collect();
+        command = match command.find_subcommand(word) {
+            Some(found) => found.clone(),
+            None => return Err(unknown(word, &names, depth == 0)),
+        };
+    }
+    Ok(command.render_long_help().to_string())
+}
+
+/// An unknown name, with the names that are like it: those that it begins, or that are spelt nearly so.
+fn unknown(word: &str, commands: &[String], top: bool) -> Failure {
+    let topics = TOPICS.iter().map(|(name, ..)| *name).chain([SCHEMA.0]).filter(|_| top);
+    let names: Vec<&str> = topics.chain(commands.iter().map(String::as_str)).collect();
+    let long = word.chars().count() >= BEGINNING;
+    let begun = names.iter().copied().filter(|name| long && name.starts_with(word));
+    let mut near: Vec<&str> = begun.collect();
+    near.extend(nearest(word, names.iter().copied().filter(|name| !near.contains(name)), NEAR));
+    near.truncate(NEAR);
+    let failure = Failure::usage(format!("no topic or command is called '{word}'"));
+    match near.as_slice() {
+        [] => failure.hint("`linger help` lists topics and commands"),
+        near => failure.hint(format!("did you mean {}? `linger help` lists all", near.join(" or "))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_topic_names_the_nearest() {
+        let hint = |words: &[&str]| command(words).unwrap_err().hint.unwrap();
+        assert_eq!(hint(&["config"]), "did you mean configuration? `linger help` lists all");
+        assert_eq!(hint(&["permisions"]), "did you mean permissions? `linger help` lists all");
+        assert_eq!(hint(&["key-"]), "did you mean key or keys? `linger help` lists all");
+        assert_eq!(hint(&["frobnicate"]), "`linger help` lists topics and commands");
+        assert_eq!(hint(&["daemon", "stat"]), "did you mean status or start? `linger help` lists all");
+        assert_eq!(command(&["nothing"]).unwrap_err().exit, Exit::USAGE);
+    }
+
+    #[test]
+    fn a_topic_fits_a_terminal_and_is_not_a_command() {
+        let commands = Arguments::command();
+        for (name, about, text) in TOPICS {
+            assert!(text.starts_with("# ") && text.ends_with('\n') && !about.is_empty(), "{name}");
+            let wide: Vec<_> = text.lines().filter(|line| line.chars().count() > 80).collect();
+            assert!(wide.is_empty(), "{name}: {wide:?}");
+            assert!(commands.find_subcommand(name).is_none(), "{name} is a command too");
+        }
+    }
 }

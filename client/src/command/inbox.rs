@@ -1,37 +1,55 @@
-//! `linger inbox`: the permissions that wait, of all sessions.
+//! `linger inbox`: the questions that wait, of all sessions and of the daemon.
 
-use linger_protocol::method::PermissionList;
-use linger_protocol::permission::{List, Pending};
+use linger_protocol::method::QuestionList;
+use linger_protocol::question::{List, PendingQuestion, QuestionKind};
 
-use super::{now, print_rows};
-use crate::cli::Json;
+use super::print_rows;
+use crate::arguments::Json;
 use crate::connect::Client;
+use crate::environment::now;
 use crate::error::{Exit, Failure};
 use crate::render::table::{age, columns};
 use crate::terminal::Terminal;
 
 pub(super) fn run(args: &Json) -> Result<Exit, Failure> {
     let mut client = Client::open()?;
-    let list = PermissionList(List::default());
+    let list = QuestionList(List::default());
     if args.json {
         print_rows(&mut client, &list)?;
         return Ok(Exit::GOOD);
     }
     let now = now();
-    let row = |row: &Pending| {
-        let action = row.action.replace('\n', " ⏎ ");
-        vec![row.permission.to_string(), row.session.to_string(), age(row.at, now), row.tool.clone(), action]
-    };
     let rows = client.call(&list)?;
     let mut terminal = Terminal::new();
-    for line in columns(&rows.iter().map(row).collect::<Vec<_>>()) {
+    for line in columns(&rows.iter().map(|row| columns_of(row, now)).collect::<Vec<_>>()) {
         terminal.line(&line)?;
     }
-    let last = if rows.is_empty() {
-        "nothing waits"
-    } else {
-        "answer with `linger answer PERMISSION allow|session|always|deny`"
-    };
-    terminal.say(last)?;
+    terminal.say(hint(&rows))?;
     Ok(Exit::GOOD)
+}
+
+/// Id, session (`-` is the daemon), age, tool or kind, and what is asked with the names of its options.
+fn columns_of(row: &PendingQuestion, now: u64) -> Vec<String> {
+    let asked = &row.asked;
+    let names = || asked.options.iter().map(|option| option.name.as_str()).collect::<Vec<_>>().join("|");
+    let (what, text) = match (&asked.permission, asked.kind) {
+        (Some(permission), _) => (permission.tool.clone(), permission.action.clone()),
+        (None, QuestionKind::Choice) => ("choice".to_owned(), format!("{} ({})", asked.text, names())),
+        (None, QuestionKind::Permission) => ("permission".to_owned(), String::new()),
+        (None, QuestionKind::Form) => ("form".to_owned(), asked.text.clone()),
+        (None, QuestionKind::Unknown) => ("?".to_owned(), asked.text.clone()),
+    };
+    let session = row.session.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string);
+    vec![row.question.to_string(), session, age(row.at, now), what, text.replace('\n', " ⏎ ")]
+}
+
+/// How to answer what is listed.
+fn hint(rows: &[PendingQuestion]) -> &'static str {
+    let permissions = rows.iter().filter(|row| row.asked.permission.is_some()).count();
+    match (rows.len(), permissions) {
+        (0, _) => "nothing waits",
+        (all, some) if all == some => "answer with `linger answer PERMISSION allow|session|always|deny`",
+        (_, 0) => "answer with `linger answer QUESTION OPTION`",
+        _ => "answer with `linger answer ID allow|session|always|deny`, a choice with the name of an option",
+    }
 }

@@ -1,7 +1,8 @@
 //! `linger key`: where the keys of providers come from, and the operating system's keychain.
 //!
-//! A key is read from the terminal without being shown, or as a line of stdin; never from an argument, which other processes
-//! and the shell's history see. The daemon puts it into the keychain: it is the one that needs it when nobody is there.
+//! A key is read from the terminal without being shown, or as a line of stdin; never from an argument,
+//! which other processes and the shell's history see. The daemon stores it in the keychain, because the
+//! daemon needs it while no client is attached.
 
 use std::io::{IsTerminal as _, Read as _};
 use std::time::Duration;
@@ -11,16 +12,15 @@ use linger_protocol::key::{Info, Listed, Remove, Removed, Set, Source};
 use linger_protocol::method::{KeyList, KeyRemove, KeySet};
 use serde_json::Value;
 
-use crate::cli::{Json, Key};
+use crate::arguments::{Json, Key};
 use crate::connect::{Client, parse};
 use crate::error::{Exit, Failure};
-use crate::input::{Event, Input, Signal, signals};
+use crate::input::{Event, Input, Pressed, Signal, signals};
 use crate::render::table::columns;
 use crate::terminal::{Terminal, restore};
-use crate::typed::Pressed;
 
 /// How long the keychain may take: it may ask its user for a password, and the daemon gives up before us.
-const PATIENCE: Duration = Duration::from_secs(90);
+const KEYCHAIN_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// The most bytes that are read of a key; the daemon takes fewer.
 const MAX_SECRET: u64 = 64 << 10;
@@ -56,7 +56,7 @@ fn list(args: &Json) -> Result<Exit, Failure> {
         }
     }
     if let Some(why) = &listed.no_keychain {
-        terminal.say(&format!("{why}\nhint: keys come from variables and commands all the same"))?;
+        terminal.say(&format!("{why}\nhint: keys from variables and commands still work"))?;
     }
     Ok(Exit::GOOD)
 }
@@ -73,17 +73,16 @@ pub(super) fn origin(info: &Info) -> String {
         Source::Keychain => "the keychain".to_owned(),
         Source::None => format!("none, and none needed{elsewhere}"),
         Source::Missing => format!("missing: {from} is not set{elsewhere}"),
-        Source::Unknown => "somewhere that this linger does not know".to_owned(),
+        Source::Unknown => "unknown to this version of linger".to_owned(),
     }
 }
 
 fn set(provider: String, extra: &[String]) -> Result<Exit, Failure> {
     if !extra.is_empty() {
-        let failure = Failure::usage(
-            "a key is never an argument: other processes see it while the command runs, and the shell's history keeps it",
-        );
+        let failure =
+            Failure::usage("a key cannot be an argument: other processes see it, and the shell's history keeps it");
         return Err(failure.hint(format!(
-            "`linger key set {provider}` alone asks for it, or reads a line of stdin; take a new key in place of this one"
+            "run `linger key set {provider}` alone; it asks for the key, or reads a line of stdin. Replace this key: it was exposed"
         )));
     }
     let mut client = Client::open()?;
@@ -91,21 +90,21 @@ fn set(provider: String, extra: &[String]) -> Result<Exit, Failure> {
     // Before a key is asked for.
     let Some(info) = keys.into_iter().find(|info| info.provider == provider) else {
         return Err(Failure::usage(format!("no provider called '{provider}' takes a key"))
-            .hint("`linger key list` shows those that do; config.toml may name more"));
+            .hint("`linger key list` shows those that do; `linger help providers` says how to add one"));
     };
     if let Some(why) = no_keychain {
         return Err(Failure::new(Exit::FAILED, why).hint(other_ways(&info)));
     }
     let secret = if std::io::stdin().is_terminal() { ask(&mut client, &provider)? } else { read()? };
     if secret.trim().is_empty() {
-        return Err(Failure::usage("no key was given, and nothing was stored"));
+        return Err(Failure::usage("no key was given; nothing was stored"));
     }
-    let stored = client.call_within(&KeySet(Set { provider, secret }), PATIENCE)?;
+    let stored = client.call_within(&KeySet(Set { provider, secret }), KEYCHAIN_TIMEOUT)?;
     let mut terminal = Terminal::new();
     let at = stored.at.as_deref().unwrap_or("its provider");
     terminal.say(&format!("the keychain has the key of {}; it goes to {at} and nowhere else", stored.provider))?;
     if stored.source != Source::Keychain {
-        terminal.say(&format!("note: for now another one goes first: {}", origin(&stored)))?;
+        terminal.say(&format!("note: another key has priority: {}", origin(&stored)))?;
     }
     Ok(Exit::GOOD)
 }
@@ -122,15 +121,16 @@ fn other_ways(info: &Info) -> String {
 
 fn rm(provider: String) -> Result<Exit, Failure> {
     let mut client = Client::open()?;
-    let Removed { removed, now } = client.call_within(&KeyRemove(Remove { provider: provider.clone() }), PATIENCE)?;
+    let Removed { removed, now } =
+        client.call_within(&KeyRemove(Remove { provider: provider.clone() }), KEYCHAIN_TIMEOUT)?;
     if !removed {
         return Err(Failure::new(Exit::FAILED, format!("the keychain has no key of {provider}"))
             .hint("`linger key list` shows where each key comes from"));
     }
     let mut terminal = Terminal::new();
-    terminal.say(&format!("the keychain has no key of {provider} any more"))?;
+    terminal.say(&format!("removed the key of {provider} from the keychain"))?;
     if let Some(now) = now.filter(|now| !matches!(now.source, Source::Missing | Source::None)) {
-        terminal.say(&format!("note: there is another one: {}", origin(&now)))?;
+        terminal.say(&format!("note: another key is still used: {}", origin(&now)))?;
     }
     Ok(Exit::GOOD)
 }
@@ -143,7 +143,7 @@ fn read() -> Result<String, Failure> {
     let first = lines.next().unwrap_or_default().to_owned();
     match lines.next() {
         None => Ok(first),
-        Some(_) => Err(Failure::usage("stdin has more than one line, and a key is one; nothing was stored")),
+        Some(_) => Err(Failure::usage("stdin has more than one line; a key is one line, and nothing was stored")),
     }
 }
 
@@ -165,7 +165,7 @@ fn ask(client: &mut Client, provider: &str) -> Result<String, Failure> {
                     break Some(secret);
                 }
             }
-            // It is asked for anew.
+            // Ask again from the beginning.
             Some(Event::Signal(Signal::Continued)) => {
                 line = Line::default();
                 input.ask_keys(None);
@@ -186,14 +186,14 @@ fn ask(client: &mut Client, provider: &str) -> Result<String, Failure> {
 struct Line(Vec<u8>);
 
 impl Line {
-    /// Takes a key, and gives the line when it is ended.
+    /// Takes a key; returns the line at its end.
     fn press(&mut self, key: char) -> Option<String> {
         match key {
             '\r' | '\n' => return Some(String::from_utf8_lossy(&std::mem::take(&mut self.0)).into_owned()),
             '\u{8}' | '\u{7f}' => drop(self.0.pop()),
             // Ctrl-U.
             '\u{15}' => self.0.clear(),
-            // What comes is bytes, each as the character of its number.
+            // Each byte arrives as the character with its number.
             key => self.0.extend(u8::try_from(u32::from(key)).ok().filter(|_| (self.0.len() as u64) < MAX_SECRET)),
         }
         None

@@ -3,18 +3,18 @@
 use linger_protocol::event::{EventBody, NoticeCode};
 
 use super::resolve;
-use super::wait::come_back;
-use crate::cli::Log;
+use super::wait::reattach;
+use crate::arguments::Log;
 use crate::connect::Client;
 use crate::error::{Exit, Failure};
 use crate::follow::{Attachment, Happened};
 use crate::input::signals;
 use crate::render::style::Style;
 use crate::render::{Renderer, Settings, Thinking};
-use crate::terminal::{Look, Terminal};
+use crate::terminal::{Capabilities, Terminal};
 
 pub(super) fn run(args: &Log) -> Result<Exit, Failure> {
-    let look = Look::of_process();
+    let look = Capabilities::detect();
     let mut client = Client::open()?;
     let session = resolve(&mut client, &args.session)?.session;
     if args.follow {
@@ -51,7 +51,7 @@ pub(super) fn run(args: &Log) -> Result<Exit, Failure> {
                     return Ok(Exit::GOOD);
                 }
             }
-            Happened::Lost => come_back(&mut attachment)?,
+            Happened::Lost => reattach(&mut attachment)?,
             Happened::Signal(_) => return Ok(Exit::GOOD),
             _ => {}
         }

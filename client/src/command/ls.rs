@@ -3,18 +3,20 @@
 use linger_protocol::method::SessionList;
 use linger_protocol::session::List;
 
-use super::{listing, now, print_rows};
-use crate::cli::Ls;
+use super::print_rows;
+use crate::arguments::Ls;
 use crate::connect::Client;
+use crate::environment::now;
 use crate::error::{Exit, Failure};
-use crate::terminal::{Look, Terminal};
+use crate::render::sessions::listing;
+use crate::terminal::{Capabilities, Terminal};
 
 /// Sessions that a person is shown at once.
 const SCREEN: u32 = 40;
 
 pub(super) fn run(args: &Ls) -> Result<Exit, Failure> {
     let mut client = Client::open()?;
-    let screen = Look::of_process().stdout && !args.json && !args.all;
+    let screen = Capabilities::detect().stdout && !args.json && !args.all;
     let limit = match (args.all, screen) {
         (true, _) => Some(u32::MAX),
         (false, true) => Some(SCREEN + 1),

@@ -22,35 +22,31 @@ mod tools;
 mod usage;
 mod wait;
 
-pub(crate) use wait::current;
-
-use std::path::PathBuf;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use linger_protocol::id::SessionId;
-use linger_protocol::message::Usage;
 use linger_protocol::method::{Method, SessionCreate, SessionList};
 use linger_protocol::session::{Create, Created, Info, List};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::cli::{Choice, Cli, Command};
-use crate::connect::{Client, key};
+use crate::arguments::{Arguments, Choice, Command};
+use crate::connect::Client;
+use crate::environment::{now, working_directory};
 use crate::error::{Exit, Failure};
-use crate::question::short_path;
-use crate::render::money;
-use crate::render::table::{age, columns, size, state};
+use crate::idempotency::key;
+use crate::render::sessions::listing;
 use crate::terminal::{Terminal, clean_line};
 
 /// Candidates of an ambiguous name that are listed.
 const MAX_CANDIDATES: usize = 10;
 
-/// How long the daemon may take to answer who has no time at all.
+/// The least time for the daemon's answers, whatever `--timeout` says.
 const ANSWER: Duration = Duration::from_secs(2);
 
 /// Runs the command that was given.
-pub(crate) fn dispatch(cli: Cli) -> Result<Exit, Failure> {
-    match cli.command {
+pub(crate) fn dispatch(arguments: Arguments) -> Result<Exit, Failure> {
+    match arguments.command {
         None => attach::latest(),
         Some(Command::Run(args)) => run::run(args),
         Some(Command::New(args)) => new::run(args),
@@ -75,26 +71,10 @@ pub(crate) fn dispatch(cli: Cli) -> Result<Exit, Failure> {
     }
 }
 
-/// Wall time in Unix milliseconds, to say how old things are.
-#[allow(clippy::disallowed_methods, reason = "the one place where the client looks at the clock on the wall")]
-pub(crate) fn now() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// The directory that the user is in.
-#[allow(clippy::disallowed_methods, reason = "the client stands in one directory: the user's")]
-pub(crate) fn here() -> Result<PathBuf, Failure> {
-    std::env::current_dir().map_err(|error| {
-        Failure::usage(format!("the current directory cannot be used: {error}"))
-            .hint("go to a directory that is there: `cd` alone leads home")
-    })
-}
-
 /// The one session that `text` means: by id, name, or the beginning of an id.
 fn resolve(client: &mut Client, text: &str) -> Result<Info, Failure> {
     if text.is_empty() {
-        return Err(Failure::usage("a session has a name or an id, not nothing").hint("`linger ls` lists the sessions"));
+        return Err(Failure::usage("SESSION is empty: give a name or an id").hint("`linger ls` lists the sessions"));
     }
     let rows = client.call(&SessionList(List { matching: Some(text.to_owned()), ..List::default() }))?;
     if let Some(row) = rows.iter().find(|row| row.session.as_str() == text || row.name.as_deref() == Some(text)) {
@@ -117,55 +97,28 @@ fn resolve(client: &mut Client, text: &str) -> Result<Info, Failure> {
 fn made(client: &mut Client, choice: Choice) -> Result<Created, Failure> {
     let Choice { model, mode, effort, name } = choice;
     let effort = effort.unwrap_or_default();
-    let create = Create { cwd: here()?, model, mode, effort, name, env: client.session_env(), key: Some(key()?) };
+    let create =
+        Create { cwd: working_directory()?, model, mode, effort, name, env: client.session_env(), key: Some(key()?) };
     client.call(&SessionCreate(create))
 }
 
-/// As [`made`], for a command that does not show the session from its beginning: says what there is to doubt of it.
+/// As [`made`], for a command that does not show the session's first events: prints the warning.
 fn create(client: &mut Client, choice: Choice) -> Result<SessionId, Failure> {
-    let Created { session, doubt } = made(client, choice)?;
-    if let Some(doubt) = doubt {
-        Terminal::new().say(&format!("warning: {}", clean_line(&doubt)))?;
+    let Created { session, warning } = made(client, choice)?;
+    if let Some(warning) = warning {
+        Terminal::new().say(&format!("warning: {}", clean_line(&warning)))?;
     }
     Ok(session)
 }
 
-/// That prompts wait behind a turn which was stopped, and what to do about it.
+/// The message about prompts that are queued behind a stopped turn.
 pub(crate) fn held(queued: u32, session: &SessionId) -> Option<String> {
     let prompts = match queued {
         0 => return None,
-        1 => "1 prompt stays".to_owned(),
-        more => format!("{more} prompts stay"),
+        1 => "1 prompt is".to_owned(),
+        more => format!("{more} prompts are"),
     };
-    Some(format!("{prompts} queued until your next word: `linger attach {session}`, then /continue or a new prompt"))
-}
-
-/// Sessions as lines for people.
-pub(crate) fn listing(rows: &[Info], now: u64) -> Vec<String> {
-    let row = |info: &Info| {
-        let title = info.name.clone().or_else(|| info.title.clone()).unwrap_or_default();
-        let title: String = title.chars().map(|c| if c.is_whitespace() { ' ' } else { c }).take(40).collect();
-        vec![
-            info.session.to_string(),
-            state(info),
-            age(info.updated_at, now),
-            size(info.size),
-            spent(&info.usage),
-            money::fill(info.context_tokens, info.context_window).unwrap_or_default(),
-            title,
-            short_path(&info.cwd),
-        ]
-    };
-    columns(&rows.iter().map(row).collect::<Vec<_>>())
-}
-
-/// Tokens and what they cost, in one cell.
-fn spent(usage: &Usage) -> String {
-    if usage.is_uncounted() {
-        return money::cost(usage);
-    }
-    let tokens = money::tokens(usage.input_tokens.saturating_add(usage.output_tokens));
-    format!("{tokens} tokens, {}", money::cost(usage))
+    Some(format!("{prompts} still queued; to start: `linger attach {session}`, then /continue or a new prompt"))
 }
 
 /// Prints each element of a result as it came, one a line.
@@ -193,7 +146,7 @@ fn deadline(timeout: Option<Duration>) -> Option<Instant> {
     Instant::now().checked_add(timeout?)
 }
 
-/// Until when the daemon may answer who has until `deadline`: with no time at all, too, one is told how a session stands.
-fn patience(deadline: Option<Instant>) -> Option<Instant> {
+/// The deadline for the daemon's answers: even `--timeout 0` leaves time to read how a session stands.
+fn answer_deadline(deadline: Option<Instant>) -> Option<Instant> {
     deadline.map(|deadline| deadline.max(Instant::now() + ANSWER))
 }

@@ -4,7 +4,7 @@ use linger_protocol::daemon::{Model, Models};
 use linger_protocol::method::ModelList;
 use serde_json::value::RawValue;
 
-use crate::cli;
+use crate::arguments;
 use crate::connect::{Client, parse};
 use crate::error::{Exit, Failure};
 use crate::render::money;
@@ -15,7 +15,7 @@ use crate::terminal::{Terminal, clean_line};
 /// Near names that are suggested.
 const NEAR: usize = 3;
 
-pub(super) fn run(args: &cli::Models) -> Result<Exit, Failure> {
+pub(super) fn run(args: &arguments::Models) -> Result<Exit, Failure> {
     let mut client = Client::open()?;
     let raw = client.call_raw(&ModelList(Models { all: true }))??;
     let models: Vec<Model> = parse::<ModelList>(&raw)?;

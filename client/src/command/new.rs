@@ -1,6 +1,6 @@
 //! `linger new`: creates a session and prints its id.
 
-use crate::cli::New;
+use crate::arguments::New;
 use crate::connect::Client;
 use crate::error::{Exit, Failure};
 use crate::terminal::Terminal;

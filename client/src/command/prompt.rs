@@ -1,4 +1,4 @@
-//! What a command sends as a prompt: words or standard input, the pictures that the words name, and a schema for the answer.
+//! The prompt of a command: words or standard input, the pictures that the words name, a schema for the answer.
 
 use std::fs::File;
 use std::io::{IsTerminal as _, Read as _};
@@ -8,36 +8,34 @@ use linger_protocol::prompt::PromptContent;
 use linger_protocol::transport::MAX_REQUEST;
 use serde_json::Value;
 
-use super::here;
+use crate::environment::working_directory;
 use crate::error::Failure;
 use crate::picture::with_pictures;
 
 /// The text of a prompt.
 pub(super) struct Written {
     text: String,
-    /// Whether it came from stdin: it may be by somebody else, and names no files.
+    /// Whether it came from stdin: its author may be another person, so it names no files.
     piped: bool,
 }
 
 impl Written {
-    /// The text with the pictures that it names, looked for here and in the directory of the session, if it has one already.
+    /// The text with the pictures that it names, searched here and in the session's directory.
     pub(super) fn content(self, session: Option<&Path>) -> Result<PromptContent, Failure> {
         if self.piped {
             return Ok(PromptContent::Text(self.text));
         }
-        let places: Vec<_> = here().ok().into_iter().chain(session.map(Path::to_path_buf)).collect();
+        let places: Vec<_> = working_directory().ok().into_iter().chain(session.map(Path::to_path_buf)).collect();
         with_pictures(self.text, &places)
     }
 }
 
-/// The words of a prompt, or what stdin has.
+/// The words of a prompt, or stdin.
 pub(super) fn written(words: &[String]) -> Result<Written, Failure> {
     let given = !words.is_empty();
     let words = words.join(" ");
     if given && words.trim().is_empty() {
-        return Err(
-            Failure::usage("the prompt is empty").hint("write what is to be done after the command, or pipe it in")
-        );
+        return Err(Failure::usage("the prompt is empty").hint("write the prompt after the command, or pipe it in"));
     }
     if given && words != "-" {
         return Ok(Written { text: words, piped: false });
@@ -49,7 +47,7 @@ pub(super) fn written(words: &[String]) -> Result<Written, Failure> {
     let mut bytes = Vec::new();
     stdin.lock().take(MAX_REQUEST as u64).read_to_end(&mut bytes)?;
     if bytes.len() >= MAX_REQUEST {
-        // Before a session is made for it.
+        // Before a session is created for it.
         return Err(Failure::usage(format!(
             "the request cannot be sent: it may have {MAX_REQUEST} bytes, the prompt has more"
         ))
@@ -67,7 +65,7 @@ pub(super) fn written(words: &[String]) -> Result<Written, Failure> {
     Ok(Written { text, piped: true })
 }
 
-/// The largest file that is read as a schema, in bytes; the daemon says more exactly what it takes.
+/// The largest schema file, in bytes; the daemon has a stricter limit.
 const MAX_SCHEMA: u64 = 1 << 20;
 
 /// The schema in a file, as far as it is JSON.

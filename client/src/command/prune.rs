@@ -1,12 +1,13 @@
-//! `linger prune`: deletes the sessions that nobody has used for a while, or lists them.
+//! `linger prune`: deletes sessions that were not used for a while, or lists them.
 
 use linger_protocol::method::SessionPrune;
 use linger_protocol::session::Pruned;
 
 use super::{listing, now};
-use crate::cli::Prune;
-use crate::connect::{Client, key, parse};
+use crate::arguments::Prune;
+use crate::connect::{Client, parse};
 use crate::error::{Exit, Failure};
+use crate::idempotency::key;
 use crate::render::table::size;
 use crate::terminal::Terminal;
 
@@ -24,9 +25,6 @@ pub(super) fn run(args: &Prune) -> Result<Exit, Failure> {
             terminal.line(&line)?;
         }
         terminal.say(&summary(&pruned, dry_run))?;
-    }
-    if pruned.rewrite {
-        terminal.say("the database is rewritten once to give its space back; what is to be written waits meanwhile")?;
     }
     Ok(Exit::GOOD)
 }

@@ -5,9 +5,10 @@ use linger_protocol::method::SessionRemove;
 use linger_protocol::session::Remove;
 use serde_json::json;
 
-use crate::cli::Rm;
-use crate::connect::{Client, key, parse};
+use crate::arguments::Rm;
+use crate::connect::{Client, parse};
 use crate::error::{Exit, Failure};
+use crate::idempotency::key;
 
 pub(super) fn run(args: &Rm) -> Result<Exit, Failure> {
     let mut client = Client::open()?;

@@ -1,7 +1,7 @@
 //! `linger run`: gives a session a prompt and follows it until the turn that answers it ends.
 //!
-//! To a terminal the answer streams; to a pipe goes the final message alone. What arrives before the prompt's own answer is
-//! held back, because only that says which turn is ours.
+//! To a terminal the answer streams; to a pipe goes the final message alone. Events that arrive before
+//! the prompt's own answer are held back, because only that answer says which turn is ours.
 
 use std::time::Instant;
 
@@ -15,18 +15,18 @@ use linger_protocol::session::{Info, Prompt, Remove, Set, State};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::wait::{AGAIN, Stuck, current, is_over, timed_out};
-use super::{create, deadline, patience, prompt, resolve};
-use crate::cli::{Choice, Run};
-use crate::connect::{COMING_BACK, Client, key, parse};
+use super::wait::{AGAIN, Stuck, is_over, timed_out};
+use super::{answer_deadline, create, deadline, prompt, resolve};
+use crate::arguments::{Choice, Run};
+use crate::connect::{Client, RECONNECTING, parse};
 use crate::error::{Exit, Failure};
 use crate::follow::{Attachment, Happened, Request};
-use crate::input::{Input, Key, Signal, signals};
+use crate::idempotency::key;
+use crate::input::{Input, Key, Pressed, Signal, signals};
 use crate::question::{Press, Question, Questions, too_late};
 use crate::render::style::Style;
 use crate::render::{Renderer, Settings, Thinking, reason};
-use crate::terminal::{Keyboard, Look, Output, Terminal, keyboard};
-use crate::typed::Pressed;
+use crate::terminal::{Capabilities, Keyboard, Output, Terminal, set_keyboard};
 
 /// How stdout is used.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -46,27 +46,27 @@ struct Running {
     attachment: Attachment,
     terminal: Terminal,
     renderer: Renderer,
-    look: Look,
+    look: Capabilities,
     data: Data,
-    /// Made when the first question is asked.
+    /// Created for the first question.
     input: Option<Input>,
     questions: Questions,
     stuck: Stuck,
-    /// When to look whether the session can go on.
+    /// When to check whether the session can continue.
     check: Option<Instant>,
-    /// The session, if it was made for our prompt, until that is accepted.
+    /// The session, if it was created for our prompt, until that is accepted.
     unused: Option<SessionId>,
     /// Our prompt, once it is accepted.
     prompt: Option<PromptId>,
-    /// What came before we knew our prompt.
+    /// Events that came before our prompt was accepted.
     held: Vec<Notification>,
-    /// The turn that answers our prompt, while it is under way.
+    /// The running turn that answers our prompt.
     turn: Option<TurnId>,
-    /// Whether there is no other work in the session that a cancel could hit.
+    /// Whether a cancel can only hit our own turn.
     alone: bool,
     /// The messages of our turn so far.
     messages: Vec<(MessageId, String)>,
-    /// Whether a cancel was asked for.
+    /// Whether a cancel was sent.
     cancelling: bool,
 }
 
@@ -74,14 +74,14 @@ pub(super) fn run(args: Run) -> Result<Exit, Failure> {
     let deadline = deadline(args.timeout);
     let written = prompt::written(&args.prompt)?;
     let schema = args.schema.as_deref().map(prompt::schema).transpose()?;
-    let mut client = Client::open_within(patience(deadline))?;
+    let mut client = Client::open_within(answer_deadline(deadline))?;
     let info = args.session.as_deref().map(|session| resolve(&mut client, session)).transpose()?;
     let content = written.content(info.as_ref().map(|info| info.cwd.as_path()))?;
     let session = match &info {
         Some(info) => adopt(&mut client, info, args.choice)?,
         None => create(&mut client, args.choice)?,
     };
-    // Ours alone, as long as its first prompt is not accepted.
+    // It can be removed until its first prompt is accepted.
     let mut unused = info.is_none().then(|| session.clone());
     let shaped = schema.is_some();
     let prompt = Prompt { session: session.clone(), content, when: None, schema, key: Some(key()?) };
@@ -96,7 +96,7 @@ pub(super) fn run(args: Run) -> Result<Exit, Failure> {
         }
         return Ok(Exit::GOOD);
     }
-    let look = Look::of_process();
+    let look = Capabilities::detect();
     let data = match (args.json, args.stream || look.stdout) {
         (true, _) => Data::Json,
         (false, _) if shaped => Data::Answer,
@@ -142,17 +142,17 @@ fn adopt(client: &mut Client, info: &Info, choice: Choice) -> Result<SessionId, 
     Ok(info.session.clone())
 }
 
-/// A prompt was not accepted: the session that was made for it goes, as nobody knows of it.
+/// A prompt was refused: removes the session that was created for it.
 fn refused(client: &mut Client, unused: Option<SessionId>, failure: Failure) -> Failure {
     let Some(session) = unused else { return failure };
     let remove = |key| client.call(&SessionRemove(Remove { session: session.clone(), force: false, key: Some(key) }));
     match key().and_then(remove) {
         Ok(_) => failure,
-        Err(_) => failure.and_also(format!("the session {session} was made for it and stays empty")),
+        Err(_) => failure.and_also(format!("the session {session} was created for it and stays empty")),
     }
 }
 
-fn settings(look: &Look, deltas: bool, thinking: Thinking, me: String) -> Settings {
+fn settings(look: &Capabilities, deltas: bool, thinking: Thinking, me: String) -> Settings {
     Settings {
         style: Style { color: look.color, unicode: look.unicode },
         width: look.width,
@@ -183,7 +183,7 @@ impl Running {
         }
     }
 
-    /// Looks whether the session can go on, and takes the next thing that happens.
+    /// Checks whether the session can continue, and handles the next event.
     fn step(&mut self, deadline: Option<Instant>) -> Result<Option<Exit>, Failure> {
         if let Some(exit) = self.check()? {
             return Ok(Some(exit));
@@ -200,12 +200,12 @@ impl Running {
     }
 
     fn lost(&mut self) -> Result<(), Failure> {
-        if self.attachment.back_soon()? {
+        if self.attachment.reattach_soon()? {
             return Ok(());
         }
         if self.look.stderr {
             self.fresh_line()?;
-            self.terminal.say(COMING_BACK)?;
+            self.terminal.say(RECONNECTING)?;
         }
         self.attachment.reattach()
     }
@@ -241,7 +241,7 @@ impl Running {
             (Request::Answer(answer), Err(error)) => {
                 self.fresh_line()?;
                 self.terminal.complain(error.into())?;
-                self.questions.again(&answer.permission);
+                self.questions.again(&answer.question);
                 self.ask()?;
             }
             (Request::Cancel(_), Err(error)) if error.code() == Some(Code::Idle) => {}
@@ -251,7 +251,7 @@ impl Running {
         Ok(None)
     }
 
-    /// Takes an event, once our prompt is known.
+    /// Handles an event, once our prompt is known.
     fn event(&mut self, event: &Event) -> Result<Option<Exit>, Failure> {
         if let EventBody::TurnStarted { prompt } = &event.body
             && self.prompt.as_ref() == Some(prompt)
@@ -264,7 +264,7 @@ impl Running {
         if self.turn.is_none() {
             return self.before_our_turn(event);
         }
-        let changed = self.questions.event(&event.body);
+        let changed = self.questions.event(event);
         self.show(event)?;
         match &event.body {
             EventBody::Message { message, role: Role::Assistant, content, .. } => {
@@ -280,7 +280,7 @@ impl Running {
             if changed {
                 self.ask()?;
             }
-        } else if self.questions.first().is_some() {
+        } else if self.questions.hold_up() {
             self.check = Some(Instant::now());
         }
         if let EventBody::Notice { .. } = &event.body {
@@ -289,7 +289,7 @@ impl Running {
         Ok(None)
     }
 
-    /// Another turn is under way, and ours waits for its end.
+    /// An event of another turn, while ours is queued.
     fn before_our_turn(&mut self, event: &Event) -> Result<Option<Exit>, Failure> {
         match &event.body {
             EventBody::TurnFinished {
@@ -306,7 +306,7 @@ impl Running {
                 self.alone = true;
                 Ok(None)
             }
-            EventBody::PermissionRequested { .. } | EventBody::Notice { .. } => {
+            EventBody::PermissionRequested { .. } | EventBody::QuestionAsked { .. } | EventBody::Notice { .. } => {
                 self.check = Some(Instant::now());
                 Ok(None)
             }
@@ -316,17 +316,17 @@ impl Running {
 
     fn show(&mut self, event: &Event) -> Result<(), Failure> {
         let ends = matches!(event.body, EventBody::TurnFinished { .. });
-        // What stands on stdout cannot be taken back: that it was cut, and comes again, is told to whoever reads stderr.
+        // stdout cannot be taken back: stderr says that the text was cut and comes again.
         let cut =
             matches!(event.body, EventBody::Message { interrupted: true, .. } | EventBody::MessageSuperseded { .. });
-        // The answer is given without what was asked about.
+        // The answer is given without the images.
         let blind = matches!(&event.body, EventBody::Trimmed { images, .. } if !images.is_empty());
         // Such as a wait, and until when.
         let warned = matches!(event.body, EventBody::Notice { level: Level::Warning | Level::Error, .. });
         let told = ends || blind || warned || (cut && self.data == Data::Stream);
         let output = self.renderer.event(event).into_iter().filter(|output| match output {
             Output::Text(_) => self.data == Data::Stream,
-            // A script hears how it ended, what is waited for, what the model did not see, and what of its text does not count.
+            // A script is told the end, waits, missing images, and text that does not count.
             Output::Talk(_) => self.look.stderr || told,
         });
         let output = output.collect();
@@ -355,7 +355,7 @@ impl Running {
         let Some(question) = self.questions.first() else {
             if let Some(input) = &mut self.input {
                 input.stop_keys();
-                keyboard(Keyboard::Shell);
+                set_keyboard(Keyboard::Shell);
             }
             return Ok(());
         };
@@ -394,17 +394,17 @@ impl Running {
     fn signal(&mut self, signal: Signal) -> Result<Option<Exit>, Failure> {
         let session = self.attachment.session.clone();
         match signal {
-            // As a shell would have it: 128 and the signal's number. The work goes on.
+            // As in a shell: 128 plus the signal's number. The work continues.
             Signal::HangUp => return Ok(Some(Exit(129))),
-            Signal::Quit if self.questions.first().is_some() => {
+            Signal::Quit if self.questions.hold_up() => {
                 self.fresh_line()?;
                 let answer = self.questions.first().map(Question::elsewhere).unwrap_or_default();
                 self.terminal.say(&format!("detached; the work waits for an answer: {answer}"))?;
-                return Ok(Some(Exit::PERMISSION));
+                return Ok(Some(Exit::QUESTION));
             }
             Signal::Terminate | Signal::Quit => {
                 self.fresh_line()?;
-                self.terminal.say(&format!("detached; the work goes on: `linger attach {session}`"))?;
+                self.terminal.say(&format!("detached; the work continues: `linger attach {session}`"))?;
                 return Ok(Some(Exit(143)));
             }
             // Where nothing is asked, the terminal is as the shell has it.
@@ -428,7 +428,7 @@ impl Running {
         Ok(None)
     }
 
-    /// Looks whether the session can go on, when it is time to.
+    /// Checks whether the session can continue, when it is time to.
     fn check(&mut self) -> Result<Option<Exit>, Failure> {
         if self.prompt.is_none() || self.check.is_none_or(|at| Instant::now() < at) {
             return Ok(None);
@@ -437,16 +437,16 @@ impl Running {
             self.check = None;
             return Ok(None);
         }
-        let info = current(&mut self.attachment.client, &self.attachment.session)?;
+        let info = self.attachment.client.session_info(&self.attachment.session)?;
         if matches!(info.state, State::Waiting | State::Offered) {
             self.fresh_line()?;
         }
-        let exit = self.stuck.look(&mut self.attachment.client, &info)?;
+        let exit = self.stuck.check(&mut self.attachment.client, &info)?;
         if exit.is_some() && self.turn.is_none() {
             self.terminal
                 .say(&format!("your prompt is queued behind that: `linger wait {}`", self.attachment.session))?;
         }
-        let again = info.state == State::Waiting || self.questions.first().is_some();
+        let again = info.state == State::Waiting || self.questions.hold_up();
         self.check = again.then(|| Instant::now() + AGAIN);
         Ok(exit)
     }

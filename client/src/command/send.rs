@@ -5,9 +5,10 @@ use linger_protocol::session::{Prompt, Prompted, When};
 use serde_json::json;
 
 use super::{print_value, prompt, resolve};
-use crate::cli::Send;
-use crate::connect::{Client, key};
+use crate::arguments::Send;
+use crate::connect::Client;
 use crate::error::{Exit, Failure};
+use crate::idempotency::key;
 
 pub(super) fn run(args: Send) -> Result<Exit, Failure> {
     let written = prompt::written(&args.prompt)?;

@@ -3,7 +3,7 @@
 use linger_protocol::daemon::{Empty, Tool};
 use linger_protocol::method::ToolList;
 
-use crate::cli::Json;
+use crate::arguments::Json;
 use crate::connect::Client;
 use crate::error::{Exit, Failure};
 use crate::render::table::columns;

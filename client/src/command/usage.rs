@@ -4,7 +4,7 @@ use linger_protocol::method::UsageList;
 use linger_protocol::usage::{List, Sum, Sums};
 
 use super::now;
-use crate::cli::Usage;
+use crate::arguments::Usage;
 use crate::connect::{Client, parse};
 use crate::error::{Exit, Failure};
 use crate::render::money;

@@ -1,6 +1,6 @@
-//! What a provider's own tools were asked and gave, as lines in the style of tool calls.
+//! Calls and results of tools that run at the provider, as lines in the style of tool calls.
 //!
-//! The text may come in pieces, cut anywhere: what is shown of it grows with them.
+//! The text may come in pieces, cut anywhere; the shown lines grow with them.
 
 use linger_protocol::event::Delta;
 use linger_protocol::id::MessageId;
@@ -10,15 +10,15 @@ use super::style::Style;
 use super::{Midline, Renderer};
 use crate::terminal::{Output, clean_line};
 
-/// Lines of a result that are shown; the whole is in the session.
+/// Lines of a result that are shown; the session has all of them.
 const MAX_LINES: usize = 7;
 
-/// The text of a block that is being shown.
+/// The text of the block on the screen.
 #[derive(Debug, Default)]
 pub(super) struct Hosted {
     block: Option<(MessageId, u32)>,
     text: String,
-    /// How many bytes of the lines are on the screen.
+    /// Bytes of the lines that are on the screen.
     shown: usize,
 }
 
@@ -33,7 +33,7 @@ impl Renderer {
         self.hosted.text.push_str(&delta.text);
         let whole = lines(tool, part, &self.hosted.text, self.settings.width, &style);
         if self.settings.raw {
-            // Text on stdout has ends of its own; what comes in a second piece is not worth a line there.
+            // stdout has its own lines; a second piece gets none here.
             if begins {
                 self.say(&whole, out);
             }
@@ -51,7 +51,7 @@ impl Renderer {
         }
     }
 
-    /// The blocks of a message that is printed whole.
+    /// Prints the blocks of a whole message.
     pub(super) fn blocks(&mut self, content: &[ContentBlock], out: &mut Vec<Output>) {
         for block in content {
             match block {
@@ -69,7 +69,8 @@ impl Renderer {
     }
 }
 
-/// A call as its first line, a result as its first lines. What `text` begins with is shown as the beginning of what is shown of it.
+/// A call by its first line, a result by its first lines. The lines of a prefix of `text` are a prefix
+/// of the lines of `text`.
 fn lines(tool: HostedTool, part: HostedPart, text: &str, width: usize, style: &Style) -> String {
     let (head, most) = match part {
         HostedPart::Call | HostedPart::Unknown => (format!("{} {} ", style.bullet(), style.bold(tool.name())), 1),

@@ -1,12 +1,13 @@
-//! Events as text for people. Pure: takes events, gives what to print and where.
+//! Events as text for people: takes events, returns output and its stream. Pure.
 //!
-//! Text streams as it comes, unless the session was attached without deltas: then messages are printed whole. Nothing is
-//! taken back on the screen: what is superseded stays, with a line under it.
+//! Text streams as it comes; if the session was attached without deltas, messages are printed whole.
+//! Printed text is never erased: a superseded message stays, with a line below it.
 
+mod compaction;
 mod hosted;
 pub(crate) mod money;
 pub(crate) mod near;
-mod room;
+pub(crate) mod sessions;
 pub(crate) mod style;
 pub(crate) mod table;
 mod tool;
@@ -19,7 +20,6 @@ use linger_protocol::message::{ContentBlock, Role, StopReason, Usage, text_of};
 use linger_protocol::permission::Decision;
 use linger_protocol::session::Setup;
 
-use crate::question::said;
 use crate::terminal::{Output, clean, clean_line};
 use serde_json::Value;
 use style::Style;
@@ -37,13 +37,13 @@ pub(crate) struct Settings {
     pub(crate) deltas: bool,
     /// What is shown of thinking.
     pub(crate) thinking: Thinking,
-    /// Whether a turn that ended well gets a line with its cost.
+    /// Whether the end of a turn shows its cost.
     pub(crate) usage: bool,
-    /// Whether permissions are shown here; otherwise whoever asks them shows them.
+    /// Whether permissions are shown here and not as questions.
     pub(crate) permissions: bool,
     /// Whether prompts are shown.
     pub(crate) prompts: bool,
-    /// Whose prompts are on the screen already, once the replay is over.
+    /// Our own name: after the replay our prompts are on the screen already.
     pub(crate) me: String,
 }
 
@@ -78,17 +78,17 @@ impl std::str::FromStr for Thinking {
     }
 }
 
-/// What was printed last, when its line is not ended.
+/// The kind of the last output, if its line is not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Midline {
     Text,
     Thinking,
 }
 
-/// A tool call that has not ended.
+/// An open tool call.
 struct Call {
     tool: String,
-    /// What it does: as the daemon says it, or until then its first argument.
+    /// The daemon's description of it; its first argument until then.
     action: String,
     /// Whether its line was printed.
     started: bool,
@@ -98,24 +98,24 @@ struct Call {
 pub(crate) struct Renderer {
     settings: Settings,
     midline: Option<Midline>,
-    /// The block that is being streamed.
+    /// The streaming block.
     block: Option<(MessageId, u32)>,
     calls: HashMap<CallId, Call>,
     /// The call whose line was printed last.
     last_call: Option<CallId>,
-    /// Prompts that were typed here.
+    /// Our own prompts.
     mine: HashSet<PromptId>,
     replaying: bool,
-    /// When the wait ends that was told of last, and whether a turn goes on then by itself.
+    /// The end of the last announced wait, and whether the turn continues then.
     wait: Option<(u64, bool)>,
-    /// What was shown of thinking of which only the beginning is.
+    /// The thinking that is shown by its first line only.
     summary: Summary,
-    /// What was shown of a provider's own tools.
+    /// The calls of tools that run at the provider.
     hosted: hosted::Hosted,
 }
 
 impl Renderer {
-    /// A renderer that has printed nothing yet.
+    /// A renderer for a new screen.
     pub(crate) fn new(settings: Settings) -> Self {
         Self {
             settings,
@@ -136,17 +136,17 @@ impl Renderer {
         self.settings.thinking
     }
 
-    /// From now on this is shown of thinking.
+    /// Sets what is shown of thinking.
     pub(crate) fn set_thinking(&mut self, thinking: Thinking) {
         self.settings.thinking = thinking;
     }
 
-    /// How talk looks.
+    /// The style of talk.
     pub(crate) fn style(&self) -> Style {
         self.settings.style
     }
 
-    /// What to print for an event.
+    /// The output for an event.
     pub(crate) fn event(&mut self, event: &Event) -> Vec<Output> {
         let mut out = Vec::new();
         match &event.body {
@@ -160,7 +160,7 @@ impl Renderer {
                 self.say(&self.settings.style.dim(&format!("asked again: {}", clean_line(fault))), &mut out);
             }
             EventBody::Message { role: Role::User, asks: Some(Asks::GoOn), .. } => {
-                self.say(&self.settings.style.dim("asked to go on with another model's answer"), &mut out);
+                self.say(&self.settings.style.dim("asked to continue another model's answer"), &mut out);
             }
             EventBody::Message { role: Role::User, content, prompt, .. } => {
                 self.prompt(content, prompt.as_ref(), &mut out)
@@ -169,20 +169,24 @@ impl Renderer {
                 self.wait = None;
                 self.message(content, *interrupted, &mut out);
             }
-            EventBody::ToolStarted { call_id, tool, action } => self.tool_started(call_id, tool, action, &mut out),
+            EventBody::ToolStarted { call_id, tool, action, .. } => self.tool_started(call_id, tool, action, &mut out),
             EventBody::ToolFinished { call_id, .. } => self.tool_finished(call_id, &event.body, &mut out),
             EventBody::PermissionRequested { permission, tool, action, .. } if self.settings.permissions => {
                 let line = format!("? {permission}: {} {}", clean_line(tool), clean_line(action));
                 self.say(&self.settings.style.yellow(&line), &mut out);
             }
-            EventBody::PermissionResolved { decision: Decision::Cancelled, by, .. } => {
-                // It is not who but what.
-                self.say(&self.settings.style.dim(&format!("  not answered: {}", clean_line(by))), &mut out);
-            }
             EventBody::PermissionResolved { decision, by, reason, .. } => {
-                let by = if *by == self.settings.me { String::new() } else { format!(" by {}", clean_line(by)) };
-                let reason = reason.as_deref().map(|reason| format!(": {}", clean_line(reason))).unwrap_or_default();
-                self.say(&self.settings.style.dim(&format!("  {}{by}{reason}", said(*decision))), &mut out);
+                let answer = (*decision != Decision::Cancelled).then(|| decision_text(*decision));
+                let line = self.resolved(answer, by, reason.as_deref());
+                self.say(&line, &mut out);
+            }
+            EventBody::QuestionAsked { question, asked } if self.settings.permissions => {
+                let line = format!("? {question}: {}", clean_line(&asked.text));
+                self.say(&self.settings.style.yellow(&line), &mut out);
+            }
+            EventBody::QuestionResolved { answer, by, reason, .. } => {
+                let line = self.resolved(answer.as_deref(), by, reason.as_deref());
+                self.say(&line, &mut out);
             }
             EventBody::SessionChanged { model, mode, effort, name, instructions, setup } => {
                 self.changed("model", model.as_deref(), &mut out);
@@ -196,7 +200,7 @@ impl Renderer {
             | EventBody::Compacted { .. }
             | EventBody::CompactionFailed { .. }
             | EventBody::Trimmed { .. } => {
-                if let Some(line) = room::line(&event.body, self.settings.style) {
+                if let Some(line) = compaction::line(&event.body, self.settings.style) {
                     self.say(&line, &mut out);
                 }
             }
@@ -245,6 +249,7 @@ impl Renderer {
             }
             EventBody::SessionCreated { .. }
             | EventBody::PermissionRequested { .. }
+            | EventBody::QuestionAsked { .. }
             | EventBody::ToolOutputDelta { .. }
             | EventBody::Lost { .. }
             | EventBody::Unknown => {}
@@ -252,10 +257,24 @@ impl Renderer {
         out
     }
 
-    /// Ends a line that is not ended, before somebody else prints.
+    /// The end of a question: its answer, or without one what withdrew it.
+    fn resolved(&self, answer: Option<&str>, by: &str, reason: Option<&str>) -> String {
+        let by = clean_line(by);
+        let line = match answer {
+            None => format!("  not answered: {by}"),
+            Some(answer) => {
+                let by = if by == self.settings.me { String::new() } else { format!(" by {by}") };
+                let reason = reason.map(|reason| format!(": {}", clean_line(reason))).unwrap_or_default();
+                format!("  {}{by}{reason}", clean_line(answer))
+            }
+        };
+        self.settings.style.dim(&line)
+    }
+
+    /// Ends an open line, before other output.
     pub(crate) fn fresh_line(&mut self, out: &mut Vec<Output>) {
         match self.midline.take() {
-            // In a pipe only the message's end ends its line.
+            // In a pipe only the end of the message ends its line.
             Some(Midline::Text) if self.settings.raw => self.midline = Some(Midline::Text),
             Some(Midline::Text) => out.push(Output::Text("\n".to_owned())),
             Some(Midline::Thinking) => out.push(Output::Talk("\n".to_owned())),
@@ -373,16 +392,15 @@ impl Renderer {
         }
     }
 
-    /// The same model is asked in another way.
+    /// The requests to the same model changed.
     fn setup(&mut self, setup: &Setup, out: &mut Vec<Output>) {
         let named: Vec<&str> = setup.hosted_tools.iter().map(|tool| tool.name()).collect();
         let tools = if named.is_empty() { String::new() } else { format!("; it runs {} itself", named.join(" and ")) };
-        let line =
-            format!("the provider is asked in another way from here on: its configuration or linger changed{tools}");
+        let line = format!("requests to the provider change from here on: its configuration or linger changed{tools}");
         self.say(&self.settings.style.dim(&line), out);
     }
 
-    /// A file that went into the system prompt, and what of it did not.
+    /// A file in the system prompt, and how much of it was cut.
     fn instructions(&mut self, file: &Instruction, out: &mut Vec<Output>) {
         let (path, style) = (file.path.to_string_lossy(), self.settings.style);
         let line = match file.cut {
@@ -407,12 +425,12 @@ impl Renderer {
         self.say(&line, out);
     }
 
-    /// How long the wait still takes that was told of before this client came; what told of it says what it was in all.
+    /// The rest of a wait that was announced before this client attached.
     fn still_waits(&mut self, now: u64, out: &mut Vec<Output>) {
         let Some((until, goes_on)) = self.wait.take().filter(|(until, _)| *until > now) else { return };
         let line = match goes_on {
             true => format!("the next attempt is in {} s", (until - now).div_ceil(1000)),
-            false => format!("the provider asks to be left alone for another {}", table::age(now, until)),
+            false => format!("the provider asks to wait another {}", table::age(now, until)),
         };
         self.say(&self.settings.style.dim(&line), out);
     }
@@ -425,7 +443,7 @@ impl Renderer {
         if stop_reason != StopReason::EndTurn {
             let line = match (reason(stop_reason), detail.map(clean_line)) {
                 (reason, None) => reason.to_owned(),
-                // The detail says the same, and more.
+                // The detail is more exact.
                 (reason, Some(detail)) => format!("{}: {detail}", reason.split(':').next().unwrap_or(reason)),
             };
             self.say(&if stop_reason == StopReason::Cancelled { style.dim(&line) } else { style.red(&line) }, out);
@@ -436,7 +454,18 @@ impl Renderer {
     }
 }
 
-/// The end of a turn as people say it.
+/// A decision, for people.
+pub(crate) fn decision_text(decision: Decision) -> &'static str {
+    match decision {
+        Decision::AllowOnce => "allowed",
+        Decision::AllowSession => "allowed in this session",
+        Decision::AllowAlways => "allowed always",
+        Decision::RejectOnce => "denied",
+        Decision::Cancelled => "not answered: the turn ended",
+    }
+}
+
+/// The end of a turn, for people.
 pub(crate) fn reason(stop_reason: StopReason) -> &'static str {
     match stop_reason {
         StopReason::EndTurn => "done",
@@ -449,7 +478,7 @@ pub(crate) fn reason(stop_reason: StopReason) -> &'static str {
     }
 }
 
-/// What a turn came to, and the session so far.
+/// Tokens, steps and cost of a turn, and the cost of the session so far.
 fn summary(usage: &Usage, session: Option<&Usage>, steps: u32) -> String {
     let steps = if steps == 1 { "1 step".to_owned() } else { format!("{steps} steps") };
     let (turn, session) = (money::cost(usage), session.map(money::cost).unwrap_or_default());
@@ -459,21 +488,21 @@ fn summary(usage: &Usage, session: Option<&Usage>, steps: u32) -> String {
     format!("{}, {steps}{turn_cost}{session_cost}", money::traffic(usage))
 }
 
-/// How much of a thought is shown as its summary, in characters, on a terminal that has no width.
+/// Characters of a thought's summary on a terminal without a width.
 const SUMMARY: usize = 80;
 
-/// Thinking of which the first line is shown.
+/// Thinking that is shown by its first line.
 #[derive(Debug, Default)]
 struct Summary {
     block: Option<(MessageId, u32)>,
     /// How many characters of it were shown.
     shown: usize,
-    /// Nothing more of it is shown.
+    /// Whether the line is complete.
     over: bool,
 }
 
 impl Summary {
-    /// What of a piece is shown.
+    /// The part of a piece to show.
     fn push(&mut self, delta: &Delta, width: usize, ellipsis: &str) -> String {
         let block = Some((delta.message.clone(), delta.block));
         if self.block != block {

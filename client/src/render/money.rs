@@ -1,4 +1,4 @@
-//! Tokens and what they cost, for people.
+//! Tokens and their cost, for people.
 
 use linger_protocol::message::Usage;
 
@@ -12,7 +12,7 @@ pub(crate) fn tokens(count: u64) -> String {
     }
 }
 
-/// What something cost; nothing if there is nothing to be paid for.
+/// The cost; empty if nothing was used.
 pub(crate) fn cost(usage: &Usage) -> String {
     match (usage.cost_micros, usage.costs_more()) {
         (None | Some(0), true) => "cost unknown".to_owned(),
@@ -22,7 +22,7 @@ pub(crate) fn cost(usage: &Usage) -> String {
     }
 }
 
-/// Millionths of a dollar, with as many digits as tell something.
+/// Millionths of a dollar, as dollars with two to six digits.
 pub(crate) fn dollars(micros: u64) -> String {
     let dollars = micros as f64 / 1e6;
     match micros {
@@ -33,19 +33,19 @@ pub(crate) fn dollars(micros: u64) -> String {
     }
 }
 
-/// A price in dollars per million tokens; what nobody knows is unknown.
+/// A price in dollars per million tokens, or `unknown`.
 pub(crate) fn price(dollars: Option<f64>) -> String {
     dollars.map_or_else(|| "unknown".to_owned(), |dollars| format!("${dollars}"))
 }
 
-/// Tokens in and out, with what of them was cached or thought.
+/// Tokens in and out, with the cached and the reasoning part.
 pub(crate) fn traffic(usage: &Usage) -> String {
     let part = |count: u64, what: &str| if count > 0 { format!(" ({} {what})", tokens(count)) } else { String::new() };
     let (cached, thought) = (part(usage.cached_tokens, "cached"), part(usage.reasoning_tokens, "reasoning"));
     format!("{} tokens in{cached}, {} out{thought}", tokens(usage.input_tokens), tokens(usage.output_tokens))
 }
 
-/// How full a context is; nothing where that is not known.
+/// How full a context is; `None` if a number is unknown.
 pub(crate) fn fill(used: Option<u64>, window: Option<u64>) -> Option<String> {
     let (used, window) = (used?, window.filter(|window| *window > 0)?);
     Some(format!("{} % of {}", used.saturating_mul(100) / window, tokens(window)))

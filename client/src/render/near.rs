@@ -1,4 +1,4 @@
-//! Names that are like one that nobody has. Pure.
+//! Known names that are like an unknown one. Pure.
 
 /// At most `count` of `names` that are like `typed`, the nearest first: a fifth of its letters may be wrong. Where a name has a
 /// slash, what comes after it may be meant alone.

@@ -1,6 +1,6 @@
-//! Colours and signs, or their absence. What is styled must be clean already.
+//! Colours and signs, or plain text without them. Text must be clean before it is styled.
 
-/// How talk looks.
+/// The style of talk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Style {
     /// Whether colours are used.

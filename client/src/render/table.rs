@@ -1,7 +1,4 @@
-//! Sessions and permissions as rows for people.
-
-use linger_protocol::message::StopReason;
-use linger_protocol::session::{Info, State};
+//! Columns, ages and sizes, for people.
 
 /// Aligns columns by their widest cell; the last one is left ragged.
 pub(crate) fn columns(rows: &[Vec<String>]) -> Vec<String> {
@@ -13,37 +10,6 @@ pub(crate) fn columns(rows: &[Vec<String>]) -> Vec<String> {
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     };
     rows.iter().map(line).collect()
-}
-
-/// What a session does, in a word or two.
-pub(crate) fn state(info: &Info) -> String {
-    match info.queued {
-        0 => doing(info),
-        queued => format!("{}, {queued} queued", doing(info)),
-    }
-}
-
-fn doing(info: &Info) -> String {
-    match (info.state, info.stop_reason) {
-        _ if info.damaged.is_some() => "damaged".to_owned(),
-        _ if info.unwritten.is_some() => "stalled".to_owned(),
-        (State::Running, _) => "running".to_owned(),
-        (State::Waiting, _) if info.permissions.is_empty() => "waiting: key".to_owned(),
-        (State::Waiting, _) => format!("waiting: {}", info.permissions.len()),
-        (State::Offered, _) => "offered".to_owned(),
-        (State::Idle, None) => "idle".to_owned(),
-        (State::Idle, Some(StopReason::Cancelled)) => "cancelled".to_owned(),
-        (State::Idle, Some(StopReason::EndTurn)) => "done".to_owned(),
-        (State::Idle, Some(reason)) => {
-            let word = match reason {
-                StopReason::MaxTokens => "max_tokens",
-                StopReason::MaxSteps => "max_steps",
-                StopReason::Refusal => "refusal",
-                _ => "error",
-            };
-            format!("failed({word})")
-        }
-    }
 }
 
 /// How long ago something was: the largest unit alone.

@@ -243,7 +243,7 @@ fn what_made_room_in_the_context_is_one_line_each() {
     the context is too long for the model; summarising 9 older messages, 163k tokens in all …
     warning: not compacted: the model ␛refused
     warning: the model no longer sees the output of 2 older calls; 163k tokens became 81k, 82k saved
-    warning: the model takes no such images; it no longer sees those of 1 message
+    warning: the model refused the images of 1 message; it no longer sees them
     warning: the provider refused the history; the model no longer sees its thinking in 2 messages
     summarising 9 older messages, 163k tokens in all …
     compacted: a summary stands for 1 older message; 163k tokens became 9000, 154k saved
@@ -307,7 +307,7 @@ fn hosted_tools_are_lines_however_their_text_is_cut() {
 }
 
 #[test]
-fn beside_text_in_a_pipe_hosted_tools_break_no_line_of_it() {
+fn in_a_pipe_hosted_tools_break_no_line_of_text() {
     let mut renderer = Renderer::new(Settings { raw: true, ..settings() });
     let events = [
         delta("m1", 0, "I look."),
@@ -345,7 +345,7 @@ fn long_results_of_hosted_tools_are_cut_on_the_screen() {
 }
 
 #[test]
-fn whoever_comes_during_a_wait_hears_how_long_it_still_takes() {
+fn a_client_that_attaches_during_a_wait_sees_how_long_it_still_takes() {
     let notice = json!({"kind": "notice", "seq": 6, "at": 1_000, "turn": "t1", "level": "warning", "code": "retry",
         "text": "HTTP 529: overloaded; trying again in 45.0 s (2 of 6)", "until_at": 46_000});
     let caught_up = |at: u64| json!({"kind": "caught_up", "at": at});
@@ -363,14 +363,14 @@ fn whoever_comes_during_a_wait_hears_how_long_it_still_takes() {
 }
 
 #[test]
-fn whoever_comes_after_a_turn_that_its_provider_put_off_hears_until_when() {
+fn a_client_that_attaches_after_a_provider_asked_to_wait_sees_until_when() {
     let caught_up = |at: u64| json!({"kind": "caught_up", "at": at});
     let mut put_off = end("error");
     put_off["detail"] = json!("work: 429: slow down; the provider asks to wait 60 minutes");
     put_off["until_at"] = json!(3_600_000);
     assert_snapshot!(screen(settings(), json!([put_off, caught_up(1_700_000)])), @r"
     failed: work: 429: slow down; the provider asks to wait 60 minutes
-    the provider asks to be left alone for another 31 min
+    the provider asks to wait another 31 min
     ");
     let over = "failed: work: 429: slow down; the provider asks to wait 60 minutes\n";
     assert_eq!(screen(settings(), json!([put_off, caught_up(3_600_000)])), over);
@@ -379,7 +379,7 @@ fn whoever_comes_after_a_turn_that_its_provider_put_off_hears_until_when() {
 }
 
 #[test]
-fn a_prompt_of_somebody_else_shows_that_it_has_pictures() {
+fn a_prompt_of_another_client_shows_that_it_has_pictures() {
     let image = json!({"type": "image", "media_type": "image/png", "blob": "sha256:00", "bytes": 8});
     let prompt = json!({"kind": "message", "seq": 1, "message": "m1", "role": "user", "prompt": "p1",
         "content": [{"type": "text", "text": "compare @a.png and @b.png"}, image, image]});

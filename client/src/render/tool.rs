@@ -1,4 +1,4 @@
-//! Tool calls as lines: what runs, how it went, and what it changed.
+//! Tool calls as lines: the call, its result, its diff.
 
 use linger_protocol::event::{EventBody, Outcome};
 use linger_protocol::id::CallId;
@@ -8,7 +8,7 @@ use super::style::Style;
 use super::{Call, Renderer};
 use crate::terminal::{Output, clean_line};
 
-/// Lines of a diff that are shown; the whole is in the session.
+/// Lines of a diff that are shown; the session has all of them.
 const MAX_DIFF: usize = 40;
 
 impl Renderer {
@@ -21,7 +21,7 @@ impl Renderer {
     fn call_line(&mut self, tool: &str, action: &str, out: &mut Vec<Output>) {
         let style = self.settings.style;
         let tool = clean_line(tool).into_owned();
-        // Most tools begin what they do with their own name.
+        // Most actions begin with the name of their tool.
         let action =
             action.strip_prefix(tool.as_str()).filter(|rest| rest.starts_with(' ')).unwrap_or(action).trim_start();
         let room = self.settings.width.saturating_sub(tool.chars().count() + 4);
@@ -37,7 +37,7 @@ impl Renderer {
         if let Some(Call { tool, action, started }) = &call
             && (!started || self.last_call.as_ref() != Some(id))
         {
-            // It never started, or something was printed in between: say whose result this is.
+            // It never started, or other output came between: name the call again.
             self.call_line(tool, action, out);
         }
         let text = text_of(content);

@@ -1,12 +1,14 @@
-//! The interactive session: one loop, woken by the daemon, the keyboard and signals.
+//! The interactive session: one loop over events of the daemon, keys, lines and signals.
 //!
-//! While a turn streams there is no prompt; Ctrl-C cancels, Ctrl-D leaves, what is typed waits for the next prompt. When
-//! another client's turn begins while a prompt is open, it stays open and text appears above it in whole lines; Ctrl-C cancels
-//! that turn too, unless it takes back a line that is being typed. What we say ourselves never lands in the model's line.
-//! The state is: what runs (`running`), what of ours is still to come (`mine`, `continuing`), and whether a prompt is open
-//! (`open`). A turn that was left unfinished and waits for the user's word (`offered`) does not run.
+//! While a turn streams there is no prompt; Ctrl-C cancels, Ctrl-D leaves, and typed text is kept for
+//! the next prompt. If another client's turn starts while a prompt is open, the prompt stays and the
+//! text appears above it in whole lines; Ctrl-C at the empty prompt cancels that turn. Our own messages
+//! never land in the middle of a line of the model.
+//! The state: the running turn (`running`), our prompts that have not started (`mine`, `continuing`),
+//! and whether a prompt is open (`open`). An interrupted turn that waits for the user (`offered`) does
+//! not run.
 
-pub(crate) mod editor;
+mod editor;
 mod obey;
 mod slash;
 
@@ -22,70 +24,67 @@ use linger_protocol::session::{Effort, Info, State};
 use linger_protocol::{RpcError, error::Code};
 use serde_json::value::RawValue;
 
-use crate::command::current;
-use crate::connect::{COMING_BACK, Client, parse};
+use crate::connect::{Client, RECONNECTING, parse};
 use crate::error::{Exit, Failure};
 use crate::follow::{Attachment, Happened, Request};
-use crate::input::{Input, Key, Line, Signal, signals};
+use crate::input::{Input, Key, Line, Pressed, Signal, signals};
 use crate::question::{Press, Questions, too_late};
 use crate::render::style::Style;
 use crate::render::{Renderer, Settings, Thinking};
-use crate::terminal::{Keyboard, Look, Terminal, keyboard, keyboard_again};
-use crate::typed::Pressed;
-use editor::Setup;
+use crate::terminal::{Capabilities, Keyboard, Terminal, resume_editing, set_keyboard};
 use slash::Slash;
 
-/// Everything that an interactive session knows.
+/// An interactive session.
 struct Repl {
     attachment: Attachment,
     terminal: Terminal,
     renderer: Renderer,
     input: Input,
     questions: Questions,
-    /// What a person calls the session.
+    /// The session's name, or its id.
     label: String,
-    /// Where it works.
+    /// Its directory.
     cwd: PathBuf,
     model: String,
     mode: Mode,
     effort: Effort,
-    /// The turn that is under way.
+    /// The running turn.
     running: Option<TurnId>,
-    /// Whether the turn that is there was left unfinished and is not taken up by itself.
+    /// Whether a turn was interrupted and waits for the user.
     offered: bool,
-    /// Whether /continue was sent and what it takes up has not begun.
+    /// Whether /continue was sent and its turn has not started.
     continuing: bool,
-    /// Prompts sent from here: not accepted yet.
+    /// How many of our prompts are not accepted yet.
     sent: usize,
-    /// Prompts sent from here: accepted, their turn has not begun.
+    /// Our accepted prompts whose turn has not started.
     mine: Vec<PromptId>,
-    /// How many prompts waited when the session was attached to.
+    /// How many prompts were queued when we attached.
     queued: u32,
-    /// Prompts sent from here that wait for /continue.
+    /// Our prompts that wait for /continue.
     held: Vec<PromptId>,
-    /// Turns that began before their prompt's answer came.
+    /// Prompts whose turn started before their request was answered.
     begun: Vec<PromptId>,
-    /// The latest of all that have begun.
+    /// The latest prompt whose turn started.
     last_begun: Option<PromptId>,
     /// Whether a prompt is open.
     open: bool,
-    /// Whether all that was there has been shown.
+    /// Whether the replay is over.
     caught_up: bool,
-    /// Whether a cancel is under way; the next Ctrl-C leaves.
+    /// Whether a cancel was sent; the next Ctrl-C leaves.
     cancelling: bool,
 }
 
 /// Fails unless this is a terminal with a person at it.
-pub(crate) fn needs_terminal(look: &Look, instead: &str) -> Result<(), Failure> {
-    // Questions are shown on stderr, and a key is no answer to what nobody sees.
+pub(crate) fn needs_terminal(look: &Capabilities, instead: &str) -> Result<(), Failure> {
+    // Questions are shown on stderr, so it has to be a terminal too.
     if look.stdout && look.can_ask() {
         return Ok(());
     }
     Err(Failure::usage("an interactive session needs a terminal on stdin, stdout and stderr").hint(instead))
 }
 
-/// Attaches to a session and talks until the user leaves.
-pub(crate) fn repl(client: Client, look: &Look, info: Info) -> Result<Exit, Failure> {
+/// Attaches to a session and runs until the user leaves.
+pub(crate) fn repl(client: Client, look: &Capabilities, info: Info) -> Result<Exit, Failure> {
     let style = Style { color: look.color, unicode: look.unicode };
     let settings = Settings {
         style,
@@ -100,12 +99,13 @@ pub(crate) fn repl(client: Client, look: &Look, info: Info) -> Result<Exit, Fail
     };
     let label = info.name.clone().unwrap_or_else(|| info.session.to_string());
     signals(client.sender(), true)?;
-    // The daemon has made it, unless its socket lies elsewhere; without it there is no history, which is no reason to stop.
+    // Usually the daemon has created it. Without it there is no history, and the session works all the same.
     let _ = private_directory(&client.places.state);
-    let setup = Setup { history: client.places.state.join("history"), cwd: info.cwd.clone(), room: client.room() };
-    let input = Input::start(client.sender(), Some(setup))?;
+    let history = client.places.state.join("history");
+    let setup = editor::Setup { history, cwd: info.cwd.clone(), capacity: client.capacity() };
+    let input = Input::start(client.sender(), Some(editor::open(setup)?))?;
     let mut terminal = Terminal::new();
-    let at = crate::question::short_path(&info.cwd);
+    let at = crate::environment::short_path(&info.cwd);
     terminal.say(&format!("session {label} in {at}, {} ({}); /help for help", info.model, info.mode))?;
     let cursor = Some(info.turn_cursor).filter(|cursor| *cursor != Cursor::default());
     let mut repl = Repl {
@@ -132,7 +132,7 @@ pub(crate) fn repl(client: Client, look: &Look, info: Info) -> Result<Exit, Fail
         caught_up: false,
         cancelling: false,
     };
-    keyboard(Keyboard::Quiet);
+    set_keyboard(Keyboard::Quiet);
     repl.run()
 }
 
@@ -148,7 +148,7 @@ impl Repl {
         }
     }
 
-    /// Takes the next thing that happens; how to leave, if it is time to.
+    /// Handles the next event; the exit code, when it is time to leave.
     fn step(&mut self) -> Result<Option<Exit>, Failure> {
         match self.attachment.next(None)? {
             Happened::Event(notification, _) => {
@@ -173,19 +173,19 @@ impl Repl {
         match &event.body {
             EventBody::TurnStarted { prompt } => {
                 self.runs(event);
-                self.taken_up(prompt);
+                self.prompt_started(prompt);
             }
             EventBody::Notice { code: Some(NoticeCode::Resumed | NoticeCode::Continued), .. } => self.runs(event),
             EventBody::Notice { code: Some(NoticeCode::Offered | NoticeCode::Unconfigured), .. } => {
                 (self.running, self.offered, self.cancelling) = (None, true, false);
                 self.say_offered()?;
             }
-            // In the turn under way, that is, and not in one of its own.
+            // A compaction within the running turn starts no turn of its own.
             EventBody::Compacted { prompt: Some(prompt), .. }
             | EventBody::CompactionFailed { prompt: Some(prompt), .. }
                 if self.last_begun.as_ref() != Some(prompt) =>
             {
-                self.taken_up(prompt);
+                self.prompt_started(prompt);
             }
             EventBody::TurnFinished { stop_reason, .. } => self.finished(*stop_reason)?,
             EventBody::SessionChanged { model, mode, effort, name, .. } => {
@@ -196,7 +196,7 @@ impl Repl {
             }
             _ => {}
         }
-        let changed = self.questions.event(&event.body);
+        let changed = self.questions.event(event);
         let all_there = matches!(event.body, EventBody::CaughtUp {}) && !self.caught_up;
         if all_there {
             self.caught_up = true;
@@ -212,22 +212,22 @@ impl Repl {
         Ok(())
     }
 
-    /// The turn of `event` is under way.
+    /// The turn of `event` is running.
     fn runs(&mut self, event: &Event) {
         self.running = event.turn.clone();
         (self.offered, self.continuing) = (false, false);
     }
 
-    /// Says what can be done with a turn that does not go on by itself, once it is known that it does not.
+    /// Says how to resume an interrupted turn, once the replay has shown that it waits.
     fn say_offered(&mut self) -> Result<(), Failure> {
         if !self.offered || !self.caught_up {
             return Ok(());
         }
-        self.say("hint: /continue or a new prompt takes the turn up, /cancel ends it")
+        self.say("hint: /continue or a new prompt resumes the turn; /cancel ends it")
     }
 
-    /// What was sent from here is not waited for any more.
-    fn taken_up(&mut self, prompt: &PromptId) {
+    /// The turn of a prompt started, or its compaction ended.
+    fn prompt_started(&mut self, prompt: &PromptId) {
         self.last_begun = Some(prompt.clone());
         self.held.retain(|held| held != prompt);
         match self.mine.iter().position(|mine| mine == prompt) {
@@ -243,8 +243,8 @@ impl Repl {
         let blocked = matches!(stop_reason, StopReason::Cancelled | StopReason::Error);
         if blocked && self.caught_up {
             self.held.append(&mut self.mine);
-            // Only to be told; what else comes says what is wrong.
-            if let Ok(info) = current(&mut self.attachment.client, &self.attachment.session)
+            // For a message only: a lost connection shows up as an event.
+            if let Ok(info) = self.attachment.client.session_info(&self.attachment.session)
                 && info.state == State::Idle
             {
                 self.say_held(info.queued)?;
@@ -253,16 +253,16 @@ impl Repl {
         Ok(())
     }
 
-    /// Says that prompts wait behind a turn that was stopped, whoever has sent them.
+    /// Says that prompts are queued behind a stopped turn.
     fn say_held(&mut self, queued: u32) -> Result<(), Failure> {
         match queued {
             0 => Ok(()),
-            1 => self.say("1 prompt that waits stays queued: /continue or a new prompt takes it up"),
-            more => self.say(&format!("{more} prompts that wait stay queued: /continue or a new prompt takes them up")),
+            1 => self.say("1 prompt is still queued; /continue or a new prompt starts it"),
+            more => self.say(&format!("{more} prompts are still queued; /continue or a new prompt starts them")),
         }
     }
 
-    /// There is nothing to come back to.
+    /// The session was removed.
     fn removed(&mut self) -> Result<Exit, Failure> {
         self.terminal.prompt_closed()?;
         self.terminal.print_rest()?;
@@ -270,12 +270,12 @@ impl Repl {
         Ok(Exit::FAILED)
     }
 
-    /// Shows the first open question, or ends the asking.
+    /// Shows the first open question, or stops reading keys.
     fn show_question(&mut self) -> Result<(), Failure> {
         let Some(question) = self.questions.first() else {
             if !self.open {
                 self.input.stop_keys();
-                keyboard(Keyboard::Quiet);
+                set_keyboard(Keyboard::Quiet);
             }
             return Ok(());
         };
@@ -284,7 +284,8 @@ impl Repl {
         self.renderer.fresh_line(&mut lines);
         let text = question.text(&style) + &question.keys(&style, self.open);
         let answers = question.answers();
-        // Before it is shown, so that a key counts as soon as it is seen. Where a line is typed, a key alone may be its beginning.
+        // Before the question is shown, so that a key counts as soon as it is seen. At an open prompt a key
+        // may be the beginning of a line.
         if !self.open {
             self.input.ask_keys(Some(answers));
         }
@@ -293,7 +294,7 @@ impl Repl {
         Ok(())
     }
 
-    /// Opens the prompt when there is nothing to wait for; whether it did.
+    /// Opens the prompt if nothing is running; true if it did.
     fn prompt_if_idle(&mut self) -> Result<bool, Failure> {
         let idle = self.running.is_none() && self.mine.is_empty() && self.sent == 0 && !self.continuing;
         if self.open || !self.caught_up || !idle {
@@ -310,7 +311,7 @@ impl Repl {
         Ok(())
     }
 
-    /// Ends the model's line, if the beginning of it is on the screen.
+    /// Ends the model's line, if its beginning is on the screen.
     fn fresh_line(&mut self) -> Result<(), Failure> {
         if self.terminal.holds_rest() {
             return Ok(());
@@ -352,7 +353,7 @@ impl Repl {
                 self.complain(error.into())?;
                 match request {
                     Request::Answer(answer) => {
-                        self.questions.again(&answer.permission);
+                        self.questions.again(&answer.question);
                         self.show_question()?;
                     }
                     Request::Cancel(_) => self.cancelling = false,
@@ -365,39 +366,37 @@ impl Repl {
     }
 
     fn lost(&mut self) -> Result<(), Failure> {
-        if self.attachment.back_soon()? {
+        if self.attachment.reattach_soon()? {
             return Ok(());
         }
-        self.say(COMING_BACK)?;
+        self.say(RECONNECTING)?;
         self.attachment.reattach()
     }
 
     fn line(&mut self, line: Line) -> Result<Option<Exit>, Failure> {
         self.open = false;
         let late = self.terminal.prompt_closed()?;
-        keyboard(Keyboard::Quiet);
+        set_keyboard(Keyboard::Quiet);
         match line {
             Line::End => return self.leave().map(Some),
-            // The prompt comes back when the turn has ended.
+            // The prompt opens again at the end of the turn.
             Line::Interrupted { empty: true } if self.running.is_some() => self.cancel()?,
             Line::Interrupted { .. } => {
                 self.say(match (&self.running, self.offered) {
                     (Some(_), _) => "Ctrl-C again cancels the turn, Ctrl-D leaves",
-                    (None, true) => {
-                        "the turn was left unfinished: /continue takes it up, /cancel ends it, Ctrl-D leaves"
-                    }
+                    (None, true) => "the turn was interrupted: /continue resumes it, /cancel ends it, Ctrl-D leaves",
                     (None, false) => "Ctrl-D leaves; /help for help",
                 })?;
                 self.open_prompt()?;
             }
             Line::Garbled => {
-                self.say("error: that was not UTF-8, and the line is lost\nhint: set the terminal to UTF-8")?;
+                self.say("error: the line was not UTF-8 and is lost\nhint: set the terminal to UTF-8")?;
                 self.open_prompt()?;
             }
             Line::Text(text) if text.trim().is_empty() => self.open_prompt()?,
             Line::Text(text) => match slash::parse(&text) {
                 None => match only(&text).filter(|key| self.questions.has(*key)) {
-                    // Maybe for what was not seen yet: it is shown again below.
+                    // The key may be meant for text that was not shown yet: the question is shown again below.
                     Some(_) if late => {}
                     Some(key) => {
                         self.press(key)?;
@@ -408,7 +407,7 @@ impl Repl {
                 },
                 Some(Ok(Slash::Detach)) => return self.leave().map(Some),
                 Some(Ok(Slash::Compact(focus))) => self.compact(focus)?,
-                Some(Ok(Slash::Continue)) => self.go_on()?,
+                Some(Ok(Slash::Continue)) => self.continue_turn()?,
                 Some(Ok(slash)) => {
                     self.slash(slash)?;
                     self.open_prompt()?;
@@ -419,7 +418,7 @@ impl Repl {
                 }
             },
         }
-        // What was held back for a prompt streams now.
+        // Text that was held back for a prompt streams now.
         self.terminal.print_rest()?;
         if !self.open && !self.cancelling && self.questions.first().is_some() {
             self.show_question()?;
@@ -447,7 +446,7 @@ impl Repl {
         self.attachment.cancel()
     }
 
-    /// Takes a key that means the question which is shown.
+    /// Handles a key for the question on the screen.
     fn press(&mut self, key: char) -> Result<(), Failure> {
         match self.questions.press(key)? {
             Press::Nothing => return Ok(()),
@@ -462,43 +461,43 @@ impl Repl {
             Signal::HangUp | Signal::Terminate => Ok(Some(Exit::GOOD)),
             Signal::Quit => self.leave().map(Some),
             Signal::Interrupt if self.cancelling => self.leave().map(Some),
-            // At a prompt this comes from a terminal without an editor, which has dropped what was typed.
+            // At a prompt this comes from a terminal without an editor, which has dropped the line.
             Signal::Interrupt if self.running.is_some() => self.cancel().map(|()| None),
             Signal::Interrupt => Ok(None),
             Signal::Continued => self.again().map(|()| None),
         }
     }
 
-    /// Sets the terminal again as it was before Ctrl-Z, and shows what is asked.
+    /// Restores the terminal's mode after Ctrl-Z, and shows the question again.
     fn again(&mut self) -> Result<(), Failure> {
         if self.open {
-            keyboard_again();
+            resume_editing();
             self.input.redraw();
         } else if self.questions.first().is_some() {
             self.show_question()?;
         } else {
-            keyboard(Keyboard::Quiet);
+            set_keyboard(Keyboard::Quiet);
         }
         Ok(())
     }
 
-    /// Says what goes on and how to come back.
+    /// Says what still runs and how to attach again.
     fn leave(&mut self) -> Result<Exit, Failure> {
         self.terminal.prompt_closed()?;
         self.terminal.print_rest()?;
         let work = if self.running.is_some() || self.sent > 0 || self.continuing || !self.mine.is_empty() {
-            "detached; the work goes on"
+            "detached; the work continues"
         } else if self.offered {
             "detached; a turn waits for /continue"
         } else {
             "detached"
         };
-        self.say(&format!("{work}. come back with `linger attach {}`", self.label))?;
+        self.say(&format!("{work}; attach again with `linger attach {}`", self.label))?;
         Ok(Exit::GOOD)
     }
 }
 
-/// The one character that `text` has, if it has no more.
+/// The character of a text that has only one.
 fn only(text: &str) -> Option<char> {
     let mut chars = text.trim().chars();
     chars.next().filter(|_| chars.next().is_none())

@@ -1,4 +1,4 @@
-//! What a line at the prompt does: a prompt is sent, a command carried out.
+//! Carries out a line at the prompt: sends a prompt, or runs a slash command.
 
 use linger_protocol::daemon::{Model, Models};
 use linger_protocol::method::{ModelList, SessionList};
@@ -6,32 +6,33 @@ use linger_protocol::session::{Compact, Keyed, List, Prompt, Set};
 
 use super::Repl;
 use super::slash::{self, Slash};
-use crate::command::{here, listing, now};
-use crate::connect::key;
+use crate::environment::{now, working_directory};
 use crate::error::{Exit, Failure};
 use crate::follow::Request;
+use crate::idempotency::key;
 use crate::picture::with_pictures;
+use crate::render::sessions::listing;
 use crate::render::table::columns;
 
 impl Repl {
     pub(super) fn prompt(&mut self, text: String) -> Result<(), Failure> {
         self.sent += 1;
         let session = self.attachment.session.clone();
-        let places: Vec<_> = here().ok().into_iter().chain([self.cwd.clone()]).collect();
+        let places: Vec<_> = working_directory().ok().into_iter().chain([self.cwd.clone()]).collect();
         let sent = with_pictures(text, &places).and_then(|content| {
             let pictures = content.pictures();
             let prompt = Prompt { session, content, when: None, schema: None, key: Some(key()?) };
             self.attachment.request(Request::Prompt(prompt)).map(|()| pictures)
         });
         match sent {
-            // What was typed is at fault, not the session.
+            // The typed text is wrong, not the session.
             Err(failure) if failure.exit == Exit::USAGE => {
                 self.sent = self.sent.saturating_sub(1);
                 self.complain(failure)?;
                 self.prompt_if_idle().map(drop)
             }
             Ok(0) => Ok(()),
-            // That it was taken for a picture should not be a guess.
+            // Say that a name was taken for a picture.
             Ok(n) => self.say(&format!("with {n} picture{}", if n == 1 { "" } else { "s" })),
             Err(failure) => Err(failure),
         }
@@ -43,14 +44,14 @@ impl Repl {
         self.attachment.request(Request::Compact(Compact { session, focus, key: Some(key()?) }))
     }
 
-    /// Counts like a prompt: no other opens before the daemon has said what becomes of it.
-    pub(super) fn go_on(&mut self) -> Result<(), Failure> {
+    /// Counts like a prompt: the next prompt opens after the daemon's answer.
+    pub(super) fn continue_turn(&mut self) -> Result<(), Failure> {
         self.continuing = true;
         let session = self.attachment.session.clone();
         self.attachment.request(Request::Continue(Keyed { session, key: Some(key()?) }))
     }
 
-    /// Does what a command says that is answered at once, or by events.
+    /// Runs a command that is answered at once, or by events.
     pub(super) fn slash(&mut self, slash: Slash) -> Result<(), Failure> {
         let session = self.attachment.session.clone();
         match slash {
@@ -88,7 +89,7 @@ impl Repl {
     }
 }
 
-/// The providers that can be used, that of `current` marked, with the model that each begins with.
+/// The usable providers with their default models; the current one is marked.
 fn providers(rows: &[Model], current: &str) -> Vec<String> {
     let name = |model: &str| model.split('/').next().unwrap_or_default().to_owned();
     let ready = rows.iter().filter(|row| row.ready);
@@ -100,6 +101,6 @@ fn providers(rows: &[Model], current: &str) -> Vec<String> {
         vec![mark.to_owned(), provider, begins]
     });
     let mut lines = columns(&cells.collect::<Vec<_>>());
-    lines.push("`linger models` lists what each has, and what is missing for others".to_owned());
+    lines.push("`linger models` lists all models, and what the other providers lack".to_owned());
     lines
 }

@@ -1,4 +1,4 @@
-//! The commands that begin with a slash. Pure: reads a line, says what it means.
+//! The commands that begin with a slash: a line to its meaning. Pure.
 
 use linger_protocol::permission::Mode;
 use linger_protocol::session::Effort;
@@ -6,7 +6,7 @@ use linger_protocol::session::Effort;
 use crate::render::Thinking;
 use crate::render::near::distance;
 
-/// What a line at the prompt means.
+/// A slash command.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Slash {
     /// Shows the commands.
@@ -17,17 +17,17 @@ pub(crate) enum Slash {
     Model(Option<String>),
     /// Shows or sets how hard the model thinks.
     Effort(Option<Effort>),
-    /// Shows or sets what is shown of that.
+    /// Shows or sets what is shown of the thinking.
     Thinking(Option<Thinking>),
-    /// Shows the providers, or goes on with the model that one begins with.
+    /// Lists the providers, or changes to the default model of one.
     Provider(Option<String>),
-    /// Stops the turn that is under way.
+    /// Cancels the running turn.
     Cancel,
-    /// Takes up what waits.
+    /// Resumes an interrupted turn, or starts queued prompts.
     Continue,
-    /// Has older messages replaced by a summary, which keeps this in view.
+    /// Replaces older messages by a summary; the argument says what to keep.
     Compact(Option<String>),
-    /// Leaves; the work goes on.
+    /// Leaves; the work continues.
     Detach,
     /// Lists the sessions.
     Sessions,
@@ -36,19 +36,19 @@ pub(crate) enum Slash {
 /// Every command, its argument and what it does.
 const COMMANDS: &[(&str, &str, &str)] = &[
     ("/help", "", "this list"),
-    ("/mode", "[ask|edit|auto|plan]", "what runs without being asked for"),
-    ("/model", "[[PROVIDER/]MODEL]", "who answers from here on"),
-    ("/provider", "[PROVIDER]", "the same, by its first model; alone: those there are"),
-    ("/effort", "[none|minimal|low|medium|high|xhigh|max|auto]", "how hard it thinks from here on"),
-    ("/thinking", "[show|hide|summary]", "what is shown of that here"),
-    ("/cancel", "", "stop the turn that is under way"),
-    ("/continue", "", "take up prompts or a turn that wait"),
-    ("/compact", "[WHAT TO KEEP]", "replace older messages by a summary, for the model"),
+    ("/mode", "[ask|edit|auto|plan]", "what runs without asking"),
+    ("/model", "[[PROVIDER/]MODEL]", "the model from the next step on"),
+    ("/provider", "[PROVIDER]", "its default model; alone: list the providers"),
+    ("/effort", "[LEVEL]", "how hard the model thinks: none to max, or auto"),
+    ("/thinking", "[show|hide|summary]", "what is shown of the thinking"),
+    ("/cancel", "", "cancel the running turn"),
+    ("/continue", "", "resume a turn, or start queued prompts"),
+    ("/compact", "[WHAT TO KEEP]", "replace older messages by a summary"),
     ("/sessions", "", "the sessions of this daemon"),
-    ("/detach", "", "leave; the work goes on (also Ctrl-D)"),
+    ("/detach", "", "leave; the work continues (also Ctrl-D)"),
 ];
 
-/// The command in `line`; nothing if it is a prompt, an error text if it is neither.
+/// The command in `line`; `None` if it is a prompt, an error text if the command is wrong.
 pub(crate) fn parse(line: &str) -> Option<Result<Slash, String>> {
     let mut words = line.split_whitespace();
     let name = words.next()?;
@@ -82,11 +82,9 @@ pub(crate) fn help() -> String {
     let rows: Vec<_> =
         COMMANDS.iter().map(|(name, argument, what)| vec![format!("{name} {argument}"), (*what).to_owned()]).collect();
     let mut lines = crate::render::table::columns(&rows);
-    lines.push("@picture.png in a line sends the picture too; Tab completes its name".to_owned());
-    lines.push(
-        "no line is read while your turn runs: /model, /provider and /effort count from the next one on".to_owned(),
-    );
-    lines.push("a line that ends in \\ goes on in the next; Ctrl-C cancels a turn, Ctrl-D leaves".to_owned());
+    lines.push("@picture.png in a line sends the picture; Tab completes its name".to_owned());
+    lines.push("no line is read while your turn runs: what you type counts after it".to_owned());
+    lines.push("a line that ends in \\ continues; Ctrl-C cancels a turn, Ctrl-D leaves".to_owned());
     lines.join("\n")
 }
 
@@ -126,6 +124,12 @@ mod tests {
         assert_eq!(parse("/etc/passwd is odd"), None);
         assert_eq!(parse("hello /help"), None);
         assert!(parse("/mode x").unwrap().is_err());
+    }
+
+    #[test]
+    fn the_list_of_commands_fits_a_terminal() {
+        let wide: Vec<_> = help().lines().filter(|line| line.chars().count() > 80).map(str::to_owned).collect();
+        assert!(wide.is_empty(), "{wide:?}");
     }
 
     #[test]

@@ -243,12 +243,29 @@ impl Connection {
 pub fn row(id: &str, state: &str, stop_reason: Option<&str>) -> Value {
     let permissions = if state == "waiting" { json!(["q1"]) } else { json!([]) };
     json!({"session": id, "cwd": "/w", "model": "m", "mode": "ask", "state": state, "stop_reason": stop_reason,
-           "queued": 0, "permissions": permissions, "usage": {}, "created_at": 1, "updated_at": 1,
+           "queued": 0, "permissions": permissions, "questions": permissions, "usage": {}, "created_at": 1, "updated_at": 1,
            "cursor": "7", "turn_cursor": "3"})
 }
 
-/// A row of `permission/list`.
+/// A row of `question/list`: a permission.
 pub fn pending(id: &str) -> Value {
-    json!({"permission": id, "session": "s1", "call": "c1", "tool": "bash", "action": "cargo test",
-           "input": {"command": "cargo test"}, "cwd": "/w", "digest": "sha256:9f", "grant": "bash(cargo test)", "at": 1})
+    json!({"question": id, "session": "s1", "kind": "permission", "blocks": "call", "call": "c1", "permission": id,
+           "tool": "bash", "action": "cargo test", "input": {"command": "cargo test"}, "cwd": "/w",
+           "digest": "sha256:9f", "grant": "bash(cargo test)", "at": 1})
+}
+
+/// What a choice asks.
+pub fn choice(blocks: &str) -> Value {
+    json!({"kind": "choice", "blocks": blocks, "text": "go on?", "digest": "sha256:7c",
+           "options": [{"name": "go_on", "label": "go on"}, {"name": "stop", "label": "stop here"}]})
+}
+
+/// A row of `question/list`: a choice; without a session the daemon asks it.
+pub fn pending_choice(id: &str, session: Option<&str>) -> Value {
+    let mut row = choice(if session.is_some() { "turn" } else { "nothing" });
+    (row["question"], row["at"]) = (json!(id), json!(1));
+    if let Some(session) = session {
+        row["session"] = json!(session);
+    }
+    row
 }

@@ -138,7 +138,7 @@ fn a_prompt_is_answered_and_ctrl_d_leaves() {
     session.see("1 step");
     session.see("> ");
     session.press("\u{4}");
-    session.see("detached. come back with `linger attach s1`");
+    session.see("detached; attach again with `linger attach s1`");
     assert_eq!(session.end(), 0);
     fake.finish();
     let history = fake.home().join("linger/history");
@@ -151,7 +151,7 @@ fn run_on_a_terminal_asks_and_streams() {
     let mut fake = Fake::one(|daemon| {
         daemon.new_run();
         daemon.question(4);
-        assert_eq!(daemon.answer("permission/answer", json!({"outcome": "won"}))["decision"], "allow_once");
+        assert_eq!(daemon.answer("question/answer", json!({"outcome": "won"}))["answer"], "allow_once");
         daemon.delta("5+m1.0.4", "m1", 0, "done");
         daemon.message(6, "m1", "done");
         daemon.end(7, "max_tokens", None);

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::fake::{Connection, Fake};
+use super::fake::{Connection, Fake, choice};
 use super::{Session, attached, turn};
 
 /// A turn of an interactive session, and one of `run`, in which the daemon asks by `script` and a person answers.
@@ -38,8 +38,8 @@ fn a_question_is_answered_with_one_key_and_ctrl_d_leaves_a_turn() {
         attached(daemon);
         turn(daemon, "test");
         daemon.question(10);
-        let answer = daemon.answer("permission/answer", json!({"outcome": "won"}));
-        assert_eq!((&answer["decision"], &answer["digest"]), (&json!("allow_session"), &json!("sha256:9f")));
+        let answer = daemon.answer("question/answer", json!({"outcome": "won"}));
+        assert_eq!((&answer["answer"], &answer["digest"]), (&json!("allow_session"), &json!("sha256:9f")));
         daemon.event("11", json!({"kind": "permission_resolved", "seq": 11, "turn": "t1", "permission": "q1", "decision": "allow_session", "by": "nvim"}));
         daemon.event("12", json!({"kind": "tool_started", "seq": 12, "turn": "t1", "call_id": "c1", "tool": "bash", "action": "cargo test"}));
         daemon.expect_end();
@@ -52,7 +52,7 @@ fn a_question_is_answered_with_one_key_and_ctrl_d_leaves_a_turn() {
     session.see("allowed in this session by nvim");
     session.see("• bash cargo test\r\n");
     session.press("\u{4}");
-    session.see("detached; the work goes on. come back with `linger attach s1`");
+    session.see("detached; the work continues; attach again with `linger attach s1`");
     assert_eq!(session.end(), 0);
     fake.finish();
 }
@@ -62,10 +62,10 @@ fn a_key_answers_only_the_question_that_was_shown_when_it_was_typed() {
     fn script(daemon: &mut Connection) {
         daemon.question_about(10, "q1", "first");
         daemon.question_about(11, "q2", "second");
-        let answer = daemon.answer("permission/answer", json!({"outcome": "won"}));
-        assert_eq!((&answer["permission"], &answer["decision"]), (&json!("q1"), &json!("allow_once")));
-        let answer = daemon.answer("permission/answer", json!({"outcome": "won"}));
-        assert_eq!((&answer["permission"], &answer["decision"]), (&json!("q2"), &json!("reject_once")));
+        let answer = daemon.answer("question/answer", json!({"outcome": "won"}));
+        assert_eq!((&answer["question"], &answer["answer"]), (&json!("q1"), &json!("allow_once")));
+        let answer = daemon.answer("question/answer", json!({"outcome": "won"}));
+        assert_eq!((&answer["question"], &answer["answer"]), (&json!("q2"), &json!("reject_once")));
         daemon.end(12, "end_turn", None);
     }
     fn answer(session: &mut Session) {
@@ -85,9 +85,9 @@ fn an_answer_that_is_refused_leaves_its_question_open() {
     fn script(daemon: &mut Connection) {
         daemon.question(10);
         let full = json!({"hint": "allow it once"});
-        daemon.refuse("permission/answer", -31015, "a rule may have 8192 bytes", full);
-        let answer = daemon.answer("permission/answer", json!({"outcome": "won"}));
-        assert_eq!((&answer["permission"], &answer["decision"]), (&json!("q1"), &json!("allow_once")));
+        daemon.refuse("question/answer", -31015, "a rule may have 8192 bytes", full);
+        let answer = daemon.answer("question/answer", json!({"outcome": "won"}));
+        assert_eq!((&answer["question"], &answer["answer"]), (&json!("q1"), &json!("allow_once")));
         daemon.end(12, "end_turn", None);
     }
     fn answer(session: &mut Session) {
@@ -123,13 +123,33 @@ fn a_question_that_another_client_answers_disappears() {
 }
 
 #[test]
+fn a_choice_is_answered_by_number() {
+    fn script(daemon: &mut Connection) {
+        daemon.event(
+            "10",
+            json!({"kind": "question_asked", "seq": 10, "turn": "t1", "question": "q2", "asked": choice("turn")}),
+        );
+        let answer = daemon.answer("question/answer", json!({"outcome": "won"}));
+        assert_eq!((&answer["question"], &answer["answer"]), (&json!("q2"), &json!("stop")));
+        daemon.event("11", json!({"kind": "question_resolved", "seq": 11, "turn": "t1", "question": "q2", "answer": "stop", "by": "nvim"}));
+        daemon.end(12, "end_turn", None);
+    }
+    fn answer(session: &mut Session) {
+        session.see("? go on?\r\n    1 go on (go_on)\r\n    2 stop here (stop)\r\n  a number answers\r\n");
+        session.press("2");
+        session.see("stop by nvim");
+    }
+    asked_in_a_turn(script, answer);
+}
+
+#[test]
 fn an_answer_that_came_too_late_says_who_won() {
     let mut fake = Fake::one(|daemon| {
         attached(daemon);
         turn(daemon, "test");
         daemon.question(10);
-        let won = json!({"decision": "reject_once", "by": "linger@pts/99", "at": 1});
-        daemon.refuse("permission/answer", -31001, "already answered", won);
+        let won = json!({"answer": "reject_once", "by": "linger@pts/99", "at": 1});
+        daemon.refuse("question/answer", -31001, "already answered", won);
         daemon.end(12, "end_turn", None);
         daemon.expect_end();
     });
@@ -149,8 +169,8 @@ fn an_answer_that_came_too_late_says_who_won() {
 fn a_line_that_is_typed_or_pasted_at_a_question_decides_nothing() {
     fn script(daemon: &mut Connection) {
         daemon.question(10);
-        let answer = daemon.answer("permission/answer", json!({"outcome": "won"}));
-        assert_eq!((&answer["permission"], &answer["decision"]), (&json!("q1"), &json!("reject_once")));
+        let answer = daemon.answer("question/answer", json!({"outcome": "won"}));
+        assert_eq!((&answer["question"], &answer["answer"]), (&json!("q1"), &json!("reject_once")));
         daemon.end(12, "end_turn", None);
     }
     fn answer(session: &mut Session) {
@@ -159,14 +179,14 @@ fn a_line_that_is_typed_or_pasted_at_a_question_decides_nothing() {
             ["wait, do not do that\r", "/mode plan\r", "https://a.example/", "yy", "y\ra\r", "\u{e4}", "\u{1b}[A"]
         {
             session.press(typed);
-            session.see("that is no answer and was dropped");
+            session.see("not an answer, ignored");
             session.see("n no");
         }
         // A hand writes a letter after the other; none of them is an answer, however slow it is.
         for key in "well".chars() {
             session.press(&key.to_string());
         }
-        session.see("that is no answer and was dropped");
+        session.see("not an answer, ignored");
         session.see("n no");
         session.press("n\r");
     }
@@ -174,7 +194,7 @@ fn a_line_that_is_typed_or_pasted_at_a_question_decides_nothing() {
 }
 
 #[test]
-fn ones_own_answer_in_run_is_not_by_somebody_else() {
+fn an_answer_of_this_run_is_not_shown_as_another_clients() {
     let mut fake = Fake::one(|daemon| {
         let (id, hello) = daemon.expect("daemon/hello");
         let welcome = json!({"protocol": 1, "version": "9", "env": ["PATH_WE_WANT"], "keys": []});
@@ -184,7 +204,7 @@ fn ones_own_answer_in_run_is_not_by_somebody_else() {
         daemon.answer("session/prompt", json!({"prompt": "p1", "seq": 2}));
         daemon.event("3", json!({"kind": "turn_started", "seq": 3, "turn": "t1", "prompt": "p1"}));
         daemon.question(4);
-        daemon.answer("permission/answer", json!({"outcome": "won"}));
+        daemon.answer("question/answer", json!({"outcome": "won"}));
         daemon.event("5", json!({"kind": "permission_resolved", "seq": 5, "turn": "t1", "permission": "q1", "decision": "allow_once", "by": hello["client"]}));
         daemon.end(6, "end_turn", None);
     });

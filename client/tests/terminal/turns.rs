@@ -16,7 +16,7 @@ fn another_clients_turn_is_seen_above_the_open_prompt_and_its_question_answered(
                                   "content": [{"type": "text", "text": "from elsewhere"}]}),
         );
         daemon.question(11);
-        assert_eq!(daemon.answer("permission/answer", json!({"outcome": "won"}))["decision"], "reject_once");
+        assert_eq!(daemon.answer("question/answer", json!({"outcome": "won"}))["answer"], "reject_once");
         daemon.end(12, "end_turn", None);
         turn_at(daemon, 14, "no more");
         daemon.delta("14+m6.0.4", "m6", 0, "busy");
@@ -79,7 +79,7 @@ fn cancelled(daemon: &mut Connection, seq: u64, queued: u32) {
 }
 
 #[test]
-fn a_session_that_is_removed_ends_whoever_is_attached_also_in_mid_line() {
+fn a_removed_session_ends_its_terminals_also_in_mid_line() {
     for open in [false, true] {
         let mut fake = Fake::one(move |daemon| {
             attached(daemon);
@@ -120,7 +120,7 @@ fn ctrl_c_cancels_the_turn_and_the_prompt_comes_back() {
     session.see("work");
     session.press("\u{3}");
     session.see("cancelled");
-    session.see("2 prompts that wait stay queued: /continue or a new prompt takes them up\r\n");
+    session.see("2 prompts are still queued; /continue or a new prompt starts them\r\n");
     session.see("> ");
     session.press("/detach\r");
     session.see("detached");
@@ -244,7 +244,7 @@ fn a_turn_that_is_offered_gives_a_prompt_and_continue_takes_it_up() {
     session.see("half\r\nwarning: the daemon was restarted; continue the turn by hand\r\nhint: /continue");
     session.see("> ");
     session.press("\u{3}");
-    session.see("the turn was left unfinished: /continue takes it up");
+    session.see("the turn was interrupted: /continue resumes it");
     session.see("> ");
     session.press("/continue\r");
     session.see("the turn goes on\r\nmore");
@@ -252,7 +252,7 @@ fn a_turn_that_is_offered_gives_a_prompt_and_continue_takes_it_up() {
     session.see("cancelled");
     session.see("> ");
     session.press("\u{4}");
-    session.see("detached. come back");
+    session.see("detached; attach again");
     assert_eq!(session.end(), 0);
     fake.finish();
 }
@@ -269,7 +269,7 @@ fn who_attaches_to_an_offered_turn_has_a_prompt_and_its_question() {
         daemon.question(7);
         offered(daemon, 8);
         daemon.event("8", json!({"kind": "caught_up"}));
-        assert_eq!(daemon.answer("permission/answer", json!({"outcome": "won"}))["decision"], "allow_once");
+        assert_eq!(daemon.answer("question/answer", json!({"outcome": "won"}))["answer"], "allow_once");
         continued(daemon, 9);
         daemon.end(10, "end_turn", None);
         daemon.expect_end();

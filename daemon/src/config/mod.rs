@@ -27,10 +27,11 @@ pub use source::ConfigError;
 pub use store::{ConfigStore, Reload};
 pub use watch::Changes;
 
-use crate::blob;
 use crate::permission::{Rule, Rules};
 use crate::session::instructions;
+use crate::store::blob;
 use crate::tool::TIMEOUT_MAX_S;
+use crate::tool::set::Names;
 use source::Source;
 
 /// The variables that a client passes to the sessions it creates: what programs need to find their things, and no keys.
@@ -211,7 +212,8 @@ impl Config {
     }
 
     /// Reads the text of `places.config_file()`; the empty text gives the defaults. `home` is what `~/` in a rule stands for.
-    pub fn parse(text: &str, places: &Places, home: Option<&Path>) -> Result<Self, ConfigError> {
+    /// `names`: the tools that rules can name.
+    pub fn parse(text: &str, places: &Places, home: Option<&Path>, names: &Names) -> Result<Self, ConfigError> {
         let file = places.config_file();
         let (tree, errors) = DeTable::parse_recoverable(text);
         let source = Source::new(&file, text, tree.get_ref());
@@ -221,7 +223,7 @@ impl Config {
         // Before anything that would put a value into its message.
         refuse_secrets(&source)?;
         let written: Written = toml::from_str(text).map_err(|error| source.explain(&error))?;
-        written.mean(&source, places, home)
+        written.mean(&source, places, home, names)
     }
 
     /// What `allow_always` answers have added for the workspace with this root.
@@ -231,13 +233,19 @@ impl Config {
 }
 
 impl Written {
-    fn mean(mut self, source: &Source<'_>, places: &Places, home: Option<&Path>) -> Result<Config, ConfigError> {
+    fn mean(
+        mut self,
+        source: &Source<'_>,
+        places: &Places,
+        home: Option<&Path>,
+        names: &Names,
+    ) -> Result<Config, ConfigError> {
         let file = self.network.ca_file.as_ref().and_then(|file| Some(home?.join(file.strip_prefix("~").ok()?)));
         self.network.ca_file = file.or(self.network.ca_file);
         self.check(source)?;
         let rules = |path: &[&str], list: &[String]| -> Result<Vec<Rule>, ConfigError> {
             let parse = |(i, text): (usize, &String)| {
-                Rule::parse(text).map_err(|error| source.error(&[path, &[&format!("[{i}]")]].concat(), error))
+                Rule::parse(text, names).map_err(|error| source.error(&[path, &[&format!("[{i}]")]].concat(), error))
             };
             list.iter().enumerate().map(parse).collect()
         };
@@ -256,7 +264,7 @@ impl Written {
             }
             workspaces.insert(PathBuf::from(root), rules(&["workspaces", root, "allow"], &workspace.allow)?);
         }
-        let warnings = self.warnings(source, &rules_everywhere);
+        let warnings = self.warnings(source, &rules_everywhere, names);
         let retention_ms = self.retention.as_deref().map(|text| retention(source, text)).transpose()?;
         let env = self.env.allow.unwrap_or_else(|| PASSED.map(str::to_owned).to_vec());
         Ok(Config {
@@ -368,14 +376,14 @@ impl Written {
         Err(ResolveError::UnknownProvider { provider: provider.to_owned(), near }.to_string())
     }
 
-    fn warnings(&self, source: &Source<'_>, rules: &Rules) -> Vec<String> {
+    fn warnings(&self, source: &Source<'_>, rules: &Rules, names: &Names) -> Vec<String> {
         let mut warnings = Vec::new();
         for (name, list, allows) in
             [("allow", &rules.allow, true), ("ask", &rules.ask, false), ("deny", &rules.deny, false)]
         {
             for (i, rule) in list.iter().enumerate() {
                 let line = source.line(&["permissions", name, &format!("[{i}]")]);
-                let warning = rule.warning(allows);
+                let warning = rule.warning(allows, names);
                 warnings.extend(warning.map(|text| format!("config.toml:{line}: permissions.{name}: {text}")));
             }
         }

@@ -4,6 +4,8 @@ use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use linger_protocol::RpcError;
+use linger_protocol::error::Code;
 use toml::de::{DeTable, DeValue};
 
 /// What is wrong with the configuration, and where: `config.toml:12:1: providers.work.kind: unknown variant …`.
@@ -33,6 +35,13 @@ impl fmt::Display for ConfigError {
             write!(f, ": {}", self.key)?;
         }
         write!(f, ": {}", self.message)
+    }
+}
+
+impl From<ConfigError> for RpcError {
+    /// The error of a request that needs a configuration, while there is none that can be used.
+    fn from(error: ConfigError) -> Self {
+        Self::new(Code::BadConfig, error.to_string()).hint("correct the file; it is read again when it is saved")
     }
 }
 

@@ -7,13 +7,15 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use linger_protocol::place::Places;
 use sha2::{Digest, Sha256};
 
 use super::grant::{GrantError, Prepared, append};
-use super::{Config, ConfigError};
+use super::{AfterRestart, Config, ConfigError};
 use crate::permission::Rules;
+use crate::tool::set::Tools;
 
 /// The largest file that is read, in bytes: hundreds of times what anybody writes.
 const MAX_FILE: u64 = 1 << 20;
@@ -21,11 +23,18 @@ const MAX_FILE: u64 = 1 << 20;
 /// How often a rule is added anew because somebody saved the file meanwhile; more often nobody does by hand.
 const MAX_TRIES: usize = 20;
 
+/// While no configuration can be read, an idle session stays loaded this long, in seconds.
+const IDLE_UNLOAD_S: u64 = 60;
+
+/// While no configuration can be read, a shell may run this long, in seconds.
+const BASH_TIMEOUT_S: u64 = 120;
+
 /// The configuration of one daemon; shared.
 #[derive(Debug)]
 pub struct ConfigStore {
     places: Places,
     home: Option<PathBuf>,
+    tools: Tools,
     /// Held for a moment only: every decision waits for it.
     state: Mutex<State>,
     /// Held while the file is read or changed, so that what was read last is what is in use.
@@ -57,10 +66,15 @@ pub enum Reload {
 
 impl ConfigStore {
     /// Reads the file for the first time. Begin to watch before, or a change in between is missed.
-    pub fn open(places: Places, home: Option<PathBuf>) -> Self {
-        let store = Self { places, home, state: Mutex::default(), file: Mutex::default() };
+    /// `tools`: what the rules in it can name.
+    pub fn open(places: Places, home: Option<PathBuf>, tools: Tools) -> Self {
+        let store = Self { places, home, tools, state: Mutex::default(), file: Mutex::default() };
         store.reload();
         store
+    }
+
+    fn parse(&self, text: &str) -> Result<Config, ConfigError> {
+        Config::parse(text, &self.places, self.home.as_deref(), self.tools.current().names())
     }
 
     /// The configuration for new turns; the error when there has never been a good one.
@@ -73,9 +87,39 @@ impl ConfigStore {
         }
     }
 
+    /// How long an idle session stays loaded.
+    pub fn idle_unload(&self) -> Duration {
+        Duration::from_secs(self.current().map_or(IDLE_UNLOAD_S, |config| config.idle_unload_s))
+    }
+
+    /// What becomes of turns that were under way when the daemon ended; unknown without a configuration.
+    pub fn after_restart(&self) -> Option<AfterRestart> {
+        self.current().ok().map(|config| config.after_restart)
+    }
+
+    /// Steps that a turn may take.
+    pub fn max_steps(&self) -> u32 {
+        self.current().map_or(1, |config| config.max_steps)
+    }
+
+    /// How full a model's window may be before older messages are summarised, in percent; 0 is never without a request.
+    pub fn compact_at(&self) -> u8 {
+        self.current().map_or(0, |config| config.compact_at)
+    }
+
+    /// How long a command may run unless the model asks for another time, in seconds.
+    pub fn bash_timeout_s(&self) -> u64 {
+        self.current().map_or(BASH_TIMEOUT_S, |config| config.bash_timeout_s)
+    }
+
     /// Rules that say nothing, and what they lean on: while there is no configuration.
     pub fn no_rules(&self) -> Rules {
         Rules { home: self.home.clone(), own: Config::own(&self.places), ..Rules::default() }
+    }
+
+    /// The tools that rules can name.
+    pub fn tools(&self) -> &Tools {
+        &self.tools
     }
 
     /// What is wrong with the file now, though a good one may be in use.
@@ -127,7 +171,7 @@ impl ConfigStore {
                     return state.error.clone().map_or(Reload::Unchanged, Reload::Broken);
                 }
                 drop(state);
-                (hash, Config::parse(&text, &self.places, self.home.as_deref()))
+                (hash, self.parse(&text))
             }
             Err(error) => (None, Err(ConfigError::whole(&file, error))),
         };
@@ -177,7 +221,7 @@ impl ConfigStore {
 
     /// The file's text with the rule; none when it is there already.
     fn with_rule(&self, text: &str, root: &Path, rule: &str) -> Result<Option<String>, GrantError> {
-        let parse = |text: &str| Config::parse(text, &self.places, self.home.as_deref());
+        let parse = |text: &str| self.parse(text);
         parse(text).map_err(GrantError::Broken)?;
         let Some(text) = append(text, root, rule)? else { return Ok(None) };
         // What is written must be what can be read again.

@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
+use crate::tool::set::Tools;
 
 /// Where a configuration lies.
 pub(super) struct House {
@@ -28,13 +29,13 @@ impl House {
     }
 
     pub(super) fn open(&self) -> ConfigStore {
-        ConfigStore::open(self.places.clone(), None)
+        ConfigStore::open(self.places.clone(), None, Tools::default())
     }
 }
 
 fn parse(text: &str) -> Result<Config, ConfigError> {
     let places = Places { config: "/c".into(), data: "/d".into(), state: "/s".into(), socket: "/s/s".into() };
-    Config::parse(text, &places, Some(Path::new("/home/x")))
+    Config::parse(text, &places, Some(Path::new("/home/x")), Tools::default().current().names())
 }
 
 fn error(text: &str) -> String {
@@ -67,12 +68,12 @@ fn mode_edit_asks_before_a_file_is_changed_that_linger_reaches_by_a_link() {
     link("pictures", house.places.data.join("blobs"));
     link("state", house.places.state.clone());
     link("keys", cwd.join("state/lingerd.keys"));
-    let rules = Config::parse("", &house.places, None).unwrap().rules;
+    let rules = Config::parse("", &house.places, None, Tools::default().current().names()).unwrap().rules;
     let workspace = Workspace { root: cwd.clone(), is_seen: true, cwd, env: Default::default(), timeout_s: 1 };
     let asks = |file: &str| {
         let access = Access::Write(workspace.cwd.join(file));
         let sight = Sight::of(&access, &workspace, &rules);
-        let call = CallInfo { tool: "write", read_only: false, access };
+        let call = CallInfo { tool: "write", changes: true, access };
         matches!(decide(&rules, &[], Mode::Edit, &call, &sight), Verdict::Ask { .. })
     };
     for file in ["linger.toml", "chain", "mine.md", "db", "pictures/ab", "state/new", "keys"] {

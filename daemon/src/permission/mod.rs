@@ -6,6 +6,7 @@
 //! Invariants: what cannot be told asks. An allow rule for a command matches that command and no other. A path whose end is
 //! uncertain (`..`, a link that leads nowhere) is allowed by no rule and by no mode but `auto`.
 
+mod policy;
 mod rule;
 
 use std::ffi::OsStr;
@@ -15,8 +16,10 @@ use linger_protocol::permission::Mode;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
+pub use policy::Policy;
 pub use rule::{Rule, RuleError};
 
+use crate::tool::set::{Names, Takes};
 use crate::tool::{Access, Workspace};
 use rule::{Effect, Ground, Target};
 
@@ -40,8 +43,8 @@ pub struct Rules {
 pub struct CallInfo<'a> {
     /// The tool.
     pub tool: &'a str,
-    /// Whether the tool says that it changes nothing.
-    pub read_only: bool,
+    /// Whether the call may change anything.
+    pub changes: bool,
     /// What the call touches.
     pub access: Access,
 }
@@ -70,7 +73,7 @@ pub enum Verdict {
 #[derive(Debug)]
 pub struct Sight {
     ground: Ground,
-    /// None for a command.
+    /// None for what is no path.
     target: Option<Target>,
     /// What is linger's own, as written and resolved; empty unless the call writes.
     own: Vec<PathBuf>,
@@ -107,7 +110,8 @@ pub fn decide(rules: &Rules, grants: &[Rule], mode: Mode, call: &CallInfo<'_>, s
     let first = |list: &[Rule], effect| {
         list.iter().find(|rule| rule.matches(call, target.as_ref(), ground, effect)).map(ToString::to_string)
     };
-    let read_only = call.read_only && !matches!(call.access, Access::Write(_));
+    // What a server or a host does with a call is not known here, whatever they say.
+    let read_only = !call.changes && !matches!(call.access, Access::Write(_)) && !call.access.is_outside();
 
     if let Some(rule) = first(&rules.deny, Effect::Narrow) {
         return Verdict::Deny { reason: format!("the rule {rule} forbids it") };
@@ -138,15 +142,15 @@ pub fn decide(rules: &Rules, grants: &[Rule], mode: Mode, call: &CallInfo<'_>, s
 /// Looks at the disk.
 pub fn hides(
     rules: &Rules,
-    tool: &'static str,
+    tool: &str,
     root: &Path,
     workspace: &Workspace,
 ) -> impl Fn(&Path) -> bool + Send + Sync + use<> {
     let ground = Ground::of(workspace, rules.home.as_deref());
-    let workspace = workspace.clone();
+    let (tool, workspace) = (tool.to_owned(), workspace.clone());
     let matches = move |rule: &Rule, path: &Path| {
-        ["read", tool].into_iter().any(|tool| {
-            let call = CallInfo { tool, read_only: true, access: Access::Read(path.to_path_buf()) };
+        ["read", tool.as_str()].into_iter().any(|tool| {
+            let call = CallInfo { tool, changes: false, access: Access::Read(path.to_path_buf()) };
             rule.matches(&call, Target::of(&call.access, &workspace).as_ref(), &ground, Effect::Narrow)
         })
     };
@@ -155,12 +159,14 @@ pub fn hides(
     move |path| hidden.iter().any(|rule| matches(rule, path))
 }
 
-/// The rule that `allow_session` and `allow_always` add: this command, or this file, and nothing else.
+/// The rule that `allow_session` and `allow_always` add: this command, file, host or tool of a server, and nothing else.
 pub fn grant_for(call: &CallInfo<'_>, sight: &Sight) -> String {
     let tool = if matches!(call.access, Access::Write(_)) { "edit" } else { call.tool };
     let Some(target) = &sight.target else {
-        let Access::Command(command) = &call.access else { return tool.to_owned() };
-        return format!("{tool}({command})");
+        return match &call.access {
+            Access::Command(text) | Access::Network(text) => format!("{tool}({text})"),
+            _ => tool.to_owned(),
+        };
     };
     let path = match sight.ground.relative(&target.resolved) {
         Some(path) if path.as_os_str().is_empty() => ".".to_owned(),
@@ -173,12 +179,12 @@ pub fn grant_for(call: &CallInfo<'_>, sight: &Sight) -> String {
 }
 
 /// The same rule for other directories than `cwd`: a file stays this file. `rule` is what [`grant_for`] gave; a command is
-/// allowed by its words wherever it runs.
-pub fn grant_everywhere(rule: &str, cwd: &Path) -> String {
+/// allowed by its words wherever it runs, and so is a host.
+pub fn grant_everywhere(rule: &str, cwd: &Path, names: &Names) -> String {
     let Some((tool, path)) = rule.strip_suffix(')').and_then(|rule| rule.split_once('(')) else {
         return rule.to_owned();
     };
-    if tool == "bash" || path.starts_with('/') {
+    if names.takes(tool) != Some(Takes::Path) || path.starts_with('/') {
         return rule.to_owned();
     }
     let cwd = globset::escape(&cwd.to_string_lossy());
@@ -190,9 +196,14 @@ pub fn grant_everywhere(rule: &str, cwd: &Path) -> String {
 
 /// `sha256:<hex>` of tool, arguments and directory: what was shown is what runs.
 pub fn digest(tool: &str, input: &Value, cwd: &Path) -> String {
-    let mut action = String::new();
-    canonical(&serde_json::json!({ "cwd": cwd.to_string_lossy(), "input": input, "tool": tool }), &mut action);
-    let hash = Sha256::digest(action.as_bytes());
+    hash(&serde_json::json!({ "cwd": cwd.to_string_lossy(), "input": input, "tool": tool }))
+}
+
+/// `sha256:` and the hash of a value, whatever the order of its fields.
+pub fn hash(value: &Value) -> String {
+    let mut text = String::new();
+    canonical(value, &mut text);
+    let hash = Sha256::digest(text.as_bytes());
     hash.iter().fold("sha256:".to_owned(), |hex, byte| format!("{hex}{byte:02x}"))
 }
 

@@ -19,9 +19,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
 
-use linger_protocol::event::{Event, EventBody, Outcome};
+use linger_protocol::event::{AfterCrash, Event, EventBody, Outcome};
 use linger_protocol::id::{CallId, MessageId, PermissionId, PromptId, TurnId};
-use linger_protocol::message::{ContentBlock, Role, StopReason};
+use linger_protocol::message::{AnswerEnd, ContentBlock, StopReason};
 use linger_protocol::permission::Decision;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::sync::{Mutex, MutexGuard};
@@ -215,9 +215,9 @@ impl Session {
     }
 
     fn answered(&self) -> Option<(Decision, String)> {
-        let call = self.state.turn.as_ref()?.calls.first()?;
-        let given = call.permission.as_ref()?.answer.as_ref()?;
-        Some((given.decision, given.by.clone()))
+        let given = self.state.turn.as_ref()?.permission(&CallId::from("c1"))?.answer.as_ref()?;
+        let decision = given.answer.as_deref().and_then(Decision::answer).unwrap_or(Decision::Cancelled);
+        Some((decision, given.by.clone()))
     }
 }
 
@@ -234,18 +234,8 @@ impl Life {
             native: None,
         };
         session.append(EventBody::TurnStarted { prompt: PromptId::from("p1") });
-        session.append(EventBody::Message {
-            message: MessageId::from("m1"),
-            role: Role::Assistant,
-            content: vec![call],
-            interrupted: false,
-            prompt: None,
-            asks: None,
-            model: None,
-            usage: None,
-            cut: false,
-            paused: false,
-        });
+        let message = MessageId::from("m1");
+        session.append(EventBody::assistant_message(message, vec![call], None, None, AnswerEnd::Whole));
         session.append(EventBody::PermissionRequested {
             permission: PermissionId::from("q1"),
             call_id,
@@ -403,7 +393,12 @@ impl Life {
         let started = self.step(|World { actor, .. }| {
             if !actor.stopped {
                 let (tool, action) = ("x".to_owned(), "x".to_owned());
-                actor.append(EventBody::ToolStarted { call_id: CallId::from("c1"), tool, action });
+                actor.append(EventBody::ToolStarted {
+                    call_id: CallId::from("c1"),
+                    tool,
+                    action,
+                    after_crash: AfterCrash::Unknown,
+                });
             }
             !actor.stopped
         });

@@ -4,11 +4,13 @@
 //! |---|---|
 //! | `edit`, `write` | every call that changes a file, whichever tool makes it; the two words mean the same |
 //! | `read` | every call that reads a file, and the roots of `ls`, `glob` and `grep`; in *allow* those three only when the pattern ends in `**`, for they read the whole tree below |
-//! | `ls`, `glob`, `grep`, `bash`, others | calls of that tool |
+//! | `mcp__server__*` | calls of all tools of that server |
+//! | `ls`, `glob`, `grep`, `bash`, `mcp__server__tool`, others | calls of that tool |
 //!
 //! A path pattern is a glob in which `*` stops at `/`, `**` does not, and `[*]` is a star itself. A relative one begins at the
 //! session's directory and never leaves it; `/…` and `~/…` are absolute; `dir/` means `dir/**`; `..` is refused.
-//! A command pattern is the command itself, character for character.
+//! A command pattern is the command itself, character for character. A host pattern is a host's name, or `*.name` for those below.
+//! Which kind a tool takes, the tool set says ([`Names`]); the pattern of a tool that is not known yet is read as each of them.
 //!
 //! Rules that narrow (deny, ask) match generously, because a false hit costs a question: the path as written *or* as resolved,
 //! what lies below a plainly named directory, `**/…` anywhere on the disk, a trailing ` *` or `:*` as a prefix of any part of a
@@ -22,6 +24,7 @@ use globset::{GlobBuilder, GlobMatcher};
 
 use super::CallInfo;
 use crate::tool::pattern::too_large;
+use crate::tool::set::{MCP, Names, Takes};
 use crate::tool::{Access, Workspace, text};
 
 /// The longest pattern of a path, in bytes: that of any one file, with what is special in its name escaped, is shorter.
@@ -29,12 +32,6 @@ const PATTERN_MAX: usize = 16 * 1024;
 
 /// Of a rule that is too large this much is shown.
 const SHOWN: usize = 60;
-
-/// The tools whose patterns are paths.
-const PATH_TOOLS: [&str; 6] = ["read", "write", "edit", "ls", "glob", "grep"];
-
-/// The tools that there are.
-pub(super) const TOOLS: [&str; 7] = ["bash", "read", "write", "edit", "ls", "glob", "grep"];
 
 /// What separates the parts of a command line that deny and ask rules look at one by one.
 const SEPARATORS: [char; 9] = [';', '|', '&', '\n', '(', ')', '{', '}', '`'];
@@ -70,10 +67,13 @@ pub(super) enum Effect {
     Widen,
 }
 
+/// What stands in the parentheses of a rule.
 #[derive(Clone, Debug)]
-enum Pattern {
-    Path(PathPattern),
-    Text(String),
+struct Pattern {
+    /// As a command or a host.
+    text: String,
+    /// As a path, where it is one.
+    path: Option<PathPattern>,
 }
 
 #[derive(Clone, Debug)]
@@ -116,7 +116,7 @@ pub(super) struct Ground {
 
 impl Rule {
     /// Reads `tool` or `tool(pattern)`; the pattern ends at the last parenthesis, whatever is in it.
-    pub fn parse(text: &str) -> Result<Self, RuleError> {
+    pub fn parse(text: &str, names: &Names) -> Result<Self, RuleError> {
         let text = text.trim();
         let shape = || RuleError::Shape(text.to_owned());
         let (tool, pattern) = match text.split_once('(') {
@@ -124,28 +124,35 @@ impl Rule {
             None => (text, None),
         };
         let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-        if tool.is_empty() || !tool.chars().all(is_name) || pattern.is_some_and(|pattern| pattern.trim().is_empty()) {
+        let name = of_server(tool).unwrap_or(tool);
+        if name.is_empty() || !name.chars().all(is_name) || pattern.is_some_and(|pattern| pattern.trim().is_empty()) {
             return Err(shape());
         }
-        let pattern = match pattern {
-            Some(pattern) if PATH_TOOLS.contains(&tool) => Some(Pattern::Path(PathPattern::parse(pattern, text)?)),
-            Some(pattern) => Some(Pattern::Text(plain(pattern).to_owned())),
-            None => None,
+        let read = |pattern: &str| {
+            let path = match names.takes(tool) {
+                Some(Takes::Path) => Some(PathPattern::parse(pattern, text)?),
+                Some(_) => None,
+                None => PathPattern::parse(pattern, text).ok(),
+            };
+            Ok(Pattern { text: plain(pattern).to_owned(), path })
         };
+        let pattern = pattern.map(read).transpose()?;
         Ok(Self { text: text.to_owned(), tool: tool.to_owned(), pattern })
     }
 
     /// What is wrong with the rule if it can never match as its author may think; `allows` says that it stands in an allow list.
-    pub fn warning(&self, allows: bool) -> Option<String> {
-        if !TOOLS.contains(&self.tool.as_str()) {
-            let near = TOOLS.iter().find(|tool| strsim::levenshtein(tool, &self.tool.to_lowercase()) <= 1);
-            let hint = near.map_or_else(String::new, |tool| format!("; did you mean `{tool}`?"));
+    pub fn warning(&self, allows: bool, names: &Names) -> Option<String> {
+        let Some(takes) = names.takes(&self.tool) else {
+            let hint = names.near(&self.tool).map_or_else(String::new, |tool| format!("; did you mean `{tool}`?"));
             return Some(format!("`{self}` never matches: no tool is called `{}`{hint}", self.tool));
-        }
-        match &self.pattern {
-            Some(Pattern::Text(text)) if allows && prefix(text).is_some() => Some(format!(
+        };
+        let pattern = self.pattern.as_ref()?;
+        match takes {
+            Takes::Command if allows && prefix(&pattern.text).is_some() => Some(format!(
                 "`{self}` allows only the command that reads exactly so; `*` has no meaning when a command is allowed"
             )),
+            Takes::Nothing if allows => Some(format!("`{self}` never matches: `{}` takes no pattern", self.tool)),
+            Takes::Nothing => Some(format!("`{self}` is taken for all calls: `{}` takes no pattern", self.tool)),
             _ => None,
         }
     }
@@ -160,11 +167,14 @@ impl Rule {
         self.covers(call, effect)
             && match (&self.pattern, &call.access, target) {
                 (None, ..) => true,
-                (Some(Pattern::Text(text)), Access::Command(command), _) => match effect {
-                    Effect::Widen => plain(command) == text,
-                    Effect::Narrow => narrow_text(text, command),
+                (Some(pattern), Access::Command(command), _) => match effect {
+                    Effect::Widen => plain(command) == pattern.text,
+                    Effect::Narrow => narrow_text(&pattern.text, command),
                 },
-                (Some(Pattern::Path(pattern)), _, Some(target)) => match effect {
+                (Some(pattern), Access::Network(host), _) => is_host(&pattern.text, host, effect),
+                // What a server is told cannot be held against a pattern.
+                (Some(_), Access::Other { .. }, _) => effect == Effect::Narrow,
+                (Some(Pattern { path: Some(pattern), .. }), _, Some(target)) => match effect {
                     Effect::Widen => target.certain && pattern.widens(target, ground),
                     Effect::Narrow => pattern.narrows(target, ground),
                 },
@@ -175,9 +185,10 @@ impl Rule {
     fn covers(&self, call: &CallInfo<'_>, effect: Effect) -> bool {
         match (self.tool.as_str(), &call.access) {
             (tool, _) if tool == call.tool => true,
+            (tool, _) if of_server(tool).is_some_and(|server| call.tool.starts_with(server)) => true,
             ("edit" | "write", Access::Write(_)) => true,
             ("read", Access::Read(_)) => match &self.pattern {
-                Some(Pattern::Path(pattern)) => effect == Effect::Narrow || pattern.whole_tree,
+                Some(Pattern { path: Some(pattern), .. }) => effect == Effect::Narrow || pattern.whole_tree,
                 _ => true,
             },
             _ => false,
@@ -252,7 +263,7 @@ impl PathPattern {
 
 impl Target {
     pub(super) fn of(access: &Access, workspace: &Workspace) -> Option<Self> {
-        let (Access::Read(path) | Access::Write(path)) = access else { return None };
+        let path = access.path()?;
         let literal = normalise(path, &workspace.cwd);
         let dangles = literal.ancestors().any(|part| part.is_symlink() && !part.exists());
         Some(Self {
@@ -288,6 +299,24 @@ impl Ground {
             Base::Root => ROOT.as_slice(),
         }
     }
+}
+
+/// `mcp__server__` of a rule for all tools of a server, `mcp__server__*`.
+fn of_server(tool: &str) -> Option<&str> {
+    tool.strip_suffix('*')
+        .filter(|server| server.starts_with(MCP) && server.ends_with("__") && server.len() > MCP.len())
+}
+
+/// Whether `pattern` means the host: by its name, or as `*.name` one below it. What narrows means those below in any case.
+fn is_host(pattern: &str, host: &str, effect: Effect) -> bool {
+    let plain = |name: &str| name.trim_end_matches('.').to_ascii_lowercase();
+    let (pattern, host) = (plain(pattern), plain(host));
+    let (name, below) = match pattern.strip_prefix("*.") {
+        Some(name) => (name, true),
+        None => (pattern.as_str(), effect == Effect::Narrow),
+    };
+    let is_below = host.strip_suffix(name).is_some_and(|rest| rest.ends_with('.'));
+    (below && is_below) || (host == name && (name == pattern || effect == Effect::Narrow))
 }
 
 /// The command without the blanks around it, which the shell ignores; an escaped blank at the end is part of it.

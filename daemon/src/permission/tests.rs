@@ -8,6 +8,13 @@ use serde_json::json;
 
 use super::*;
 
+/// The tools that come with the daemon, and one that talks to hosts.
+fn names() -> Names {
+    let builtin = crate::tool::builtin();
+    let own = [("fetch", Takes::Host)].into_iter();
+    builtin.iter().map(|tool| (tool.name(), tool.pattern())).chain(own).collect()
+}
+
 struct House {
     dir: tempfile::TempDir,
     workspace: Workspace,
@@ -56,15 +63,24 @@ impl House {
     /// `read a/b`, `edit a/b`, `grep dir` with paths below the house; anything else is a command.
     fn call(&self, call: &str) -> CallInfo<'static> {
         let (word, rest) = call.split_once(' ').unwrap_or((call, ""));
-        let (tool, read_only, access) = match word {
-            "read" => ("read", true, Access::Read(self.path(rest))),
-            "grep" => ("grep", true, Access::Read(self.path(rest))),
-            "edit" => ("edit", false, Access::Write(self.path(rest))),
-            "write" => ("write", false, Access::Write(self.path(rest))),
-            "lookup" => ("lookup", true, Access::Command(rest.to_owned())),
-            _ => ("bash", false, Access::Command(call.to_owned())),
+        let (tool, changes, access) = match word {
+            "read" => ("read", false, Access::Read(self.path(rest))),
+            "grep" => ("grep", false, Access::Read(self.path(rest))),
+            "edit" => ("edit", true, Access::Write(self.path(rest))),
+            "write" => ("write", true, Access::Write(self.path(rest))),
+            "fetch" => ("fetch", false, Access::Network(rest.to_owned())),
+            "mcp__db__query" | "mcp__db2__query" => {
+                let (server, tool) = (rest.to_owned(), "query".to_owned());
+                (
+                    if word == "mcp__db__query" { "mcp__db__query" } else { "mcp__db2__query" },
+                    false,
+                    Access::Other { server, tool },
+                )
+            }
+            "lookup" => ("lookup", false, Access::Command(rest.to_owned())),
+            _ => ("bash", true, Access::Command(call.to_owned())),
         };
-        CallInfo { tool, read_only, access }
+        CallInfo { tool, changes, access }
     }
 
     fn verdict(&self, rules: [&[&str]; 3], mode: Mode, call: &str) -> String {
@@ -79,7 +95,7 @@ impl House {
 
 fn parse(house: &House, rules: &[&str]) -> Vec<Rule> {
     let base = house.path("");
-    rules.iter().map(|rule| Rule::parse(&rule.replace("$BASE/", &base.to_string_lossy())).unwrap()).collect()
+    rules.iter().map(|rule| Rule::parse(&rule.replace("$BASE/", &base.to_string_lossy()), &names()).unwrap()).collect()
 }
 
 #[test]
@@ -105,6 +121,8 @@ fn the_mode_decides_what_no_rule_names() {
         ("write alias/own/config.toml", ["ask", "ask", "allow", "deny"]),
         ("ls -l", ["ask", "ask", "allow", "deny"]),
         ("lookup weather", ["ask", "ask", "allow", "ask"]),
+        ("fetch example.org", ["ask", "ask", "allow", "deny"]),
+        ("mcp__db__query db", ["ask", "ask", "allow", "deny"]),
     ];
     for (call, expected) in table {
         for (mode, expected) in [Mode::Ask, Mode::Edit, Mode::Auto, Mode::Plan].into_iter().zip(expected) {
@@ -263,34 +281,38 @@ fn commands_are_allowed_whole_and_denied_by_prefix() {
 #[test]
 fn what_is_no_rule_is_refused_with_the_right_form() {
     for text in ["", "(x)", "bash(x", "ba sh(x)", "read()", "read( )", "tool)"] {
-        assert!(matches!(Rule::parse(text), Err(RuleError::Shape(_))), "{text}");
+        assert!(matches!(Rule::parse(text, &names()), Err(RuleError::Shape(_))), "{text}");
     }
     assert_eq!(
-        Rule::parse("read(../x)").unwrap_err().to_string(),
+        Rule::parse("read(../x)", &names()).unwrap_err().to_string(),
         "`read(../x)`: a pattern has no `..`; write the absolute path"
     );
-    assert!(matches!(Rule::parse("read([)"), Err(RuleError::Glob(..))));
+    assert!(matches!(Rule::parse("read([)", &names()), Err(RuleError::Glob(..))));
     for depth in [100, 5000] {
         let nested = format!("read({}x{})", "{".repeat(depth), "}".repeat(depth));
-        let error = Rule::parse(&nested).unwrap_err().to_string();
+        let error = Rule::parse(&nested, &names()).unwrap_err().to_string();
         let shown = format!("`read({}…`", "{".repeat(55));
         assert_eq!(error, format!("{shown}: too large: it opens {depth} braces, and may open 32"));
     }
     // A file whose name is full of braces can be allowed, and no rule is too long for a path.
-    assert!(Rule::parse(&format!("read(/{})", globset::escape(&"{*".repeat(2047)))).is_ok());
-    assert_eq!(Rule::parse(" bash(f (x) ) ").unwrap().to_string(), "bash(f (x) )");
+    assert!(Rule::parse(&format!("read(/{})", globset::escape(&"{*".repeat(2047))), &names()).is_ok());
+    assert_eq!(Rule::parse(" bash(f (x) ) ", &names()).unwrap().to_string(), "bash(f (x) )");
 }
 
 #[test]
 fn a_rule_that_can_never_match_is_named() {
-    let warning = |rule: &str, allows| Rule::parse(rule).unwrap().warning(allows);
+    let warning = |rule: &str, allows| Rule::parse(rule, &names()).unwrap().warning(allows, &names());
     assert!(warning("bash(npm run *)", true).unwrap().contains("exactly so"));
     assert_eq!(warning("bash(npm run *)", false), None);
     assert_eq!(
         warning("Bash(x)", true).unwrap(),
         "`Bash(x)` never matches: no tool is called `Bash`; did you mean `bash`?"
     );
-    assert_eq!(warning("mcp__x__y", true).unwrap(), "`mcp__x__y` never matches: no tool is called `mcp__x__y`");
+    assert_eq!(warning("later", true).unwrap(), "`later` never matches: no tool is called `later`");
+    assert_eq!(warning("mcp__x__y", true), None, "tools of servers come later");
+    assert_eq!(warning("mcp__x__*", false), None);
+    assert!(warning("mcp__x__y(z)", true).unwrap().ends_with("never matches: `mcp__x__y` takes no pattern"));
+    assert!(warning("mcp__x__y(z)", false).unwrap().contains("is taken for all calls"));
     assert_eq!(warning("edit(src/**)", true), None);
 }
 
@@ -320,12 +342,13 @@ fn what_would_be_asked_about_by_itself_is_hidden_unless_the_whole_was() {
 
 #[test]
 fn a_file_that_is_allowed_always_is_this_file_wherever_a_session_works() {
-    let check = |rule: &str, expect: &str| assert_eq!(grant_everywhere(rule, Path::new("/w/a[1]")), expect);
+    let check = |rule: &str, expect: &str| assert_eq!(grant_everywhere(rule, Path::new("/w/a[1]"), &names()), expect);
     check("edit(config.toml)", "edit(/w/a[[]1[]]/config.toml)");
     check("read(./~)", "read(/w/a[[]1[]]/~)");
     check("read(.)", "read(/w/a[[]1[]])");
     check("edit(/etc/hosts)", "edit(/etc/hosts)");
     check("bash(rm x)", "bash(rm x)");
+    check("fetch(example.org)", "fetch(example.org)");
     check("todo", "todo");
 }
 
@@ -351,7 +374,7 @@ fn the_digest_depends_on_meaning_and_not_on_the_order_of_keys() {
 }
 
 fn granted(house: &House, grant: &str, call: &CallInfo<'_>) -> bool {
-    let grants = [Rule::parse(grant).unwrap()];
+    let grants = [Rule::parse(grant, &names()).unwrap()];
     let rules = house.rules([&[], &[], &[]]);
     let verdict = decide(&rules, &grants, Mode::Ask, call, &Sight::of(&call.access, &house.workspace, &rules));
     matches!(verdict, Verdict::Allow { by } if by.starts_with("rule"))
@@ -386,8 +409,8 @@ proptest! {
     #[test]
     fn a_command_is_allowed_only_by_a_rule_that_equals_it(rule in r"[a-c*:; ()\\\n]{1,8}", command in r"[a-c*:; ()\\\n]{1,8}") {
         let house = house();
-        if let Ok(parsed) = Rule::parse(&format!("bash({rule})")) {
-            let call = CallInfo { tool: "bash", read_only: false, access: Access::Command(command.clone()) };
+        if let Ok(parsed) = Rule::parse(&format!("bash({rule})"), &names()) {
+            let call = CallInfo { tool: "bash", changes: true, access: Access::Command(command.clone()) };
             let allowed = granted(&house, &parsed.to_string(), &call);
             let blank = [' ', '\n'];
             prop_assert!(!allowed || rule.trim_matches(blank) == command.trim_matches(blank));
@@ -400,12 +423,12 @@ proptest! {
         let house = house();
         let call = |text: &str| CallInfo {
             tool: if command { "bash" } else { "write" },
-            read_only: false,
+            changes: true,
             access: if command { Access::Command(text.to_owned()) } else { Access::Write(house.workspace.cwd.join(text)) },
         };
         let grant = granting(&house, &call(&one));
         prop_assert!(granted(&house, &grant, &call(&one)), "{grant:?}");
-        prop_assert_eq!(Rule::parse(&grant).unwrap().to_string(), grant.clone());
+        prop_assert_eq!(Rule::parse(&grant, &names()).unwrap().to_string(), grant.clone());
         let blank = [' ', '\t', '\n'];
         let same = if command { one.trim_matches(blank) == other.trim_matches(blank) } else { one == other };
         prop_assert!(same || !granted(&house, &grant, &call(&other)), "{grant:?} allows {other:?}");
@@ -415,7 +438,7 @@ proptest! {
     fn no_spelling_of_a_path_leaves_the_workspace(parts in proptest::collection::vec("(\\.\\.|\\.|link|src|x|sub|app|proj|dangling)", 1..8)) {
         let house = house();
         let path = house.workspace.cwd.join(parts.join("/"));
-        let call = CallInfo { tool: "write", read_only: false, access: Access::Write(path.clone()) };
+        let call = CallInfo { tool: "write", changes: true, access: Access::Write(path.clone()) };
         let reached = path.canonicalize().or_else(|_| path.parent().unwrap().canonicalize());
         let outside = reached.is_ok_and(|reached| !reached.starts_with(&house.workspace.cwd)) || path.is_symlink();
         prop_assert!(!outside || !granted(&house, "edit(**)", &call), "{}", path.display());
@@ -424,4 +447,68 @@ proptest! {
 
 fn granting(house: &House, call: &CallInfo<'_>) -> String {
     grant_for(call, &Sight::of(&call.access, &house.workspace, &Rules::default()))
+}
+
+#[test]
+fn a_rule_names_a_host_and_a_servers_tool() {
+    let house = house();
+    let check = |rules: [&[&str]; 3], call: &str, expect: &str| {
+        assert_eq!(house.verdict(rules, Mode::Ask, call), expect, "{rules:?} {call}");
+    };
+    check([&[], &[], &["fetch(example.org)"]], "fetch Example.org.", "allow: rule fetch(example.org)");
+    check([&[], &[], &["fetch(example.org)"]], "fetch a.example.org", "ask: ");
+    check([&[], &[], &["fetch(example.org)"]], "fetch badexample.org", "ask: ");
+    check([&[], &[], &["fetch(*.example.org)"]], "fetch a.example.org", "allow: rule fetch(*.example.org)");
+    check([&[], &[], &["fetch(*.example.org)"]], "fetch example.org", "ask: ");
+    check(
+        [&["fetch(example.org)"], &[], &["fetch"]],
+        "fetch a.example.org",
+        "deny: the rule fetch(example.org) forbids it",
+    );
+    check(
+        [&["fetch(*.example.org)"], &[], &["fetch"]],
+        "fetch example.org",
+        "deny: the rule fetch(*.example.org) forbids it",
+    );
+    check([&["fetch(example.org)"], &[], &["fetch"]], "fetch other.org", "allow: rule fetch");
+    check([&[], &[], &["mcp__db__query"]], "mcp__db__query db", "allow: rule mcp__db__query");
+    check([&[], &[], &["mcp__db__*"]], "mcp__db__query db", "allow: rule mcp__db__*");
+    check([&[], &[], &["mcp__db__*"]], "mcp__db2__query db", "ask: ");
+    check(
+        [&["mcp__db__query(drop)"], &[], &["mcp__db__*"]],
+        "mcp__db__query db",
+        "deny: the rule mcp__db__query(drop) forbids it",
+    );
+    check([&[], &[], &["mcp__db__query(x)"]], "mcp__db__query db", "ask: ");
+    for written in ["mcp__*", "bash*", "mcp__a__*b", "*"] {
+        assert!(Rule::parse(written, &names()).is_err(), "{written}");
+    }
+}
+
+#[test]
+fn what_is_granted_is_this_host_and_this_tool() {
+    let house = house();
+    let grant = |call: &str| {
+        let call = house.call(call);
+        grant_for(&call, &Sight::of(&call.access, &house.workspace, &Rules::default()))
+    };
+    assert_eq!(grant("fetch example.org"), "fetch(example.org)");
+    assert_eq!(grant("mcp__db__query db"), "mcp__db__query");
+}
+
+#[test]
+fn a_rule_for_a_tool_that_comes_later_holds_when_it_is_there() {
+    let house = house();
+    let none = Names::default();
+    let deny = vec![Rule::parse("notes(src/**)", &none).unwrap(), Rule::parse("fetch(example.org)", &none).unwrap()];
+    let rules = Rules { deny, ..house.rules([&[], &[], &[]]) };
+    for (tool, access) in [
+        ("notes", Access::Read(house.path("proj/app/src/a.rs"))),
+        ("notes", Access::Command("src/**".to_owned())),
+        ("fetch", Access::Network("example.org".to_owned())),
+    ] {
+        let call = CallInfo { tool, changes: false, access };
+        let verdict = decide(&rules, &[], Mode::Auto, &call, &Sight::of(&call.access, &house.workspace, &rules));
+        assert!(matches!(verdict, Verdict::Deny { .. }), "{call:?} {verdict:?}");
+    }
 }

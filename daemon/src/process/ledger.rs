@@ -7,16 +7,17 @@
 //! with these. It is not synced: a machine that loses power has no
 //! children left. A record that cannot be written is said once in the log, and harms nothing else.
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::peer;
+use crate::sys::peer;
 
 /// The most that is read of a record, in bytes, from its end: the newest lines are last.
 const MAX_RECORD: u64 = 256 << 10;
@@ -24,11 +25,11 @@ const MAX_RECORD: u64 = 256 << 10;
 /// How long a record may become before it is written anew, in bytes: those that run then are a few of thousands of lines.
 const LONG: u64 = 64 << 10;
 
-/// The record of this process; none in tests that need none.
-static RECORD: Mutex<Option<File>> = Mutex::new(None);
+/// The records of the daemons in this process, by the database of each; none in tests that need none.
+static RECORDS: Mutex<BTreeMap<PathBuf, File>> = Mutex::new(BTreeMap::new());
 
-fn record() -> MutexGuard<'static, Option<File>> {
-    RECORD.lock().unwrap_or_else(PoisonError::into_inner)
+fn records() -> MutexGuard<'static, BTreeMap<PathBuf, File>> {
+    RECORDS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What an earlier process left.
@@ -46,15 +47,15 @@ pub fn keep(path: &Path) -> io::Result<()> {
     made.map(drop).or_else(|error| if error.kind() == io::ErrorKind::AlreadyExists { Ok(()) } else { Err(error) })
 }
 
-/// Ends the groups of the children that an earlier process recorded at `path` and that still run, and records those of this
-/// process from now on.
-pub fn open(path: &Path) -> io::Result<Left> {
+/// Ends the groups of the children that an earlier process recorded at `path` and that still run, and records those of the daemon
+/// with the database `owner` from now on.
+pub fn open(owner: &Path, path: &Path) -> io::Result<Left> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let mut options = OpenOptions::new();
     options.read(true).append(true).mode(0o600).custom_flags(flags.bits() as i32);
     match options.clone().create_new(true).open(path) {
         Ok(file) => {
-            *record() = Some(file);
+            records().insert(owner.to_path_buf(), file);
             return Ok(Left::default());
         }
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -74,16 +75,16 @@ pub fn open(path: &Path) -> io::Result<Left> {
         let _gone = kill_process_group(*group, Signal::KILL);
     }
     file.set_len(0)?;
-    *record() = Some(file);
+    records().insert(owner.to_path_buf(), file);
     Ok(Left { died: true, ended: left.len() })
 }
 
 /// Removes the record, unless a child still runs: nothing is left for the next start to look for.
-pub fn close(path: &Path) -> io::Result<()> {
+pub fn close(owner: &Path, path: &Path) -> io::Result<()> {
     if !super::own().is_empty() {
         return Ok(());
     }
-    match record().take() {
+    match records().remove(owner) {
         Some(_) => std::fs::remove_file(path),
         None => Ok(()),
     }
@@ -96,13 +97,13 @@ fn still_runs(line: &str) -> Option<Pid> {
     (Some(started(pid)?) == began.parse().ok()).then_some(pid)
 }
 
-/// Records a child that is among `running`, those that a [`super::Process`] waits for.
-pub(super) fn add(child: Pid, running: &[Pid]) {
-    let mut record = record();
-    let Some(file) = record.as_mut() else { return };
+/// Records a child of the daemon with the database `owner`; it is among `running`, those that a [`super::Process`] waits for.
+pub(super) fn add(owner: &Path, child: Pid, running: &[Pid]) {
+    let mut records = records();
+    let Some(file) = records.get_mut(owner) else { return };
     if let Err(error) = write(file, child, running) {
         tracing::warn!(target: "process", %error, "children cannot be recorded any more");
-        *record = None;
+        records.remove(owner);
     }
 }
 
@@ -121,7 +122,7 @@ fn write(file: &mut File, child: Pid, running: &[Pid]) -> io::Result<()> {
 
 /// Forgets them all: none runs.
 pub(super) fn clear() {
-    if let Some(file) = record().as_ref() {
+    for file in records().values() {
         // What stays is not taken for anything that runs: its start time tells.
         let _stays = file.set_len(0);
     }
@@ -165,8 +166,8 @@ mod tests {
         // One that was written by something that let it grow, with the child as its newest line.
         let newest = std::fs::read_to_string(&path).unwrap().lines().last().unwrap().to_owned();
         std::fs::write(&path, format!("{}{newest}\n", "4194300 123456789\n".repeat(16_000))).unwrap();
-        assert_eq!(open(&path).unwrap(), Left { died: true, ended: 1 });
+        assert_eq!(open(dir.path(), &path).unwrap(), Left { died: true, ended: 1 });
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&child.wait().unwrap()), Some(9));
-        close(&path).unwrap();
+        close(dir.path(), &path).unwrap();
     }
 }

@@ -38,7 +38,7 @@ use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, pidfd_open, pid
 #[cfg(target_os = "linux")]
 use super::OWNER;
 #[cfg(target_os = "linux")]
-use crate::peer;
+use crate::sys::peer;
 
 /// The part of a mark that says whose it is.
 const WHOSE: u64 = (1 << 56) - 1;

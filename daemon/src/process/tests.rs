@@ -5,6 +5,10 @@ use super::*;
 /// More than any of these takes; a hang fails the test.
 const SOON: Duration = Duration::from_secs(20);
 
+fn spawn(cwd: impl Into<PathBuf>, env: &BTreeMap<String, String>) -> server::Spawn {
+    server::Spawn { cwd: cwd.into(), env: Arc::new(env.clone()), children: server::Children::default() }
+}
+
 async fn start(script: &str) -> Process {
     Process::shell(script, Path::new("/"), &BTreeMap::new(), Stderr::Merged).await.unwrap()
 }
@@ -51,7 +55,7 @@ async fn output_and_errors_are_in_the_order_of_writing() {
 #[tokio::test]
 async fn a_child_has_exactly_the_given_environment() {
     let env = BTreeMap::from([("A".to_owned(), "1 2".to_owned()), ("TERM".to_owned(), "vt100".to_owned())]);
-    let mut process = Process::spawn::<&str>("env", &[], Path::new("/"), &env, Stderr::Merged).await.unwrap();
+    let mut process = spawn("/", &env).program::<&str>("env", &[], Input::Nothing, Stderr::Merged).await.unwrap();
     let mut lines: Vec<_> = all(&mut process).await.lines().map(ToOwned::to_owned).collect();
     lines.sort();
     assert_eq!(lines, ["A=1 2", "NO_COLOR=1", &format!("PATH={DEFAULT_PATH}"), "TERM=vt100"]);
@@ -63,13 +67,13 @@ async fn a_program_is_looked_for_in_the_path_of_the_child() {
     std::fs::create_dir(dir.path().join("bin")).unwrap();
     std::os::unix::fs::symlink("/bin/echo", dir.path().join("bin/own-echo")).unwrap();
     std::fs::write(dir.path().join("own-echo"), "not a program").unwrap();
-    let spawn = async |path: &str| {
+    let start = async |path: &str| {
         let env = BTreeMap::from([("PATH".to_owned(), path.to_owned())]);
-        Process::spawn("own-echo", &["hi"], dir.path(), &env, Stderr::Merged).await
+        spawn(dir.path(), &env).program("own-echo", &["hi"], Input::Nothing, Stderr::Merged).await
     };
-    let mut process = spawn(".:bin").await.unwrap();
+    let mut process = start(".:bin").await.unwrap();
     assert_eq!(all(&mut process).await, "hi\n");
-    let missing = spawn("/nowhere").await.unwrap_err();
+    let missing = start("/nowhere").await.unwrap_err();
     assert_eq!(missing.kind(), io::ErrorKind::NotFound);
     assert_eq!(missing.to_string(), "own-echo is in no directory of PATH (/nowhere)");
 }
@@ -148,7 +152,7 @@ async fn dropping_kills_the_whole_group_and_reaps_the_child() {
     let (_dir, path, reader) = witness();
     let mut process = start(&format!("exec 3>{path}; (sleep 1000 & sleep 1000) & echo ready; sleep 1000")).await;
     assert_eq!(line(&mut process).await, "ready");
-    let pid = process.group.unwrap();
+    let pid = process.group.group.unwrap();
     drop(process);
     gone(reader).await;
     let reaped = async {

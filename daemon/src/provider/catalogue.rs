@@ -20,7 +20,7 @@ use serde_json::Value;
 use super::address;
 use super::anthropic::{self, Anthropic};
 use super::compat::Compat;
-use super::driver::{Endpoint, Limits};
+use super::driver::{Endpoint, Timeouts};
 use super::effort;
 use super::gemini::{self, Gemini};
 use super::hosted::Hosted;
@@ -31,10 +31,11 @@ use super::ollama::{self, Ollama};
 use super::openai::OpenAi;
 use super::preset::{self, PLACEHOLDER, PRESETS};
 use super::responses::Responses;
-use super::setup::{Own, setup};
+use super::setup::setup;
 use super::shape::{self, Shaping};
+use super::tools::ToolSpecs;
 use super::{Codec, Provider};
-use crate::secret::Secret;
+use crate::diagnostics::secret::Secret;
 pub use config::{Kind, ProviderConfig};
 pub use error::ResolveError;
 use lists::Lists;
@@ -81,9 +82,9 @@ pub struct Resolved {
 }
 
 impl Resolved {
-    /// What requests to it have beside the conversation.
-    pub fn setup(&self, own: &Own) -> Setup {
-        setup(own, &self.origin, self.kind, self.compat, self.facts.effort)
+    /// What requests to it have beside the conversation, with this system prompt and these tools.
+    pub fn setup(&self, system: &str, tools: &ToolSpecs) -> Setup {
+        setup((system, tools), &self.origin, (self.kind, self.compat), self.facts.effort)
     }
 
     /// Whether it is told to think, if a session says `effort` of that.
@@ -160,7 +161,7 @@ struct Entry {
     withheld: Option<&'static str>,
     model: Option<String>,
     max_tokens: u32,
-    limits: Limits,
+    limits: Timeouts,
     compat: Compat,
     /// The preset at whose address it is, whose models and prices are known.
     place: Option<&'static str>,

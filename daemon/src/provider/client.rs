@@ -6,13 +6,13 @@
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use reqwest::{Certificate, Client};
 
 use super::network::{Roots, Way};
-use super::trouble::{failed, failure_of};
+use super::transport_error::{failed, failure_of};
 use super::{Failure, FailureClass};
 
 /// Connections to one provider that are kept open for the next request; each holds a file descriptor.
@@ -27,38 +27,42 @@ const MAX_FILE: u64 = 8 << 20;
 /// What clients differ in.
 type Traits = (Duration, bool, Way);
 
-static CLIENTS: Mutex<BTreeMap<Traits, Client>> = Mutex::new(BTreeMap::new());
+/// The clients that one daemon has made.
+#[derive(Clone, Debug, Default)]
+pub struct Clients(Arc<Mutex<BTreeMap<Traits, Client>>>);
 
-fn clients() -> MutexGuard<'static, BTreeMap<Traits, Client>> {
-    CLIENTS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The shared client for this way; `secure` if the other end speaks TLS.
-pub(super) async fn client(way: &Way, secure: bool, connect_timeout: Duration) -> Result<Client, Failure> {
-    let secure = secure || way.proxy.as_ref().is_some_and(super::network::Proxy::is_secure);
-    let roots = if secure { way.roots.clone() } else { Roots::default() };
-    let traits = (connect_timeout, secure, Way { proxy: way.proxy.clone(), roots });
-    if let Some(client) = clients().get(&traits) {
-        return Ok(client.clone());
+impl Clients {
+    fn map(&self) -> MutexGuard<'_, BTreeMap<Traits, Client>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    let client = if secure {
-        let traits = traits.clone();
-        let built = tokio::task::spawn_blocking(move || build(&traits)).await;
-        built.map_err(|error| failed(FailureClass::Network, error))??
-    } else {
-        build(&traits)?
-    };
-    let mut clients = clients();
-    if clients.len() >= MAX_CLIENTS {
-        clients.clear();
-    }
-    // Whoever was first keeps its connections.
-    Ok(clients.entry(traits).or_insert(client).clone())
-}
 
-/// Forgets the clients that trust whom this way trusts: certificates are read again when they are needed next.
-pub(super) fn forget(way: &Way) {
-    clients().retain(|(_, secure, known), _| !*secure || known.roots != way.roots);
+    /// The shared client for this way; `secure` if the other end speaks TLS.
+    pub(super) async fn client(&self, way: &Way, secure: bool, connect_timeout: Duration) -> Result<Client, Failure> {
+        let secure = secure || way.proxy.as_ref().is_some_and(super::network::Proxy::is_secure);
+        let roots = if secure { way.roots.clone() } else { Roots::default() };
+        let traits = (connect_timeout, secure, Way { proxy: way.proxy.clone(), roots });
+        if let Some(client) = self.map().get(&traits) {
+            return Ok(client.clone());
+        }
+        let client = if secure {
+            let traits = traits.clone();
+            let built = tokio::task::spawn_blocking(move || build(&traits)).await;
+            built.map_err(|error| failed(FailureClass::Network, error))??
+        } else {
+            build(&traits)?
+        };
+        let mut clients = self.map();
+        if clients.len() >= MAX_CLIENTS {
+            clients.clear();
+        }
+        // Whoever was first keeps its connections.
+        Ok(clients.entry(traits).or_insert(client).clone())
+    }
+
+    /// Forgets the clients that trust whom this way trusts: certificates are read again when they are needed next.
+    pub(super) fn forget(&self, way: &Way) {
+        self.map().retain(|(_, secure, known), _| !*secure || known.roots != way.roots);
+    }
 }
 
 fn build((connect_timeout, secure, way): &Traits) -> Result<Client, Failure> {

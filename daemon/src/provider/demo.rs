@@ -247,6 +247,7 @@ fn split(text: &str) -> impl Iterator<Item = String> {
 #[cfg(test)]
 mod tests {
     use super::super::support::{assistant, call, result, shown_is_kept, user};
+    use super::super::tools::ToolSpecs;
     use super::super::{Encoding, Images, Provider, ToolSpec};
     use super::*;
 
@@ -257,7 +258,7 @@ mod tests {
             model: "demo",
             origin: "demo/demo",
             system: "",
-            tools: &[tool],
+            tools: &ToolSpecs::new(vec![tool]),
             messages,
             max_tokens: 0,
             cache_key: "",

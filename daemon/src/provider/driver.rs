@@ -2,7 +2,7 @@
 //!
 //! A [`HttpStream`] does nothing unless it is polled, and its connection ends when it is dropped.
 //! The key goes to the host of the endpoint's base URL alone, as redirects are not followed.
-//! An answer has five limits of time: for the connection, and those of `patience`.
+//! An answer has five limits of time: for the connection, and those of `timeouts`.
 //! Deliberately absent: retries.
 
 use std::future::{Future, poll_fn};
@@ -16,17 +16,16 @@ use reqwest::header::{HeaderMap, HeaderValue};
 use reqwest::{Client, Url};
 use tokio::time::{Instant, timeout_at};
 
-use super::client::{client, forget};
 use super::failure::one_line;
 use super::network::{Network, Way};
-pub use super::patience::Limits;
-use super::patience::{Patience, Until, silence};
 use super::sse::Framer;
-use super::trouble::{failed, failure_of, redirected, unknown_to};
+pub use super::timeouts::Timeouts;
+use super::timeouts::{Deadlines, Until, silence};
+use super::transport_error::{failed, failure_of, redirected, unknown_to};
 use super::unstreamed::{Opening, PAGE};
 use super::{Codec, Decoder, Encoding, Failure, FailureClass, Request, StreamEvent, address};
-use crate::clock;
-use crate::secret::{Redactor, Secret};
+use crate::diagnostics::secret::{Redactor, Secret};
+use crate::sys::clock;
 
 /// The most bytes of one response: a few hundred for each token of the longest answers.
 const MAX_BODY: usize = 128 << 20;
@@ -53,7 +52,7 @@ pub struct Endpoint {
     /// The key, if it needs one.
     pub key: Option<Secret>,
     /// How long it may take.
-    pub limits: Limits,
+    pub limits: Timeouts,
     /// The way out of this machine.
     pub network: Arc<Network>,
     /// Takes secrets out of what a failure says.
@@ -70,7 +69,7 @@ impl std::fmt::Debug for Endpoint {
 pub struct HttpStream {
     state: State,
     redactor: Redactor,
-    patience: Patience,
+    deadlines: Deadlines,
     /// What came and was not given yet. Kept here, so that a dropped call of `next` does not lose it.
     events: Vec<StreamEvent>,
     /// Something came already.
@@ -115,7 +114,7 @@ impl HttpStream {
         Self {
             state: State::Sending(Box::pin(send(endpoint.clone(), encoded)), opening),
             redactor: endpoint.redactor.clone(),
-            patience: Patience::new(endpoint.limits),
+            deadlines: Deadlines::new(endpoint.limits),
             events: Vec::new(),
             shown: false,
             counted: Usage::default(),
@@ -174,7 +173,7 @@ impl HttpStream {
             State::Reading(reading) => Some(reading.decoder.gathered()),
             State::Sending(..) | State::Ended => None,
         };
-        let Until { at: deadline, hard, late } = self.patience.until(now, gathered);
+        let Until { at: deadline, hard, late } = self.deadlines.until(now, gathered);
         match &mut self.state {
             State::Ended => {}
             // What never waits is not asked again: it would always have something.
@@ -186,7 +185,7 @@ impl HttpStream {
             },
             State::Reading(reading) => match timeout_at(deadline, reading.response.chunk()).await {
                 Ok(chunk) => {
-                    self.patience.heard();
+                    self.deadlines.heard();
                     reading.take(chunk, &mut self.events);
                 }
                 Err(_) => reading.end(Some(late), &mut self.events),
@@ -195,7 +194,7 @@ impl HttpStream {
     }
 
     fn receive(&mut self, response: reqwest::Response) {
-        self.patience.heard();
+        self.deadlines.heard();
         if let State::Sending(_, opening) = std::mem::replace(&mut self.state, State::Ended) {
             let (framer, decoder) = (Framer::new(opening.codec.framing()), opening.codec.decoder());
             self.state = State::Reading(Box::new(Reading { response, opening, framer, decoder, received: 0 }));
@@ -285,11 +284,11 @@ async fn give_way() {
     .await;
 }
 
-/// Asks for a small document with GET, such as a list of models: at most `most` bytes, within `patience`.
+/// Asks for a small document with GET, such as a list of models: at most `most` bytes, within `timeouts`.
 pub async fn get(
     endpoint: &Endpoint,
     asked: super::HttpRequest,
-    patience: Duration,
+    timeout: Duration,
     most: usize,
 ) -> Result<Vec<u8>, Failure> {
     let read = async {
@@ -297,7 +296,7 @@ pub async fn get(
         let response = authorized(endpoint, &place, place.client.get(place.url.clone()), asked.headers).await?;
         whole(response, most).await
     };
-    let result = tokio::time::timeout(patience, read).await.unwrap_or_else(|_| Err(silence(patience)));
+    let result = tokio::time::timeout(timeout, read).await.unwrap_or_else(|_| Err(silence(timeout)));
     result.map_err(|failure| Failure { message: one_line(&endpoint.redactor.redact(&failure.message)), ..failure })
 }
 
@@ -333,7 +332,7 @@ impl Place {
     async fn of(endpoint: &Endpoint, path: &str) -> Result<Self, Failure> {
         let url = address::join(&endpoint.base_url, path).map_err(|why| failed(FailureClass::NotFound, why))?;
         let way = endpoint.network.way(&url).map_err(|why| failed(FailureClass::Network, why))?;
-        let client = client(&way, url.scheme() == "https", endpoint.limits.connect).await?;
+        let client = endpoint.network.clients.client(&way, url.scheme() == "https", endpoint.limits.connect).await?;
         Ok(Self { url, way, client })
     }
 }
@@ -356,7 +355,7 @@ async fn authorized(
         value.set_sensitive(true);
         request = request.header(name, value);
     }
-    let response = request.send().await.map_err(|error| unsent(&error, &place.way))?;
+    let response = request.send().await.map_err(|error| unsent(endpoint, &error, &place.way))?;
     match response.status() {
         status if status.is_success() => Ok(response),
         status if status.is_redirection() => {
@@ -367,11 +366,11 @@ async fn authorized(
 }
 
 /// Why nothing came back.
-fn unsent(error: &reqwest::Error, way: &Way) -> Failure {
+fn unsent(endpoint: &Endpoint, error: &reqwest::Error, way: &Way) -> Failure {
     let failure = failure_of(FailureClass::Connect, error, way);
     if failure.class == FailureClass::Network {
         // The next attempt finds the certificates that somebody has put right meanwhile.
-        forget(way);
+        endpoint.network.clients.forget(way);
     }
     failure
 }
@@ -396,8 +395,8 @@ async fn drain(mut response: reqwest::Response) {
 }
 
 /// The first bytes of a body; as much as comes in time.
-async fn beginning(mut response: reqwest::Response, patience: Duration) -> Vec<u8> {
-    let (mut body, late) = (Vec::new(), Instant::now() + patience);
+async fn beginning(mut response: reqwest::Response, timeout: Duration) -> Vec<u8> {
+    let (mut body, late) = (Vec::new(), Instant::now() + timeout);
     while let Ok(Ok(Some(chunk))) = timeout_at(late, response.chunk()).await {
         body.extend_from_slice(&chunk);
         if body.len() > MAX_ERROR_BODY {

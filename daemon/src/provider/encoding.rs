@@ -1,51 +1,69 @@
 //! Encoding step after step: what was encoded of a context is kept, so that a step costs what it adds.
 //!
-//! An [`Encoding`] belongs to one context. It holds the encoder of whoever was asked last, and starts anew with another.
+//! An [`Encoding`] belongs to one context. It holds the encoder of the last request, and starts again when what comes before the
+//! messages changes.
 //! The encoders are built of the two things here: [`Items`], text that grows, and [`CallNames`].
 
 use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use linger_protocol::id::CallId;
 use linger_protocol::message::{ContentBlock, Role};
 use serde_json::Value;
 
+use super::tools::ToolSpecs;
 use super::{Codec, Encoder, HttpRequest, Message, Request, wire};
 
-/// What was encoded of one context. System prompt and tools stay as they are, and messages are only ever added.
+/// What was encoded of one context, to which messages are only ever added. With another codec, model, system prompt or other
+/// tools it starts again from the first message.
 #[derive(Debug, Default)]
 pub struct Encoding(Option<Current>);
 
 #[derive(Debug)]
 struct Current {
-    /// The codec with its settings.
-    codec: String,
-    origin: String,
+    prefix: Prefix,
     encoder: Box<dyn Encoder>,
     /// How many messages it has.
     messages: usize,
 }
 
+/// What requests must have in common for one to extend the other.
+#[derive(Debug, PartialEq, Eq)]
+struct Prefix {
+    /// The codec with its settings.
+    codec: String,
+    /// `provider/model`.
+    origin: String,
+    /// Hash of the system prompt.
+    system: u64,
+    /// The digest of the tools.
+    tools: String,
+}
+
+impl Prefix {
+    fn of(codec: &dyn Codec, (origin, system, tools): (&str, &str, &ToolSpecs)) -> Self {
+        let mut hasher = DefaultHasher::new();
+        system.hash(&mut hasher);
+        let (codec, system) = (format!("{codec:?}"), hasher.finish());
+        Self { codec, origin: origin.to_owned(), system, tools: tools.digest().to_owned() }
+    }
+}
+
 impl Encoding {
-    /// How many messages need not be encoded again for this model.
-    pub fn encoded(&self, codec: &dyn Codec, origin: &str) -> usize {
+    /// How many messages need not be encoded again for a request with this origin, system prompt and tools.
+    pub fn encoded(&self, codec: &dyn Codec, of: (&str, &str, &ToolSpecs)) -> usize {
         if cfg!(debug_assertions) {
             return 0; // There all is encoded twice.
         }
-        let name = format!("{codec:?}");
-        let kept = self.0.as_ref().filter(|current| current.codec == name && current.origin == origin);
-        kept.map_or(0, |current| current.messages)
+        let prefix = Prefix::of(codec, of);
+        self.0.as_ref().filter(|current| current.prefix == prefix).map_or(0, |current| current.messages)
     }
 
     /// The request, byte for byte as if nothing had been encoded before.
     pub fn encode(&mut self, codec: &dyn Codec, request: &Request<'_>) -> HttpRequest {
-        let name = format!("{codec:?}");
-        let kept = self.0.take().filter(|current| current.codec == name && current.origin == request.origin);
-        let current = self.0.insert(kept.unwrap_or_else(|| Current {
-            codec: name,
-            origin: request.origin.to_owned(),
-            encoder: codec.encoder(),
-            messages: 0,
-        }));
+        let prefix = Prefix::of(codec, (request.origin, request.system, request.tools));
+        let kept = self.0.take().filter(|current| current.prefix == prefix);
+        let current = self.0.insert(kept.unwrap_or_else(|| Current { prefix, encoder: codec.encoder(), messages: 0 }));
         let encoded = current.encoder.encode(request);
         current.messages = request.messages.len();
         debug_assert_eq!(encoded, codec.encoder().encode(request), "what was encoded before has changed");
@@ -69,6 +87,15 @@ impl Items {
             self.0.push(',');
         }
         self.0.push_str(text);
+    }
+
+    /// The same, `field` (which begins with a comma) at the end of the last value, an object.
+    pub(super) fn with_last_field(mut self, field: &str) -> Self {
+        if self.0.pop().is_some() {
+            self.0.push_str(field);
+            self.0.push('}');
+        }
+        self
     }
 
     /// The text.
@@ -186,6 +213,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
+    use super::super::ToolSpec;
     use super::super::anthropic::Anthropic;
     use super::super::catalogue::{self, Kind};
     use super::super::compat::Compat;
@@ -195,7 +223,7 @@ mod tests {
     use super::super::openai::OpenAi;
     use super::super::responses::Responses;
     use super::super::shape::{self, Shape, Shaping};
-    use super::super::support::{KINDS, THEIRS, assistant, call, history, mixed_history, request};
+    use super::super::support::{KINDS, THEIRS, assistant, call, history, mixed_history, request, user};
     use super::super::wellformed::{extends, validate};
     use super::*;
 
@@ -221,6 +249,31 @@ mod tests {
         assert_eq!(names.iter().collect::<HashSet<_>>().len(), 4, "{names:?}");
     }
 
+    #[test]
+    fn other_tools_and_another_system_prompt_are_sent_with_the_next_request_in_each_format() {
+        let spec = |name: &str| {
+            let (description, input_schema) = (format!("does {name}"), json!({"type": "object"}));
+            ToolSpecs::new(vec![ToolSpec { name: name.to_owned(), description, input_schema }])
+        };
+        let (before, after) = (spec("removed"), spec("added"));
+        let messages = [user(vec![ContentBlock::text("hi")]), assistant("p/m", vec![ContentBlock::text("ho")])];
+        for kind in KINDS {
+            let codec = catalogue::codec(kind, Compat::NONE).unwrap();
+            let mut encoding = Encoding::default();
+            let mut sent =
+                |request: Request<'_>| String::from_utf8(encoding.encode(codec.as_ref(), &request).body).unwrap();
+            let request = request(&messages);
+            let first = sent(Request { tools: &before, ..request });
+            assert!(first.contains("does removed") && first.contains("be brief"), "{first}");
+            let second = sent(Request { tools: &after, ..request });
+            assert!(second.contains("does added") && !second.contains("does removed"), "{second}");
+            let third = sent(Request { tools: &after, system: "be long", ..request });
+            assert!(third.contains("be long") && !third.contains("be brief"), "{third}");
+            let alone = sent(Request { tools: ToolSpecs::none(), ..request });
+            assert!(!alone.contains("does added"), "{alone}");
+        }
+    }
+
     /// Whether the answer to a request has to fit a schema, and whether it is due at once.
     fn due() -> impl Strategy<Value = Option<bool>> {
         prop::sample::select(vec![None, None, Some(false), Some(true)])
@@ -232,7 +285,7 @@ mod tests {
         let shape = Some(Shape { schema, due });
         match shape::shaping(kind, Compat::NONE, request.model, schema) {
             Shaping::Together => Request { shape, ..request },
-            Shaping::Apart if due => Request { shape, tools: &[], ..request },
+            Shaping::Apart if due => Request { shape, tools: ToolSpecs::none(), ..request },
             Shaping::Apart | Shaping::Words => request,
         }
     }

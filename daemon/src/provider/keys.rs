@@ -1,13 +1,13 @@
 //! The keys that the daemon holds, in memory only, and which ones the keychain is known to have.
 //!
 //! A key is known by the variable that it came in, or in the keychain by its [`Account`]. Each is sent to the address of the
-//! provider that names it and nowhere else. Deliberately absent: getting one, which takes time ([`crate::key_source`]).
+//! provider that names it and nowhere else. Deliberately absent: getting one, which takes time ([`crate::provider::key_source`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{PoisonError, RwLock};
 
-use crate::secret::{Redactor, Secret};
+use crate::diagnostics::secret::{Redactor, Secret};
 
 /// Who brought a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

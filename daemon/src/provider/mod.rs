@@ -18,24 +18,32 @@ pub mod encoding;
 mod failure;
 pub mod gemini;
 pub mod hosted;
+pub mod key_source;
+pub mod keychain;
 pub mod keys;
 pub mod listing;
 pub mod models;
 pub mod network;
 pub mod ollama;
 pub mod openai;
-mod patience;
 pub mod preset;
+pub mod providers;
 pub mod responses;
 pub mod retry;
+pub mod schema;
+#[cfg(test)]
+pub(crate) mod scripted;
 pub mod setup;
 pub mod shape;
+pub mod single_flight;
 pub mod sse;
 #[cfg(test)]
 pub(crate) mod support;
 mod tagged;
 pub mod think;
-mod trouble;
+mod timeouts;
+pub mod tools;
+mod transport_error;
 mod unstreamed;
 pub mod wellformed;
 mod wire;
@@ -51,11 +59,12 @@ use linger_protocol::message::{ContentBlock, HostedPart, HostedTool, Role, Usage
 use linger_protocol::session::Effort;
 use serde_json::Value;
 
-use crate::secret::Secret;
+use crate::diagnostics::secret::Secret;
 
 pub use encoding::Encoding;
 pub use failure::{Failure, FailureClass};
 use shape::Shape;
+use tools::ToolSpecs;
 
 /// What a model is asked in one step.
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +76,7 @@ pub struct Request<'a> {
     /// The system prompt; the same bytes for every step of a session unless an event says otherwise.
     pub system: &'a str,
     /// The tools, in a stable order.
-    pub tools: &'a [ToolSpec],
+    pub tools: &'a ToolSpecs,
     /// The context: never empty, the first message is a user's.
     pub messages: &'a [Message],
     /// The most tokens that the answer may have; 0 leaves it to the provider.
@@ -92,14 +101,20 @@ pub enum Provider {
     Http(driver::Endpoint),
     /// The scripted model that needs no network.
     Demo,
+    /// A test's script, with the key that it is asked with.
+    #[cfg(test)]
+    Scripted(scripted::Script, Option<Secret>),
 }
 
 impl Provider {
-    /// How many of the first messages of a context `encoding` has, so that their images are not needed again.
-    pub fn encoded(&self, origin: &str, encoding: &Encoding) -> usize {
+    /// How many of the first messages of a context `encoding` has, so that their images are not needed again; for a request with
+    /// this origin, system prompt and tools.
+    pub fn encoded(&self, (origin, system, tools): (&str, &str, &ToolSpecs), encoding: &Encoding) -> usize {
         match self {
-            Self::Http(endpoint) => encoding.encoded(endpoint.codec.as_ref(), origin),
+            Self::Http(endpoint) => encoding.encoded(endpoint.codec.as_ref(), (origin, system, tools)),
             Self::Demo => usize::MAX,
+            #[cfg(test)]
+            Self::Scripted(..) => usize::MAX,
         }
     }
 
@@ -108,6 +123,8 @@ impl Provider {
         match self {
             Self::Http(endpoint) => endpoint.key.as_ref(),
             Self::Demo => None,
+            #[cfg(test)]
+            Self::Scripted(_, key) => key.as_ref(),
         }
     }
 
@@ -116,6 +133,8 @@ impl Provider {
         match self {
             Self::Http(endpoint) => endpoint.limits.retry_after,
             Self::Demo => retry::MAX_RETRY_AFTER,
+            #[cfg(test)]
+            Self::Scripted(..) => retry::MAX_RETRY_AFTER,
         }
     }
 
@@ -125,6 +144,8 @@ impl Provider {
         match self {
             Self::Http(endpoint) => Stream::Http(driver::HttpStream::start(endpoint, request, encoding)),
             Self::Demo => Stream::Demo(demo::DemoStream::start(request)),
+            #[cfg(test)]
+            Self::Scripted(script, _) => Stream::Scripted(script.start(request)),
         }
     }
 }
@@ -136,6 +157,9 @@ pub enum Stream {
     Http(driver::HttpStream),
     /// From the script.
     Demo(demo::DemoStream),
+    /// From a test's script.
+    #[cfg(test)]
+    Scripted(scripted::ScriptedStream),
 }
 
 impl Stream {
@@ -145,6 +169,8 @@ impl Stream {
         match self {
             Self::Http(stream) => stream.next().await,
             Self::Demo(stream) => stream.next().await,
+            #[cfg(test)]
+            Self::Scripted(stream) => stream.next().await,
         }
     }
 
@@ -153,6 +179,8 @@ impl Stream {
         match self {
             Self::Http(stream) => stream.usage(),
             Self::Demo(stream) => stream.usage(),
+            #[cfg(test)]
+            Self::Scripted(stream) => stream.usage(),
         }
     }
 
@@ -162,6 +190,8 @@ impl Stream {
             Self::Http(stream) => stream.has_begun(),
             // The script does not fail.
             Self::Demo(_) => true,
+            #[cfg(test)]
+            Self::Scripted(stream) => stream.has_begun(),
         }
     }
 }
@@ -232,7 +262,7 @@ pub trait Codec: fmt::Debug + Send + Sync {
 }
 
 /// Turns the requests of one context to one model into what is sent. Pure; gives the same as one that gets the last of them only.
-/// From one request to the next, messages are added and none is changed; system prompt, tools and shape stay as they are.
+/// From one request to the next, messages are added and none is changed; model, system prompt, tools and shape stay as they are.
 pub trait Encoder: fmt::Debug + Send {
     /// Path and body of `request`.
     fn encode(&mut self, request: &Request<'_>) -> HttpRequest;

@@ -13,7 +13,8 @@ use reqwest::Url;
 use serde::Deserialize;
 
 use super::address::{authority, is_loopback};
-use crate::secret::Secret;
+use super::client::Clients;
+use crate::diagnostics::secret::Secret;
 
 /// What `proxy` says when no proxy is meant, whatever the environment says.
 const DIRECT: &str = "direct";
@@ -159,11 +160,13 @@ pub struct Network {
     no_proxy: Vec<(Option<u16>, Matcher)>,
     proxy_loopback: bool,
     roots: Roots,
+    /// The clients that requests go through.
+    pub(super) clients: Clients,
 }
 
 impl Network {
     /// What `config` and `variables` come to.
-    pub fn new(config: &NetworkConfig, variables: &Variables) -> Self {
+    pub fn new(config: &NetworkConfig, variables: &Variables, clients: Clients) -> Self {
         let of = |names: &[&str]| {
             let (name, value) = match config.proxy.as_deref() {
                 Some(DIRECT) => return None,
@@ -190,6 +193,7 @@ impl Network {
             no_proxy: matchers(listed.as_deref().unwrap_or_default()),
             proxy_loopback: config.proxy_loopback,
             roots,
+            clients,
         }
     }
 
@@ -308,7 +312,7 @@ mod tests {
     fn way(config_text: &str, set: &[(&str, &str)], url: &str) -> String {
         let config = config(config_text);
         assert_eq!(config.check(), Ok(()), "{config_text}");
-        let way = Network::new(&config, &variables(set)).way(&Url::parse(url).unwrap());
+        let way = Network::new(&config, &variables(set), Clients::default()).way(&Url::parse(url).unwrap());
         match way {
             Ok(Way { proxy: None, .. }) => "direct".to_owned(),
             Ok(Way { proxy: Some(proxy), .. }) => proxy.to_string(),
@@ -386,7 +390,7 @@ mod tests {
     #[test]
     fn a_password_is_used_and_not_shown() {
         let set = [("HTTPS_PROXY", "http://user:hunter%402hunter@p:1")];
-        let network = Network::new(&NetworkConfig::default(), &variables(&set));
+        let network = Network::new(&NetworkConfig::default(), &variables(&set), Clients::default());
         let way = network.way(&Url::parse(HTTPS).unwrap()).unwrap();
         assert_eq!(way.proxy.as_ref().unwrap().reveal().password(), Some("hunter%402hunter"));
         for shown in [format!("{way:?} {network:?}"), network.proxies().concat()] {
@@ -421,7 +425,7 @@ mod tests {
     #[test]
     fn certificates_of_all_sources_are_trusted_together() {
         let set = [("SSL_CERT_FILE", "/a.pem"), ("SSL_CERT_DIR", "/b::/c")];
-        let network = Network::new(&config("ca_file = '/mine.pem'"), &variables(&set));
+        let network = Network::new(&config("ca_file = '/mine.pem'"), &variables(&set), Clients::default());
         let roots = network.way(&Url::parse(HTTPS).unwrap()).unwrap().roots;
         let named = |list: &[(&str, &str)]| -> Vec<(PathBuf, String)> {
             list.iter().map(|(path, by)| (PathBuf::from(path), (*by).to_owned())).collect()

@@ -2,7 +2,7 @@
 //!
 //! What a server takes is data: [`Compat::json_schema`] and [`Compat::schema_with_tools`].
 //! Which schemas are enforced to the letter is in `strict`.
-//! Deliberately absent: whether an answer fits, which [`crate::schema`] says, and what to do if not, which the turn does.
+//! Deliberately absent: whether an answer fits, which [`crate::provider::schema`] says, and what to do if not, which the turn does.
 
 mod strict;
 

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::catalogue::Kind;
 use super::sse::Framer;
+use super::tools::ToolSpecs;
 use super::wellformed::{extends, validate};
 use super::{Codec, Images, Message, Request, Response, StreamEvent, ToolSpec};
 
@@ -96,16 +97,16 @@ pub(super) fn assistant(origin: &str, content: Vec<ContentBlock>) -> Message {
 
 /// A request with `messages` to the model `p/m`.
 pub(crate) fn request(messages: &[Message]) -> Request<'_> {
-    static TOOLS: LazyLock<[ToolSpec; 1]> = LazyLock::new(|| {
+    static TOOLS: LazyLock<ToolSpecs> = LazyLock::new(|| {
         let input_schema = json!({"type": "object"});
-        [ToolSpec { name: "ls".to_owned(), description: "lists".to_owned(), input_schema }]
+        ToolSpecs::new(vec![ToolSpec { name: "ls".to_owned(), description: "lists".to_owned(), input_schema }])
     });
     static NO_IMAGES: Images = Images::new();
     Request {
         model: "m",
         origin: "p/m",
         system: "be brief",
-        tools: &*TOOLS,
+        tools: &TOOLS,
         messages,
         max_tokens: 100,
         cache_key: "s1",

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::trouble::failed;
+use super::transport_error::failed;
 use super::wire::mended;
 use super::{Codec, Failure, FailureClass, Framing};
 

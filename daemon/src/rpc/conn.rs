@@ -1,7 +1,7 @@
 //! One connection, as the methods see it: who is there, what it is attached to, and its turn among the queries of others.
 //!
 //! The forwarder of an attachment is a task of its own; it ends when the attachment is dropped, with its connection at the latest.
-//! Deliberately absent: reading and writing lines, and when a connection is closed ([`crate::connections`]).
+//! Deliberately absent: reading and writing lines, and when a connection is closed ([`crate::rpc::connections`]).
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,29 +9,23 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jsonrpsee::Extensions;
 use linger_protocol::RpcError;
+use linger_protocol::daemon::Empty;
 use linger_protocol::error::Code;
 use linger_protocol::id::SessionId;
 use linger_protocol::transport::outbox::Outbox;
 use linger_protocol::transport::room::AnswerRoom;
 use tokio::task::AbortHandle;
 
-use crate::connections::Used;
-use crate::listener::Peer;
-use crate::peer;
-use crate::process::mark::{self, Kin};
-use crate::store::StoreError;
+use crate::rpc::connections::Used;
+use crate::service::{Authority, Caller};
 
 /// Sessions that one client may be attached to; an editor has a window each.
 const MAX_ATTACHED: usize = 256;
 
 /// What the daemon knows of one connection; in the extensions of each of its requests.
 pub struct Conn {
-    peer: Peer,
-    /// The keeper's process: what a dead daemon left behind is below it.
-    keeper: Option<u32>,
+    caller: Caller,
     pub(super) outbox: Outbox,
-    /// What it called itself in `daemon/hello`.
-    client: Mutex<Option<String>>,
     /// The forwarders of the sessions that it is attached to.
     attached: Mutex<HashMap<SessionId, Attachment>>,
     /// How many attaches there have been.
@@ -64,28 +58,20 @@ impl Drop for Attachment {
 }
 
 impl Conn {
-    /// A connection of this peer.
-    pub fn new(peer: Peer, keeper: Option<u32>, outbox: Outbox) -> Self {
+    /// A connection whose requests are asked on the strength of `authority`.
+    pub fn new(authority: Authority, outbox: Outbox) -> Self {
         Self {
-            peer,
-            keeper,
+            caller: Caller::new(authority),
             outbox,
-            client: Mutex::default(),
             attached: Mutex::default(),
             attaches: AtomicU64::new(0),
             querying: tokio::sync::Mutex::default(),
         }
     }
 
-    /// Who is there, as others see it.
-    pub fn name(&self) -> String {
-        let client = self.client.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        client.unwrap_or_else(|| self.peer.pid.map_or_else(|| "somebody".to_owned(), |pid| format!("pid {pid}")))
-    }
-
-    /// Takes the name by which the client calls itself.
-    pub(super) fn set_name(&self, name: String) {
-        *self.client.lock().unwrap_or_else(PoisonError::into_inner) = Some(name);
+    /// Who asks over it.
+    pub fn caller(&self) -> &Caller {
+        &self.caller
     }
 
     /// What it is used for.
@@ -101,16 +87,13 @@ impl Conn {
 
     /// Runs a query for this connection: one at a time, and none once the client has gone. However many requests a client
     /// sends at once, it has one query among those of the others.
-    pub(super) async fn query<T, E>(&self, query: impl Future<Output = Result<T, E>>) -> Result<T, RpcError>
-    where
-        RpcError: From<E>,
-    {
+    pub(super) async fn query<T>(&self, query: impl Future<Output = Result<T, RpcError>>) -> Result<T, RpcError> {
         tokio::select! {
             biased;
             result = async {
                 let _turn = self.querying.lock().await;
                 query.await
-            } => result.map_err(RpcError::from),
+            } => result,
             () = self.outbox.gone() => Err(RpcError::new(Code::Internal, "the client has gone")),
         }
     }
@@ -120,11 +103,11 @@ impl Conn {
         &self,
         extensions: &Extensions,
         bytes: usize,
-        query: impl Future<Output = Result<T, StoreError>>,
+        query: impl Future<Output = Result<T, RpcError>>,
     ) -> Result<T, RpcError> {
         self.query(async {
             make_room(extensions, bytes).await?;
-            Ok::<T, RpcError>(query.await?)
+            query.await
         })
         .await
     }
@@ -161,63 +144,11 @@ impl Conn {
         }
     }
 
-    /// Ends an attach; whether there was one.
-    pub(super) fn detach(&self, session: &SessionId) -> bool {
-        self.attached().remove(session).is_some()
+    /// Ends an attach.
+    pub(super) fn detach(&self, session: &SessionId) -> Result<Empty, RpcError> {
+        let detached = self.attached().remove(session).map(|_| Empty {});
+        detached.ok_or_else(|| RpcError::new(Code::NotAttached, format!("not attached to session {session}")))
     }
-
-    /// Refuses what only a user may do to a process that the daemon started, or that cannot be told from one.
-    pub(super) fn must_be_user(&self, what: &str) -> Result<(), RpcError> {
-        let (message, hint) = match self.standing() {
-            Standing::User => return Ok(()),
-            Standing::Family => {
-                (format!("a process that the daemon started may not {what}"), "do it from a terminal or an editor")
-            }
-            Standing::Unknown => (
-                format!("this process may not {what}: the system does not say whether the daemon started it"),
-                "/proc must show the parents of who opened the connection: `linger doctor` looks",
-            ),
-            Standing::Limited => (
-                format!(
-                    "this process may not {what}: its limit of file locks is as low as if the daemon had started it"
-                ),
-                "do it from a terminal in which `ulimit -Hx` says unlimited",
-            ),
-        };
-        tracing::warn!(target: "permission", pid = self.peer.pid, what, "refused: {message}");
-        Err(RpcError::new(Code::NotAllowed, message).hint(hint))
-    }
-
-    /// Whether the client is what the daemon started.
-    fn standing(&self) -> Standing {
-        let Some(pid) = self.peer.pid.filter(|pid| peer::started(*pid) == self.peer.began) else {
-            return Standing::Unknown;
-        };
-        let family = [Some(std::process::id()), self.keeper].into_iter().flatten();
-        let descends: Vec<Option<bool>> = family.map(|ancestor| peer::descends_from(pid, ancestor)).collect();
-        if descends.contains(&Some(true)) {
-            return Standing::Family;
-        }
-        match mark::kin(pid) {
-            _ if descends.contains(&None) => Standing::Unknown,
-            Kin::Stranger => Standing::User,
-            Kin::Marked => Standing::Family,
-            Kin::Below => Standing::Limited,
-            Kin::Unknown => Standing::Unknown,
-        }
-    }
-}
-
-/// What a client is to the daemon.
-enum Standing {
-    /// It was not started by it.
-    User,
-    /// It was.
-    Family,
-    /// Its parents cannot be seen.
-    Unknown,
-    /// It may have lowered what it inherited.
-    Limited,
 }
 
 /// Waits for room for a large answer, which keeps it until it is on its way.

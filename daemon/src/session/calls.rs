@@ -1,7 +1,8 @@
 //! The tool calls of one step: each is checked, permitted, started, run, and gets exactly one result.
 //!
-//! Permissions of a step are asked for all at once, so that a user can answer them in any order. Calls of tools that change
-//! nothing overlap with their neighbours of the same kind; the others run alone and in the model's order.
+//! Permissions of a step are asked for all at once, so that a user can answer them in any order. Calls whose effects say so
+//! overlap with their neighbours of the same kind; the others run alone and in the model's order. A call that had started before
+//! a restart is neither asked about nor started again: it is joined, or runs again where it only reads.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use linger_protocol::event::{EventBody, Outcome};
+use linger_protocol::event::{AfterCrash, EventBody, Outcome};
 use linger_protocol::id::{CallId, SessionId};
 use linger_protocol::message::{ContentBlock, ImageSource, text_of};
 use serde_json::Value;
@@ -17,16 +18,18 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use super::Draft;
-use super::actor::{Permit, Permitted, TurnMessage};
-use super::log::{Piece, PieceKind};
-use super::turn::{Commits, Emitter, Over};
-use crate::blob::{Held, StowError, in_base64};
-use crate::daemon::Daemon;
-use crate::disk;
+use super::actor::{Fragment, Permit, Permitted, TurnMessage};
+use super::env::Env;
+use super::state::State;
+use super::turn::{Commits, Emitter, TurnEnded};
 use crate::fault;
+use crate::log::{OpenStream, Piece};
 use crate::permission::{Sight, digest};
 use crate::provider::json_size;
-use crate::tool::{Access, Call, Context, OutputDelta, ToolOutput, Workspace};
+use crate::store::blob::{Held, StowError, in_base64};
+use crate::sys::disk;
+use crate::tool::set::ToolSet;
+use crate::tool::{Access, Call, Context, Effects, OutputDelta, ToolOutput, Workspace, asks_nobody};
 
 /// Pieces of output that wait for the log; the tool waits beyond.
 const OUTPUT_QUEUE: usize = 4;
@@ -37,14 +40,16 @@ const MAX_CALLS: usize = 128;
 /// How large the results of one step may be together, in bytes of JSON: they become one message, which clients take as one event.
 const MAX_RESULTS: usize = linger_protocol::transport::MAX_EVENT / 2;
 
-/// Read-only calls that run at the same time; a model asks for a dozen at most.
+/// Calls that overlap run at the same time up to this many; a model asks for a dozen at most.
 const OVERLAP: usize = 8;
 
 /// Runs calls for one turn.
 #[derive(Clone)]
 pub struct Runner {
-    /// The daemon.
-    pub daemon: Arc<Daemon>,
+    /// What it shares with other sessions.
+    pub env: Arc<Env>,
+    /// The tools that the calls may use.
+    pub tools: Arc<ToolSet>,
     /// Where the calls work.
     pub workspace: Arc<Workspace>,
     /// Where events go.
@@ -55,10 +60,20 @@ pub struct Runner {
     pub size: Arc<AtomicUsize>,
 }
 
+/// A call that had started when the turn's task went, and goes on with the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Begun {
+    /// Whether it is joined or runs again, as its start says.
+    pub after_crash: AfterCrash,
+    /// Where its output goes on, in bytes.
+    pub offset: u64,
+}
+
 /// A call that may run once its permission is there.
 struct Ready {
     checked: Checked,
-    permitted: oneshot::Receiver<Permitted>,
+    /// None for a call that had started before.
+    permitted: Option<oneshot::Receiver<Permitted>>,
 }
 
 /// A call whose tool and arguments are good.
@@ -68,7 +83,8 @@ struct Checked {
     digest: String,
     /// The file that it reached when it was permitted.
     reach: Option<PathBuf>,
-    read_only: bool,
+    effects: Effects,
+    begun: Option<Begun>,
     input: Arc<Value>,
     call: Box<dyn Call>,
 }
@@ -80,14 +96,16 @@ enum Slot {
 }
 
 impl Runner {
-    /// Runs `calls` and gives their results in the same order; those in `results` have theirs already.
+    /// Runs `calls` and gives their results in the same order; those in `results` have theirs already. Those in `begun` had started
+    /// before a restart; they run again or are joined.
     /// `cut`: the answer that they came in was cut, so nobody knows whether they are whole.
     pub async fn run(
         &self,
         calls: Vec<ContentBlock>,
         mut results: HashMap<CallId, ContentBlock>,
+        begun: &HashMap<CallId, Begun>,
         cut: bool,
-    ) -> Result<Vec<ContentBlock>, Over> {
+    ) -> Result<Vec<ContentBlock>, TurnEnded> {
         let mut slots = Vec::new();
         for call in calls {
             let ContentBlock::ToolUse { call_id, name, input, .. } = call else { continue };
@@ -101,7 +119,10 @@ impl Runner {
                         format!("not run: an answer may have {MAX_CALLS} calls; make the others in the next one");
                     Slot::Done(self.refuse(call_id, &name, Outcome::Invalid, text)?)
                 }
-                None => self.prepare(call_id, name, input, cut).await?,
+                None => match begun.get(&call_id) {
+                    Some(begun) => self.prepare_begun(call_id, name, input, *begun)?,
+                    None => self.prepare(call_id, name, input, cut).await?,
+                },
             });
         }
         let mut done = Vec::with_capacity(slots.len());
@@ -112,12 +133,12 @@ impl Runner {
             done.push(None);
             match slot {
                 Slot::Done(result) => set(&mut done, index, result),
-                Slot::Ready(ready) if ready.checked.read_only && together.len() < OVERLAP => {
+                Slot::Ready(ready) if ready.checked.effects.overlaps && together.len() < OVERLAP => {
                     together.push((index, *ready))
                 }
                 Slot::Ready(ready) => {
                     late |= self.run_together(std::mem::take(&mut together), late, &mut done).await?;
-                    if ready.checked.read_only {
+                    if ready.checked.effects.overlaps {
                         together.push((index, *ready));
                     } else {
                         set(&mut done, index, self.run_one(*ready, late).await?);
@@ -136,7 +157,7 @@ impl Runner {
         together: Vec<(usize, Ready)>,
         late: bool,
         done: &mut [Option<ContentBlock>],
-    ) -> Result<bool, Over> {
+    ) -> Result<bool, TurnEnded> {
         let any = !together.is_empty();
         let mut running = JoinSet::new();
         for (index, ready) in together {
@@ -152,13 +173,14 @@ impl Runner {
     }
 
     /// Checks a call and asks whether it may run; a call that cannot run has its result at once.
-    async fn prepare(&self, id: CallId, name: String, input: Value, cut: bool) -> Result<Slot, Over> {
+    async fn prepare(&self, id: CallId, name: String, input: Value, cut: bool) -> Result<Slot, TurnEnded> {
         let refuse = |text: String| self.refuse(id.clone(), &name, Outcome::Invalid, text).map(Slot::Done);
         if cut {
             return refuse("not run: the answer was cut at the token limit; write less at once".to_owned());
         }
-        let Some(tool) = self.daemon.tool(&name) else {
-            return refuse(self.daemon.no_such_tool(&name));
+        let tool = match self.tools.find(&name) {
+            Ok(tool) => tool,
+            Err(unknown) => return refuse(unknown.to_string()),
         };
         if let Value::String(raw) = &input {
             let problem = serde_json::from_str::<Value>(raw)
@@ -169,26 +191,41 @@ impl Runner {
             Ok(call) => call,
             Err(invalid) => return refuse(format!("not run: {invalid}")),
         };
-        let access = call.access();
-        let Some(sight) = self.daemon.sight(&access, &self.workspace).await else {
+        let effects = call.effects();
+        let Some(sight) = self.env.policy.sight(&effects.access, &self.workspace).await else {
             return refuse(format!("not run: {}", disk::silent(&self.workspace.cwd)));
         };
         let reach = sight.reach().map(Path::to_path_buf);
         let digest = digest(&name, &input, &self.workspace.cwd);
-        let (input, read_only) = (Arc::new(input), tool.read_only());
-        let checked = Checked { id, tool: name, digest, reach, read_only, input, call };
-        let permitted = self.ask(&checked, access, sight)?;
+        let input = Arc::new(input);
+        let checked = Checked { id, tool: name, digest, reach, effects, begun: None, input, call };
+        let permitted = Some(self.ask(&checked, sight)?);
         Ok(Slot::Ready(Box::new(Ready { checked, permitted })))
     }
 
+    /// A call that had started before a restart, and so had its permission.
+    fn prepare_begun(&self, id: CallId, name: String, input: Value, begun: Begun) -> Result<Slot, TurnEnded> {
+        let call = self.tools.find(&name).and_then(|tool| tool.prepare(&input, &self.workspace));
+        let call = match call {
+            Ok(call) => call,
+            Err(why) => {
+                let text =
+                    format!("interrupted, outcome unknown: the daemon was restarted while this call ran, and {why}");
+                return self.refuse(id, &name, Outcome::Unknown, text).map(Slot::Done);
+            }
+        };
+        let (digest, effects, input) = (String::new(), call.effects(), Arc::new(input));
+        let checked = Checked { id, tool: name, digest, reach: None, effects, begun: Some(begun), input, call };
+        Ok(Slot::Ready(Box::new(Ready { checked, permitted: None })))
+    }
+
     /// Asks whether a call may run.
-    fn ask(&self, checked: &Checked, access: Access, sight: Sight) -> Result<oneshot::Receiver<Permitted>, Over> {
+    fn ask(&self, checked: &Checked, sight: Sight) -> Result<oneshot::Receiver<Permitted>, TurnEnded> {
         let (reply, permitted) = oneshot::channel();
         let permit = Permit {
             call_id: checked.id.clone(),
             tool: checked.tool.clone(),
-            read_only: checked.read_only,
-            access,
+            effects: checked.effects.clone(),
             sight,
             action: checked.call.action(),
             input: checked.input.clone(),
@@ -200,53 +237,38 @@ impl Runner {
     }
 
     /// Whether a call may run. Mode and rules are asked again if it is `late`: they may have changed since.
-    async fn permitted(&self, Ready { checked, permitted }: Ready, late: bool) -> Result<(Checked, Permitted), Over> {
-        let permitted = permitted.await.map_err(|_| Over)?;
+    async fn permitted(
+        &self,
+        checked: &Checked,
+        permitted: oneshot::Receiver<Permitted>,
+        late: bool,
+    ) -> Result<Permitted, TurnEnded> {
+        let permitted = permitted.await.map_err(|_| TurnEnded)?;
         if !late || !matches!(permitted, Permitted::ForNow(_)) {
-            return Ok((checked, permitted));
+            return Ok(permitted);
         }
-        let access = checked.call.access();
-        let Some(sight) = self.daemon.sight(&access, &self.workspace).await else {
-            return Ok((checked, Permitted::No(disk::silent(&self.workspace.cwd))));
+        let Some(sight) = self.env.policy.sight(&checked.effects.access, &self.workspace).await else {
+            return Ok(Permitted::No(disk::silent(&self.workspace.cwd)));
         };
-        let permitted = self.ask(&checked, access, sight)?.await.map_err(|_| Over)?;
-        Ok((checked, permitted))
+        self.ask(checked, sight)?.await.map_err(|_| TurnEnded)
     }
 
-    /// Runs a call that may; it is `late` if others of its step have run since it asked.
-    async fn run_one(&self, ready: Ready, late: bool) -> Result<ContentBlock, Over> {
-        let (checked, permitted) = self.permitted(ready, late).await?;
-        let Checked { id, tool, digest, reach, read_only, call, .. } = checked;
-        match permitted {
-            Permitted::No(reason) => {
-                return self.refuse(id, &tool, Outcome::Denied, format!("not run: {reason}"));
+    /// Runs a call that may, or goes on with one that had started; it is `late` if others of its step have run since it asked.
+    async fn run_one(&self, Ready { checked, permitted }: Ready, late: bool) -> Result<ContentBlock, TurnEnded> {
+        let can_begin = match permitted {
+            Some(permitted) => {
+                let permitted = self.permitted(&checked, permitted, late).await?;
+                if let Some(reason) = self.forbidden(&checked, permitted).await {
+                    return self.refuse(checked.id, &checked.tool, Outcome::Denied, reason);
+                }
+                self.start(&checked).await?
             }
-            Permitted::Yes(allowed) | Permitted::ForNow(allowed) if allowed != digest => {
-                let text = "not run: what was allowed is not what would run".to_owned();
-                return self.refuse(id, &tool, Outcome::Denied, text);
-            }
-            Permitted::Yes(_) | Permitted::ForNow(_) => fault::point("call.permitted"),
-        }
-        if let Some(reason) = self.leads_elsewhere(call.access(), reach).await {
-            return self.refuse(id, &tool, Outcome::Denied, reason);
-        }
-        fault::point("call.before_start");
-        let action = call.action();
-        tracing::info!(target: "tool", session = %self.session, call = %id, tool, action, "started");
-        let started = EventBody::ToolStarted { call_id: id.clone(), tool: tool.clone(), action };
-        let can_begin = if read_only {
-            self.emit.send(vec![started], false, None)?;
-            true
-        } else {
-            // On disk before anything exists that it could have done.
-            let (written, can_begin) = tokio::join!(self.emit.synced(vec![started]), self.can_begin(call.access()));
-            written?;
-            can_begin
+            None => true,
         };
-        fault::point("call.started");
+        let Checked { id, tool, effects, begun, call, .. } = checked;
         let began = Instant::now();
         let output = match can_begin {
-            true => self.run_call(&id, &tool, call).await?,
+            true => self.run_call(&id, &tool, &effects, begun, call).await?,
             false => ToolOutput::error(disk::silent(&self.workspace.cwd)),
         };
         let (output, images) = self.stow(output).await;
@@ -255,9 +277,41 @@ impl Runner {
         self.finish(id, &tool, began.elapsed().as_millis() as u64, outcome, output, images)
     }
 
+    /// Why a call that was asked about does not run.
+    async fn forbidden(&self, checked: &Checked, permitted: Permitted) -> Option<String> {
+        match permitted {
+            Permitted::No(reason) => return Some(format!("not run: {reason}")),
+            Permitted::Yes(allowed) | Permitted::ForNow(allowed) if allowed != checked.digest => {
+                return Some("not run: what was allowed is not what would run".to_owned());
+            }
+            Permitted::Yes(_) | Permitted::ForNow(_) => fault::point("call.permitted"),
+        }
+        self.leads_elsewhere(&checked.effects.access, checked.reach.as_ref()).await
+    }
+
+    /// Writes down that a call starts; whether it can begin.
+    async fn start(&self, Checked { id, tool, effects, call, .. }: &Checked) -> Result<bool, TurnEnded> {
+        fault::point("call.before_start");
+        let action = call.action();
+        tracing::info!(target: "tool", session = %self.session, call = %id, tool, action, "started");
+        let (call_id, after_crash) = (id.clone(), effects.after_crash);
+        let started = EventBody::ToolStarted { call_id, tool: tool.clone(), action, after_crash };
+        let can_begin = if effects.changes || after_crash == AfterCrash::Join {
+            // On disk before anything exists that it could have done.
+            let (written, can_begin) = tokio::join!(self.emit.synced(vec![started]), self.can_begin(&effects.access));
+            written?;
+            can_begin
+        } else {
+            self.emit.send(vec![started], false, None)?;
+            true
+        };
+        fault::point("call.started");
+        Ok(can_begin)
+    }
+
     /// Whether a child could enter the working directory, or find that it is gone. One that hangs there would hold up whoever
     /// starts it.
-    async fn can_begin(&self, access: Access) -> bool {
+    async fn can_begin(&self, access: &Access) -> bool {
         let cwd = self.workspace.cwd.clone();
         match access {
             Access::Command(_) => disk::look(&self.workspace.cwd, disk::PATIENCE, move || cwd.is_dir()).await.is_some(),
@@ -266,11 +320,11 @@ impl Runner {
     }
 
     /// Why a call that was permitted may not run after all: a link was turned meanwhile, and it would reach another file.
-    async fn leads_elsewhere(&self, access: Access, reach: Option<PathBuf>) -> Option<String> {
+    async fn leads_elsewhere(&self, access: &Access, reach: Option<&PathBuf>) -> Option<String> {
         let reach = reach?;
-        match self.daemon.sight(&access, &self.workspace).await {
+        match self.env.policy.sight(access, &self.workspace).await {
             None => Some(format!("not run: {}", disk::silent(&self.workspace.cwd))),
-            Some(sight) if sight.reach() == Some(&reach) => None,
+            Some(sight) if sight.reach() == Some(reach) => None,
             Some(sight) => {
                 let now = sight.reach().unwrap_or(Path::new("")).display();
                 Some(format!("not run: what was allowed is {}, and the path leads to {now} now", reach.display()))
@@ -278,21 +332,44 @@ impl Runner {
         }
     }
 
-    /// Runs the call and passes its output on as it comes.
-    async fn run_call(&self, id: &CallId, tool: &str, call: Box<dyn Call>) -> Result<ToolOutput, Over> {
+    /// Runs the call, or joins it, and passes its output on as it comes.
+    async fn run_call(
+        &self,
+        id: &CallId,
+        tool: &str,
+        effects: &Effects,
+        begun: Option<Begun>,
+        call: Box<dyn Call>,
+    ) -> Result<ToolOutput, TurnEnded> {
         let (sender, mut pieces) = mpsc::channel(OUTPUT_QUEUE);
-        let hidden = self.daemon.hidden(tool, &call.access(), &self.workspace);
-        let running = call.run(Context { output: sender, blobs: self.daemon.store.blobs.clone(), hidden });
+        let context = Context {
+            call: format!("{}/{id}", self.session),
+            output: sender,
+            blobs: self.env.store.blobs.clone(),
+            hidden: self.env.policy.hidden(tool, &effects.access, &self.workspace),
+            spawn: self.workspace.spawn(self.env.children.clone()),
+            ask: asks_nobody(),
+        };
+        let joined = begun.is_some_and(|begun| begun.after_crash == AfterCrash::Join);
+        if begun.is_some() {
+            tracing::info!(target: "tool", session = %self.session, call = %id, tool, joined, "goes on after a restart");
+        }
+        // What was streamed before the restart stays.
+        let base = begun.map_or(0, |begun| begun.offset);
+        let running = if joined { call.join(context) } else { call.run(context) };
         tokio::pin!(running);
         let mut commits = Commits::default();
         loop {
             tokio::select! {
                 biased;
                 Some(OutputDelta { offset, text }) = pieces.recv() => {
-                    let piece = Piece { stream: id.0.clone(), block: 0, offset, kind: PieceKind::Output, text };
-                    commits.add(self.emit.pieces(vec![piece])?).await?;
+                    let fragment = Fragment::Output { call: id.clone(), offset: base.saturating_add(offset), text };
+                    commits.add(self.emit.pieces(vec![fragment])?).await?;
                 }
-                output = &mut running => return Ok(output),
+                mut output = &mut running => {
+                    output.output.iter_mut().for_each(|part| part.offset = part.offset.saturating_add(base));
+                    return Ok(output);
+                }
             }
         }
     }
@@ -302,7 +379,7 @@ impl Runner {
         if !output.content.iter().any(|block| matches!(block, ContentBlock::Image { .. })) {
             return (output, Vec::new());
         }
-        let (blobs, content) = (self.daemon.store.blobs.clone(), output.content);
+        let (blobs, content) = (self.env.store.blobs.clone(), output.content);
         let stowed = tokio::task::spawn_blocking(move || blobs.stow(content)).await;
         match stowed.unwrap_or_else(|error| Err(StowError::Io(std::io::Error::other(error)))) {
             Ok((content, images)) => (ToolOutput { content, ..output }, images),
@@ -311,7 +388,7 @@ impl Runner {
     }
 
     /// The result of a call that does not run.
-    fn refuse(&self, call_id: CallId, tool: &str, outcome: Outcome, text: String) -> Result<ContentBlock, Over> {
+    fn refuse(&self, call_id: CallId, tool: &str, outcome: Outcome, text: String) -> Result<ContentBlock, TurnEnded> {
         self.finish(call_id, tool, 0, outcome, ToolOutput::error(text), Vec::new())
     }
 
@@ -323,7 +400,7 @@ impl Runner {
         outcome: Outcome,
         mut output: ToolOutput,
         mut blobs: Vec<Held>,
-    ) -> Result<ContentBlock, Over> {
+    ) -> Result<ContentBlock, TurnEnded> {
         let size = request_size(&output.content);
         if self.size.fetch_add(size, Ordering::Relaxed) + size > MAX_RESULTS {
             self.size.fetch_sub(size, Ordering::Relaxed);
@@ -346,6 +423,17 @@ impl Runner {
     }
 }
 
+/// The calls of the turn under way that have started, have no result, and go on: what was streamed of them is in `streams`.
+pub fn begun(state: &State, streams: &[OpenStream]) -> HashMap<CallId, Begun> {
+    let end = |call: &CallId| {
+        let stream = streams.iter().find(|stream| stream.id == call.0);
+        stream.and_then(|stream| stream.pieces.back()).map_or(0, Piece::end)
+    };
+    let calls = state.turn.iter().flat_map(|turn| &turn.calls);
+    let open = calls.filter(|call| call.started && !call.finished && !call.after_crash.is_unknown());
+    open.map(|call| (call.id.clone(), Begun { after_crash: call.after_crash, offset: end(&call.id) })).collect()
+}
+
 /// About how large blocks are in a request, in bytes: their images are there too.
 fn request_size(content: &[ContentBlock]) -> usize {
     fn images(content: &[ContentBlock]) -> usize {
@@ -365,9 +453,9 @@ fn set(done: &mut [Option<ContentBlock>], index: usize, result: ContentBlock) {
     }
 }
 
-fn resume_panic(error: tokio::task::JoinError) -> Over {
+fn resume_panic(error: tokio::task::JoinError) -> TurnEnded {
     if error.is_panic() {
         std::panic::resume_unwind(error.into_panic());
     }
-    Over
+    TurnEnded
 }

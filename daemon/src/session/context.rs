@@ -12,8 +12,8 @@ use linger_protocol::event::{Event, EventBody};
 use linger_protocol::id::{CallId, MessageId, TurnId};
 use linger_protocol::message::{ContentBlock, Role, Usage, text_of};
 
-use super::log::Stored;
 use super::recovery::result_of;
+use crate::log::Stored;
 use crate::provider::{Message, json_size};
 
 /// The kinds of event that a context is built from.
@@ -404,7 +404,8 @@ impl Builder {
         Ok(())
     }
 
-    fn event(&mut self, event: Event) {
+    /// Takes the next event.
+    pub fn event(&mut self, event: Event) {
         let context = &mut self.context;
         match event.body {
             // It was cut before anything was shown of it, and no provider takes an empty message.

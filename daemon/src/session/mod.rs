@@ -4,21 +4,23 @@ pub mod actor;
 pub mod calls;
 pub mod compaction;
 pub mod context;
-pub mod cursor;
+pub mod env;
 pub mod instructions;
-pub mod log;
+pub mod names;
 pub mod recovery;
 pub mod state;
-pub mod subscriber;
+pub mod subscription;
+#[cfg(test)]
+mod tests;
 pub mod turn;
 pub mod waiting;
 
 use linger_protocol::event::EventBody;
 use linger_protocol::id::TurnId;
 
-use crate::blob::Held;
+use crate::store::blob::Held;
 
-/// An event before it has its number and its time.
+/// An event before it has its number, its time, and the names of the message and calls in it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Draft {
     /// The turn that it is a part of.

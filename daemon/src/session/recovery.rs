@@ -7,14 +7,13 @@ use std::collections::HashMap;
 
 use linger_protocol::event::{EventBody, Level, NoticeCode, Outcome, OutputSegment};
 use linger_protocol::id::{CallId, MessageId};
-use linger_protocol::message::{ContentBlock, Role};
-use linger_protocol::permission::Decision;
+use linger_protocol::message::{AnswerEnd, ContentBlock};
 
 use super::Draft;
-use super::log::{OpenStream, Piece, PieceKind};
-use super::state::{Call, Compaction, State};
+use super::state::{Call, Compaction, State, Turn};
 use crate::config::AfterRestart;
 use crate::fault;
+use crate::log::{OpenStream, Piece, PieceKind};
 
 /// How much of an unfinished call's output goes into its result, in bytes: the end of it.
 const OUTPUT: usize = 16 << 10;
@@ -58,11 +57,14 @@ pub fn plan(state: &State, streams: &[OpenStream], cause: Cause) -> Plan {
         bodies
             .extend(shown.or_else(|| turn.interrupted.clone()).map(|message| EventBody::MessageSuperseded { message }));
     }
-    for call in turn.calls.iter().filter(|call| call.started && !call.finished && !fault::bug("I7")) {
+    // Those that are joined or run again stay open for the turn that is started next.
+    for call in turn.calls.iter().filter(|call| call.is_lost() && !fault::bug("I7")) {
         let text = match cause {
             Cause::Restart(_) => "the daemon was restarted while this call ran",
             Cause::Storage => "the storage failed while this call ran",
         };
+        // What it has asked is of no use to anybody.
+        bodies.extend(withdrawn(turn, &call.id, text));
         let text = format!("interrupted, outcome unknown: {text}; it is not run again by itself");
         bodies.push(finished(call, streams, Outcome::Unknown, &text));
     }
@@ -90,6 +92,12 @@ pub fn plan(state: &State, streams: &[OpenStream], cause: Cause) -> Plan {
     Plan { drafts: bodies.into_iter().map(|body| Draft::of_turn(&turn.id, body)).collect(), resume }
 }
 
+/// Takes back what a call has asked that is over, because of `why`.
+pub fn withdrawn(turn: &Turn, call: &CallId, why: &str) -> Vec<EventBody> {
+    let open = turn.waiting().filter(|asked| asked.call.as_ref() == Some(call));
+    open.map(|asked| asked.resolved(None, why.to_owned(), None)).collect()
+}
+
 /// What takes an interrupted message out of the context before its step is repeated.
 pub fn supersede(state: &State) -> Option<Draft> {
     let turn = state.turn.as_ref()?;
@@ -97,19 +105,16 @@ pub fn supersede(state: &State) -> Option<Draft> {
     Some(Draft::of_turn(&turn.id, EventBody::MessageSuperseded { message }))
 }
 
-/// Closes everything that the turn of `state` has open, because of `why`: every call gets its result.
+/// Closes everything that the turn of `state` has open, because of `why`: every call gets its result. The
+/// message with the results has no name yet; the actor gives it one.
 pub fn close(state: &State, streams: &[OpenStream], results: &HashMap<CallId, ContentBlock>, why: &str) -> Vec<Draft> {
     let Some(turn) = &state.turn else { return Vec::new() };
     let mut bodies: Vec<EventBody> = interrupted(state, streams).into_iter().collect();
-    let mut messages = state.counts.messages + bodies.len() as u64;
     if let Some(Compaction { prompt, tokens }) = turn.compaction.clone() {
         let (reason, model) = (why.to_owned(), Some(state.model.clone()));
         bodies.push(EventBody::CompactionFailed { prompt, reason, tokens, model, usage: None });
     }
-    for asked in turn.waiting() {
-        let (permission, by) = (asked.id.clone(), why.to_owned());
-        bodies.push(EventBody::PermissionResolved { permission, decision: Decision::Cancelled, by, reason: None });
-    }
+    bodies.extend(turn.waiting().map(|asked| asked.resolved(None, why.to_owned(), None)));
     let mut content = Vec::new();
     for call in &turn.calls {
         if let Some(result) = results.get(&call.id) {
@@ -126,19 +131,7 @@ pub fn close(state: &State, streams: &[OpenStream], results: &HashMap<CallId, Co
         bodies.push(body);
     }
     if !content.is_empty() {
-        messages += 1;
-        bodies.push(EventBody::Message {
-            message: MessageId(format!("m{messages}")),
-            role: Role::User,
-            content,
-            interrupted: false,
-            prompt: None,
-            asks: None,
-            model: None,
-            usage: None,
-            cut: false,
-            paused: false,
-        });
+        bodies.push(EventBody::user_message(MessageId::default(), content, None, None));
     }
     bodies.into_iter().map(|body| Draft::of_turn(&turn.id, body)).collect()
 }
@@ -162,20 +155,7 @@ fn interrupted(state: &State, streams: &[OpenStream]) -> Option<EventBody> {
 
 /// An answer that was cut.
 pub fn cut(message: MessageId, content: Vec<ContentBlock>, state: &State) -> EventBody {
-    let (role, model) = (Role::Assistant, Some(state.model.clone()));
-    let (prompt, asks, usage) = (None, None, None);
-    EventBody::Message {
-        message,
-        role,
-        content,
-        interrupted: true,
-        prompt,
-        asks,
-        model,
-        usage,
-        cut: false,
-        paused: false,
-    }
+    EventBody::assistant_message(message, content, state.model.clone(), None, AnswerEnd::Interrupted)
 }
 
 /// The blocks that pieces add up to; block indices stay what they were.
@@ -231,7 +211,7 @@ fn finished(call: &Call, streams: &[OpenStream], outcome: Outcome, why: &str) ->
 }
 
 fn notice(code: NoticeCode, level: Level, text: &str) -> EventBody {
-    EventBody::Notice { level, code: Some(code), text: text.to_owned(), until_at: None }
+    EventBody::notice(level, code, text)
 }
 
 #[cfg(test)]

@@ -1,14 +1,15 @@
 //! Recovery from every point of a turn: what is written, and that the context is well formed afterwards.
 
-use linger_protocol::event::Event;
+use linger_protocol::event::{AfterCrash, Event};
 use linger_protocol::id::{PermissionId, PromptId, TurnId};
-use linger_protocol::message::StopReason;
+use linger_protocol::message::{Role, StopReason};
+use linger_protocol::question::{Blocks, QuestionOption};
 use linger_protocol::session::When;
 use serde_json::json;
 
-use super::super::log::{Stored, push_piece};
 use super::super::state;
 use super::*;
+use crate::log::{Stored, push_piece};
 use crate::session::context;
 
 /// A session that is driven by hand.
@@ -40,17 +41,9 @@ impl Scene {
 
     fn message(&mut self, role: Role, content: Vec<ContentBlock>) {
         let message = MessageId(format!("m{}", self.state.counts.messages + 1));
-        self.event(EventBody::Message {
-            message,
-            role,
-            content,
-            interrupted: false,
-            prompt: None,
-            asks: None,
-            model: None,
-            usage: None,
-            cut: false,
-            paused: false,
+        self.event(match role {
+            Role::User => EventBody::user_message(message, content, None, None),
+            Role::Assistant => EventBody::assistant_message(message, content, None, None, AnswerEnd::Whole),
         });
     }
 
@@ -67,18 +60,8 @@ impl Scene {
             schema: None,
         });
         scene.event(EventBody::TurnStarted { prompt: PromptId::from("p1") });
-        scene.event(EventBody::Message {
-            message: MessageId::from("m1"),
-            role: Role::User,
-            content,
-            interrupted: false,
-            prompt: Some(PromptId::from("p1")),
-            asks: None,
-            model: None,
-            usage: None,
-            cut: false,
-            paused: false,
-        });
+        let prompt = Some(PromptId::from("p1"));
+        scene.event(EventBody::user_message(MessageId::from("m1"), content, prompt, None));
         if !calls.is_empty() {
             let call = |id: &&str| ContentBlock::ToolUse {
                 call_id: CallId::from(*id),
@@ -93,7 +76,12 @@ impl Scene {
 
     fn started(&mut self, id: &str) {
         let (tool, action) = ("bash".to_owned(), "true".to_owned());
-        self.event(EventBody::ToolStarted { call_id: CallId::from(id), tool, action });
+        self.event(EventBody::ToolStarted {
+            call_id: CallId::from(id),
+            tool,
+            action,
+            after_crash: AfterCrash::Unknown,
+        });
     }
 
     fn asked(&mut self, id: &str) {
@@ -143,7 +131,8 @@ impl Scene {
 fn words(drafts: &[Draft]) -> Vec<String> {
     let word = |draft: &Draft| {
         let value = serde_json::to_value(&draft.body).unwrap();
-        let detail = ["message", "call_id", "permission", "code"].iter().find_map(|field| value[field].as_str());
+        let detail =
+            ["message", "call_id", "permission", "question", "code"].iter().find_map(|field| value[field].as_str());
         format!("{} {}", value["kind"].as_str().unwrap(), detail.unwrap_or_default())
     };
     drafts.iter().map(word).collect()
@@ -278,6 +267,23 @@ fn a_finished_step_and_an_orderly_end_are_no_crashes() {
 }
 
 #[test]
+fn what_a_started_call_has_asked_is_withdrawn_and_what_holds_up_the_turn_still_waits() {
+    let mut scene = Scene::with_calls(&["c1", "c2"]);
+    scene.started("c1");
+    for (id, blocks, call) in [("q7", Blocks::Call, Some("c1")), ("q8", Blocks::Turn, None)] {
+        let options = vec![QuestionOption::new("yes", "yes")];
+        let asked = crate::question::choice(id, options, blocks, call.map(CallId::from));
+        scene.event(EventBody::QuestionAsked { question: id.into(), asked });
+    }
+    let plan = plan(&scene.state, &scene.streams, Cause::Restart(Some(AfterRestart::Resume)));
+    assert_eq!(words(&plan.drafts), ["question_resolved q7", "tool_finished c1", "notice resumed"]);
+    scene.events(plan.drafts);
+    assert!(scene.state.turn.as_ref().unwrap().is_held());
+    let drafts = close(&scene.state, &scene.streams, &scene.results, "cancelled by the user");
+    assert_eq!(words(&drafts)[0], "question_resolved q8");
+}
+
+#[test]
 fn closing_gives_every_call_one_result_whatever_it_was_doing() {
     let mut scene = Scene::with_calls(&["c1", "c2", "c3"]);
     scene.started("c1");
@@ -295,7 +301,7 @@ fn closing_gives_every_call_one_result_whatever_it_was_doing() {
     scene.started("c2");
     scene.asked("c3");
     let drafts = close(&scene.state, &scene.streams, &scene.results, "cancelled by the user");
-    assert_eq!(words(&drafts), ["permission_resolved q1", "tool_finished c2", "tool_finished c3", "message m3"]);
+    assert_eq!(words(&drafts), ["permission_resolved q1", "tool_finished c2", "tool_finished c3", "message "]);
     scene.events(drafts);
     scene.assert_paired();
     assert!(scene.state.turn.as_ref().unwrap().calls.is_empty());

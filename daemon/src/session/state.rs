@@ -4,13 +4,15 @@
 //! is loaded and one that is lived through, so that they are the same.
 
 mod apply;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use linger_protocol::event::Instruction;
-use linger_protocol::id::{CallId, MessageId, PermissionId, PromptId, SessionId, TurnId};
+use linger_protocol::event::{AfterCrash, EventBody, Instruction};
+use linger_protocol::id::{CallId, MessageId, PromptId, QuestionId, SessionId, TurnId};
 use linger_protocol::message::{ContentBlock, StopReason, Usage};
 use linger_protocol::permission::{Decision, Mode};
 use linger_protocol::session::{self, Effort as Thinking, Info, Setup, When};
@@ -18,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::compaction::Effort;
-use super::cursor::Position;
+use crate::log::cursor::Position;
 
 /// A turn that met this many crashes without finishing a step is offered, not resumed.
 const MAX_CRASHES: u32 = 3;
@@ -37,13 +39,16 @@ pub struct State {
     /// How hard the model thinks.
     #[serde(default, skip_serializing_if = "Thinking::is_auto")]
     pub thinking: Thinking,
-    /// What its requests have beside the conversation; unknown in sessions of old builds until they ask again.
+    /// What its requests have beside the conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub setup: Option<Setup>,
     /// The name.
     pub name: Option<String>,
     /// The beginning of the first prompt.
     pub title: Option<String>,
+    /// The session that started it, if one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<SessionId>,
     /// When it was created, in Unix milliseconds.
     pub created_at: u64,
     /// When it last changed.
@@ -58,6 +63,9 @@ pub struct State {
     pub held: bool,
     /// The turn under way.
     pub turn: Option<Turn>,
+    /// Open questions that hold up nothing; those that do are the turn's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub questions: Vec<QuestionState>,
     /// How the last turn ended.
     pub stop_reason: Option<StopReason>,
     /// Number of the event before the latest turn.
@@ -129,6 +137,9 @@ pub struct Turn {
     pub usage: Usage,
     /// The calls of the last assistant message, until their results are a message.
     pub calls: Vec<Call>,
+    /// Questions that hold up one of `calls` or the turn, and the answers of those that have one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub questions: Vec<QuestionState>,
     /// Times that the daemon died without a step finishing in between.
     pub crashes: u32,
     /// It is not taken up by itself.
@@ -171,42 +182,87 @@ pub struct Compaction {
 }
 
 /// A tool call of the step under way.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Call {
     /// The call.
     pub id: CallId,
-    /// The permission that it needed.
-    pub permission: Option<Permission>,
     /// Whether it has started.
     pub started: bool,
+    /// What a restart does with it once it has.
+    #[serde(default, skip_serializing_if = "AfterCrash::is_unknown")]
+    pub after_crash: AfterCrash,
     /// Whether it has its result.
     pub finished: bool,
 }
 
-/// A permission of a call.
+/// A question that is open, or whose answer is still needed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Permission {
-    /// The permission.
-    pub id: PermissionId,
-    /// What was asked.
+pub struct QuestionState {
+    /// The question.
+    pub id: QuestionId,
+    /// The number of the event that asked it.
+    pub seq: u64,
+    /// The call that it holds up; absent if it holds up the turn, or nothing.
+    pub call: Option<CallId>,
+    /// The hash of what was asked.
     pub digest: String,
-    /// The rule that an answer for longer adds.
-    pub grant: String,
+    /// What an answer may say.
+    pub options: Options,
     /// The answer, once there is one.
-    pub answer: Option<Answered>,
+    pub answer: Option<Resolution>,
 }
 
-/// The answer to a permission.
+/// What an answer to a question may say.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Answered {
-    /// The decision.
-    pub decision: Decision,
-    /// Who gave it.
+#[serde(rename_all = "snake_case")]
+pub enum Options {
+    /// A decision about a call; one for longer adds this rule.
+    Permission(String),
+    /// One of these names.
+    Choice(Vec<String>),
+}
+
+/// How a question ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resolution {
+    /// The name of the option that was chosen; absent if the question was withdrawn.
+    pub answer: Option<String>,
+    /// Who answered, or why it was withdrawn.
     pub by: String,
     /// When, in Unix milliseconds.
     pub at: u64,
     /// What was said with it.
     pub reason: Option<String>,
+}
+
+impl QuestionState {
+    /// The rule that a decision for longer adds, if it is a permission.
+    pub fn grant(&self) -> Option<&str> {
+        match &self.options {
+            Options::Permission(grant) => Some(grant),
+            Options::Choice(_) => None,
+        }
+    }
+
+    /// The names that an answer may have.
+    pub fn names(&self) -> Vec<&str> {
+        match &self.options {
+            Options::Permission(_) => Decision::ANSWERS.map(Decision::name).to_vec(),
+            Options::Choice(names) => names.iter().map(String::as_str).collect(),
+        }
+    }
+
+    /// The event that resolves it; `answer` is one of its names, or absent if it is withdrawn.
+    pub fn resolved(&self, answer: Option<String>, by: String, reason: Option<String>) -> EventBody {
+        let question = self.id.clone();
+        match &self.options {
+            Options::Permission(_) => {
+                let decision = answer.and_then(|name| Decision::answer(&name)).unwrap_or(Decision::Cancelled);
+                EventBody::PermissionResolved { permission: question, decision, by, reason }
+            }
+            Options::Choice(_) => EventBody::QuestionResolved { question, answer, by, reason },
+        }
+    }
 }
 
 impl State {
@@ -218,15 +274,11 @@ impl State {
         text + SUM + &format!("{sum:08x}\"}}")
     }
 
-    /// Reads what was stored; nothing if it is not what was written. Early builds wrote no checksum.
+    /// Reads what was stored; nothing if it is not what was written.
     pub fn from_stored(text: &str) -> Option<Self> {
-        if let Some((body, sum)) = text.rsplit_once(SUM)
-            && sum.strip_suffix("\"}").and_then(|sum| u32::from_str_radix(sum, 16).ok())
-                != Some(crc32fast::hash(body.as_bytes()))
-        {
-            return None;
-        }
-        serde_json::from_str(text).ok()
+        let (body, sum) = text.rsplit_once(SUM)?;
+        let sum = u32::from_str_radix(sum.strip_suffix("\"}")?, 16).ok()?;
+        if sum == crc32fast::hash(body.as_bytes()) { serde_json::from_str(text).ok() } else { None }
     }
 
     /// The prompts that do not wait for the end of the turn under way.
@@ -258,9 +310,24 @@ impl State {
         }
     }
 
-    /// The permissions that wait for an answer, each with the digest of what was shown.
-    pub fn waiting(&self) -> BTreeSet<(PermissionId, String)> {
-        self.turn.iter().flat_map(Turn::waiting).map(|asked| (asked.id.clone(), asked.digest.clone())).collect()
+    /// All questions, those that hold something up first.
+    pub fn questions(&self) -> impl Iterator<Item = &QuestionState> {
+        self.turn.iter().flat_map(|turn| &turn.questions).chain(&self.questions)
+    }
+
+    /// The question with this id, if it is open or its answer is still needed.
+    pub fn question(&self, id: &QuestionId) -> Option<&QuestionState> {
+        self.questions().find(|question| question.id == *id)
+    }
+
+    /// The questions that wait for an answer.
+    pub fn open_questions(&self) -> impl Iterator<Item = &QuestionState> {
+        self.questions().filter(|question| question.answer.is_none())
+    }
+
+    /// The questions that wait for an answer, each with the digest of what was shown.
+    pub fn waiting(&self) -> BTreeSet<(QuestionId, String)> {
+        self.open_questions().map(|asked| (asked.id.clone(), asked.digest.clone())).collect()
     }
 
     /// About how many tokens the context has, if that was ever counted.
@@ -280,8 +347,10 @@ impl State {
             state: self.doing(),
             stop_reason: self.stop_reason,
             queued: self.queue.len() as u32,
-            permissions: self.turn.iter().flat_map(Turn::waiting).map(|asked| asked.id.clone()).collect(),
+            permissions: self.open_questions().filter(|it| it.grant().is_some()).map(|it| it.id.clone()).collect(),
+            questions: self.open_questions().map(|asked| asked.id.clone()).collect(),
             title: self.title.clone(),
+            parent: self.parent.clone(),
             usage: self.usage,
             context_tokens: self.context_tokens(),
             context_window: None,
@@ -296,10 +365,33 @@ impl State {
     }
 }
 
+impl Call {
+    /// Whether it ran when the turn's task went, and its outcome cannot be known any more.
+    pub fn is_lost(&self) -> bool {
+        self.started && !self.finished && self.after_crash.is_unknown()
+    }
+}
+
 impl Turn {
-    /// The permissions that wait for an answer.
-    pub fn waiting(&self) -> impl Iterator<Item = &Permission> {
-        self.calls.iter().filter_map(|call| call.permission.as_ref()).filter(|asked| asked.answer.is_none())
+    /// The questions that hold something up and wait for an answer.
+    pub fn waiting(&self) -> impl Iterator<Item = &QuestionState> {
+        self.questions.iter().filter(|asked| asked.answer.is_none())
+    }
+
+    /// Whether its next step has to wait for an answer.
+    pub fn is_held(&self) -> bool {
+        self.waiting().any(|asked| asked.call.is_none())
+    }
+
+    /// The permission that a call needed.
+    pub fn permission(&self, call: &CallId) -> Option<&QuestionState> {
+        self.questions.iter().find(|asked| asked.grant().is_some() && asked.call.as_ref() == Some(call))
+    }
+
+    /// Forgets the questions of calls that are no longer open.
+    fn forget_closed(&mut self) {
+        let Self { calls, questions, .. } = self;
+        questions.retain(|asked| asked.call.as_ref().is_none_or(|of| calls.iter().any(|call| call.id == *of)));
     }
 
     /// Whether it met too many crashes to be taken up by itself once more.

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::clock;
+use crate::sys::clock;
 
 /// What SQLite adds to a database's name for the WAL and its index.
 pub const PARTS: [&str; 3] = ["", "-wal", "-shm"];

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use linger_protocol::id::{BlobId, SessionId};
 use rusqlite::{Error, ErrorCode, ffi};
 
-use crate::clock;
+use crate::sys::clock;
 
 /// Damaged sessions that are remembered, and blobs: more than anybody reads, and a list must end.
 const MAX_SESSIONS: usize = 1000;

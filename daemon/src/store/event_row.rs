@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
-use rusqlite::{Connection, Row};
+use rusqlite::Row;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::damage::unreadable;
-use crate::session::log::Stored;
+use crate::log::Stored;
 
 /// What an event says of itself that its row says too.
 #[derive(Deserialize)]
@@ -37,33 +37,17 @@ impl Head<'_> {
     }
 }
 
-/// The columns of an event, and those that it had before the fifth schema.
-pub(super) const EVENT: &str = "seq, at, kind, stream, data, session, sum";
-const EARLY_EVENT: &str = "seq, at, kind, stream, data, session, NULL";
+/// The columns of an event.
+pub(crate) const EVENT: &str = "seq, at, kind, stream, data, session, sum";
 
-/// How rows become events.
-#[derive(Clone, Copy)]
-pub(super) struct Reading {
-    pub(super) columns: &'static str,
-    pub(super) event: fn(&Row<'_>) -> rusqlite::Result<Stored>,
-}
-
-/// How those of the database in use do.
-pub(super) const IN_USE: Reading = Reading { columns: EVENT, event: stored };
-
-impl Reading {
-    /// How those of a database that was set aside do, of whatever version it is.
-    pub(super) fn of_aside(connection: &Connection) -> Self {
-        let columns = if connection.prepare_cached("SELECT sum FROM event").is_ok() { EVENT } else { EARLY_EVENT };
-        Self { columns, event: said }
-    }
-}
+/// How a row becomes an event.
+pub(crate) type Reading = fn(&Row<'_>) -> rusqlite::Result<Stored>;
 
 /// The text of an event, if it is what was written.
 fn text(row: &Row<'_>, seq: u64) -> rusqlite::Result<String> {
     let data: String = row.get(4).map_err(|error| unreadable(format!("event {seq} cannot be read: {error}")))?;
-    let (session, written): (_, Option<i64>) = (row.get_ref(5)?.as_bytes()?, row.get(6)?);
-    if written.is_some_and(|written| written != sum(session, &data)) {
+    let (session, written): (_, i64) = (row.get_ref(5)?.as_bytes()?, row.get(6)?);
+    if written != sum(session, &data) {
         return Err(unreadable(format!(
             "event {seq} cannot be read: it is not what was written, as its checksum says"
         )));
@@ -71,8 +55,8 @@ fn text(row: &Row<'_>, seq: u64) -> rusqlite::Result<String> {
     Ok(data)
 }
 
-/// The checksum of an event; those of early versions have none.
-pub(super) fn sum(session: &[u8], data: &str) -> i64 {
+/// The checksum of an event.
+pub fn sum(session: &[u8], data: &str) -> i64 {
     let mut sum = crc32fast::Hasher::new();
     sum.update(session);
     sum.update(b"\0");
@@ -81,7 +65,7 @@ pub(super) fn sum(session: &[u8], data: &str) -> i64 {
 }
 
 /// An event whose row says of it what it says itself.
-pub(super) fn stored(row: &Row<'_>) -> rusqlite::Result<Stored> {
+pub(crate) fn stored(row: &Row<'_>) -> rusqlite::Result<Stored> {
     let seq = row.get::<_, i64>(0)? as u64;
     let data = text(row, seq)?;
     // It goes over the wire as it is: a client would not understand the line.
@@ -100,7 +84,7 @@ pub(super) fn stored(row: &Row<'_>) -> rusqlite::Result<Stored> {
 
 /// As [`stored`], taking the event at its own word: its row is only for finding it. Where they do not say the same of the stream
 /// that it closes, nobody can tell which is right, and it is found by none.
-fn said(row: &Row<'_>) -> rusqlite::Result<Stored> {
+pub(crate) fn said(row: &Row<'_>) -> rusqlite::Result<Stored> {
     let seq = row.get::<_, i64>(0)? as u64;
     let data = text(row, seq)?;
     let head: Head<'_> = serde_json::from_str(&data).map_err(unreadable)?;

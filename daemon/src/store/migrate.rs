@@ -12,27 +12,29 @@ use rusqlite::Connection;
 use super::aside;
 
 /// The schema, a step a version.
-pub(super) const STEPS: [&str; 5] = [
-    include_str!("schema/1.sql"),
-    include_str!("schema/2.sql"),
-    include_str!("schema/3.sql"),
-    include_str!("schema/4.sql"),
-    include_str!("schema/5.sql"),
-];
+const STEPS: [&str; 1] = [include_str!("schema/1.sql")];
 
 /// The version of the schema that this build knows.
 pub const SCHEMA: i64 = STEPS.len() as i64;
 
+/// SQLite's `application_id` of every linger database, as the first step sets it.
+pub(super) const APPLICATION: i64 = 1_818_848_871;
+
 /// Brings a database of version `from` to [`SCHEMA`]; a copy of it is made first, unless it is a new one.
 pub(super) fn migrate(connection: &Connection, path: &Path, from: i64) -> anyhow::Result<()> {
-    if from == SCHEMA {
+    run(connection, path, from, &STEPS)
+}
+
+fn run(connection: &Connection, path: &Path, from: i64, steps: &[&str]) -> anyhow::Result<()> {
+    let to = steps.len() as i64;
+    if from == to {
         return Ok(());
     }
     if from > 0 {
         let copy = backup(connection, path, from)?;
-        tracing::info!(target: "store", from, to = SCHEMA, backup = %copy.display(), "migrating");
+        tracing::info!(target: "store", from, to, backup = %copy.display(), "migrating");
     }
-    let sql = format!("BEGIN IMMEDIATE; {} COMMIT;", sql(from, SCHEMA));
+    let sql = format!("BEGIN IMMEDIATE; {} COMMIT;", between(steps, from, to));
     connection.pragma_update(None, "synchronous", "FULL")?;
     let done = connection.execute_batch(&sql);
     if done.is_err() && !connection.is_autocommit() {
@@ -40,13 +42,17 @@ pub(super) fn migrate(connection: &Connection, path: &Path, from: i64) -> anyhow
         let _rolled_back = connection.execute_batch("ROLLBACK");
     }
     connection.pragma_update(None, "synchronous", "NORMAL")?;
-    done.with_context(|| format!("the schema could not be brought from version {from} to {SCHEMA}"))
+    done.with_context(|| format!("the schema could not be brought from version {from} to {to}"))
 }
 
 /// The statements that bring a database from one version to another; without a transaction around them.
-pub(super) fn sql(from: i64, to: i64) -> String {
+pub(crate) fn sql(from: i64, to: i64) -> String {
+    between(&STEPS, from, to)
+}
+
+fn between(steps: &[&str], from: i64, to: i64) -> String {
     let (skip, take) = (usize::try_from(from).unwrap_or(0), usize::try_from(to - from).unwrap_or(0));
-    let steps: String = STEPS.iter().skip(skip).take(take).copied().collect();
+    let steps: String = steps.iter().skip(skip).take(take).copied().collect();
     format!("{steps} PRAGMA user_version = {to};")
 }
 

@@ -32,7 +32,7 @@ fn content(connection: &Connection) -> String {
     for (name, sql) in rows {
         all += &format!("{name}: {sql:?}\n");
         if sql.is_some_and(|sql| sql.starts_with("CREATE TABLE")) {
-            let mut rows = connection.prepare(&format!("SELECT * FROM {name} ORDER BY 1, 2")).unwrap();
+            let mut rows = connection.prepare(&format!("SELECT * FROM {name} ORDER BY 1")).unwrap();
             let columns = rows.column_count();
             let mut rows = rows.query([]).unwrap();
             while let Some(row) = rows.next().unwrap() {
@@ -104,62 +104,35 @@ fn a_step_that_fails_leaves_the_old_database() {
 }
 
 #[test]
-fn each_version_has_a_database_that_was_kept() {
-    for version in 1..=SCHEMA {
-        let kept = format!("{}/../tests/data/schema-{version}.sql", env!("CARGO_MANIFEST_DIR"));
-        let sql = std::fs::read_to_string(&kept).unwrap_or_else(|error| panic!("{kept}: {error}"));
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("linger.db");
-        let connection = Connection::open(&path).unwrap();
-        connection.execute_batch(&sql).unwrap();
-        let count = |connection: &Connection| -> i64 {
-            connection.query_row("SELECT count(*) FROM event", [], |row| row.get(0)).unwrap()
-        };
-        let events = count(&connection);
-        assert!(events > 0, "{kept}: has events");
-        migrate(&connection, &path, version).unwrap();
-        assert_eq!(count(&connection), events, "{kept}: no event is lost");
-        assert_eq!(with(&path, &format!(".v{version}-backup")).exists(), version < SCHEMA);
-        let number = |sql: &str| -> i64 { connection.query_row(sql, [], |row| row.get(0)).unwrap() };
-        let logged = number("SELECT count(*) FROM event WHERE kind = 'message' AND data ->> '$.role' = 'assistant'");
-        // The fourth also has what an answer cost whose session is gone.
-        let gone = i64::from(version >= 4);
-        assert_eq!(number("SELECT sum(answers) FROM usage"), logged + gone, "{kept}: every answer has its day");
-    }
+fn a_step_to_the_next_version_keeps_every_row_and_a_copy_of_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, connection) = first(&dir);
+    let old = content(&connection);
+    let count = |sql: &str| -> i64 { connection.query_row(sql, [], |row| row.get(0)).unwrap() };
+    let (events, sessions) = (count("SELECT count(*) FROM event"), count("SELECT count(*) FROM session"));
+    assert!(events > 0 && sessions > 0);
+    let step = NEXT.replace("PRAGMA user_version = 2;", "");
+    run(&connection, &path, 1, &[STEPS[0], &step]).unwrap();
+    assert_eq!(count("SELECT count(*) FROM event"), events);
+    assert_eq!(count("SELECT count(*) FROM more"), sessions);
+    assert_eq!(count("SELECT min(weight) FROM outcome"), 2);
+    assert!(content(&connection).ends_with("version 2"));
+    assert_eq!(content(&Connection::open(with(&path, ".v1-backup")).unwrap()), old);
 }
 
 #[test]
-fn what_earlier_builds_counted_is_summed_by_day_whatever_else_is_stored() {
+fn the_first_schema_is_that_of_the_database_that_was_kept() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("linger.db");
-    let connection = Connection::open(&path).unwrap();
-    connection.execute_batch(&sql(0, 3)).unwrap();
-    let answer = r#"{"kind":"message","role":"assistant","model":"a/b","usage":{"input_tokens":7,"output_tokens":1}}"#;
-    let lies =
-        r#"{"kind":"message","role":"assistant","usage":{"input_tokens":9223372036854775807,"cached_tokens":"x"}}"#;
-    let rows = [(1, "message", answer), (2, "message", answer), (3, "message", lies), (4, "message", "no JSON")];
-    for (seq, kind, data) in rows.into_iter().chain([(5, "message", r#"{"role":"user"}"#), (6, "notice", answer)]) {
-        connection
-            .execute("INSERT INTO event VALUES ('s1', ?, 86400000, ?, NULL, ?)", rusqlite::params![seq, kind, data])
-            .unwrap();
+    let (_, kept) = first(&dir);
+    let made = Connection::open_in_memory().unwrap();
+    made.execute_batch(&sql(0, 1)).unwrap();
+    let schema = |connection: &Connection| -> Vec<(String, Option<String>)> {
+        let mut rows = connection.prepare("SELECT name, sql FROM sqlite_schema ORDER BY name").unwrap();
+        rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap().map(Result::unwrap).collect()
+    };
+    assert_eq!(schema(&kept), schema(&made));
+    for connection in [kept, made] {
+        let id: i64 = connection.pragma_query_value(None, "application_id", |row| row.get(0)).unwrap();
+        assert_eq!(id, APPLICATION);
     }
-    migrate(&connection, &path, 3).unwrap();
-    let mut rows =
-        connection.prepare("SELECT day, session, model, answers, input, cached, cost, at_least FROM usage").unwrap();
-    let rows = rows.query_map([], |row| {
-        let (day, session, model): (i64, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        let (answers, input, cached): (i64, i64, i64) = (row.get(3)?, row.get(4)?, row.get(5)?);
-        Ok((
-            format!("{day} '{session}' {model}"),
-            answers,
-            input,
-            cached,
-            row.get::<_, Option<i64>>(6)?,
-            row.get::<_, i64>(7)?,
-        ))
-    });
-    let rows: Vec<_> = rows.unwrap().map(Result::unwrap).collect();
-    let expect =
-        [("1 '' ".to_owned(), 1, 9_000_000_000_000_000, 0, None, 1), ("1 '' a/b".to_owned(), 2, 14, 0, None, 1)];
-    assert_eq!(rows, expect);
 }

@@ -10,49 +10,51 @@
 
 mod ahead;
 pub mod aside;
+pub mod blob;
 mod checkpoint;
 pub mod damage;
-mod event_row;
+pub(crate) mod event_row;
+pub mod idempotency;
 mod intact;
-mod migrate;
+pub(crate) mod migrate;
 pub mod open;
-mod pages;
 mod queue;
-mod read;
+pub(crate) mod read;
 mod reader;
 #[cfg(test)]
-mod rng;
-pub mod salvage;
-pub mod source;
+pub(crate) mod rng;
 mod upkeep;
-mod usage;
-mod write;
+pub(crate) mod usage;
+pub(crate) mod write;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc;
 
-use linger_protocol::id::{BlobId, SessionId, TurnId};
+use linger_protocol::RpcError;
+use linger_protocol::error::Code;
+use linger_protocol::id::{BlobId, QuestionId, SessionId, TurnId};
 use linger_protocol::message::Usage;
-use linger_protocol::permission::{Decision, Pending};
+use linger_protocol::question::PendingQuestion;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
+pub use event_row::sum as event_sum;
 pub use migrate::SCHEMA;
 pub use read::{Answered, PENDING, Page, SessionRow, Waiting};
 
 use intact::Intact;
 
-use crate::blob::{Blobs, Held};
 use crate::fault;
-use crate::key::Outcome;
-use crate::session::log::{Log, Piece, Stored};
+use crate::log::{Log, Piece, Stored};
+use crate::store::blob::{Blobs, Held};
+use crate::store::idempotency::Outcome;
 use damage::{Found, is_damage};
 use queue::Queue;
 use reader::{Lane, Query};
 
 /// The database's `auto_vacuum`: free pages are given back when they are asked for, and move nothing otherwise.
-const INCREMENTAL: i64 = 2;
+pub(crate) const INCREMENTAL: i64 = 2;
 
 /// What a query or a write failed with; shared by everything that was queued behind it.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -100,6 +102,16 @@ impl From<&str> for Reason {
 impl From<String> for Reason {
     fn from(text: String) -> Self {
         Self { text: text.into(), damage: false, clash: false }
+    }
+}
+
+impl From<StoreError> for RpcError {
+    fn from(error: StoreError) -> Self {
+        if error.is_damage() {
+            let hint = "`linger doctor` says what is damaged, `linger doctor --repair` saves what can be read";
+            return Self::new(Code::Damaged, format!("what is stored is damaged: {}", error.0)).hint(hint);
+        }
+        Self::new(Code::Storage, error.to_string()).hint("see whether the disk is full; `linger doctor` says more")
     }
 }
 
@@ -157,24 +169,26 @@ pub enum Fold {
         updated_at: u64,
         /// The state in JSON.
         fold: String,
+        /// The session that started it; written with the first event.
+        parent: Option<String>,
     },
     /// The variables of the session's tools; written once, with the first event.
     Environment(String),
-    /// A permission waits.
-    Asked(Pending),
-    /// A permission has its decision.
-    Decided {
-        /// Which.
-        permission: String,
-        /// What was decided.
-        decision: Decision,
-        /// By whom.
+    /// A question waits.
+    Asked(Box<PendingQuestion>),
+    /// A question has its answer, or was withdrawn.
+    Answered {
+        /// The question.
+        question: QuestionId,
+        /// The name of the option that was chosen; absent if it was withdrawn.
+        answer: Option<String>,
+        /// Who answered, or why it was withdrawn.
         by: String,
-        /// When.
+        /// When, in Unix milliseconds.
         at: u64,
     },
-    /// These permissions of the session wait, and no others, whatever is written down.
-    Waiting(Vec<Pending>),
+    /// These questions of the session wait, and no others, whatever is written down.
+    Waiting(Vec<PendingQuestion>),
     /// The session uses a blob.
     Blob(Held),
     /// The session uses these blobs too, and has as many bytes as its events and blobs have, whatever is written down.
@@ -204,7 +218,6 @@ enum Write {
     Clear(SessionId, Done),
     Forget(Vec<BlobId>, Done),
     Outcome(Outcome, Done),
-    Rewrite,
     Close(Done),
 }
 
@@ -310,12 +323,6 @@ impl Store {
         answer.await.map_err(|_| ended())?
     }
 
-    /// Lets the database be rewritten once it has free pages that it cannot give back otherwise. Writes wait meanwhile.
-    pub fn rewrite(&self) {
-        // A store that has ended has nothing to give back.
-        self.writer.send(Write::Rewrite);
-    }
-
     /// Runs `query`, which reads a few rows, on the reading connection.
     pub async fn read<T: Send + 'static>(
         &self,
@@ -351,7 +358,7 @@ impl Store {
     }
 
     /// A query of a session met this.
-    fn met(&self, session: &SessionId, error: &StoreError) {
+    pub(crate) fn met(&self, session: &SessionId, error: &StoreError) {
         if error.is_damage() {
             self.found.session(session, &error.0.to_string());
         }

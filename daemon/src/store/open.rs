@@ -25,9 +25,9 @@ use rusqlite::{Connection, ffi};
 
 use super::aside::{self, Kind, PARTS, Report};
 use super::damage::is_damage;
-use super::migrate::{self, SCHEMA};
-use crate::clock;
+use super::migrate::{self, APPLICATION, SCHEMA};
 use crate::fault;
+use crate::sys::clock;
 
 /// Page cache of each connection in KiB: sessions read their log once and forward.
 const CACHE_KIB: i64 = 256;
@@ -256,12 +256,17 @@ fn look(path: &Path) -> Result<(), Trouble> {
 fn check(connection: &Connection) -> Result<i64, Trouble> {
     connection.busy_timeout(PATIENCE)?;
     let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    if version > SCHEMA {
-        return Err(Trouble::Newer(version));
-    }
     let found = schema(connection)?;
     if version == 0 && found.is_empty() {
         return Ok(0);
+    }
+    let application: i64 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    if application != APPLICATION {
+        let text = "a build from before the first release wrote it, or another program";
+        return Err(Trouble::Damaged(text.to_owned()));
+    }
+    if version > SCHEMA {
+        return Err(Trouble::Newer(version));
     }
     let model = Connection::open_in_memory()?;
     model.execute_batch(&migrate::sql(0, version))?;

@@ -8,25 +8,29 @@ use linger_protocol::id::SessionId;
 use tempfile::TempDir;
 
 use super::*;
+use crate::recover::salvage::{self, Examined, ids};
+use crate::recover::source::{Source, Unreadable};
+use crate::session::state::State;
 use crate::store::aside::Aside;
-use crate::store::event_row::Reading;
+use crate::store::event_row::{said, sum};
 use crate::store::rng::Rng;
-use crate::store::salvage::{Examined, ids};
-use crate::store::source::{Source, Unreadable};
-use crate::store::{Store, damage, salvage};
+use crate::store::{Store, damage};
 
-/// The database of a daemon that was killed, of the first schema.
+/// The database of a daemon that was killed, of the first schema: with a blob, and a removed session that is not deleted yet.
 const SCHEMA_1: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/schema-1.sql"));
-
-/// One with a blob, and with a session that was removed and is not deleted yet.
-const SCHEMA_3: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/schema-3.sql"));
 
 /// How many damaged copies are opened.
 const SEEDS: u64 = 300;
 
-/// Reads a session of a database of any version.
 fn examine(connection: &Connection, id: &str) -> Examined {
-    salvage::examine(connection, id, Reading::of_aside(connection))
+    salvage::examine(connection, id, said)
+}
+
+fn set_head(connection: &Connection, session: &str, head: i64) {
+    let fold: String =
+        connection.query_row("SELECT fold FROM session WHERE id = ?", [session], |row| row.get(0)).unwrap();
+    let state = State { head: head as u64, ..State::from_stored(&fold).unwrap() };
+    connection.execute("UPDATE session SET fold = ? WHERE id = ?", [&state.to_stored(), session]).unwrap();
 }
 
 /// A database with some sessions of three pages and more; with what was written last in its WAL, as after a kill.
@@ -43,22 +47,20 @@ fn killed() -> TempDir {
         );
         connection
             .execute(
-                "INSERT INTO event (session, seq, at, kind, data) VALUES (?, ?, 1, 'notice', ?)",
-                (session, seq, data),
+                "INSERT INTO event (session, seq, at, kind, data, sum) VALUES (?, ?, 1, 'notice', ?, ?)",
+                (session, seq, &data, sum(session.as_bytes(), &data)),
             )
             .unwrap();
     };
     let sessions = [("37grq28w2p", 8), ("3c725prqhm", 11), ("hmp369g2kx", 12), ("m55bcbgrhy", 5)];
     for (session, next) in sessions {
         (next..next + 40).for_each(|seq| add(session, seq));
-        let head = format!("UPDATE session SET fold = json_set(fold, '$.head', {}) WHERE id = '{session}'", next + 39);
-        connection.execute_batch(&head).unwrap();
+        set_head(&connection, session, next + 39);
     }
     connection.pragma_update_and_check(None, "wal_checkpoint", "TRUNCATE", |_| Ok(())).unwrap();
     for (session, next) in sessions {
         (next + 40..next + 45).for_each(|seq| add(session, seq));
-        let head = format!("UPDATE session SET fold = json_set(fold, '$.head', {}) WHERE id = '{session}'", next + 44);
-        connection.execute_batch(&head).unwrap();
+        set_head(&connection, session, next + 44);
     }
     let killed = tempfile::tempdir().unwrap();
     for part in PARTS {
@@ -109,7 +111,7 @@ fn whole(path: &Path) -> usize {
 fn a_database_that_was_killed_is_opened_with_everything_in_its_wal() {
     let (_dir, path) = copy_of(&killed());
     assert_eq!(opens(&path, "killed"), []);
-    assert_eq!(whole(&path), 4);
+    assert_eq!(whole(&path), 7);
     let connection = Connection::open(&path).unwrap();
     assert_eq!(examine(&connection, "3c725prqhm").events, 55);
 }
@@ -188,8 +190,9 @@ fn with_its_first_page_gone_everything_else_is_read() {
         let before = files(&asides[0].path);
         let source = Source::open(&asides[0].path).unwrap();
         let sessions = source.with(|connection| Some(ids(connection))).unwrap();
-        assert_eq!(sessions.len(), 4, "{length} bytes are gone");
-        for id in sessions {
+        assert_eq!(sessions.len(), 8, "{length} bytes are gone");
+        // One was removed, and has events only.
+        for id in sessions.into_iter().filter(|id| id != "jd6jypey8m") {
             let examined = source.with(|connection| Some(examine(connection, &id))).unwrap();
             assert_eq!((examined.broken, examined.stale), (None, false), "{id}");
         }
@@ -200,44 +203,15 @@ fn with_its_first_page_gone_everything_else_is_read() {
 }
 
 #[test]
-fn a_database_that_was_made_here_is_read_without_its_first_page_too() {
-    let dir = tempfile::tempdir().unwrap();
-    let (path, other) = (dir.path().join("linger.db"), dir.path().join("other.db"));
-    Connection::open(&other).unwrap().execute_batch(&(SCHEMA_3.to_owned() + &migrate::sql(3, SCHEMA))).unwrap();
-    let (write, read) = open(&path).unwrap();
-    let vacuum: i64 = write.pragma_query_value(None, "auto_vacuum", |row| row.get(0)).unwrap();
-    assert_eq!(vacuum, crate::store::INCREMENTAL, "or other pages are where the tables of old databases are");
-    write.execute("ATTACH ? AS other", [other.to_str().unwrap()]).unwrap();
-    for table in ["event", "scratch", "session", "permission", "outcome", "blob", "stray", "removed"] {
-        write.execute(&format!("INSERT INTO {table} SELECT * FROM other.{table}"), []).unwrap();
-    }
-    drop((write, read));
-    let mut bytes = fs::read(&path).unwrap();
-    bytes[..PAGE].fill(0xaa);
-    fs::write(&path, bytes).unwrap();
-    let asides = opens(&path, "no first page");
-    let source = Source::open(&asides[0].path).unwrap();
-    let found = source.with(|connection| Some(ids(connection))).unwrap();
-    assert_eq!(found.len(), 6);
-    for id in found.iter().filter(|id| *id != "jd6jypey8m") {
-        let examined = source.with(|connection| Some(examine(connection, id))).unwrap();
-        assert_eq!((examined.broken, examined.stale), (None, false), "{id}");
-    }
-    assert!(source.outcomes().contains_key("nan4p4avy9"));
-}
-
-#[test]
-fn what_was_removed_and_which_blobs_are_used_is_known_of_databases_of_every_schema() {
+fn what_was_removed_and_which_blobs_are_used_is_known_of_a_database_that_was_set_aside() {
     let image = "sha256:6b7fa434f92a8b80aab02d9bf1a12e49ffcae424e4013a1c4f68b67e3d2bbcd0";
-    for (sql, gone, used) in [(SCHEMA_1, None, None), (SCHEMA_3, Some("jd6jypey8m"), Some(image))] {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("linger.db");
-        Connection::open(&path).unwrap().execute_batch(sql).unwrap();
-        let source = Source::open(&path).unwrap();
-        assert_eq!(source.removed().iter().map(String::as_str).collect::<Vec<_>>(), Vec::from_iter(gone));
-        let blobs = crate::store::salvage::blobs(&source.page("nan4p4avy9", 0, 6));
-        assert_eq!(blobs.iter().map(linger_protocol::id::BlobId::as_str).collect::<Vec<_>>(), Vec::from_iter(used));
-    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("linger.db");
+    Connection::open(&path).unwrap().execute_batch(SCHEMA_1).unwrap();
+    let source = Source::open(&path).unwrap();
+    assert_eq!(source.removed().iter().map(String::as_str).collect::<Vec<_>>(), ["jd6jypey8m"]);
+    let blobs = salvage::blobs(&source.page("nan4p4avy9", 0, 6));
+    assert_eq!(blobs.iter().map(linger_protocol::id::BlobId::as_str).collect::<Vec<_>>(), [image]);
 }
 
 /// The size of a page.
@@ -262,6 +236,16 @@ fn empty_files_garbage_directories_and_databases_of_others_are_set_aside() {
     drop(open(&path).unwrap());
     let asides = aside::list(&path);
     assert_eq!(fs::read_to_string(asides[0].path.join("precious")).unwrap(), "x");
+}
+
+#[test]
+fn a_database_of_a_build_from_before_the_first_release_is_set_aside_and_named() {
+    let (_dir, path) = copy_of(&killed());
+    Connection::open(&path).unwrap().pragma_update(None, "application_id", 0).unwrap();
+    let asides = opens(&path, "an early build");
+    assert_eq!(asides.len(), 1);
+    assert_eq!(asides[0].report.kind, Kind::Database);
+    assert!(asides[0].report.reason.contains("a build from before the first release wrote it"), "{:?}", asides[0]);
 }
 
 #[test]
@@ -391,7 +375,7 @@ fn a_database_of_the_first_schema_is_loaded_for_ever() {
         let examined = examine(&connection, id);
         assert_eq!((&examined.broken, examined.stale), (&None, false), "{id}");
         let stored = examined.row.unwrap().unwrap();
-        let mut fold: crate::session::state::State = crate::session::state::State::from_stored(&stored.fold).unwrap();
+        let mut fold = State::from_stored(&stored.fold).unwrap();
         // The words of prompts that wait are in their events.
         fold.queue
             .iter_mut()
@@ -416,13 +400,14 @@ fn a_database_of_the_first_schema_is_loaded_for_ever() {
     let pieces = runtime.block_on(store.scratch(SessionId::from("m55bcbgrhy"))).unwrap();
     assert_eq!((pieces.len(), pieces[0].text.as_str()), (17, "word 1 "));
     let pending = runtime.block_on(store.pending(None)).unwrap();
-    assert_eq!(pending.iter().map(|pending| pending.action.as_str()).collect::<Vec<_>>(), ["date"]);
-    let answered = runtime.block_on(store.permission("q6j6bbc9".into())).unwrap().unwrap();
-    assert_eq!(answered.decision.unwrap().0, linger_protocol::permission::Decision::RejectOnce);
+    let actions = pending.iter().map(|pending| pending.asked.permission.as_ref().unwrap().action.as_str());
+    assert_eq!(actions.collect::<Vec<_>>(), ["date"]);
+    let answered = runtime.block_on(store.question("q6j6bbc9".into())).unwrap().unwrap();
+    assert_eq!(answered.answer.unwrap().0.as_deref(), Some("reject_once"));
     let key = "session/prompt 37grq28w2p 602974bb2b0d0bada345b681c78b3a79".to_owned();
     let outcome = runtime.block_on(store.outcome(key)).unwrap().unwrap();
     let result: serde_json::Value = serde_json::from_str(&outcome.result).unwrap();
-    assert_eq!((&result["prompt"], outcome.key.params.as_str()), (&serde_json::json!("p2"), ""));
+    assert_eq!(result["prompt"], "p2");
 }
 
 #[test]

@@ -70,7 +70,6 @@ impl Write {
             | Self::Forget(_, done)
             | Self::Outcome(_, done)
             | Self::Close(done) => Some(done),
-            Self::Rewrite => None,
         };
         if let Some(done) = done {
             let _unheard = done.send(Err(error.clone()));

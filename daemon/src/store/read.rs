@@ -4,19 +4,17 @@
 
 use std::collections::BTreeMap;
 
-use linger_protocol::id::{BlobId, PermissionId, SessionId};
-use linger_protocol::permission::{Decision, Pending};
-use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Row, Rows, ToSql, params};
+use linger_protocol::id::{BlobId, QuestionId, SessionId};
+use linger_protocol::question::PendingQuestion;
+use rusqlite::{Connection, OptionalExtension as _, Row, Rows, ToSql, params};
 use serde::de::DeserializeOwned;
 
 use super::damage::{is_damage, unreadable};
-use super::event_row::{EVENT, IN_USE, Reading, stored};
+use super::event_row::{EVENT, Reading, stored};
 use super::reader::Lane;
-use super::salvage::{self, Examined};
 use super::{Store, StoreError};
-use crate::fault;
-use crate::key::{Key, Outcome};
-use crate::session::log::{Piece, PieceKind, Stored};
+use crate::log::{Piece, PieceKind, Stored};
+use crate::store::idempotency::{Key, Outcome};
 
 /// What the store knows of a session; what cannot be read of it is empty.
 #[derive(Clone, Debug, Default)]
@@ -33,7 +31,7 @@ pub struct SessionRow {
     pub fold: String,
     /// The variables of its tools in JSON.
     pub env: String,
-    /// What it is doing, as starts look for it ([`crate::session::state::State::stored_name`]).
+    /// What it is doing, as starts look for it.
     pub state: String,
     /// Bytes of its events and blobs.
     pub size: u64,
@@ -45,23 +43,23 @@ pub type Page = Vec<Stored>;
 /// The largest event that is read without asking, in bytes; hardly any text is longer.
 const LARGE: usize = 256 << 10;
 
-/// How much of permissions that wait is listed at once, in bytes: thousands of usual ones. Those that are left out come when
+/// How much of questions that wait is listed at once, in bytes: thousands of usual ones. Those that are left out come when
 /// others are answered.
 pub const PENDING: usize = 4 << 20;
 
-/// A decision that was given.
+/// What is known of a question.
 #[derive(Clone, Debug)]
 pub struct Answered {
     /// The session that asked.
     pub session: SessionId,
-    /// The decision, who gave it and when; nothing while it waits.
-    pub decision: Option<(Decision, String, u64)>,
+    /// The name of the option that was chosen (none if the question was withdrawn), who answered and when; nothing while it waits.
+    pub answer: Option<(Option<String>, String, u64)>,
 }
 
 impl Store {
     /// A session's row.
     pub async fn session(&self, id: SessionId) -> Result<Option<SessionRow>, StoreError> {
-        self.read_of(Lane::Quick, &id.clone(), move |connection| session(connection, id.as_str(), SESSION)).await
+        self.read_of(Lane::Quick, &id.clone(), move |connection| session(connection, id.as_str())).await
     }
 
     /// The number of a session's last event; 0 if it has none.
@@ -74,20 +72,6 @@ impl Store {
         let sql = "SELECT 1 FROM removed WHERE session = ?";
         self.read_of(Lane::Quick, &id.clone(), move |connection| connection.prepare_cached(sql)?.exists([id.as_str()]))
             .await
-    }
-
-    /// A session's state and variables, made anew from its events; on a connection of its own, as there may be many.
-    pub async fn examine(&self, id: SessionId) -> Result<Examined, StoreError> {
-        let (path, session) = (self.path.clone(), id.clone());
-        let examine = move || {
-            fault::store()?;
-            let connection = Connection::open_with_flags(&*path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-            let mut examined = salvage::examine(&connection, session.as_str(), IN_USE);
-            examined.broken.take().map_or(Ok(examined), |text| Err(unreadable(text)))
-        };
-        let examined =
-            tokio::task::spawn_blocking(examine).await.map_err(|error| StoreError(error.to_string().into()))?;
-        examined.map_err(StoreError::from).inspect_err(|error| self.met(&id, error))
     }
 
     /// The latest `limit` sessions, of one directory if `cwd` is given, that have the name or begin with the id `matching`.
@@ -105,6 +89,7 @@ impl Store {
                 .prepare_cached(&format!(
                     "SELECT {SESSION} FROM session
                      WHERE (?1 IS NULL OR name = ?1 OR substr(id, 1, length(?1)) = ?1) AND (?2 IS NULL OR cwd = ?2)
+                       AND {IS_SESSION}
                      ORDER BY updated_at DESC LIMIT ?3",
                 ))?
                 .query_map(params![matching, cwd, limit], |row| session_row(row).map(&of))?
@@ -134,7 +119,7 @@ impl Store {
         self.read_in(Lane::Page, move |connection| {
             connection
                 .prepare_cached(
-                    "SELECT id, size FROM session WHERE updated_at < ?1 AND (?2 OR state = 'idle') ORDER BY updated_at",
+                    &format!("SELECT id, size FROM session WHERE updated_at < ?1 AND (?2 OR state = 'idle') AND {IS_SESSION} ORDER BY updated_at"),
                 )?
                 .query_map(params![before as i64, all], |row| {
                     Ok((SessionId(row.get(0)?), row.get::<_, i64>(1)?.max(0) as u64))
@@ -150,15 +135,15 @@ impl Store {
         self.read(move |connection| connection.prepare_cached(sql)?.exists([id.as_str()])).await
     }
 
-    /// Bytes of the database that hold nothing, whether it can give them back as it is, and bytes of all blobs.
-    pub async fn space(&self) -> Result<(u64, bool, u64), StoreError> {
+    /// Bytes of the database that hold nothing, and bytes of all blobs.
+    pub async fn space(&self) -> Result<(u64, u64), StoreError> {
         self.read_in(Lane::Page, |connection| {
             let pragma = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
             let unused = pragma("freelist_count")? * pragma("page_size")?;
             let blobs: i64 = connection
                 .prepare_cached("SELECT coalesce(sum(size), 0) FROM (SELECT DISTINCT hash, size FROM blob)")?
                 .query_row([], |row| row.get(0))?;
-            Ok((unused as u64, pragma("auto_vacuum")? == super::INCREMENTAL, blobs.max(0) as u64))
+            Ok((unused as u64, blobs.max(0) as u64))
         })
         .await
     }
@@ -185,12 +170,12 @@ impl Store {
         .await
     }
 
-    /// The permissions that wait for an answer, and the sessions that asked.
-    pub async fn unanswered(&self) -> Result<Vec<(PermissionId, SessionId)>, StoreError> {
+    /// The questions that wait for an answer, and the sessions that asked.
+    pub async fn unanswered(&self) -> Result<Vec<(QuestionId, SessionId)>, StoreError> {
         self.read(|connection| {
             connection
-                .prepare_cached("SELECT id, session FROM permission WHERE decision IS NULL")?
-                .query_map([], |row| Ok((PermissionId(row.get(0)?), SessionId(row.get(1)?))))?
+                .prepare_cached("SELECT id, session FROM question WHERE answer IS NULL")?
+                .query_map([], |row| Ok((QuestionId(row.get(0)?), SessionId(row.get(1)?))))?
                 .collect()
         })
         .await
@@ -199,22 +184,33 @@ impl Store {
     /// How many sessions there are.
     pub async fn session_count(&self) -> Result<u32, StoreError> {
         self.read(|connection| {
-            connection.prepare_cached("SELECT count(*) FROM session")?.query_row([], |row| row.get(0))
+            let sql = format!("SELECT count(*) FROM session WHERE {IS_SESSION}");
+            connection.prepare_cached(&sql)?.query_row([], |row| row.get(0))
         })
         .await
     }
 
-    /// How many sessions there are, how many have a turn under way, how many permissions wait.
-    pub async fn counts(&self) -> Result<(u32, u32, u32), StoreError> {
+    /// How many sessions there are, and how many of them have a turn under way; how many questions wait, and how many of them
+    /// are permissions.
+    pub async fn counts(&self) -> Result<([u32; 2], [u32; 2]), StoreError> {
         self.read(|connection| {
-            connection.query_row(
-                "SELECT (SELECT count(*) FROM session),
-                        (SELECT count(*) FROM session WHERE state IN ('running', 'waiting')),
-                        (SELECT count(*) FROM permission WHERE decision IS NULL
-                         AND EXISTS (SELECT 1 FROM session WHERE session.id = permission.session))",
+            let sessions = connection.query_row(
+                &format!(
+                    "SELECT count(*), count(*) FILTER (WHERE state IN ('running', 'waiting')) FROM session
+                     WHERE {IS_SESSION}"
+                ),
                 [],
-                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
-            )
+                |row| Ok([row.get(0)?, row.get(1)?]),
+            )?;
+            let questions = connection.query_row(
+                "SELECT count(*), count(*) FILTER (
+                    WHERE CASE WHEN json_valid(asked) THEN json_extract(asked, '$.kind') = 'permission' END
+                 ) FROM question WHERE answer IS NULL
+                 AND EXISTS (SELECT 1 FROM session WHERE session.id = question.session)",
+                [],
+                |row| Ok([row.get(0)?, row.get(1)?]),
+            )?;
+            Ok((sessions, questions))
         })
         .await
     }
@@ -242,7 +238,7 @@ impl Store {
                 }
             }
             let (bytes, largest) = if large { (1, usize::MAX) } else { (bytes, LARGE) };
-            match page(connection, id.as_str(), after, until, (bytes, largest), IN_USE) {
+            match page(connection, id.as_str(), after, until, (bytes, largest), stored) {
                 (page, Some(error)) if page.is_empty() => Err(error),
                 // The next page begins with what cannot be read.
                 (page, _) => Ok(Ok(page)),
@@ -294,14 +290,14 @@ impl Store {
         self.read_of(Lane::Quick, &id.clone(), move |connection| pieces(connection, id.as_str())).await
     }
 
-    /// The permissions that wait, the oldest first, as many as are listed at once.
-    pub async fn pending(&self, session: Option<SessionId>) -> Result<Vec<Pending>, StoreError> {
+    /// The questions that wait, the oldest first, as many as are listed at once.
+    pub async fn pending(&self, session: Option<SessionId>) -> Result<Vec<PendingQuestion>, StoreError> {
         let found = self.found.clone();
         self.read_in(Lane::Page, move |connection| {
             let mut statement = connection.prepare_cached(
-                "SELECT session, pending FROM permission WHERE decision IS NULL AND (?1 IS NULL OR session = ?1)
-                 AND EXISTS (SELECT 1 FROM session WHERE session.id = permission.session)
-                 ORDER BY CASE WHEN json_valid(pending) THEN json_extract(pending, '$.at') END",
+                "SELECT session, asked FROM question WHERE answer IS NULL AND (?1 IS NULL OR session = ?1)
+                 AND EXISTS (SELECT 1 FROM session WHERE session.id = question.session)
+                 ORDER BY CASE WHEN json_valid(asked) THEN json_extract(asked, '$.at') END",
             )?;
             let mut rows = statement.query([session.map(|id| id.0)])?;
             let (mut listed, mut size) = (Vec::new(), 0);
@@ -313,7 +309,7 @@ impl Store {
                 match parse(row, 1) {
                     Ok(row) => listed.push(row),
                     Err(error) => {
-                        let text = format!("a permission that waits cannot be read: {}", StoreError::from(error).0);
+                        let text = format!("a question that waits cannot be read: {}", StoreError::from(error).0);
                         found.beside(&SessionId(row.get(0)?), &text);
                     }
                 }
@@ -323,22 +319,22 @@ impl Store {
         .await
     }
 
-    /// The permissions of a session that wait, as they are stored, and whatever the events say.
+    /// The questions of a session that wait, as they are stored, and whatever the events say.
     pub async fn waiting(&self, id: SessionId) -> Result<Waiting, StoreError> {
         self.read_of(Lane::Quick, &id.clone(), move |connection| waiting(connection, id.as_str())).await
     }
 
-    /// Which session asked for a permission, and what was decided.
-    pub async fn permission(&self, id: PermissionId) -> Result<Option<Answered>, StoreError> {
+    /// Which session asked a question, and its answer.
+    pub async fn question(&self, id: QuestionId) -> Result<Option<Answered>, StoreError> {
         self.read(move |connection| {
             connection
-                .prepare_cached("SELECT session, decision, decided_by, decided_at FROM permission WHERE id = ?")?
+                .prepare_cached("SELECT session, answer, answered_by, answered_at FROM question WHERE id = ?")?
                 .query_row([id.as_str()], |row| {
-                    let decision = match row.get_ref(1)? {
+                    let answer = match row.get_ref(1)? {
                         rusqlite::types::ValueRef::Null => None,
                         _ => Some((parse(row, 1)?, row.get(2)?, row.get::<_, i64>(3)? as u64)),
                     };
-                    Ok(Answered { session: SessionId(row.get(0)?), decision })
+                    Ok(Answered { session: SessionId(row.get(0)?), answer })
                 })
                 .optional()
         })
@@ -362,9 +358,6 @@ impl Store {
 /// The columns of [`session_row`].
 const SESSION: &str = "id, name, cwd, updated_at, fold, env, state, size";
 
-/// Those that a database of any version has.
-pub(super) const ANY_SESSION: &str = "id, name, cwd, updated_at, fold, env, state";
-
 fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
     // Text that is none is as good as none: both are missed by whoever reads it.
     let text = |column| Ok::<_, rusqlite::Error>(row.get_ref(column)?.as_str().unwrap_or_default().to_owned());
@@ -376,35 +369,37 @@ fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
         fold: text(4)?,
         env: text(5)?,
         state: text(6)?,
-        // Not in every database that is read, and only to be shown.
+        // Only to be shown.
         size: row.get::<_, i64>(7).unwrap_or_default().max(0) as u64,
     })
 }
 
-/// A session's row, with these columns.
-pub(super) fn session(connection: &Connection, id: &str, columns: &str) -> rusqlite::Result<Option<SessionRow>> {
-    let sql = format!("SELECT {columns} FROM session WHERE id = ?");
+/// A session's row.
+pub(crate) fn session(connection: &Connection, id: &str) -> rusqlite::Result<Option<SessionRow>> {
+    let sql = format!("SELECT {SESSION} FROM session WHERE id = ?");
     connection.prepare_cached(&sql)?.query_row([id], session_row).optional()
 }
 
-/// The permissions of a session that wait. By the index of these: that of all permissions of the session, which SQLite would take,
-/// has every one that was ever asked, and what was asked would be read to see whether it was decided.
-const WAITING: &str =
-    "SELECT id, pending FROM permission INDEXED BY permission_pending WHERE session = ? AND decision IS NULL";
+/// Of a row of `session`: it is not the daemon's own log ([`linger_protocol::id::DAEMON`]), which is kept like one.
+const IS_SESSION: &str = "id <> 'daemon'";
 
-/// Permissions that wait; nothing of those that cannot be read.
-pub type Waiting = BTreeMap<PermissionId, Option<Pending>>;
+/// The questions of a session that wait. By the index of these: that of all questions of the session, which SQLite would take,
+/// has every one that was ever asked, and what was asked would be read to see whether it was answered.
+const WAITING: &str = "SELECT id, asked FROM question INDEXED BY question_open WHERE session = ? AND answer IS NULL";
+
+/// Questions that wait; nothing of those that cannot be read.
+pub type Waiting = BTreeMap<QuestionId, Option<PendingQuestion>>;
 
 /// As [`Store::waiting`].
-pub(super) fn waiting(connection: &Connection, id: &str) -> rusqlite::Result<Waiting> {
+pub(crate) fn waiting(connection: &Connection, id: &str) -> rusqlite::Result<Waiting> {
     connection
         .prepare_cached(WAITING)?
-        .query_map([id], |row| Ok((PermissionId(row.get(0)?), parse(row, 1).ok())))?
+        .query_map([id], |row| Ok((QuestionId(row.get(0)?), parse(row, 1).ok())))?
         .collect()
 }
 
 /// The number of a session's last event; 0 if it has none.
-pub(super) fn last(connection: &Connection, id: &str) -> rusqlite::Result<u64> {
+pub(crate) fn last(connection: &Connection, id: &str) -> rusqlite::Result<u64> {
     let mut last = connection.prepare_cached("SELECT seq FROM event WHERE session = ? ORDER BY seq DESC LIMIT 1")?;
     Ok(last.query_row([id], |row| row.get::<_, i64>(0)).optional()?.map_or(0, |seq| seq as u64))
 }
@@ -417,7 +412,7 @@ fn one_by_one(
     limit: u32,
     damaged: impl Fn(&SessionId, rusqlite::Error),
 ) -> Vec<SessionRow> {
-    let row = |id: String| match session(connection, &id, SESSION) {
+    let row = |id: String| match session(connection, &id) {
         Ok(row) => row,
         Err(error) => {
             let id = SessionId(id);
@@ -428,16 +423,34 @@ fn one_by_one(
     let wanted = |row: &SessionRow| {
         matching.is_none_or(|text| row.id.as_str().starts_with(text) || row.name.as_deref() == Some(text))
             && cwd.is_none_or(|cwd| row.cwd == cwd)
+            && !row.id.is_daemon()
     };
-    let mut rows: Vec<SessionRow> = salvage::ids(connection).into_iter().filter_map(row).filter(wanted).collect();
+    let mut rows: Vec<SessionRow> = ids(connection).into_iter().filter_map(row).filter(wanted).collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.updated_at));
     rows.truncate(limit as usize);
     rows
 }
 
+/// The ids that the index of all sessions leads to, the latest first, as far as it can be read.
+fn ids(connection: &Connection) -> Vec<String> {
+    let mut found = Vec::new();
+    // An error ends the walk: the rest is not listed until a repair.
+    let mut walk = || -> rusqlite::Result<()> {
+        let sql = "SELECT id FROM session INDEXED BY session_updated ORDER BY updated_at DESC";
+        let mut statement = connection.prepare(sql)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            found.push(row.get(0)?);
+        }
+        Ok(())
+    };
+    let _end = walk();
+    found
+}
+
 /// Events in a row after `after`, about `bytes` of them and none after the first that is larger than `largest`, and what the
 /// next one failed with if it did.
-pub(super) fn page(
+pub(crate) fn page(
     connection: &Connection,
     id: &str,
     after: u64,
@@ -448,8 +461,7 @@ pub(super) fn page(
     let (mut page, mut size) = (Vec::new(), 0);
     let mut read = || {
         let mut statement = connection.prepare_cached(&format!(
-            "SELECT {} FROM event WHERE session = ? AND seq > ? AND seq <= ? ORDER BY seq",
-            reading.columns
+            "SELECT {EVENT} FROM event WHERE session = ? AND seq > ? AND seq <= ? ORDER BY seq"
         ))?;
         let mut rows = statement.query(params![id, after as i64, until as i64])?;
         let mut next = after + 1;
@@ -458,7 +470,7 @@ pub(super) fn page(
             if !page.is_empty() && row.is_some_and(|row| length(row) > largest) {
                 break;
             }
-            let event = row.map(reading.event).transpose()?;
+            let event = row.map(reading).transpose()?;
             let Some(event) = event.filter(|event| event.seq == next) else {
                 return Err(unreadable(format!("event {next} is missing")));
             };
@@ -478,7 +490,7 @@ fn length(row: &Row<'_>) -> usize {
 }
 
 /// The text of a session's open streams.
-pub(super) fn pieces(connection: &Connection, id: &str) -> rusqlite::Result<Vec<Piece>> {
+pub(crate) fn pieces(connection: &Connection, id: &str) -> rusqlite::Result<Vec<Piece>> {
     connection
         .prepare_cached(
             "SELECT stream, block, offset, kind, text FROM scratch WHERE session = ?1

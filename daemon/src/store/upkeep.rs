@@ -15,8 +15,8 @@ use rusqlite::{Connection, params};
 use super::damage::Found;
 use super::open::PATIENCE;
 use super::{StoreError, aside, usage};
-use crate::blob::{Blobs, Discarded};
 use crate::fault;
+use crate::store::blob::{Blobs, Discarded};
 
 /// Rows that one step deletes at most, and bytes of events: about a millisecond of work.
 const ROWS: i64 = 256;
@@ -49,8 +49,6 @@ pub(super) struct Upkeep {
     last: Instant,
     /// A step failed: until when to wait.
     paused: Option<Instant>,
-    /// The database may be rewritten to give space back, if it cannot otherwise.
-    rewrite: bool,
     /// Removed sessions that the next start looks at again: their rows meet damage (`doctor --repair` leaves them out), or a
     /// database that was set aside has them too, so that their mark must stay.
     later: BTreeSet<String>,
@@ -69,7 +67,7 @@ enum Step {
 impl Upkeep {
     pub(super) fn new(path: &Path, blobs: Blobs, found: Found) -> Self {
         let (path, later) = (path.to_path_buf(), BTreeSet::new());
-        Self { path, blobs, found, next: Step::Sweep, last: Instant::now(), paused: None, rewrite: false, later }
+        Self { path, blobs, found, next: Step::Sweep, last: Instant::now(), paused: None, later }
     }
 
     /// Nothing will be written any more.
@@ -89,12 +87,6 @@ impl Upkeep {
             self.next = Step::Rows;
         }
         self.paused = None;
-    }
-
-    /// The database may be rewritten.
-    pub(super) fn rewrite(&mut self) {
-        self.rewrite = true;
-        self.wake();
     }
 
     /// Whether there is something to do; asked when nothing is to be written.
@@ -225,20 +217,12 @@ impl Upkeep {
         if pragma("freelist_count")? <= SPARE {
             return Ok(false);
         }
-        if pragma("auto_vacuum")? == super::INCREMENTAL {
-            // It gives one page a row back; a batch would take the first only.
-            let mut statement = connection.prepare_cached(&format!("PRAGMA incremental_vacuum({PAGES})"))?;
-            let mut rows = statement.query([])?;
-            while rows.next()?.is_some() {}
-            if pragma("freelist_count")? > SPARE {
-                return Ok(true);
-            }
-        } else if std::mem::take(&mut self.rewrite) {
-            tracing::info!(target: "store", "rewriting the database to give space back");
-            connection.pragma_update(None, "auto_vacuum", super::INCREMENTAL)?;
-            connection.execute_batch("VACUUM")?;
-        } else {
-            return Ok(false);
+        // It gives one page a row back; a batch would take the first only.
+        let mut statement = connection.prepare_cached(&format!("PRAGMA incremental_vacuum({PAGES})"))?;
+        let mut rows = statement.query([])?;
+        while rows.next()?.is_some() {}
+        if pragma("freelist_count")? > SPARE {
+            return Ok(true);
         }
         // The file shrinks when all of the WAL is moved into it, which whoever reads holds up; not for long.
         connection.busy_timeout(READERS)?;
@@ -251,10 +235,11 @@ impl Upkeep {
 
 /// Marks a session as no more, within the caller's transaction: it is gone for everybody, its rows follow.
 pub(super) fn mark_removed(connection: &Connection, session: &str) -> rusqlite::Result<()> {
+    connection.execute("UPDATE numbered SET n = max(n, (SELECT coalesce(max(n), 0) FROM event))", [])?;
     connection.execute("INSERT OR IGNORE INTO removed (session) VALUES (?)", [session])?;
     connection.execute("DELETE FROM session WHERE id = ?", [session])?;
     // These are looked for without their session.
-    let waiting = "DELETE FROM permission INDEXED BY permission_pending WHERE session = ? AND decision IS NULL";
+    let waiting = "DELETE FROM question INDEXED BY question_open WHERE session = ? AND answer IS NULL";
     connection.execute(waiting, [session])?;
     usage::release(connection, session)?;
     Ok(())
@@ -265,7 +250,7 @@ pub(super) fn clear(connection: &Connection, session: &SessionId) -> Result<(), 
     let transaction = connection.unchecked_transaction()?;
     transaction
         .execute("INSERT OR IGNORE INTO stray (hash) SELECT hash FROM blob WHERE session = ?", [session.as_str()])?;
-    for table in ["event", "scratch", "permission", "blob", "removed", "usage"] {
+    for table in ["event", "scratch", "question", "blob", "removed", "usage"] {
         transaction.execute(&format!("DELETE FROM {table} WHERE session = ?"), [session.as_str()])?;
     }
     Ok(transaction.commit()?)
@@ -285,7 +270,7 @@ fn delete_rows_of(connection: &Connection, session: &str) -> Result<bool, StoreE
     for sql in [
         "DELETE FROM scratch WHERE session = ?1 AND (stream, block, offset) IN
              (SELECT stream, block, offset FROM scratch WHERE session = ?1 LIMIT ?2)",
-        "DELETE FROM permission WHERE id IN (SELECT id FROM permission WHERE session = ?1 LIMIT ?2)",
+        "DELETE FROM question WHERE id IN (SELECT id FROM question WHERE session = ?1 LIMIT ?2)",
         "DELETE FROM outcome WHERE key IN (SELECT key FROM outcome WHERE session = ?1 LIMIT ?2)",
         "INSERT OR IGNORE INTO stray (hash) SELECT hash FROM blob WHERE session = ?1 ORDER BY hash LIMIT ?2",
         "DELETE FROM blob WHERE session = ?1 AND hash IN
@@ -342,10 +327,10 @@ mod tests {
     use linger_protocol::id::SessionId;
 
     use super::{Upkeep, mark_removed};
-    use crate::blob::Blobs;
-    use crate::key::{Key, Outcome};
-    use crate::session::log::{Log, Stored};
+    use crate::log::{Log, Stored};
+    use crate::store::blob::Blobs;
     use crate::store::damage::Found;
+    use crate::store::idempotency::{Key, Outcome};
     use crate::store::open::open;
     use crate::store::{Append, Fold, Store};
 
@@ -364,8 +349,14 @@ mod tests {
 
     async fn write_events(store: &Store, log: &Arc<Log>, events: Vec<Arc<Stored>>, outcomes: &[&str]) {
         let (done, committed) = tokio::sync::oneshot::channel();
-        let session =
-            Fold::Session { name: None, cwd: "/".to_owned(), state: "idle", updated_at: 1, fold: "{}".to_owned() };
+        let session = Fold::Session {
+            name: None,
+            cwd: "/".to_owned(),
+            state: "idle",
+            updated_at: 1,
+            fold: "{}".to_owned(),
+            parent: None,
+        };
         let folds = outcomes.iter().map(|id| Fold::Outcome(outcome(id))).chain([session]).collect();
         let log = log.clone();
         store.append(Append { log, events, turn: None, pieces: Vec::new(), folds, sync: true, done: Some(done) });
@@ -390,6 +381,33 @@ mod tests {
         }
         assert_eq!(store.outcome("remove".to_owned()).await.unwrap(), Some(outcome("remove")));
         assert_eq!(store.outcome("prompt".to_owned()).await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn the_numbers_of_events_grow_over_all_sessions_and_none_is_given_twice() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("linger.db");
+        let store = Store::open(&path).unwrap();
+        let log = |id: &str| Log::new(SessionId::from(id), 0, Vec::new());
+        for (session, events) in [("s1", 1..=2), ("s2", 1..=1), ("s1", 3..=3)] {
+            write_events(&store, &log(session), events.map(event).collect(), &[]).await;
+        }
+        let numbers = async |store: &Store| {
+            let sql = "SELECT group_concat(session || seq || '=' || n, ' ') FROM (SELECT * FROM event ORDER BY n)";
+            let read = |connection: &rusqlite::Connection| connection.query_row(sql, [], |row| row.get(0));
+            store.read(read).await.unwrap()
+        };
+        let all: String = numbers(&store).await;
+        assert_eq!(all, "s11=1 s12=2 s21=3 s13=4");
+        store.remove(log("s1"), Vec::new()).await.unwrap();
+        while rows(&store).await > 1 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        store.close().await.unwrap();
+        drop(store);
+        let store = Store::open(&path).unwrap();
+        write_events(&store, &log("s3"), vec![event(1)], &[]).await;
+        assert_eq!(numbers(&store).await, "s21=3 s31=5");
     }
 
     #[tokio::test]

@@ -11,7 +11,7 @@ use rusqlite::{Connection, Row, params};
 
 use super::reader::Lane;
 use super::{Spent, Store, StoreError};
-use crate::clock;
+use crate::sys::clock;
 
 /// The largest number in a row: more than anybody will ever pay, and two of them can be added.
 const MOST: i64 = 9_000_000_000_000_000;
@@ -30,7 +30,7 @@ impl Store {
 }
 
 /// Adds answers to their day.
-pub(super) fn add(connection: &Connection, session: &str, spent: &Spent) -> rusqlite::Result<usize> {
+pub(crate) fn add(connection: &Connection, session: &str, spent: &Spent) -> rusqlite::Result<usize> {
     let Spent { day, model, answers, usage } = spent;
     connection
         .prepare_cached(&format!(
@@ -53,7 +53,7 @@ pub(super) fn add(connection: &Connection, session: &str, spent: &Spent) -> rusq
 }
 
 /// What each session has paid for.
-pub(super) fn all(connection: &Connection) -> rusqlite::Result<HashMap<String, Vec<Spent>>> {
+pub(crate) fn all(connection: &Connection) -> rusqlite::Result<HashMap<String, Vec<Spent>>> {
     let mut statement = connection.prepare("SELECT * FROM usage")?;
     let (mut rows, mut all) = (statement.query([])?, HashMap::<_, Vec<Spent>>::new());
     while let Some(row) = rows.next()? {
@@ -65,7 +65,7 @@ pub(super) fn all(connection: &Connection) -> rusqlite::Result<HashMap<String, V
 }
 
 /// Takes the name of a session that is no more from its days.
-pub(super) fn release(connection: &Connection, session: &str) -> rusqlite::Result<()> {
+pub(crate) fn release(connection: &Connection, session: &str) -> rusqlite::Result<()> {
     let copy = format!(
         "INSERT INTO usage SELECT day, '', model, answers, input, output, cached, cache_write, reasoning, cost, at_least
          FROM usage WHERE session = ? {}",

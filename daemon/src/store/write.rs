@@ -4,7 +4,6 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use linger_protocol::id::BlobId;
-use linger_protocol::permission::Decision;
 use rusqlite::{Connection, params};
 
 use super::ahead::Ahead;
@@ -14,11 +13,11 @@ use super::intact::Intact;
 use super::upkeep::{self, Upkeep};
 use super::usage;
 use super::{Append, Done, Fold, StoreError, Write};
-use crate::blob::Held;
-use crate::clock;
 use crate::fault;
-use crate::key::Outcome;
-use crate::session::log::Log;
+use crate::log::Log;
+use crate::store::blob::Held;
+use crate::store::idempotency::Outcome;
+use crate::sys::clock;
 
 /// Outcomes of keyed requests that are kept, the newest: some 4 MB. A request is sent again within seconds or minutes, in which
 /// nobody makes so many others; at a hundred a day they last for half a year.
@@ -74,7 +73,6 @@ pub(super) fn run(
                 // Whoever asked may have gone.
                 let _unheard = done.send(result);
             }
-            Some(Write::Rewrite) => upkeep.rewrite(),
             Some(Write::Close(done)) => {
                 upkeep.close();
                 return close(connection, done);
@@ -124,9 +122,7 @@ fn next_write(
 fn commit_group(connection: &Connection, group: Vec<Append>, synced: &mut Synced, found: &Found) {
     let sync = group.iter().any(|append| append.sync);
     if fault::bug("I1") {
-        group
-            .iter()
-            .for_each(|early| early.log.publish(early.turn.as_ref(), early.pieces.clone(), early.events.clone()));
+        group.iter().for_each(|early| early.log.publish(&early.pieces, early.events.clone()));
     }
     if let Err(error) = set_sync(connection, sync, synced).and_then(|()| commit(connection, &group)) {
         if group.len() == 1 {
@@ -213,7 +209,7 @@ fn finish(group: Vec<Append>, result: &Result<(), StoreError>, found: &Found) {
         }
         fault::point("store.after_answer");
         if result.is_ok() && !fault::bug("I1") {
-            append.log.publish(append.turn.as_ref(), append.pieces, append.events);
+            append.log.publish(&append.pieces, append.events);
         }
         fault::point("store.after_publish");
     }
@@ -240,7 +236,8 @@ fn write(connection: &Connection, append: &Append) -> rusqlite::Result<()> {
         fault::store()?;
         connection
             .prepare_cached(
-                "INSERT INTO event (session, seq, at, kind, stream, data, sum) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO event (n, session, seq, at, kind, stream, data, sum) VALUES
+                 (1 + max((SELECT n FROM numbered), (SELECT coalesce(max(n), 0) FROM event)), ?, ?, ?, ?, ?, ?, ?)",
             )?
             .execute(params![
                 session,
@@ -266,13 +263,13 @@ fn write(connection: &Connection, append: &Append) -> rusqlite::Result<()> {
 }
 
 /// Bytes of the events and blobs of session `?1`.
-pub(super) const SIZE: &str = "(SELECT coalesce(sum(octet_length(data)), 0) FROM event WHERE session = ?1)
+pub(crate) const SIZE: &str = "(SELECT coalesce(sum(octet_length(data)), 0) FROM event WHERE session = ?1)
      + (SELECT coalesce(sum(size), 0) FROM blob WHERE session = ?1)";
 
 /// `bytes`: what the events of the same append have, by which the session grows.
 fn write_fold(connection: &Connection, session: &str, fold: &Fold, bytes: i64) -> rusqlite::Result<()> {
     match fold {
-        Fold::Session { name, cwd, state, updated_at, fold } => {
+        Fold::Session { name, cwd, state, updated_at, fold, parent } => {
             // A name is in an index of its own, which would be written each time if it were set each time.
             let update = |set: &str, and: &str| {
                 let sql = format!(
@@ -291,22 +288,23 @@ fn write_fold(connection: &Connection, session: &str, fold: &Fold, bytes: i64) -
             }
             // A new one has one event; one that is carried over has all of them, and its blobs.
             let sql = format!(
-                "INSERT INTO session (id, name, cwd, state, updated_at, env, fold, size)
-                 VALUES (?1, ?2, ?3, ?4, ?5, '{{}}', ?6, {SIZE})"
+                "INSERT INTO session (id, name, cwd, state, updated_at, env, fold, parent, size)
+                 VALUES (?1, ?2, ?3, ?4, ?5, '{{}}', ?6, ?7, {SIZE})"
             );
-            connection.prepare_cached(&sql)?.execute(params![session, name, cwd, state, *updated_at as i64, fold])?
+            let values = params![session, name, cwd, state, *updated_at as i64, fold, parent];
+            connection.prepare_cached(&sql)?.execute(values)?
         }
         Fold::Environment(env) => {
             connection.prepare_cached("UPDATE session SET env = ? WHERE id = ?")?.execute(params![env, session])?
         }
         Fold::Asked(pending) => connection
-            .prepare_cached("INSERT INTO permission (id, session, pending) VALUES (?, ?, ?)")?
-            .execute(params![pending.permission.as_str(), session, json(pending)])?,
-        Fold::Decided { permission, decision, by, at } => connection
+            .prepare_cached("INSERT INTO question (id, session, asked) VALUES (?, ?, ?)")?
+            .execute(params![pending.question.as_str(), session, json(pending)])?,
+        Fold::Answered { question, answer, by, at } => connection
             .prepare_cached(
-                "UPDATE permission SET decision = ?, decided_by = ?, decided_at = ? WHERE id = ? AND decision IS NULL",
+                "UPDATE question SET answer = ?, answered_by = ?, answered_at = ? WHERE id = ? AND answer IS NULL",
             )?
-            .execute(params![json(decision), by, *at as i64, permission])?,
+            .execute(params![json(answer), by, *at as i64, question.as_str()])?,
         Fold::Blob(held) => {
             let size = held.size() as i64;
             let new = connection
@@ -320,14 +318,14 @@ fn write_fold(connection: &Connection, session: &str, fold: &Fold, bytes: i64) -
         Fold::Waiting(waiting) => {
             connection
                 .prepare_cached(
-                    "UPDATE permission INDEXED BY permission_pending SET decision = ?, decided_by = ?, decided_at = ?
-                     WHERE session = ? AND decision IS NULL",
+                    "UPDATE question INDEXED BY question_open SET answer = ?, answered_by = ?, answered_at = ?
+                     WHERE session = ? AND answer IS NULL",
                 )?
-                .execute(params![json(&Decision::Cancelled), DAMAGE, clock::now() as i64, session])?;
+                .execute(params![json(&None::<String>), DAMAGE, clock::now() as i64, session])?;
             for pending in waiting {
                 connection
-                    .prepare_cached("INSERT OR REPLACE INTO permission (id, session, pending) VALUES (?, ?, ?)")?
-                    .execute(params![pending.permission.as_str(), session, json(pending)])?;
+                    .prepare_cached("INSERT OR REPLACE INTO question (id, session, asked) VALUES (?, ?, ?)")?
+                    .execute(params![pending.question.as_str(), session, json(pending)])?;
             }
             waiting.len()
         }

@@ -48,14 +48,15 @@ mod tests {
     use serde_json::json;
 
     use crate::tool::builtin;
+    use crate::tool::set::ToolSet;
     use crate::tool::tests::test_workspace;
 
     #[test]
     fn bad_arguments_are_named() {
         let (_dir, workspace) = test_workspace();
         let check = |tool: &str, input: serde_json::Value, expect: &str| {
-            let tools = builtin();
-            let error = crate::tool::find(&tools, tool).unwrap().prepare(&input, &workspace).err().unwrap();
+            let tools = ToolSet::new(builtin());
+            let error = tools.get(tool).unwrap().prepare(&input, &workspace).err().unwrap();
             assert_eq!(error.0, expect);
         };
         check("read", json!({"pth": "x"}), "unknown field `pth`, expected one of `path`, `offset`, `limit`");

@@ -9,9 +9,10 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::output::Output;
-use super::{Access, BoxFuture, Call, Context, Invalid, Tool, ToolOutput, Workspace, args, file};
-use crate::disk;
-use crate::process::{Process, READ_SIZE, Stderr};
+use super::set::Takes;
+use super::{BoxFuture, Call, Context, Effects, Invalid, Tool, ToolOutput, Workspace, args, file};
+use crate::process::{Input, Process, READ_SIZE, Stderr};
+use crate::sys::disk;
 
 /// The longest time that a model may ask for, in seconds; the longest builds and tests need about that.
 pub(crate) const TIMEOUT_MAX_S: u64 = 3600;
@@ -28,11 +29,11 @@ struct Args {
 }
 
 impl Tool for Bash {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "bash"
     }
 
-    fn description(&self) -> &'static str {
+    fn description(&self) -> &str {
         include_str!("bash.md")
     }
 
@@ -40,8 +41,12 @@ impl Tool for Bash {
         args::schema::<Args>()
     }
 
-    fn read_only(&self) -> bool {
-        false
+    fn changes(&self) -> bool {
+        true
+    }
+
+    fn pattern(&self) -> Takes {
+        Takes::Command
     }
 
     fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid> {
@@ -71,8 +76,8 @@ impl Call for Command {
         self.command.clone()
     }
 
-    fn access(&self) -> Access {
-        Access::Command(self.command.clone())
+    fn effects(&self) -> Effects {
+        Effects::command(self.command.clone())
     }
 
     fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, ToolOutput> {
@@ -82,8 +87,8 @@ impl Call for Command {
 
 impl Command {
     async fn execute(&self, context: Context) -> ToolOutput {
-        let Workspace { cwd, env, .. } = &self.workspace;
-        let mut process = match Process::shell(&self.command, cwd, env, Stderr::Merged).await {
+        let cwd = &self.workspace.cwd;
+        let mut process = match context.spawn.shell(&self.command, Input::Nothing, Stderr::Merged).await {
             Ok(process) => process,
             Err(error) => {
                 let seen = cwd.clone();
@@ -317,7 +322,7 @@ mod tests {
         assert_eq!(marker, format!("[… {left_out} bytes left out; the whole output is in {}]", spill.display()));
         assert_eq!((status, output.output.len()), ("[exit code 1]", 2));
         let whole: [u8; 32] = <sha2::Sha256 as sha2::Digest>::digest(fs::read(&spill).unwrap()).into();
-        assert_eq!(*held.id(), crate::blob::id_of(&whole));
+        assert_eq!(*held.id(), crate::store::blob::id_of(&whole));
     }
 
     #[tokio::test]

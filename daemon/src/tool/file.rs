@@ -1,10 +1,11 @@
 //! Files: opened only if they are regular, replaced as a whole, and errors that a model can act on.
 
+use std::collections::BTreeSet;
 use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::fs::{Access, OFlags, access};
@@ -30,13 +31,12 @@ const DIFF_INPUT_MAX: usize = 1024 * 1024;
 /// A comparison that takes longer gives a coarser diff.
 const DIFF_TIME: Duration = Duration::from_millis(300);
 
-/// The database of this daemon.
-static OWN: OnceLock<PathBuf> = OnceLock::new();
+/// The databases that this process has open, of all its daemons: their locks are the process's.
+static OWN: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 /// Nothing here opens this database from now on.
 pub(crate) fn keep_shut(database: &Path) {
-    // One daemon a process has one.
-    let _again = OWN.set(database.to_path_buf());
+    OWN.lock().unwrap_or_else(PoisonError::into_inner).insert(database.to_path_buf());
 }
 
 /// Whether it is a file of the daemon's own database. To close any descriptor of one takes away the locks that SQLite has on it
@@ -46,7 +46,8 @@ fn is_own(metadata: &Metadata) -> bool {
     let may_be = metadata.mode() & 0o777 == 0o600 && metadata.uid() == geteuid().as_raw();
     let same =
         |path: PathBuf| path.metadata().is_ok_and(|own| (own.dev(), own.ino()) == (metadata.dev(), metadata.ino()));
-    may_be && OWN.get().is_some_and(|database| PARTS.into_iter().any(|part| same(with(database, part))))
+    let own = || OWN.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    may_be && own().iter().any(|database| PARTS.into_iter().any(|part| same(with(database, part))))
 }
 
 /// Opens a regular file. Nothing else is opened at all: a FIFO would block, and a device may act.

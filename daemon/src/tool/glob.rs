@@ -12,7 +12,8 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::pattern::{Pattern, Walk};
-use super::{Access, BoxFuture, Call, Context, Invalid, Tool, ToolOutput, Workspace, args, blocking, file, path};
+use super::set::Takes;
+use super::{BoxFuture, Call, Context, Effects, Invalid, Tool, ToolOutput, Workspace, args, blocking, file, path};
 
 /// Files that are shown; the rest is counted.
 const RESULTS_MAX: usize = 200;
@@ -29,11 +30,11 @@ struct Args {
 }
 
 impl Tool for Glob {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "glob"
     }
 
-    fn description(&self) -> &'static str {
+    fn description(&self) -> &str {
         include_str!("glob.md")
     }
 
@@ -41,8 +42,12 @@ impl Tool for Glob {
         args::schema::<Args>()
     }
 
-    fn read_only(&self) -> bool {
-        true
+    fn changes(&self) -> bool {
+        false
+    }
+
+    fn pattern(&self) -> Takes {
+        Takes::Path
     }
 
     fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid> {
@@ -64,8 +69,8 @@ impl Call for Finding {
         format!("glob {} in {}", self.pattern, path::show(&self.workspace.cwd, &self.root))
     }
 
-    fn access(&self) -> Access {
-        Access::Read(self.root.clone())
+    fn effects(&self) -> Effects {
+        Effects::read(self.root.clone())
     }
 
     fn run(self: Box<Self>, _: Context) -> BoxFuture<'static, ToolOutput> {

@@ -13,8 +13,9 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::pattern::{PATTERN_MAX, Pattern, Walk};
+use super::set::Takes;
 use super::{
-    Access, BoxFuture, Call, Context, Hidden, Invalid, Tool, ToolOutput, Workspace, args, blocking, file, path, text,
+    BoxFuture, Call, Context, Effects, Hidden, Invalid, Tool, ToolOutput, Workspace, args, blocking, file, path, text,
 };
 
 /// Lines that are shown, with their context.
@@ -53,11 +54,11 @@ struct Args {
 }
 
 impl Tool for Grep {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "grep"
     }
 
-    fn description(&self) -> &'static str {
+    fn description(&self) -> &str {
         include_str!("grep.md")
     }
 
@@ -65,8 +66,12 @@ impl Tool for Grep {
         args::schema::<Args>()
     }
 
-    fn read_only(&self) -> bool {
-        true
+    fn changes(&self) -> bool {
+        false
+    }
+
+    fn pattern(&self) -> Takes {
+        Takes::Path
     }
 
     fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid> {
@@ -99,8 +104,8 @@ impl Call for Searching {
         format!("grep {} in {}", self.pattern, path::show(&self.workspace.cwd, &self.root))
     }
 
-    fn access(&self) -> Access {
-        Access::Read(self.root.clone())
+    fn effects(&self) -> Effects {
+        Effects::read(self.root.clone())
     }
 
     fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, ToolOutput> {

@@ -10,8 +10,9 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::set::Takes;
 use super::text::one_line;
-use super::{Access, BoxFuture, Call, Context, Invalid, Tool, ToolOutput, Workspace, args, blocking, file, path};
+use super::{BoxFuture, Call, Context, Effects, Invalid, Tool, ToolOutput, Workspace, args, blocking, file, path};
 
 /// Entries that are shown; the rest is counted.
 const ENTRIES_MAX: usize = 500;
@@ -26,11 +27,11 @@ struct Args {
 }
 
 impl Tool for Ls {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "ls"
     }
 
-    fn description(&self) -> &'static str {
+    fn description(&self) -> &str {
         include_str!("ls.md")
     }
 
@@ -38,8 +39,12 @@ impl Tool for Ls {
         args::schema::<Args>()
     }
 
-    fn read_only(&self) -> bool {
-        true
+    fn changes(&self) -> bool {
+        false
+    }
+
+    fn pattern(&self) -> Takes {
+        Takes::Path
     }
 
     fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid> {
@@ -58,8 +63,8 @@ impl Call for Listing {
         format!("ls {}", path::show(&self.workspace.cwd, &self.path))
     }
 
-    fn access(&self) -> Access {
-        Access::Read(self.path.clone())
+    fn effects(&self) -> Effects {
+        Effects::read(self.path.clone())
     }
 
     fn run(self: Box<Self>, _: Context) -> BoxFuture<'static, ToolOutput> {

@@ -16,6 +16,7 @@ mod output;
 mod path;
 pub(crate) mod pattern;
 mod read;
+pub mod set;
 pub(crate) mod text;
 mod write;
 
@@ -25,15 +26,17 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use linger_protocol::event::{Outcome, OutputSegment};
+use linger_protocol::event::{AfterCrash, Outcome, OutputSegment};
 use linger_protocol::message::ContentBlock;
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::blob::{Blobs, Held};
+use crate::process::server::{Children, Spawn};
+use crate::store::blob::{Blobs, Held};
 pub(crate) use bash::TIMEOUT_MAX_S;
 pub(crate) use file::keep_shut;
+use set::Takes;
 
 /// How many links `resolve` follows before it gives up on a loop; Linux allows as many.
 const LINKS_MAX: usize = 40;
@@ -43,14 +46,16 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Something that a model can call.
 pub trait Tool: Send + Sync {
-    /// Its name.
-    fn name(&self) -> &'static str;
+    /// Its name, at most 64 letters, digits, `_` and `-`: what every provider takes.
+    fn name(&self) -> &str;
     /// What the model is told about it.
-    fn description(&self) -> &'static str;
+    fn description(&self) -> &str;
     /// JSON Schema of its arguments.
     fn schema(&self) -> Value;
-    /// Whether no call of it ever changes anything; such calls may overlap, and may run again after a crash.
-    fn read_only(&self) -> bool;
+    /// Whether any call of it may change something, for lists of tools; what one call does, [`Call::effects`] says.
+    fn changes(&self) -> bool;
+    /// What a rule's pattern means for it: `name(pattern)`.
+    fn pattern(&self) -> Takes;
     /// Checks the arguments and gives the call that they mean.
     fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid>;
 }
@@ -64,10 +69,54 @@ pub struct Invalid(pub String);
 pub trait Call: Send + Sync {
     /// What it does, for people: `read src/main.rs`, or the command itself.
     fn action(&self) -> String;
-    /// What it touches, for the rules.
-    fn access(&self) -> Access;
+    /// What it does to the world, for permission, order and recovery; the same each time.
+    fn effects(&self) -> Effects;
     /// Runs it.
     fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, ToolOutput>;
+    /// Waits for what the same call does that was started before the daemon was restarted, and gives its result; starts nothing.
+    /// The daemon may have died between the record of the start and the start itself: then there is nothing to wait for, and the
+    /// result says so. Only for calls whose effects say [`AfterCrash::Join`].
+    fn join(self: Box<Self>, _: Context) -> BoxFuture<'static, ToolOutput> {
+        Box::pin(std::future::ready(ToolOutput {
+            outcome: Outcome::Unknown,
+            ..ToolOutput::error("[interrupted, outcome unknown: the daemon was restarted while this call ran]")
+        }))
+    }
+}
+
+/// What a call does to the world.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Effects {
+    /// What it touches, for rules and modes.
+    pub access: Access,
+    /// Whether it may change anything; then its start is on disk before it runs, and mode `plan` refuses it.
+    pub changes: bool,
+    /// Whether it runs at the same time as its neighbours that overlap; the others run alone and in the model's order.
+    pub overlaps: bool,
+    /// What a restart does with it once it has started.
+    pub after_crash: AfterCrash,
+}
+
+impl Effects {
+    /// Reads a file or a directory tree.
+    pub fn read(path: impl Into<PathBuf>) -> Self {
+        Self { changes: false, overlaps: true, ..Self::change(Access::Read(path.into())) }
+    }
+
+    /// Changes a file.
+    pub fn write(path: impl Into<PathBuf>) -> Self {
+        Self::change(Access::Write(path.into()))
+    }
+
+    /// Runs a command.
+    pub fn command(command: impl Into<String>) -> Self {
+        Self::change(Access::Command(command.into()))
+    }
+
+    /// May change anything within `access`, alone, with an outcome that is unknown after a restart.
+    pub fn change(access: Access) -> Self {
+        Self { access, changes: true, overlaps: false, after_crash: AfterCrash::Unknown }
+    }
 }
 
 /// What a call touches.
@@ -79,6 +128,30 @@ pub enum Access {
     Write(PathBuf),
     /// Runs a command, which may do anything.
     Command(String),
+    /// Talks to a host: its name or address, as the call has it.
+    Network(String),
+    /// Asks a server that extends the daemon to do something; what that touches is not known.
+    Other {
+        /// The server.
+        server: String,
+        /// The tool, as the server calls it.
+        tool: String,
+    },
+}
+
+impl Access {
+    /// The file or directory.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Read(path) | Self::Write(path) => Some(path),
+            Self::Command(_) | Self::Network(_) | Self::Other { .. } => None,
+        }
+    }
+
+    /// Whether it leaves what the rules of files and the workspace can hold.
+    pub fn is_outside(&self) -> bool {
+        matches!(self, Self::Network(_) | Self::Other { .. })
+    }
 }
 
 /// Where a session works.
@@ -97,6 +170,11 @@ pub struct Workspace {
 }
 
 impl Workspace {
+    /// What starts children here; `children` are those that live longer than a call.
+    pub fn spawn(&self, children: Children) -> Spawn {
+        Spawn { cwd: self.cwd.clone(), env: self.env.clone(), children }
+    }
+
     /// Whether `path` lies within the workspace, links resolved.
     pub fn contains(&self, path: &Path) -> bool {
         self.resolve(path).starts_with(&self.root)
@@ -131,12 +209,35 @@ impl Workspace {
 
 /// What a running call is given.
 pub struct Context {
+    /// Names the call among those of all sessions, and stays the same after a restart.
+    pub call: String,
     /// Takes output while the call runs; waits when the reader is behind.
     pub output: mpsc::Sender<OutputDelta>,
     /// Where the whole of an output that is too long goes.
     pub blobs: Blobs,
     /// Whether a rule keeps this file from being read; for calls that read more than the path that was permitted.
     pub hidden: Hidden,
+    /// Starts children in the directory and the environment of the session.
+    pub spawn: Spawn,
+    /// Asks a person.
+    pub ask: Ask,
+}
+
+/// A question that a call asks a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// What is asked.
+    pub text: String,
+    /// The possible answers: the name that an answer says, and what people read.
+    pub options: Vec<(String, String)>,
+}
+
+/// Asks a person, and gives the name of the option that was chosen; or why none was.
+pub type Ask = Arc<dyn Fn(Choice) -> BoxFuture<'static, Result<String, Invalid>> + Send + Sync>;
+
+/// What a call is given where nobody can be asked.
+pub fn asks_nobody() -> Ask {
+    Arc::new(|_| Box::pin(std::future::ready(Err(Invalid("nobody can be asked here".to_owned())))))
 }
 
 /// Says whether a file is kept from being read.
@@ -200,15 +301,6 @@ pub fn builtin() -> Vec<Arc<dyn Tool>> {
     ]
 }
 
-/// The tool with this name, or what to tell a model that made the name up.
-pub fn find<'a>(tools: &'a [Arc<dyn Tool>], name: &str) -> Result<&'a Arc<dyn Tool>, Invalid> {
-    tools.iter().find(|tool| tool.name() == name).ok_or_else(|| {
-        let names: Vec<&str> = tools.iter().map(|tool| tool.name()).collect();
-        let near = text::did_you_mean(name, &names);
-        Invalid(format!("there is no tool `{}`{near} (the tools are {})", text::one_line(name), names.join(", ")))
-    })
-}
-
 /// Runs `work` on a thread that may block. When the future is dropped, the token tells `work` to stop.
 fn blocking(work: impl FnOnce(&CancellationToken) -> ToolOutput + Send + 'static) -> BoxFuture<'static, ToolOutput> {
     Box::pin(async move {
@@ -228,16 +320,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_specifications_of_all_tools_are_small() {
-        let specs: Vec<Value> = builtin()
-            .iter()
-            .map(|tool| json!({"name": tool.name(), "description": tool.description(), "input_schema": tool.schema()}))
-            .collect();
-        let size = serde_json::to_string(&specs).unwrap().len();
-        assert!(size < 4500, "{size} bytes: the first request of a session must stay under 10 KB");
-    }
-
-    #[test]
     fn a_schema_has_names_types_and_what_is_required() {
         let timeout = json!({"type": "integer", "description": "seconds until it is ended; at most 3600"});
         let expect = json!({
@@ -247,16 +329,6 @@ mod tests {
             "required": ["command"],
         });
         assert_eq!(bash::Bash.schema(), expect);
-    }
-
-    #[test]
-    fn an_unknown_tool_is_answered_with_the_nearest_name() {
-        let error = find(&builtin(), "raed").err().unwrap().0;
-        assert_eq!(
-            error,
-            "there is no tool `raed`; did you mean `read`? (the tools are bash, read, write, edit, ls, glob, grep)"
-        );
-        assert_eq!(find(&builtin(), "grep").unwrap().name(), "grep");
     }
 
     #[test]
@@ -281,7 +353,14 @@ mod tests {
 
     /// What a call is given whose blobs are in the directory `out` of its workspace.
     pub(super) fn test_context(workspace: &Workspace, output: mpsc::Sender<OutputDelta>) -> Context {
-        Context { output, blobs: Blobs::beside(&workspace.cwd.join("out/linger.db")), hidden: Arc::new(|_| false) }
+        Context {
+            call: "s/c1".to_owned(),
+            output,
+            blobs: Blobs::beside(&workspace.cwd.join("out/linger.db")),
+            hidden: Arc::new(|_| false),
+            spawn: workspace.spawn(Children::default()),
+            ask: asks_nobody(),
+        }
     }
 
     /// A workspace in a new directory.

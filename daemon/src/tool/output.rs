@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::text::{self, Decoder};
 use super::{Context, OutputDelta};
-use crate::blob::{Blobs, Held, id_of};
+use crate::store::blob::{Blobs, Held, id_of};
 
 /// What is kept of the beginning and of the end: about 3,000 tokens each, enough for an error and what led to it.
 const HEAD: usize = 12 * 1024;
@@ -243,14 +243,14 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::tool::tests::test_workspace;
 
     fn output(dir: &tempfile::TempDir) -> (Output, mpsc::Receiver<OutputDelta>) {
         let (output, receiver) = mpsc::channel(1024);
         (
             Output::new(Context {
-                output,
                 blobs: Blobs::beside(&dir.path().join("linger.db")),
-                hidden: std::sync::Arc::new(|_| false),
+                ..crate::tool::tests::test_context(&test_workspace().1, output)
             }),
             receiver,
         )

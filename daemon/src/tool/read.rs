@@ -11,7 +11,10 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::{Access, BoxFuture, Call, Context, Invalid, Tool, ToolOutput, Workspace, args, blocking, file, path, text};
+use super::set::Takes;
+use super::{
+    BoxFuture, Call, Context, Effects, Invalid, Tool, ToolOutput, Workspace, args, blocking, file, path, text,
+};
 
 /// What one call gives at most: about 12,000 tokens.
 const BYTES_MAX: usize = 48 * 1024;
@@ -39,11 +42,11 @@ struct Args {
 }
 
 impl Tool for Read {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "read"
     }
 
-    fn description(&self) -> &'static str {
+    fn description(&self) -> &str {
         include_str!("read.md")
     }
 
@@ -51,8 +54,12 @@ impl Tool for Read {
         args::schema::<Args>()
     }
 
-    fn read_only(&self) -> bool {
-        true
+    fn changes(&self) -> bool {
+        false
+    }
+
+    fn pattern(&self) -> Takes {
+        Takes::Path
     }
 
     fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid> {
@@ -81,8 +88,8 @@ impl Call for Reading {
         format!("read {}", path::show(&self.workspace.cwd, &self.path))
     }
 
-    fn access(&self) -> Access {
-        Access::Read(self.path.clone())
+    fn effects(&self) -> Effects {
+        Effects::read(self.path.clone())
     }
 
     fn run(self: Box<Self>, _: Context) -> BoxFuture<'static, ToolOutput> {

@@ -7,7 +7,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Access, BoxFuture, Call, Context, Invalid, Tool, ToolOutput, Workspace, args, blocking, file, path};
+use super::set::Takes;
+use super::{BoxFuture, Call, Context, Effects, Invalid, Tool, ToolOutput, Workspace, args, blocking, file, path};
 
 /// The tool.
 pub(super) struct Write;
@@ -20,11 +21,11 @@ struct Args {
 }
 
 impl Tool for Write {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "write"
     }
 
-    fn description(&self) -> &'static str {
+    fn description(&self) -> &str {
         include_str!("write.md")
     }
 
@@ -32,8 +33,12 @@ impl Tool for Write {
         args::schema::<Args>()
     }
 
-    fn read_only(&self) -> bool {
-        false
+    fn changes(&self) -> bool {
+        true
+    }
+
+    fn pattern(&self) -> Takes {
+        Takes::Path
     }
 
     fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid> {
@@ -53,8 +58,8 @@ impl Call for Writing {
         format!("write {}", path::show(&self.workspace.cwd, &self.path))
     }
 
-    fn access(&self) -> Access {
-        Access::Write(self.path.clone())
+    fn effects(&self) -> Effects {
+        Effects::write(self.path.clone())
     }
 
     fn run(self: Box<Self>, _: Context) -> BoxFuture<'static, ToolOutput> {

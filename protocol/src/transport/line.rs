@@ -27,7 +27,7 @@ pub enum Frame {
     Message(Vec<u8>),
     /// A message that was too large and was skipped.
     Oversize,
-    /// A message that whoever reads did not wait for ([`Decoder::give_up_message`]), now that its rest has come.
+    /// The end of a message that the reader gave up ([`Decoder::give_up_message`]).
     GivenUp,
     /// A header that makes no sense: what follows cannot be told apart, the connection is of no more use.
     Broken,

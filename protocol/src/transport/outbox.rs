@@ -1,6 +1,6 @@
 //! What waits to be written to one client, and what its connection is doing.
 //!
-//! Bounded: whoever has more to say waits while the client does not read.
+//! Bounded: senders wait while the client does not read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Semaphore, mpsc};
 
-use super::room::{Holder, LargeRoom};
+use super::room::{Capacity, Holder, LargeRoom};
 
 /// Requests of one connection that wait for their result, those of batches too; reading stops beyond. An editor has a handful
 /// at a time.
@@ -39,7 +39,8 @@ pub struct Outgoing {
     pub(super) activity: Arc<Activity>,
 }
 
-/// What one connection is doing, for whoever has to choose among many; times are in milliseconds after it began, 0 is never.
+/// The activity of one connection, for choosing which one to close; times are in milliseconds after it
+/// began, 0 is never.
 #[derive(Debug)]
 pub struct Activity {
     began: Instant,
@@ -104,14 +105,14 @@ pub struct Gone;
 
 impl Outbox {
     /// An outbox and its other end, which [`serve`](super::serve::serve) takes.
-    pub fn new() -> (Self, Outgoing) {
+    pub fn new(capacity: &Capacity) -> (Self, Outgoing) {
         let (sender, receiver) = mpsc::channel(OUTBOX);
         let activity = Arc::new(Activity {
             began: Instant::now(),
             asked: AtomicU64::new(0),
             writing: AtomicU64::new(0),
             waiting: Arc::new(Semaphore::new(MAX_WAITING as usize)),
-            holder: Holder::default(),
+            holder: Holder::of(capacity.clone()),
         });
         (Self { lines: sender, activity: activity.clone() }, Outgoing { lines: receiver, activity })
     }
@@ -125,7 +126,7 @@ impl Outbox {
         self.lines.send(batch).await.map_err(|_| Gone)
     }
 
-    /// Waits until there is room for one more batch: whoever makes it then need not hold it while the client does not read.
+    /// Waits until there is room for one more batch, so that a batch is made only when it can be sent.
     pub async fn room(&self) -> Result<OutboxRoom, Gone> {
         self.lines.clone().reserve_owned().await.map(OutboxRoom).map_err(|_| Gone)
     }

@@ -1,16 +1,17 @@
 //! Room for what is large and waits to be read by clients: a bound on all connections together.
 //!
-//! Hundreds of clients that do not read must not hold hundreds of copies of a large event or answer. So whoever makes one takes
-//! room for it before, and the room is free again when it is written. Who came last is served first: it is there and reads,
-//! while those who do not read keep what they got until they are hung up ([`contended`]).
+//! Hundreds of clients that do not read must not hold hundreds of copies of a large event or answer. So
+//! room is taken before one is made, and is free again when it is written. The latest waiter is served
+//! first: its client is reading, while clients that do not read keep their room until they are closed
+//! ([`Capacity::contended`]).
 //!
-//! Nobody waits for room who holds some that others wait for: an answer of a batch that finds none is an error ([`Full`]) while
-//! earlier answers of that batch wait to be written with it.
+//! A holder of room never waits for more: if earlier answers of a batch wait to be written with it, an
+//! answer without room is an error ([`Full`]).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{OwnedMutexGuard, oneshot, watch};
+use tokio::sync::{OwnedMutexGuard, Semaphore, oneshot, watch};
 
 use crate::error::{Code, RpcError};
 
@@ -20,26 +21,52 @@ const PIECE: usize = 64 << 10;
 /// How much room there is, in pieces: 64 MiB, one of the largest events.
 const MAX_LARGE: usize = 1024;
 
-static ROOMS: Mutex<Rooms> = Mutex::new(Rooms { free: MAX_LARGE, waiting: Vec::new() });
+/// How much of large requests all connections may hold together, in pieces of 64 KiB: 64 MiB, which is a few of the largest.
+/// Without it a few hundred clients that each send most of a request would take gigabytes.
+const MAX_REQUESTS: usize = 1024;
 
+/// What the connections of one daemon may hold together.
+#[derive(Clone, Debug)]
+pub struct Capacity {
+    rooms: Arc<Mutex<Rooms>>,
+    /// Room for large requests, in pieces of 64 KiB.
+    pub(super) requests: Arc<Semaphore>,
+}
+
+impl Default for Capacity {
+    fn default() -> Self {
+        let rooms = Arc::new(Mutex::new(Rooms { free: MAX_LARGE, waiting: Vec::new() }));
+        Self { rooms, requests: Arc::new(Semaphore::new(MAX_REQUESTS)) }
+    }
+}
+
+impl Capacity {
+    fn rooms(&self) -> MutexGuard<'_, Rooms> {
+        self.rooms.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether there are waiters.
+    pub(super) fn contended(&self) -> bool {
+        self.rooms().waiting.iter().any(|waiting| !waiting.given.is_closed())
+    }
+}
+
+#[derive(Debug)]
 struct Rooms {
     free: usize,
-    /// Who waits, the last one last.
+    /// Waiters, newest last.
     waiting: Vec<Waiting>,
 }
 
+#[derive(Debug)]
 struct Waiting {
     pieces: usize,
     holder: Holder,
     given: oneshot::Sender<LargeRoom>,
 }
 
-fn rooms() -> MutexGuard<'static, Rooms> {
-    ROOMS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Rooms {
-    /// Gives what is free to those who wait.
+    /// Gives free room to the waiters.
     fn share(&mut self) {
         while let Some(waiting) = self.waiting.pop_if(|waiting| waiting.pieces <= self.free) {
             let room = self.take(waiting.pieces, waiting.holder);
@@ -51,26 +78,29 @@ impl Rooms {
 
     fn take(&mut self, pieces: usize, holder: Holder) -> LargeRoom {
         self.free -= pieces;
-        holder.0.send_modify(|held| *held += pieces);
+        holder.held.send_modify(|held| *held += pieces);
         LargeRoom { pieces, holder }
     }
 }
 
 /// Counts the room that one connection holds, in pieces.
 #[derive(Clone, Debug)]
-pub struct Holder(Arc<watch::Sender<usize>>);
-
-impl Default for Holder {
-    fn default() -> Self {
-        Self(Arc::new(watch::channel(0).0))
-    }
+pub struct Holder {
+    held: Arc<watch::Sender<usize>>,
+    /// The room that it is taken of.
+    pub(super) capacity: Capacity,
 }
 
 impl Holder {
+    /// One that holds none.
+    pub(super) fn of(capacity: Capacity) -> Self {
+        Self { held: Arc::new(watch::channel(0).0), capacity }
+    }
+
     /// Waits until it holds some.
     pub(super) async fn holds(&self) {
         // Fails when the sender has gone, which is here.
-        let _ = self.0.subscribe().wait_for(|held| *held > 0).await;
+        let _ = self.held.subscribe().wait_for(|held| *held > 0).await;
     }
 }
 
@@ -86,18 +116,18 @@ impl LargeRoom {
     pub async fn of(bytes: usize, holder: &Holder) -> Self {
         let (given, room) = oneshot::channel();
         {
-            let mut rooms = rooms();
+            let mut rooms = holder.capacity.rooms();
             rooms.waiting.retain(|waiting| !waiting.given.is_closed());
             rooms.waiting.push(Waiting { pieces: pieces(bytes), holder: holder.clone(), given });
             rooms.share();
         }
-        // Whoever waits is given room in the end: the senders live in a static.
+        // A waiter is given room in the end: the holder keeps the senders alive.
         room.await.unwrap_or_else(|_| Self { pieces: 0, holder: holder.clone() })
     }
 
     /// Room for about `bytes`, if there is some now.
     fn at_once(bytes: usize, holder: &Holder) -> Option<Self> {
-        let (mut rooms, pieces) = (rooms(), pieces(bytes));
+        let (mut rooms, pieces) = (holder.capacity.rooms(), pieces(bytes));
         (pieces <= rooms.free).then(|| rooms.take(pieces, holder.clone()))
     }
 
@@ -110,16 +140,16 @@ impl LargeRoom {
     fn give_back(&mut self, pieces: usize) {
         if pieces > 0 {
             self.pieces -= pieces;
-            self.holder.0.send_modify(|held| *held -= pieces);
-            let mut rooms = rooms();
+            self.holder.held.send_modify(|held| *held -= pieces);
+            let mut rooms = self.holder.capacity.rooms();
             rooms.free += pieces;
             rooms.share();
         }
     }
 
-    /// Takes out the pieces, for whoever has the rooms locked.
+    /// Takes out the pieces, while the rooms are locked.
     fn empty(&mut self) -> usize {
-        self.holder.0.send_modify(|held| *held -= self.pieces);
+        self.holder.held.send_modify(|held| *held -= self.pieces);
         std::mem::take(&mut self.pieces)
     }
 }
@@ -134,18 +164,13 @@ fn pieces(bytes: usize) -> usize {
     bytes.div_ceil(PIECE).clamp(1, MAX_LARGE)
 }
 
-/// Whether anybody waits for room.
-pub(super) fn contended() -> bool {
-    rooms().waiting.iter().any(|waiting| !waiting.given.is_closed())
-}
-
-/// There is no room for an answer beside those that it is to go out with.
+/// There is no room for an answer together with the rest of its batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
 impl From<Full> for RpcError {
     fn from(Full: Full) -> Self {
-        Self::new(Code::TooMuch, "there is no room for this answer beside the others of its batch")
+        Self::new(Code::TooMuch, "there is no room for this answer together with the others of its batch")
             .hint("send the request alone")
     }
 }
@@ -212,31 +237,28 @@ mod tests {
         }
     }
 
-    /// There is one room for all connections, and so for all tests.
-    static ALONE: Mutex<()> = Mutex::new(());
-
     #[test]
     fn the_last_one_is_served_first_and_nothing_is_lost() {
-        let _alone = ALONE.lock();
-        let holder = Holder::default();
+        let capacity = Capacity::default();
+        let holder = Holder::of(capacity.clone());
         let of = |bytes| LargeRoom::of(bytes, &holder);
         let all = poll(pin!(of(usize::MAX))).unwrap();
         let (mut first, mut last) = (pin!(of(PIECE + 1)), pin!(of(usize::MAX)));
         assert!(poll(first.as_mut()).is_none() && poll(last.as_mut()).is_none());
         assert!(poll(pin!(of(1))).is_none(), "and is gone");
-        assert!(contended());
+        assert!(capacity.contended());
         drop(all);
-        assert!(poll(first.as_mut()).is_none(), "who came last has everything");
+        assert!(poll(first.as_mut()).is_none(), "the latest waiter has everything");
         assert_eq!(poll(last.as_mut()).map(|room| room.pieces), Some(MAX_LARGE));
         assert_eq!(poll(first.as_mut()).map(|room| room.pieces), Some(2));
-        assert!(!contended());
-        assert_eq!((rooms().free, *holder.0.borrow()), (MAX_LARGE, 0));
+        assert!(!capacity.contended());
+        assert_eq!((capacity.rooms().free, *holder.held.borrow()), (MAX_LARGE, 0));
     }
 
     #[test]
     fn a_batch_does_not_wait_while_it_holds_what_others_wait_for() {
-        let _alone = ALONE.lock();
-        let holder = Holder::default();
+        let capacity = Capacity::default();
+        let holder = Holder::of(capacity.clone());
         let together = Arc::<Together>::default();
         let answer = || AnswerRoom::of(holder.clone(), together.clone());
         let (small, large, late) = (answer(), answer(), answer());
@@ -246,10 +268,10 @@ mod tests {
         assert!(small.finish(PIECE - 1).is_none(), "what turns out to be small takes nothing");
         assert_eq!(poll(making), Some(Ok(())));
         let kept = large.finish(3 * PIECE).unwrap();
-        assert_eq!((kept.pieces, *holder.0.borrow(), rooms().free), (3, 3, MAX_LARGE - 3));
+        assert_eq!((kept.pieces, *holder.held.borrow(), capacity.rooms().free), (3, 3, MAX_LARGE - 3));
         assert_eq!(poll(pin!(late.make(MAX_LARGE * PIECE))), Some(Err(Full)));
         assert_eq!(poll(pin!(late.make(PIECE))), Some(Ok(())));
         drop((late.finish(PIECE), kept));
-        assert_eq!((rooms().free, *holder.0.borrow()), (MAX_LARGE, 0));
+        assert_eq!((capacity.rooms().free, *holder.held.borrow()), (MAX_LARGE, 0));
     }
 }

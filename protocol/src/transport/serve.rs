@@ -21,7 +21,7 @@ use jsonrpsee::{ConnectionId, Extensions};
 use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::unconstrained;
 use tokio::time::{sleep, timeout};
 
@@ -29,15 +29,11 @@ use super::MAX_REQUEST;
 use super::line::{Decoder, Frame, Framing, encode};
 use super::outbox::{Batch, Gone, MAX_WAITING, Outbox, Outgoing};
 use super::request::{Entries, Envelope, MAX_BATCH, params, plain};
-use super::room::{AnswerRoom, Holder, LargeRoom, Together, contended};
+use super::room::{AnswerRoom, Holder, LargeRoom, Together};
 use crate::error::{Code, RpcError};
 
 /// Up to this size, in bytes, a request is taken as it comes; all but those with a file or an image in them are smaller.
 const SMALL: usize = 64 << 10;
-
-/// How much of requests larger than [`SMALL`] all connections may hold together, in pieces of that size: 64 MiB, which is a
-/// few of the largest. Without it a few hundred clients that each send most of a request would take gigabytes.
-const MAX_LARGE: u32 = 1024;
 
 /// How long a client may not read what holds room that others wait for; then it is hung up, and loses nothing: it reads on from
 /// its cursor.
@@ -61,9 +57,6 @@ const INVALID_REQUEST: i32 = -32600;
 const METHOD_NOT_FOUND: i32 = -32601;
 pub(super) const INVALID_PARAMS: i32 = -32602;
 const OVERSIZED_REQUEST: i32 = -32007;
-
-/// Room for large requests, in pieces of [`SMALL`].
-static LARGE: Semaphore = Semaphore::const_new(MAX_LARGE as usize);
 
 /// Serves one connection until it ends.
 pub async fn serve<S>(stream: S, methods: Methods, extensions: Extensions, outbox: Outbox, outgoing: Outgoing)
@@ -145,7 +138,7 @@ async fn write_whole(write: &mut (impl AsyncWrite + Unpin), bytes: &[u8], holder
                 Ok(written @ 1..) => rest = rest.get(written..).unwrap_or_default(),
                 Ok(_) | Err(_) => return Err(Gone),
             },
-            () = stuck => if contended() { return Err(Gone) },
+            () = stuck => if holder.capacity.contended() { return Err(Gone) },
         }
     }
     Ok(())
@@ -160,16 +153,16 @@ struct Connection {
 
 /// Room that one large request takes.
 #[derive(Default)]
-struct Room(Option<SemaphorePermit<'static>>);
+struct Room(Option<OwnedSemaphorePermit>);
 
 impl Room {
     /// Whether there is room for `bytes`.
-    fn grow(&mut self, bytes: usize) -> bool {
-        let have = self.0.as_ref().map_or(0, SemaphorePermit::num_permits);
+    fn grow(&mut self, bytes: usize, all: &Arc<Semaphore>) -> bool {
+        let have = self.0.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
         // What is small needs none.
         let more = (bytes / SMALL).saturating_sub(have);
         let Ok(more @ 1..) = u32::try_from(more) else { return more == 0 };
-        match (LARGE.try_acquire_many(more), &mut self.0) {
+        match (all.clone().try_acquire_many_owned(more), &mut self.0) {
             (Err(_), _) => return false,
             (Ok(permit), Some(held)) => held.merge(permit),
             (Ok(permit), held @ None) => *held = Some(permit),
@@ -178,7 +171,7 @@ impl Room {
     }
 }
 
-/// What a handler left behind: the response, who wants to know that it is on its way, and the room that it takes.
+/// A handler's result: the response, the notification that it is on its way, and the room that it takes.
 type Answer = (Box<RawValue>, Option<MethodResponseNotifyTx>, Vec<LargeRoom>);
 type Handler = Pin<Box<dyn Future<Output = Option<Answer>> + Send>>;
 
@@ -202,7 +195,7 @@ impl Connection {
                     return;
                 }
             }
-            if !room.grow(decoder.held()) {
+            if !room.grow(decoder.held(), &self.outbox.activity.holder.capacity.requests) {
                 decoder.give_up_message();
                 room = Room::default();
             }
@@ -226,7 +219,7 @@ impl Connection {
         }
     }
 
-    /// Polls once; what is ready is answered in place, what is not goes on beside and keeps its room.
+    /// Polls once: a ready response is sent in place, any other becomes a task and keeps its room.
     async fn run(&self, asked: Asked, room: Room) -> Result<(), Gone> {
         let activity = &self.outbox.activity;
         activity.asked.store(activity.now(), Ordering::Relaxed);
@@ -260,7 +253,7 @@ impl Connection {
             }
             Frame::GivenUp => {
                 let error = RpcError::new(Code::TooMuch, "a large request was given up before its end");
-                let error = error.hint("it came too slowly, or too many others were under way; send it again");
+                let error = error.hint("it came too slowly, or too many large requests came at once; send it again");
                 let (json, _, _) = MethodResponse::error(Id::Null, ErrorObjectOwned::from(error)).into_parts();
                 return Asked::One(Box::pin(std::future::ready(Some((json, None, Vec::new())))));
             }

@@ -14,6 +14,7 @@ use linger_protocol::permission::Mode;
 use linger_protocol::place::Places;
 use linger_protocol::transport::line::{Decoder, Frame, Framing, encode};
 use lingerd::config::Config;
+use lingerd::log::cursor::Position;
 use lingerd::permission::{CallInfo, Rule, Rules, Sight, Verdict, decide};
 use lingerd::provider::anthropic::Anthropic;
 use lingerd::provider::catalogue::Kind;
@@ -24,9 +25,10 @@ use lingerd::provider::ollama::Ollama;
 use lingerd::provider::openai::OpenAi;
 use lingerd::provider::responses::Responses;
 use lingerd::provider::sse::Framer;
+use lingerd::provider::tools::ToolSpecs;
 use lingerd::provider::wellformed::validate_text;
 use lingerd::provider::{Codec, Images, Message, Request, Response, StreamEvent};
-use lingerd::session::cursor::Position;
+use lingerd::tool::set::Tools;
 use lingerd::tool::{Access, Workspace};
 
 /// The largest line of the [`line`] target: small, so that too long ones come often.
@@ -176,7 +178,7 @@ fn sent_back(codec: &dyn Codec, kind: Kind, mut content: Vec<ContentBlock>) {
         messages.push(Message { role: Role::Assistant, content, origin: Some("p/m".to_owned()) });
     }
     messages.push(user(if results.is_empty() { vec![ContentBlock::text("more")] } else { results }));
-    let (system, tools, messages) = ("be brief", &[], messages.as_slice());
+    let (system, tools, messages) = ("be brief", ToolSpecs::none(), messages.as_slice());
     let (model, origin, max_tokens, cache_key, images) = ("m", "p/m", 100, "s1", &Images::new());
     let (shape, effort) = (None, linger_protocol::session::Effort::Auto);
     let request = Request { model, origin, system, tools, messages, max_tokens, cache_key, images, shape, effort };
@@ -190,7 +192,7 @@ pub fn config(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let dir = |name: &str| PathBuf::from("/home/u").join(name);
     let places = Places { config: dir("c"), data: dir("d"), state: dir("s"), socket: dir("s").join("lingerd.sock") };
-    let error = match Config::parse(&text, &places, Some(Path::new("/home/u"))) {
+    let error = match Config::parse(&text, &places, Some(Path::new("/home/u")), Tools::default().current().names()) {
         Ok(config) => {
             let _any = config.grants(Path::new("/home/u/w"));
             return config.warnings.iter().for_each(|line| assert!(line.starts_with("config.toml:"), "{line}"));
@@ -224,19 +226,20 @@ pub fn cursor(data: &[u8]) {
 pub fn rule(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (written, target) = text.split_once('\n').unwrap_or((&text, ""));
-    let Ok(rule) = Rule::parse(written) else { return };
+    let tools = Tools::default().current();
+    let Ok(rule) = Rule::parse(written, tools.names()) else { return };
     assert_eq!(rule.to_string(), written.trim());
-    let _hint = (rule.warning(true), rule.warning(false));
+    let _hint = (rule.warning(true, tools.names()), rule.warning(false, tools.names()));
     let cwd = PathBuf::from("/home/u/w");
     let workspace = Workspace { cwd: cwd.clone(), root: cwd.clone(), is_seen: true, env: Arc::default(), timeout_s: 1 };
     let calls = [
-        ("bash", false, Access::Command(target.to_owned())),
-        ("read", true, Access::Read(cwd.join(target))),
-        ("edit", false, Access::Write(cwd.join(target))),
-        ("grep", true, Access::Read(cwd.join(target))),
+        ("bash", true, Access::Command(target.to_owned())),
+        ("read", false, Access::Read(cwd.join(target))),
+        ("edit", true, Access::Write(cwd.join(target))),
+        ("grep", false, Access::Read(cwd.join(target))),
     ];
-    for (tool, read_only, access) in calls {
-        let call = CallInfo { tool, read_only, access };
+    for (tool, changes, access) in calls {
+        let call = CallInfo { tool, changes, access };
         let with = |allow: &[&Rule], deny: &[&Rule]| {
             let list = |rules: &[&Rule]| rules.iter().map(|rule| (*rule).clone()).collect();
             let home = Some(PathBuf::from("/home/u"));

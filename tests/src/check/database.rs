@@ -52,8 +52,8 @@ pub struct Folded {
     pub states: BTreeMap<String, String>,
     /// Sessions and streams of scratch rows.
     pub scratch: BTreeSet<(String, String)>,
-    /// Permissions, and their decision once there is one.
-    pub permissions: BTreeMap<String, Option<String>>,
+    /// Questions, and their answer once there is one.
+    pub questions: BTreeMap<String, Option<String>>,
     /// What each session that was not removed has paid for: answers, and tokens of requests.
     pub paid: BTreeMap<String, (u64, u64)>,
     /// Sessions whose size is not that of their events and blobs, with it.
@@ -66,7 +66,7 @@ pub fn read_folded(path: &Path) -> anyhow::Result<Folded> {
     connection.busy_timeout(crate::TIMEOUT)?;
     let mut states = connection.prepare("SELECT id, state FROM session")?;
     let mut scratch = connection.prepare("SELECT session, stream FROM scratch")?;
-    let mut permissions = connection.prepare("SELECT id, decision FROM permission")?;
+    let mut questions = connection.prepare("SELECT id, answer FROM question")?;
     let mut paid =
         connection.prepare("SELECT session, sum(answers), sum(input) FROM usage WHERE session <> '' GROUP BY 1")?;
     let mut miscounted = connection.prepare(
@@ -79,12 +79,15 @@ pub fn read_folded(path: &Path) -> anyhow::Result<Folded> {
     };
     let decision = |row: &rusqlite::Row<'_>| {
         let json: Option<String> = row.get(1)?;
-        Ok((row.get(0)?, json.map(|json| json.trim_matches('"').to_owned())))
+        // One without a name was withdrawn.
+        let name =
+            |json: String| if json == "null" { "cancelled".to_owned() } else { json.trim_matches('"').to_owned() };
+        Ok((row.get(0)?, json.map(name)))
     };
     Ok(Folded {
         states: states.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<rusqlite::Result<_>>()?,
         scratch: scratch.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<rusqlite::Result<_>>()?,
-        permissions: permissions.query_map([], decision)?.collect::<rusqlite::Result<_>>()?,
+        questions: questions.query_map([], decision)?.collect::<rusqlite::Result<_>>()?,
         paid: paid.query_map([], sums)?.collect::<rusqlite::Result<_>>()?,
         miscounted: miscounted.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<rusqlite::Result<_>>()?,
     })

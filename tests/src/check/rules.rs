@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use memchr::memmem;
 use serde_json::Value;
 
 use super::database::{Row, Stored};
@@ -20,7 +21,9 @@ pub(super) fn sequence(session: &str, rows: &[Row], found: &mut Found) {
         found
             .unless(kind == row.kind, "I2", || format!("{session}: row {} of kind {} holds {kind}", row.seq, row.kind));
     }
-    let first = rows.first().is_none_or(|row| matches!(row.kind.as_str(), "session_created" | "lost"));
+    let first = rows.first().is_none_or(|row| matches!(row.kind.as_str(), "session_created" | "lost"))
+        // The daemon's own log is no session.
+        || session == "daemon";
     found.unless(first, "I2", || format!("{session}: the first event is no session_created"));
 }
 
@@ -250,6 +253,23 @@ pub(super) fn permissions(session: &str, rows: &[Row], found: &mut Found) {
     }
 }
 
+/// I9: a question has one answer, which is one of its options, after it was asked.
+pub(super) fn questions(session: &str, rows: &[Row], found: &mut Found) {
+    for asked in rows.iter().filter(|row| row.kind == "question_asked") {
+        let question = asked.str("question");
+        let answers = rows.iter().filter(|row| row.kind == "question_resolved" && row.str("question") == question);
+        let answers: Vec<&Row> = answers.collect();
+        found.unless(answers.len() <= 1, "I9", || format!("{session}: {question} has {} answers", answers.len()));
+        let options = asked.event["asked"]["options"].as_array().into_iter().flatten();
+        let names: Vec<&str> = options.filter_map(|option| option["name"].as_str()).collect();
+        for answer in answers {
+            let name = answer.event["answer"].as_str();
+            let good = answer.seq > asked.seq && name.is_none_or(|name| names.contains(&name));
+            found.unless(good, "I9", || format!("{session}: {question} has the answer {name:?} among {names:?}"));
+        }
+    }
+}
+
 /// I9 across clients: one winner a permission, and the log says what the winner said.
 pub(super) fn winners(clients: &[Transcript], stored: &Stored, found: &mut Found) {
     let mut won: BTreeMap<&str, Option<&str>> = BTreeMap::new();
@@ -288,7 +308,7 @@ pub(super) fn side_effects(trace: &Trace, found: &mut Found) {
 
 /// I11: no secret in what was stored or shown.
 pub(super) fn secrets(trace: &Trace, found: &mut Found) {
-    let holds = |bytes: &[u8], canary: &str| bytes.windows(canary.len()).any(|window| window == canary.as_bytes());
+    let holds = |bytes: &[u8], canary: &str| memmem::find(bytes, canary.as_bytes()).is_some();
     for canary in trace.canaries.iter().filter(|canary| !canary.is_empty()) {
         for path in &trace.files {
             let bytes = std::fs::read(path).unwrap_or_default();
@@ -309,12 +329,26 @@ pub(super) fn folded(trace: &Trace, found: &mut Found) {
         let permission = asked.str("permission");
         let logged = rows().find(|row| row.kind == "permission_resolved" && row.str("permission") == permission);
         let logged = logged.map(|row| row.str("decision").to_owned());
-        let known = folded.permissions.get(permission);
+        let known = folded.questions.get(permission);
         found.unless(known == Some(&logged), "I9", || {
-            format!("{permission}: the log says {logged:?}, the table of permissions {known:?}")
+            format!("{permission}: the log says {logged:?}, the table of questions {known:?}")
         });
         found.unless(!trace.settled || logged.is_some(), "I9", || {
             format!("{permission} waits, and nothing is under way")
+        });
+    }
+    for asked in rows().filter(|row| row.kind == "question_asked") {
+        let question = asked.str("question");
+        let logged = rows().find(|row| row.kind == "question_resolved" && row.str("question") == question);
+        let logged = logged.map(|row| row.event["answer"].as_str().unwrap_or("cancelled").to_owned());
+        let known = folded.questions.get(question);
+        found.unless(known == Some(&logged), "I9", || {
+            format!("{question}: the log says {logged:?}, the table of questions {known:?}")
+        });
+        // What holds up nothing may wait for ever.
+        let waits = asked.event["asked"]["blocks"] == "nothing";
+        found.unless(!trace.settled || logged.is_some() || waits, "I9", || {
+            format!("{question} waits, and nothing is under way")
         });
     }
     for (session, size) in &folded.miscounted {

@@ -243,6 +243,23 @@ fn a_permission_with_two_decisions_or_none_is_found() {
 }
 
 #[test]
+fn a_question_with_two_answers_or_with_one_that_was_no_option_is_found() {
+    let asked = r#"{"kind":"question_asked","seq":1,"at":1,"question":"q9","asked":{"kind":"choice","blocks":"nothing","text":"?","options":[{"name":"yes","label":"Yes"}],"digest":"sha256:1"}}"#;
+    let answer = |seq: u64, name: &str| {
+        format!(r#"{{"kind":"question_resolved","seq":{seq},"at":1,"question":"q9","answer":"{name}","by":"a"}}"#)
+    };
+    let trace = |answers: &[String]| {
+        let mut trace = good();
+        let rows = std::iter::once(asked).chain(answers.iter().map(String::as_str)).map(Row::new).collect();
+        trace.stored.0.insert("daemon".to_owned(), rows);
+        trace
+    };
+    assert_eq!(check(&trace(&[answer(2, "yes")])), []);
+    finds("I9", "has 2 answers", &trace(&[answer(2, "yes"), answer(3, "yes")]));
+    finds("I9", "has the answer", &trace(&[answer(2, "no")]));
+}
+
+#[test]
 fn a_secret_that_got_out_is_found() {
     let canary = "sk-canary-1".to_owned();
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -279,7 +296,7 @@ fn what_is_folded_otherwise_than_the_log_says_is_found() {
     let folded = || Folded {
         states: [("s1".to_owned(), "idle".to_owned())].into(),
         scratch: [].into(),
-        permissions: [("q1".to_owned(), Some("allow_once".to_owned()))].into(),
+        questions: [("q1".to_owned(), Some("allow_once".to_owned()))].into(),
         paid: [("s1".to_owned(), (3, 0))].into(),
         miscounted: [].into(),
     };
@@ -292,8 +309,8 @@ fn what_is_folded_otherwise_than_the_log_says_is_found() {
     finds("fold", "it has 7 bytes", &Trace { folded: Some(Folded { miscounted, ..folded() }), ..good() });
     let scratch = [("s1".to_owned(), "m9".to_owned())].into();
     finds("I1", "text of m9 is left", &Trace { folded: Some(Folded { scratch, ..folded() }), ..good() });
-    let permissions = [("q1".to_owned(), None)].into();
-    finds("I9", "the table of permissions", &Trace { folded: Some(Folded { permissions, ..folded() }), ..good() });
+    let questions = [("q1".to_owned(), None)].into();
+    finds("I9", "the table of questions", &Trace { folded: Some(Folded { questions, ..folded() }), ..good() });
 }
 
 #[test]

@@ -267,9 +267,14 @@ impl Client {
         self.shared.state().transcript.clone()
     }
 
+    /// Gives `look` what was done and seen so far, without a copy of it.
+    pub fn look<T>(&self, look: impl FnOnce(&Transcript) -> T) -> T {
+        look(&self.shared.state().transcript)
+    }
+
     /// The cursor of the last event of a session.
     pub fn cursor(&self, session: &str) -> String {
-        self.transcript().cursor(session).expect("a cursor").to_owned()
+        self.look(|seen| seen.cursor(session).expect("a cursor").to_owned())
     }
 
     /// The working directory of its sessions.

@@ -66,7 +66,7 @@ impl Persona {
         let cursors: Vec<_> = self
             .attached
             .iter()
-            .map(|session| (session.clone(), client.transcript().cursor(session).map(str::to_owned)))
+            .map(|session| (session.clone(), client.look(|seen| seen.cursor(session).map(str::to_owned))))
             .collect();
         for (session, cursor) in cursors {
             match client.request("session/attach", json!({ "session": session, "after": cursor })).await {
@@ -165,6 +165,14 @@ impl Persona {
         self.client.as_ref().map_or_else(|| self.before.clone(), Client::transcript)
     }
 
+    /// Gives `look` what it saw so far, without a copy of it: a transcript is long, and is looked at every few milliseconds.
+    pub(super) fn look<T>(&self, look: impl FnOnce(&Transcript) -> T) -> T {
+        match &self.client {
+            Some(client) => client.look(look),
+            None => look(&self.before),
+        }
+    }
+
     /// Waits until `look` finds something in what it saw, coming back after each loss.
     pub(super) async fn sees<T>(
         &mut self,
@@ -177,11 +185,11 @@ impl Persona {
                 self.hang_up();
             }
             self.connected(until).await?;
-            if let Some(found) = look(&self.transcript()) {
+            if let Some(found) = self.look(&mut look) {
                 return Ok(found);
             }
             if Instant::now() > until {
-                return Err(format!("run: {} never sees {what}:\n{}", self.name, self.transcript().outline()));
+                return Err(format!("run: {} never sees {what}:\n{}", self.name, self.look(Transcript::outline)));
             }
             tokio::time::sleep(AGAIN).await;
         }
@@ -210,7 +218,7 @@ impl Persona {
                 _ => {}
             }
             if Instant::now() > until {
-                let seen = self.transcript().outline();
+                let seen = self.look(Transcript::outline);
                 return Err(format!("I6: session {session} never comes to rest: {row}\n{seen}"));
             }
             tokio::time::sleep(AGAIN).await;
@@ -227,13 +235,13 @@ impl Persona {
 
     /// Answers every permission that waits, the way `decide` says.
     pub(super) async fn answers(&mut self, mut decide: impl FnMut(&str) -> &'static str) -> Result<usize, Wrong> {
-        let seen = self.transcript();
-        let done: Vec<&str> = seen.of("permission_resolved").map(|seen| seen.str("permission")).collect();
-        let waiting: Vec<(String, String)> = seen
-            .of("permission_requested")
-            .filter(|asked| !done.contains(&asked.str("permission")))
-            .map(|asked| (asked.str("permission").to_owned(), asked.str("digest").to_owned()))
-            .collect();
+        let waiting: Vec<(String, String)> = self.look(|seen| {
+            let done: Vec<&str> = seen.of("permission_resolved").map(|seen| seen.str("permission")).collect();
+            seen.of("permission_requested")
+                .filter(|asked| !done.contains(&asked.str("permission")))
+                .map(|asked| (asked.str("permission").to_owned(), asked.str("digest").to_owned()))
+                .collect()
+        });
         for (permission, digest) in &waiting {
             let decision = decide(permission);
             let params = json!({ "permission": permission, "decision": decision, "digest": digest, "key": format!("a-{permission}") });

@@ -10,7 +10,8 @@ use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
 use super::super::hosted::{Hosted, readable};
 use super::super::tagged;
-use super::super::{Encoder, HttpRequest, Images, Message, Request, ToolSpec, shape, wellformed, wire};
+use super::super::tools::Style;
+use super::super::{Encoder, HttpRequest, Images, Message, Request, shape, wellformed, wire};
 use super::hosted::{self, Waiting};
 use super::thinking;
 use crate::fault;
@@ -28,8 +29,8 @@ const AFTER_BLOCK: usize = "}]}".len();
 #[derive(Debug, Default)]
 pub(super) struct MessagesEncoder {
     compat: Compat,
-    /// System prompt and tools; none before the first request.
-    fixed: Option<(Items, Items)>,
+    /// The system prompt; none before the first request.
+    system: Option<Items>,
     messages: Messages,
     /// How many messages of the context these are.
     encoded: usize,
@@ -59,7 +60,8 @@ impl MessagesEncoder {
 
 impl Encoder for MessagesEncoder {
     fn encode(&mut self, request: &Request<'_>) -> HttpRequest {
-        let (system, tools) = self.fixed.get_or_insert_with(|| fixed(&self.compat, request));
+        let system = self.system.get_or_insert_with(|| system(request));
+        let tools = tools(&self.compat, request, system.is_empty());
         for message in request.messages.get(self.encoded..).unwrap_or_default() {
             let own = wire::is_own(message, request);
             self.names.add(message, own);
@@ -113,21 +115,22 @@ pub(super) fn headers() -> Vec<(&'static str, String)> {
     vec![("anthropic-version", "2023-06-01".to_owned())]
 }
 
-/// System prompt and tools. The tools come first in the provider's cache, so one marker covers both.
-fn fixed(compat: &Compat, request: &Request<'_>) -> (Items, Items) {
-    let mark = |block: &mut Value| wire::set(block, "cache_control", json!({"type": "ephemeral"}));
-    let mut system = wire::visible(request.system).map(|system| json!({"type": "text", "text": system}));
-    let tool = |tool: &ToolSpec| {
-        wire::clean_value(
-            &json!({"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}),
-        )
-    };
+/// The system prompt, marked: the tools come before it in the provider's cache, so one marker covers both.
+fn system(request: &Request<'_>) -> Items {
+    let mark = json!({"type": "ephemeral"});
+    let block = |text| json!({"type": "text", "text": text, "cache_control": mark});
+    wire::visible(request.system).map(block).into_iter().collect()
+}
+
+/// The tools; the last one is marked where no system prompt is.
+fn tools(compat: &Compat, request: &Request<'_>, marked: bool) -> Items {
     let answer = request.shape.map(|shape| wire::clean_value(&shape::tool(shape.schema)));
     // A request without tools is one that is to be answered at once.
     let hosted = if request.tools.is_empty() { Vec::new() } else { hosted::tools(compat.hosted) };
-    let mut tools: Vec<Value> = request.tools.iter().map(tool).chain(hosted).chain(answer).collect();
-    system.iter_mut().chain(tools.last_mut()).take(1).for_each(mark);
-    (system.into_iter().collect(), tools.into_iter().collect())
+    let mut tools = Items::default();
+    tools.push_text(request.tools.rendered(Style::Messages));
+    hosted.iter().chain(&answer).for_each(|tool| tools.push(tool));
+    if marked { tools.with_last_field(MARKER) } else { tools }
 }
 
 impl Messages {

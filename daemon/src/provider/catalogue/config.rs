@@ -6,7 +6,7 @@ use reqwest::Url;
 use serde::Deserialize;
 
 use crate::provider::compat::Compat;
-use crate::provider::driver::Limits;
+use crate::provider::driver::Timeouts;
 use crate::provider::hosted::Hosted;
 use crate::provider::preset;
 
@@ -76,11 +76,11 @@ pub struct ProviderConfig {
 
 impl ProviderConfig {
     /// How long a request may take.
-    pub(super) fn limits(&self) -> Limits {
-        let usual = Limits::default();
+    pub(super) fn limits(&self) -> Timeouts {
+        let usual = Timeouts::default();
         let or = |millis: Option<u64>, usual| millis.map_or(usual, Duration::from_millis);
         let idle = or(self.idle_timeout_ms, usual.idle);
-        Limits {
+        Timeouts {
             connect: or(self.connect_timeout_ms, usual.connect),
             first_byte: or(self.first_byte_timeout_ms, idle),
             idle,

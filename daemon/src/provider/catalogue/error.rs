@@ -1,5 +1,8 @@
 //! Why a model cannot be asked, in words that say what to do.
 
+use linger_protocol::RpcError;
+use linger_protocol::error::Code;
+
 /// Why a model cannot be asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResolveError {
@@ -68,4 +71,27 @@ pub enum ResolveError {
         /// The variable that holds it.
         variable: String,
     },
+}
+
+impl From<ResolveError> for RpcError {
+    /// The error with what to do next.
+    fn from(error: ResolveError) -> Self {
+        let (code, hint) = match &error {
+            ResolveError::NoModel { .. } => (Code::NoModel, "`--model demo` shows linger without a key".to_owned()),
+            ResolveError::NoDefault { .. } => (Code::NoModel, "`linger models` lists what can be used".to_owned()),
+            ResolveError::HostedApart { .. } => (Code::BadConfig, "`linger models` lists what can be used".to_owned()),
+            ResolveError::NoAddress { .. } => {
+                (Code::NoModel, "write it in config.toml; it is read again when it is saved".to_owned())
+            }
+            ResolveError::UnknownProvider { .. } => {
+                (Code::UnknownProvider, "`linger models` lists those there are; config.toml may name more".to_owned())
+            }
+            ResolveError::Keyless { .. } => (Code::NotAKey, "`linger key list` shows those that do".to_owned()),
+            ResolveError::KeyMissing { provider, variable } => {
+                let ways = format!("export {variable}=… and run this again, or `linger key set {provider}`");
+                (Code::KeyMissing, format!("{ways}; `--model demo` needs none"))
+            }
+        };
+        Self::new(code, error.to_string()).hint(hint)
+    }
 }

@@ -6,11 +6,11 @@
 use linger_protocol::daemon::Model;
 
 use super::{Catalogue, Entry, Kind, Provider, ResolveError, Resolved, nearest};
+use crate::diagnostics::secret::Secret;
 use crate::provider::driver::Endpoint;
 use crate::provider::listing::Listed;
 use crate::provider::models::{self, Facts};
 use crate::provider::preset::{self, PLACEHOLDER, PRESETS};
-use crate::secret::Secret;
 
 impl Catalogue {
     /// A row of `model/list`.
@@ -39,6 +39,8 @@ impl Catalogue {
         match resolved.open(key) {
             Provider::Http(endpoint) if endpoint.codec.listing().is_some() => Some(endpoint),
             Provider::Http(_) | Provider::Demo => None,
+            #[cfg(test)]
+            Provider::Scripted(..) => None,
         }
     }
 

@@ -267,7 +267,7 @@ fn an_ollama_keeps_in_view_what_is_counted_for_its_window() {
     check("set/large", 65_536);
     check("set/small", 8192);
     let unsaid = Catalogue::new(&providers, &BTreeMap::new(), None, Arc::default(), Arc::default());
-    let digest = |of: &Catalogue| of.resolve("o/large").unwrap().setup(&Own::new("", &[])).digest;
+    let digest = |of: &Catalogue| of.resolve("o/large").unwrap().setup("", ToolSpecs::none()).digest;
     assert_ne!(digest(&catalogue), digest(&unsaid), "an event names the change");
 }
 

@@ -21,7 +21,7 @@ fn endpoint(base_url: String) -> Endpoint {
         base_url,
         codec: Arc::new(OpenAi::new(Compat::NONE)),
         key: Some(Secret::new(KEY)),
-        limits: Limits { first_byte: SILENCE, idle: SILENCE, ..Limits::default() },
+        limits: Timeouts { first_byte: SILENCE, idle: SILENCE, ..Timeouts::default() },
         network: Arc::default(),
         redactor,
     }
@@ -36,7 +36,7 @@ fn start(endpoint: &Endpoint) -> HttpStream {
             model: "m",
             origin,
             system: "",
-            tools: &[],
+            tools: crate::provider::tools::ToolSpecs::none(),
             messages: &messages,
             max_tokens: 0,
             cache_key: "",
@@ -196,7 +196,7 @@ async fn calls_that_are_dropped_lose_nothing_and_do_not_extend_the_silence() {
 }
 
 /// How the answer of a server fails that sends `head`, and then a comment again and again for as long as it is listened to.
-async fn endless_failure(head: &'static [u8], limits: Limits) -> Failure {
+async fn endless_failure(head: &'static [u8], limits: Timeouts) -> Failure {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = Endpoint { limits, ..endpoint(format!("http://{}", listener.local_addr().unwrap())) };
     let server = async {
@@ -224,7 +224,7 @@ async fn endless_failure(head: &'static [u8], limits: Limits) -> Failure {
 async fn an_answer_that_never_ends_and_is_never_silent_has_its_time() {
     let head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
     let began = Instant::now();
-    let failure = endless_failure(head, Limits { total: Duration::from_millis(500), ..Limits::default() }).await;
+    let failure = endless_failure(head, Timeouts { total: Duration::from_millis(500), ..Timeouts::default() }).await;
     assert_eq!(failure, failed(FailureClass::Timeout, "the answer was not complete after 0.5 seconds"));
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
 }
@@ -239,7 +239,7 @@ async fn what_only_says_that_it_lives_is_given_up_and_what_still_answers_is_not(
     // What a server says each minute, when it ends, and how the answer ends.
     for (said, event, after) in [(PING, "no piece of an answer came for 900 seconds", 15), (CALL, "not complete", 60)] {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let usual = Limits { connect: minutes(600), ..Limits::default() };
+        let usual = Timeouts { connect: minutes(600), ..Timeouts::default() };
         let endpoint = Endpoint { limits: usual, ..endpoint(format!("http://{}", listener.local_addr().unwrap())) };
         let server = async {
             let (mut socket, _) = listener.accept().await.unwrap();
@@ -266,10 +266,10 @@ async fn what_only_says_that_it_lives_is_given_up_and_what_still_answers_is_not(
 
 #[tokio::test]
 async fn a_response_that_does_not_begin_has_its_own_time() {
-    let short = Limits { first_byte: Duration::from_millis(200), ..Limits::default() };
+    let short = Timeouts { first_byte: Duration::from_millis(200), ..Timeouts::default() };
     let silent = failed(FailureClass::Timeout, "the provider was silent for 0.2 seconds");
     assert_eq!(endless_failure(b"", short).await, silent);
-    let short = Limits { total: Duration::from_millis(200), ..Limits::default() };
+    let short = Timeouts { total: Duration::from_millis(200), ..Timeouts::default() };
     let late = failed(FailureClass::Timeout, "the answer was not complete after 0.2 seconds");
     assert_eq!(endless_failure(b"", short).await, late);
 }
@@ -281,7 +281,7 @@ async fn a_connection_that_is_not_made_has_its_time() {
     rustix::net::listen(&server, 0).unwrap();
     let address = server.local_addr().unwrap();
     let _queued = std::net::TcpStream::connect(address).unwrap();
-    let limits = Limits { connect: Duration::from_millis(200), ..Limits::default() };
+    let limits = Timeouts { connect: Duration::from_millis(200), ..Timeouts::default() };
     let endpoint = Endpoint { limits, ..endpoint(format!("http://{address}")) };
     let began = Instant::now();
     let events = all(&mut start(&endpoint)).await;
@@ -327,7 +327,7 @@ async fn an_error_whose_body_does_not_end_is_what_its_status_and_its_beginning_s
         let _ = socket.read(&mut [0; 1]).await; // Until the client goes.
     };
     let client = async {
-        let limits = Limits { first_byte: Duration::from_secs(4), ..Limits::default() };
+        let limits = Timeouts { first_byte: Duration::from_secs(4), ..Timeouts::default() };
         all(&mut start(&Endpoint { limits, ..endpoint(address) })).await
     };
     let (mut events, ()) = tokio::join!(client, server);

@@ -9,7 +9,8 @@ use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
 use super::super::hosted::{Hosted, readable};
 use super::super::tagged;
-use super::super::{Encoder, HttpRequest, Images, Message, Request, ToolSpec, effort, wellformed, wire};
+use super::super::tools::Style;
+use super::super::{Encoder, HttpRequest, Images, Message, Request, effort, wellformed, wire};
 use super::hosted;
 
 /// In the `native` part of a block: the signature of its part.
@@ -28,8 +29,6 @@ const PLACEHOLDER: &str = "skip_thought_signature_validator";
 #[derive(Debug)]
 pub(super) struct GeminiEncoder {
     compat: Compat,
-    /// The tools; none before the first request.
-    tools: Option<Items>,
     contents: Contents,
     /// How many messages of the context these are.
     encoded: usize,
@@ -45,13 +44,12 @@ struct Contents {
 
 impl GeminiEncoder {
     pub(super) fn new(compat: Compat) -> Self {
-        Self { compat, tools: None, contents: Contents::default(), encoded: 0, names: CallNames::default() }
+        Self { compat, contents: Contents::default(), encoded: 0, names: CallNames::default() }
     }
 }
 
 impl Encoder for GeminiEncoder {
     fn encode(&mut self, request: &Request<'_>) -> HttpRequest {
-        let tools = self.tools.get_or_insert_with(|| request.tools.iter().map(function).collect());
         let placeholder = self.compat.signature_placeholder.unwrap_or_else(|| is_third(request.model));
         for message in request.messages.get(self.encoded..).unwrap_or_default() {
             let own = wire::is_own(message, request);
@@ -65,7 +63,8 @@ impl Encoder for GeminiEncoder {
         }
         self.encoded = request.messages.len();
         let mut all = Items::default();
-        all.push_text(&encoding::object(&json!({}), &[("functionDeclarations", &[tools.as_str()])]));
+        let functions = request.tools.rendered(Style::Gemini);
+        all.push_text(&encoding::object(&json!({}), &[("functionDeclarations", &[functions])]));
         hosted::tools(self.compat.hosted).iter().for_each(|tool| all.push(tool));
         let (tools, last) = ([all.as_str()], self.contents.last());
         let comma = if self.contents.closed.is_empty() || last.is_empty() { "" } else { "," };
@@ -168,12 +167,6 @@ impl Contents {
         self.closed.push_text(&self.last());
         self.open = None;
     }
-}
-
-fn function(tool: &ToolSpec) -> Value {
-    wire::clean_value(
-        &json!({"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.input_schema}),
-    )
 }
 
 /// The results first, in the order of their calls, then what is left. Images in results can only follow them.
@@ -402,7 +395,7 @@ mod tests {
             let codec = Gemini::new(compat);
             let encoded = codec.encoder().encode(&Request { model, ..request(&messages) });
             assert_eq!(encoded.path, path);
-            let (name, value) = codec.authorize(&crate::secret::Secret::new("k"));
+            let (name, value) = codec.authorize(&crate::diagnostics::secret::Secret::new("k"));
             assert_eq!((name, value.as_str()), header);
         }
         let vertex = Compat { vertex: Some(true), ..Compat::NONE };

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use super::super::catalogue::Kind;
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
-use super::super::{Encoder, HttpRequest, Images, Message, Request, ToolSpec, effort, think, wellformed, wire};
+use super::super::tools::Style;
+use super::super::{Encoder, HttpRequest, Images, Message, Request, effort, think, wellformed, wire};
 
 /// The tokens that the server keeps in view. Its own default is 4096 on most machines, which our instructions, tools and two
 /// files fill; what is over is dropped from the beginning without a word. Ollama advises 64000 for agents, but a model of
@@ -18,8 +19,8 @@ pub const NUM_CTX: u32 = 32_768;
 #[derive(Debug)]
 pub(super) struct OllamaEncoder {
     compat: Compat,
-    /// The tools; none before the first request.
-    tools: Option<Items>,
+    /// Whether the system prompt is there.
+    began: bool,
     /// The system prompt, and the messages so far.
     messages: Items,
     /// How many messages of the context these are.
@@ -29,17 +30,16 @@ pub(super) struct OllamaEncoder {
 
 impl OllamaEncoder {
     pub(super) fn new(compat: Compat) -> Self {
-        Self { compat, tools: None, messages: Items::default(), encoded: 0, names: CallNames::default() }
+        Self { compat, began: false, messages: Items::default(), encoded: 0, names: CallNames::default() }
     }
 }
 
 impl Encoder for OllamaEncoder {
     fn encode(&mut self, request: &Request<'_>) -> HttpRequest {
-        let tools = self.tools.get_or_insert_with(|| {
+        if !std::mem::replace(&mut self.began, true) {
             let system = wire::visible(request.system).map(|system| json!({"role": "system", "content": system}));
             system.iter().for_each(|system| self.messages.push(system));
-            request.tools.iter().map(tool).collect()
-        });
+        }
         for message in request.messages.get(self.encoded..).unwrap_or_default() {
             let own = wire::is_own(message, request);
             self.names.add(message, own);
@@ -49,7 +49,7 @@ impl Encoder for OllamaEncoder {
             }
         }
         self.encoded = request.messages.len();
-        let (tools, messages) = ([tools.as_str()], [self.messages.as_str()]);
+        let (tools, messages) = ([request.tools.rendered(Style::Chat)], [self.messages.as_str()]);
         let lists = [("tools", tools.as_slice()), ("messages", &messages)];
         let lists = if tools == [""] { &lists[1..] } else { &lists };
         let body = encoding::object(&head(&self.compat, request), lists);
@@ -74,11 +74,6 @@ fn head(compat: &Compat, request: &Request<'_>) -> Value {
         wire::set(&mut head, "format", wire::clean_value(shape.schema));
     }
     head
-}
-
-fn tool(tool: &ToolSpec) -> Value {
-    let function = json!({"name": tool.name, "description": tool.description, "parameters": tool.input_schema});
-    wire::clean_value(&json!({"type": "function", "function": function}))
 }
 
 /// First each result as a message of its own, then what is left. Images in results can only follow them.

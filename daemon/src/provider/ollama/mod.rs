@@ -11,7 +11,7 @@ mod encode;
 
 use super::compat::Compat;
 use super::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest};
-use crate::secret::Secret;
+use crate::diagnostics::secret::Secret;
 
 pub use encode::NUM_CTX;
 

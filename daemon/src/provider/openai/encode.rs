@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use super::super::catalogue::Kind;
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
-use super::super::{Encoder, HttpRequest, Images, Message, Request, ToolSpec, effort, shape, think, wellformed, wire};
+use super::super::tools::Style;
+use super::super::{Encoder, HttpRequest, Images, Message, Request, effort, shape, think, wellformed, wire};
 use crate::fault;
 
 /// What OpenRouter gives of a model's reasoning, and takes back.
@@ -25,8 +26,8 @@ const NOTED: &str = "(noted)";
 #[derive(Debug)]
 pub(super) struct ChatEncoder {
     compat: Compat,
-    /// The tools; none before the first request.
-    tools: Option<Items>,
+    /// Whether the system prompt is there.
+    began: bool,
     /// The system prompt, and the messages so far.
     messages: Items,
     /// How many messages of the context these are.
@@ -46,7 +47,7 @@ enum Last {
 impl ChatEncoder {
     pub(super) fn new(compat: Compat) -> Self {
         let names = if is(compat.short_call_ids) { CallNames::short() } else { CallNames::default() };
-        Self { compat, tools: None, messages: Items::default(), encoded: 0, names, last: Last::Model }
+        Self { compat, began: false, messages: Items::default(), encoded: 0, names, last: Last::Model }
     }
 }
 
@@ -56,14 +57,12 @@ fn is(flag: Option<bool>) -> bool {
 
 impl Encoder for ChatEncoder {
     fn encode(&mut self, request: &Request<'_>) -> HttpRequest {
-        let fixed = self.tools.take();
-        let tools = fixed.unwrap_or_else(|| {
+        if !std::mem::replace(&mut self.began, true) {
             let role = if is(self.compat.developer_role) { "developer" } else { "system" };
             wire::visible(request.system)
                 .into_iter()
                 .for_each(|system| self.messages.push(&json!({"role": role, "content": system})));
-            request.tools.iter().map(tool).collect()
-        });
+        }
         for message in request.messages.get(self.encoded..).unwrap_or_default() {
             let own = wire::is_own(message, request);
             self.names.add(message, own);
@@ -78,7 +77,7 @@ impl Encoder for ChatEncoder {
             }
         }
         self.encoded = request.messages.len();
-        let (tools, messages) = ([self.tools.insert(tools).as_str()], [self.messages.as_str()]);
+        let (tools, messages) = ([request.tools.rendered(Style::Chat)], [self.messages.as_str()]);
         let lists = [("tools", tools.as_slice()), ("messages", &messages)];
         let lists = if tools == [""] { &lists[1..] } else { &lists };
         let body = encoding::object(&head(&self.compat, request), lists);
@@ -210,11 +209,6 @@ impl ChatEncoder {
         self.last = Last::User;
         self.messages.push(&json!({"role": "user", "content": only_text.unwrap_or(Value::Array(parts))}));
     }
-}
-
-fn tool(tool: &ToolSpec) -> Value {
-    let function = json!({"name": tool.name, "description": tool.description, "parameters": tool.input_schema});
-    wire::clean_value(&json!({"type": "function", "function": function}))
 }
 
 fn part(block: &ContentBlock, images: &Images) -> Option<Value> {

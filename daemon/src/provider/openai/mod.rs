@@ -9,7 +9,7 @@ mod encode;
 
 use super::compat::Compat;
 use super::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest};
-use crate::secret::Secret;
+use crate::diagnostics::secret::Secret;
 
 /// The wire format, as one server speaks it.
 #[derive(Clone, Copy, Debug, Default)]

@@ -8,7 +8,8 @@ use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
 use super::super::hosted::{Hosted, readable};
 use super::super::tagged;
-use super::super::{Encoder, HttpRequest, Images, Message, Request, ToolSpec, effort, shape, wellformed, wire};
+use super::super::tools::Style;
+use super::super::{Encoder, HttpRequest, Images, Message, Request, effort, shape, wellformed, wire};
 use super::hosted;
 
 /// In the `native` part of thinking: the item that it came as.
@@ -21,8 +22,6 @@ pub(super) const PHASE: &str = "phase";
 #[derive(Debug)]
 pub(super) struct ResponsesEncoder {
     compat: Compat,
-    /// The tools; none before the first request.
-    tools: Option<Items>,
     /// The items so far.
     input: Items,
     /// How many messages of the context these are.
@@ -32,15 +31,12 @@ pub(super) struct ResponsesEncoder {
 
 impl ResponsesEncoder {
     pub(super) fn new(compat: Compat) -> Self {
-        Self { compat, tools: None, input: Items::default(), encoded: 0, names: CallNames::default() }
+        Self { compat, input: Items::default(), encoded: 0, names: CallNames::default() }
     }
 }
 
 impl Encoder for ResponsesEncoder {
     fn encode(&mut self, request: &Request<'_>) -> HttpRequest {
-        let tools = self.tools.get_or_insert_with(|| {
-            request.tools.iter().map(tool).chain(hosted::tools(switched_on(&self.compat, request))).collect()
-        });
         for message in request.messages.get(self.encoded..).unwrap_or_default() {
             let own = wire::is_own(message, request);
             self.names.add(message, own);
@@ -51,6 +47,9 @@ impl Encoder for ResponsesEncoder {
             }
         }
         self.encoded = request.messages.len();
+        let mut tools = Items::default();
+        tools.push_text(request.tools.rendered(Style::Responses));
+        hosted::tools(switched_on(&self.compat, request)).iter().for_each(|tool| tools.push(tool));
         let (tools, input) = ([tools.as_str()], [self.input.as_str()]);
         let lists = [("tools", tools.as_slice()), ("input", &input)];
         let lists = if tools == [""] { &lists[1..] } else { &lists };
@@ -98,17 +97,6 @@ fn head(compat: &Compat, request: &Request<'_>) -> Value {
         wire::set(&mut head, "instructions", system);
     }
     head
-}
-
-/// A tool. Where `strict` is absent the server takes it to be true, and then refuses most schemas.
-fn tool(tool: &ToolSpec) -> Value {
-    wire::clean_value(&json!({
-        "type": "function",
-        "name": tool.name,
-        "description": tool.description,
-        "parameters": tool.input_schema,
-        "strict": false,
-    }))
 }
 
 /// The results first, each an item, then what is left as one message.

@@ -11,7 +11,7 @@ mod hosted;
 use super::compat::Compat;
 use super::tagged::Tagged;
 use super::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest};
-use crate::secret::Secret;
+use crate::diagnostics::secret::Secret;
 
 /// The wire format, as one server speaks it.
 #[derive(Clone, Copy, Debug, Default)]

@@ -6,22 +6,26 @@
 //! The actor never waits for the disk: it numbers an event, folds it, queues it at the store, and whoever asked is answered by
 //! the commit. If a write fails it starts anew from what is stored.
 
-mod permits;
+mod questions;
 mod record;
 mod repair;
 mod requests;
+#[cfg(test)]
+mod tests;
 mod turns;
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use linger_protocol::RpcError;
 use linger_protocol::error::Code;
 use linger_protocol::event::{Event, EventBody, Level, NoticeCode};
-use linger_protocol::id::{CallId, Cursor, MessageId, PermissionId, PromptId, SessionId, TurnId};
-use linger_protocol::message::{ContentBlock, Role, StopReason, Usage};
-use linger_protocol::permission::{self, Decision, Pending};
+use linger_protocol::id::{CallId, Cursor, MessageId, PromptId, QuestionId, SessionId, TurnId};
+use linger_protocol::message::{AnswerEnd, ContentBlock, Role, StopReason, Usage};
+use linger_protocol::permission::Decision;
+use linger_protocol::question::{self as question_wire, PendingQuestion, Question};
 use linger_protocol::session::{self, Effort as Thinking, Prompted, Setup, When};
 use serde::Serialize;
 use serde_json::Value;
@@ -29,27 +33,26 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::cursor::Position;
-use super::log::{Log, OpenStream, Piece, Stored, push_piece};
-use super::state::{Queued, Shape, State};
+use super::env::{Env, Host};
+use super::state::{Queued, Resolution, Shape, State};
 use super::waiting::{MAX_WAITING, Share};
-use super::{Draft, recovery, subscriber, turn};
-use crate::clock::{self, DAY_MS};
-use crate::daemon::Daemon;
-use crate::disk;
+use super::{Draft, recovery, subscription, turn};
 use crate::fault;
-use crate::key::{Key, Outcome};
+use crate::log::cursor::Position;
+use crate::log::{Log, Piece, PieceKind, Stored};
 use crate::permission::{CallInfo, Sight, Verdict, grant_everywhere};
 use crate::store::damage::Found;
+use crate::store::idempotency::{Key, Outcome};
 use crate::store::{Append, Fold, SessionRow, StoreError};
-use crate::tool::{Access, Workspace};
+use crate::sys::clock::{self, DAY_MS};
+use crate::sys::disk;
+use crate::tool::{Effects, Workspace};
 
-pub use permits::already_answered;
-use record::notice;
-pub use record::{decided, idle_effort, spent, stored, unknown_model};
+pub use questions::answered_before;
+pub use record::{idle_effort, question_fold, spent, stored, unknown_model};
+use record::{message_of, notice};
 pub use repair::environment;
 use repair::{Known, known};
-pub use turns::user_message;
 
 /// How long a turn that is being stopped may take to let go before it is left behind. Its processes are killed at once.
 const STOP_GRACE: Duration = Duration::from_secs(1);
@@ -99,8 +102,10 @@ pub enum Command {
     Continue(Asked),
     /// Change model, mode or name.
     Set(session::Set, Asked),
-    /// Decide a permission, and who decides.
-    Answer(permission::Answer, String, Asked),
+    /// Answer a question, and who answers.
+    Answer(question_wire::Answer, String, Asked),
+    /// Ask a question that is no permission; answered with its answer.
+    Ask(Question, Reply<Resolution>),
     /// Delete the session; also while it works.
     Remove(bool, Asked),
     /// Delete the session if it has not changed since this time; also while it works.
@@ -116,12 +121,18 @@ pub enum Command {
 }
 
 impl Command {
+    /// Whether the daemon's own log takes it, which has no turns and cannot be changed or removed.
+    fn is_for_daemon(&self) -> bool {
+        matches!(self, Self::Attach(..) | Self::Ask(..) | Self::Answer(..) | Self::Mend(_) | Self::Pause(_))
+    }
+
     /// Answers with an error.
     pub fn refuse(self, error: RpcError) {
         match self {
             Self::Attach(_, reply) => respond(reply, Err(error)),
             Self::Prompt(_, _, _, reply) | Self::Compact(_, _, _, reply) => respond(reply, Err(error)),
             Self::Prune(_, _, reply) | Self::Mend(reply) => respond(reply, Err(error)),
+            Self::Ask(_, reply) => respond(reply, Err(error)),
             Self::Cancel(asked)
             | Self::Continue(asked)
             | Self::Set(_, asked)
@@ -152,20 +163,52 @@ pub struct Reading {
 pub enum TurnMessage {
     /// Events, whether they must be on disk, and who waits for them.
     Emit(Vec<Draft>, bool, Option<oneshot::Sender<Result<(), StoreError>>>),
-    /// Pieces of open streams.
-    Pieces(Vec<Piece>, oneshot::Sender<Result<(), StoreError>>),
+    /// A message of the history without a name, where it is given back with its names, and who waits
+    /// for its commit.
+    Message(
+        Box<EventBody>,
+        oneshot::Sender<(MessageId, Vec<ContentBlock>)>,
+        Option<oneshot::Sender<Result<(), StoreError>>>,
+    ),
+    /// The attempt at an answer of this model failed: what was shown of it becomes a message, whose name is given back.
+    Interrupted(String, oneshot::Sender<MessageId>),
+    /// What came of open streams.
+    Pieces(Vec<Fragment>, oneshot::Sender<Result<(), StoreError>>),
     /// What the provider has counted of the answer that is being streamed.
     Counted(Option<Usage>),
     /// May this call run?
     Permit(Box<Permit>),
     /// Between two steps. With the reason if the turn would end here: it has ended if no prompts come back.
-    Boundary(Option<Ending>, oneshot::Sender<Next>),
+    Boundary(Option<Ending>, oneshot::Sender<NextStep>),
     /// Which `provider/model` is it now?
     Model(oneshot::Sender<(String, Option<Setup>)>),
     /// It cannot go on from what is stored, for this reason, and has ended.
     Unreadable(String),
     /// What it has read of the log, for the next one.
     Read(Box<turn::Past>),
+}
+
+/// What came of a stream; the actor says where in the stream it belongs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fragment {
+    /// The next text of a block of the answer under way.
+    Answer {
+        /// The block's index in the answer.
+        block: u32,
+        /// What it is.
+        kind: PieceKind,
+        /// The text.
+        text: String,
+    },
+    /// Output of a call.
+    Output {
+        /// The call.
+        call: CallId,
+        /// Where it begins in the output, in bytes: what was left out makes a gap.
+        offset: u64,
+        /// The text.
+        text: String,
+    },
 }
 
 /// How a turn ends.
@@ -192,12 +235,12 @@ impl Ending {
 
 /// What the next step begins with.
 #[derive(Clone, Debug, Default)]
-pub struct Next {
-    /// Prompts that steer; their messages are in the log.
-    pub prompts: Vec<Vec<ContentBlock>>,
+pub struct NextStep {
+    /// Prompts that steer, as the messages that they are in the log.
+    pub prompts: Vec<(MessageId, Vec<ContentBlock>)>,
     /// `provider/model` from now on.
     pub model: String,
-    /// What its requests have beside the conversation, as far as the log says.
+    /// What stands before the conversation in its requests, as far as the log says.
     pub setup: Option<Setup>,
     /// The compaction that is asked for.
     pub compact: Option<Wanted>,
@@ -222,10 +265,8 @@ pub struct Permit {
     pub call_id: CallId,
     /// The tool.
     pub tool: String,
-    /// Whether no call of the tool changes anything.
-    pub read_only: bool,
-    /// What the call touches.
-    pub access: Access,
+    /// What the call does to the world.
+    pub effects: Effects,
     /// Where that is on the disk.
     pub sight: Sight,
     /// What it does, for people.
@@ -241,7 +282,7 @@ pub struct Permit {
 impl Permit {
     /// What the rules look at.
     fn info(&self) -> CallInfo<'_> {
-        CallInfo { tool: &self.tool, read_only: self.read_only, access: self.access.clone() }
+        CallInfo { tool: &self.tool, changes: self.effects.changes, access: self.effects.access.clone() }
     }
 }
 
@@ -286,7 +327,9 @@ struct Running {
     task: JoinHandle<()>,
     messages: mpsc::UnboundedReceiver<TurnMessage>,
     /// Calls that wait for a permission.
-    waiting: HashMap<PermissionId, Permit>,
+    waiting: HashMap<QuestionId, Permit>,
+    /// The end of a step, while a question keeps the turn from the next one.
+    held: Option<(Option<Ending>, oneshot::Sender<NextStep>)>,
 }
 
 enum Then {
@@ -301,19 +344,20 @@ enum Then {
 /// The actor of one session.
 pub struct Actor {
     id: SessionId,
-    daemon: Arc<Daemon>,
+    env: Arc<Env>,
+    host: Arc<dyn Host>,
     log: Arc<Log>,
     state: State,
-    /// Text that was queued for streams which are open: what readers have or will have.
-    streams: Vec<OpenStream>,
     /// What was counted of the answer that is being streamed; not stored, for a crash leaves no time to.
     counted: Option<Usage>,
     /// The prompts that wait here, among those of all sessions.
     waits: Share,
+    /// Where the answers go to questions that are no permissions; after a restart only to those asked again.
+    askers: HashMap<QuestionId, Vec<Reply<Resolution>>>,
     /// Results of the open calls that have one, until all have and become a message.
     results: HashMap<CallId, ContentBlock>,
     workspace: Arc<Workspace>,
-    /// What the last turn has read of the log, if that is short.
+    /// The history, as far as it is short and known here.
     past: turn::Past,
     phase: Phase,
     /// Outcomes whose commit may still be queued.
@@ -347,21 +391,23 @@ struct Cancelled {
 
 impl Actor {
     /// An actor for a session that is stored.
-    pub async fn load(daemon: Arc<Daemon>, row: SessionRow) -> Result<Self, StoreError> {
+    pub async fn load(env: Arc<Env>, host: Arc<dyn Host>, row: SessionRow) -> Result<Self, StoreError> {
         fault::point("actor.load");
         let id = row.id.clone();
-        let Known { state, env, anew } = known(&daemon.store, row).await?;
-        let workspace = Arc::new(daemon.workspace(&state.cwd, env, disk::SHORT).await);
+        let Known { state, env: variables, anew } = known(&env.store, row).await?;
+        // The daemon's own log works nowhere.
+        let cwd = if id.is_daemon() { Path::new("/") } else { &state.cwd };
+        let workspace = Arc::new(env.workspace(cwd, variables, disk::SHORT).await);
         let log = Log::new(id.clone(), state.head, Vec::new());
-        let mut actor = Self::new(id, daemon, log, state, workspace);
+        let mut actor = Self::new(id, (env, host), log, state, workspace);
         actor.say_rebuilt(anew);
-        actor.take_up(recovery::Cause::Restart(actor.daemon.after_restart())).await?;
+        actor.take_up(recovery::Cause::Restart(actor.env.config.after_restart())).await?;
         Ok(actor)
     }
 
     /// An actor for a new session, whose first events are queued; `done` is answered when it is on disk.
     pub fn create(
-        daemon: Arc<Daemon>,
+        shared: (Arc<Env>, Arc<dyn Host>),
         id: SessionId,
         (created, said): (EventBody, Vec<EventBody>),
         (env, workspace): (&BTreeMap<String, String>, Arc<Workspace>),
@@ -370,7 +416,7 @@ impl Actor {
     ) -> Self {
         let log = Log::new(id.clone(), 0, Vec::new());
         let environment = environment(env);
-        let mut actor = Self::new(id, daemon, log, State::default(), workspace);
+        let mut actor = Self::new(id, shared, log, State::default(), workspace);
         let folds = std::iter::once(environment).chain(outcome).collect();
         fault::point("actor.create");
         let drafts = std::iter::once(created).chain(said).map(Draft::new).collect();
@@ -378,17 +424,24 @@ impl Actor {
         actor
     }
 
-    fn new(id: SessionId, daemon: Arc<Daemon>, log: Arc<Log>, state: State, workspace: Arc<Workspace>) -> Self {
-        let (streams, results, remembered) = (Vec::new(), HashMap::new(), Vec::new());
-        let waits = daemon.waiting.share();
+    fn new(
+        id: SessionId,
+        (env, host): (Arc<Env>, Arc<dyn Host>),
+        log: Arc<Log>,
+        state: State,
+        workspace: Arc<Workspace>,
+    ) -> Self {
+        let (results, remembered, askers) = (HashMap::new(), Vec::new(), HashMap::new());
+        let waits = env.waiting.share();
         let (counted, past, phase, mended, cancelled) = (None, turn::Past::default(), Phase::Idle, None, None);
         Self {
             id,
-            daemon,
+            env,
+            host,
             log,
             state,
-            streams,
             counted,
+            askers,
             results,
             waits,
             workspace,
@@ -403,7 +456,7 @@ impl Actor {
     /// Runs until the session is removed, unloaded or the daemon ends.
     /// `first`: a command that came before those in the mailbox.
     pub async fn run(mut self, first: Option<Command>, mut commands: mpsc::UnboundedReceiver<Command>) {
-        let _told = Told { found: self.daemon.store.found.clone(), id: self.id.clone() };
+        let _told = Told { found: self.env.store.found.clone(), id: self.id.clone() };
         if let Some(command) = first {
             self.command(command).await;
         }
@@ -428,13 +481,13 @@ impl Actor {
                 }
                 Wake::Idle => {
                     // What is loaded again is read from the store: everything must be there.
-                    if self.barrier().await.is_ok() && self.daemon.sessions.unload(&self.id, &self.log, &commands) {
+                    if self.barrier().await.is_ok() && self.host.unload(&self.id, &self.log, &commands) {
                         fault::point("actor.unload");
                         tracing::debug!(target: "session", session = %self.id, "unloaded");
                         return;
                     }
                 }
-                Wake::Mend if self.daemon.store.found.of(&self.id).is_some() => return self.give_up(commands),
+                Wake::Mend if self.env.store.found.of(&self.id).is_some() => return self.give_up(commands),
                 Wake::Mend => self.mend(false).await,
                 // What there is to do was done above.
                 Wake::Broken => {}
@@ -461,7 +514,8 @@ impl Actor {
             // A session that is watched is not unloaded, and has no timer.
             Phase::Idle => tokio::select! {
                 command = commands.recv() => Wake::Command(command),
-                () = async { self.log.unwatched().await; tokio::time::sleep(self.daemon.idle_unload()).await } => Wake::Idle,
+                () = async { self.log.unwatched().await; tokio::time::sleep(self.env.config.idle_unload()).await },
+                    if self.askers.is_empty() => Wake::Idle,
                 () = self.log.broken() => Wake::Broken,
             },
         }
@@ -470,6 +524,10 @@ impl Actor {
     async fn command(&mut self, command: Command) {
         let command = match command {
             Command::Cancel(asked) if matches!(self.phase, Phase::Failed(..)) => return self.cancel_later(asked).await,
+            command if self.id.is_daemon() && !command.is_for_daemon() => {
+                let error = RpcError::new(Code::UnknownSession, format!("there is no session '{}'", self.id));
+                return command.refuse(error.hint("it is the daemon's own log, which can be attached to"));
+            }
             command => command,
         };
         if self.may_be_mended() && !matches!(command, Command::Attach(..) | Command::Pause(_)) {
@@ -492,6 +550,7 @@ impl Actor {
             Command::Configured => self.configured(),
             Command::Set(set, asked) => self.set(set, asked).await,
             Command::Answer(answer, by, asked) => self.answer(answer, by, asked).await,
+            Command::Ask(question, reply) => self.ask_question(question, reply),
             Command::Warn(code, text) => {
                 let draft = self.in_turn(notice(Level::Warning, code, &text));
                 self.append(vec![draft], Vec::new(), false, None);
@@ -501,10 +560,10 @@ impl Actor {
 
     /// What is stored is damaged, and trying again is no use: the next command for the session loads it, if that can be.
     fn give_up(self, mut commands: mpsc::UnboundedReceiver<Command>) {
-        self.daemon.sessions.forget(&self.id);
-        self.log.give_up();
+        self.host.forget(&self.id);
+        self.log.damaged();
         commands.close();
-        let text = self.daemon.store.found.of(&self.id).unwrap_or_default();
+        let text = self.env.store.found.of(&self.id).unwrap_or_default();
         while let Ok(command) = commands.try_recv() {
             command.refuse(StoreError::damage(text.clone()).into());
         }
@@ -522,15 +581,29 @@ impl Actor {
         match message {
             TurnMessage::Emit(drafts, sync, done) => {
                 let turn = self.state.turn.as_ref().map(|turn| turn.id.clone());
-                let drafts = drafts.into_iter().map(|draft| Draft { turn: turn.clone(), ..draft }).collect();
+                let withdrawn = |draft: &Draft| self.withdrawn_before(&draft.body).into_iter().map(Draft::new);
+                let drafts = drafts.into_iter().flat_map(|draft| withdrawn(&draft).chain([draft]));
+                let drafts = drafts.map(|draft| Draft { turn: turn.clone(), ..draft }).collect();
                 self.append(drafts, Vec::new(), sync, done);
             }
-            TurnMessage::Pieces(pieces, done) => self.pieces(pieces, done),
+            TurnMessage::Message(body, reply, done) => {
+                let draft = self.in_turn(*body);
+                let named = self.append(vec![draft], Vec::new(), false, done).pop().and_then(message_of);
+                // A turn that was stopped does not wait for the answer.
+                if let Some(named) = named {
+                    let _gone = reply.send(named);
+                }
+            }
+            TurnMessage::Interrupted(model, reply) => {
+                // As above.
+                let _gone = reply.send(self.interrupted(model));
+            }
+            TurnMessage::Pieces(fragments, done) => self.pieces(fragments, done),
             TurnMessage::Counted(usage) => self.counted = usage,
             TurnMessage::Permit(permit) => self.permit(*permit),
-            TurnMessage::Boundary(ending, reply) => self.boundary(ending, reply),
+            TurnMessage::Boundary(ending, reply) => self.boundary_or_hold(ending, reply),
             TurnMessage::Unreadable(why) => self.offer(&why),
-            TurnMessage::Read(past) => self.past = *past,
+            TurnMessage::Read(past) => self.past = past.up_to(self.state.head),
             TurnMessage::Model(reply) => {
                 // A turn that was stopped does not wait for the answer.
                 let _gone = reply.send((self.state.model.clone(), self.state.setup.clone()));

@@ -5,12 +5,24 @@ use super::*;
 use crate::store::Spent;
 
 impl Actor {
-    pub(super) fn pieces(&mut self, pieces: Vec<Piece>, done: oneshot::Sender<Result<(), StoreError>>) {
+    /// Queues what came of streams, each piece at its place in its stream.
+    pub(super) fn pieces(&mut self, fragments: Vec<Fragment>, done: oneshot::Sender<Result<(), StoreError>>) {
         let turn = self.state.turn.as_ref().map(|turn| turn.id.clone());
-        for piece in &pieces {
-            push_piece(&mut self.streams, turn.as_ref(), piece.clone());
-        }
-        self.daemon.store.append(Append {
+        let answer = self.next_message().0;
+        let mut tail = self.log.tail();
+        let pieces: Vec<Piece> = fragments
+            .into_iter()
+            .map(|fragment| match fragment {
+                Fragment::Answer { block, kind, text } => {
+                    tail.queue(turn.as_ref(), answer.clone(), block, kind, None, text)
+                }
+                Fragment::Output { call, offset, text } => {
+                    tail.queue(turn.as_ref(), call.0, 0, PieceKind::Output, Some(offset), text)
+                }
+            })
+            .collect();
+        drop(tail);
+        self.env.store.append(Append {
             log: self.log.clone(),
             events: Vec::new(),
             turn,
@@ -21,25 +33,45 @@ impl Actor {
         });
     }
 
-    /// Numbers events, folds them, and queues them with what is folded from them.
+    /// What was shown of an attempt of `model` becomes a message.
+    pub(super) fn interrupted(&mut self, model: String) -> MessageId {
+        let id = self.next_message();
+        let content = recovery::blocks(self.log.tail().stream(&id.0).into_iter().flat_map(|stream| &stream.pieces));
+        let body = EventBody::assistant_message(id.clone(), content, model, None, AnswerEnd::Interrupted);
+        let draft = self.in_turn(body);
+        self.append(vec![draft], Vec::new(), false, None);
+        id
+    }
+
+    /// Numbers and names events, folds them, and queues them with what is folded from them. Gives them as they are written.
     pub(super) fn append(
         &mut self,
         drafts: Vec<Draft>,
         mut folds: Vec<Fold>,
         sync: bool,
         done: Option<oneshot::Sender<Result<(), StoreError>>>,
-    ) {
+    ) -> Vec<EventBody> {
         let mut events = Vec::with_capacity(drafts.len());
+        let mut written = Vec::with_capacity(drafts.len());
+        let mut resolved = Vec::new();
         for mut draft in drafts {
+            self.name(&mut draft.body);
             self.account(&mut draft.body);
             let skipped = u64::from(fault::bug("I2") && matches!(draft.body, EventBody::TurnFinished { .. }));
             let seq = Some(self.state.head + 1 + skipped);
             let event = Event { body: draft.body, seq, at: clock::now(), turn: draft.turn };
             self.state.apply(&event);
-            folds.extend(decided(&event).into_iter().chain(spent(&event)));
+            folds.extend(question_fold(&self.id, &event).into_iter().chain(spent(&event)));
             folds.extend(draft.blobs.into_iter().map(Fold::Blob));
-            if let EventBody::PermissionResolved { permission, .. } = &event.body {
-                self.daemon.asked.forget(permission);
+            match &event.body {
+                EventBody::PermissionRequested { permission: question, .. }
+                | EventBody::QuestionAsked { question, .. } => self.env.questions.add(question, &self.id),
+                EventBody::PermissionResolved { permission: question, .. }
+                | EventBody::QuestionResolved { question, .. } => {
+                    self.env.questions.remove(question);
+                    resolved.extend(self.resolution(question, &event));
+                }
+                _ => {}
             }
             match &event.body {
                 EventBody::Message { role: Role::User, .. } => self.results.clear(),
@@ -47,9 +79,11 @@ impl Actor {
             }
             let stored = stored(&event);
             if let Some(stream) = &stored.stream {
-                self.streams.retain(|open| open.id != *stream);
+                self.log.tail().close(stream);
             }
+            self.past.follow(&event, &stored.kind, stored.data.len());
             events.push(Arc::new(stored));
+            written.push(event.body);
         }
         self.weigh();
         folds.insert(
@@ -60,9 +94,10 @@ impl Actor {
                 state: self.state.stored_name(),
                 updated_at: self.state.updated_at,
                 fold: self.state.to_stored(),
+                parent: self.state.parent.as_ref().map(ToString::to_string),
             },
         );
-        self.daemon.store.append(Append {
+        self.env.store.append(Append {
             log: self.log.clone(),
             events,
             turn: self.state.turn.as_ref().map(|turn| turn.id.clone()),
@@ -71,6 +106,37 @@ impl Actor {
             sync,
             done,
         });
+        for (askers, resolution) in resolved {
+            let stored = self.flush();
+            tokio::spawn(async move {
+                let stored = stored.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())));
+                let result = stored.map(|()| resolution).map_err(RpcError::from);
+                askers.into_iter().for_each(|reply| respond(reply, result.clone()));
+            });
+        }
+        written
+    }
+
+    /// Gives names to a message and calls that have none: no other place numbers them.
+    fn name(&self, body: &mut EventBody) {
+        let EventBody::Message { message, content, .. } = body else { return };
+        if message.0.is_empty() {
+            *message = self.next_message();
+        }
+        let mut calls = self.state.counts.calls;
+        for block in content {
+            if let ContentBlock::ToolUse { call_id, .. } = block
+                && call_id.0.is_empty()
+            {
+                calls += 1;
+                *call_id = CallId(format!("c{calls}"));
+            }
+        }
+    }
+
+    /// The name of the next message, which is that of the answer under way.
+    pub(super) fn next_message(&self) -> MessageId {
+        MessageId(format!("m{}", self.state.counts.messages + 1))
     }
 
     /// Counts the prompts that wait.
@@ -102,7 +168,7 @@ impl Actor {
     /// Answered when everything that was queued before is committed, or was refused.
     pub(super) fn flush(&self) -> oneshot::Receiver<Result<(), StoreError>> {
         let (done, answered) = oneshot::channel();
-        self.daemon.store.append(Append {
+        self.env.store.append(Append {
             log: self.log.clone(),
             events: Vec::new(),
             turn: None,
@@ -119,17 +185,16 @@ impl Actor {
     }
 }
 
-/// A decision that nobody gave, such as of a turn that was cancelled, belongs in the table of permissions too.
-pub fn decided(event: &Event) -> Option<Fold> {
-    match &event.body {
-        EventBody::PermissionResolved { permission, decision: Decision::Cancelled, by, .. } => Some(Fold::Decided {
-            permission: permission.0.clone(),
-            decision: Decision::Cancelled,
-            by: by.clone(),
-            at: event.at,
-        }),
-        _ => None,
-    }
+/// What the table of questions has of an event of `session`.
+pub fn question_fold(session: &SessionId, event: &Event) -> Option<Fold> {
+    let (question, answer, by) = match &event.body {
+        EventBody::PermissionResolved { permission, decision, by, .. } => {
+            (permission, (*decision != Decision::Cancelled).then(|| decision.name().to_owned()), by)
+        }
+        EventBody::QuestionResolved { question, answer, by, .. } => (question, answer.clone(), by),
+        _ => return PendingQuestion::of_event(session, event).map(|asked| Fold::Asked(Box::new(asked))),
+    };
+    Some(Fold::Answered { question: question.clone(), answer, by: by.clone(), at: event.at })
 }
 
 /// What an answer adds to its day.
@@ -162,41 +227,21 @@ pub fn stored(event: &Event) -> Stored {
         _ => None,
     };
     let value = serde_json::to_string(event).unwrap_or_default();
+    debug_assert!(!value.is_empty(), "every event can be written");
     Stored {
         seq: event.seq.unwrap_or_default(),
         at: event.at,
-        kind: kind_name(&event.body).to_owned(),
+        kind: <&str>::from(&event.body).to_owned(),
         stream,
         data: value,
     }
 }
 
-/// The kind as it stands in the event.
-pub(super) fn kind_name(body: &EventBody) -> &'static str {
+/// The name and the content of a message.
+pub(super) fn message_of(body: EventBody) -> Option<(MessageId, Vec<ContentBlock>)> {
     match body {
-        EventBody::SessionCreated { .. } => "session_created",
-        EventBody::SessionChanged { .. } => "session_changed",
-        EventBody::PromptAccepted { .. } => "prompt_accepted",
-        EventBody::TurnStarted { .. } => "turn_started",
-        EventBody::Message { .. } => "message",
-        EventBody::MessageSuperseded { .. } => "message_superseded",
-        EventBody::ToolStarted { .. } => "tool_started",
-        EventBody::ToolFinished { .. } => "tool_finished",
-        EventBody::PermissionRequested { .. } => "permission_requested",
-        EventBody::PermissionResolved { .. } => "permission_resolved",
-        EventBody::TurnFinished { .. } => "turn_finished",
-        EventBody::CompactionStarted { .. } => "compaction_started",
-        EventBody::Compacted { .. } => "compacted",
-        EventBody::CompactionFailed { .. } => "compaction_failed",
-        EventBody::Trimmed { .. } => "trimmed",
-        EventBody::Lost { .. } => "lost",
-        EventBody::Notice { .. } => "notice",
-        EventBody::TextDelta(_) => "text_delta",
-        EventBody::ThinkingDelta(_) => "thinking_delta",
-        EventBody::HostedDelta { .. } => "hosted_delta",
-        EventBody::ToolOutputDelta { .. } => "tool_output_delta",
-        EventBody::CaughtUp {} => "caught_up",
-        EventBody::Unknown => "unknown",
+        EventBody::Message { message, content, .. } => Some((message, content)),
+        _ => None,
     }
 }
 
@@ -211,5 +256,5 @@ pub fn idle_effort(text: String) -> EventBody {
 }
 
 pub(super) fn notice(level: Level, code: NoticeCode, text: &str) -> EventBody {
-    EventBody::Notice { level, code: Some(code), text: text.to_owned(), until_at: None }
+    EventBody::notice(level, code, text)
 }

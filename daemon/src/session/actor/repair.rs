@@ -3,9 +3,10 @@
 use super::*;
 use std::collections::BTreeSet;
 
+use crate::log::push_piece;
+use crate::recover::salvage::{self, Examined};
 use crate::session::recovery::Cause;
 use crate::store::damage::DAMAGE;
-use crate::store::salvage::{self, Examined};
 use crate::store::{Store, Waiting};
 
 impl Actor {
@@ -13,11 +14,11 @@ impl Actor {
     pub(super) async fn take_up(&mut self, cause: Cause) -> Result<(), StoreError> {
         self.read_queue().await?;
         self.weigh();
-        let pieces = self.daemon.store.scratch(self.id.clone()).await?;
+        let pieces = self.env.store.scratch(self.id.clone()).await?;
         let turn = self.state.turn.as_ref().map(|turn| turn.id.clone());
-        self.streams.clear();
-        pieces.into_iter().for_each(|piece| push_piece(&mut self.streams, turn.as_ref(), piece));
-        self.log.tail().streams.clone_from(&self.streams);
+        let mut streams = Vec::new();
+        pieces.into_iter().for_each(|piece| push_piece(&mut streams, turn.as_ref(), piece));
+        self.log.tail().streams = streams;
         let cancelled = self.take_cancelled().await?;
         let is_of = |turn: &TurnId| cancelled.as_ref().is_some_and(|it| it.turn.as_ref().is_none_or(|it| it == turn));
         let Some(turn) = &self.state.turn else {
@@ -33,7 +34,7 @@ impl Actor {
             self.close_turn(unheard(cancelled), false);
             return Ok(());
         }
-        let plan = recovery::plan(&self.state, &self.streams, cause);
+        let plan = recovery::plan(&self.state, &self.log.tail().open(), cause);
         fault::point("actor.recovery.planned");
         tracing::info!(target: "turn", session = %self.id, resume = plan.resume, "found unfinished");
         self.append(plan.drafts, Vec::new(), true, None);
@@ -52,7 +53,7 @@ impl Actor {
         let Some(cancelled) = &self.cancelled else { return Ok(None) };
         let mut keys = Vec::new();
         for key in &cancelled.keys {
-            if self.daemon.store.outcome(key.id.clone()).await?.is_none() {
+            if self.env.store.outcome(key.id.clone()).await?.is_none() {
                 keys.push(key.clone());
             }
         }
@@ -67,14 +68,14 @@ impl Actor {
         drafts.push(self.in_turn(notice(Level::Warning, NoticeCode::Damaged, text)));
         tracing::warn!(target: "session", session = %self.id, events = self.state.head, "its state was damaged and made anew");
         self.append(drafts, folds, true, None);
-        self.state.waiting().iter().for_each(|(permission, _)| self.daemon.asked.remember(permission, &self.id));
+        self.state.waiting().iter().for_each(|(question, _)| self.env.questions.add(question, &self.id));
     }
 
     /// Makes anew what is kept beside the events, if it is not what they say.
     pub(super) async fn mend_beside(&mut self) -> Result<(), StoreError> {
         self.barrier().await?;
-        let Some(row) = self.daemon.store.session(self.id.clone()).await? else { return Ok(()) };
-        let known = known(&self.daemon.store, row).await?;
+        let Some(row) = self.env.store.session(self.id.clone()).await? else { return Ok(()) };
+        let known = known(&self.env.store, row).await?;
         self.say_rebuilt(known.anew);
         self.barrier().await
     }
@@ -82,7 +83,7 @@ impl Actor {
     /// The words of the prompts that wait, and the schemas; the state has only where they stand.
     async fn read_queue(&mut self) -> Result<(), StoreError> {
         for queued in &mut self.state.queue {
-            let stored = self.daemon.store.event(self.id.clone(), queued.seq).await?;
+            let stored = self.env.store.event(self.id.clone(), queued.seq).await?;
             let event = stored.and_then(|stored| serde_json::from_str::<Event>(&stored.data).ok());
             match event.map(|event| event.body) {
                 Some(EventBody::PromptAccepted { content, schema, .. }) => {
@@ -90,17 +91,17 @@ impl Actor {
                 }
                 _ => {
                     let text = format!("event {} is no prompt, but one that waits", queued.seq);
-                    self.daemon.store.found.session(&self.id, &text);
+                    self.env.store.found.session(&self.id, &text);
                     return Err(StoreError::damage(text));
                 }
             }
         }
         let Some(shape) = self.state.turn.as_mut().and_then(|turn| turn.shape.as_mut()) else { return Ok(()) };
-        let stored = self.daemon.store.event(self.id.clone(), shape.seq).await?;
+        let stored = self.env.store.event(self.id.clone(), shape.seq).await?;
         let event = stored.and_then(|stored| serde_json::from_str::<Event>(&stored.data).ok());
         let Some(EventBody::PromptAccepted { schema: Some(schema), .. }) = event.map(|event| event.body) else {
             let text = format!("event {} has no schema, but a turn that asks for one", shape.seq);
-            self.daemon.store.found.session(&self.id, &text);
+            self.env.store.found.session(&self.id, &text);
             return Err(StoreError::damage(text));
         };
         shape.schema = Arc::new(schema);
@@ -114,7 +115,7 @@ impl Actor {
     ) -> Result<HashMap<CallId, ContentBlock>, StoreError> {
         let mut results = HashMap::new();
         for call in turn.calls.iter().filter(|call| call.finished) {
-            let stored = self.daemon.store.closing(self.id.clone(), call.id.0.clone()).await?;
+            let stored = self.env.store.closing(self.id.clone(), call.id.0.clone()).await?;
             let event = stored.and_then(|stored| serde_json::from_str::<Event>(&stored.data).ok());
             results.extend(event.and_then(|event| recovery::result_of(&event.body)));
         }
@@ -125,10 +126,10 @@ impl Actor {
     pub(super) fn fail(&mut self) {
         self.remembered.clear();
         if let Some(why) = self.log.trouble() {
-            self.daemon.store.found.unwritten(&self.id, &why);
+            self.env.store.found.unwritten(&self.id, &why);
         }
         // Those that are stored are asked anew.
-        self.daemon.asked.forget_all(&self.id);
+        self.env.questions.remove_all(&self.id);
         let again = self.mended.filter(|(_, at)| at.elapsed() < CALM);
         let wait = again.map_or(MEND[0], |(wait, _)| (wait * 2).min(MEND[1]));
         match std::mem::replace(&mut self.phase, Phase::Failed(wait, Instant::now() + wait)) {
@@ -183,7 +184,7 @@ impl Actor {
                 self.log.fail();
             } else {
                 self.log.fail_for_now(&error.0.to_string());
-                self.daemon.store.found.unwritten(&self.id, &error.0.to_string());
+                self.env.store.found.unwritten(&self.id, &error.0.to_string());
             }
             if wait > waited {
                 tracing::error!(target: "session", session = %self.id, %error, next_try_s = wait.as_secs(), "still cannot be written");
@@ -195,19 +196,21 @@ impl Actor {
     async fn start_anew(&mut self) -> Result<(), StoreError> {
         // It is refused, and so was everything that was queued before it.
         let _refused = self.barrier().await;
-        let row = self.daemon.store.session(self.id.clone()).await?;
+        let row = self.env.store.session(self.id.clone()).await?;
         let row = row.unwrap_or_else(|| SessionRow { id: self.id.clone(), ..SessionRow::default() });
-        let Known { state, anew, .. } = known(&self.daemon.store, row).await?;
+        let Known { state, anew, .. } = known(&self.env.store, row).await?;
         let waited = if let Phase::Failed(waited, _) = self.phase { waited } else { MEND[0] };
         self.state = state;
         self.past = super::turn::Past::default();
-        self.log.mend(self.state.head);
+        // Questions that were never stored are not asked.
+        self.askers.retain(|question, _| self.state.question(question).is_some());
+        self.log.retry(self.state.head);
         // Nothing begins before something can be written; what was cancelled stays so until then.
         let (done, written) = oneshot::channel();
         self.append(Vec::new(), Vec::new(), true, Some(done));
         written.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())))?;
         self.log.is_well();
-        self.daemon.store.found.written(&self.id);
+        self.env.store.found.written(&self.id);
         self.mended = Some((waited, Instant::now()));
         self.phase = Phase::Idle;
         self.say_rebuilt(anew);
@@ -239,6 +242,9 @@ pub(super) struct Anew {
 /// Reads what is stored of a session; what is damaged of it and follows from its events is made anew from these.
 pub(super) async fn known(store: &Store, row: SessionRow) -> Result<Known, StoreError> {
     let last = store.last(row.id.clone()).await?;
+    if row.id.is_daemon() && last == 0 && row.fold.is_empty() {
+        return Ok(Known { state: State::default(), env: BTreeMap::new(), anew: None });
+    }
     let state = State::from_stored(&row.fold);
     if let Some(state) = &state
         && state.head > last
@@ -281,17 +287,19 @@ pub(super) async fn known(store: &Store, row: SessionRow) -> Result<Known, Store
     Ok(known)
 }
 
-/// Whether what is stored of permissions that wait is what the state and the events of its turn say.
+/// Whether what is stored of questions that wait is what the state and the events since the oldest of them say.
 async fn is_as_asked(store: &Store, id: &SessionId, state: &State, stored: &Waiting) -> Result<bool, StoreError> {
     if stored.is_empty() && state.waiting().is_empty() {
         return Ok(true);
     }
-    let asked = Asking::read(store, id, state.before_turn, stored).await?;
+    let first = state.questions.iter().map(|asked| asked.seq.saturating_sub(1)).min();
+    let before = first.map_or(state.before_turn, |first| first.min(state.before_turn));
+    let asked = Asking::read(store, id, before, stored).await?;
     Ok(asked.waiting() == state.waiting() && salvage::are_all(stored, &asked.open))
 }
 
 async fn from_events(store: &Store, id: &SessionId) -> Result<Known, StoreError> {
-    let Examined { state, env, .. } = store.examine(id.clone()).await?;
+    let Examined { state, env, .. } = salvage::of_store(store, id.clone()).await?;
     let folds = vec![environment(&env)];
     Ok(Known { state, env, anew: Some(Anew { folds, ..Anew::default() }) })
 }
@@ -303,17 +311,17 @@ impl Anew {
     }
 }
 
-/// What the events of a session say of its permissions.
+/// What the events of a session say of its questions.
 #[derive(Default)]
 struct Asking {
-    /// Those without a decision.
-    open: BTreeMap<PermissionId, Pending>,
-    /// The decisions of those that are stored without one.
-    decided: Vec<Fold>,
+    /// Those without an answer.
+    open: BTreeMap<QuestionId, PendingQuestion>,
+    /// The answers of those that are stored without one.
+    answered: Vec<Fold>,
 }
 
 impl Asking {
-    /// Reads the events after `after`. `stored`: the permissions that are stored without a decision.
+    /// Reads the events after `after`. `stored`: the questions that are stored without an answer.
     async fn read(store: &Store, id: &SessionId, mut after: u64, stored: &Waiting) -> Result<Self, StoreError> {
         let mut asking = Self::default();
         let mut more = true;
@@ -321,14 +329,13 @@ impl Asking {
             let page;
             (page, more) = store.events_of(id.clone(), SPEAK_OF_THEM, after, salvage::PAGE).await?;
             after = page.last().map_or(after, |last| last.seq);
-            for fold in salvage::permissions(id.as_str(), &page) {
+            for fold in salvage::questions(id.as_str(), &page) {
                 match fold {
-                    Fold::Asked(pending) => drop(asking.open.insert(pending.permission.clone(), pending)),
-                    Fold::Decided { ref permission, .. } => {
-                        let id = PermissionId(permission.clone());
-                        asking.open.remove(&id);
-                        if stored.contains_key(&id) {
-                            asking.decided.push(fold);
+                    Fold::Asked(pending) => drop(asking.open.insert(pending.question.clone(), *pending)),
+                    Fold::Answered { ref question, .. } => {
+                        asking.open.remove(question);
+                        if stored.contains_key(question) {
+                            asking.answered.push(fold);
                         }
                     }
                     _ => {}
@@ -338,28 +345,27 @@ impl Asking {
         Ok(asking)
     }
 
-    fn waiting(&self) -> BTreeSet<(PermissionId, String)> {
-        self.open.values().map(|pending| (pending.permission.clone(), pending.digest.clone())).collect()
+    fn waiting(&self) -> BTreeSet<(QuestionId, String)> {
+        self.open.values().map(|pending| (pending.question.clone(), pending.asked.digest.clone())).collect()
     }
 
     /// What has to be written where `state` is good: what it waits for, and that nothing else does.
     fn anew(mut self, state: &State) -> Result<Anew, StoreError> {
         let waiting = state.waiting().into_iter().map(|(id, _)| self.open.remove(&id));
-        let Some(waiting) = waiting.collect::<Option<Vec<Pending>>>() else {
-            return Err(StoreError::damage("a permission waits, and what was asked cannot be found"));
+        let Some(waiting) = waiting.collect::<Option<Vec<PendingQuestion>>>() else {
+            return Err(StoreError::damage("a question waits, and what was asked cannot be found"));
         };
-        // No call is left that any of these could allow.
-        let cancelled = self.open.into_keys().map(|permission| {
-            let (decision, by) = (Decision::Cancelled, DAMAGE.to_owned());
-            Draft::new(EventBody::PermissionResolved { permission, decision, by, reason: None })
+        // Nothing is left that waits for any of these.
+        let withdrawn = self.open.into_values().map(|PendingQuestion { question, asked, .. }| {
+            Draft::new(asked.kind.withdrawn(question, DAMAGE.to_owned()))
         });
-        let folds = self.decided.into_iter().chain([Fold::Waiting(waiting)]).collect();
-        Ok(Anew { drafts: cancelled.collect(), folds })
+        let folds = self.answered.into_iter().chain([Fold::Waiting(waiting)]).collect();
+        Ok(Anew { drafts: withdrawn.collect(), folds })
     }
 }
 
-/// The kinds of events that speak of permissions.
-const SPEAK_OF_THEM: &[&str] = &["permission_requested", "permission_resolved"];
+/// The kinds of events that speak of questions.
+const SPEAK_OF_THEM: &[&str] = &["permission_requested", "permission_resolved", "question_asked", "question_resolved"];
 
 /// The variables of a session's tools, as they are stored.
 pub fn environment(env: &BTreeMap<String, String>) -> Fold {

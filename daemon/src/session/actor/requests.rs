@@ -3,10 +3,10 @@
 use linger_protocol::message::ImageSource;
 
 use super::*;
-use crate::blob::{Blobs, Held, StowError, in_base64};
 use crate::provider::catalogue::Resolved;
 use crate::provider::json_size;
-use crate::schema;
+use crate::provider::schema;
+use crate::store::blob::{Blobs, Held, StowError, in_base64};
 
 /// What a summary should keep in view, in bytes: a few pages.
 const MAX_FOCUS: usize = 16 << 10;
@@ -36,7 +36,7 @@ impl Actor {
                     .hint("attach without a cursor to read from the beginning")
                 };
                 let position = Position::parse(cursor).ok_or_else(unknown)?;
-                if !subscriber::known(&self.log, &self.daemon.store, &position).await? {
+                if !subscription::known(&self.log, &self.env.store, &position).await? {
                     return Err(unknown());
                 }
                 position
@@ -68,7 +68,7 @@ impl Actor {
             Ok(asked) => asked,
             Err(error) => return respond(reply, Err(error)),
         };
-        let (content, blobs) = match stow(self.daemon.store.blobs.clone(), content).await {
+        let (content, blobs) = match stow(self.env.store.blobs.clone(), content).await {
             Ok(stowed) => stowed,
             Err(error) => return respond(reply, Err(error)),
         };
@@ -116,7 +116,7 @@ impl Actor {
             return Err(RpcError::new(Code::TooMuch, much));
         }
         self.may_wait(content)?;
-        self.daemon.usable(&self.state.model)
+        self.env.providers.usable(&self.state.model)
     }
 
     /// Writes a prompt down, and takes it up if it is its turn.
@@ -169,21 +169,21 @@ impl Actor {
                 );
             }
         }
-        self.daemon.usable(&self.state.model)
+        self.env.providers.usable(&self.state.model)
     }
 
     /// Looks where the workspace begins, if its disk did not answer when the session was loaded.
     async fn see_workspace(&mut self) {
         if !self.workspace.is_seen {
             let env = BTreeMap::clone(&self.workspace.env);
-            self.workspace = Arc::new(self.daemon.workspace(&self.state.cwd, env, disk::SHORT).await);
+            self.workspace = Arc::new(self.env.workspace(&self.state.cwd, env, disk::SHORT).await);
         }
     }
 
     /// Whether there is room for one more prompt that waits.
     fn may_wait(&self, content: &[ContentBlock]) -> Result<(), RpcError> {
         let waiting: usize = self.state.queue.iter().map(weight).sum();
-        if !self.daemon.waiting.has_room(size(content)) {
+        if !self.env.waiting.has_room(size(content)) {
             let limit = format!("{MAX_WAITING} bytes of prompts wait in all sessions already");
             return Err(RpcError::new(Code::TooMuch, limit).hint("wait until some are taken up, or cancel"));
         }
@@ -240,7 +240,7 @@ impl Actor {
             let idle = RpcError::new(Code::Idle, format!("session {} has nothing to continue", self.id));
             return respond(reply, Err(idle));
         }
-        if let Err(error) = self.daemon.usable(&self.state.model) {
+        if let Err(error) = self.env.providers.usable(&self.state.model) {
             return respond(reply, Err(error));
         }
         let outcome: Vec<Fold> = self.remember(key, &()).into_iter().collect();
@@ -252,7 +252,7 @@ impl Actor {
     /// Goes on with a turn that waited for a configuration, and with nothing else: what was held is for the user to take up.
     pub(super) fn configured(&mut self) {
         let waits = self.state.turn.as_ref().is_some_and(|turn| turn.unconfigured);
-        if waits && matches!(self.phase, Phase::Idle) && self.daemon.usable(&self.state.model).is_ok() {
+        if waits && matches!(self.phase, Phase::Idle) && self.env.providers.usable(&self.state.model).is_ok() {
             drop(self.take_up_offered(Vec::new()));
         }
     }
@@ -268,13 +268,13 @@ impl Actor {
 
     pub(super) async fn set(&mut self, set: session::Set, asked: Asked) {
         let Some(Asked { key, reply }) = self.first_time(asked).await else { return };
-        let meant = |spec: &str| self.daemon.model_beside(&self.state.model, spec);
+        let meant = |spec: &str| self.env.providers.model_beside(&self.state.model, spec);
         let model = match set.model.as_deref().map(meant).transpose() {
             Ok(meant) => meant,
             Err(error) => return respond(reply, Err(error)),
         };
         let named = match &set.name {
-            Some(name) => match self.daemon.check_name(name, Some(&self.id)).await {
+            Some(name) => match self.env.names.take(&self.env.store, name, Some(&self.id)).await {
                 Ok(named) => Some(named),
                 Err(error) => return respond(reply, Err(error)),
             },
@@ -282,8 +282,10 @@ impl Actor {
         };
         let outcome = self.remember(key, &());
         let idle = self.idle_effort(&set, model.as_ref()).map(|text| Draft::new(idle_effort(text)));
-        let (model, setup) = model.map(|resolved| (resolved.origin.clone(), self.daemon.setup(&resolved))).unzip();
-        let doubt = model.as_deref().and_then(|model| self.daemon.doubt(model));
+        let (model, setup) = model
+            .map(|resolved| (resolved.origin.clone(), self.env.setup(&resolved, self.env.tools.current().specs())))
+            .unzip();
+        let doubt = model.as_deref().and_then(|model| self.env.providers.doubt(model));
         let doubt = doubt.map(|doubt| Draft::new(unknown_model(&doubt)));
         let changed = EventBody::SessionChanged {
             model,
@@ -298,7 +300,7 @@ impl Actor {
         self.append(drafts, outcome.into_iter().collect(), true, Some(done));
         respond_holding(reply, committed, (), named);
         // A turn may wait for the key of the model that it had.
-        self.daemon.changed.send_replace(());
+        self.env.providers.changed.send_replace(());
         self.review();
     }
 
@@ -306,7 +308,7 @@ impl Actor {
     fn idle_effort(&self, set: &session::Set, model: Option<&Resolved>) -> Option<String> {
         match (model, set.effort) {
             (Some(model), effort) => model.idle_effort(effort.unwrap_or(self.state.thinking)),
-            (None, Some(effort)) => self.daemon.model(Some(&self.state.model)).ok()?.idle_effort(effort),
+            (None, Some(effort)) => self.env.providers.model(Some(&self.state.model)).ok()?.idle_effort(effort),
             (None, None) => None,
         }
     }
@@ -367,7 +369,7 @@ impl Actor {
             self.barrier().await?;
             self.remembered.clear();
         }
-        self.daemon.outcome(key).await
+        self.env.store.answer_to(key).await
     }
 
     /// Keeps what a request comes to until it is stored, in the transaction of its effect.

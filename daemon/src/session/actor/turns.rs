@@ -3,11 +3,10 @@
 use linger_protocol::message::text_of;
 
 use super::*;
-use crate::prune;
 
 impl Actor {
     /// Between two steps: prompts that steer become messages of the turn; without any, a turn that wants to end does.
-    pub(super) fn boundary(&mut self, ending: Option<Ending>, reply: oneshot::Sender<Next>) {
+    pub(super) fn boundary(&mut self, ending: Option<Ending>, reply: oneshot::Sender<NextStep>) {
         let may_go_on = ending.as_ref().is_none_or(|ending| ending.reason == StopReason::EndTurn);
         let prompts: Vec<Queued> = if may_go_on { self.state.steering().cloned().collect() } else { Vec::new() };
         let wanted = self.state.queue.iter().find(|queued| queued.compact && ending.is_none());
@@ -23,33 +22,27 @@ impl Actor {
             }
             self.finish_turn(ending, Vec::new(), false);
         }
-        let prompts = prompts.into_iter().map(|prompt| self.prompt_message(prompt)).collect();
+        let prompts = prompts.into_iter().filter_map(|prompt| self.prompt_message(prompt)).collect();
         // A turn that was stopped does not wait for the answer.
         let shape = self.state.turn.as_ref().and_then(|turn| turn.shape.clone());
         let (model, setup, thinking) = (self.state.model.clone(), self.state.setup.clone(), self.state.thinking);
-        let _gone = reply.send(Next { prompts, model, setup, compact, shape, thinking });
+        let _gone = reply.send(NextStep { prompts, model, setup, compact, shape, thinking });
     }
 
-    /// Puts a prompt into the history, and gives its content.
-    pub(super) fn prompt_message(&mut self, queued: Queued) -> Vec<ContentBlock> {
-        let message = self.next_message();
-        let body = user_message(message, queued.content.clone(), Some(queued.prompt));
+    /// Puts a prompt into the history, and gives the message that it became.
+    pub(super) fn prompt_message(&mut self, queued: Queued) -> Option<(MessageId, Vec<ContentBlock>)> {
+        let body = EventBody::user_message(MessageId::default(), queued.content, Some(queued.prompt), None);
         let draft = self.in_turn(body);
-        self.append(vec![draft], Vec::new(), false, None);
-        queued.content
+        self.append(vec![draft], Vec::new(), false, None).pop().and_then(message_of)
     }
 
     /// What the turn has open, closed. An answer of which nothing was shown is an event if it was paid for.
     fn close(&self, why: &str) -> Vec<Draft> {
-        let drafts = recovery::close(&self.state, &self.streams, &self.results, why);
+        let drafts = recovery::close(&self.state, &self.log.tail().open(), &self.results, why);
         if !drafts.is_empty() || self.counted.is_none() {
             return drafts;
         }
-        vec![self.in_turn(recovery::cut(self.next_message(), Vec::new(), &self.state))]
-    }
-
-    pub(super) fn next_message(&self) -> MessageId {
-        MessageId(format!("m{}", self.state.counts.messages + 1))
+        vec![self.in_turn(recovery::cut(MessageId::default(), Vec::new(), &self.state))]
     }
 
     /// Ends the turn; the next one follows, after a cancel or an error only at the user's `word`.
@@ -58,7 +51,8 @@ impl Actor {
         let Ending { reason: stop_reason, detail, hint, until_at, answer } = ending;
         tracing::info!(target: "turn", session = %self.id, turn = %turn.id, ?stop_reason, steps = turn.steps, detail, "finished");
         let (usage, steps, session_usage) = (turn.usage, turn.steps, Some(self.state.usage));
-        let (context_tokens, context_window) = (self.state.context_tokens(), self.daemon.window(&self.state.model));
+        let (context_tokens, context_window) =
+            (self.state.context_tokens(), self.env.providers.window(&self.state.model));
         let finished = EventBody::TurnFinished {
             stop_reason,
             detail,
@@ -95,7 +89,9 @@ impl Actor {
         let turn = TurnId(format!("t{}", self.state.counts.turns + 1));
         tracing::info!(target: "turn", session = %self.id, %turn, prompt = %queued.prompt, model = %self.state.model, "started");
         let started = EventBody::TurnStarted { prompt: queued.prompt.clone() };
-        let message = (!queued.compact).then(|| user_message(self.next_message(), queued.content, Some(queued.prompt)));
+        let user =
+            |queued: Queued| EventBody::user_message(MessageId::default(), queued.content, Some(queued.prompt), None);
+        let message = (!queued.compact).then(|| user(queued));
         let drafts = std::iter::once(started).chain(message).map(|body| Draft::of_turn(&turn, body));
         self.append(drafts.collect(), folds, sync, Some(done));
         self.spawn_turn();
@@ -104,11 +100,12 @@ impl Actor {
 
     pub(super) fn spawn_turn(&mut self) {
         let (sender, messages) = mpsc::unbounded_channel();
-        let known = (&self.state, std::mem::take(&mut self.past));
-        let turn = turn::Turn::new(self.id.clone(), self.daemon.clone(), self.workspace.clone(), known, sender);
-        let task = tokio::spawn(turn.run());
+        let streams = self.log.tail().open();
+        let known = (&self.state, self.past.clone(), streams.as_slice());
+        let turn = turn::Turn::run(self.id.clone(), self.env.clone(), self.workspace.clone(), known, sender);
+        let task = tokio::spawn(turn);
         fault::point("actor.turn.spawned");
-        self.phase = Phase::Running(Running { task, messages, waiting: HashMap::new() });
+        self.phase = Phase::Running(Running { task, messages, waiting: HashMap::new(), held: None });
     }
 
     /// The turn's task has ended without a word: it panicked. That ends the turn, and nothing else.
@@ -187,13 +184,12 @@ impl Actor {
             Then::Interrupt => self.interrupt(),
             Then::Remove(asked) => {
                 let (outcomes, replies) = outcomes(asked);
-                let removed = self.daemon.store.remove(self.log.clone(), outcomes).await;
+                let removed = self.env.store.remove(self.log.clone(), outcomes).await;
                 let gone = removed.is_ok();
                 if gone {
-                    self.daemon.sessions.forget(&self.id);
-                    self.daemon.asked.forget_all(&self.id);
-                    self.daemon.store.found.mended(&self.id);
-                    prune::remove_outputs(&self.daemon, &self.id).await;
+                    self.host.forget(&self.id);
+                    self.env.questions.remove_all(&self.id);
+                    self.env.store.found.mended(&self.id);
                 }
                 let result = removed.map_err(RpcError::from);
                 replies.into_iter().for_each(|reply| respond(reply, result.clone()));
@@ -253,20 +249,4 @@ fn outcomes(asked: Vec<Asked>) -> (Vec<Outcome>, Vec<Reply<()>>) {
         replies.push(reply);
     }
     (outcomes, replies)
-}
-
-/// A user's words as a message of the history.
-pub fn user_message(message: MessageId, content: Vec<ContentBlock>, prompt: Option<PromptId>) -> EventBody {
-    EventBody::Message {
-        message,
-        role: Role::User,
-        content,
-        interrupted: false,
-        prompt,
-        asks: None,
-        model: None,
-        usage: None,
-        cut: false,
-        paused: false,
-    }
 }

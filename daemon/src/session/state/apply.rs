@@ -6,12 +6,13 @@
 use std::sync::Arc;
 
 use linger_protocol::event::{Asks, Event, EventBody, NoticeCode};
-use linger_protocol::id::{CallId, MessageId, PermissionId, PromptId};
+use linger_protocol::id::{CallId, MessageId, PromptId, QuestionId};
 use linger_protocol::message::{ContentBlock, Role, StopReason, Usage};
 use linger_protocol::permission::{Decision, Mode};
+use linger_protocol::question::Blocks;
 use linger_protocol::session::When;
 
-use super::{Answered, Call, Compaction, Counts, Permission, Queued, Shape, State, Turn};
+use super::{Call, Compaction, Counts, Options, QuestionState, Queued, Resolution, Shape, State, Turn};
 use crate::session::compaction::Effort;
 
 /// Calls that an answer may have: as many as a decoder takes blocks. Those beyond what is run have a name too.
@@ -28,7 +29,8 @@ impl State {
             self.updated_at = event.at;
         }
         match &event.body {
-            EventBody::SessionCreated { cwd, model, mode, effort, name, setup, .. } => {
+            EventBody::SessionCreated { cwd, model, mode, effort, name, setup, parent, .. } => {
+                self.parent.clone_from(parent);
                 self.setup.clone_from(setup);
                 self.created_at = event.at;
                 self.thinking = *effort;
@@ -61,7 +63,7 @@ impl State {
             }
             EventBody::Message { message, role, content, interrupted, prompt, asks, usage, cut, paused, .. } => {
                 self.counts.messages += 1;
-                self.asked(*asks);
+                self.model_asked(*asks);
                 if let Some(prompt) = prompt {
                     let taken = self.queue.iter().find(|queued| queued.prompt == *prompt);
                     let shape = taken.and_then(|queued| Some((queued.seq, queued.schema.clone()?)));
@@ -83,15 +85,29 @@ impl State {
                 }
             }
             EventBody::MessageSuperseded { .. } => self.in_turn(|turn| turn.interrupted = None),
-            EventBody::ToolStarted { call_id, .. } => self.call(call_id, |call| call.started = true),
+            EventBody::ToolStarted { call_id, after_crash, .. } => {
+                self.call(call_id, |call| (call.started, call.after_crash) = (true, *after_crash));
+            }
             EventBody::ToolFinished { call_id, .. } => self.call(call_id, |call| call.finished = true),
             EventBody::PermissionRequested { permission, call_id, digest, grant, .. } => {
-                let (id, digest, grant) = (permission.clone(), digest.clone(), grant.clone());
-                self.call(call_id, |call| call.permission = Some(Permission { id, digest, grant, answer: None }));
+                let (id, seq, call) = (permission.clone(), self.head, Some(call_id.clone()));
+                let (digest, options) = (digest.clone(), Options::Permission(grant.clone()));
+                self.asked(Blocks::Call, QuestionState { id, seq, call, digest, options, answer: None });
             }
             EventBody::PermissionResolved { permission, decision, by, reason } => {
-                let answer = Answered { decision: *decision, by: by.clone(), at: event.at, reason: reason.clone() };
-                self.permission_resolved(permission, answer);
+                let answer = (*decision != Decision::Cancelled).then(|| decision.name().to_owned());
+                let (by, reason) = (by.clone(), reason.clone());
+                self.resolved(permission, Resolution { answer, by, at: event.at, reason });
+            }
+            EventBody::QuestionAsked { question, asked } => {
+                let options = Options::Choice(asked.options.iter().map(|option| option.name.clone()).collect());
+                let (id, seq) = (question.clone(), self.head);
+                let (call, digest) = (asked.call.clone(), asked.digest.clone());
+                self.asked(asked.blocks, QuestionState { id, seq, call, digest, options, answer: None });
+            }
+            EventBody::QuestionResolved { question, answer, by, reason } => {
+                let (answer, by, reason) = (answer.clone(), by.clone(), reason.clone());
+                self.resolved(question, Resolution { answer, by, at: event.at, reason });
             }
             EventBody::CompactionStarted { prompt, tokens, .. } => {
                 let compaction = Compaction { prompt: prompt.clone(), tokens: *tokens };
@@ -147,7 +163,7 @@ impl State {
     }
 
     /// The daemon asked something of the model in the user's place.
-    fn asked(&mut self, asks: Option<Asks>) {
+    fn model_asked(&mut self, asks: Option<Asks>) {
         let Some(shape) = self.turn.as_mut().and_then(|turn| turn.shape.as_mut()) else { return };
         match asks {
             Some(Asks::Schema) => shape.said = true,
@@ -178,6 +194,7 @@ impl State {
         // Either the results of all calls, or a user's words after the calls got their results.
         self.in_turn(|turn| {
             turn.calls.retain(|call| !call.finished && !has_result(call));
+            turn.forget_closed();
             turn.interrupted = None;
         });
     }
@@ -190,9 +207,7 @@ impl State {
         usage: Usage,
     ) {
         let calls = content.iter().filter_map(|block| match block {
-            ContentBlock::ToolUse { call_id, .. } => {
-                Some(Call { id: call_id.clone(), permission: None, started: false, finished: false })
-            }
+            ContentBlock::ToolUse { call_id, .. } => Some(Call { id: call_id.clone(), ..Call::default() }),
             _ => None,
         });
         let calls: Vec<Call> = calls.collect();
@@ -213,22 +228,35 @@ impl State {
             turn.effort = Effort::default();
             turn.steps += 1;
             turn.calls = calls;
+            turn.forget_closed();
         });
     }
 
-    fn permission_resolved(&mut self, permission: &PermissionId, answer: Answered) {
-        let decision = answer.decision;
+    /// Something waits for an answer: a call that is open, the turn, or nothing.
+    fn asked(&mut self, blocks: Blocks, question: QuestionState) {
+        match blocks {
+            Blocks::Nothing => self.questions.push(question),
+            Blocks::Turn => self.in_turn(|turn| turn.questions.push(QuestionState { call: None, ..question })),
+            Blocks::Call => self.in_turn(|turn| {
+                if turn.calls.iter().any(|call| question.call.as_ref() == Some(&call.id)) {
+                    turn.questions.push(question);
+                }
+            }),
+        }
+    }
+
+    fn resolved(&mut self, id: &QuestionId, resolution: Resolution) {
+        self.questions.retain(|question| question.id != *id);
         let mut grant = None;
         self.in_turn(|turn| {
-            let asked = turn.calls.iter_mut().filter_map(|call| call.permission.as_mut());
-            if let Some(asked) = asked.into_iter().find(|asked| asked.id == *permission) {
-                asked.answer = Some(answer);
-                grant = Some(asked.grant.clone());
+            if let Some(asked) = turn.questions.iter_mut().find(|asked| asked.id == *id) {
+                if let Some("allow_session" | "allow_always") = resolution.answer.as_deref() {
+                    grant = asked.grant().map(str::to_owned);
+                }
+                asked.answer = Some(resolution);
             }
         });
-        if matches!(decision, Decision::AllowSession | Decision::AllowAlways) {
-            self.grants.extend(grant.filter(|grant| !self.grants.contains(grant)));
-        }
+        self.grants.extend(grant.filter(|grant| !self.grants.contains(grant)));
     }
 
     /// Something happened here, and nobody knows what: no name that it may have given is given again, no prompt that it may have
@@ -238,7 +266,10 @@ impl State {
         (*turns, *messages, *prompts, *calls) = (*turns + 1, *messages + 1, *prompts + 1, *calls + CALLS);
         self.queue.clear();
         // Their results may be lost; the context has a word in the place of each that is.
-        self.in_turn(|turn| turn.calls.clear());
+        self.in_turn(|turn| {
+            turn.calls.clear();
+            turn.questions.clear();
+        });
         if matches!(self.mode, Mode::Edit | Mode::Auto) {
             self.mode = Mode::Ask;
         }

@@ -2,14 +2,15 @@
 
 use std::collections::VecDeque;
 
-use linger_protocol::event::EventBody;
+use linger_protocol::event::{EventBody, Level, NoticeCode};
+use linger_protocol::id::MessageId;
+use linger_protocol::message::ContentBlock;
 use linger_protocol::session::Setup;
 use tokio::sync::{mpsc, oneshot};
 
-use super::Over;
+use super::TurnEnded;
 use crate::session::Draft;
-use crate::session::actor::{Ending, Next, TurnMessage};
-use crate::session::log::Piece;
+use crate::session::actor::{Ending, Fragment, NextStep, TurnMessage};
 use crate::store::StoreError;
 
 /// Appends of deltas that may wait for their commit before the turn waits too: it keeps the store busy and memory small.
@@ -31,7 +32,7 @@ impl Emitter {
         bodies: Vec<EventBody>,
         sync: bool,
         done: Option<oneshot::Sender<Result<(), StoreError>>>,
-    ) -> Result<(), Over> {
+    ) -> Result<(), TurnEnded> {
         self.drafts(bodies.into_iter().map(Draft::new).collect(), sync, done)
     }
 
@@ -41,48 +42,90 @@ impl Emitter {
         drafts: Vec<Draft>,
         sync: bool,
         done: Option<oneshot::Sender<Result<(), StoreError>>>,
-    ) -> Result<(), Over> {
+    ) -> Result<(), TurnEnded> {
         self.tell(TurnMessage::Emit(drafts, sync, done))
     }
 
     /// Emits events and waits until they are on disk.
-    pub async fn synced(&self, bodies: Vec<EventBody>) -> Result<(), Over> {
+    pub async fn synced(&self, bodies: Vec<EventBody>) -> Result<(), TurnEnded> {
         let (done, committed) = oneshot::channel();
         self.send(bodies, true, Some(done))?;
         settled(committed).await
     }
 
     /// Waits until everything that was emitted is committed.
-    pub(super) async fn committed(&self) -> Result<(), Over> {
+    pub(super) async fn committed(&self) -> Result<(), TurnEnded> {
         let (done, committed) = oneshot::channel();
         self.send(Vec::new(), false, Some(done))?;
         settled(committed).await
     }
 
-    /// Emits pieces of open streams.
-    pub fn pieces(&self, pieces: Vec<Piece>) -> Result<oneshot::Receiver<Result<(), StoreError>>, Over> {
+    /// Emits an event and waits until it is committed, and everything before it.
+    pub(super) async fn committed_event(&self, body: EventBody) -> Result<(), TurnEnded> {
+        let (done, committed) = oneshot::channel();
+        self.send(vec![body], false, Some(done))?;
+        settled(committed).await
+    }
+
+    /// Says something to people.
+    pub(super) fn notice(&self, level: Level, code: NoticeCode, text: String) -> Result<(), TurnEnded> {
+        self.send(vec![EventBody::notice(level, code, text)], false, None)
+    }
+
+    /// Emits a message of the history; gives the name that it got, and its content with the names of its calls.
+    pub(super) async fn message(&self, body: EventBody) -> Result<(MessageId, Vec<ContentBlock>), TurnEnded> {
+        self.named(body, None).await
+    }
+
+    /// As [`Self::message`], once it is committed.
+    pub(super) async fn committed_message(&self, body: EventBody) -> Result<(MessageId, Vec<ContentBlock>), TurnEnded> {
+        let (done, committed) = oneshot::channel();
+        let named = self.named(body, Some(done)).await?;
+        settled(committed).await?;
+        Ok(named)
+    }
+
+    async fn named(
+        &self,
+        body: EventBody,
+        done: Option<oneshot::Sender<Result<(), StoreError>>>,
+    ) -> Result<(MessageId, Vec<ContentBlock>), TurnEnded> {
+        let (reply, named) = oneshot::channel();
+        self.tell(TurnMessage::Message(Box::new(body), reply, done))?;
+        named.await.map_err(|_| TurnEnded)
+    }
+
+    /// What was shown of an attempt of `model` that failed becomes a message; gives its name.
+    pub(super) async fn interrupted(&self, model: String) -> Result<MessageId, TurnEnded> {
+        let (reply, named) = oneshot::channel();
+        self.tell(TurnMessage::Interrupted(model, reply))?;
+        named.await.map_err(|_| TurnEnded)
+    }
+
+    /// Emits what came of streams.
+    pub fn pieces(&self, pieces: Vec<Fragment>) -> Result<oneshot::Receiver<Result<(), StoreError>>, TurnEnded> {
         let (done, committed) = oneshot::channel();
         self.tell(TurnMessage::Pieces(pieces, done))?;
         Ok(committed)
     }
 
-    /// The `provider/model` that the session has now, and what its requests have beside the conversation.
-    pub(super) async fn model(&self) -> Result<(String, Option<Setup>), Over> {
+    /// The `provider/model` that the session has now, and what stands before the conversation in its requests.
+    pub(super) async fn model(&self) -> Result<(String, Option<Setup>), TurnEnded> {
         let (reply, answer) = oneshot::channel();
         self.tell(TurnMessage::Model(reply))?;
-        answer.await.map_err(|_| Over)
+        answer.await.map_err(|_| TurnEnded)
     }
 
     /// Between two steps, or at the end of the turn; see [`TurnMessage::Boundary`].
-    pub(super) async fn boundary(&self, ending: Option<Ending>) -> Result<Next, Over> {
+    pub(super) async fn boundary(&self, ending: Option<Ending>) -> Result<NextStep, TurnEnded> {
         let (reply, answer) = oneshot::channel();
         self.tell(TurnMessage::Boundary(ending, reply))?;
-        answer.await.map_err(|_| Over)
+        answer.await.map_err(|_| TurnEnded)
     }
 
     /// Tells the actor; if it has dropped the turn, the turn is over.
-    pub fn tell(&self, message: TurnMessage) -> Result<(), Over> {
-        self.0.send(message).map_err(|_| Over)
+    pub fn tell(&self, message: TurnMessage) -> Result<(), TurnEnded> {
+        self.0.send(message).map_err(|_| TurnEnded)
     }
 }
 
@@ -92,7 +135,7 @@ pub struct Commits(VecDeque<oneshot::Receiver<Result<(), StoreError>>>);
 
 impl Commits {
     /// Takes one more; waits for the oldest when there are too many.
-    pub async fn add(&mut self, commit: oneshot::Receiver<Result<(), StoreError>>) -> Result<(), Over> {
+    pub async fn add(&mut self, commit: oneshot::Receiver<Result<(), StoreError>>) -> Result<(), TurnEnded> {
         self.0.push_back(commit);
         while self.0.len() > AHEAD
             && let Some(oldest) = self.0.pop_front()
@@ -104,9 +147,9 @@ impl Commits {
 }
 
 /// Waits for a commit; one that was refused ends the turn.
-pub(super) async fn settled(commit: oneshot::Receiver<Result<(), StoreError>>) -> Result<(), Over> {
+pub(super) async fn settled(commit: oneshot::Receiver<Result<(), StoreError>>) -> Result<(), TurnEnded> {
     match commit.await {
         Ok(Ok(())) => Ok(()),
-        Ok(Err(_)) | Err(_) => Err(Over),
+        Ok(Err(_)) | Err(_) => Err(TurnEnded),
     }
 }

@@ -1,6 +1,6 @@
-//! How a turn gets an answer that fits its schema: which steps ask for it in which way, and what follows one that does not fit.
+//! How a turn gets an answer that fits its schema: which steps ask for it by which strategy, and what follows one that does not fit.
 //!
-//! What was asked, and how often in vain, is in the log: a turn that is taken up after a crash goes on where it was.
+//! What was asked, and how often in vain, is in the log: a turn that is resumed after a crash goes on where it was.
 
 use std::sync::Arc;
 
@@ -8,14 +8,13 @@ use linger_protocol::event::{Asks, EventBody};
 use linger_protocol::id::MessageId;
 use linger_protocol::message::{ContentBlock, Role};
 use serde_json::Value;
-use tokio::sync::oneshot;
 
-use super::emit::settled;
-use super::{Over, Turn};
+use super::drive::user;
+use super::step::Step;
+use super::{Turn, TurnEnded};
+use crate::provider::Encoding;
+use crate::provider::schema;
 use crate::provider::shape::Shaping;
-use crate::provider::{Encoding, Message};
-use crate::schema;
-use crate::session::context::Context;
 
 /// What to do when no answer fits.
 pub(super) const HINT: &str = "choose another model, or a simpler schema, and prompt again";
@@ -23,9 +22,9 @@ pub(super) const HINT: &str = "choose another model, or a simpler schema, and pr
 /// What a model is told that goes on with an answer of another's.
 const GO_ON_AS_ANOTHER: &str = "Go on where that answer stopped.";
 
-/// How a request asks for the shape.
+/// How a request asks for the output schema.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Strategy {
     /// Not at all, or in words that are in the history.
     #[default]
     Free,
@@ -47,13 +46,13 @@ pub(super) enum Fit {
     Never(String),
 }
 
-/// The way of the next step, after so many answers that did not fit.
-fn way(shaping: Shaping, misfits: u32) -> Way {
+/// The strategy of the next step, after so many answers that did not fit.
+fn strategy(shaping: Shaping, misfits: u32) -> Strategy {
     match (shaping, misfits) {
-        (Shaping::Words, _) | (Shaping::Apart, 0) => Way::Free,
-        (Shaping::Apart, _) => Way::Alone,
-        (Shaping::Together, 0) => Way::Beside,
-        (Shaping::Together, _) => Way::Due,
+        (Shaping::Words, _) | (Shaping::Apart, 0) => Strategy::Free,
+        (Shaping::Apart, _) => Strategy::Alone,
+        (Shaping::Together, 0) => Strategy::Beside,
+        (Shaping::Together, _) => Strategy::Due,
     }
 }
 
@@ -64,24 +63,25 @@ fn patience(shaping: Shaping) -> u32 {
 }
 
 impl Turn {
-    /// The schema of the next request, and whether the answer is due; what was encoded in another way is let go.
-    pub(super) fn way_of(&mut self, encoding: &mut Encoding) -> Option<(Arc<Value>, bool)> {
+    /// The schema of the next request, and whether the answer is due; what was encoded by another
+    /// strategy is dropped.
+    pub(super) fn strategy_of(&self, step: &mut Step) -> Option<(Arc<Value>, bool)> {
         let shape = self.shape.as_ref();
-        let next = shape.map_or(Way::Free, |shape| way(self.shaping(&shape.schema), shape.misfits));
-        if std::mem::replace(&mut self.way, next) != next {
-            *encoding = Encoding::default();
+        let next = shape.map_or(Strategy::Free, |shape| strategy(self.shaping(&shape.schema), shape.misfits));
+        if std::mem::replace(&mut step.strategy, next) != next {
+            step.encoding = Encoding::default();
         }
-        let due = matches!(next, Way::Due | Way::Alone);
-        shape.filter(|_| next != Way::Free).map(|shape| (shape.schema.clone(), due))
+        let due = matches!(next, Strategy::Due | Strategy::Alone);
+        shape.filter(|_| next != Strategy::Free).map(|shape| (shape.schema.clone(), due))
     }
 
     fn shaping(&self, schema: &Value) -> Shaping {
-        let catalogue = self.daemon.catalogue();
+        let catalogue = self.env.providers.catalogue();
         catalogue.map_or(Shaping::Words, |catalogue| catalogue.shaping(&self.model, schema))
     }
 
     /// Tells the model the schema in words, where its steps do not ask for it in another way, once a turn.
-    pub(super) async fn say_schema(&mut self, context: &mut Context) -> Result<(), Over> {
+    pub(super) async fn say_schema(&mut self, step: &mut Step) -> Result<(), TurnEnded> {
         let Some(shape) = self.shape.as_ref().filter(|shape| !shape.said) else { return Ok(()) };
         if self.shaping(&shape.schema) == Shaping::Together {
             return Ok(());
@@ -91,16 +91,16 @@ impl Turn {
              JSON Schema:\n{}",
             shape.schema
         );
-        self.say(Asks::Schema, text, context).await
+        self.say(Asks::Schema, text, step).await
     }
 
     /// Whether the last message fits what was asked for; if not, and there is another try, the model is told.
-    pub(super) async fn fits(&mut self, context: &mut Context) -> Result<Fit, Over> {
+    pub(super) async fn fits(&mut self, step: &mut Step) -> Result<Fit, TurnEnded> {
         let Some(shape) = &self.shape else { return Ok(Fit::Yes(None)) };
-        let content = context.messages.last().map(|last| last.content.clone()).unwrap_or_default();
+        let content = step.context.messages.last().map(|last| last.content.clone()).unwrap_or_default();
         let (schema, misfits) = (shape.schema.clone(), shape.misfits);
         let patience = patience(self.shaping(&schema));
-        let wrapped = self.daemon.catalogue().is_ok_and(|catalogue| catalogue.wraps(&self.model, &schema));
+        let wrapped = self.env.providers.catalogue().is_ok_and(|catalogue| catalogue.wraps(&self.model, &schema));
         // A large answer takes its time, and one thread runs all sessions.
         let checked = tokio::task::spawn_blocking(move || schema::fit(&schema, &content, wrapped)).await;
         let fault = match checked.unwrap_or_else(|error| Err(error.to_string())) {
@@ -114,41 +114,26 @@ impl Turn {
         let text = format!(
             "That answer does not fit the JSON Schema: {fault}\nGive the final answer again, as JSON alone that fits it."
         );
-        self.say(Asks::Again, text, context).await?;
+        self.say(Asks::Again, text, step).await?;
         Ok(Fit::Again)
     }
 
     /// Asks a model to go on with an answer that another one began, and that is not over: only the one that began it takes it
     /// back without a word.
-    pub(super) async fn say_go_on(&mut self, context: &mut Context) -> Result<(), Over> {
-        let begun = context.messages.last().filter(|last| last.role == Role::Assistant);
+    pub(super) async fn say_go_on(&mut self, step: &mut Step) -> Result<(), TurnEnded> {
+        let begun = step.context.messages.last().filter(|last| last.role == Role::Assistant);
         if begun.is_none_or(|last| last.origin.as_ref() == Some(&self.model)) {
             return Ok(());
         }
-        self.say(Asks::GoOn, GO_ON_AS_ANOTHER.to_owned(), context).await
+        self.say(Asks::GoOn, GO_ON_AS_ANOTHER.to_owned(), step).await
     }
 
     /// Says something in the user's place.
-    async fn say(&mut self, asks: Asks, text: String, context: &mut Context) -> Result<(), Over> {
-        self.messages += 1;
-        let (id, content) = (MessageId(format!("m{}", self.messages)), vec![ContentBlock::text(text)]);
-        let said = EventBody::Message {
-            message: id.clone(),
-            role: Role::User,
-            content: content.clone(),
-            interrupted: false,
-            cut: false,
-            paused: false,
-            prompt: None,
-            asks: Some(asks),
-            model: None,
-            usage: None,
-        };
-        let (done, committed) = oneshot::channel();
-        self.emit.send(vec![said], false, Some(done))?;
-        // What a model has seen is in the log: a turn that is taken up after a crash says the same again.
-        settled(committed).await?;
-        context.push(id, Message { role: Role::User, content, origin: None }, false);
+    async fn say(&mut self, asks: Asks, text: String, step: &mut Step) -> Result<(), TurnEnded> {
+        let said = EventBody::user_message(MessageId::default(), vec![ContentBlock::text(text)], None, Some(asks));
+        // What a model has seen is in the log: a turn that is resumed after a crash says the same again.
+        let (id, content) = self.emit.committed_message(said).await?;
+        step.context.push(id, user(content), false);
         Ok(())
     }
 }
@@ -159,9 +144,10 @@ mod tests {
 
     #[test]
     fn a_misfit_is_repaired_once_and_enforced_before_that() {
-        let ways = |shaping| (0..=patience(shaping)).map(|misfits| way(shaping, misfits)).collect::<Vec<_>>();
-        assert_eq!(ways(Shaping::Together), [Way::Beside, Way::Due]);
-        assert_eq!(ways(Shaping::Apart), [Way::Free, Way::Alone, Way::Alone]);
-        assert_eq!(ways(Shaping::Words), [Way::Free, Way::Free]);
+        let strategies =
+            |shaping| (0..=patience(shaping)).map(|misfits| strategy(shaping, misfits)).collect::<Vec<_>>();
+        assert_eq!(strategies(Shaping::Together), [Strategy::Beside, Strategy::Due]);
+        assert_eq!(strategies(Shaping::Apart), [Strategy::Free, Strategy::Alone, Strategy::Alone]);
+        assert_eq!(strategies(Shaping::Words), [Strategy::Free, Strategy::Free]);
     }
 }

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use linger_protocol::event::{Event, EventBody};
+use linger_protocol::event::{AfterCrash, Event, EventBody};
 use linger_protocol::id::{MessageId, PromptId, TurnId};
-use linger_protocol::message::{ContentBlock, Role, Usage};
+use linger_protocol::message::{AnswerEnd, ContentBlock, Role, Usage};
 use linger_protocol::session::When;
 use proptest::prelude::*;
 use serde_json::Value;
@@ -76,17 +76,12 @@ impl Session {
             output_tokens: 5,
             ..Usage::default()
         });
-        self.event(EventBody::Message {
-            message: id.clone(),
-            role: message.role,
-            content: message.content.clone(),
-            interrupted: false,
-            prompt: None,
-            asks: None,
-            model: message.origin.clone(),
-            usage,
-            cut: false,
-            paused: false,
+        let content = message.content.clone();
+        self.event(match message.role {
+            Role::User => EventBody::user_message(id.clone(), content, None, None),
+            Role::Assistant => {
+                EventBody::assistant_message(id.clone(), content, message.origin.clone(), usage, AnswerEnd::Whole)
+            }
         });
         self.context.push(id, message, opens);
         usage.into_iter().for_each(|usage| self.context.measure(usage));
@@ -95,18 +90,8 @@ impl Session {
     /// An answer that broke off, and whose step is repeated; `meanwhile` makes room for that, if it broke off for want of it.
     pub(super) fn breaks_off(&mut self, meanwhile: impl FnOnce(&mut Self)) {
         let message = self.next_message();
-        self.event(EventBody::Message {
-            message: message.clone(),
-            role: Role::Assistant,
-            content: vec![ContentBlock::text("half an ans")],
-            interrupted: true,
-            prompt: None,
-            asks: None,
-            model: None,
-            usage: None,
-            cut: false,
-            paused: false,
-        });
+        let (content, end) = (vec![ContentBlock::text("half an ans")], AnswerEnd::Interrupted);
+        self.event(EventBody::assistant_message(message.clone(), content, None, None, end));
         meanwhile(self);
         self.event(EventBody::MessageSuperseded { message });
     }
@@ -223,7 +208,7 @@ impl Session {
         let calls = self.state().turn.map(|turn| turn.calls).unwrap_or_default();
         for call in calls.iter().take(if all_started { calls.len() } else { 1 }) {
             let (call_id, tool, action) = (call.id.clone(), "ls".to_owned(), "ls".to_owned());
-            self.event(EventBody::ToolStarted { call_id, tool, action });
+            self.event(EventBody::ToolStarted { call_id, tool, action, after_crash: AfterCrash::Unknown });
         }
         let plan = recovery::plan(&self.state(), &[], Cause::Restart(Some(AfterRestart::Resume)));
         self.follow(plan.drafts);

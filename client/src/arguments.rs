@@ -1,0 +1,370 @@
+//! The command line: one declaration makes parser, usage and help.
+//!
+//! Types of arguments alone; what a command does with them is in `command`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use linger_protocol::permission::Mode;
+use linger_protocol::session::Effort;
+
+use crate::render::Thinking;
+
+/// Coding agents that outlive your terminal.
+///
+/// Without a command: attaches to the latest session of this directory, or starts one.
+#[derive(Debug, Parser)]
+#[command(name = "linger", version, disable_help_subcommand = true, arg_required_else_help = false)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Give a session a prompt and wait for the turn to end
+    Run(Run),
+    /// Create a session and print its id
+    New(New),
+    /// List sessions, the latest first
+    Ls(Ls),
+    /// Attach to a session
+    Attach(Named),
+    /// Give a session a prompt and leave
+    Send(Send),
+    /// Wait until a session has nothing more to do
+    Wait(Wait),
+    /// Print what happened in a session
+    Log(Log),
+    /// List the questions that wait for an answer
+    Inbox(Json),
+    /// Answer a question
+    Answer(Answer),
+    /// Stop a session's turn and keep the session
+    Cancel(Cancel),
+    /// Replace a session's older messages by a summary, for the model
+    Compact(Compact),
+    /// Delete a session
+    Rm(Rm),
+    /// Delete sessions that were not used for a while
+    Prune(Prune),
+    /// List the models that can be used
+    Models(Models),
+    /// Show what models cost, by day, model or session
+    Usage(Usage),
+    /// List the tools that models are given
+    Tools(Json),
+    /// Keys of providers: list, set, remove
+    #[command(subcommand)]
+    Key(Key),
+    /// The daemon itself
+    #[command(subcommand)]
+    Daemon(Daemon),
+    /// Check everything, and say what to do about problems
+    Doctor(Doctor),
+    /// Explain a command or a topic; alone: list both
+    Help(Help),
+}
+
+/// Options of a new session.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct Choice {
+    /// PROVIDER/MODEL, or a provider alone
+    #[arg(short, long)]
+    pub(crate) model: Option<String>,
+    /// What runs without asking: ask, edit, auto or plan
+    #[arg(long)]
+    pub(crate) mode: Option<Mode>,
+    /// How hard the model thinks: none, minimal, low, medium, high, xhigh, max, or auto for its default
+    #[arg(long)]
+    pub(crate) effort: Option<Effort>,
+    /// A name for the session
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    pub(crate) choice: Choice,
+    /// Use this session: an id, a unique prefix of one, or a name
+    #[arg(short, long)]
+    pub(crate) session: Option<String>,
+    /// Print the session's id and leave it running
+    #[arg(short, long, conflicts_with_all = ["stream", "timeout"])]
+    pub(crate) detach: bool,
+    /// Print the events, one JSON object a line; with -d one of the session and the prompt
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Make the answer fit the JSON Schema in this file, and print JSON alone
+    #[arg(long, value_name = "FILE", conflicts_with = "stream")]
+    pub(crate) schema: Option<PathBuf>,
+    /// What to show of the model's thinking: show, hide or summary (its first line)
+    #[arg(long, default_value = "show")]
+    pub(crate) thinking: Thinking,
+    /// Print text as it comes, also to a pipe; text that a crash cut stays, with a line on stderr
+    #[arg(long)]
+    pub(crate) stream: bool,
+    /// Leave after this time, in seconds or as 90s, 10m, 2h; the work continues
+    #[arg(long, value_name = "TIME", value_parser = timeout)]
+    pub(crate) timeout: Option<Duration>,
+    /// The prompt; `@picture.png` sends a picture; `-`, or nothing with a piped stdin, reads stdin
+    pub(crate) prompt: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct New {
+    #[command(flatten)]
+    pub(crate) choice: Choice,
+    /// Print one JSON object: `session`, and `warning` if its model is unknown
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Ls {
+    /// One JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// All of them
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Models {
+    /// Only models whose name contains this; `*` and `?` match other characters
+    pub(crate) pattern: Option<String>,
+    /// One JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Usage {
+    /// From this day (UTC) on: days or weeks such as 7d, counting today, or a date such as 2026-11-01
+    #[arg(long, value_name = "TIME")]
+    pub(crate) since: Option<String>,
+    /// What to sum up by
+    #[arg(long, value_enum, default_value_t = UsageBy::Day)]
+    pub(crate) by: UsageBy,
+    /// One JSON object: `rows`, `total`
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What a line of `usage` stands for.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum UsageBy {
+    Day,
+    Model,
+    Session,
+}
+
+impl From<UsageBy> for linger_protocol::usage::By {
+    fn from(by: UsageBy) -> Self {
+        match by {
+            UsageBy::Day => Self::Day,
+            UsageBy::Model => Self::Model,
+            UsageBy::Session => Self::Session,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Named {
+    /// An id, a unique prefix of one, or a name
+    pub(crate) session: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Send {
+    /// Before the next step of the running turn
+    #[arg(long, conflicts_with = "interrupt")]
+    pub(crate) steer: bool,
+    /// Now: cancel the running step
+    #[arg(long)]
+    pub(crate) interrupt: bool,
+    /// Make the answer fit the JSON Schema in this file; `turn_finished` has it as `answer`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) schema: Option<PathBuf>,
+    /// Print one JSON object: `session`, `prompt`, `seq`
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// An id, a unique prefix of one, or a name
+    pub(crate) session: String,
+    /// The prompt; `@picture.png` sends a picture; `-`, or nothing with a piped stdin, reads stdin
+    pub(crate) prompt: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Cancel {
+    /// An id, a unique prefix of one, or a name
+    pub(crate) session: String,
+    /// Print one JSON object: `session`
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Wait {
+    /// An id, a unique prefix of one, or a name
+    pub(crate) session: String,
+    /// Leave after this time, in seconds or as 90s, 10m, 2h; the work continues
+    #[arg(long, value_name = "TIME", value_parser = timeout)]
+    pub(crate) timeout: Option<Duration>,
+    /// Print one JSON object: the session as in `linger ls --json`; `stop_reason` is the end of its last turn
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Log {
+    /// An id, a unique prefix of one, or a name
+    pub(crate) session: String,
+    /// Follow: continue with new events
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// Print the events, one JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Json {
+    /// One JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Answer {
+    /// The question's id, or a unique prefix of it
+    pub(crate) question: String,
+    /// For a permission allow (this call), session (and those alike in this session), always (and in this workspace) or deny;
+    /// for a choice the name of an option
+    pub(crate) answer: String,
+    /// A word with it; with deny, one to the model
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+    /// Print one JSON object: `session` (unless the daemon asks), `question` and `answer`; for a permission also `permission` and
+    /// `decision` as `allow_once`, `allow_session`, `allow_always` or `reject_once`
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Compact {
+    /// An id, a unique prefix of one, or a name
+    pub(crate) session: String,
+    /// Print the events of the compaction, one JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// What the summary should keep
+    pub(crate) focus: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Rm {
+    /// An id, a unique prefix of one, or a name
+    pub(crate) session: String,
+    /// Also while a turn is running
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Print one JSON object: `session`
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Prune {
+    /// Sessions that have not changed for longer than this: 90d, 12h, 2w
+    #[arg(long, value_name = "AGE", value_parser = linger_protocol::age::parse)]
+    pub(crate) older_than: u64,
+    /// List what would be deleted, and delete nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Also sessions with a running turn, such as one that waits for an answer
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// One JSON object: `sessions`, `count`, `size`
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Key {
+    /// Put a provider's key into the system's keychain; asks for it, or reads a line of stdin
+    Set {
+        /// The provider, as in PROVIDER/MODEL
+        provider: String,
+        /// Accepted only for an error that explains why a key is no argument.
+        #[arg(hide = true, allow_hyphen_values = true, trailing_var_arg = true)]
+        extra: Vec<String>,
+    },
+    /// Take a provider's key out of the system's keychain
+    Rm {
+        /// The provider, as in PROVIDER/MODEL
+        provider: String,
+    },
+    /// List where each provider's key comes from
+    List(Json),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Daemon {
+    /// Show where everything is and what is running
+    Status(Json),
+    /// Start the daemon if it is not running
+    Start,
+    /// End the daemon, even if it hangs; turns continue when it starts again
+    Stop {
+        /// Also while a turn is running; kills a daemon that does not end
+        #[arg(long)]
+        force: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// Save what can be read of damaged data
+    #[arg(long)]
+    pub(crate) repair: bool,
+    /// One JSON object a line: `ok` (null: more about the line before), `text`, `hint`
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Help {
+    /// A topic (such as configuration, keys, permissions), or a command
+    pub(crate) about: Vec<String>,
+}
+
+/// How long to wait: seconds, or a number with a unit.
+fn timeout(text: &str) -> Result<Duration, String> {
+    let seconds = || Duration::try_from_secs_f64(text.trim().parse().ok()?).ok();
+    let unit = || linger_protocol::age::parse(text).ok().map(Duration::from_millis);
+    seconds()
+        .or_else(unit)
+        .ok_or_else(|| "write seconds, such as 30 or 0.5, or a number and a unit, such as 10m or 2h".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_in_seconds_or_has_a_unit() {
+        let check =
+            |text: &str, ms: Option<u64>| assert_eq!(timeout(text).ok(), ms.map(Duration::from_millis), "{text}");
+        check("0.5", Some(500));
+        check("30", Some(30_000));
+        check("10m", Some(600_000));
+        check("2 h", Some(7_200_000));
+        for wrong in ["", "-1", "soon", "nan", "inf", "1e99", "5x"] {
+            check(wrong, None);
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Finds the process that holds the daemon's lock, for when the socket does not answer.
+//!
+//! The system lists the holders of locks (`/proc/locks`); the holder of the daemon's lock is the daemon
+//! or its keeper. No other process is ever signalled: the process is held by a descriptor first and
+//! looked up again afterwards, so its number cannot have been reused. The lock itself is not touched:
+//! a daemon that is starting would take an attempt for another daemon. Without such a list the result
+//! is `None`.
+
+use std::fs;
+use std::io::Read as _;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use linger_protocol::place::Places;
+use rustix::process::{Pid, Signal};
+use serde_json::Value;
+
+use crate::error::Failure;
+
+/// The most bytes that are read of the lock's file: a process and a path are far less.
+const MAX_CONTENT: u64 = 16 << 10;
+
+/// The daemon, or its keeper.
+#[derive(Debug)]
+pub(crate) struct Holder {
+    /// Its process.
+    pub(crate) pid: u32,
+    /// Its socket, as it says in the lock's file.
+    pub(crate) socket: Option<PathBuf>,
+    /// Whether it says in the lock's file that it is the daemon.
+    announced: bool,
+    process: OwnedFd,
+}
+
+/// How often to read the list: the system gives it in pieces, and a line can slip between two of them.
+const PROBES: usize = 3;
+
+/// The holder of the lock.
+pub(crate) fn find(places: &Places) -> Option<Holder> {
+    (0..PROBES).find_map(|_| probe(places))
+}
+
+fn probe(places: &Places) -> Option<Holder> {
+    let path = places.data.join("lingerd.lock");
+    let meta = fs::symlink_metadata(&path).ok().filter(fs::Metadata::is_file)?;
+    if meta.uid() != rustix::process::geteuid().as_raw() {
+        return None;
+    }
+    let pid = owner(&fs::read_to_string("/proc/locks").ok()?, meta.ino())?;
+    let process = open(pid)?;
+    // The descriptor is open: the number is this process's, if it still holds the lock.
+    if owner(&fs::read_to_string("/proc/locks").ok()?, meta.ino()) != Some(pid) {
+        return None;
+    }
+    let flags = i32::try_from((rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits()).ok()?;
+    let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(&path).ok()?;
+    let mut text = String::new();
+    let said: Value = match file.take(MAX_CONTENT).read_to_string(&mut text) {
+        Ok(_) => serde_json::from_str(&text).unwrap_or_default(),
+        Err(_) => Value::Null,
+    };
+    let announced = said.get("pid").and_then(Value::as_u64) == Some(u64::from(pid));
+    Some(Holder { pid, socket: said.get("socket").and_then(Value::as_str).map(PathBuf::from), announced, process })
+}
+
+/// The process that holds a lock on the file with this number, from what `/proc/locks` says.
+///
+/// A line is `1: FLOCK  ADVISORY  WRITE 4711 08:01:131 0 EOF`; one that begins with `1: ->` only waits. The device is not
+/// compared: some file systems give another one to `stat`. Two files with one number cannot be told
+/// apart; if different processes lock them, the result is `None`.
+fn owner(locks: &str, inode: u64) -> Option<u32> {
+    let mut owners = locks.lines().filter_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [_, "FLOCK", _, "WRITE", pid, file, ..] = words.as_slice() else { return None };
+        (file.rsplit(':').next()?.parse() == Ok(inode)).then(|| pid.parse::<u32>().ok())?
+    });
+    let owner = owners.next().filter(|pid| *pid > 1)?;
+    owners.all(|other| other == owner).then_some(owner)
+}
+
+/// Whether a command line is a daemon's: its program's name, or what a daemon calls itself.
+fn is_daemon(command: &[u8]) -> bool {
+    let name = command.split(|byte| *byte == 0).next().unwrap_or_default();
+    let file = name.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    name.starts_with(b"lingerd: ") || file.starts_with(b"lingerd")
+}
+
+#[cfg(target_os = "linux")]
+fn open(pid: u32) -> Option<OwnedFd> {
+    let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
+    rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn open(_: u32) -> Option<OwnedFd> {
+    None
+}
+
+impl Holder {
+    /// The failure if the daemon listens on another socket than that of `places`.
+    pub(crate) fn is_elsewhere(&self, places: &Places) -> Option<Failure> {
+        let other = self.socket.as_ref().filter(|socket| **socket != places.socket)?;
+        let (pid, other, socket) = (self.pid, other.display(), places.socket.display());
+        Some(
+            Failure::unreachable(format!("the daemon (process {pid}) listens at {other}, not at {socket}"))
+                .hint("LINGER_SOCKET moves the socket: set it for the daemon and for the client alike"),
+        )
+    }
+
+    /// Asks it to end (SIGTERM), even if it or the daemon below a keeper was stopped.
+    pub(crate) fn terminate(&self) -> std::io::Result<()> {
+        self.signal(Signal::TERM)?;
+        self.signal(Signal::CONT)?;
+        let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", self.pid)).unwrap_or_default();
+        for child in children.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)) {
+            // A child that has ended needs no signal, and one that runs ignores it.
+            let _ = rustix::process::kill_process(child, Signal::CONT);
+        }
+        Ok(())
+    }
+
+    /// Asks it to check its socket (SIGHUP). The list names the process that took the lock, even if a
+    /// child inherited it, so only a process that calls itself the daemon gets the signal.
+    pub(crate) fn miss_socket(&self) -> std::io::Result<()> {
+        let command = fs::read(format!("/proc/{}/cmdline", self.pid))?;
+        if self.announced && is_daemon(&command) { self.signal(Signal::HUP) } else { Ok(()) }
+    }
+
+    /// Kills it.
+    pub(crate) fn kill(&self) -> std::io::Result<()> {
+        self.signal(Signal::KILL)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn signal(&self, signal: Signal) -> std::io::Result<()> {
+        Ok(rustix::process::pidfd_send_signal(&self.process, signal)?)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn signal(&self, _: Signal) -> std::io::Result<()> {
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
+
+    /// Whether it ends within this time.
+    pub(crate) fn ends_within(&self, time: Duration) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+        let limit = Timespec { tv_sec: seconds, tv_nsec: time.subsec_nanos().into() };
+        let mut ended = [PollFd::new(&self.process, PollFlags::IN)];
+        poll(&mut ended, Some(&limit)).is_ok_and(|ready| ready > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_owner_is_who_holds_the_lock_and_not_who_waits_for_it() {
+        let locks = "1: FLOCK  ADVISORY  WRITE 4711 fe:00:131 0 EOF\n\
+                     1: -> FLOCK  ADVISORY  WRITE 12 fe:00:131 0 EOF\n\
+                     2: POSIX  ADVISORY  WRITE 13 fe:00:131 0 EOF\n\
+                     3: FLOCK  ADVISORY  READ 14 fe:00:132 0 EOF\n\
+                     4: FLOCK  ADVISORY  WRITE 0 fe:00:133 0 EOF\n\
+                     5: FLOCK  ADVISORY  WRITE 15 fe:00:1310 0 EOF\n";
+        assert_eq!([131, 132, 133, 134].map(|inode| owner(locks, inode)), [Some(4711), None, None, None]);
+        let twice = "1: FLOCK ADVISORY WRITE 5 fe:00:9 0 EOF\n2: FLOCK ADVISORY WRITE 6 00:21:9 0 EOF\n";
+        assert_eq!(owner(twice, 9), None, "one of the two is not ours");
+        assert_eq!(owner("nonsense\n\n1: FLOCK\n", 1), None);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_lock_that_is_held_has_its_process_and_one_that_is_not_has_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let places = Places { config: at("c"), data: at(""), state: at("s"), socket: at("x") };
+        assert!(find(&places).is_none(), "there is no file");
+        let path = dir.path().join("lingerd.lock");
+        fs::write(&path, "{\"pid\":1,\"socket\":\"/old\"}").unwrap();
+        assert!(find(&places).is_none(), "a file without a lock says nothing");
+        let file = fs::File::open(&path).unwrap();
+        file.lock().unwrap();
+        let holder = find(&places).unwrap();
+        assert_eq!((holder.pid, holder.socket.as_deref()), (std::process::id(), Some(std::path::Path::new("/old"))));
+        assert!(!holder.ends_within(Duration::ZERO));
+    }
+
+    #[test]
+    fn only_what_calls_itself_the_daemon_is_taken_for_it() {
+        for own in
+            ["/usr/bin/lingerd\0--background\0", "lingerd\0", "lingerd: /home/me/.local/share/linger\0--kept=1\0"]
+        {
+            assert!(is_daemon(own.as_bytes()), "{own}");
+        }
+        for other in ["", "flock\0/home/me/lingerd.lock\0sh\0", "vi\0lingerd\0", "/srv/lingerd/sh\0"] {
+            assert!(!is_daemon(other.as_bytes()), "{other}");
+        }
+    }
+}

@@ -1,0 +1,445 @@
+//! A connection to the daemon: hello, provider keys, requests and their answers.
+//!
+//! A thread reads each connection and sends what arrives into the one channel of the process, together
+//! with the number of the connection, so that late input of a lost one is ignored. [`reconnect`]
+//! replaces a lost connection. Deliberately absent: anything that ends a running daemon, whatever its
+//! version.
+
+pub(crate) mod holder;
+mod reach;
+mod reader;
+mod reconnect;
+mod start;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, IsTerminal as _};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::{Duration, Instant};
+
+use linger_protocol::daemon::{Hello, Keys, Welcome};
+use linger_protocol::error::Code;
+use linger_protocol::id::SessionId;
+use linger_protocol::method::{DaemonHello, DaemonKeys, Method, SessionList};
+use linger_protocol::place::Places;
+use linger_protocol::session::{Info, List};
+use linger_protocol::transport::blocking::{Incoming, Writer};
+use linger_protocol::{PROTOCOL, RpcError, VERSION};
+use serde_json::value::RawValue;
+
+use crate::capacity::Capacity;
+use crate::error::{Exit, Failure};
+use crate::input::Event;
+use crate::terminal::Terminal;
+pub(crate) use reach::dial;
+use reach::{Search, Stream, reach};
+use reader::listen;
+
+/// How long an answer may take; the slowest waits for a disk.
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// How long a silent daemon is not mentioned to a person.
+const SILENCE: Duration = Duration::from_secs(1);
+
+/// How long the reader may take to pass on what the daemon sent before it hung up.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// When a person gets a hint about a daemon that does not answer.
+const ADVICE: Duration = Duration::from_secs(5);
+
+/// How long to try again while the daemon has all the connections it takes: a silent connection gives
+/// up its place after 2 s.
+const CROWDED: Duration = Duration::from_secs(6);
+
+/// The pause before each of these tries.
+const CROWDED_PAUSE: Duration = Duration::from_millis(200);
+
+/// How long the daemon may still take to answer after a signal.
+const AFTER_SIGNAL: Duration = Duration::from_secs(1);
+
+/// How often one request is sent over new connections before it fails.
+const RESENDS: usize = 3;
+
+/// What a person is told while the client reconnects.
+pub(crate) const RECONNECTING: &str = "the connection to the daemon was lost; reconnecting";
+
+/// The hint about a daemon that does not answer.
+const SILENT: &str =
+    "`linger daemon status` examines it, `linger daemon stop` ends it; turns continue at the next start";
+
+/// A connection to the daemon, which is replaced when it is lost.
+pub(crate) struct Client {
+    /// The directories and the socket.
+    pub(crate) places: Places,
+    /// Our name for others: `linger@pts/3`.
+    pub(crate) name: String,
+    /// The answer to our hello.
+    pub(crate) welcome: Welcome,
+    /// The number of the last connection with a completed hello; attachments of earlier ones are gone.
+    pub(crate) epoch: u32,
+    /// The number of the present connection; counts up.
+    connection: u32,
+    writer: Writer,
+    sender: Sender<Event>,
+    events: Receiver<Event>,
+    /// For input that was read and not received yet.
+    capacity: Capacity,
+    /// Events that came before the answer to a request.
+    backlog: VecDeque<Event>,
+    /// Whether any hello was answered.
+    greeted: bool,
+    /// Whether the daemon closed the connection for lack of capacity.
+    crowded: bool,
+    /// When the command's time is over: no reconnecting after this.
+    pub(crate) until: Option<Instant>,
+}
+
+/// The outcome of a request.
+pub(crate) enum Reply {
+    /// Its answer.
+    Answered(Result<Box<RawValue>, RpcError>),
+    /// The connection was lost, or the daemon is ending: ask the next one.
+    Lost,
+    /// No answer yet.
+    Late,
+}
+
+impl Client {
+    /// Connects, and starts the daemon if there is none; prints warnings about its configuration and
+    /// its database.
+    pub(crate) fn open() -> Result<Self, Failure> {
+        Self::open_within(None)
+    }
+
+    /// As [`Client::open`], for a command whose requests all have to end by `until`.
+    pub(crate) fn open_within(until: Option<Instant>) -> Result<Self, Failure> {
+        let client = Self::open_silent(until)?;
+        if let Some(error) = &client.welcome.config_error {
+            let hint = match client.welcome.config_stale {
+                true => "correct the file; its last valid content stays in force",
+                false => "correct the file; until then sessions can be read, and no turn starts",
+            };
+            Terminal::new().say(&format!("warning: {error}\nhint: {hint}"))?;
+        }
+        for warning in &client.welcome.config_warnings {
+            Terminal::new().say(&format!("warning: {warning}"))?;
+        }
+        for damage in &client.welcome.damage {
+            Terminal::new().say(&format!("warning: {damage}\nhint: `linger doctor` says what to do"))?;
+        }
+        Ok(client)
+    }
+
+    /// As [`Client::open`], without the warnings.
+    pub(crate) fn open_silent(until: Option<Instant>) -> Result<Self, Failure> {
+        let places = Places::of_user()?;
+        let crowded = Instant::now() + CROWDED;
+        loop {
+            let stream = reach(&places, Search::first(), |pause| {
+                std::thread::sleep(pause);
+                if until.is_some_and(|until| Instant::now() >= until) { Err(late()) } else { Ok(()) }
+            })?;
+            let mut client = Self { until, ..Self::over(places.clone(), stream) };
+            match client.hello() {
+                Ok(()) => return Ok(client),
+                // It was ending just now: find or start the next one.
+                Err(failure) if failure == lost() => return client.reconnect().map(|()| client),
+                Err(failure) if failure.passing && Instant::now() < crowded => std::thread::sleep(CROWDED_PAUSE),
+                Err(failure) => return Err(failure),
+            }
+        }
+    }
+
+    /// Connects to a running daemon without hello: works with a daemon of any version.
+    pub(crate) fn open_running(places: &Places) -> Result<Option<Self>, Failure> {
+        Ok(dial(places)?.map(|stream| Self::over(places.clone(), stream)))
+    }
+
+    fn over(places: Places, (reader, writer): Stream) -> Self {
+        let (sender, events) = mpsc::channel();
+        let capacity = Capacity::default();
+        listen(reader, 0, sender.clone(), capacity.clone());
+        let welcome = Welcome {
+            protocol: 0,
+            version: String::new(),
+            env: Vec::new(),
+            keys: Vec::new(),
+            config_error: None,
+            config_stale: false,
+            config_warnings: Vec::new(),
+            damage: Vec::new(),
+        };
+        Self {
+            places,
+            name: name(),
+            welcome,
+            epoch: 0,
+            connection: 0,
+            writer,
+            sender,
+            events,
+            capacity,
+            backlog: VecDeque::new(),
+            greeted: false,
+            crowded: false,
+            until: None,
+        }
+    }
+
+    /// Agrees on the protocol, and sends the provider keys that the daemon lacks and this environment has.
+    fn hello(&mut self) -> Result<(), Failure> {
+        let hello = DaemonHello(Hello { client: self.name.clone(), protocol: PROTOCOL });
+        let id = self.send(&hello)?.ok_or_else(lost)?;
+        let answer = match self.reply(id, SILENCE)? {
+            Reply::Answered(answer) => Some(answer),
+            Reply::Lost => None,
+            Reply::Late => self.slow_hello(id)?,
+        };
+        self.welcome = match answer.ok_or_else(lost)? {
+            Ok(raw) => parse::<DaemonHello>(&raw)?,
+            Err(error) if error.code() == Some(Code::Version) => return Err(version_mismatch(error)),
+            Err(error) => return Err(error.into()),
+        };
+        self.greeted = true;
+        let keys = environment(&self.welcome.keys);
+        if !keys.is_empty() {
+            // Requests take effect in order, so there is no need to wait for the answer.
+            self.send(&DaemonKeys(Keys { keys }))?.ok_or_else(lost)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the answer to hello, and tells a person.
+    fn slow_hello(&mut self, id: u64) -> Result<Option<Result<Box<RawValue>, RpcError>>, Failure> {
+        let talks = !self.greeted && io::stderr().is_terminal();
+        let mut terminal = Terminal::new();
+        if talks {
+            terminal.say(&format!("waiting for the daemon at {} …", self.places.socket.display()))?;
+        }
+        match self.reply(id, ADVICE)? {
+            Reply::Answered(answer) => return Ok(Some(answer)),
+            Reply::Lost => return Ok(None),
+            Reply::Late if talks => terminal.say(&format!("hint: {SILENT}"))?,
+            Reply::Late => {}
+        }
+        self.answer(id, ANSWER)
+    }
+
+    /// Where other threads send events.
+    pub(crate) fn sender(&self) -> Sender<Event> {
+        self.sender.clone()
+    }
+
+    /// The capacity that lines which are not drawn yet count against.
+    pub(crate) fn capacity(&self) -> Capacity {
+        self.capacity.clone()
+    }
+
+    /// The variables of this environment that a session's tools get.
+    pub(crate) fn session_env(&self) -> BTreeMap<String, String> {
+        environment(&self.welcome.env)
+    }
+
+    /// Sends a request and returns the number of its answer; `None` if the connection is lost. Fails if
+    /// no connection can carry the request, or the daemon refuses this one.
+    pub(crate) fn send<M: Method>(&mut self, request: &M) -> Result<Option<u64>, Failure> {
+        let busy = self.capacity.while_busy();
+        let sent = self.writer.request(request);
+        drop(busy);
+        match sent {
+            Ok(id) => Ok(Some(id)),
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(Failure::unsendable(&error)),
+            Err(_) if self.backlog.iter().any(|event| matches!(event, Event::Lost(n) if *n == self.connection)) => {
+                Ok(None)
+            }
+            Err(_) => {
+                // The daemon may have said why before it hung up; no answer has number 0.
+                match self.reply(0, LAST_WORDS) {
+                    Err(failure) if !failure.interrupted && failure != lost() => return Err(failure),
+                    // The reader of events has to see the loss too, even if it was noticed long ago.
+                    _ => self.backlog.push_back(Event::Lost(self.connection)),
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// Sends a request and waits for its result.
+    pub(crate) fn call<M: Method>(&mut self, request: &M) -> Result<M::Result, Failure> {
+        parse::<M>(&self.call_raw(request)??)
+    }
+
+    /// Sends a request and waits for the raw answer; sends it again if the connection is lost meanwhile.
+    pub(crate) fn call_raw<M: Method>(&mut self, request: &M) -> Result<Result<Box<RawValue>, RpcError>, Failure> {
+        self.call_raw_within(request, ANSWER)
+    }
+
+    /// As [`Client::call`], with a time of its own: some requests wait for a person.
+    pub(crate) fn call_within<M: Method>(&mut self, request: &M, within: Duration) -> Result<M::Result, Failure> {
+        parse::<M>(&self.call_raw_within(request, within)??)
+    }
+
+    fn call_raw_within<M: Method>(
+        &mut self,
+        request: &M,
+        within: Duration,
+    ) -> Result<Result<Box<RawValue>, RpcError>, Failure> {
+        for _ in 0..RESENDS {
+            if let Some(id) = self.send(request)?
+                && let Some(answer) = self.answer(id, within)?
+            {
+                return Ok(answer);
+            }
+            self.reconnect()?;
+        }
+        Err(lost())
+    }
+
+    /// Sends a request once, over this connection.
+    pub(crate) fn call_once<M: Method>(&mut self, request: &M, within: Duration) -> Result<Reply, Failure> {
+        match self.send(request)? {
+            Some(id) => self.reply(id, within),
+            None => Ok(Reply::Lost),
+        }
+    }
+
+    /// The next event, or `None` if `deadline` passes first.
+    pub(crate) fn next_event(&mut self, deadline: Option<Instant>) -> Option<Event> {
+        loop {
+            let event = match self.backlog.pop_front() {
+                Some(event) => event,
+                None => self.receive(deadline)?,
+            };
+            if self.is_news(&event) {
+                return Some(event);
+            }
+        }
+    }
+
+    /// The answer to request `id`; `None` if the connection was lost. Other events go to the backlog.
+    fn answer(&mut self, id: u64, within: Duration) -> Result<Option<Result<Box<RawValue>, RpcError>>, Failure> {
+        match self.reply(id, within)? {
+            Reply::Answered(answer) => Ok(Some(answer)),
+            Reply::Lost => Ok(None),
+            Reply::Late => {
+                Err(Failure::unreachable(format!("the daemon did not answer within {} s", within.as_secs()))
+                    .hint(format!("{SILENT}; see {}", self.places.log().display())))
+            }
+        }
+    }
+
+    /// The outcome of request `id` within a time. Fails if the daemon refuses the connection.
+    fn reply(&mut self, id: u64, within: Duration) -> Result<Reply, Failure> {
+        let _busy = self.capacity.while_busy();
+        let mut deadline = Instant::now() + within;
+        deadline = self.until.map_or(deadline, |until| deadline.min(until));
+        let mut signalled = false;
+        loop {
+            let Some(event) = self.receive(Some(deadline)) else {
+                return match self.until {
+                    _ if signalled => Err(self.interrupted()),
+                    Some(until) if Instant::now() >= until => Err(late()),
+                    _ => Ok(Reply::Late),
+                };
+            };
+            match event {
+                Event::Signal(_) => {
+                    deadline = deadline.min(Instant::now() + AFTER_SIGNAL);
+                    signalled = true;
+                    self.backlog.push_back(event);
+                }
+                event if !self.is_news(&event) => {}
+                Event::Incoming(_, Incoming::Response(n, answer)) if n == id => {
+                    return Ok(if is_ending(&answer) { Reply::Lost } else { Reply::Answered(answer) });
+                }
+                Event::Lost(_) => return Ok(Reply::Lost),
+                Event::Refused(_, failure) => return Err(failure),
+                other => self.backlog.push_back(other),
+            }
+        }
+    }
+
+    fn receive(&mut self, deadline: Option<Instant>) -> Option<Event> {
+        // Fails only at the deadline: `self.sender` keeps the channel open.
+        let event = match deadline {
+            None => self.events.recv().ok(),
+            Some(deadline) => self.events.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok(),
+        };
+        match event {
+            // The daemon lacks capacity just now: the request goes again, with its key, over the next connection.
+            Some(Event::Refused(n, failure)) if failure.passing && self.greeted && self.epoch == n => {
+                self.crowded = self.is_news(&Event::Lost(n));
+                Some(Event::Lost(n))
+            }
+            Some(Event::Incoming(n, incoming)) => {
+                self.capacity.free(&incoming);
+                Some(Event::Incoming(n, incoming))
+            }
+            event => event,
+        }
+    }
+
+    fn is_news(&self, event: &Event) -> bool {
+        match event {
+            Event::Incoming(n, _) | Event::Lost(n) | Event::Refused(n, _) => *n == self.connection,
+            _ => true,
+        }
+    }
+
+    /// The row of a session in `session/list`. Fails if the session was removed.
+    pub(crate) fn session_info(&mut self, session: &SessionId) -> Result<Info, Failure> {
+        let list = List { matching: Some(session.to_string()), ..List::default() };
+        let rows = self.call(&SessionList(list))?;
+        rows.into_iter()
+            .find(|row| row.session == *session)
+            .ok_or_else(|| Failure::new(Exit::FAILED, format!("session {session} was removed")))
+    }
+}
+
+/// Reads a result as its method's type. Fails if the daemon sent something else.
+pub(crate) fn parse<M: Method>(raw: &RawValue) -> Result<M::Result, Failure> {
+    serde_json::from_str(raw.get()).map_err(|error| {
+        Failure::new(Exit::FAILED, format!("the daemon's answer to {} is not understood: {error}", M::NAME))
+    })
+}
+
+/// The name of this client: the program and its terminal, or its process id without one.
+fn name() -> String {
+    let tty = rustix::termios::ttyname(rustix::stdio::stdin(), Vec::new())
+        .or_else(|_| rustix::termios::ttyname(rustix::stdio::stderr(), Vec::new()));
+    match tty.as_deref().map(std::ffi::CStr::to_string_lossy) {
+        Ok(tty) => format!("linger@{}", tty.strip_prefix("/dev/").unwrap_or(&tty)),
+        Err(_) => format!("linger@{}", std::process::id()),
+    }
+}
+
+/// Whether a daemon that is ending refused a request: nothing changed, and the next daemon can be asked.
+pub(crate) fn is_ending(answer: &Result<Box<RawValue>, RpcError>) -> bool {
+    matches!(answer, Err(error) if error.code() == Some(Code::Ending))
+}
+
+fn environment(names: &[String]) -> BTreeMap<String, String> {
+    names.iter().filter_map(|name| Some((name.clone(), std::env::var(name).ok()?))).collect()
+}
+
+/// The command's time is over, and the daemon has not answered.
+fn late() -> Failure {
+    Failure::new(Exit::TIMED_OUT, "the daemon did not answer before the timeout")
+        .hint("give it more time with --timeout, or run `linger doctor`")
+}
+
+fn lost() -> Failure {
+    Failure::unreachable("the connection to the daemon was lost")
+        .hint("the work continues when the daemon runs; `linger doctor` says what is wrong")
+}
+
+fn version_mismatch(error: RpcError) -> Failure {
+    let [oldest, newest] = PROTOCOL;
+    Failure::unreachable(format!(
+        "{}; this is linger {VERSION}, which speaks protocol {oldest} to {newest}",
+        error.message
+    ))
+    .hint(
+        "when no turn is running: `linger daemon stop`, then the same command again; it starts the `lingerd` next to this \
+         `linger`, or on PATH, which must have the same version",
+    )
+}

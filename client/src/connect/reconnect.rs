@@ -1,0 +1,96 @@
+//! Reconnecting after a loss: first for the moment in which a keeper restarts the daemon, then longer,
+//! with a start of the daemon.
+
+use std::io::{self, IsTerminal as _};
+use std::time::{Duration, Instant};
+
+use super::reach::{KEEPER, Search, Stream, dial, reach};
+use super::reader::listen;
+use super::{CROWDED, CROWDED_PAUSE, Client, RECONNECTING, RESENDS, late, lost};
+use crate::error::Failure;
+use crate::input::Event;
+use crate::terminal::Terminal;
+
+impl Client {
+    /// Reconnects after a loss, and tells a person if it takes a while.
+    pub(super) fn reconnect(&mut self) -> Result<(), Failure> {
+        if self.reconnect_soon()? {
+            return Ok(());
+        }
+        if io::stderr().is_terminal() {
+            Terminal::new().say(RECONNECTING)?;
+        }
+        self.reconnect_or_start()
+    }
+
+    /// Reconnects if the daemon is back at once, as with a keeper; false if it is not.
+    pub(crate) fn reconnect_soon(&mut self) -> Result<bool, Failure> {
+        if std::mem::take(&mut self.crowded) {
+            self.pause(CROWDED_PAUSE)?;
+        }
+        let deadline = Instant::now() + KEEPER;
+        let mut pause = Duration::from_millis(5);
+        while Instant::now() < deadline {
+            if let Some(stream) = dial(&self.places)? {
+                match self.replace(stream) {
+                    // One without capacity may have some in a moment.
+                    Err(failure) if failure == lost() || failure.passing => {}
+                    other => return other.map(|()| true),
+                }
+            }
+            self.pause(pause)?;
+            pause = (pause * 2).min(KEEPER / 5);
+        }
+        Ok(false)
+    }
+
+    /// Reconnects within a bounded time, and starts a daemon if there is none; a signal ends the attempt.
+    pub(crate) fn reconnect_or_start(&mut self) -> Result<(), Failure> {
+        let until = Instant::now() + CROWDED;
+        let mut losses = 0;
+        while losses < RESENDS {
+            let places = self.places.clone();
+            let stream = reach(&places, Search::again(), |pause| self.pause(pause))?;
+            match self.replace(stream) {
+                Err(failure) if failure == lost() => losses += 1,
+                Err(failure) if failure.passing && Instant::now() < until => self.pause(CROWDED_PAUSE)?,
+                other => return other,
+            }
+        }
+        Err(lost())
+    }
+
+    /// Continues with another connection.
+    fn replace(&mut self, (reader, writer): Stream) -> Result<(), Failure> {
+        self.connection += 1;
+        self.writer = writer;
+        listen(reader, self.connection, self.sender.clone(), self.capacity.clone());
+        self.hello()?;
+        self.epoch = self.connection;
+        Ok(())
+    }
+
+    /// Waits, and fails at a signal or when the command's time is over.
+    fn pause(&mut self, pause: Duration) -> Result<(), Failure> {
+        if self.until.is_some_and(|until| Instant::now() >= until) {
+            return Err(late());
+        }
+        let deadline = Instant::now() + pause;
+        while let Some(event) = self.receive(Some(deadline)) {
+            match event {
+                Event::Signal(_) => {
+                    self.backlog.push_back(event);
+                    return Err(self.interrupted());
+                }
+                event => self.backlog.push_back(event),
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops reconnecting: the reader of events sees the signal, and then the lost connection.
+    pub(super) fn interrupted(&mut self) -> Failure {
+        self.backlog.push_back(Event::Lost(self.connection));
+        Failure { interrupted: true, ..lost() }
+    }
+}

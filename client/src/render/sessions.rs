@@ -1,0 +1,67 @@
+//! Sessions as rows, for people.
+
+use linger_protocol::message::{StopReason, Usage};
+use linger_protocol::session::{Info, State};
+
+use super::money;
+use super::table::{age, columns, size};
+use crate::environment::short_path;
+
+/// Sessions as aligned lines; `now` in Unix milliseconds.
+pub(crate) fn listing(rows: &[Info], now: u64) -> Vec<String> {
+    let row = |info: &Info| {
+        let title = info.name.clone().or_else(|| info.title.clone()).unwrap_or_default();
+        let title: String = title.chars().map(|c| if c.is_whitespace() { ' ' } else { c }).take(40).collect();
+        vec![
+            info.session.to_string(),
+            state(info),
+            age(info.updated_at, now),
+            size(info.size),
+            spent(&info.usage),
+            money::fill(info.context_tokens, info.context_window).unwrap_or_default(),
+            title,
+            short_path(&info.cwd),
+        ]
+    };
+    columns(&rows.iter().map(row).collect::<Vec<_>>())
+}
+
+/// Tokens and their cost, in one cell.
+fn spent(usage: &Usage) -> String {
+    if usage.is_uncounted() {
+        return money::cost(usage);
+    }
+    let tokens = money::tokens(usage.input_tokens.saturating_add(usage.output_tokens));
+    format!("{tokens} tokens, {}", money::cost(usage))
+}
+
+/// The state of a session, in a word or two.
+fn state(info: &Info) -> String {
+    match info.queued {
+        0 => doing(info),
+        queued => format!("{}, {queued} queued", doing(info)),
+    }
+}
+
+fn doing(info: &Info) -> String {
+    match (info.state, info.stop_reason) {
+        _ if info.damaged.is_some() => "damaged".to_owned(),
+        _ if info.unwritten.is_some() => "stalled".to_owned(),
+        (State::Running, _) => "running".to_owned(),
+        (State::Waiting, _) if info.questions.is_empty() => "waiting: key".to_owned(),
+        (State::Waiting, _) => format!("waiting: {}", info.questions.len()),
+        (State::Offered, _) => "offered".to_owned(),
+        (State::Idle, None) => "idle".to_owned(),
+        (State::Idle, Some(StopReason::Cancelled)) => "cancelled".to_owned(),
+        (State::Idle, Some(StopReason::EndTurn)) => "done".to_owned(),
+        (State::Idle, Some(reason)) => {
+            let word = match reason {
+                StopReason::MaxTokens => "max_tokens",
+                StopReason::MaxSteps => "max_steps",
+                StopReason::Refusal => "refusal",
+                _ => "error",
+            };
+            format!("failed({word})")
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! One daemon a user: a lock beside the database, held for the daemon's life.
+//!
+//! The system gives the lock back however the daemon ends. The file stays; while a daemon lives it says, as one line of JSON,
+//! which process holds the lock and where its socket is. Whoever holds the lock, and nobody else, may clear away a socket.
+//! The line is blank otherwise, and always as long: what is written over needs no room on the disk.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use linger_protocol::place::{PlaceError, Places, private_directory};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
+use serde_json::json;
+
+/// The most that is read of the file, in bytes: a process and a path are far less.
+const MAX_CONTENT: u64 = 16 << 10;
+
+/// How long the line is, in bytes: a socket's path has a hundred, and JSON writes none of them with more than six.
+const RECORD: usize = 1024;
+
+/// How long the lock of a daemon that is dead may be held: a child that was just forked holds whatever the daemon held until it
+/// runs its own program.
+const REMNANT: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 1 });
+
+/// How long is waited between two looks at such a lock.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// The lock; held until it is dropped.
+#[derive(Debug)]
+pub struct Lock {
+    file: File,
+    /// Whoever had it before has died with it.
+    pub follows_a_death: bool,
+}
+
+/// Another daemon holds the lock.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Its process, once it has said so.
+    pub pid: Option<u32>,
+    /// Its socket, once it has said so.
+    pub socket: Option<PathBuf>,
+}
+
+/// Why the lock was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Another daemon holds it.
+    #[error("already running{}", .0.pid.map_or_else(String::new, |pid| format!(" (process {pid})")))]
+    Held(Held),
+    /// The data directory cannot be used.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// The file cannot be used.
+    #[error("{path}: {error}", path = .0.display(), error = .1)]
+    Io(PathBuf, io::Error),
+}
+
+impl Lock {
+    /// Takes the lock, or says who has it. It waits for nobody who lives.
+    pub fn take(places: &Places) -> Result<Self, LockError> {
+        private_directory(&places.data)?;
+        let path = path(places);
+        let io = |error| LockError::Io(path.clone(), error);
+        let (mut file, fixed) = open(&path).map_err(io)?;
+        match try_lock(&mut file) {
+            Ok(()) => {
+                // What a dead daemon said. Without room for a first line there is none.
+                let follows_a_death = read(&mut file).pid.is_some();
+                if !fixed {
+                    overwrite(&file, "").or_else(|_| file.set_len(0)).map_err(io)?;
+                }
+                Ok(Self { file, follows_a_death })
+            }
+            Err(TryLockError::WouldBlock) => Err(LockError::Held(read(&mut file))),
+            Err(TryLockError::Error(error)) => Err(io(error)),
+        }
+    }
+
+    /// The lock that another process of this daemon took, and passed on; it is given back when both have let go.
+    pub fn inherited(file: File) -> Self {
+        Self { file, follows_a_death: false }
+    }
+
+    /// Says where the socket is, once it is bound, and which process a signal for the whole daemon goes to.
+    pub fn announce(&self, pid: u32, socket: &Path) -> io::Result<()> {
+        let line = json!({ "pid": pid, "socket": socket.to_string_lossy() });
+        overwrite(&self.file, &line.to_string())
+    }
+
+    /// As [`Self::announce`]. Without room on the disk for it no client learns which process to end by force, and that is all.
+    pub fn announce_or_warn(&self, pid: u32, socket: &Path) {
+        if let Err(error) = self.announce(pid, socket) {
+            tracing::warn!(%error, "the lock's file does not say which process holds it");
+        }
+    }
+}
+
+impl AsFd for Lock {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // A reader that finds something then knows that somebody lives, or was killed. What cannot be written over names a process
+        // that is no more.
+        let _stale = overwrite(&self.file, "");
+    }
+}
+
+/// Where the lock is.
+pub fn path(places: &Places) -> PathBuf {
+    places.data.join("lingerd.lock")
+}
+
+/// Makes `text` the whole content.
+fn overwrite(file: &File, text: &str) -> io::Result<()> {
+    let line = format!("{text:<width$}\n", width = RECORD - 1);
+    file.write_all_at(line.as_bytes(), 0)?;
+    file.set_len(line.len() as u64)
+}
+
+/// The file, and whether it stays as it is: on a file system that cannot be written it is locked all the same.
+fn open(path: &Path) -> io::Result<(File, bool)> {
+    // Non-blocking, or a pipe of that name would hold us up.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let mut options = OpenOptions::new();
+    options.read(true).mode(0o600).custom_flags(flags.bits() as i32);
+    let (file, fixed) = match options.clone().write(true).create(true).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => (options.open(path)?, true),
+        opened => (opened?, false),
+    };
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("is not a file"));
+    }
+    Ok((file, fixed))
+}
+
+/// Tries to lock, for a moment again and again if whoever had it is dead.
+fn try_lock(file: &mut File) -> Result<(), TryLockError> {
+    let until = Instant::now() + REMNANT;
+    loop {
+        let result = file.try_lock();
+        if !matches!(result, Err(TryLockError::WouldBlock)) || !read(file).is_dead() || Instant::now() >= until {
+            return result;
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+impl Held {
+    /// Whether the process that it names is no more.
+    fn is_dead(&self) -> bool {
+        let pid = self.pid.and_then(|pid| Pid::from_raw(pid.try_into().ok()?));
+        pid.is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH))
+    }
+}
+
+fn read(file: &mut File) -> Held {
+    let mut text = String::new();
+    let read = file.rewind().and_then(|()| file.take(MAX_CONTENT).read_to_string(&mut text));
+    let value: serde_json::Value = read.ok().and_then(|_| serde_json::from_str(&text).ok()).unwrap_or_default();
+    Held {
+        pid: value.get("pid").and_then(serde_json::Value::as_u64).and_then(|pid| u32::try_from(pid).ok()),
+        socket: value.get("socket").and_then(serde_json::Value::as_str).map(PathBuf::from),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn places(dir: &Path) -> Places {
+        let at = |name: &str| dir.join(name);
+        Places { config: at("config"), data: at("data"), state: at("state"), socket: at("state/lingerd.sock") }
+    }
+
+    #[test]
+    fn the_second_is_told_who_has_the_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let places = places(dir.path());
+        let lock = Lock::take(&places).unwrap();
+        let held = || match Lock::take(&places) {
+            Err(LockError::Held(held)) => held,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(held(), Held::default(), "before it is announced");
+        lock.announce(7, &places.socket).unwrap();
+        lock.announce(7, &places.socket).unwrap();
+        assert_eq!(held(), Held { pid: Some(7), socket: Some(places.socket.clone()) });
+        assert_eq!(std::fs::metadata(path(&places)).unwrap().permissions().mode() & 0o777, 0o600);
+        drop(lock);
+        let said = std::fs::read_to_string(path(&places)).unwrap();
+        assert_eq!((said.trim(), said.len()), ("", RECORD), "the room is kept: the disk may be full next time");
+        Lock::take(&places).unwrap();
+    }
+
+    #[test]
+    fn what_a_dead_daemon_said_is_forgotten() {
+        let dir = tempfile::tempdir().unwrap();
+        let places = places(dir.path());
+        private_directory(&places.data).unwrap();
+        std::fs::write(path(&places), "{\"pid\":1,\"socket\":\"/old\"}").unwrap();
+        let _lock = Lock::take(&places).unwrap();
+        assert!(matches!(Lock::take(&places), Err(LockError::Held(held)) if held == Held::default()));
+    }
+
+    #[test]
+    fn what_a_dead_daemon_leaves_locked_for_a_moment_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let places = places(dir.path());
+        private_directory(&places.data).unwrap();
+        // Beyond the largest number that Linux gives.
+        let dead = json!({ "pid": 1 << 30, "socket": "/old" });
+        std::fs::write(path(&places), dead.to_string()).unwrap();
+        let (remnant, _) = open(&path(&places)).unwrap();
+        remnant.try_lock().unwrap();
+        let began = Instant::now();
+        assert!(matches!(Lock::take(&places), Err(LockError::Held(_))), "but not for ever");
+        assert!(began.elapsed() >= REMNANT);
+        std::thread::scope(|scope| {
+            let next = scope.spawn(|| Lock::take(&places));
+            drop(remnant);
+            next.join().unwrap().unwrap();
+        });
+    }
+
+    #[test]
+    fn of_a_hundred_at_once_exactly_one_has_the_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let places = places(dir.path());
+        let all: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..100).map(|_| scope.spawn(|| Lock::take(&places))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(all.iter().filter(|lock| lock.is_ok()).count(), 1);
+    }
+
+    #[test]
+    fn a_link_a_pipe_or_an_open_directory_in_its_place_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let places = places(dir.path());
+        private_directory(&places.data).unwrap();
+        let victim = dir.path().join("victim");
+        std::fs::write(&victim, "precious").unwrap();
+        std::os::unix::fs::symlink(&victim, path(&places)).unwrap();
+        assert!(matches!(Lock::take(&places), Err(LockError::Io(..))));
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
+
+        std::fs::remove_file(path(&places)).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, path(&places), rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        assert!(matches!(Lock::take(&places), Err(LockError::Io(..))));
+
+        std::fs::remove_file(path(&places)).unwrap();
+        std::fs::set_permissions(&places.data, std::fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(matches!(Lock::take(&places), Err(LockError::Place(_))));
+    }
+}

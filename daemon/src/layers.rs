@@ -1,0 +1,135 @@
+//! The order of the daemon's rooms, held by a test: a room imports only rooms below it.
+//!
+//! The table is the one of `daemon/README.md`, and the test holds the two against each other. An arrow that still goes up is
+//! an exception with the file that has it; one that has gone fails the test, so that the list only shrinks.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The rooms, from the top down; `lib` is the crate's root with its programs.
+const ROOMS: &[&str] = &[
+    "lib",
+    "keeper",
+    "rpc",
+    "service",
+    "registry",
+    "recover",
+    "session",
+    "question",
+    "config",
+    "permission",
+    "tool",
+    "provider",
+    "store",
+    "log",
+    "process",
+    "diagnostics",
+    "sys",
+    "fault",
+];
+
+/// The arrows that still go up: the file, and the room that it imports.
+const EXCEPTIONS: &[(&str, &str)] = &[
+    ("config/mod.rs", "session"),
+    ("fault.rs", "store"),
+    ("permission/model.rs", "config"),
+    ("permission/model.rs", "session"),
+    ("permission/policy.rs", "config"),
+    ("provider/providers.rs", "config"),
+    ("recover/carry.rs", "service"),
+    ("recover/mod.rs", "service"),
+    ("recover/status.rs", "service"),
+    ("session/actor/repair.rs", "recover"),
+    ("store/open_tests.rs", "recover"),
+    ("store/open_tests.rs", "session"),
+];
+
+/// The room of a file, by its path below `src`.
+fn room(path: &Path) -> String {
+    let first = path.components().next().map(|part| part.as_os_str().to_string_lossy()).unwrap_or_default();
+    let name = first.strip_suffix(".rs").unwrap_or(&first);
+    if ["main", "bin", "layers"].contains(&name) { "lib".to_owned() } else { name.to_owned() }
+}
+
+/// The names that follow each `crate::` in a file, those in braces too.
+fn imports(text: &str) -> BTreeSet<String> {
+    let code: Vec<&str> = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+    let code = code.join("\n");
+    let name = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
+    let mut names = BTreeSet::new();
+    for target in code.split("crate::").skip(1) {
+        let Some(inner) = target.strip_prefix('{') else {
+            names.insert(name(target));
+            continue;
+        };
+        let (mut depth, mut begins) = (0, true);
+        for (at, c) in inner.char_indices() {
+            match c {
+                '}' if depth == 0 => break,
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                ',' if depth == 0 => begins = true,
+                c if begins && !c.is_whitespace() => {
+                    names.insert(name(&inner[at..]));
+                    begins = false;
+                }
+                _ => {}
+            }
+        }
+    }
+    names
+}
+
+/// The rooms above its own that a file imports, and what has no room.
+fn up(path: &Path, text: &str) -> Vec<String> {
+    let rank = |room: &str| ROOMS.iter().position(|known| *known == room);
+    let Some(height) = rank(&room(path)) else { return vec![format!("(`{}` has no place in ROOMS)", room(path))] };
+    imports(text).into_iter().filter(|target| rank(target).is_none_or(|depth| depth < height)).collect()
+}
+
+fn sources(below: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(below).unwrap().map(|entry| entry.unwrap().path());
+    let all = entries.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] });
+    all.filter(|path| path.extension().is_some_and(|end| end == "rs")).collect()
+}
+
+#[test]
+fn every_import_of_the_daemon_goes_down() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let below = |path: &Path| path.strip_prefix(&root).unwrap().to_path_buf();
+    let sources = sources(&root);
+    let read = sources.iter().filter(|path| !path.ends_with("layers.rs"));
+    let read = read.map(|path| (below(path), fs::read_to_string(path).unwrap()));
+    let arrows: BTreeSet<(String, String)> = read
+        .flat_map(|(path, text)| up(&path, &text).into_iter().map(move |room| (path.display().to_string(), room)))
+        .collect();
+    let known: BTreeSet<(String, String)> =
+        EXCEPTIONS.iter().map(|(file, room)| ((*file).to_owned(), (*room).to_owned())).collect();
+    let new: Vec<_> = arrows.difference(&known).collect();
+    assert!(new.is_empty(), "these imports go up: {new:#?}");
+    let gone: Vec<_> = known.difference(&arrows).collect();
+    assert!(gone.is_empty(), "these go up no more, take them out of EXCEPTIONS: {gone:#?}");
+    let empty = ROOMS.iter().find(|known| !sources.iter().any(|path| room(&below(path)) == **known));
+    assert_eq!(empty, None, "a room without a file");
+}
+
+#[test]
+fn the_table_of_the_readme_has_the_rooms_in_the_same_order() {
+    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+    let section = readme.split("\n## Rooms\n").nth(1).unwrap_or_default();
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    assert_eq!(rows.collect::<Vec<_>>(), ROOMS);
+}
+
+#[test]
+fn an_import_that_goes_up_is_found() {
+    let found = |path: &str, text: &str| up(Path::new(path), text);
+    assert_eq!(found("store/mod.rs", "use crate::log::Log;\n// crate::session\n"), [""; 0]);
+    assert_eq!(found("store/mod.rs", "use crate::session::state::State;\n"), ["session"]);
+    assert_eq!(found("store/deep/er.rs", "fn f() { crate::rpc::run() }\n"), ["rpc"]);
+    assert_eq!(found("keeper/mod.rs", "use crate::{\n    diagnostics::{secret, log}, lib,\n};\n"), ["lib"]);
+    assert_eq!(found("store/mod.rs", "use crate::gateway;\n"), ["gateway"]);
+    assert_eq!(found("gateway.rs", "").len(), 1);
+}

@@ -1,0 +1,215 @@
+//! Children that live longer than what started them, and the way in which tools start any child.
+//!
+//! A [`Server`] is talked to over pipes for as long as it is held. A task of its own waits for it, so it is reaped as soon as it
+//! ends, and ends it when its [`Life`] is dropped or the daemon ends ([`Children::end`]). Like every child it has a group, is in
+//! the ledger and carries the mark: a start after a death finds it.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::sync::Arc;
+
+use tokio::net::unix::pipe;
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+use super::{GRACE, Group, Input, Process, Stderr, find, receiver};
+
+/// The servers of one daemon.
+#[derive(Clone, Debug, Default)]
+pub struct Children {
+    ending: CancellationToken,
+    running: TaskTracker,
+}
+
+impl Children {
+    /// Ends every server, and waits until they have ended: at most twice the time that a group gets to end. None starts any more.
+    pub async fn end(&self) {
+        self.ending.cancel();
+        self.running.close();
+        if timeout(2 * GRACE, self.running.wait()).await.is_err() {
+            tracing::warn!(target: "process", left = self.running.len(), "children did not end in time");
+        }
+    }
+}
+
+/// A child that is talked to over pipes.
+#[derive(Debug)]
+pub struct Server {
+    /// Its standard input; when this is dropped it reads the end of it.
+    pub input: pipe::Sender,
+    /// Its standard output.
+    pub output: pipe::Receiver,
+    /// Its standard error; a child whose errors nobody reads stops when the pipe is full.
+    pub errors: pipe::Receiver,
+    /// How long it lives.
+    pub life: Life,
+}
+
+/// The life of a server; dropped, it ends: SIGTERM, and SIGKILL after a moment, for its whole group.
+#[derive(Debug)]
+pub struct Life {
+    /// Its process.
+    pub pid: u32,
+    ended: watch::Receiver<Option<ExitStatus>>,
+    _ends: DropGuard,
+}
+
+impl Life {
+    /// Waits until it has ended; nothing if how it ended is not known.
+    pub async fn ended(&mut self) -> Option<ExitStatus> {
+        // An error means that its task is gone, which ends it too.
+        self.ended.wait_for(Option::is_some).await.ok().and_then(|status| *status)
+    }
+
+    /// Ends it, and waits for that.
+    pub async fn end(self) {
+        let Self { mut ended, _ends, .. } = self;
+        drop(_ends);
+        let _gone = ended.wait_for(Option::is_some).await;
+    }
+}
+
+/// Waits for a server, and ends it when that is wanted.
+async fn keep(mut group: Group, wanted: CancellationToken, ended: watch::Sender<Option<ExitStatus>>) {
+    let status = tokio::select! {
+        status = group.wait() => status,
+        () = wanted.cancelled() => {
+            group.ask_to_end();
+            // What it leaves behind in its group is killed in any case.
+            let _late = timeout(GRACE, group.wait()).await;
+            group.kill();
+            group.wait().await
+        }
+    };
+    match status {
+        Ok(status) => drop(ended.send(Some(status))),
+        Err(error) => tracing::warn!(target: "process", %error, "how a child ended is not known"),
+    }
+}
+
+/// Starts children in one directory and environment: what a tool is given.
+#[derive(Clone, Debug)]
+pub struct Spawn {
+    /// Where they work.
+    pub cwd: PathBuf,
+    /// Their whole environment.
+    pub env: Arc<BTreeMap<String, String>>,
+    /// The servers among them.
+    pub children: Children,
+}
+
+impl Spawn {
+    /// Starts `script` in bash, or in sh where there is no bash; it ends when what this gives is dropped.
+    pub async fn shell(&self, script: &str, input: Input, stderr: Stderr) -> io::Result<Process> {
+        let (name, file) = find(&["bash", "sh"], &self.env, &self.cwd).await?;
+        Process::start((&name, &file), &["-c", script], (&self.cwd, &self.env), (input, stderr))
+    }
+
+    /// Starts a program, by its name in PATH or its path; it ends when what this gives is dropped.
+    pub async fn program<S: AsRef<OsStr>>(
+        &self,
+        program: &str,
+        args: &[S],
+        input: Input,
+        stderr: Stderr,
+    ) -> io::Result<Process> {
+        let (name, file) = find(&[program], &self.env, &self.cwd).await?;
+        Process::start((&name, &file), args, (&self.cwd, &self.env), (input, stderr))
+    }
+
+    /// Starts a program that is talked to over pipes and lives on after the call that started it.
+    pub async fn server<S: AsRef<OsStr>>(&self, program: &str, args: &[S]) -> io::Result<Server> {
+        if self.children.ending.is_cancelled() {
+            return Err(io::Error::other("the daemon is ending"));
+        }
+        let (name, file) = find(&[program], &self.env, &self.cwd).await?;
+        let ((stdin, input), (output, stdout), (errors, stderr)) = (io::pipe()?, io::pipe()?, io::pipe()?);
+        let group =
+            Group::start((&name, &file), args, (&self.cwd, &self.env), [stdin.into(), stdout.into(), stderr.into()])?;
+        let (input, output, errors) =
+            (pipe::Sender::from_owned_fd(input.into())?, receiver(output)?, receiver(errors)?);
+        let (send, ended) = watch::channel(None);
+        let wanted = self.children.ending.child_token();
+        let life = Life { pid: group.pid(), ended, _ends: wanted.clone().drop_guard() };
+        self.children.running.spawn(keep(group, wanted, send));
+        Ok(Server { input, output, errors, life })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+
+    use super::*;
+
+    /// More than any of these takes; a hang fails the test.
+    const SOON: Duration = Duration::from_secs(20);
+
+    fn spawn() -> Spawn {
+        Spawn { cwd: "/".into(), env: Arc::default(), children: Children::default() }
+    }
+
+    /// Sends a line and gives the one that comes back.
+    async fn echo(input: &mut pipe::Sender, output: &mut BufReader<&mut pipe::Receiver>, line: &str) -> String {
+        input.write_all(format!("{line}\n").as_bytes()).await.unwrap();
+        let mut back = String::new();
+        timeout(SOON, output.read_line(&mut back)).await.unwrap().unwrap();
+        back
+    }
+
+    #[tokio::test]
+    async fn a_server_answers_line_by_line_and_ends_with_the_daemon() {
+        let spawn = spawn();
+        let mut server = spawn.server::<&str>("cat", &[]).await.unwrap();
+        let mut output = BufReader::new(&mut server.output);
+        assert_eq!(echo(&mut server.input, &mut output, "one").await, "one\n");
+        assert_eq!(echo(&mut server.input, &mut output, "two").await, "two\n");
+        assert_eq!(spawn.children.running.len(), 1);
+        timeout(SOON, spawn.children.end()).await.unwrap();
+        let status = timeout(SOON, server.life.ended()).await.unwrap().unwrap();
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(15));
+        assert_eq!(spawn.children.running.len(), 0);
+        assert!(spawn.server::<&str>("cat", &[]).await.is_err(), "none starts any more");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_ends_by_itself_is_reaped() {
+        let mut server = spawn().server("sh", &["-c", "read line; exit 3"]).await.unwrap();
+        server.input.write_all(b"go\n").await.unwrap();
+        let status = timeout(SOON, server.life.ended()).await.unwrap().unwrap();
+        assert_eq!(status.code(), Some(3));
+    }
+
+    #[tokio::test]
+    async fn a_server_that_is_dropped_ends_with_what_it_started_and_ignores_no_signal_for_long() {
+        let spawn = spawn();
+        let script =
+            "trap '' TERM; (trap '' TERM; while :; do sleep 1000; done) & echo ready; while :; do sleep 1000; done";
+        let Server { input: _input, mut output, errors: _errors, life } =
+            spawn.server("sh", &["-c", script]).await.unwrap();
+        let mut ready = [0; 6];
+        timeout(SOON, output.read_exact(&mut ready)).await.unwrap().unwrap();
+        drop(life);
+        // The pipe ends when nothing that has it lives.
+        timeout(SOON, output.read_to_end(&mut Vec::new())).await.unwrap().unwrap();
+        assert_eq!(spawn.children.running.len(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_child_reads_more_than_a_pipe_holds() {
+        let bytes = vec![b'x'; 1 << 20];
+        let process = spawn().program("wc", &["-c"], Input::Bytes(bytes), Stderr::Apart).await.unwrap();
+        let finished = timeout(SOON, process.finish(SOON, 100)).await.unwrap().unwrap();
+        assert_eq!(String::from_utf8_lossy(&finished.output).trim(), "1048576");
+        let deaf = spawn().shell("exit 4", Input::Bytes(vec![b'x'; 1 << 20]), Stderr::Apart).await.unwrap();
+        let finished = timeout(SOON, deaf.finish(SOON, 100)).await.unwrap().unwrap();
+        assert!(matches!(finished.end, super::super::End::Status(status) if status.code() == Some(4)));
+    }
+}

@@ -1,0 +1,295 @@
+//! The operating system's keychain: the Secret Service on Linux, Keychain Services on macOS.
+//!
+//! It is asked by a process of its own ([`helper`]), which runs for that moment: a keychain may wait for a password on a screen
+//! that nobody looks at, its library keeps threads and a connection, and a daemon that is idle has neither.
+//! A helper that takes too long is ended. The key goes to it, and comes from it, through a pipe.
+//!
+//! Nobody can look whether a locked keychain has a key without a window that asks for its password. So the daemon remembers under
+//! which [`Account`]s it has put one there, in a file without secrets, and asks for those alone, when they are needed.
+
+pub mod helper;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::fs::OFlags;
+use serde::{Deserialize, Serialize};
+
+use crate::diagnostics::secret::Secret;
+use crate::process::{End, OWNER, Process};
+use crate::provider::keys::Account;
+
+/// How long the keychain may take: it may ask its user for a password.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long a look at whether there is one may take, for which it asks nobody.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// The longest key that is put into the keychain, in bytes; those of services have a hundred, tokens a few thousand.
+pub const MAX_KEY: usize = 8 << 10;
+
+/// The most bytes of a helper's answer: a key, each byte of which JSON may write as six.
+const MAX_ANSWER: usize = 8 * MAX_KEY;
+
+/// The longest file of remembered accounts that is read, in bytes: a thousand of them.
+const MAX_REMEMBERED: u64 = 64 << 10;
+
+/// The variables that a helper needs to find the keychain, and the keychain to show a window.
+const PASSED: [&str; 9] = [
+    "HOME",
+    "PATH",
+    "LANG",
+    "DISPLAY",
+    "WAYLAND_DISPLAY",
+    "XAUTHORITY",
+    "XDG_RUNTIME_DIR",
+    "XDG_DATA_HOME",
+    "DBUS_SESSION_BUS_ADDRESS",
+];
+
+/// Why the keychain gives nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[serde(tag = "kind", content = "why", rename_all = "snake_case")]
+pub enum Trouble {
+    /// There is none here.
+    #[error("there is no keychain here: {0}")]
+    Absent(String),
+    /// It is there, and locked.
+    #[error("the keychain is locked: {0}")]
+    Locked(String),
+    /// It does not have this.
+    #[error("the keychain does not have it")]
+    Missing,
+    /// Anything else.
+    #[error("the keychain failed: {0}")]
+    Failed(String),
+}
+
+/// What a helper is asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Task {
+    Get,
+    Set,
+    Remove,
+    Check,
+}
+
+impl Task {
+    const ALL: [Self; 4] = [Self::Get, Self::Set, Self::Remove, Self::Check];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::Set => "set",
+            Self::Remove => "remove",
+            Self::Check => "check",
+        }
+    }
+}
+
+/// What a helper answers, in one line of JSON.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Answer {
+    Done,
+    Key(String),
+    Trouble(Trouble),
+}
+
+/// The keychain, as the daemon sees it.
+#[derive(Debug)]
+pub struct Keychain {
+    /// Where the accounts are remembered.
+    remembered: PathBuf,
+    /// What marks the daemon's children.
+    owner: PathBuf,
+    /// Held while the file is written.
+    writing: Mutex<()>,
+}
+
+impl Keychain {
+    /// The keychain of the daemon with this database.
+    pub fn new(remembered: PathBuf, owner: PathBuf) -> Self {
+        Self { remembered, owner, writing: Mutex::new(()) }
+    }
+
+    /// The variable that marks what the daemon starts, and what it says.
+    pub(crate) fn owner(&self) -> (String, String) {
+        (OWNER.to_owned(), self.owner.to_string_lossy().into_owned())
+    }
+
+    /// The accounts under which it has keys, as far as is remembered.
+    pub fn accounts(&self) -> BTreeSet<Account> {
+        let mut text = String::new();
+        match self.open().and_then(|file| file.take(MAX_REMEMBERED).read_to_string(&mut text)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                let path = self.remembered.display();
+                tracing::warn!(target: "key", %error, %path, "it is not known what the keychain has");
+            }
+            _ => {}
+        }
+        text.lines().filter_map(Account::parse).collect()
+    }
+
+    /// The file in which they are remembered.
+    fn open(&self) -> io::Result<std::fs::File> {
+        // Non-blocking, or a pipe of that name would hold the start up.
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let file = std::fs::OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(&self.remembered)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other("is not a file"));
+        }
+        Ok(file)
+    }
+
+    /// Writes down under which accounts it has keys; `now` is asked when nobody else writes.
+    pub fn remember(&self, now: impl Fn() -> BTreeSet<Account>) -> io::Result<()> {
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines: String = now().iter().map(|account| format!("{account}\n")).collect();
+        let directory = self.remembered.parent().unwrap_or(Path::new("/"));
+        let mut file = tempfile::NamedTempFile::new_in(directory)?;
+        file.write_all(lines.as_bytes())?;
+        file.as_file().sync_all()?;
+        file.persist(&self.remembered)?;
+        Ok(())
+    }
+
+    /// The key of an account.
+    pub async fn get(&self, account: &Account) -> Result<Secret, Trouble> {
+        match self.ask(Task::Get, Some(account), b"", PATIENCE).await? {
+            Some(key) if !key.trim().is_empty() => Ok(Secret::new(&key)),
+            _ => Err(Trouble::Missing),
+        }
+    }
+
+    /// Puts a key there, in place of what it had for the account.
+    pub async fn set(&self, account: &Account, key: &Secret) -> Result<(), Trouble> {
+        self.ask(Task::Set, Some(account), key.reveal().as_bytes(), PATIENCE).await.map(drop)
+    }
+
+    /// Takes a key away.
+    pub async fn remove(&self, account: &Account) -> Result<(), Trouble> {
+        self.ask(Task::Remove, Some(account), b"", PATIENCE).await.map(drop)
+    }
+
+    /// Whether there is a keychain; it may be locked.
+    pub async fn check(&self) -> Result<(), Trouble> {
+        self.ask(Task::Check, None, b"", LOOK).await.map(drop)
+    }
+
+    async fn ask(
+        &self,
+        task: Task,
+        account: Option<&Account>,
+        input: &[u8],
+        limit: Duration,
+    ) -> Result<Option<String>, Trouble> {
+        let env = environment(|name| std::env::var(name).ok(), Path::exists)?;
+        let mut env: BTreeMap<String, String> = env;
+        env.extend([self.owner()]);
+        let account = account.map(ToString::to_string).unwrap_or_default();
+        let failed = |error: &dyn std::fmt::Display| Trouble::Failed(error.to_string());
+        let helper = Process::helper(&[helper::ARGUMENT, task.name(), &account], &env, input);
+        let finished = helper.map_err(|error| failed(&error))?.finish(limit, MAX_ANSWER).await;
+        let finished = finished.map_err(|error| failed(&error))?;
+        let status = match finished.end {
+            End::Status(status) => status,
+            End::TooMuch => return Err(failed(&"it says more than a key can have")),
+            End::TooLate if task == Task::Check => {
+                return Err(Trouble::Absent(format!("it did not answer within {} s", limit.as_secs())));
+            }
+            End::TooLate => {
+                let why = format!("nobody unlocked it within {} s; it may show a window that asks", limit.as_secs());
+                return Err(Trouble::Locked(why));
+            }
+        };
+        match serde_json::from_slice(&finished.output) {
+            Ok(Answer::Done) => Ok(None),
+            Ok(Answer::Key(key)) => Ok(Some(key)),
+            Ok(Answer::Trouble(trouble)) => Err(trouble),
+            // Nothing of the output is shown: it may have a key in it.
+            Err(_) => Err(failed(&format!("its helper ended with {status} and no answer"))),
+        }
+    }
+}
+
+/// What a helper gets of the daemon's environment, with the address of the session bus where only its socket is there.
+fn environment(
+    get: impl Fn(&str) -> Option<String>,
+    exists: impl Fn(&Path) -> bool,
+) -> Result<BTreeMap<String, String>, Trouble> {
+    let value = |name: &str| get(name).filter(|value| !value.is_empty());
+    let mut env: BTreeMap<String, String> =
+        PASSED.iter().filter_map(|name| Some(((*name).to_owned(), value(name)?))).collect();
+    if cfg!(target_vendor = "apple") || env.contains_key("DBUS_SESSION_BUS_ADDRESS") {
+        return Ok(env);
+    }
+    let runtime = env.get("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let runtime = runtime.unwrap_or_else(|| format!("/run/user/{}", rustix::process::getuid().as_raw()).into());
+    let bus = runtime.join("bus");
+    if !exists(&bus) {
+        let why = "no D-Bus session: DBUS_SESSION_BUS_ADDRESS is not set where the daemon was started, and there is no";
+        return Err(Trouble::Absent(format!("{why} {}", bus.display())));
+    }
+    env.insert("DBUS_SESSION_BUS_ADDRESS".to_owned(), format!("unix:path={}", bus.display()));
+    Ok(env)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn account(provider: &str) -> Account {
+        Account { provider: provider.to_owned(), origin: "https://h".to_owned() }
+    }
+
+    #[test]
+    fn accounts_are_remembered() {
+        let dir = tempfile::tempdir().unwrap();
+        let keychain = Keychain::new(dir.path().join("keys"), PathBuf::new());
+        assert_eq!(keychain.accounts(), BTreeSet::new());
+        let both = BTreeSet::from([account("a"), account("b")]);
+        keychain.remember(|| both.clone()).unwrap();
+        assert_eq!(keychain.accounts(), both);
+        std::fs::write(dir.path().join("keys"), "\0nonsense\n\na https://h\n").unwrap();
+        assert_eq!(keychain.accounts(), BTreeSet::from([account("a")]));
+        std::fs::write(dir.path().join("keys"), b"\xff\xfe").unwrap();
+        assert_eq!(keychain.accounts(), BTreeSet::new());
+    }
+
+    #[test]
+    fn what_is_no_file_holds_no_start_up_and_gives_way_to_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("keys");
+        let keychain = Keychain::new(path.clone(), PathBuf::new());
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, mode).unwrap();
+        assert_eq!(keychain.accounts(), BTreeSet::new());
+        let one = BTreeSet::from([account("a")]);
+        keychain.remember(|| one.clone()).unwrap();
+        assert_eq!(keychain.accounts(), one);
+        std::fs::rename(&path, dir.path().join("other")).unwrap();
+        std::os::unix::fs::symlink("other", &path).unwrap();
+        assert_eq!(keychain.accounts(), BTreeSet::new(), "a link is not followed");
+    }
+
+    #[cfg(not(target_vendor = "apple"))]
+    #[test]
+    fn the_session_bus_is_found_where_it_always_is() {
+        let look = |set: &[(&str, &str)], there: &str| {
+            let get = |wanted: &str| set.iter().find(|(name, _)| *name == wanted).map(|(_, value)| (*value).to_owned());
+            environment(get, |path| path == Path::new(there)).map(|env| env["DBUS_SESSION_BUS_ADDRESS"].clone())
+        };
+        let set = [("DBUS_SESSION_BUS_ADDRESS", "unix:path=/x"), ("XDG_RUNTIME_DIR", "/run/user/7")];
+        assert_eq!(look(&set, "/run/user/7/bus").as_deref(), Ok("unix:path=/x"));
+        assert_eq!(look(&set[1..], "/run/user/7/bus").as_deref(), Ok("unix:path=/run/user/7/bus"));
+        let own = format!("/run/user/{}/bus", rustix::process::getuid().as_raw());
+        assert_eq!(look(&[("DBUS_SESSION_BUS_ADDRESS", "")], &own), Ok(format!("unix:path={own}")));
+        let Err(Trouble::Absent(why)) = look(&set[1..], "/elsewhere") else { panic!() };
+        assert!(why.contains("DBUS_SESSION_BUS_ADDRESS") && why.ends_with("no /run/user/7/bus"), "{why}");
+    }
+}

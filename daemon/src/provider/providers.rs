@@ -1,0 +1,133 @@
+//! The providers as the configuration has them now: the catalogue made of it, the keys, and where keys come from.
+//!
+//! Shared by all sessions. The catalogue is made once for each configuration that was read; what providers have said of their
+//! models is carried over to the next one. Deliberately absent: requests to a provider ([`super::driver`]).
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use linger_protocol::RpcError;
+use linger_protocol::error::Code;
+use tokio::sync::watch;
+
+use super::Provider;
+use super::catalogue::{Catalogue, Resolved};
+use super::client::Clients;
+use super::key_source::KeySources;
+use super::keys::{Bearer, Keys};
+use super::network::{Network, Variables};
+use crate::config::{Config, ConfigError, ConfigStore};
+use crate::diagnostics::secret::Secret;
+
+/// The longest name of a model, in bytes; it stands in a line of `linger ls`.
+const MAX_MODEL: usize = 256;
+
+/// The providers that sessions can ask.
+pub struct Providers {
+    config: Arc<ConfigStore>,
+    /// The keys in memory.
+    pub keys: Arc<Keys>,
+    /// Where keys are got that are not in an environment.
+    pub key_sources: KeySources,
+    /// The variables about the way out that the daemon was started with.
+    variables: Variables,
+    /// The HTTP clients, which stay from one configuration to the next.
+    clients: Clients,
+    /// The catalogue and the configuration that it was made of: each step of each turn asks for it.
+    catalogue: Mutex<Option<(Arc<Config>, Arc<Catalogue>)>>,
+    /// Wakes turns that wait for a key, a model or a configuration.
+    pub changed: watch::Sender<()>,
+    /// What answers in the place of all models, in tests.
+    #[cfg(test)]
+    pub(crate) script: std::sync::OnceLock<super::scripted::Script>,
+}
+
+impl Providers {
+    /// Those of `config`, with the keys that the daemon's own environment has.
+    pub fn new(config: Arc<ConfigStore>, keys: Arc<Keys>, key_sources: KeySources, variables: Variables) -> Self {
+        let (clients, catalogue, changed) = (Clients::default(), Mutex::default(), watch::channel(()).0);
+        let providers = Self {
+            config,
+            keys,
+            key_sources,
+            variables,
+            clients,
+            catalogue,
+            changed,
+            #[cfg(test)]
+            script: std::sync::OnceLock::new(),
+        };
+        providers.read_own_keys();
+        providers
+    }
+
+    /// What to ask, with the key that came of [`Resolved::key`].
+    pub fn open(&self, resolved: &Resolved, key: Option<Secret>) -> Provider {
+        #[cfg(test)]
+        if let Some(script) = self.script.get() {
+            return Provider::Scripted(script.clone(), key);
+        }
+        resolved.open(key)
+    }
+
+    /// The providers, as the configuration has them now.
+    pub fn catalogue(&self) -> Result<Arc<Catalogue>, ConfigError> {
+        let config = self.config.current()?;
+        let mut made = self.catalogue.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, catalogue)) = made.as_ref().filter(|(of, _)| Arc::ptr_eq(of, &config)) {
+            return Ok(catalogue.clone());
+        }
+        let network = Arc::new(Network::new(&config.network, &self.variables, self.clients.clone()));
+        network.secrets().iter().for_each(|secret| self.keys.redactor().add(secret));
+        let (default, keys) = (config.model.clone(), self.keys.clone());
+        let catalogue = Catalogue::new(&config.providers, &config.models, default, keys, network);
+        if let Some((_, before)) = made.as_ref() {
+            catalogue.take_over(before);
+        }
+        let catalogue = Arc::new(catalogue);
+        *made = Some((config, catalogue.clone()));
+        Ok(catalogue)
+    }
+
+    /// Looks for keys in the daemon's own environment.
+    pub fn read_own_keys(&self) {
+        let Ok(catalogue) = self.catalogue() else { return };
+        for variable in catalogue.wanted() {
+            if let Ok(key) = std::env::var(&variable) {
+                self.keys.insert(&variable, &key, Bearer::Daemon);
+            }
+        }
+    }
+
+    /// The context window of a model in tokens, where that is known.
+    pub fn window(&self, model: &str) -> Option<u64> {
+        self.catalogue().ok()?.window(model)
+    }
+
+    /// What the name of a model means, or the default one.
+    pub fn model(&self, spec: Option<&str>) -> Result<Resolved, RpcError> {
+        let catalogue = self.catalogue()?;
+        if spec.is_some_and(|spec| spec.len() > MAX_MODEL) {
+            return Err(RpcError::new(Code::TooMuch, format!("the name of a model may have {MAX_MODEL} bytes")));
+        }
+        Ok(catalogue.resolve(spec.unwrap_or_default())?)
+    }
+
+    /// What `spec` means in a session with the model `current`.
+    pub fn model_beside(&self, current: &str, spec: &str) -> Result<Resolved, RpcError> {
+        if spec.len() > MAX_MODEL {
+            return self.model(Some(spec));
+        }
+        Ok(self.catalogue()?.resolve_beside(current, spec)?)
+    }
+
+    /// What there is to say of an unknown model, if another one may have been meant.
+    pub fn doubt(&self, origin: &str) -> Option<String> {
+        let near = self.catalogue().ok()?.near_model(origin)?;
+        Some(format!("nobody here knows of a model {origin}; did you mean {near}?"))
+    }
+
+    /// Whether a turn with this model could start.
+    pub fn usable(&self, model: &str) -> Result<(), RpcError> {
+        Ok(self.catalogue()?.resolve(model).map(drop)?)
+    }
+}

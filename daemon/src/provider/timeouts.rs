@@ -1,0 +1,188 @@
+//! The time limits of one answer: until its response begins, for the next byte, for the next piece of
+//! content, and in total.
+//!
+//! Pure: the time comes in from outside. Deliberately absent: the waiting, and the connect timeout, which
+//! belongs to the HTTP client.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::retry::MAX_RETRY_AFTER;
+use super::transport_error::failed;
+use super::{Failure, FailureClass};
+
+/// How long a connection may take.
+const CONNECT: Duration = Duration::from_secs(10);
+/// How long a provider may be silent; by default also before its response begins.
+const IDLE: Duration = Duration::from_secs(120);
+/// How long a provider may send keep-alives without content. No model thinks longer without showing
+/// anything, and a request that hangs behind a proxy would otherwise take the whole of [`TOTAL`].
+const CONTENT: Duration = Duration::from_secs(15 * 60);
+/// How long one answer may take in all: the longest that models give take less.
+const TOTAL: Duration = Duration::from_secs(3600);
+
+/// How long a provider may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// For a connection.
+    pub connect: Duration,
+    /// Until a response begins; on a slow machine a model reads its prompt meanwhile.
+    pub first_byte: Duration,
+    /// For the next byte.
+    pub idle: Duration,
+    /// For the next piece of the answer; keep-alives do not count.
+    pub content: Duration,
+    /// For a whole answer.
+    pub total: Duration,
+    /// The longest `Retry-After` that is honoured.
+    pub retry_after: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect: CONNECT,
+            first_byte: IDLE,
+            idle: IDLE,
+            content: CONTENT,
+            total: TOTAL,
+            retry_after: MAX_RETRY_AFTER,
+        }
+    }
+}
+
+impl Timeouts {
+    /// These, with at least as much time for content as for silence: a provider that may be silent for so
+    /// long may as well send keep-alives for so long.
+    pub(super) fn consistent(self) -> Self {
+        Self { content: self.content.max(self.idle).max(self.first_byte), ..self }
+    }
+}
+
+/// When the limits of one answer run out.
+#[derive(Debug)]
+pub(super) struct Deadlines {
+    limits: Timeouts,
+    /// When the silence is too long. Kept here, so that a call that is dropped does not extend it.
+    silent: Option<Instant>,
+    /// When nothing of the answer has come for too long.
+    dry: Option<Instant>,
+    /// When the whole answer has taken too long.
+    end: Option<Instant>,
+    /// How much of the answer there was.
+    gathered: usize,
+}
+
+/// The next deadline.
+#[derive(Debug)]
+pub(super) struct Until {
+    /// When it is.
+    pub(super) at: Instant,
+    /// Whether it holds even while bytes arrive.
+    pub(super) hard: bool,
+    /// The failure once it has passed.
+    pub(super) late: Failure,
+}
+
+impl Deadlines {
+    pub(super) fn new(limits: Timeouts) -> Self {
+        Self { limits, silent: None, dry: None, end: None, gathered: 0 }
+    }
+
+    /// The next deadline. `gathered` is the size of the answer so far, `None` before its response begins.
+    pub(super) fn until(&mut self, now: Instant, gathered: Option<usize>) -> Until {
+        let Timeouts { first_byte, idle, content, total, .. } = self.limits;
+        let end = *self.end.get_or_insert(now + total);
+        let silence_limit = if gathered.is_none() { first_byte } else { idle };
+        let silent = *self.silent.get_or_insert(now + silence_limit);
+        let dry = gathered.map(|gathered| {
+            if std::mem::replace(&mut self.gathered, gathered) != gathered {
+                self.dry = None;
+            }
+            *self.dry.get_or_insert(now + content)
+        });
+        match dry {
+            Some(dry) if dry < silent.min(end) => Until { at: dry, hard: true, late: empty(content) },
+            _ if end < silent => Until { at: end, hard: true, late: endless(total) },
+            _ => Until { at: silent, hard: false, late: silence(silence_limit) },
+        }
+    }
+
+    /// Bytes arrived.
+    pub(super) fn heard(&mut self) {
+        self.silent = None;
+    }
+}
+
+fn endless(total: Duration) -> Failure {
+    failed(FailureClass::Timeout, format!("the answer was not complete after {} seconds", total.as_secs_f64()))
+}
+
+fn empty(content: Duration) -> Failure {
+    let seconds = content.as_secs_f64();
+    failed(
+        FailureClass::Timeout,
+        format!("the provider was there, but no piece of an answer came for {seconds} seconds"),
+    )
+}
+
+/// The failure of a provider that sent nothing for `idle`.
+pub(super) fn silence(idle: Duration) -> Failure {
+    failed(FailureClass::Timeout, format!("the provider was silent for {} seconds", idle.as_secs_f64()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_limit_that_is_met_decides() {
+        let began = Instant::now();
+        let seconds = Duration::from_secs;
+        let limits = Timeouts {
+            first_byte: seconds(30),
+            idle: seconds(20),
+            content: seconds(50),
+            total: seconds(200),
+            ..Timeouts::default()
+        };
+        let mut deadlines = Deadlines::new(limits);
+        // Seconds since the beginning, what has come, and until when is waited for what.
+        let mut check = |now: u64, gathered: Option<usize>, until: u64, hard: bool, why: &str| {
+            let got = deadlines.until(began + seconds(now), gathered);
+            assert_eq!((got.at, got.hard), (began + seconds(until), hard), "{now} {gathered:?}");
+            assert!(got.late.message.contains(why) && got.late.class == FailureClass::Timeout, "{:?}", got.late);
+            deadlines.heard();
+        };
+        check(0, None, 30, false, "silent for 30");
+        check(10, Some(0), 30, false, "silent for 20");
+        // Bytes come, and none of the answer.
+        check(25, Some(0), 45, false, "silent for 20");
+        check(45, Some(0), 60, true, "no piece of an answer came for 50");
+        // The last moment; what is asked too late is over.
+        check(59, Some(3), 79, false, "silent for 20");
+        check(110, Some(3), 109, true, "no piece");
+        check(111, Some(4), 131, false, "silent");
+        check(190, Some(9), 200, true, "not complete after 200");
+        check(230, Some(9), 200, true, "not complete after 200");
+    }
+
+    #[test]
+    fn silence_is_not_extended_by_asking_again() {
+        let (began, second) = (Instant::now(), Duration::from_secs(1));
+        let mut deadlines = Deadlines::new(Timeouts::default());
+        let first = deadlines.until(began, None).at;
+        assert_eq!(deadlines.until(began + second, None).at, first);
+        deadlines.heard();
+        assert_eq!(deadlines.until(began + second, Some(0)).at, first + second);
+    }
+
+    #[test]
+    fn content_has_at_least_as_much_time_as_silence() {
+        let hour = Duration::from_secs(3600);
+        assert_eq!(Timeouts { idle: hour, ..Timeouts::default() }.consistent().content, hour);
+        assert_eq!(Timeouts { first_byte: hour, ..Timeouts::default() }.consistent().content, hour);
+        assert_eq!(Timeouts { idle: Duration::ZERO, ..Timeouts::default() }.consistent().content, CONTENT);
+    }
+}

@@ -1,0 +1,90 @@
+//! Questions that are no permissions: how one is put, within which bounds, and which session asks.
+//!
+//! A question is state of the session that asks it, or of the daemon's own log where none does: the actor writes it down, holds up
+//! what it blocks, and takes the one answer. Deliberately absent: which calls need a permission ([`crate::permission`]), and who
+//! may answer (the methods).
+
+mod pending;
+
+use linger_protocol::RpcError;
+use linger_protocol::error::Code;
+use linger_protocol::id::CallId;
+use linger_protocol::question::{Blocks, Question, QuestionKind, QuestionOption};
+use serde_json::json;
+
+use crate::permission;
+pub use pending::PendingQuestions;
+
+/// The longest text of a question, in bytes: a list of what would change may take some pages.
+const MAX_TEXT: usize = 64 << 10;
+
+/// Options of a choice: people read them all.
+const MAX_OPTIONS: usize = 32;
+
+/// The longest name and the longest label of an option, in bytes: a line of a terminal.
+const MAX_OPTION: usize = 256;
+
+/// Questions that may wait in one session, or in the daemon's log: the calls of a step, and as many again.
+pub const MAX_OPEN: usize = 256;
+
+/// A choice. `blocks` the call if there is one.
+pub fn choice(text: impl Into<String>, options: Vec<QuestionOption>, blocks: Blocks, call: Option<CallId>) -> Question {
+    let text = text.into();
+    let digest = permission::hash(&json!({ "kind": "choice", "options": options, "text": text }));
+    Question { kind: QuestionKind::Choice, blocks, call, text, options, permission: None, digest }
+}
+
+/// Refuses a question that cannot be asked: too large, or without anything to answer it with.
+pub fn check(question: &Question) -> Result<(), RpcError> {
+    let refuse = |what: String| Err(RpcError::new(Code::TooMuch, what));
+    if question.text.len() > MAX_TEXT {
+        return refuse(format!("a question may have {MAX_TEXT} bytes"));
+    }
+    if question.options.len() > MAX_OPTIONS {
+        return refuse(format!("a question may have {MAX_OPTIONS} options"));
+    }
+    if question.options.iter().any(|option| option.name.len() > MAX_OPTION || option.label.len() > MAX_OPTION) {
+        return refuse(format!("an option may have {MAX_OPTION} bytes"));
+    }
+    let names: Vec<&str> = question.options.iter().map(|option| option.name.as_str()).collect();
+    let distinct =
+        names.iter().enumerate().all(|(n, name)| !name.is_empty() && !names.iter().take(n).any(|it| it == name));
+    if question.text.trim().is_empty() || names.is_empty() || !distinct {
+        return Err(RpcError::new(Code::Internal, "a question needs a text, and options with names of their own"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(names: &[&str]) -> Vec<QuestionOption> {
+        names.iter().map(|name| QuestionOption::new(name, &name.to_uppercase())).collect()
+    }
+
+    #[test]
+    fn a_choice_has_a_text_and_options_that_can_be_told_apart() {
+        let check = |text: &str, names: &[&str]| check(&choice(text, options(names), Blocks::Nothing, None));
+        assert_eq!(check("go on?", &["yes", "no"]), Ok(()));
+        for (text, names) in [(" ", &["yes"][..]), ("go on?", &[]), ("go on?", &["yes", "yes"]), ("go on?", &[""])] {
+            assert_eq!(check(text, names).unwrap_err().code(), Some(Code::Internal), "{text} {names:?}");
+        }
+        let long = "x".repeat(MAX_OPTION + 1);
+        let many: Vec<String> = (0..=MAX_OPTIONS).map(|n| n.to_string()).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        for (text, names) in [("x".repeat(MAX_TEXT + 1).as_str(), &["yes"][..]), ("x", &[&long]), ("x", &many)] {
+            assert_eq!(check(text, names).unwrap_err().code(), Some(Code::TooMuch));
+        }
+    }
+
+    #[test]
+    fn the_digest_is_of_what_is_shown() {
+        let digest = |text: &str, names: &[&str]| choice(text, options(names), Blocks::Nothing, None).digest;
+        let one = digest("go on?", &["yes", "no"]);
+        assert!(one.starts_with("sha256:"), "{one}");
+        assert_eq!(one, digest("go on?", &["yes", "no"]));
+        assert_ne!(one, digest("go on?", &["yes"]));
+        assert_ne!(one, digest("go on!", &["yes", "no"]));
+    }
+}

@@ -1,0 +1,225 @@
+//! Rows that are found page by page, held against what SQLite reads of the same database before it was damaged.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+
+use rusqlite::config::DbConfig;
+use tempfile::TempDir;
+
+use super::*;
+use crate::store::rng::Rng;
+use crate::store::{SCHEMA, migrate};
+
+/// What is in the tables that are looked for.
+const ROWS: [&str; 4] = [
+    "SELECT session, seq, at, kind, stream, data FROM event",
+    "SELECT id, cwd, state, updated_at, env, fold FROM session",
+    "SELECT session, stream, block, offset, kind, text FROM scratch",
+    "SELECT key, session, params, result, at, NULL FROM outcome",
+];
+
+/// A row of any of them.
+type Row = [Option<String>; 6];
+
+/// How many damaged copies are read.
+const SEEDS: u64 = 200;
+
+/// How many sessions there are.
+const SESSIONS: usize = 6;
+
+fn add(connection: &Connection, session: &str, seq: i64, size: usize) {
+    let data =
+        format!("{{\"kind\":\"notice\",\"level\":\"info\",\"text\":\"{}\",\"seq\":{seq},\"at\":1}}", "é".repeat(size));
+    let (stream, sum) = ((seq % 3 == 0).then(|| format!("m{seq}")), event_row::sum(session.as_bytes(), &data));
+    let row = (session, seq, seq << (seq % 60), "notice", stream, &data, sum);
+    let sql = "INSERT INTO event (session, seq, at, kind, stream, data, sum) VALUES (?, ?, ?, ?, ?, ?, ?)";
+    connection.execute(sql, row).unwrap();
+}
+
+/// A database with rows of all sizes, some of which go on for many pages; with what was written last in its WAL, as after a kill.
+fn killed(auto_vacuum: i64) -> TempDir {
+    let (dir, killed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let path = dir.path().join("linger.db");
+    let connection = Connection::open(&path).unwrap();
+    connection.pragma_update(None, "auto_vacuum", auto_vacuum).unwrap();
+    connection.execute_batch(&migrate::sql(0, SCHEMA)).unwrap();
+    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())).unwrap();
+    for session in 0..SESSIONS {
+        let id = format!("session{session:02}");
+        (1..40).for_each(|seq| {
+            add(&connection, &id, seq, [3, 100, 234, 490, 700, 9000][(seq as usize * 7 + session) % 6])
+        });
+        let row =
+            (&id, (session % 2 == 0).then_some(&id), "/w", "idle", session as i64, "{}", "x".repeat(session * 300));
+        connection.execute("INSERT INTO session VALUES (?, ?, ?, ?, ?, ?, ?, 0, NULL, 'o', 1)", row).unwrap();
+        let row = (&id, "m41", 0, 0, "text", "word ".repeat(session * 50));
+        connection.execute("INSERT INTO scratch VALUES (?, ?, ?, ?, ?, ?)", row).unwrap();
+        let row = (format!("session/prompt {id}"), &id, "{}");
+        connection
+            .execute("INSERT INTO outcome (key, session, params, result, at) VALUES (?, ?, '', ?, 7)", row)
+            .unwrap();
+    }
+    connection.pragma_update_and_check(None, "wal_checkpoint", "TRUNCATE", |_| Ok(())).unwrap();
+    (40..50)
+        .for_each(|seq| (0..SESSIONS).for_each(|session| add(&connection, &format!("session{session:02}"), seq, 200)));
+    for part in ["", "-wal"] {
+        fs::copy(aside::with(&path, part), aside::with(&killed.path().join("linger.db"), part)).unwrap();
+    }
+    killed
+}
+
+fn copy_of(dir: &TempDir) -> (TempDir, PathBuf) {
+    let copy = tempfile::tempdir().unwrap();
+    let path = copy.path().join("linger.db");
+    for part in ["", "-wal"] {
+        fs::copy(aside::with(&dir.path().join("linger.db"), part), aside::with(&path, part)).unwrap();
+    }
+    (copy, path)
+}
+
+fn rows(connection: &Connection) -> BTreeSet<Row> {
+    let mut found = BTreeSet::new();
+    for sql in ROWS {
+        let mut statement = connection.prepare(sql).unwrap();
+        let text = |value| match value {
+            Value::Null => None,
+            Value::Integer(number) => Some(number.to_string()),
+            Value::Text(text) => Some(text),
+            other => panic!("{other:?}"),
+        };
+        let mut read = statement.query([]).unwrap();
+        while let Some(row) = read.next().unwrap() {
+            found.insert(std::array::from_fn(|column| text(row.get(column).unwrap())));
+        }
+    }
+    found
+}
+
+/// What SQLite reads.
+fn read(path: &Path) -> BTreeSet<Row> {
+    let connection = Connection::open(path).unwrap();
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).unwrap();
+    rows(&connection)
+}
+
+/// What is found page by page.
+fn found(path: &Path) -> BTreeSet<Row> {
+    let target = Connection::open_in_memory().unwrap();
+    target.execute_batch(&migrate::sql(0, SCHEMA)).unwrap();
+    gather(path, &target).unwrap();
+    rows(&target)
+}
+
+#[test]
+fn of_a_database_that_is_whole_every_row_is_found() {
+    for auto_vacuum in [0, 2] {
+        let dir = killed(auto_vacuum);
+        let path = dir.path().join("linger.db");
+        let expected = read(&path);
+        assert_eq!(expected.len(), SESSIONS * (49 + 3));
+        assert!(found(&path) == expected, "auto_vacuum = {auto_vacuum}");
+    }
+}
+
+#[test]
+fn databases_of_every_schema_are_read_and_what_was_deleted_stays_away() {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data");
+    for version in 1..=SCHEMA {
+        for auto_vacuum in [0, 2] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("linger.db");
+            let connection = Connection::open(&path).unwrap();
+            connection.pragma_update(None, "auto_vacuum", auto_vacuum).unwrap();
+            let sql = fs::read_to_string(data.join(format!("schema-{version}.sql")));
+            connection.execute_batch(&sql.unwrap_or_else(|_| migrate::sql(0, version))).unwrap();
+            (1..400).for_each(|seq| add(&connection, "gone", seq, 900));
+            let outcomes: i64 = connection.query_row("SELECT count(*) FROM outcome", [], |row| row.get(0)).unwrap();
+            let events: i64 = connection.query_row("SELECT count(*) FROM event", [], |row| row.get(0)).unwrap();
+            connection.execute("DELETE FROM event WHERE session = 'gone'", []).unwrap();
+            drop(connection);
+            let found = found(&path);
+            let of = |name: &str| found.iter().filter(|row| row[0].as_deref() == Some(name)).count();
+            let what = format!("version {version}, auto_vacuum {auto_vacuum}");
+            assert_eq!(of("gone"), 0, "{what}");
+            let all = found.iter().filter(|row| row[1].as_ref().is_some_and(|seq| seq.parse::<i64>().is_ok())).count();
+            assert_eq!(all as i64, events - 399, "{what}");
+            assert_eq!(found.iter().filter(|row| row[5].is_none()).count() as i64, outcomes, "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_page_that_is_lost_takes_its_own_rows_and_no_others() {
+    let original = killed(2);
+    let expected = read(&original.path().join("linger.db"));
+    let mut rng = Rng(1);
+    let pages = fs::metadata(original.path().join("linger.db")).unwrap().len() as usize / PAGE_SIZE;
+    for page in 0..pages {
+        let (_dir, path) = copy_of(&original);
+        let mut bytes = fs::read(&path).unwrap();
+        rng.fill(&mut bytes[page * PAGE_SIZE..][..PAGE_SIZE]);
+        fs::write(&path, bytes).unwrap();
+        let found = found(&path);
+        assert!(found.is_subset(&expected), "page {}", page + 1);
+        assert!(found.len() + 60 > expected.len(), "page {}: {} of {}", page + 1, found.len(), expected.len());
+    }
+}
+
+#[test]
+fn a_wal_is_read_as_far_as_sqlite_reads_it() {
+    let original = killed(2);
+    let length = fs::metadata(original.path().join("linger.db-wal")).unwrap().len() as usize;
+    let mut counts = BTreeSet::new();
+    for seed in 0..SEEDS / 8 {
+        let (_dir, path) = copy_of(&original);
+        let (mut rng, wal) = (Rng(seed), aside::with(&path, "-wal"));
+        let mut bytes = fs::read(&wal).unwrap();
+        match seed % 2 {
+            0 => bytes.truncate(rng.below(length)),
+            _ => bytes[rng.below(length)] ^= 1 << rng.below(8),
+        }
+        fs::write(&wal, bytes).unwrap();
+        let found = found(&path);
+        assert!(found == read(&path), "seed {seed}");
+        counts.insert(found.len());
+    }
+    assert!(counts.len() > 10, "{counts:?}");
+}
+
+#[test]
+fn whatever_bytes_there_are_nothing_panics_and_nothing_is_read_for_ever() {
+    let originals = [killed(0), killed(2)];
+    for seed in 0..SEEDS {
+        let (_dir, path) = copy_of(&originals[seed as usize % 2]);
+        let mut rng = Rng(seed);
+        let file = aside::with(&path, if rng.below(4) == 0 { "-wal" } else { "" });
+        let mut bytes = fs::read(&file).unwrap();
+        let length = bytes.len();
+        let page = |rng: &mut Rng| rng.below(length / PAGE_SIZE) * PAGE_SIZE;
+        match rng.below(5) {
+            // Lengths, types, pointers.
+            0 => (0..200).for_each(|_| bytes[rng.below(length)] = [0, 0x7f, 0x80, 0xff][rng.below(4)]),
+            1 => (0..400).for_each(|_| bytes[rng.below(length)] ^= 1 << rng.below(8)),
+            // Headers of pages.
+            2 => (0..20).for_each(|_| {
+                let at = page(&mut rng);
+                rng.fill(&mut bytes[at + 1..][..100]);
+            }),
+            // Pages at the place of others.
+            3 => (0..20).for_each(|_| {
+                let (from, to) = (page(&mut rng), page(&mut rng));
+                bytes.copy_within(from..from + PAGE_SIZE, to);
+            }),
+            // Pages that say that they have rows, and have anything.
+            _ => (0..20).for_each(|_| {
+                let at = page(&mut rng);
+                rng.fill(&mut bytes[at..][..PAGE_SIZE]);
+                bytes[at] = [INDEX_INTERIOR, INDEX_LEAF, TABLE_LEAF][rng.below(3)];
+            }),
+        }
+        bytes.truncate(length - rng.below(2) * rng.below(length / 2));
+        fs::write(&file, bytes).unwrap();
+        found(&path);
+    }
+}

@@ -1,0 +1,111 @@
+//! Loading a session: its actor is made from what is stored, and runs; or what is asked of it is refused.
+
+use std::sync::Arc;
+
+use linger_protocol::RpcError;
+use linger_protocol::error::Code;
+use linger_protocol::id::SessionId;
+use tokio::sync::oneshot;
+
+use super::{Commands, Registry, ending};
+use crate::log::Log;
+use crate::recover;
+use crate::session::actor::{Actor, Asked, Command, MEND};
+use crate::store::{SessionRow, StoreError};
+
+impl Registry {
+    /// Loads a session and runs it. `planned`: it has a turn to take up also without a request, so what cannot be read now is
+    /// tried again. What is asked meanwhile is tried at once, and answered.
+    pub(super) async fn load(
+        self: Arc<Self>,
+        id: SessionId,
+        mut commands: Commands,
+        mut planned: Option<oneshot::Sender<()>>,
+    ) {
+        let unfinished = planned.is_some();
+        let mut asked = None;
+        let mut pause = MEND[0];
+        loop {
+            let (error, may_pass) = match self.loaded(&id).await {
+                Ok(actor) => {
+                    if let Some(planned) = planned {
+                        // What cannot be stored now, the actor stores when it can.
+                        let _later = actor.barrier().await;
+                        drop(planned);
+                    }
+                    return actor.run(asked, commands).await;
+                }
+                Err(error) => error,
+            };
+            planned = None;
+            if let Some(command) = asked.take() {
+                self.refuse(&id, command, error.clone()).await;
+            }
+            if !unfinished || !may_pass {
+                self.mailboxes.forget(&id);
+                commands.close();
+                while let Some(command) = commands.recv().await {
+                    self.refuse(&id, command, error.clone()).await;
+                }
+                return;
+            }
+            tracing::error!(target: "session", session = %id, %error, "its turn cannot be taken up for now");
+            tokio::select! {
+                command = commands.recv() => match command {
+                    Some(command) => asked = Some(command),
+                    // The daemon ends.
+                    None => return,
+                },
+                () = tokio::time::sleep(pause) => pause = (pause * 2).min(MEND[1]),
+            }
+        }
+    }
+
+    /// Says why a session does not do what is asked. One thing can be done with one that is damaged, by force.
+    async fn refuse(&self, id: &SessionId, command: Command, error: RpcError) {
+        match command {
+            Command::Remove(false, asked) if error.code() == Some(Code::Damaged) => {
+                let hint = "`linger doctor --repair` saves what can be read, `linger rm --force` removes it as it is";
+                Command::Remove(false, asked).refuse(error.hint(hint));
+            }
+            Command::Remove(true, Asked { key, reply }) if error.code() == Some(Code::Damaged) => {
+                let outcomes = key.into_iter().map(|key| key.outcome(&())).collect();
+                let log = Log::new(id.clone(), 0, Vec::new());
+                let removed = self.env.store.remove(log, outcomes).await;
+                if removed.is_ok() {
+                    tracing::info!(target: "session", session = %id, "removed, damaged as it was");
+                    self.env.store.found.mended(id);
+                }
+                // The client may have gone.
+                let _gone = reply.send(removed.map_err(RpcError::from));
+            }
+            command => command.refuse(error),
+        }
+    }
+
+    /// The actor of a stored session; or why there is none, and whether there may be in a moment.
+    async fn loaded(self: &Arc<Self>, id: &SessionId) -> Result<Actor, (RpcError, bool)> {
+        let failed = |error: StoreError| {
+            let may_pass = !error.is_damage();
+            (RpcError::from(error), may_pass)
+        };
+        let store = &self.env.store;
+        let row = recover::find(&self.repairs, &self.shutdown, || store.session(id.clone())).await.map_err(failed)?;
+        // The daemon's own log begins with the first thing that is written to it.
+        let row = row.or_else(|| id.is_daemon().then(|| SessionRow { id: id.clone(), ..SessionRow::default() }));
+        let Some(row) = row else {
+            if self.shutdown.is_cancelled() {
+                return Err((ending(), false));
+            }
+            let error = RpcError::new(Code::UnknownSession, format!("there is no session '{id}'"));
+            let hint = match self.repairs.carry_over() {
+                true => "sessions are still being carried over from the database that was set aside; ask again later",
+                false => "`linger ls` or session/list shows those there are",
+            };
+            return Err((error.hint(hint), false));
+        };
+        let actor = Actor::load(self.env.clone(), self.clone(), row).await.map_err(failed)?;
+        store.found.mended(id);
+        Ok(actor)
+    }
+}

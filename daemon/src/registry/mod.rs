@@ -1,0 +1,213 @@
+//! The sessions that are loaded: id to mailbox. A session that is not loaded is loaded by the first command for it.
+//!
+//! A command goes into the mailbox under the lock of the map, and an idle actor leaves the map under the same lock only with an
+//! empty mailbox, so that no command is ever sent to an actor that has gone.
+//! A file each for what is done with many or with none: [`create`], [`load`], [`resume`], [`prune`].
+
+mod create;
+mod load;
+pub mod prune;
+mod resume;
+
+use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use linger_protocol::RpcError;
+use linger_protocol::error::Code;
+use linger_protocol::event::NoticeCode;
+use linger_protocol::id::SessionId;
+use linger_protocol::question::Question;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use crate::fault;
+use crate::log::Log;
+use crate::recover::Repairs;
+use crate::session::actor::{Command, Reply};
+use crate::session::env::{Env, Host};
+use crate::session::state::Resolution;
+use crate::store::idempotency::UnderWay;
+
+/// Sessions that may be loaded at once: about 16 KiB each while idle, a few hundred while they work.
+const MAX_LOADED: usize = 4096;
+
+/// The sessions of one daemon.
+pub struct Registry {
+    /// What all of them share.
+    pub env: Arc<Env>,
+    /// The search for damage, and the saving of what can be read.
+    pub repairs: Arc<Repairs>,
+    /// Keyed requests of no session: sessions that are being made, and pruned.
+    pub under_way: UnderWay,
+    mailboxes: Mailboxes,
+    /// When sessions were last looked through for those that are kept no longer, in Unix milliseconds.
+    pruned_at: AtomicU64,
+    /// Cancelled when the daemon is to end: nothing is loaded any more.
+    shutdown: CancellationToken,
+}
+
+impl Registry {
+    /// A registry in which no session is loaded.
+    pub fn new(env: Arc<Env>, repairs: Arc<Repairs>, shutdown: CancellationToken) -> Self {
+        let (under_way, mailboxes, pruned_at) = (UnderWay::default(), Mailboxes::default(), AtomicU64::new(0));
+        Self { env, repairs, under_way, mailboxes, pruned_at, shutdown }
+    }
+
+    /// Sends a command to a session, loading it if need be. The command is answered in any case.
+    pub fn send(self: &Arc<Self>, id: &SessionId, command: Command) {
+        if self.shutdown.is_cancelled() {
+            return command.refuse(ending());
+        }
+        match self.mailboxes.send(id, command) {
+            Ok(None) => {}
+            Ok(Some(commands)) => drop(tokio::spawn(self.clone().load(id.clone(), commands, None))),
+            Err(refused) => refused.0.refuse(refused.1),
+        }
+    }
+
+    /// Sends a command to a session and waits for its answer.
+    pub async fn ask<T>(
+        self: &Arc<Self>,
+        session: &SessionId,
+        command: impl FnOnce(Reply<T>) -> Command,
+    ) -> Result<T, RpcError> {
+        let (reply, answer) = oneshot::channel();
+        self.send(session, command(reply));
+        let answered = answer.await;
+        fault::point("rpc.answer");
+        answered.unwrap_or_else(|_| Err(RpcError::new(Code::Internal, format!("session {session} did not answer"))))
+    }
+
+    /// Asks a question that belongs to no session; the receiver gets the answer. It waits in the daemon's own log, where the
+    /// same question asked again, as after a restart, is not asked a second time.
+    pub fn ask_for_daemon(self: &Arc<Self>, asked: Question) -> oneshot::Receiver<Result<Resolution, RpcError>> {
+        let (reply, answered) = oneshot::channel();
+        self.send(&SessionId::daemon(), Command::Ask(asked, reply));
+        answered
+    }
+
+    /// Lets every session write down where it is, and ends it.
+    pub async fn pause(&self) {
+        let mailboxes: Vec<_> = self.mailboxes.map().drain().collect();
+        let mut paused = Vec::new();
+        for (_, mailbox) in mailboxes {
+            let (done, answer) = oneshot::channel();
+            if mailbox.send(Command::Pause(done)).is_ok() {
+                // An actor whose mailbox is closed ends without a word.
+                paused.push((mailbox, answer));
+            }
+        }
+        for (_open, answer) in paused {
+            // A session that panicked has nothing to say; its log has.
+            let _gone = answer.await;
+        }
+    }
+}
+
+impl Host for Registry {
+    fn unload(&self, id: &SessionId, log: &Log, commands: &mpsc::UnboundedReceiver<Command>) -> bool {
+        let mut mailboxes = self.mailboxes.map();
+        let idle = commands.is_empty() && log.readers() == 0;
+        if idle {
+            mailboxes.remove(id);
+        }
+        idle
+    }
+
+    fn forget(&self, id: &SessionId) {
+        self.mailboxes.forget(id);
+    }
+
+    fn warn(self: Arc<Self>, id: &SessionId, code: NoticeCode, text: String) {
+        self.send(id, Command::Warn(code, text));
+    }
+}
+
+type Mailbox = mpsc::UnboundedSender<Command>;
+type Commands = mpsc::UnboundedReceiver<Command>;
+
+/// The mailboxes of the sessions that are loaded, or are being loaded.
+#[derive(Default)]
+struct Mailboxes(Mutex<HashMap<SessionId, Mailbox>>);
+
+impl Mailboxes {
+    fn map(&self) -> MutexGuard<'_, HashMap<SessionId, Mailbox>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts a command into a session's mailbox; gives the other end of the mailbox if the session is to be loaded.
+    fn send(&self, id: &SessionId, command: Command) -> Result<Option<Commands>, Box<(Command, RpcError)>> {
+        let mut mailboxes = self.map();
+        let command = match mailboxes.get(id) {
+            Some(mailbox) => match mailbox.send(command) {
+                Ok(()) => return Ok(None),
+                // Its actor panicked; the session is loaded again from the log.
+                Err(mpsc::error::SendError(command)) => command,
+            },
+            None => command,
+        };
+        if mailboxes.len() >= MAX_LOADED && !mailboxes.contains_key(id) {
+            return Err(Box::new((command, too_many())));
+        }
+        // The channel has no bound of its own: each client has a few dozen requests under way at most, and waits for them.
+        let (mailbox, commands) = mpsc::unbounded_channel();
+        if let Err(mpsc::error::SendError(command)) = mailbox.send(command) {
+            return Err(Box::new((command, RpcError::new(Code::Internal, "the session cannot be loaded"))));
+        }
+        mailboxes.insert(id.clone(), mailbox);
+        Ok(Some(commands))
+    }
+
+    /// Adds a session, if it is not there yet, however many are loaded.
+    fn add_stored(&self, id: &SessionId) -> Option<Commands> {
+        let mut mailboxes = self.map();
+        if mailboxes.contains_key(id) {
+            return None;
+        }
+        let (mailbox, commands) = mpsc::unbounded_channel();
+        mailboxes.insert(id.clone(), mailbox);
+        Some(commands)
+    }
+
+    /// Adds a session that is being made, if there is room, and gives it its mailbox.
+    fn add_new(&self, id: SessionId) -> Result<Commands, RpcError> {
+        let mut mailboxes = self.map();
+        if mailboxes.len() >= MAX_LOADED {
+            return Err(too_many());
+        }
+        let (mailbox, commands) = mpsc::unbounded_channel();
+        mailboxes.insert(id, mailbox);
+        Ok(commands)
+    }
+
+    fn forget(&self, id: &SessionId) {
+        self.map().remove(id);
+    }
+}
+
+fn ending() -> RpcError {
+    RpcError::new(Code::Ending, "the daemon is ending").hint("connect again: a client starts it anew")
+}
+
+fn too_many() -> RpcError {
+    RpcError::new(Code::TooMuch, format!("{MAX_LOADED} sessions are loaded already"))
+        .hint("detach from some, or wait until they are idle")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_too_many_is_not_loaded() {
+        let sessions = Mailboxes::default();
+        let loaded: Vec<_> = (0..MAX_LOADED).map(|n| sessions.add_new(SessionId(n.to_string())).unwrap()).collect();
+        let more = SessionId("more".to_owned());
+        assert_eq!(sessions.add_new(more.clone()).unwrap_err().code(), Some(Code::TooMuch));
+        assert!(sessions.send(&more, Command::Configured).is_err());
+        sessions.forget(&SessionId("0".to_owned()));
+        assert!(sessions.add_new(more).is_ok());
+        drop(loaded);
+    }
+}

@@ -1,0 +1,47 @@
+//! Connections of the very process that the daemon runs in, without a socket: for programs that embed it, and for tests.
+
+use tokio::io::{DuplexStream, duplex};
+use tokio::sync::mpsc;
+
+use super::Accept;
+use crate::service::Authority;
+
+/// Bytes that wait in each direction of a connection, as in a socket.
+const BUFFER: usize = 64 << 10;
+
+/// Connections that wait to be accepted.
+const BACKLOG: usize = 16;
+
+/// Opens connections; all clones do so to the same daemon.
+#[derive(Clone, Debug)]
+pub struct Connector(mpsc::Sender<DuplexStream>);
+
+/// The daemon's end.
+#[derive(Debug)]
+pub struct InProcess(mpsc::Receiver<DuplexStream>);
+
+/// A listener for [`run`](crate::run), and what opens connections to it.
+pub fn in_process() -> (Connector, InProcess) {
+    let (sender, receiver) = mpsc::channel(BACKLOG);
+    (Connector(sender), InProcess(receiver))
+}
+
+impl Connector {
+    /// Opens a connection: JSON-RPC, a message a line. Nothing if the daemon has ended.
+    pub async fn connect(&self) -> Option<DuplexStream> {
+        let (ours, theirs) = duplex(BUFFER);
+        self.0.send(theirs).await.ok().map(|()| ours)
+    }
+}
+
+impl Accept for InProcess {
+    type Stream = DuplexStream;
+
+    async fn accept(&mut self) -> (DuplexStream, Authority) {
+        match self.0.recv().await {
+            Some(stream) => (stream, Authority::Daemon),
+            // Nothing can connect any more.
+            None => std::future::pending().await,
+        }
+    }
+}

@@ -1,0 +1,499 @@
+//! The socket: bound under the lock, bound again when its file vanishes, and open to one user.
+//!
+//! The lock says that no other daemon lives, so a dead one's socket file may go; anything else in its place is left alone and
+//! refused. The file is watched (not its directory, which holds the log), and bound again if it is deleted, moved or replaced;
+//! connections that exist go on. What no watch tells, as when its directory is renamed, a client tells that looks for the daemon:
+//! SIGHUP, which the keeper passes on, means to look whether the file is there. A socket that the service manager opened is taken
+//! as it is and never touched.
+//! Ends by removing the file, if it is still ours: drop the [`Listener`] before the lock.
+
+use std::fs::Metadata;
+use std::future::pending;
+use std::io;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use interprocess::local_socket::tokio::{Listener as Socket, Stream};
+use interprocess::local_socket::traits::StreamCommon;
+use interprocess::local_socket::traits::tokio::Listener as _;
+use interprocess::local_socket::{ListenerOptions, PeerCreds};
+use interprocess::os::unix::local_socket::ListenerOptionsExt;
+use interprocess::os::unix::uds_local_socket;
+use linger_protocol::place::{PlaceError, check_socket, private_directory};
+use linger_protocol::transport;
+use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+use rustix::io::Errno;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until};
+use tracing::{info, warn};
+
+use super::Accept;
+use crate::service::Authority;
+use crate::sys::peer::{self, Peer};
+
+/// How long nothing is accepted after an error: out of file descriptors, trying again at once fails again.
+const BACKOFF: Duration = Duration::from_millis(100);
+
+/// How long until a lost socket is tried again when it could not be bound; only then does a timer run.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The socket of one daemon.
+#[derive(Debug)]
+pub struct Listener {
+    socket: Socket,
+    /// None for a socket that the service manager owns.
+    binding: Option<Binding>,
+    /// Somebody misses the file.
+    missed: Signal,
+    /// The last attempt to accept failed, and the log says so.
+    troubled: bool,
+}
+
+/// Why there is no socket; nothing was removed.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// The socket's directory or path cannot be used.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// Something that is not a dead daemon's socket has the name.
+    #[error("{path} {what}; it is left alone", path = .0.display(), what = .1)]
+    Occupied(PathBuf, &'static str),
+    /// The socket cannot be made.
+    #[error("{path}: {error}", path = .0.display(), error = .1)]
+    Io(PathBuf, io::Error),
+}
+
+impl ListenError {
+    /// What to do about it.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Place(error) => error.hint(),
+            Self::Occupied(..) => "end or move what is there, or let LINGER_SOCKET name another path".to_owned(),
+            Self::Io(..) => "let LINGER_SOCKET name a path in a directory of yours that can be written".to_owned(),
+        }
+    }
+}
+
+/// The file of a socket that is ours.
+#[derive(Debug)]
+struct Binding {
+    path: PathBuf,
+    id: FileId,
+    /// None if the system has no watch to give: then a file that vanishes is noticed when somebody misses it.
+    watcher: Option<RecommendedWatcher>,
+    /// Set when something happened to the file.
+    touched: watch::Receiver<()>,
+    /// When to try again, if binding again failed.
+    retry: Option<Instant>,
+}
+
+/// What is wrong with a socket on which somebody listens.
+const IN_USE: &str = "is in use by another program";
+
+/// How long a killed daemon may take to let go of its socket.
+const LEAVES: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 1 });
+
+/// Device and inode.
+type FileId = (u64, u64);
+
+impl Listener {
+    /// Takes the socket that the service manager passed, or else binds `path`, and announces which one it is.
+    pub fn open(path: &Path, passed: Option<UnixListener>, announce: impl FnOnce(&Path)) -> Result<Self, ListenError> {
+        let io = |error| ListenError::Io(path.to_path_buf(), error);
+        match passed {
+            Some(socket) => {
+                let address = socket.local_addr().map_err(io)?;
+                announce(address.as_pathname().unwrap_or(path));
+                Self::passed(socket).map_err(io)
+            }
+            None => {
+                let missed = signal(SignalKind::hangup()).map_err(io)?;
+                let (socket, id) = bind_in_time(path)?;
+                announce(path);
+                Ok(Self { socket, binding: Some(Binding::watch(path, id)), missed, troubled: false })
+            }
+        }
+    }
+
+    fn passed(socket: UnixListener) -> io::Result<Self> {
+        let socket = uds_local_socket::tokio::Listener::try_from(std::os::fd::OwnedFd::from(socket))?;
+        let missed = signal(SignalKind::hangup())?;
+        Ok(Self { socket: socket.into(), binding: None, missed, troubled: false })
+    }
+
+    /// The next connection of the daemon's own user; others are dropped unread. Safe to cancel.
+    pub async fn accept(&mut self) -> (Stream, Peer) {
+        loop {
+            let accepted = tokio::select! {
+                accepted = self.socket.accept() => accepted,
+                () = lost(&mut self.binding, &mut self.missed) => {
+                    self.bind_again();
+                    continue;
+                }
+            };
+            let identified = accepted.and_then(|stream| Ok((stream.peer_creds()?, stream)));
+            self.troubled &= identified.is_err();
+            match identified {
+                Ok((creds, stream)) => match admit(&creds, &stream) {
+                    Some(peer) => return (stream, peer),
+                    None => warn!(uid = creds.euid(), "a connection of another user was refused"),
+                },
+                Err(error) => {
+                    if !std::mem::replace(&mut self.troubled, true) {
+                        warn!(%error, "a connection was not accepted; trying on (few files may be open? `ulimit -n`)");
+                    }
+                    sleep(BACKOFF).await;
+                }
+            }
+        }
+    }
+
+    fn bind_again(&mut self) {
+        let Some(binding) = &mut self.binding else { return };
+        match bind(&binding.path) {
+            Ok((socket, id)) => {
+                info!(socket = %binding.path.display(), "the socket's file had vanished and is there again");
+                self.socket = socket;
+                *binding = Binding::watch(&binding.path, id);
+            }
+            Err(error) => {
+                if binding.retry.is_none() {
+                    warn!(%error, "the socket's file has vanished and cannot be made again yet");
+                }
+                binding.retry = Some(Instant::now() + RETRY);
+            }
+        }
+    }
+}
+
+impl Accept for Listener {
+    type Stream = Stream;
+
+    async fn accept(&mut self) -> (Stream, Authority) {
+        let (stream, peer) = self.accept().await;
+        (stream, Authority::Peer(peer))
+    }
+}
+
+impl Binding {
+    fn watch(path: &Path, id: FileId) -> Self {
+        // Touched from the start: what happened before the watching began is looked at, too.
+        let (sender, mut touched) = watch::channel(());
+        touched.mark_changed();
+        let watcher = notify::recommended_watcher(move |_| {
+            sender.send_replace(());
+        });
+        let watcher =
+            watcher.and_then(|mut watcher| watcher.watch(path, RecursiveMode::NonRecursive).map(|()| watcher));
+        if let Err(error) = &watcher {
+            warn!(%error, socket = %path.display(), "the socket's file is not watched; if it is deleted, it comes back when a client looks for it");
+        }
+        Self { path: path.to_path_buf(), id, watcher: watcher.ok(), touched, retry: None }
+    }
+
+    fn is_intact(&self) -> bool {
+        std::fs::symlink_metadata(&self.path).is_ok_and(|meta| id(&meta) == self.id)
+    }
+}
+
+impl Drop for Binding {
+    fn drop(&mut self) {
+        // A watch that is gone already, with the file, is no loss.
+        let _ = self.watcher.iter_mut().try_for_each(|watcher| watcher.unwatch(&self.path));
+        if self.is_intact() {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Waits until the file of the socket is no longer ours, or until it is time to try again.
+async fn lost(binding: &mut Option<Binding>, missed: &mut Signal) {
+    let Some(binding) = binding else { return pending().await };
+    if let Some(retry) = binding.retry {
+        return sleep_until(retry).await;
+    }
+    loop {
+        tokio::select! {
+            Ok(()) = binding.touched.changed() => {}
+            Some(()) = missed.recv() => {}
+            else => pending().await,
+        }
+        if !binding.is_intact() {
+            return;
+        }
+    }
+}
+
+/// Binds `path` at the start. Whoever has the lock by then is the daemon: one that listens all the same is about to be gone, after
+/// it and its keeper were killed.
+fn bind_in_time(path: &Path) -> Result<(Socket, FileId), ListenError> {
+    let bound = bind(path);
+    if let Err(ListenError::Occupied(_, IN_USE)) = &bound {
+        // A connection to a process that ends is closed with it.
+        if probe(path).ok().flatten().is_none_or(|other| has_gone(other, LEAVES)) {
+            return bind(path);
+        }
+    }
+    bound
+}
+
+/// Binds `path`, after the socket of a dead daemon is out of the way.
+fn bind(path: &Path) -> Result<(Socket, FileId), ListenError> {
+    let io = |error| ListenError::Io(path.to_path_buf(), error);
+    private_directory(path.parent().unwrap_or(Path::new("/")))?;
+    check_socket(path)?;
+    clear(path)?;
+    let options = || Ok(ListenerOptions::new().name(transport::name(path)?).reclaim_name(false));
+    let socket = match options().and_then(|options: ListenerOptions<'_>| options.mode(0o600).create_tokio()) {
+        // Not every system can make the file with its mode; there the directory alone keeps others out.
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => options().and_then(ListenerOptions::create_tokio),
+        result => result,
+    };
+    let socket = socket.map_err(io)?;
+    let meta = std::fs::symlink_metadata(path).map_err(io)?;
+    Ok((socket, id(&meta)))
+}
+
+/// Removes a socket of ours that nobody listens on; refuses whatever else is there.
+fn clear(path: &Path) -> Result<(), ListenError> {
+    let io = |error| ListenError::Io(path.to_path_buf(), error);
+    let occupied = |what| Err(ListenError::Occupied(path.to_path_buf(), what));
+    let meta = match std::fs::symlink_metadata(path) {
+        Ok(meta) => meta,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(io(error)),
+    };
+    if !meta.file_type().is_socket() {
+        return occupied("is not a socket");
+    }
+    if meta.uid() != rustix::process::geteuid().as_raw() {
+        return occupied("belongs to another user");
+    }
+    if is_alive(path).map_err(io)? {
+        return occupied(IN_USE);
+    }
+    std::fs::remove_file(path).map_err(io)
+}
+
+/// Whether somebody listens on the socket; does not wait for them.
+fn is_alive(path: &Path) -> io::Result<bool> {
+    Ok(probe(path)?.is_some())
+}
+
+/// Who listens on the socket, if somebody does; connected, unless they take nobody just now.
+fn probe(path: &Path) -> io::Result<Option<std::os::fd::OwnedFd>> {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect, socket};
+    let probe = socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
+    rustix::io::fcntl_setfd(&probe, rustix::io::FdFlags::CLOEXEC)?;
+    // One that does not accept has a full queue, and connecting would wait for ever.
+    rustix::io::ioctl_fionbio(&probe, true)?;
+    match connect(&probe, &SocketAddrUnix::new(path)?) {
+        Err(Errno::CONNREFUSED | Errno::NOENT) => Ok(None),
+        _ => Ok(Some(probe)),
+    }
+}
+
+/// Waits for the other end of a connection to go away; whether it did in time.
+fn has_gone(other: std::os::fd::OwnedFd, time: Duration) -> bool {
+    let mut other = std::os::unix::net::UnixStream::from(other);
+    let waits = other.set_nonblocking(false).and_then(|()| other.set_read_timeout(Some(time)));
+    waits.is_ok()
+        && match io::Read::read(&mut other, &mut [0]) {
+            Ok(read) => read == 0,
+            Err(error) => error.kind() == io::ErrorKind::ConnectionReset,
+        }
+}
+
+/// The peer, if it is this user; one that the system does not name is nobody.
+fn admit(creds: &PeerCreds, stream: &Stream) -> Option<Peer> {
+    let me = rustix::process::geteuid().as_raw();
+    let uid = creds.euid().filter(|uid| *uid == me)?;
+    let pid = creds.pid().and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid != 0);
+    let began = pid.and_then(peer::started);
+    let Stream::UdSocket(socket) = stream;
+    // Looked at last: until now, then, the number was its own.
+    let pid = pid.filter(|_| peer::is_alive(socket.as_fd()) != Some(false));
+    Some(Peer { pid, began, uid })
+}
+
+fn id(meta: &Metadata) -> FileId {
+    (meta.dev(), meta.ino())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    struct House {
+        dir: tempfile::TempDir,
+        path: PathBuf,
+    }
+
+    fn house() -> House {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state/lingerd.sock");
+        private_directory(path.parent().unwrap()).unwrap();
+        House { dir, path }
+    }
+
+    impl House {
+        fn open(&self) -> Result<Listener, ListenError> {
+            Listener::open(&self.path, None, |announced| assert_eq!(announced, self.path))
+        }
+
+        fn path(&self) -> &Path {
+            &self.path
+        }
+    }
+
+    /// Connects as soon as somebody listens, and is accepted.
+    async fn reach(listener: &mut Listener, path: &Path) -> Peer {
+        let connect = async {
+            loop {
+                match UnixStream::connect(path) {
+                    Ok(stream) => return stream,
+                    Err(_) => sleep(Duration::from_millis(5)).await,
+                }
+            }
+        };
+        let both = async { tokio::join!(connect, listener.accept()) };
+        let (_stream, (_, peer)) = tokio::time::timeout(Duration::from_secs(10), both).await.expect("is reached");
+        peer
+    }
+
+    #[tokio::test]
+    async fn the_socket_is_closed_to_others_names_its_peer_and_goes_with_the_daemon() {
+        let house = house();
+        let mut listener = house.open().unwrap();
+        assert_eq!(std::fs::metadata(house.path()).unwrap().permissions().mode() & 0o777, 0o600);
+        let pid = Some(std::process::id());
+        let me = Peer { pid, began: pid.and_then(peer::started), uid: rustix::process::geteuid().as_raw() };
+        assert_eq!(reach(&mut listener, house.path()).await, me);
+        drop(listener);
+        assert!(!house.path().exists());
+    }
+
+    #[tokio::test]
+    async fn the_socket_of_a_dead_daemon_is_replaced() {
+        let house = house();
+        drop(UnixListener::bind(house.path()).unwrap());
+        assert!(house.path().exists());
+        let mut listener = house.open().unwrap();
+        reach(&mut listener, house.path()).await;
+    }
+
+    #[tokio::test]
+    async fn a_daemon_that_was_killed_lets_go_of_the_socket_a_moment_after_its_lock() {
+        let house = house();
+        let dying = UnixListener::bind(house.path()).unwrap();
+        // Those who look whether it is there, and then who waits for its end.
+        let gone = std::thread::spawn(move || {
+            let waiting = [dying.accept().unwrap(), dying.accept().unwrap()];
+            drop(dying);
+            drop(waiting);
+        });
+        let mut listener = house.open().unwrap();
+        gone.join().unwrap();
+        reach(&mut listener, house.path()).await;
+    }
+
+    #[tokio::test]
+    async fn whatever_else_is_in_its_place_is_refused_and_left_alone() {
+        let house = house();
+        let path = house.path();
+        let refused = |why: &str| {
+            let before = id(&std::fs::symlink_metadata(path).unwrap());
+            let error = house.open().unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+            assert_eq!(id(&std::fs::symlink_metadata(path).unwrap()), before);
+        };
+        std::fs::write(path, "precious").unwrap();
+        refused("is not a socket");
+        std::fs::remove_file(path).unwrap();
+
+        let elsewhere = house.dir.path().join("elsewhere");
+        drop(UnixListener::bind(&elsewhere).unwrap());
+        symlink(&elsewhere, path).unwrap();
+        refused("is not a socket");
+        assert!(elsewhere.exists());
+        std::fs::remove_file(path).unwrap();
+
+        std::fs::create_dir(path).unwrap();
+        refused("is not a socket");
+        std::fs::remove_dir(path).unwrap();
+
+        let alive = UnixListener::bind(path).unwrap();
+        refused("is in use");
+        drop(alive);
+        std::fs::set_permissions(house.path().parent().unwrap(), std::fs::Permissions::from_mode(0o777)).unwrap();
+        refused("can be entered by others");
+    }
+
+    #[tokio::test]
+    async fn a_vanished_socket_is_bound_again_and_the_old_one_takes_nothing_with_it() {
+        let house = house();
+        let mut listener = house.open().unwrap();
+        reach(&mut listener, house.path()).await;
+        std::fs::remove_file(house.path()).unwrap();
+        reach(&mut listener, house.path()).await;
+        std::fs::rename(house.path(), house.dir.path().join("moved")).unwrap();
+        reach(&mut listener, house.path()).await;
+        std::fs::remove_dir_all(house.path().parent().unwrap()).unwrap();
+        reach(&mut listener, house.path()).await;
+        drop(listener);
+        assert!(!house.path().exists());
+    }
+
+    #[tokio::test]
+    async fn what_took_the_place_of_the_socket_is_not_removed_and_the_socket_comes_back_after_it() {
+        let house = house();
+        let mut listener = house.open().unwrap();
+        reach(&mut listener, house.path()).await;
+        std::fs::remove_file(house.path()).unwrap();
+        std::fs::write(house.path(), "precious").unwrap();
+        let waited = tokio::time::timeout(Duration::from_millis(300), listener.accept()).await;
+        assert!(waited.is_err());
+        assert_eq!(std::fs::read_to_string(house.path()).unwrap(), "precious");
+        std::fs::remove_file(house.path()).unwrap();
+        reach(&mut listener, house.path()).await;
+        std::fs::remove_file(house.path()).unwrap();
+        std::fs::write(house.path(), "precious").unwrap();
+        drop(listener);
+        assert_eq!(std::fs::read_to_string(house.path()).unwrap(), "precious");
+    }
+
+    #[tokio::test]
+    async fn a_passed_socket_is_served_and_never_removed() {
+        let house = house();
+        let mut listener = Listener::passed(UnixListener::bind(house.path()).unwrap()).unwrap();
+        reach(&mut listener, house.path()).await;
+        drop(listener);
+        assert!(house.path().exists());
+    }
+
+    #[test]
+    fn a_socket_that_fails_does_not_spin() {
+        use rustix::net::{AddressFamily, SocketType, socket};
+        // It does not listen, so accepting fails at once, as it does without free file descriptors.
+        let socket = UnixListener::from(socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap());
+        let (sender, receiver) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+            let waited = runtime.block_on(async {
+                let mut listener = Listener::passed(socket).unwrap();
+                // On the paused clock this ends only if accepting waits for a timer.
+                tokio::time::timeout(BACKOFF * 10, listener.accept()).await.is_err()
+            });
+            let _ = sender.send(waited);
+        });
+        assert_eq!(receiver.recv_timeout(Duration::from_secs(10)), Ok(true));
+    }
+}

@@ -1,0 +1,226 @@
+//! The methods as jsonrpsee wants them: one call of a service function each.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use jsonrpsee::core::RpcResult;
+use jsonrpsee::types::ErrorObjectOwned;
+use jsonrpsee::{Extensions, Methods, ResponsePayload};
+use linger_protocol::api::{
+    BlobApiServer, DaemonApiServer, KeyApiServer, PermissionApiServer, QuestionApiServer, SessionApiServer,
+    UsageApiServer,
+};
+use linger_protocol::daemon::{Empty, Hello, Keys, Model, Models, Repair, Repaired, Status, Stop, Tool, Welcome};
+use linger_protocol::permission::{Answered, Pending};
+use linger_protocol::question::PendingQuestion;
+use linger_protocol::session::{
+    Attach, Attached, Compact, Create, Created, Info, Keyed, List, Named, Prompt, Prompted, Prune, Pruned, Remove, Set,
+};
+use linger_protocol::{RpcError, blob, key, permission, question, usage};
+
+use super::conn::{conn, make_room};
+use super::forward::forward;
+use crate::service::{self, Services};
+use crate::store;
+
+/// About how large a list of sessions is, in bytes: a thousand take half of it.
+const LIST_ROOM: usize = 1 << 20;
+
+/// About how large a list of models is, in bytes, if all are asked for.
+const MODELS_ROOM: usize = 1 << 20;
+
+/// About how large a piece of a blob is as an answer, in bytes: base64 has a third more.
+const PIECE_ROOM: usize = 3 << 19;
+
+/// The adapter.
+#[derive(Clone)]
+struct Rpc(Arc<Services>);
+
+/// All methods.
+pub fn methods(services: Arc<Services>) -> anyhow::Result<Methods> {
+    let rpc = Rpc(services);
+    let mut methods = Methods::new();
+    methods.merge(DaemonApiServer::into_rpc(rpc.clone()))?;
+    methods.merge(SessionApiServer::into_rpc(rpc.clone()))?;
+    methods.merge(BlobApiServer::into_rpc(rpc.clone()))?;
+    methods.merge(KeyApiServer::into_rpc(rpc.clone()))?;
+    methods.merge(UsageApiServer::into_rpc(rpc.clone()))?;
+    methods.merge(QuestionApiServer::into_rpc(rpc.clone()))?;
+    methods.merge(PermissionApiServer::into_rpc(rpc))?;
+    Ok(methods)
+}
+
+#[async_trait]
+impl DaemonApiServer for Rpc {
+    async fn hello(&self, extensions: &Extensions, params: Hello) -> RpcResult<Welcome> {
+        Ok(service::daemon::hello(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn keys(&self, extensions: &Extensions, params: Keys) -> RpcResult<Empty> {
+        Ok(service::daemon::keys(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn status(&self, extensions: &Extensions, params: Empty) -> RpcResult<Status> {
+        let conn = conn(extensions)?;
+        Ok(conn.query(service::daemon::status(&self.0, conn.caller(), params)).await?)
+    }
+
+    async fn stop(&self, extensions: &Extensions, params: Stop) -> RpcResult<Empty> {
+        Ok(service::daemon::stop(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn repair(&self, extensions: &Extensions, params: Repair) -> RpcResult<Repaired> {
+        Ok(service::daemon::repair(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn models(&self, extensions: &Extensions, params: Models) -> RpcResult<Vec<Model>> {
+        let (conn, all) = (conn(extensions)?, params.all);
+        let list = service::model::list(&self.0, conn.caller(), params);
+        if !all {
+            return Ok(list.await?);
+        }
+        let rows = conn.query(async {
+            let rows = list.await?;
+            // After the providers have answered, which takes seconds.
+            make_room(extensions, MODELS_ROOM).await?;
+            Ok(rows)
+        });
+        Ok(rows.await?)
+    }
+
+    async fn tools(&self, extensions: &Extensions, params: Empty) -> RpcResult<Vec<Tool>> {
+        Ok(service::daemon::tools(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+}
+
+#[async_trait]
+impl SessionApiServer for Rpc {
+    async fn create(&self, extensions: &Extensions, params: Create) -> RpcResult<Created> {
+        Ok(service::session::create(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn list(&self, extensions: &Extensions, params: List) -> RpcResult<Vec<Info>> {
+        let conn = conn(extensions)?;
+        let list = service::session::list(&self.0, conn.caller(), params);
+        Ok(conn.query_large(extensions, LIST_ROOM, list).await?)
+    }
+
+    async fn attach(&self, extensions: &Extensions, params: Attach) -> ResponsePayload<'static, Attached> {
+        let attached = async {
+            let (conn, session) = (conn(extensions)?.clone(), params.session.clone());
+            let generation = conn.begin_attach(&session)?;
+            let (attached, subscription) = match service::session::attach(&self.0, conn.caller(), params).await {
+                Ok(attached) => attached,
+                Err(error) => {
+                    conn.forget_attach(&session, generation);
+                    return Err(error);
+                }
+            };
+            // Events begin when the answer is on its way.
+            let (payload, answered) = ResponsePayload::success(attached).notify_on_completion();
+            let outbox = conn.outbox.clone();
+            conn.end_attach(&session, generation, || {
+                let forwarder = tokio::spawn(async move {
+                    if answered.await.is_ok() {
+                        forward(subscription, outbox).await;
+                    }
+                });
+                forwarder.abort_handle()
+            });
+            Ok(payload)
+        };
+        attached.await.unwrap_or_else(|error: RpcError| ResponsePayload::error(ErrorObjectOwned::from(error)))
+    }
+
+    async fn detach(&self, extensions: &Extensions, params: Named) -> RpcResult<Empty> {
+        Ok(conn(extensions)?.detach(&params.session)?)
+    }
+
+    async fn prompt(&self, extensions: &Extensions, params: Prompt) -> RpcResult<Prompted> {
+        Ok(service::session::prompt(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn compact(&self, extensions: &Extensions, params: Compact) -> RpcResult<Prompted> {
+        Ok(service::session::compact(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn cancel(&self, extensions: &Extensions, params: Keyed) -> RpcResult<Empty> {
+        Ok(service::session::cancel(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn resume(&self, extensions: &Extensions, params: Keyed) -> RpcResult<Empty> {
+        Ok(service::session::resume(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn set(&self, extensions: &Extensions, params: Set) -> RpcResult<Empty> {
+        Ok(service::session::set(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn remove(&self, extensions: &Extensions, params: Remove) -> RpcResult<Empty> {
+        Ok(service::session::remove(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn prune(&self, extensions: &Extensions, params: Prune) -> RpcResult<Pruned> {
+        // Before, for what is done cannot be refused.
+        make_room(extensions, LIST_ROOM).await?;
+        Ok(service::session::prune(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+}
+
+#[async_trait]
+impl UsageApiServer for Rpc {
+    async fn sums(&self, extensions: &Extensions, params: usage::List) -> RpcResult<usage::Sums> {
+        let conn = conn(extensions)?;
+        Ok(conn.query(service::usage::sums(&self.0, conn.caller(), params)).await?)
+    }
+}
+
+#[async_trait]
+impl BlobApiServer for Rpc {
+    async fn get(&self, extensions: &Extensions, params: blob::Get) -> RpcResult<blob::Piece> {
+        let conn = conn(extensions)?;
+        Ok(conn.query_large(extensions, PIECE_ROOM, service::blob::get(&self.0, conn.caller(), params)).await?)
+    }
+}
+
+#[async_trait]
+impl KeyApiServer for Rpc {
+    async fn list(&self, extensions: &Extensions, params: Empty) -> RpcResult<key::Listed> {
+        let conn = conn(extensions)?;
+        Ok(conn.query(service::key::list(&self.0, conn.caller(), params)).await?)
+    }
+
+    async fn set(&self, extensions: &Extensions, params: key::Set) -> RpcResult<key::Info> {
+        Ok(service::key::set(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn remove(&self, extensions: &Extensions, params: key::Remove) -> RpcResult<key::Removed> {
+        Ok(service::key::remove(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+}
+
+#[async_trait]
+impl PermissionApiServer for Rpc {
+    async fn pending(&self, extensions: &Extensions, params: permission::List) -> RpcResult<Vec<Pending>> {
+        let conn = conn(extensions)?;
+        let list = service::question::permissions(&self.0, conn.caller(), params);
+        Ok(conn.query_large(extensions, store::PENDING, list).await?)
+    }
+
+    async fn answer(&self, extensions: &Extensions, params: permission::Answer) -> RpcResult<Answered> {
+        Ok(service::question::decide(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+}
+
+#[async_trait]
+impl QuestionApiServer for Rpc {
+    async fn list(&self, extensions: &Extensions, params: question::List) -> RpcResult<Vec<PendingQuestion>> {
+        let conn = conn(extensions)?;
+        let list = service::question::list(&self.0, conn.caller(), params);
+        Ok(conn.query_large(extensions, store::PENDING, list).await?)
+    }
+
+    async fn answer(&self, extensions: &Extensions, params: question::Answer) -> RpcResult<Answered> {
+        Ok(service::question::answer(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+}

@@ -1,0 +1,112 @@
+//! `model/*`: the models that can be reached. Every provider that can be used is asked for its list, all at once and not for long.
+//!
+//! A provider that does not answer costs its rows and nothing else. Its key goes where its requests go, and is got as for a turn,
+//! but not waited for as long.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use linger_protocol::RpcError;
+use linger_protocol::daemon::{Model, Models};
+use linger_protocol::key::{Info, Source};
+use tokio::task::JoinSet;
+
+use super::{Caller, Services};
+use crate::provider::catalogue::Catalogue;
+use crate::provider::driver;
+use crate::provider::listing;
+use crate::provider::providers::Providers;
+
+/// How long a provider may take: a list comes in a fraction of a second, and somebody waits for it.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// How long an example is looked for, beside an error that is told without one too.
+const EXAMPLE: Duration = Duration::from_secs(1);
+
+/// How large a list may be, in bytes: the largest has a few kilobytes for each of five hundred models.
+const MAX_LIST: usize = 8 << 20;
+
+/// The most rows of all lists together.
+const MAX_ROWS: usize = 5000;
+
+/// The rows of `model/list`: one a provider, or all that the providers have.
+pub async fn list(services: &Services, _: &Caller, params: Models) -> Result<Vec<Model>, RpcError> {
+    let providers = &services.providers;
+    let catalogue = providers.catalogue()?;
+    let rows = catalogue.list().await;
+    if !params.all {
+        return Ok(rows);
+    }
+    let mut asked = JoinSet::new();
+    for (n, row) in rows.into_iter().enumerate() {
+        let (providers, catalogue) = (providers.clone(), catalogue.clone());
+        asked.spawn(async move { (n, of_provider(&providers, &catalogue, row).await) });
+    }
+    let mut lists = asked.join_all().await;
+    lists.sort_by_key(|(n, _)| *n);
+    Ok(lists.into_iter().flat_map(|(_, rows)| rows).take(MAX_ROWS).collect())
+}
+
+/// A model that can be used, of this provider or of any: for somebody who has named none.
+pub async fn example(providers: &Arc<Providers>, provider: &str) -> Option<String> {
+    let catalogue = providers.catalogue().ok()?;
+    // Nobody is asked to unlock anything for this.
+    let at_hand = |info: &Info| matches!(info.source, Source::None | Source::Daemon | Source::Client);
+    let at_hand: BTreeSet<String> =
+        catalogue.key_infos().into_iter().filter(at_hand).map(|info| info.provider).collect();
+    let is_meant = |row: &Model| {
+        let of = row.model.split('/').next().unwrap_or_default();
+        row.ready && at_hand.contains(of) && (provider.is_empty() || of == provider)
+    };
+    let mut asked = JoinSet::new();
+    for row in catalogue.list().await.into_iter().filter(is_meant) {
+        let (providers, catalogue) = (providers.clone(), catalogue.clone());
+        asked.spawn(async move { of_provider(&providers, &catalogue, row).await });
+    }
+    let first = async {
+        while let Some(rows) = asked.join_next().await {
+            let listed = |row: &Model| row.problem.is_none() && !row.model.ends_with("/MODEL");
+            if let Some(row) = rows.unwrap_or_default().into_iter().find(listed) {
+                return Some(row.model);
+            }
+        }
+        None
+    };
+    tokio::time::timeout(EXAMPLE, first).await.ok().flatten()
+}
+
+/// All models of the provider that `row` is of, or what is wrong with it.
+async fn of_provider(providers: &Providers, catalogue: &Catalogue, row: Model) -> Vec<Model> {
+    if !row.ready {
+        return vec![row];
+    }
+    let provider = row.model.split('/').next().unwrap_or_default().to_owned();
+    match listed(providers, catalogue, &provider).await {
+        Ok(Some(models)) => catalogue.rows(&provider, &row, &models),
+        Ok(None) => catalogue.known_rows(&provider, &row),
+        Err(problem) => {
+            tracing::info!(target: "request", provider, problem, "no list of models");
+            vec![Model { problem: Some(problem), ..row }]
+        }
+    }
+}
+
+/// What the provider lists; nothing if it has no list.
+async fn listed(
+    providers: &Providers,
+    catalogue: &Catalogue,
+    provider: &str,
+) -> Result<Option<Vec<listing::Listed>>, String> {
+    let Some(resolved) = catalogue.any_of(provider) else { return Ok(None) };
+    if catalogue.lister(provider, None).is_none() {
+        return Ok(None);
+    }
+    let key = tokio::time::timeout(PATIENCE, providers.key_sources.obtain(&resolved.key)).await;
+    let key = key.map_err(|_| format!("its key did not come within {} s", PATIENCE.as_secs()))?;
+    let key = key.map_err(|lack| format!("its key: {lack}"))?;
+    let Some(endpoint) = catalogue.lister(provider, key) else { return Ok(None) };
+    let Some(request) = endpoint.codec.listing() else { return Ok(None) };
+    let body = driver::get(&endpoint, request, PATIENCE, MAX_LIST).await.map_err(|failure| failure.message)?;
+    listing::parse(&body).map(Some)
+}

@@ -1,0 +1,105 @@
+//! `question/*` and `permission/*`: what waits for an answer, and answering it. A permission is a question under other names.
+
+use linger_protocol::RpcError;
+use linger_protocol::error::Code;
+use linger_protocol::id::PermissionId;
+use linger_protocol::permission::{self, Answered, Decision, Pending};
+use linger_protocol::question::{AlreadyAnswered, Answer, List, PendingQuestion};
+
+use super::{Caller, Services};
+use crate::session::actor::{Asked, Command, answered_before};
+use crate::store::idempotency::Key;
+
+/// The longest reason that comes with an answer, in bytes: a few lines for the model.
+const MAX_REASON: usize = 16 << 10;
+
+/// The questions that wait.
+pub async fn list(services: &Services, _: &Caller, params: List) -> Result<Vec<PendingQuestion>, RpcError> {
+    Ok(services.store.pending(params.session).await?)
+}
+
+/// Answers one question; the first answer wins and the others are told who won.
+pub async fn answer(services: &Services, caller: &Caller, mut params: Answer) -> Result<Answered, RpcError> {
+    caller.must_be_user(services, "answer a question")?;
+    let key = Key::of("question/answer", params.question.as_str(), params.key.take(), &params)?;
+    give(services, caller, params, key).await
+}
+
+/// The permissions that wait.
+pub async fn permissions(services: &Services, _: &Caller, params: permission::List) -> Result<Vec<Pending>, RpcError> {
+    let questions = services.store.pending(params.session).await?;
+    Ok(questions.into_iter().filter_map(PendingQuestion::into_permission).collect())
+}
+
+/// Decides one permission: the answer to a question, in the words of permissions.
+pub async fn decide(
+    services: &Services,
+    caller: &Caller,
+    mut params: permission::Answer,
+) -> Result<Answered, RpcError> {
+    caller.must_be_user(services, "answer a permission")?;
+    if params.decision == Decision::Cancelled {
+        return Err(RpcError::new(Code::NotAllowed, "'cancelled' is not an answer").hint("cancel the turn instead"));
+    }
+    let key = Key::of("permission/answer", params.permission.as_str(), params.key.take(), &params)?;
+    let permission::Answer { permission, decision, reason, digest, .. } = params;
+    let (question, answer) = (permission.clone(), decision.name().to_owned());
+    let answer = Answer { question, answer, reason, digest, key: None };
+    give(services, caller, answer, key).await.map_err(|error| of_permission(error, &permission))
+}
+
+/// Hands an answer to the session that asks, or to the daemon's own log. The caller has shown that it may answer.
+async fn give(services: &Services, caller: &Caller, answer: Answer, key: Option<Key>) -> Result<Answered, RpcError> {
+    if answer.reason.as_ref().is_some_and(|reason| reason.len() > MAX_REASON) {
+        return Err(RpcError::new(Code::TooMuch, format!("a reason may have {MAX_REASON} bytes")));
+    }
+    let session = match services.env().questions.session(&answer.question) {
+        Some(session) => session,
+        None => match services.store.question(answer.question.clone()).await? {
+            Some(asked) => asked.session,
+            None => return Err(answered_before(&services.store, &answer.question).await),
+        },
+    };
+    let by = caller.name();
+    services.registry.ask(&session, |reply| Command::Answer(answer, by, Asked { key, reply })).await?;
+    Ok(Answered { outcome: "won".to_owned() })
+}
+
+/// An error of an answer in the words of permissions; one about a question that is none does not know it.
+fn of_permission(error: RpcError, id: &PermissionId) -> RpcError {
+    let unknown = || {
+        RpcError::new(Code::UnknownPermission, format!("there is no permission '{id}'"))
+            .hint("`linger inbox` or permission/list shows those that wait")
+    };
+    match error.code() {
+        Some(Code::UnknownQuestion | Code::UnknownOption) => unknown(),
+        Some(Code::AlreadyAnswered) => {
+            let given = error.data.and_then(|data| serde_json::from_value::<AlreadyAnswered>(data).ok());
+            let decided = given.and_then(|AlreadyAnswered { answer, by, at }| {
+                let decision = answer.map_or(Some(Decision::Cancelled), |name| Decision::answer(&name))?;
+                serde_json::to_value(permission::AlreadyAnswered { decision, by, at }).ok()
+            });
+            decided.map_or_else(unknown, |data| RpcError { data: Some(data), code: error.code, message: error.message })
+        }
+        _ => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_came_second_is_told_in_the_words_of_permissions() {
+        let told = |answer: Option<&str>| {
+            let given = AlreadyAnswered { answer: answer.map(str::to_owned), by: "a".to_owned(), at: 7 };
+            let error = RpcError::new(Code::AlreadyAnswered, "already answered");
+            let data = serde_json::to_value(given).ok();
+            of_permission(RpcError { data, ..error }, &"q1".into())
+        };
+        let data = |decision| Some(serde_json::json!({ "decision": decision, "by": "a", "at": 7 }));
+        assert_eq!(told(Some("allow_always")).data, data("allow_always"));
+        assert_eq!(told(None).data, data("cancelled"));
+        assert_eq!(told(Some("go_on")).code(), Some(Code::UnknownPermission));
+    }
+}

@@ -1,0 +1,153 @@
+//! `session/*`: what sessions there are, the commands that one takes, and following one.
+
+use linger_protocol::RpcError;
+use linger_protocol::daemon::Empty;
+use linger_protocol::error::Code;
+use linger_protocol::permission::Mode;
+use linger_protocol::session::{
+    Attach, Attached, Compact, Create, Created, Info, Keyed, List, Prompt, Prompted, Prune, Pruned, Remove, Set,
+};
+
+use super::{Authority, Caller, Services, model};
+use crate::recover;
+use crate::registry::prune;
+use crate::session::actor::{Asked, Command};
+use crate::session::subscription::Subscription;
+use crate::store::idempotency::Key;
+use crate::sys::disk;
+
+/// Rows of `session/list` unless asked for fewer.
+const MAX_ROWS: u32 = 1000;
+
+/// Makes a session. If there is no model for it, the error names one that could be used.
+pub async fn create(services: &Services, caller: &Caller, mut params: Create) -> Result<Created, RpcError> {
+    if matches!(params.mode, Some(Mode::Edit | Mode::Auto)) {
+        caller.must_be_user(services, "create a session that asks less")?;
+    }
+    let key = Key::of("session/create", "", params.key.take(), &params)?;
+    let named = params.model.clone();
+    // A session's own sessions are its children.
+    let parent = match caller.authority() {
+        Authority::Session(session) => Some(session.clone()),
+        Authority::Peer(_) | Authority::Daemon => None,
+    };
+    match services.registry.create(params, parent, key).await {
+        Err(error) if error.code() == Some(Code::NoModel) => {
+            let default = || services.config.current().ok().and_then(|config| config.model.clone());
+            let provider = named.or_else(default).unwrap_or_default();
+            let example = model::example(&services.providers, &provider).await;
+            let hint = example.map(|model| format!("`--model {model}` is there; `linger models` lists all"));
+            Err(hint.into_iter().fold(error, RpcError::hint))
+        }
+        created => created,
+    }
+}
+
+/// Sessions, the latest first.
+pub async fn list(services: &Services, _: &Caller, params: List) -> Result<Vec<Info>, RpcError> {
+    let cwd = match params.cwd {
+        None => None,
+        Some(cwd) => {
+            let seen = cwd.clone();
+            let real = disk::look(&cwd, disk::PATIENCE, move || seen.canonicalize().ok()).await.flatten();
+            Some(real.unwrap_or(cwd).to_string_lossy().into_owned())
+        }
+    };
+    let limit = params.limit.unwrap_or(MAX_ROWS).min(MAX_ROWS);
+    let found = services.store.found.clone();
+    // A broken configuration costs the rows their windows; every client is told of it when it connects.
+    let catalogue = services.providers.catalogue().ok();
+    let info = move |row| {
+        let info = prune::info(&found, row);
+        let window = catalogue.as_ref().and_then(|catalogue| catalogue.window(&info.model));
+        Info { context_window: window, ..info }
+    };
+    // A list of all is of what there is.
+    let all = params.matching.is_none();
+    let look = || {
+        let rows = services.store.sessions(params.matching.clone(), cwd.clone(), limit, info.clone());
+        async move { rows.await.map(|rows| (all || !rows.is_empty()).then_some(rows)) }
+    };
+    Ok(recover::find(&services.repairs, &services.shutdown, look).await?.unwrap_or_default())
+}
+
+/// The session's events after a cursor, and those that come.
+pub async fn attach(services: &Services, _: &Caller, params: Attach) -> Result<(Attached, Subscription), RpcError> {
+    let reading = services.registry.ask(&params.session, |reply| Command::Attach(params.after, reply)).await?;
+    let attached = Attached { cursor: reading.head.clone() };
+    Ok((attached, Subscription::new(reading, services.store.clone(), params.deltas.unwrap_or(true))))
+}
+
+/// Gives the session something to do; answers once the prompt is on disk.
+pub async fn prompt(services: &Services, caller: &Caller, mut params: Prompt) -> Result<Prompted, RpcError> {
+    let (by, session) = (caller.name(), params.session.clone());
+    let key = Key::of("session/prompt", session.as_str(), params.key.take(), &params)?;
+    services.registry.ask(&session, |reply| Command::Prompt(params, key, by, reply)).await
+}
+
+/// Has older messages replaced by a summary, in the context; answers once the request is on disk.
+pub async fn compact(services: &Services, caller: &Caller, mut params: Compact) -> Result<Prompted, RpcError> {
+    let (by, session) = (caller.name(), params.session.clone());
+    let key = Key::of("session/compact", session.as_str(), params.key.take(), &params)?;
+    services.registry.ask(&session, |reply| Command::Compact(params, key, by, reply)).await
+}
+
+/// Stops the turn that is under way and keeps the session.
+pub async fn cancel(services: &Services, _: &Caller, mut params: Keyed) -> Result<Empty, RpcError> {
+    let key = Key::of("session/cancel", params.session.as_str(), params.key.take(), &params)?;
+    services.registry.ask(&params.session, |reply| Command::Cancel(Asked { key, reply })).await?;
+    Ok(Empty {})
+}
+
+/// Resumes an offered turn, or starts prompts that wait after a cancel or an error.
+pub async fn resume(services: &Services, _: &Caller, mut params: Keyed) -> Result<Empty, RpcError> {
+    let key = Key::of("session/continue", params.session.as_str(), params.key.take(), &params)?;
+    services.registry.ask(&params.session, |reply| Command::Continue(Asked { key, reply })).await?;
+    Ok(Empty {})
+}
+
+/// Changes model, mode or name from the next step on.
+pub async fn set(services: &Services, caller: &Caller, mut params: Set) -> Result<Empty, RpcError> {
+    if params.mode.is_some() {
+        caller.must_be_user(services, "change the mode of a session")?;
+    }
+    let session = params.session.clone();
+    let key = Key::of("session/set", session.as_str(), params.key.take(), &params)?;
+    services.registry.ask(&session, |reply| Command::Set(params, Asked { key, reply })).await?;
+    Ok(Empty {})
+}
+
+/// Deletes a session and everything that was stored for it.
+pub async fn remove(services: &Services, _: &Caller, mut params: Remove) -> Result<Empty, RpcError> {
+    let key = Key::of("session/remove", params.session.as_str(), params.key.take(), &params)?;
+    let command = |key| move |reply| Command::Remove(params.force, Asked { key, reply });
+    match (services.registry.ask(&params.session, command(key.clone())).await, key) {
+        (Ok(()), _) => Ok(Empty {}),
+        // It may have gone by this very request.
+        (Err(error), Some(key)) if error.code() == Some(Code::UnknownSession) => {
+            services.store.answer_to::<()>(&key).await?.map(|()| Empty {}).ok_or(error)
+        }
+        (Err(error), _) => Err(error),
+    }
+}
+
+/// Deletes the sessions that were not used for a while, or says which these are.
+pub async fn prune(services: &Services, _: &Caller, mut params: Prune) -> Result<Pruned, RpcError> {
+    let key = Key::of("session/prune", "", params.key.take(), &params)?;
+    // Sent again while it is under way it waits for the same outcome.
+    let _turn = match &key {
+        Some(key) => Some(services.registry.under_way.turn(key).await),
+        None => None,
+    };
+    if let Some(key) = &key
+        && let Some(pruned) = services.store.answer_to(key).await?
+    {
+        return Ok(pruned);
+    }
+    let pruned = services.registry.prune(params).await?;
+    if let Some(key) = key {
+        // Not with its effect, which is many commits: until then it goes on where it was when it is sent again.
+        services.store.remember(key.outcome(&pruned)).await?;
+    }
+    Ok(pruned)
+}

@@ -1,0 +1,13 @@
+//! `usage/*`: what was paid for.
+
+use linger_protocol::RpcError;
+use linger_protocol::usage::{List, Sums};
+
+use super::{Caller, Services};
+use crate::sys::clock::DAY_MS;
+
+/// Tokens and costs, summed up.
+pub async fn sums(services: &Services, _: &Caller, params: List) -> Result<Sums, RpcError> {
+    let since = params.since.unwrap_or_default() / DAY_MS;
+    Ok(services.store.sums(since, params.by).await?)
+}

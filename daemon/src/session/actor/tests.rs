@@ -1,0 +1,197 @@
+//! The actor without a registry: a temporary directory, the demo model, and a host that takes notes.
+
+use std::sync::Mutex;
+
+use linger_protocol::permission::Mode;
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::time::timeout;
+
+use super::*;
+use crate::session::subscription::Subscription;
+
+/// More than any of these takes; a hang fails the test.
+const SOON: Duration = Duration::from_secs(60);
+
+/// What the actor asked of its host.
+#[derive(Default)]
+struct Notes(Mutex<Vec<String>>);
+
+impl Notes {
+    fn add(&self, note: impl Into<String>) {
+        self.0.lock().unwrap().push(note.into());
+    }
+
+    fn all(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+impl Host for Notes {
+    fn unload(&self, _: &SessionId, log: &Log, commands: &mpsc::UnboundedReceiver<Command>) -> bool {
+        assert!(commands.is_empty() && log.readers() == 0);
+        self.add("unload");
+        true
+    }
+
+    fn forget(&self, _: &SessionId) {
+        self.add("forget");
+    }
+
+    fn warn(self: Arc<Self>, _: &SessionId, _: NoticeCode, text: String) {
+        self.add(text);
+    }
+}
+
+/// A session with its actor.
+struct Scene {
+    id: SessionId,
+    env: Arc<Env>,
+    host: Arc<Notes>,
+    mailbox: mpsc::UnboundedSender<Command>,
+    actor: JoinHandle<()>,
+    _dir: TempDir,
+}
+
+impl Scene {
+    async fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let (env, host, id) = (Env::of_tests(dir.path()), Arc::new(Notes::default()), SessionId("s1".to_owned()));
+        let cwd = dir.path().to_path_buf();
+        let resolved = env.providers.model(Some("demo")).unwrap();
+        let created = EventBody::SessionCreated {
+            cwd: cwd.clone(),
+            setup: Some(env.setup(&resolved, env.tools.current().specs())),
+            model: resolved.origin,
+            mode: Mode::Ask,
+            effort: Thinking::default(),
+            name: None,
+            parent: None,
+            env: BTreeMap::new(),
+        };
+        let workspace = Arc::new(env.workspace(&cwd, BTreeMap::new(), disk::PATIENCE).await);
+        let (done, stored) = oneshot::channel();
+        let shared = (env.clone(), host.clone() as Arc<dyn Host>);
+        let beside = (&BTreeMap::new(), workspace);
+        let actor = Actor::create(shared, id.clone(), (created, Vec::new()), beside, None, done);
+        stored.await.unwrap().unwrap();
+        let (mailbox, commands) = mpsc::unbounded_channel();
+        let actor = tokio::spawn(actor.run(None, commands));
+        Self { id, env, host, mailbox, actor, _dir: dir }
+    }
+
+    async fn ask<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, RpcError> {
+        let (reply, answer) = oneshot::channel();
+        assert!(self.mailbox.send(command(reply)).is_ok(), "the actor has ended");
+        timeout(SOON, answer).await.unwrap().unwrap()
+    }
+
+    async fn prompt(&self, text: &str) {
+        let prompt: session::Prompt = serde_json::from_value(json!({ "session": self.id, "content": text })).unwrap();
+        self.ask(|reply| Command::Prompt(prompt, None, "me".to_owned(), reply)).await.unwrap();
+    }
+
+    async fn attach(&self) -> Subscription {
+        let reading = self.ask(|reply| Command::Attach(None, reply)).await.unwrap();
+        Subscription::new(reading, self.env.store.clone(), true)
+    }
+
+    /// Ends the store, after its last session.
+    async fn end(self) -> Vec<String> {
+        drop(self.mailbox);
+        timeout(SOON, self.actor).await.unwrap().unwrap();
+        self.env.store.close().await.unwrap();
+        self.host.all()
+    }
+}
+
+/// What a subscription shows until a line begins with `last`: one line an event.
+async fn transcript(subscription: &mut Subscription, last: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    while lines.last().is_none_or(|line| !line.starts_with(last)) {
+        let shown = timeout(SOON, subscription.next()).await.unwrap();
+        lines.push(shown.map_or("(the end)".to_owned(), |shown| line(&shown.into_event().unwrap())));
+    }
+    lines
+}
+
+fn line(event: &Event) -> String {
+    match &event.body {
+        EventBody::Message { role, content, interrupted, .. } => {
+            let cut = if *interrupted { ", cut" } else { "" };
+            format!("message {role:?}{cut}: {}", linger_protocol::message::text_of(content))
+        }
+        EventBody::TextDelta(delta) => format!("text_delta {}", delta.text),
+        EventBody::TurnFinished { stop_reason, .. } => format!("turn_finished {stop_reason:?}"),
+        EventBody::Notice { text, .. } => format!("notice {text}"),
+        body => <&str>::from(body).to_owned(),
+    }
+}
+
+#[tokio::test]
+async fn a_prompt_becomes_a_turn_and_what_was_streamed_is_what_is_stored() {
+    let scene = Scene::new().await;
+    let mut subscription = scene.attach().await;
+    assert_eq!(transcript(&mut subscription, "caught_up").await, ["session_created", "caught_up"]);
+    scene.prompt("say: hi").await;
+    let lines = transcript(&mut subscription, "turn_finished").await;
+    let (deltas, events): (Vec<&String>, Vec<&String>) = lines.iter().partition(|line| line.starts_with("text_delta"));
+    let said: String = deltas.iter().filter_map(|line| line.strip_prefix("text_delta ")).collect();
+    let expect = [
+        "prompt_accepted",
+        "turn_started",
+        "message User: say: hi",
+        &format!("message Assistant: {said}"),
+        "turn_finished EndTurn",
+    ];
+    assert_eq!(events, expect, "{lines:#?}");
+    assert!(said.contains("hi"));
+    drop(subscription);
+    assert_eq!(scene.end().await, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_turn_is_cancelled_in_mid_message_and_the_next_prompt_starts_another() {
+    let scene = Scene::new().await;
+    let mut subscription = scene.attach().await;
+    scene.prompt("slow: 1000").await;
+    transcript(&mut subscription, "text_delta").await;
+    scene.ask(|reply| Command::Cancel(Asked { key: None, reply })).await.unwrap();
+    let lines = transcript(&mut subscription, "turn_finished").await;
+    assert!(lines.iter().any(|line| line.starts_with("message Assistant, cut: word 1")), "{lines:#?}");
+    assert_eq!(lines.last().unwrap(), "turn_finished Cancelled");
+    let again = scene.ask(|reply| Command::Cancel(Asked { key: None, reply })).await.unwrap_err();
+    assert_eq!(again.code(), Some(Code::Idle));
+    scene.prompt("say: again").await;
+    assert_eq!(transcript(&mut subscription, "turn_finished").await.last().unwrap(), "turn_finished EndTurn");
+    drop(subscription);
+    scene.end().await;
+}
+
+#[tokio::test]
+async fn a_removed_session_ends_its_readers_and_tells_its_host() {
+    let scene = Scene::new().await;
+    let mut subscription = scene.attach().await;
+    transcript(&mut subscription, "caught_up").await;
+    scene.ask(|reply| Command::Remove(false, Asked { key: None, reply })).await.unwrap();
+    assert_eq!(transcript(&mut subscription, "(the end)").await, ["notice the session was removed", "(the end)"]);
+    drop(subscription);
+    assert_eq!(scene.end().await, ["forget"]);
+}
+
+#[tokio::test]
+async fn a_session_without_readers_is_unloaded_after_a_while_and_one_with_a_reader_is_not() {
+    let mut scene = Scene::new().await;
+    let mut subscription = scene.attach().await;
+    transcript(&mut subscription, "caught_up").await;
+    let long = scene.env.config.idle_unload() * 2;
+    tokio::time::pause();
+    tokio::time::sleep(long).await;
+    assert!(!scene.actor.is_finished() && scene.host.all().is_empty());
+    drop(subscription);
+    tokio::time::sleep(long).await;
+    // The store's thread knows nothing of Tokio's clock.
+    tokio::time::resume();
+    timeout(SOON, &mut scene.actor).await.unwrap().unwrap();
+    assert_eq!(scene.host.all(), ["unload"]);
+}

@@ -1,0 +1,478 @@
+//! A subscription: a cursor that reads a session's log at its own pace, and shows what lies after it.
+//!
+//! Replay and live are the same loop: copy what lies after the cursor out of the tail (or, further back, out of the store),
+//! show it, wait until the log grows. It holds a position and no queue, so a reader that does not read costs nothing.
+//! Deliberately absent: lines, sockets and who reads.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use linger_protocol::event::{Delta, Event, EventBody, Level, NoticeCode, OutputSegment};
+use linger_protocol::id::{CallId, Cursor, MessageId, SessionId, TurnId};
+use linger_protocol::message::{ContentBlock, Role};
+use tokio::sync::watch;
+
+use super::actor::Reading;
+use crate::fault;
+use crate::log::cursor::Position;
+use crate::log::{Health, Log, OpenStream, Piece, PieceKind, Stored};
+use crate::store::{Store, StoreError};
+use crate::sys::clock;
+
+/// How much of the log is read and sent at once, in bytes: a client that does not read holds a few of these.
+const BATCH: usize = 16 << 10;
+
+/// The kind of what stands in the place of an event that was lost to damage.
+const LOST: &str = "lost";
+
+/// One reader's view of one session.
+pub struct Subscription {
+    log: Arc<Log>,
+    store: Store,
+    deltas: bool,
+    /// The position after what was shown last.
+    at: Position,
+    changed: watch::Receiver<()>,
+    phase: Phase,
+    /// It was said that the reader has everything.
+    caught_up: bool,
+    /// It was said that nothing can be written, and that has not changed.
+    told: bool,
+    /// What was read for [`Self::next`] and not taken yet.
+    read: VecDeque<Shown>,
+}
+
+enum Phase {
+    /// There may be something after the cursor.
+    Behind,
+    /// Everything was shown; the log may grow.
+    AtHead,
+    /// The session is gone, or its log cannot be read.
+    Ended,
+}
+
+/// One thing that is shown, and the position after it.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    /// Where a reader goes on that has this.
+    pub cursor: Cursor,
+    /// What it is.
+    pub what: What,
+}
+
+/// What is shown.
+#[derive(Clone, Debug)]
+pub enum What {
+    /// An event, as it is stored.
+    Event(Arc<Stored>),
+    /// A part of a message or of a tool's output.
+    Delta(Event),
+    /// Said to this reader alone, and not stored: that it has everything, or why nothing comes.
+    Notice(Event),
+}
+
+impl Shown {
+    /// It as an event; fails if what is stored is none.
+    pub fn into_event(self) -> Result<Event, serde_json::Error> {
+        match self.what {
+            What::Event(stored) => serde_json::from_str(&stored.data),
+            What::Delta(event) | What::Notice(event) => Ok(event),
+        }
+    }
+}
+
+/// What there is at once.
+#[derive(Debug)]
+pub enum Batch {
+    /// All that is there, up to a bound; may be empty.
+    Shown(Vec<Shown>),
+    /// An event of so many bytes; it is read once the reader says that there is room for it.
+    Large(usize),
+}
+
+/// What lies after a cursor.
+enum Next {
+    /// Events, and if they reach the head the streams that are open, and whether that is all of them.
+    Here(Vec<Arc<Stored>>, Option<(Vec<OpenStream>, bool)>),
+    /// The tail begins later than the cursor; what is missing goes up to this number.
+    Behind(u64),
+}
+
+impl Subscription {
+    /// Reads on from where the actor said; without `deltas`, whole events alone.
+    pub fn new(reading: Reading, store: Store, deltas: bool) -> Self {
+        let Reading { log, changed, at, .. } = reading;
+        let (phase, read) = (Phase::Behind, VecDeque::new());
+        Self { log, store, deltas, at, changed, phase, caught_up: false, told: false, read }
+    }
+
+    /// The session.
+    pub fn session(&self) -> &SessionId {
+        &self.log.session
+    }
+
+    /// The next thing; nothing when the session is gone, or its log cannot be read. Safe to cancel.
+    pub async fn next(&mut self) -> Option<Shown> {
+        loop {
+            if let Some(shown) = self.read.pop_front() {
+                return Some(shown);
+            }
+            if !self.ready().await {
+                return None;
+            }
+            if let Batch::Shown(shown) = self.take(true).await {
+                self.read = shown.into();
+            }
+        }
+    }
+
+    /// Waits until there may be something to take; whether anything can come any more. Safe to cancel.
+    pub async fn ready(&mut self) -> bool {
+        match self.phase {
+            Phase::Behind => true,
+            Phase::Ended => false,
+            Phase::AtHead => {
+                let grown = self.changed.changed().await.is_ok();
+                self.phase = if grown { Phase::Behind } else { Phase::Ended };
+                grown
+            }
+        }
+    }
+
+    /// What there is now; a large event only if there is room for it. Safe to cancel.
+    pub async fn take(&mut self, has_room: bool) -> Batch {
+        match self.read_on(has_room).await {
+            Ok((Batch::Shown(mut shown), complete)) => {
+                if complete {
+                    self.phase = Phase::AtHead;
+                    self.at_head(&mut shown);
+                }
+                Batch::Shown(shown)
+            }
+            Ok((large, _)) => large,
+            Err(error) => Batch::Shown(vec![self.failed(&error)]),
+        }
+    }
+
+    /// What there is to say to a reader that has everything.
+    fn at_head(&mut self, shown: &mut Vec<Shown>) {
+        if !std::mem::replace(&mut self.caught_up, true) {
+            shown.push(self.notice(EventBody::CaughtUp {}));
+        }
+        if self.log.removed() {
+            shown.push(self.removed());
+        } else if self.log.health() == Health::Damaged {
+            let text = self.store.found.of(&self.log.session).unwrap_or_default();
+            shown.push(self.damaged(&text));
+        } else {
+            let trouble = self.log.trouble();
+            shown.extend(trouble.as_ref().filter(|_| !self.told).map(|why| self.notice(cannot_write(why))));
+            self.told = trouble.is_some();
+        }
+    }
+
+    fn failed(&mut self, error: &StoreError) -> Shown {
+        if self.log.removed() {
+            // What was missing was meant to be.
+            self.store.found.mended(&self.log.session);
+            return self.removed();
+        }
+        if error.is_damage() {
+            return self.damaged(&error.0.to_string());
+        }
+        tracing::error!(target: "attach", session = %self.log.session, %error, "replay failed");
+        self.last(Level::Error, None, format!("the log cannot be read: {error}; attach again"))
+    }
+
+    fn removed(&mut self) -> Shown {
+        self.last(Level::Warning, Some(NoticeCode::Removed), "the session was removed".to_owned())
+    }
+
+    fn damaged(&mut self, text: &str) -> Shown {
+        let text = format!("the session is damaged: {text}; `linger doctor --repair` saves what can be read");
+        self.last(Level::Error, Some(NoticeCode::Damaged), text)
+    }
+
+    fn last(&mut self, level: Level, code: Option<NoticeCode>, text: String) -> Shown {
+        self.phase = Phase::Ended;
+        self.notice(EventBody::Notice { level, code, text, until_at: None })
+    }
+
+    fn notice(&self, body: EventBody) -> Shown {
+        let event = Event { body, seq: None, at: clock::now(), turn: None };
+        Shown { cursor: self.at.cursor(), what: What::Notice(event) }
+    }
+
+    /// What lies after the cursor, and whether it reaches the head; what is large only if there is room for it.
+    async fn read_on(&mut self, has_room: bool) -> Result<(Batch, bool), StoreError> {
+        let mut shown = Vec::new();
+        match self.after_cursor() {
+            Next::Here(events, streams) => {
+                events.iter().for_each(|event| push_event(&mut self.at, self.deltas, event, &mut shown));
+                let complete = streams.as_ref().is_some_and(|(_, whole)| *whole);
+                let now = clock::now();
+                for OpenStream { turn, pieces, .. } in streams.into_iter().flat_map(|(streams, _)| streams) {
+                    pieces
+                        .into_iter()
+                        .for_each(|piece| push_piece(&mut self.at, piece, now, turn.as_ref(), &mut shown));
+                }
+                Ok((Batch::Shown(shown), complete))
+            }
+            Next::Behind(until) => {
+                let (session, after) = (&self.log.session, self.at.seq);
+                let page = match self.store.events(session.clone(), after, until, BATCH, has_room).await? {
+                    Ok(page) => page,
+                    Err(size) => return Ok((Batch::Large(size), false)),
+                };
+                if page.is_empty() {
+                    return Err(StoreError::damage(format!("event {} is missing", self.at.seq + 1)));
+                }
+                let (deltas, mut at) = (self.deltas, self.at.clone());
+                let cut = move || {
+                    let events = page.into_iter().map(Arc::new);
+                    events.for_each(|event| push_event(&mut at, deltas, &event, &mut shown));
+                    (shown, at)
+                };
+                // A large event takes a while to take apart: not on the thread that runs all sessions.
+                let cut = if has_room { tokio::task::spawn_blocking(cut).await } else { Ok(cut()) };
+                let (shown, at) = cut.map_err(|error| StoreError(error.to_string().into()))?;
+                self.at = at;
+                Ok((Batch::Shown(shown), false))
+            }
+        }
+    }
+
+    fn after_cursor(&self) -> Next {
+        let tail = self.log.tail();
+        let first = tail.events.front().map_or(tail.head + 1, |event| event.seq);
+        if self.at.seq + 1 < first {
+            return Next::Behind(first - 1);
+        }
+        let (mut events, mut bytes) = (Vec::new(), 0);
+        for event in tail.events.iter().filter(|event| event.seq > self.at.seq) {
+            if bytes >= BATCH {
+                return Next::Here(events, None);
+            }
+            bytes += event.data.len();
+            events.push(event.clone());
+        }
+        let streams = if self.deltas { self.fresh(&tail.streams) } else { (Vec::new(), true) };
+        Next::Here(events, Some(streams))
+    }
+
+    /// The part of the open streams that lies after the cursor, as much as is sent at once; whether that is all of it.
+    fn fresh(&self, streams: &[OpenStream]) -> (Vec<OpenStream>, bool) {
+        let mut left = BATCH;
+        let mut fresh = Vec::new();
+        for stream in streams {
+            let at = self.at.within(&stream.id);
+            let mut pieces = VecDeque::new();
+            let mut whole = true;
+            let committed = stream.committed();
+            for (piece, text, start) in
+                committed.filter_map(|(piece, text)| Some((piece, text, start_after(piece, at)?)))
+            {
+                let text = text.get(start..).unwrap_or_default();
+                let end = (0..=left.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+                whole = end == text.len();
+                if end == 0 {
+                    break;
+                }
+                left -= end;
+                let text = text.get(..end).unwrap_or_default().to_owned();
+                let (stream, offset) = (piece.stream.clone(), piece.offset + start as u64);
+                pieces.push_back(Piece { stream, block: piece.block, offset, kind: piece.kind, text });
+                if !whole {
+                    break;
+                }
+            }
+            if !pieces.is_empty() {
+                fresh.push(OpenStream { pieces, ..OpenStream::new(stream.id.clone(), stream.turn.as_ref()) });
+            }
+            if !whole {
+                return (fresh, false);
+            }
+        }
+        (fresh, true)
+    }
+}
+
+/// Why nothing comes: not stored, because nothing can be.
+fn cannot_write(why: &str) -> EventBody {
+    let text = format!(
+        "nothing can be written: {why}; nothing is lost of what was shown, and the session goes on by itself when it can"
+    );
+    EventBody::Notice { level: Level::Error, code: Some(NoticeCode::Storage), text, until_at: None }
+}
+
+/// An event: first what is left of the stream that it closes, then the event itself. Moves `position` on.
+fn push_event(position: &mut Position, deltas: bool, stored: &Arc<Stored>, shown: &mut Vec<Shown>) {
+    if let Some(stream) = &stored.stream {
+        if deltas && !fault::bug("I3") {
+            let at = position.within(stream);
+            let (pieces, turn) = closed_pieces(stored);
+            for piece in pieces.iter().filter_map(|piece| after(piece, at)) {
+                push_piece(position, piece, stored.at, turn.as_ref(), shown);
+            }
+        }
+        position.streams.remove(stream);
+    }
+    if stored.kind == LOST {
+        // What would have closed them may be lost.
+        position.streams.clear();
+    }
+    position.seq = stored.seq;
+    shown.push(Shown { cursor: position.cursor(), what: What::Event(stored.clone()) });
+}
+
+/// A piece of a stream. Moves `position` on.
+fn push_piece(position: &mut Position, piece: Piece, at: u64, turn: Option<&TurnId>, shown: &mut Vec<Shown>) {
+    position.advance(&piece.stream, piece.block, piece.end());
+    let Piece { stream, block, offset, kind, text } = piece;
+    let body = match kind {
+        PieceKind::Text => EventBody::TextDelta(Delta { message: MessageId(stream), block, offset, text }),
+        PieceKind::Thinking => EventBody::ThinkingDelta(Delta { message: MessageId(stream), block, offset, text }),
+        PieceKind::Hosted(tool, part) => {
+            let delta = Delta { message: MessageId(stream), block, offset, text };
+            EventBody::HostedDelta { tool, part, delta }
+        }
+        PieceKind::Output => EventBody::ToolOutputDelta { call_id: CallId(stream), offset, text },
+    };
+    let event = Event { body, seq: None, at, turn: turn.cloned() };
+    shown.push(Shown { cursor: position.cursor(), what: What::Delta(event) });
+}
+
+/// Where in its text the part of `piece` begins that lies after block and offset.
+fn start_after(piece: &Piece, (block, offset): (u32, u64)) -> Option<usize> {
+    if piece.block < block || (piece.block == block && piece.end() <= offset) {
+        return None;
+    }
+    let before = if piece.block > block { 0 } else { offset.saturating_sub(piece.offset) };
+    piece.text.is_char_boundary(before as usize).then_some(before as usize)
+}
+
+/// The part of `piece` that lies after block and offset.
+fn after(piece: &Piece, at: (u32, u64)) -> Option<Piece> {
+    let start = start_after(piece, at)?;
+    let text = piece.text.get(start..)?.to_owned();
+    Some(Piece {
+        stream: piece.stream.clone(),
+        block: piece.block,
+        offset: piece.offset + start as u64,
+        kind: piece.kind,
+        text,
+    })
+}
+
+/// The stream that a stored event closes, cut from the event.
+fn closed_pieces(stored: &Stored) -> (Vec<Piece>, Option<TurnId>) {
+    let Ok(event) = serde_json::from_str::<Event>(&stored.data) else { return (Vec::new(), None) };
+    let stream = stored.stream.clone().unwrap_or_default();
+    let piece = |block: u32, offset: u64, kind, text: &str| Piece {
+        stream: stream.clone(),
+        block,
+        offset,
+        kind,
+        text: text.to_owned(),
+    };
+    let pieces = match &event.body {
+        EventBody::Message { role: Role::Assistant, content, .. } => (0u32..)
+            .zip(content)
+            .filter_map(|(block, content)| match content {
+                ContentBlock::Text { text } => Some(piece(block, 0, PieceKind::Text, text)),
+                ContentBlock::Thinking { text, .. } => Some(piece(block, 0, PieceKind::Thinking, text)),
+                ContentBlock::Hosted { tool, part, text, .. } => {
+                    Some(piece(block, 0, PieceKind::Hosted(*tool, *part), text))
+                }
+                _ => None,
+            })
+            .filter(|piece| !piece.text.is_empty())
+            .collect(),
+        EventBody::ToolFinished { content, output, .. } => output
+            .iter()
+            .filter_map(|OutputSegment { block, offset }| {
+                let text = content.get(*block as usize)?.as_text()?;
+                Some(piece(0, *offset, PieceKind::Output, text))
+            })
+            .collect(),
+        _ => Vec::new(),
+    };
+    (pieces, event.turn)
+}
+
+/// Whether `at` is a position that this log gave out.
+pub async fn known(log: &Log, store: &Store, at: &Position) -> Result<bool, StoreError> {
+    let (head, open) = {
+        let tail = log.tail();
+        let open = |(stream, at): (&String, &(u32, u64))| {
+            let stream = tail.streams.iter().find(|open| open.id == *stream)?;
+            Some(reaches(stream.committed(), *at))
+        };
+        (tail.head, at.streams.iter().map(open).collect::<Vec<_>>())
+    };
+    if at.seq > head {
+        return Ok(false);
+    }
+    for ((stream, position), open) in at.streams.iter().zip(open) {
+        let reached = match open {
+            Some(reached) => reached,
+            None => match store.closing(log.session.clone(), stream.clone()).await? {
+                // Output that was streamed need not be kept; text and thinking are.
+                Some(stored) if stored.kind == "tool_finished" => stored.seq > at.seq,
+                Some(stored) => stored.seq > at.seq && reaches(whole(&closed_pieces(&stored).0), *position),
+                None => false,
+            },
+        };
+        if !reached {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Pieces with all of their text.
+fn whole(pieces: &[Piece]) -> impl Iterator<Item = (&Piece, &str)> {
+    pieces.iter().map(|piece| (piece, piece.text.as_str()))
+}
+
+/// Whether the stream goes as far as block and offset, and the offset lies between two characters.
+fn reaches<'a>(mut pieces: impl Iterator<Item = (&'a Piece, &'a str)>, (block, offset): (u32, u64)) -> bool {
+    pieces.any(|(piece, text)| {
+        let inside = piece.block == block && piece.offset + text.len() as u64 >= offset;
+        let whole = offset <= piece.offset || text.is_char_boundary((offset - piece.offset) as usize);
+        inside && whole
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(block: u32, offset: u64, text: &str) -> Piece {
+        Piece { stream: "m2".to_owned(), block, offset, kind: PieceKind::Text, text: text.to_owned() }
+    }
+
+    #[track_caller]
+    fn check(at: (u32, u64), expect: Option<(u64, &str)>) {
+        let got = after(&piece(1, 4, "abcd"), at).map(|piece| (piece.offset, piece.text));
+        assert_eq!(got.as_ref().map(|(offset, text)| (*offset, text.as_str())), expect, "{at:?}");
+    }
+
+    #[test]
+    fn a_piece_is_cut_at_the_cursor() {
+        check((0, 0), Some((4, "abcd")));
+        check((0, 99), Some((4, "abcd")));
+        check((1, 0), Some((4, "abcd")));
+        check((1, 4), Some((4, "abcd")));
+        check((1, 6), Some((6, "cd")));
+        check((1, 8), None);
+        check((2, 0), None);
+    }
+
+    #[test]
+    fn a_cursor_between_the_bytes_of_a_character_is_not_known() {
+        let pieces = [piece(0, 0, "aé")];
+        let reach = |offset| reaches(whole(&pieces), (0, offset));
+        assert_eq!([0, 1, 2, 3, 4].map(reach), [true, true, false, true, false]);
+    }
+}

@@ -1,0 +1,105 @@
+//! Model, mode and effort that change between two steps.
+
+use super::*;
+
+#[tokio::test]
+async fn another_model_is_asked_from_the_next_step_on() {
+    let gate = gate();
+    let look = Answer::text("looking").waits(&gate).calls("ls", json!({ "path": "." }));
+    let mut scene = Scene::auto([look, Answer::text("done")]).await;
+    scene.prompt("look", When::Queue).await;
+    scene.shows("looking").await;
+    scene.set(session::Set { model: Some("mock/other".to_owned()), ..session::Set::default() }).await;
+    gate.add_permits(1);
+    scene.ends(1).await;
+    insta::assert_snapshot!(scene.transcript().await, @r#"
+    prompt_accepted p1 queue "look"
+    t1 turn_started p1
+    t1 message m1 user: "look"
+    session_changed mock/other setup
+    t1 message m2 model: "looking" <c1 ls>
+    t1 tool_started c1 ls .
+    t1 tool_finished c1 ran "[empty directory]"
+    t1 message m3 user: <c1 "[empty directory]">
+    t1 message m4 model: "done"
+    t1 turn_finished end_turn after 2
+    "#);
+}
+
+#[tokio::test]
+async fn another_mode_holds_for_the_next_call() {
+    let write = |name: &str| Answer::call("write", json!({ "path": name, "content": "one\n" }));
+    let mut scene = Scene::auto([write("a"), Answer::text("one"), write("b"), Answer::text("two")]).await;
+    scene.turn("write").await;
+    scene.set(session::Set { mode: Some(Mode::Plan), ..session::Set::default() }).await;
+    scene.turn("again").await;
+    insta::assert_snapshot!(scene.transcript().await, @r#"
+    prompt_accepted p1 queue "write"
+    t1 turn_started p1
+    t1 message m1 user: "write"
+    t1 message m2 model: <c1 write>
+    t1 tool_started c1 write a
+    t1 tool_finished c1 ran "created a, 4 bytes"
+    t1 message m3 user: <c1 "created a, 4 bytes">
+    t1 message m4 model: "one"
+    t1 turn_finished end_turn after 2
+    session_changed plan
+    prompt_accepted p2 queue "again"
+    t2 turn_started p2
+    t2 message m5 user: "again"
+    t2 message m6 model: <c2 write>
+    t2 tool_finished c2 denied "not run: mode plan allows only what changes nothing"
+    t2 message m7 user: <c2 failed "not run: mode plan allows only what changes nothing">
+    t2 message m8 model: "two"
+    t2 turn_finished end_turn after 2
+    "#);
+}
+
+#[tokio::test]
+async fn an_effort_that_changes_is_an_event() {
+    let mut scene = Scene::auto([Answer::text("quick"), Answer::text("slow")]).await;
+    scene.turn("think").await;
+    scene.set(session::Set { effort: Some(Effort::High), ..session::Set::default() }).await;
+    scene.turn("harder").await;
+    insta::assert_snapshot!(scene.transcript().await, @r#"
+    prompt_accepted p1 queue "think"
+    t1 turn_started p1
+    t1 message m1 user: "think"
+    t1 message m2 model: "quick"
+    t1 turn_finished end_turn after 1
+    session_changed effort high
+    prompt_accepted p2 queue "harder"
+    t2 turn_started p2
+    t2 message m3 user: "harder"
+    t2 message m4 model: "slow"
+    t2 turn_finished end_turn after 1
+    "#);
+}
+
+#[tokio::test]
+async fn instructions_that_are_written_between_two_turns_are_named() {
+    let mut scene = Scene::auto([Answer::text("one"), Answer::text("two")]).await;
+    scene.turn("first").await;
+    std::fs::write(scene.path("AGENTS.md"), "be brief\n").unwrap();
+    scene.turn("second").await;
+    insta::assert_snapshot!(scene.transcript().await, @r#"
+    prompt_accepted p1 queue "first"
+    t1 turn_started p1
+    t1 message m1 user: "first"
+    t1 message m2 model: "one"
+    t1 turn_finished end_turn after 1
+    prompt_accepted p2 queue "second"
+    t2 turn_started p2
+    t2 message m3 user: "second"
+    t2 session_changed 1 instructions
+    t2 message m4 model: "two"
+    t2 turn_finished end_turn after 1
+    "#);
+}
+
+#[tokio::test]
+async fn a_question_without_a_usable_model_is_refused() {
+    let scene = Scene::with("", "locked/m", Mode::Auto, []).await;
+    let error = scene.prompted(PromptContent::Text("hi".to_owned()), When::Queue, None).await.unwrap_err();
+    assert!(error.message.contains("LINGER_TEST_KEY_OF_NOBODY"), "{}", error.message);
+}

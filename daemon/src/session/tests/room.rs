@@ -1,0 +1,194 @@
+//! Compaction: asked for, because the window is full, because the provider says so; and in vain.
+
+use super::*;
+
+/// A long text, and what a provider counts for it.
+fn long(word: &str) -> String {
+    format!("{word} ").repeat(600)
+}
+
+fn summary() -> Answer {
+    Answer::text("## Goal\nwords were said, and nothing came of them").counts(500, 20)
+}
+
+impl Scene {
+    async fn compact(&self, focus: Option<&str>) -> Result<Prompted, RpcError> {
+        let compact = session::Compact { session: self.id.clone(), focus: focus.map(str::to_owned), key: None };
+        self.send(|reply| Command::Compact(compact, None, "someone".to_owned(), reply)).await
+    }
+}
+
+#[tokio::test]
+async fn a_summary_that_is_asked_for_stands_for_older_messages() {
+    let answers = [Answer::text(&long("one")), Answer::text(&long("two")), summary(), Answer::text("three")];
+    let mut scene = Scene::auto(answers).await;
+    scene.turn(&long("first")).await;
+    scene.turn(&long("second")).await;
+    scene.compact(None).await.unwrap();
+    scene.ends(3).await;
+    scene.turn("third").await;
+    insta::assert_snapshot!(scene.transcript().await, @r#"
+    prompt_accepted p1 queue "first first first first first first first first first first first first first first first first firs..."
+    t1 turn_started p1
+    t1 message m1 user: "first first first first first first first first first first first first first first first first firs..."
+    t1 message m2 model: "one one one one one one one one one one one one one one one one one one one one one one one one one ..."
+    t1 turn_finished end_turn after 1
+    prompt_accepted p2 queue "second second second second second second second second second second second second second second se..."
+    t2 turn_started p2
+    t2 message m3 user: "second second second second second second second second second second second second second second se..."
+    t2 message m4 model: "two two two two two two two two two two two two two two two two two two two two two two two two two ..."
+    t2 turn_finished end_turn after 1
+    prompt_accepted p3 steer compact
+    t3 turn_started p3
+    t3 compaction_started asked 3 messages through m3
+    t3 compacted through m3: ## Goal/words were said, and nothing came of them
+    t3 turn_finished end_turn after 0
+    prompt_accepted p4 queue "third"
+    t4 turn_started p4
+    t4 message m5 user: "third"
+    t4 message m6 model: "three"
+    t4 turn_finished end_turn after 1
+    "#);
+}
+
+#[tokio::test]
+async fn there_is_nothing_to_compact_in_a_new_session() {
+    let scene = Scene::auto([]).await;
+    assert_eq!(scene.compact(None).await.unwrap_err().message, "session scene has nothing to compact");
+}
+
+#[tokio::test]
+async fn a_summary_that_fails_leaves_the_context_as_it_is() {
+    let fails = Answer::fails(FailureClass::Rejected, "not today");
+    let mut scene = Scene::auto([Answer::text(&long("one")), Answer::text(&long("two")), fails]).await;
+    scene.turn(&long("first")).await;
+    scene.turn(&long("second")).await;
+    scene.compact(Some("names")).await.unwrap();
+    scene.ends(3).await;
+    insta::assert_snapshot!(scene.transcript().await, @r#"
+    prompt_accepted p1 queue "first first first first first first first first first first first first first first first first firs..."
+    t1 turn_started p1
+    t1 message m1 user: "first first first first first first first first first first first first first first first first firs..."
+    t1 message m2 model: "one one one one one one one one one one one one one one one one one one one one one one one one one ..."
+    t1 turn_finished end_turn after 1
+    prompt_accepted p2 queue "second second second second second second second second second second second second second second se..."
+    t2 turn_started p2
+    t2 message m3 user: "second second second second second second second second second second second second second second se..."
+    t2 message m4 model: "two two two two two two two two two two two two two two two two two two two two two two two two two ..."
+    t2 turn_finished end_turn after 1
+    prompt_accepted p3 steer compact "names"
+    t3 turn_started p3
+    t3 compaction_started asked 3 messages through m3
+    t3 compaction_failed mock: not today
+    t3 turn_finished error after 0: not compacted: mock: not today
+    "#);
+}
+
+#[tokio::test]
+async fn a_window_that_is_nearly_full_is_compacted_before_the_step() {
+    let answers = [
+        Answer::text(&long("one")).counts(4000, 600),
+        Answer::text(&long("two")).counts(11900, 600),
+        summary(),
+        Answer::text("three"),
+    ];
+    let mut scene = Scene::with("", "mock/small", Mode::Auto, answers).await;
+    scene.turn(&long("first")).await;
+    scene.turn(&long("second")).await;
+    scene.turn("third").await;
+    insta::assert_snapshot!(scene.transcript().await, @r#"
+    prompt_accepted p1 queue "first first first first first first first first first first first first first first first first firs..."
+    t1 turn_started p1
+    t1 message m1 user: "first first first first first first first first first first first first first first first first firs..."
+    t1 message m2 model: "one one one one one one one one one one one one one one one one one one one one one one one one one ..."
+    t1 turn_finished end_turn after 1
+    prompt_accepted p2 queue "second second second second second second second second second second second second second second se..."
+    t2 turn_started p2
+    t2 message m3 user: "second second second second second second second second second second second second second second se..."
+    t2 message m4 model: "two two two two two two two two two two two two two two two two two two two two two two two two two ..."
+    t2 turn_finished end_turn after 1
+    prompt_accepted p3 queue "third"
+    t3 turn_started p3
+    t3 message m5 user: "third"
+    t3 compaction_started full 2 messages through m2
+    t3 compacted through m2: ## Goal/words were said, and nothing came of them
+    t3 message m6 model: "three"
+    t3 turn_finished end_turn after 1
+    "#);
+}
+
+#[tokio::test]
+async fn a_request_that_is_too_long_is_compacted_and_sent_again() {
+    let answers = [
+        Answer::text(&long("one")),
+        Answer::text(&long("two")),
+        Answer::fails(FailureClass::TooLong, "too long"),
+        summary(),
+        Answer::text("three"),
+    ];
+    let mut scene = Scene::auto(answers).await;
+    scene.turn(&long("first")).await;
+    scene.turn(&long("second")).await;
+    scene.turn("third").await;
+    insta::assert_snapshot!(scene.transcript().await, @r#"
+    prompt_accepted p1 queue "first first first first first first first first first first first first first first first first firs..."
+    t1 turn_started p1
+    t1 message m1 user: "first first first first first first first first first first first first first first first first firs..."
+    t1 message m2 model: "one one one one one one one one one one one one one one one one one one one one one one one one one ..."
+    t1 turn_finished end_turn after 1
+    prompt_accepted p2 queue "second second second second second second second second second second second second second second se..."
+    t2 turn_started p2
+    t2 message m3 user: "second second second second second second second second second second second second second second se..."
+    t2 message m4 model: "two two two two two two two two two two two two two two two two two two two two two two two two two ..."
+    t2 turn_finished end_turn after 1
+    prompt_accepted p3 queue "third"
+    t3 turn_started p3
+    t3 message m5 user: "third"
+    t3 compaction_started too_long 4 messages through m4
+    t3 compacted through m4: ## Goal/words were said, and nothing came of them
+    t3 message m6 model: "three"
+    t3 turn_finished end_turn after 1
+    "#);
+}
+
+#[tokio::test]
+async fn a_request_that_stays_too_long_ends_the_turn() {
+    let too_long = || Answer::fails(FailureClass::TooLong, "too long");
+    let mut scene = Scene::auto([too_long(), too_long(), too_long()]).await;
+    scene.turn("hi").await;
+    insta::assert_snapshot!(scene.transcript().await, @r#"
+    prompt_accepted p1 queue "hi"
+    t1 turn_started p1
+    t1 message m1 user: "hi"
+    t1 compaction_failed nothing in the context is old enough to be replaced
+    t1 turn_finished error after 0: mock: too long; no more room can be made
+    "#);
+}
+
+#[tokio::test]
+async fn cancel_while_a_summary_is_written() {
+    let writes = summary().waits(&gate());
+    let mut scene = Scene::auto([Answer::text(&long("one")), Answer::text(&long("two")), writes]).await;
+    scene.turn(&long("first")).await;
+    scene.turn(&long("second")).await;
+    scene.compact(None).await.unwrap();
+    scene.until("compaction_started", 1).await;
+    scene.cancel().await;
+    insta::assert_snapshot!(scene.transcript().await, @r#"
+    prompt_accepted p1 queue "first first first first first first first first first first first first first first first first firs..."
+    t1 turn_started p1
+    t1 message m1 user: "first first first first first first first first first first first first first first first first firs..."
+    t1 message m2 model: "one one one one one one one one one one one one one one one one one one one one one one one one one ..."
+    t1 turn_finished end_turn after 1
+    prompt_accepted p2 queue "second second second second second second second second second second second second second second se..."
+    t2 turn_started p2
+    t2 message m3 user: "second second second second second second second second second second second second second second se..."
+    t2 message m4 model: "two two two two two two two two two two two two two two two two two two two two two two two two two ..."
+    t2 turn_finished end_turn after 1
+    prompt_accepted p3 steer compact
+    t3 turn_started p3
+    t3 compaction_started asked 3 messages through m3
+    t3 compaction_failed cancelled by the user
+    t3 turn_finished cancelled after 0
+    "#);
+}

@@ -1,0 +1,230 @@
+//! The loop of a turn: open calls, then step after step, and the ways in which it ends.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use linger_protocol::event::EventBody;
+use linger_protocol::id::{CallId, MessageId};
+use linger_protocol::message::{AnswerEnd, ContentBlock, Role, StopReason};
+
+use super::request::ModelResponse;
+use super::shape::{self, Fit};
+use super::step::Step;
+use super::{Opening, Purpose, Thought, Turn, TurnEnded};
+use crate::fault;
+use crate::provider::{Failure, FailureClass, Message, Response, Stop};
+use crate::session::actor::{Ending, NextStep, TurnMessage, Wanted};
+use crate::session::calls::Begun;
+use crate::session::compaction::Effort;
+use crate::session::{calls, context};
+use crate::sys::clock;
+
+/// What to do when a turn has come to one of its limits.
+const GO_ON: &str = "prompt again to go on";
+
+/// Why a turn ends whose last answer is not whole.
+const CUT: &str = "the answer was cut at the model's token limit";
+
+impl Turn {
+    pub(super) async fn drive(&mut self, mut opening: Opening) -> Result<(), TurnEnded> {
+        let instructions = self.read_instructions();
+        let context = match self.history(&mut opening).await? {
+            Ok(context) => context,
+            Err(error) => {
+                // Its prompt, and what it has begun or asked for, is not given up.
+                self.emit.tell(TurnMessage::Unreadable(format!("the history cannot be read: {error}")))?;
+                return Ok(());
+            }
+        };
+        fault::point("turn.context");
+        let system = self.system(instructions.await.unwrap_or_default())?;
+        let mut step = Step::new(system, self.tools.clone(), context);
+        if self.finish_last_step(&mut step, opening).await? {
+            return Ok(());
+        }
+        loop {
+            let next = self.emit.boundary(None).await?;
+            let asked = self.take(next, &mut step).await?;
+            self.tools = self.env.tools.current();
+            step.tools = self.tools.clone();
+            let failed = match asked {
+                Some(asked) => self.compact_as_asked(asked, &mut step).await?,
+                None => None,
+            };
+            if self.purpose == Purpose::Compact {
+                let next = match failed {
+                    Some((detail, hint)) => self.end(StopReason::Error, &detail, hint).await?,
+                    None => self.end(StopReason::EndTurn, "", "").await?,
+                };
+                if next.prompts.is_empty() {
+                    return Ok(());
+                }
+                self.take(next, &mut step).await?;
+                continue;
+            }
+            let limit = self.env.config.max_steps();
+            if self.steps >= limit {
+                let detail = format!("the turn took {} steps, max_steps is {limit}", self.steps);
+                return self.end(StopReason::MaxSteps, &detail, GO_ON).await.map(drop);
+            }
+            self.say_schema(&mut step).await?;
+            self.say_go_on(&mut step).await?;
+            let answer = match self.step(&mut step).await? {
+                Some(Ok(answer)) => answer,
+                Some(Err(failure)) => return self.failed(&failure).await.map(drop),
+                None => continue,
+            };
+            let stop = answer.response.stop;
+            self.answered(&mut step, answer).await?;
+            let calls = context::open_calls(&step.context.messages);
+            if calls.is_empty() {
+                if self.answer_over(stop, &mut step).await? {
+                    return Ok(());
+                }
+            } else {
+                self.run_calls(&mut step, (calls, HashMap::new(), &HashMap::new()), stop == Stop::MaxTokens).await?;
+            }
+        }
+    }
+
+    /// Does what is left of the step that was under way when the turn's task went; whether the turn
+    /// ends with that.
+    async fn finish_last_step(&mut self, step: &mut Step, opening: Opening) -> Result<bool, TurnEnded> {
+        let Opening { known, begun, stop, .. } = opening;
+        let open = context::open_calls(&step.context.messages);
+        if !open.is_empty() {
+            let mut results = std::mem::take(&mut step.context.results);
+            context::call_ids(&open).filter(|call| !known.contains(call)).for_each(|call| {
+                // It may have run.
+                results.entry(call.clone()).or_insert_with(|| context::lost_result(call));
+            });
+            self.run_calls(step, (open, results, &begun), stop == Stop::MaxTokens).await?;
+        }
+        let is_answer = step.context.messages.last().is_some_and(|last| last.role == Role::Assistant);
+        // If it was stopped between its answer and its end, only the end is missing.
+        Ok(self.purpose == Purpose::Answer && is_answer && self.answer_over(stop, step).await?)
+    }
+
+    /// An answer without calls ends the turn, unless a prompt steers or it does not fit the schema;
+    /// whether it did.
+    async fn answer_over(&mut self, stop: Stop, step: &mut Step) -> Result<bool, TurnEnded> {
+        let next = match stop {
+            Stop::End => match self.fits(step).await? {
+                Fit::Yes(answer) => {
+                    self.emit.boundary(Some(Ending { answer, ..Ending::plain(StopReason::EndTurn) })).await?
+                }
+                Fit::Again => return Ok(false),
+                Fit::Never(fault) => {
+                    let detail = format!("the answer does not fit the schema: {fault}");
+                    self.end(StopReason::Error, &detail, shape::HINT).await?
+                }
+            },
+            Stop::MaxTokens => self.end(StopReason::MaxTokens, CUT, GO_ON).await?,
+            // The next step goes on with it.
+            Stop::Paused => return Ok(false),
+            Stop::Refusal => self.end(StopReason::Refusal, "the model refused", "").await?,
+        };
+        if next.prompts.is_empty() {
+            return Ok(true);
+        }
+        self.take(next, step).await?;
+        Ok(false)
+    }
+
+    /// Takes what the actor gives for the next step; prompts are messages of the log already. Gives
+    /// the compaction that is asked for.
+    async fn take(&mut self, next: NextStep, step: &mut Step) -> Result<Option<Wanted>, TurnEnded> {
+        if next.model != self.model {
+            self.thought = Thought::AsSet;
+        }
+        (self.model, self.setup) = (next.model, next.setup);
+        (self.shape, self.thinking) = (next.shape, next.thinking);
+        let new = !next.prompts.is_empty();
+        for (id, content) in next.prompts {
+            let opens = std::mem::replace(&mut self.purpose, Purpose::Answer) == Purpose::Compact;
+            self.effort = Effort::default();
+            step.context.push(id, user(content), opens);
+        }
+        if new {
+            // What a model has seen is in the log: a turn that is resumed after a crash says the same again.
+            self.emit.committed().await?;
+        }
+        Ok(next.compact)
+    }
+
+    /// What a user can do about a failure.
+    fn hint(&self, failure: &Failure) -> String {
+        let catalogue = self.env.providers.catalogue().ok().filter(|_| failure.class == FailureClass::NotFound);
+        let near = catalogue.and_then(|catalogue| catalogue.near_model(&self.model));
+        near.map_or_else(
+            || failure.class.hint().to_owned(),
+            |near| format!("did you mean {near}? `linger models` lists more"),
+        )
+    }
+
+    async fn end(&self, reason: StopReason, detail: &str, hint: &str) -> Result<NextStep, TurnEnded> {
+        self.emit.boundary(Some(ending(reason, detail, hint))).await
+    }
+
+    /// Ends the turn because there is no answer.
+    async fn failed(&self, failure: &Failure) -> Result<NextStep, TurnEnded> {
+        let ending = ending(StopReason::Error, &failure.message, &self.hint(failure));
+        let wait = failure.retry_after.filter(|wait| !wait.is_zero());
+        let until_at =
+            wait.map(|wait| clock::now().saturating_add(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)));
+        self.emit.boundary(Some(Ending { until_at, ..ending })).await
+    }
+
+    /// Writes the answer down.
+    async fn answered(&mut self, step: &mut Step, answer: ModelResponse) -> Result<(), TurnEnded> {
+        fault::point("response.done");
+        let ModelResponse { response: Response { content, stop, .. }, usage } = answer;
+        let end = match stop {
+            Stop::MaxTokens => AnswerEnd::Cut,
+            Stop::Paused => AnswerEnd::Paused,
+            Stop::End | Stop::Refusal => AnswerEnd::Whole,
+        };
+        let model = self.model.clone();
+        let body = EventBody::assistant_message(MessageId::default(), content, model.clone(), usage, end);
+        let (id, content) = self.emit.message(body).await?;
+        self.steps += 1;
+        self.effort = Effort::default();
+        step.context.push(id, Message { role: Role::Assistant, content, origin: Some(model) }, false);
+        usage.into_iter().for_each(|usage| step.context.measure(usage));
+        Ok(())
+    }
+
+    /// Runs the calls of a step but for those that have `results`, and adds the message with all their
+    /// results, in the order of the calls.
+    async fn run_calls(
+        &mut self,
+        step: &mut Step,
+        (calls, results, begun): (Vec<ContentBlock>, HashMap<CallId, ContentBlock>, &HashMap<CallId, Begun>),
+        cut: bool,
+    ) -> Result<(), TurnEnded> {
+        let runner = calls::Runner {
+            env: self.env.clone(),
+            tools: self.tools.clone(),
+            workspace: self.workspace.clone(),
+            emit: self.emit.clone(),
+            session: self.session.clone(),
+            size: Arc::default(),
+        };
+        let content = runner.run(calls, results, begun, cut).await?;
+        let body = EventBody::user_message(MessageId::default(), content, None, None);
+        // The next request is not paid for unless this step is written down.
+        let (id, content) = self.emit.committed_message(body).await?;
+        step.context.push(id, user(content), false);
+        Ok(())
+    }
+}
+
+/// A message in the user's place.
+pub(super) fn user(content: Vec<ContentBlock>) -> Message {
+    Message { role: Role::User, content, origin: None }
+}
+
+fn ending(reason: StopReason, detail: &str, hint: &str) -> Ending {
+    let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    Ending { detail: some(detail), hint: some(hint), ..Ending::plain(reason) }
+}

@@ -1,0 +1,317 @@
+//! One request of a turn, tried until it is answered or has failed for good, and what is shown of it meanwhile.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use linger_protocol::event::{EventBody, Level, NoticeCode};
+use linger_protocol::id::{BlobId, MessageId};
+use linger_protocol::message::{ContentBlock, ImageSource, Usage};
+use linger_protocol::session::Effort;
+
+use super::emit::Commits;
+use super::resolve::Unresolved;
+use super::{Thought, Turn, TurnEnded};
+use crate::diagnostics::secret::Secret;
+use crate::fault;
+use crate::log::PieceKind;
+use crate::provider::catalogue::Resolved;
+use crate::provider::models::Prices;
+use crate::provider::retry::{self, Decision};
+use crate::provider::shape::{self as provider_shape, Shape};
+use crate::provider::tools::ToolSpecs;
+use crate::provider::{
+    Encoding, Failure, FailureClass, Images, Message, Provider, Request, Response, Stream, StreamEvent,
+};
+use crate::session::actor::{Fragment, TurnMessage};
+use crate::sys::clock;
+
+/// What a model is asked.
+pub(super) struct Ask<'a> {
+    pub(super) system: &'a str,
+    pub(super) tools: &'a ToolSpecs,
+    pub(super) messages: &'a [Message],
+    /// What the answer has to fit.
+    pub(super) shape: Option<Shape<'a>>,
+    /// Whether the answer is a message of the session, and shown as it comes.
+    pub(super) shown: bool,
+}
+
+/// What came of asking.
+pub(super) struct Asked {
+    pub(super) end: End,
+    /// What was counted of attempts that failed and are no messages.
+    pub(super) broke_off: Option<Usage>,
+}
+
+/// How asking ended.
+pub(super) enum End {
+    Answered(ModelResponse),
+    Failed(Refused),
+    /// The session has another model now, which was not asked.
+    OtherModel,
+}
+
+/// A request that failed for good.
+pub(super) struct Refused {
+    pub(super) failure: Failure,
+    /// The message that has what was shown of the last attempt.
+    pub(super) shown: Option<MessageId>,
+    /// The model was told to think.
+    pub(super) thinks: bool,
+    /// The request had `reasoning_content` at all calls.
+    pub(super) reasons: bool,
+}
+
+/// A whole answer.
+pub(super) struct ModelResponse {
+    pub(super) response: Response,
+    /// What was counted, with its cost.
+    pub(super) usage: Option<Usage>,
+}
+
+/// What was counted of one attempt.
+struct Meter {
+    /// Something of an answer came, if only the beginning of a call, of which nothing is shown.
+    begun: bool,
+    usage: Option<Usage>,
+    prices: Prices,
+}
+
+impl Meter {
+    /// Takes what the provider has counted so far; gives it when that is news.
+    fn count(&mut self, usage: Usage) -> Option<Usage> {
+        let usage = self.priced(usage);
+        if usage == self.usage {
+            return None;
+        }
+        self.usage = usage;
+        usage
+    }
+
+    /// What was counted, with its cost; nothing if nothing was. A provider that says itself what it cost knows best.
+    fn priced(&self, usage: Usage) -> Option<Usage> {
+        let cost_micros = usage.cost_micros.or_else(|| self.prices.cost(&usage));
+        (!usage.is_uncounted()).then_some(Usage { cost_micros, ..usage })
+    }
+}
+
+impl Turn {
+    /// One request until it is answered, or has failed for good.
+    pub(super) async fn ask(&mut self, ask: &Ask<'_>, encoding: &mut Encoding) -> Result<Asked, TurnEnded> {
+        let mut began = Instant::now();
+        let mut attempt = 1;
+        let mut broke_off: Option<Usage> = None;
+        let mut refused: Option<(Secret, Failure)> = None;
+        let (mut thinks, mut reasons) = (false, false);
+        let failed = |failure, shown, thinks, reasons| End::Failed(Refused { failure, shown, thinks, reasons });
+        loop {
+            let waits = Instant::now();
+            let (resolved, provider) = match self.resolve().await? {
+                Ok(resolved) => resolved,
+                Err(Unresolved::Failed(failure)) => {
+                    return Ok(Asked { end: failed(failure, None, thinks, reasons), broke_off });
+                }
+                Err(Unresolved::OtherModel) => return Ok(Asked { end: End::OtherModel, broke_off }),
+            };
+            // How long a person takes to bring a key is no reason to try a provider for less long.
+            began += waits.elapsed();
+            if let Some((key, failure)) = &refused
+                && provider.key() == Some(key)
+            {
+                return Ok(Asked { end: failed(failure.clone(), None, thinks, reasons), broke_off });
+            }
+            self.say_setup(&resolved).await?;
+            (thinks, reasons) = (resolved.thinks(self.effort_of_thought()), resolved.has_reasoning());
+            tracing::info!(target: "request", session = %self.session, model = %self.model, messages = ask.messages.len(),
+                attempt, "sent");
+            let mut meter = Meter { begun: false, usage: None, prices: resolved.facts.prices };
+            let stream = self.start(ask, (&resolved, &provider), encoding).await;
+            let failure = match self.attempt(stream, &mut meter, ask.shown).await? {
+                Ok(mut response) => {
+                    if ask.shape.is_some() {
+                        provider_shape::spoken(&mut response);
+                    }
+                    tracing::info!(target: "response", session = %self.session, ms = began.elapsed().as_millis() as u64,
+                        input = response.usage.input_tokens, output = response.usage.output_tokens, "done");
+                    let usage = meter.priced(response.usage);
+                    return Ok(Asked { end: End::Answered(ModelResponse { response, usage }), broke_off });
+                }
+                Err(failure) => failure,
+            };
+            tracing::warn!(target: "response", session = %self.session, class = ?failure.class, why = failure.message, attempt, "failed");
+            let shown = if ask.shown && meter.begun {
+                Some(self.emit.interrupted(self.model.clone()).await?)
+            } else {
+                // A refusal costs nothing; of a summary that broke off, its event has the sum.
+                broke_off = broke_off.into_iter().chain(meter.usage.filter(|_| meter.begun)).reduce(sum);
+                self.emit.tell(TurnMessage::Counted(None))?;
+                None
+            };
+            if failure.class == FailureClass::Auth
+                && shown.is_none()
+                && let Some(key) = provider.key()
+                && self.env.providers.key_sources.refuse(&resolved.key, key)
+                && refused.is_none()
+            {
+                // A key that has expired is asked for again, once.
+                let failure = Failure { message: format!("{}: {}", resolved.provider, failure.message), ..failure };
+                let text = format!("{}; asking for the key again", failure.message);
+                self.emit.notice(Level::Warning, NoticeCode::Retry, text)?;
+                refused = Some((key.clone(), failure));
+                attempt += 1;
+                continue;
+            }
+            match retry::decide(&failure, attempt, began.elapsed(), provider.longest_wait(), clock::random_fraction()) {
+                Decision::GiveUp { note } => {
+                    let failure = given_up(failure, note, &resolved);
+                    return Ok(Asked { end: failed(failure, shown, thinks, reasons), broke_off });
+                }
+                Decision::Again { after } => {
+                    attempt += 1;
+                    self.wait_to_retry(&failure, attempt, after).await?;
+                }
+            }
+            if let Some(message) = shown {
+                self.emit.send(vec![EventBody::MessageSuperseded { message }], false, None)?;
+            }
+        }
+    }
+
+    /// How hard the model is told to think.
+    fn effort_of_thought(&self) -> Effort {
+        match self.thought {
+            Thought::AsSet => self.thinking,
+            Thought::Off => Effort::None,
+        }
+    }
+
+    /// Sends one attempt.
+    async fn start(
+        &self,
+        ask: &Ask<'_>,
+        (resolved, provider): (&Resolved, &Provider),
+        encoding: &mut Encoding,
+    ) -> Stream {
+        let &Ask { system, tools, messages, shape, .. } = ask;
+        let effort = self.effort_of_thought();
+        let encoded = provider.encoded((&resolved.origin, system, tools), encoding);
+        let images = self.images(messages.get(encoded..)).await;
+        let request = Request {
+            model: &resolved.model,
+            origin: &resolved.origin,
+            system,
+            tools,
+            messages,
+            max_tokens: resolved.max_tokens,
+            cache_key: self.session.as_str(),
+            images: &images,
+            shape,
+            effort: if effort.is_auto() { resolved.facts.effort } else { effort },
+        };
+        fault::point("request.before_send");
+        provider.start(&request, encoding)
+    }
+
+    /// Says that the next attempt follows, and waits until then.
+    async fn wait_to_retry(
+        &self,
+        failure: &Failure,
+        attempt: u32,
+        after: std::time::Duration,
+    ) -> Result<(), TurnEnded> {
+        let (message, of) = (&failure.message, retry::attempts(failure.class));
+        let text = format!("{message}; trying again in {:.1} s ({attempt} of {of})", after.as_secs_f64());
+        let (level, code) = (Level::Warning, Some(NoticeCode::Retry));
+        let wait = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+        let until_at = Some(clock::now().saturating_add(wait));
+        self.emit.send(vec![EventBody::Notice { level, code, text, until_at }], false, None)?;
+        tokio::time::sleep(after).await;
+        Ok(())
+    }
+
+    /// The images that these messages name, read for one request and then let go.
+    async fn images(&self, messages: Option<&[Message]>) -> Images {
+        let named = |block: &ContentBlock| -> Vec<BlobId> {
+            match block {
+                ContentBlock::Image { source: ImageSource::Blob { blob, .. }, .. } => vec![blob.clone()],
+                ContentBlock::ToolResult { content, .. } => {
+                    content.iter().filter_map(ContentBlock::blob).cloned().collect()
+                }
+                _ => Vec::new(),
+            }
+        };
+        let blocks = messages.unwrap_or_default().iter().flat_map(|message| &message.content);
+        let ids: BTreeSet<BlobId> = blocks.flat_map(named).collect();
+        if ids.is_empty() {
+            return Images::new();
+        }
+        let (store, session) = (self.env.store.clone(), self.session.clone());
+        let runtime = tokio::runtime::Handle::current();
+        let load = move |id: BlobId| match store.blobs.load(&id) {
+            Ok(data) => Some((id, data)),
+            Err(error) => {
+                // One that a repair has given up is still named by the history, and nothing more can be done about it.
+                let used = matches!(runtime.block_on(store.uses(id.clone())), Ok(true));
+                let error = if used { store.lost_blob(&id, error) } else { error.into() };
+                tracing::error!(target: "request", %session, blob = %id, %error, "an image cannot be read");
+                None
+            }
+        };
+        tokio::task::spawn_blocking(move || ids.into_iter().filter_map(load).collect()).await.unwrap_or_default()
+    }
+
+    /// One attempt; what comes of it is shown to clients if `is_shown`, and counted in any case.
+    async fn attempt(
+        &self,
+        mut stream: Stream,
+        meter: &mut Meter,
+        is_shown: bool,
+    ) -> Result<Result<Response, Failure>, TurnEnded> {
+        let mut commits = Commits::default();
+        loop {
+            let mut fragments = Vec::new();
+            let mut end = None;
+            let events = stream.next().await;
+            meter.begun = stream.has_begun();
+            if let Some(usage) = meter.count(stream.usage()) {
+                tracing::debug!(target: "response", session = %self.session, input = usage.input_tokens,
+                    output = usage.output_tokens, cost_micros = usage.cost_micros, "counted");
+                self.emit.tell(TurnMessage::Counted(Some(usage)))?;
+            }
+            let mut answer = |block, kind, text| fragments.push(Fragment::Answer { block, kind, text });
+            for event in events {
+                match event {
+                    StreamEvent::Text { block, text } => answer(block, PieceKind::Text, text),
+                    StreamEvent::Thinking { block, text } => answer(block, PieceKind::Thinking, text),
+                    StreamEvent::Hosted { block, tool, part, text } => {
+                        answer(block, PieceKind::Hosted(tool, part), text);
+                    }
+                    StreamEvent::Counted => {}
+                    StreamEvent::Done(response) => end = Some(Ok(response)),
+                    StreamEvent::Failed(failure) => end = Some(Err(failure)),
+                }
+            }
+            fault::point("request.first_piece");
+            if is_shown && !fragments.is_empty() {
+                commits.add(self.emit.pieces(fragments)?).await?;
+            }
+            if let Some(end) = end {
+                return Ok(end);
+            }
+        }
+    }
+}
+
+/// A failure that is not tried again, as people are told it.
+fn given_up(failure: Failure, note: Option<String>, resolved: &Resolved) -> Failure {
+    let message = note.map_or_else(|| failure.message.clone(), |note| format!("{}; {note}", failure.message));
+    let unsent = resolved.without_key().filter(|_| failure.class == FailureClass::Auth);
+    let unsent = unsent.map(|unsent| format!("; {unsent}")).unwrap_or_default();
+    Failure { message: format!("{}: {message}{unsent}", resolved.provider), ..failure }
+}
+
+/// Two usages in one.
+pub(super) fn sum(mut one: Usage, other: Usage) -> Usage {
+    one += other;
+    one
+}

@@ -1,0 +1,136 @@
+//! How a turn gets its provider's key, and waits for it where everybody sees it.
+
+use std::collections::BTreeSet;
+use std::pin::pin;
+use std::time::Duration;
+
+use linger_protocol::event::{EventBody, Level, NoticeCode};
+
+use super::{Turn, TurnEnded, rejected};
+use crate::diagnostics::secret::Secret;
+use crate::provider::catalogue::{KeySource, ResolveError, Resolved};
+use crate::provider::key_source::Lack;
+use crate::provider::{Failure, FailureClass, Provider};
+
+/// How long the source of a key may take before people are told that it is waited for.
+const SOON: Duration = Duration::from_secs(2);
+
+/// Why nobody can be asked.
+pub(super) enum Unresolved {
+    Failed(Failure),
+    /// The session has another model now: what was decided about the request does not hold for that one.
+    OtherModel,
+}
+
+impl From<Failure> for Unresolved {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl Turn {
+    /// The provider and its key; waits, visibly, for a key that the daemon does not have, or for another model.
+    pub(super) async fn resolve(&mut self) -> Result<Result<(Resolved, Provider), Unresolved>, TurnEnded> {
+        let mut said = BTreeSet::new();
+        loop {
+            let mut changed = self.env.providers.changed.subscribe();
+            let catalogue = match self.env.providers.catalogue() {
+                Ok(catalogue) => catalogue,
+                Err(error) => return Ok(Err(rejected(error.to_string()).into())),
+            };
+            let lack = match catalogue.resolve(&self.model) {
+                Ok(resolved) => match self.key(&resolved, &mut said).await? {
+                    None => return Ok(Err(Unresolved::OtherModel)),
+                    Some(Ok(key)) => {
+                        if !said.is_empty() {
+                            let text = "the key is there; the turn goes on".to_owned();
+                            self.emit.notice(Level::Info, NoticeCode::KeyFound, text)?;
+                        }
+                        let provider = self.env.providers.open(&resolved, key);
+                        return Ok(Ok((resolved, provider)));
+                    }
+                    Some(Err(Lack::Failed(why))) => {
+                        let message = format!("the key of {}: {why}", resolved.provider);
+                        return Ok(Err(Failure { class: FailureClass::Auth, message, retry_after: None }.into()));
+                    }
+                    // The catalogue knows by now, and says where else it could come from.
+                    Some(Err(Lack::Gone)) => continue,
+                    Some(Err(Lack::Waits(why))) => {
+                        format!("the key of provider {}: {why}; `linger key list` tries again", resolved.provider)
+                    }
+                },
+                Err(ResolveError::KeyMissing { provider, variable }) => format!(
+                    "the key of provider {provider}: connect a client that has {variable} set, or `linger key set {provider}`"
+                ),
+                Err(error) => return Ok(Err(rejected(error.to_string()).into())),
+            };
+            if self.is_another(!said.is_empty()).await? {
+                return Ok(Err(Unresolved::OtherModel));
+            }
+            self.say_waiting(&lack, &mut said)?;
+            if changed.changed().await.is_err() {
+                return Err(TurnEnded);
+            }
+        }
+    }
+
+    /// Whether the session has another model now, which is a way out too.
+    async fn is_another(&mut self, waiting: bool) -> Result<bool, TurnEnded> {
+        let (model, setup) = self.emit.model().await?;
+        if model == self.model {
+            self.setup = setup;
+            return Ok(false);
+        }
+        if waiting {
+            let text = format!("the turn goes on with {model}");
+            self.emit.notice(Level::Info, NoticeCode::KeyFound, text)?;
+        }
+        Ok(true)
+    }
+
+    /// The key of a provider. A source that takes its time is named, as it may wait for its user. None if the session has another
+    /// model meanwhile, which this key is not for.
+    async fn key(
+        &mut self,
+        resolved: &Resolved,
+        said: &mut BTreeSet<String>,
+    ) -> Result<Option<Result<Option<Secret>, Lack>>, TurnEnded> {
+        let providers = self.env.providers.clone();
+        // What it sees is for `resolve` to see too.
+        let mut changed = providers.changed.subscribe();
+        let mut key = pin!(providers.key_sources.obtain(&resolved.key));
+        let mut soon = pin!(tokio::time::sleep(SOON));
+        let takes_time = matches!(resolved.key, KeySource::Command(_) | KeySource::Keychain(_));
+        let mut told = false;
+        loop {
+            tokio::select! {
+                biased;
+                key = &mut key => return Ok(if takes_time && self.is_another(!said.is_empty()).await? { None } else { Some(key) }),
+                change = changed.changed() => {
+                    change.map_err(|_| TurnEnded)?;
+                    if self.is_another(!said.is_empty()).await? {
+                        return Ok(None);
+                    }
+                }
+                () = &mut soon, if !told => {
+                    told = true;
+                    let source = match &resolved.key {
+                        KeySource::Command(command) => format!("from `{command}`"),
+                        _ => "from the keychain".to_owned(),
+                    };
+                    self.say_waiting(&format!("the key of provider {}, {source}", resolved.provider), said)?;
+                }
+            }
+        }
+    }
+
+    /// Says what is waited for, and for what reason; each once.
+    fn say_waiting(&self, what: &str, said: &mut BTreeSet<String>) -> Result<(), TurnEnded> {
+        if !said.insert(what.to_owned()) {
+            return Ok(());
+        }
+        let text = format!("waiting for {what}");
+        let notice = EventBody::notice(Level::Warning, NoticeCode::KeyMissing, text);
+        self.emit.send(vec![notice], true, None)
+    }
+}

@@ -1,0 +1,156 @@
+//! One step: what its request is made of, and what follows when a provider refuses it as it is.
+
+use std::sync::Arc;
+
+use linger_protocol::event::{EventBody, Level, NoticeCode};
+use linger_protocol::id::MessageId;
+
+use super::request::{Ask, End, ModelResponse, Refused};
+use super::shape::Strategy;
+use super::{Thought, Turn, TurnEnded, rejected};
+use crate::provider::shape::Shape;
+use crate::provider::tools::ToolSpecs;
+use crate::provider::{Encoding, Failure, FailureClass};
+use crate::session::compaction::{Need, Next as Try};
+use crate::session::context::{Context, of_bytes};
+use crate::tool::set::ToolSet;
+
+/// Why a turn ends whose context is too long, after everything was tried.
+const NO_ROOM: &str = "no more room can be made";
+
+/// Why a turn ends whose history is refused though nothing in it is the provider's own.
+const NOTHING_LEFT: &str = "nothing more can be left out of the history";
+
+/// What the requests of a turn are made of.
+pub(super) struct Step {
+    pub(super) system: String,
+    /// The tools that the model is told of.
+    pub(super) tools: Arc<ToolSet>,
+    pub(super) context: Context,
+    /// What is encoded of the context already.
+    pub(super) encoding: Encoding,
+    /// How the last request asked for the output schema.
+    pub(super) strategy: Strategy,
+}
+
+impl Step {
+    pub(super) fn new(system: String, tools: Arc<ToolSet>, context: Context) -> Self {
+        Self { system, tools, context, encoding: Encoding::default(), strategy: Strategy::default() }
+    }
+
+    /// What tools and system prompt are estimated at, in tokens.
+    pub(super) fn overhead(&self) -> u64 {
+        of_bytes(self.system.len()) + self.tools.specs().sizes().map(of_bytes).sum::<u64>()
+    }
+
+    /// About how many tokens the next request has.
+    pub(super) fn tokens(&self) -> u64 {
+        self.context.tokens(self.overhead())
+    }
+}
+
+/// What was shown of an attempt that failed: the message that has it, if there is one.
+type Shown = Option<MessageId>;
+
+impl Turn {
+    /// The answer of the next step; makes room in the context if that is needed. None if the session
+    /// has another model now, for which everything about a step has to be decided again.
+    pub(super) async fn step(&mut self, step: &mut Step) -> Result<Option<Result<ModelResponse, Failure>>, TurnEnded> {
+        let mut need = self.need(step);
+        let mut too_long: Option<(Failure, Shown)> = None;
+        loop {
+            let made_room = match self.effort.next(need) {
+                Try::Compact => self.compact(need, step).await?,
+                Try::Trim => self.trim(need, step).await?,
+                Try::Ask => {
+                    match self.ask_model(step).await? {
+                        End::Answered(answer) => return Ok(Some(Ok(answer))),
+                        End::OtherModel => {
+                            self.superseded(too_long.and_then(|(_, shown)| shown))?;
+                            return Ok(None);
+                        }
+                        End::Failed(refused) if refused.failure.class == FailureClass::TooLong => {
+                            too_long = Some((refused.failure, refused.shown));
+                            need = Need::TooLong;
+                        }
+                        End::Failed(refused) => {
+                            if let Err(failure) = self.adapt(refused, step).await? {
+                                return Ok(Some(Err(failure)));
+                            }
+                        }
+                    }
+                    false
+                }
+                Try::GiveUp => {
+                    let Some((failure, _)) = too_long else { return Ok(Some(Err(rejected(NO_ROOM.to_owned())))) };
+                    return Ok(Some(Err(Failure { message: format!("{}; {NO_ROOM}", failure.message), ..failure })));
+                }
+            };
+            if made_room {
+                need = Need::None;
+                // What was shown of the answer that did not fit is not a part of the next attempt's context.
+                self.superseded(too_long.take().and_then(|(_, shown)| shown))?;
+            }
+        }
+    }
+
+    /// Asks the model with the context as it is.
+    async fn ask_model(&mut self, step: &mut Step) -> Result<End, TurnEnded> {
+        let schema = self.strategy_of(step);
+        let shape = schema.as_ref().map(|(schema, due)| Shape { schema, due: *due });
+        let tools = if step.strategy == Strategy::Alone { ToolSpecs::none() } else { step.tools.specs() };
+        let ask = Ask { system: &step.system, tools, messages: &step.context.messages, shape, shown: true };
+        Ok(self.ask(&ask, &mut step.encoding).await?.end)
+    }
+
+    /// Changes what the next request is made of, so that it is not refused as the last one was; an
+    /// error is a failure that no change helps.
+    async fn adapt(&mut self, refused: Refused, step: &mut Step) -> Result<Result<(), Failure>, TurnEnded> {
+        let Refused { failure, shown, thinks, reasons } = refused;
+        match failure.class {
+            FailureClass::Images if !step.context.with_images().is_empty() => {
+                self.leave_out_images(step).await?;
+                self.superseded(shown)?;
+            }
+            // The next request has what is wanted, and an event says that it begins otherwise.
+            FailureClass::Reasoning if !reasons && self.learns_reasoning() => self.superseded(shown)?,
+            FailureClass::History => {
+                let native = step.context.with_native(&self.model);
+                if !native.is_empty() {
+                    self.leave_out_native(native, step).await?;
+                    self.superseded(shown)?;
+                    // An answer that is not over is another's now.
+                    self.say_go_on(step).await?;
+                } else if thinks {
+                    self.stop_thinking(&failure).await?;
+                    self.superseded(shown)?;
+                } else {
+                    let message = format!("{}; {NOTHING_LEFT}", failure.message);
+                    return Ok(Err(Failure { message, ..failure }));
+                }
+            }
+            _ => return Ok(Err(failure)),
+        }
+        Ok(Ok(()))
+    }
+
+    /// Whether the provider can be given the `reasoning_content` that it wants.
+    fn learns_reasoning(&self) -> bool {
+        self.env.providers.catalogue().is_ok_and(|catalogue| catalogue.learn_reasoning(&self.model))
+    }
+
+    /// Has the model not think until the turn is over: what thinks may have to have thought at calls
+    /// that another one made.
+    async fn stop_thinking(&mut self, failure: &Failure) -> Result<(), TurnEnded> {
+        self.thought = Thought::Off;
+        let text = format!("{}; asking again without thinking, until the turn is over", failure.message);
+        self.emit.notice(Level::Warning, NoticeCode::Retry, text)?;
+        self.emit.committed().await
+    }
+
+    /// What was shown of an attempt does not count.
+    fn superseded(&self, shown: Shown) -> Result<(), TurnEnded> {
+        let superseded = shown.into_iter().map(|message| EventBody::MessageSuperseded { message });
+        self.emit.send(superseded.collect(), false, None)
+    }
+}

@@ -1,0 +1,83 @@
+//! How this process takes memory from the system, and returns it.
+//!
+//! Deliberately absent: what the daemon keeps in memory; each room bounds its own.
+
+/// Blocks of this size and more, in bytes, are given back to the system as soon as they are free: prompts with images, large
+/// results. glibc would raise the limit with each such block, and keep them.
+#[cfg(target_env = "gnu")]
+const GIVEN_BACK: libc::c_int = 256 << 10;
+
+/// Makes the allocator return freed memory to the system, so that a daemon is as small after its
+/// work as before. For the start, while there is one thread.
+pub fn tune_allocator() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: sets numbers of the allocator; there is one thread yet. What it does not take it leaves as it was.
+    #[allow(unsafe_code)]
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, GIVEN_BACK);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, GIVEN_BACK);
+        libc::mallopt(libc::M_ARENA_MAX, 2);
+    }
+}
+
+/// Returns free memory to the system, and the clean pages of the program's own file, which are mapped
+/// again within microseconds of their next use. An idle daemon then takes a third of its size at the start.
+pub fn release_idle_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: touches free memory only.
+    #[allow(unsafe_code)]
+    unsafe {
+        libc::malloc_trim(0);
+    }
+    #[cfg(target_os = "linux")]
+    for (start, length) in clean_pages() {
+        // SAFETY: the mapping is of a file, private and without a change of our own, so what is dropped is read from the file
+        // again; nothing else in this process changes its mappings' contents.
+        #[allow(unsafe_code)]
+        let _kept = unsafe { rustix::mm::madvise(start as *mut _, length, rustix::mm::Advice::LinuxDontNeed) };
+    }
+}
+
+/// The mappings of the program's own file that are exactly as the file is: where each begins, and how long it is.
+#[cfg(target_os = "linux")]
+fn clean_pages() -> Vec<(usize, usize)> {
+    let Ok(exe) = std::env::current_exe() else { return Vec::new() };
+    let maps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
+    let mut found: Vec<(usize, usize)> = Vec::new();
+    let mut own = false;
+    for line in maps.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words.as_slice() {
+            [range, "r-xp" | "r--p", _, _, _, path] => {
+                let ends = range.split_once('-').and_then(|(start, end)| {
+                    Some((usize::from_str_radix(start, 16).ok()?, usize::from_str_radix(end, 16).ok()?))
+                });
+                own = std::path::Path::new(path) == exe && ends.is_some();
+                found.extend(ends.filter(|_| own).map(|(start, end)| (start, end - start)));
+            }
+            ["Anonymous:", size, "kB"] if own && *size != "0" => {
+                // Relocated by the loader: it is not what the file has.
+                found.pop();
+                own = false;
+            }
+            [_, flags, ..] if flags.len() == 4 && flags.ends_with('p') => own = false,
+            _ => {}
+        }
+    }
+    found
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_released_its_memory_works_as_before() {
+        let before = clean_pages();
+        assert!(!before.is_empty(), "the text of this test is as its file is");
+        for _ in 0..3 {
+            release_idle_memory();
+            assert_eq!(format!("{:?}", clean_pages()), format!("{before:?}"));
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Processes at the other end of a connection: whether one is alive, its user, and whether it descends from the daemon.
+//!
+//! A tool's child must not answer the question whether that tool may run. The keeper is the sub-reaper of all processes below it, so
+//! that a child that forked away still has it as an ancestor. What cannot be determined is `None`, and is to be refused.
+
+use std::os::fd::BorrowedFd;
+#[cfg(target_os = "linux")]
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
+
+#[cfg(target_os = "linux")]
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+#[cfg(target_os = "linux")]
+use rustix::io::retry_on_intr;
+
+/// A process at the other end of a connection; of the same user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// The process, when the system tells.
+    pub pid: Option<u32>,
+    /// When that started: its number may be another's later, while somebody else has the connection.
+    pub began: Option<u64>,
+    /// The user.
+    pub uid: u32,
+}
+
+/// The deepest family that is looked at; real ones have a few dozen generations, and a walk must end.
+const MAX_GENERATIONS: usize = 1024;
+
+/// How often the walk begins anew when a parent dies under it.
+const ATTEMPTS: usize = 3;
+
+/// Whether `pid` is `ancestor` or has it among its parents; `None` when it cannot be told.
+pub fn descends_from(pid: u32, ancestor: u32) -> Option<bool> {
+    (0..ATTEMPTS).find_map(|_| walk(pid, ancestor, parent))
+}
+
+fn walk(pid: u32, ancestor: u32, parent: impl Fn(u32) -> Option<u32>) -> Option<bool> {
+    let mut pid = pid;
+    for _ in 0..MAX_GENERATIONS {
+        if pid == ancestor {
+            return Some(true);
+        }
+        match parent(pid)? {
+            0 => return Some(false),
+            next => pid = next,
+        }
+    }
+    None
+}
+
+/// A process and its ancestors, as far as the system shows them.
+pub fn line(pid: u32) -> impl Iterator<Item = u32> {
+    std::iter::successors(Some(pid), |pid| parent(*pid).filter(|parent| *parent > 0)).take(MAX_GENERATIONS)
+}
+
+/// The user who runs a process.
+pub fn user(pid: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_whitespace().next()?.parse().ok()
+}
+
+/// When a process started, in ticks since the system did: with its number it is that process and no later one.
+pub fn started(pid: u32) -> Option<u64> {
+    stat(pid, 22)
+}
+
+/// The parent of a process; 0 for the first one.
+#[cfg(target_os = "linux")]
+fn parent(pid: u32) -> Option<u32> {
+    stat(pid, 4)?.try_into().ok()
+}
+
+/// A number that the system tells of a process, by its place in proc(5): `pid (name) state ppid …`, where the name may hold
+/// anything, parentheses included.
+fn stat(pid: u32, nth: usize) -> Option<u64> {
+    /// The first after the name.
+    const STATE: usize = 3;
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let end = stat.iter().rposition(|byte| *byte == b')')?;
+    let rest = std::str::from_utf8(stat.get(end + 1..)?).ok()?;
+    rest.split_ascii_whitespace().nth(nth - STATE)?.parse().ok()
+}
+
+/// The parent of a process; nobody knows it here.
+#[cfg(not(target_os = "linux"))]
+fn parent(_pid: u32) -> Option<u32> {
+    None
+}
+
+/// Whether the process that made this connection is still there, whatever has its number now; `None` where the system cannot tell
+/// (Linux can from 6.5 on).
+#[cfg(target_os = "linux")]
+pub fn is_alive(socket: BorrowedFd<'_>) -> Option<bool> {
+    let mut fd: RawFd = -1;
+    let mut size = size_of::<RawFd>() as libc::socklen_t;
+    // SAFETY: the system writes one descriptor into `fd`, whose size it is told, and gives it to nobody else.
+    #[allow(unsafe_code)]
+    let process = unsafe {
+        let (level, name) = (libc::SOL_SOCKET, libc::SO_PEERPIDFD);
+        let got = libc::getsockopt(socket.as_raw_fd(), level, name, (&raw mut fd).cast(), &raw mut size);
+        (got == 0 && fd >= 0).then(|| OwnedFd::from_raw_fd(fd))
+    };
+    let Some(process) = process else {
+        // Of a process that has gone it gives none.
+        return (std::io::Error::last_os_error().raw_os_error() != Some(libc::ENOPROTOOPT)).then_some(false);
+    };
+    let mut end = [PollFd::new(&process, PollFlags::IN)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    // A signal cuts it short though it does not wait, and children of ours end all the time.
+    Some(retry_on_intr(|| poll(&mut end, Some(&now))) == Ok(0))
+}
+
+/// As above; nobody can tell here.
+#[cfg(not(target_os = "linux"))]
+pub fn is_alive(_: BorrowedFd<'_>) -> Option<bool> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_family_is_walked_to_its_first_member() {
+        let parents = |pid| match pid {
+            9 => Some(5),
+            5 => Some(3),
+            3 => Some(1),
+            1 => Some(0),
+            7 => Some(7),
+            _ => None,
+        };
+        assert_eq!(walk(9, 3, parents), Some(true));
+        assert_eq!(walk(3, 3, parents), Some(true));
+        assert_eq!(walk(3, 9, parents), Some(false));
+        assert_eq!(walk(8, 3, parents), None, "an unknown process");
+        assert_eq!(walk(7, 3, parents), None, "a circle");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    #[allow(clippy::disallowed_methods)] // A real child, with a name that could fool a parser.
+    fn a_real_child_descends_from_this_process_and_not_the_other_way_round() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("x) S 1 (");
+        std::os::unix::fs::symlink("/bin/sleep", &program).unwrap();
+        let mut child = std::process::Command::new(&program).arg("30").spawn().unwrap();
+        let me = std::process::id();
+        assert_eq!(descends_from(child.id(), me), Some(true));
+        assert_eq!(descends_from(me, child.id()), Some(false));
+        assert_eq!(descends_from(me, std::os::unix::process::parent_id()), Some(true));
+        assert_eq!(line(child.id()).take(3).collect::<Vec<_>>(), [child.id(), me, std::os::unix::process::parent_id()]);
+        assert_eq!(line(child.id()).last(), line(me).last());
+        assert_eq!(user(child.id()), Some(rustix::process::getuid().as_raw()));
+        let gone = child.id();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(descends_from(gone, me), None);
+    }
+}

@@ -1,0 +1,154 @@
+//! Daemons within this process: methods as plain functions, a typed subscription, two daemons side by side.
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use linger_protocol::error::Code;
+use linger_protocol::event::{Event, EventBody};
+use linger_protocol::id::SessionId;
+use linger_protocol::message::{ContentBlock, Role, text_of};
+use linger_protocol::permission::Mode;
+use linger_protocol::place::Places;
+use linger_protocol::session::{Attach, Create, List, Prompt, Set};
+use lingerd::Options;
+use lingerd::rpc::in_process::in_process;
+use lingerd::service::{Authority, Caller, Services, Setup, session};
+use lingerd::session::subscription::Subscription;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+/// More than any of these takes; a hang fails the test.
+const SOON: Duration = Duration::from_secs(60);
+
+fn open(dir: &Path) -> Arc<Services> {
+    Services::open(Setup::of(Places::below(dir).unwrap()), CancellationToken::new()).unwrap()
+}
+
+fn create(dir: &Path, name: &str) -> Create {
+    serde_json::from_value(json!({ "cwd": dir, "model": "demo", "name": name })).unwrap()
+}
+
+fn prompt(session: &SessionId, text: &str) -> Prompt {
+    serde_json::from_value(json!({ "session": session, "content": text })).unwrap()
+}
+
+fn attach(session: &SessionId) -> Attach {
+    serde_json::from_value(json!({ "session": session })).unwrap()
+}
+
+/// The events up to the end of a turn, each with its cursor.
+async fn turn(subscription: &mut Subscription) -> Vec<(String, Event)> {
+    let mut events = Vec::new();
+    loop {
+        let shown = timeout(SOON, subscription.next()).await.unwrap().unwrap();
+        let (cursor, event) = (shown.cursor.0.clone(), shown.into_event().unwrap());
+        let ended = matches!(event.body, EventBody::TurnFinished { .. });
+        events.push((cursor, event));
+        if ended {
+            return events;
+        }
+    }
+}
+
+#[tokio::test]
+async fn methods_are_plain_functions_and_a_subscription_shows_deltas_with_their_cursors() {
+    let dir = tempfile::tempdir().unwrap();
+    let (services, me) = (open(dir.path()), Caller::new(Authority::Daemon));
+    let id = session::create(&services, &me, create(dir.path(), "plain")).await.unwrap().session;
+    let (_, mut subscription) = session::attach(&services, &me, attach(&id)).await.unwrap();
+    session::prompt(&services, &me, prompt(&id, "say: good morning to you")).await.unwrap();
+    let events = turn(&mut subscription).await;
+    let deltas = events.iter().filter_map(|(_, event)| match &event.body {
+        EventBody::TextDelta(delta) => Some(delta.text.as_str()),
+        _ => None,
+    });
+    let messages: Vec<&Vec<ContentBlock>> = events
+        .iter()
+        .filter_map(|(_, event)| match &event.body {
+            EventBody::Message { role: Role::Assistant, content, .. } => Some(content),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(deltas.collect::<String>(), text_of(messages[0]));
+    assert!(text_of(messages[0]).contains("good morning"));
+    // Whoever goes on from a cursor in the middle sees the rest, and nothing twice.
+    let seqs: Vec<u64> = events.iter().filter_map(|(_, event)| event.seq).collect();
+    assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>());
+    let middle = events.len() / 2;
+    let after = serde_json::from_value(json!({ "session": id, "after": events[middle].0 })).unwrap();
+    let (_, mut again) = session::attach(&services, &me, after).await.unwrap();
+    let rest = turn(&mut again).await.into_iter().filter_map(|(_, event)| event.seq).collect::<Vec<_>>();
+    let left: Vec<u64> = events[middle + 1..].iter().filter_map(|(_, event)| event.seq).collect();
+    assert_eq!(rest, left);
+    services.registry.pause().await;
+    services.store.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_session_may_not_widen_what_may_happen() {
+    let dir = tempfile::tempdir().unwrap();
+    let (services, me) = (open(dir.path()), Caller::new(Authority::Daemon));
+    let id = session::create(&services, &me, create(dir.path(), "parent")).await.unwrap().session;
+    let child = Caller::new(Authority::Session(id.clone()));
+    let auto = Create { mode: Some(Mode::Auto), ..create(dir.path(), "child") };
+    let refused = session::create(&services, &child, auto).await.unwrap_err();
+    assert_eq!(refused.code(), Some(Code::NotAllowed));
+    let mode: Set = serde_json::from_value(json!({ "session": id, "mode": "auto" })).unwrap();
+    let refused = session::set(&services, &child, mode.clone()).await.unwrap_err();
+    assert_eq!(refused.code(), Some(Code::NotAllowed));
+    session::create(&services, &child, create(dir.path(), "child")).await.unwrap();
+    session::set(&services, &me, mode).await.unwrap();
+    let names: Vec<_> = session::list(&services, &me, List::default()).await.unwrap();
+    assert_eq!(names.len(), 2);
+    services.registry.pause().await;
+    services.store.close().await.unwrap();
+}
+
+/// One request to a daemon over a stream, and its answer.
+async fn ask(
+    stream: &mut (impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin),
+    method: &str,
+    params: Value,
+) -> Value {
+    let line = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string() + "\n";
+    stream.write_all(line.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    timeout(SOON, BufReader::new(stream).read_line(&mut answer)).await.unwrap().unwrap();
+    serde_json::from_str(&answer).unwrap()
+}
+
+#[tokio::test]
+async fn two_daemons_in_one_process_know_nothing_of_each_other() {
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let (mut ends, mut daemons, mut streams) = (Vec::new(), Vec::new(), Vec::new());
+    for dir in &dirs {
+        let (connector, listener) = in_process();
+        let shutdown = CancellationToken::new();
+        let options = Options::of(Setup::of(Places::below(dir.path()).unwrap()));
+        daemons.push(tokio::spawn(lingerd::run(options, listener, shutdown.clone())));
+        streams.push(connector.connect().await.unwrap());
+        ends.push(shutdown);
+    }
+    for (stream, dir) in streams.iter_mut().zip(&dirs) {
+        // The same name in each.
+        let created = ask(stream, "session/create", json!(create(dir.path(), "fox"))).await;
+        assert!(created["result"]["session"].is_string(), "{created}");
+        let status = ask(stream, "daemon/status", json!({})).await;
+        assert_eq!(status["result"]["sessions"], 1, "{status}");
+        assert_eq!(status["result"]["connections"], 1, "{status}");
+        assert_eq!(status["result"]["database"], json!(dir.path().join("data/linger.db")));
+    }
+    // One ends, and the other goes on.
+    ends[0].cancel();
+    daemons.remove(0).await.unwrap().unwrap();
+    let mut rest = Vec::new();
+    timeout(SOON, streams[0].read_to_end(&mut rest)).await.unwrap().unwrap();
+    let listed = ask(&mut streams[1], "session/list", json!({})).await;
+    assert_eq!(listed["result"][0]["name"], "fox", "{listed}");
+    ends[1].cancel();
+    daemons.remove(0).await.unwrap().unwrap();
+}

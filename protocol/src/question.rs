@@ -1,0 +1,211 @@
+//! Questions: what waits for a person, and how a person answers.
+//!
+//! A permission is the first kind of question. It keeps methods and events of its own ([`crate::permission`]), and is listed and
+//! answered here too. Every other kind has the events `question_asked` and `question_resolved`.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::event::{Event, EventBody};
+use crate::id::{CallId, PermissionId, QuestionId, SessionId};
+use crate::permission::{self, Decision};
+
+/// What kind of answer a question wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum QuestionKind {
+    /// Whether a tool call may run; its options are [`Decision`]s.
+    Permission,
+    /// One of the options.
+    Choice,
+    /// Reserved: the fields of a JSON Schema.
+    Form,
+    /// A kind that this build does not know; a client that cannot show it says so and leaves it to others.
+    #[serde(other)]
+    Unknown,
+}
+
+impl QuestionKind {
+    /// The event that withdraws a question of this kind, because of `by`.
+    pub fn withdrawn(self, question: QuestionId, by: String) -> EventBody {
+        match self {
+            Self::Permission => {
+                let decision = Decision::Cancelled;
+                EventBody::PermissionResolved { permission: question, decision, by, reason: None }
+            }
+            Self::Choice | Self::Form | Self::Unknown => {
+                EventBody::QuestionResolved { question, answer: None, by, reason: None }
+            }
+        }
+    }
+}
+
+/// What cannot go on before a question is answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Blocks {
+    /// One tool call.
+    Call,
+    /// The turn, from its next step on.
+    Turn,
+    /// Nothing.
+    #[default]
+    Nothing,
+}
+
+/// One of the possible answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct QuestionOption {
+    /// What an answer says.
+    pub name: String,
+    /// What people read.
+    pub label: String,
+}
+
+impl QuestionOption {
+    /// An option.
+    pub fn new(name: &str, label: &str) -> Self {
+        Self { name: name.to_owned(), label: label.to_owned() }
+    }
+}
+
+/// A question, whole.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Question {
+    /// What kind of answer it wants.
+    pub kind: QuestionKind,
+    /// What it holds up.
+    pub blocks: Blocks,
+    /// The tool call that asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<CallId>,
+    /// What is asked; absent for a permission, whose `action` says it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub text: String,
+    /// The possible answers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<QuestionOption>,
+    /// What would run, if it is a permission: the fields of `permission/list`.
+    #[serde(flatten)]
+    pub permission: Option<Action>,
+    /// The hash of what is asked.
+    pub digest: String,
+}
+
+/// The action that a permission is about.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Action {
+    /// The permission: the question itself; `permission/answer` takes it too.
+    pub permission: PermissionId,
+    /// The tool.
+    pub tool: String,
+    /// What will run.
+    pub action: String,
+    /// The arguments, whole.
+    pub input: Value,
+    /// Where it will run.
+    pub cwd: PathBuf,
+    /// The rule that `allow_session` and `allow_always` would add.
+    pub grant: String,
+}
+
+/// A question that waits: a row of `question/list`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PendingQuestion {
+    /// The question; `question/answer` takes it.
+    pub question: QuestionId,
+    /// The session that asks; absent if the daemon itself does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionId>,
+    /// What is asked.
+    #[serde(flatten)]
+    pub asked: Question,
+    /// When it was asked, in Unix milliseconds.
+    pub at: u64,
+}
+
+impl PendingQuestion {
+    /// The question that an event of `session` asks.
+    pub fn of_event(session: &SessionId, event: &Event) -> Option<Self> {
+        let session = (!session.is_daemon()).then(|| session.clone());
+        let (question, asked) = match &event.body {
+            EventBody::QuestionAsked { question, asked } => (question.clone(), asked.clone()),
+            EventBody::PermissionRequested { permission, call_id, tool, action, input, cwd, digest, grant, .. } => {
+                let (id, tool, action, input) = (permission.clone(), tool.clone(), action.clone(), input.clone());
+                let (cwd, grant) = (cwd.clone(), grant.clone());
+                let asked = Question {
+                    kind: QuestionKind::Permission,
+                    blocks: Blocks::Call,
+                    call: Some(call_id.clone()),
+                    text: String::new(),
+                    options: Decision::ANSWERS.map(|it| QuestionOption::new(it.name(), it.label())).to_vec(),
+                    permission: Some(Action { permission: id, tool, action, input, cwd, grant }),
+                    digest: digest.clone(),
+                };
+                (permission.clone(), asked)
+            }
+            _ => return None,
+        };
+        Some(Self { question, session, asked, at: event.at })
+    }
+
+    /// The row of `permission/list`, if it is a permission.
+    pub fn into_permission(self) -> Option<permission::Pending> {
+        let Self { session, asked, at, .. } = self;
+        let Action { permission, tool, action, input, cwd, grant } = asked.permission?;
+        let (session, call) = (session?, asked.call?);
+        Some(permission::Pending {
+            permission,
+            session,
+            call,
+            tool,
+            action,
+            input,
+            cwd,
+            digest: asked.digest,
+            grant,
+            at,
+        })
+    }
+}
+
+/// `question/list`: the questions that wait, of one session or of all and the daemon; the oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct List {
+    /// Only those of this session; `daemon` for the daemon's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionId>,
+}
+
+/// `question/answer`: answers one question; the first answer wins.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Answer {
+    /// The question.
+    pub question: QuestionId,
+    /// The name of an option.
+    pub answer: String,
+    /// A word with it; for a permission that is refused, one to the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The digest that was shown; an answer to something else is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+    /// Idempotency key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+}
+
+/// The `data` of the error `already answered`, as `question/answer` gives it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AlreadyAnswered {
+    /// The name of the option that was chosen; absent if the question was withdrawn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<String>,
+    /// Who answered, or why it was withdrawn.
+    pub by: String,
+    /// When, in Unix milliseconds.
+    pub at: u64,
+}

@@ -172,8 +172,8 @@ async fn a_database_that_is_full_of_sessions_takes_no_more_and_serves_those_it_h
     let database = rusqlite::Connection::open(daemon.dirs.database()).unwrap();
     database.busy_timeout(linger_tests::TIMEOUT).unwrap();
     let sql = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 99999)
-               INSERT INTO session (id, name, cwd, state, updated_at, env, fold)
-               SELECT 'z' || i, NULL, '/', 'idle', 0, '{}', '{}' FROM n";
+               INSERT INTO session (id, name, cwd, state, updated_at, env, fold, size)
+               SELECT 'z' || i, NULL, '/', 'idle', 0, '{}', '{}', 0 FROM n";
     database.execute(sql, []).unwrap();
     let error = client.refused("session/create", json!({ "cwd": daemon.workspace() })).await;
     assert_eq!(error.code, TOO_MUCH, "{error}");

@@ -156,7 +156,11 @@ async fn a_script_reads_what_each_command_came_to_as_json() {
     assert_eq!((&waits["session"], &waits["state"]), (&json!(session), &json!("waiting")));
     let permission = waits["permissions"][0].as_str().unwrap();
     let answered = json(&["answer", "--json", permission, "allow"], 0).await;
-    assert_eq!(answered, [json!({ "session": session, "permission": permission, "decision": "allow_once" })]);
+    let expected = json!({
+        "session": session, "question": permission, "answer": "allow_once",
+        "permission": permission, "decision": "allow_once",
+    });
+    assert_eq!(answered, [expected]);
     let over = json(&["wait", "--json", "scripted"], 0).await.remove(0);
     assert_eq!((&over["state"], &over["stop_reason"]), (&json!("idle"), &json!("end_turn")));
     assert_eq!(over, json(&["ls", "--json"], 0).await[0]);

@@ -70,7 +70,7 @@ async fn a_key_is_never_an_argument_and_wrong_input_is_named() {
     let model = ModelServer::start();
     let daemon = start(&model, "").await;
     for arguments in [["key", "set", "kept", KEY], ["key", "set", "kept", "--key=canary-of-the-keychain-0123456789"]] {
-        let said = daemon.cli(&arguments).run().await.fails_with_hint(2).says("a key is never an argument");
+        let said = daemon.cli(&arguments).run().await.fails_with_hint(2).says("a key cannot be an argument");
         assert!(!said.stderr.contains(KEY), "{}", said.stderr);
     }
     daemon.cli(&["key", "set", "kepd"]).stdin("k").run().await.fails_with_hint(2).says("no provider called 'kepd'");

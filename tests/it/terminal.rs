@@ -184,7 +184,7 @@ async fn a_line_that_is_no_text_is_named_and_the_next_one_is_taken() {
     let daemon = Daemon::start(&model).await;
     let mut terminal = open(&daemon).await;
     terminal.raw_keys(b"caf\xe9 au lait\r");
-    terminal.shows("that was not UTF-8").await;
+    terminal.shows("the line was not UTF-8").await;
     terminal.line("hello");
     terminal.shows("Good day").await;
     assert_eq!(terminal.leaves().await, 0);

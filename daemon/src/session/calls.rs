@@ -29,7 +29,7 @@ use crate::provider::json_size;
 use crate::store::blob::{Held, StowError, in_base64};
 use crate::sys::disk;
 use crate::tool::set::ToolSet;
-use crate::tool::{Access, Call, Context, Effects, OutputDelta, ToolOutput, Workspace, asks_nobody};
+use crate::tool::{Access, Call, Context, Effects, OutputDelta, ToolOutput, Workspace};
 
 /// Pieces of output that wait for the log; the tool waits beyond.
 const OUTPUT_QUEUE: usize = 4;
@@ -348,7 +348,7 @@ impl Runner {
             blobs: self.env.store.blobs.clone(),
             hidden: self.env.policy.hidden(tool, &effects.access, &self.workspace),
             spawn: self.workspace.spawn(self.env.children.clone()),
-            ask: asks_nobody(),
+            ask: self.emit.asks(id),
         };
         let joined = begun.is_some_and(|begun| begun.after_crash == AfterCrash::Join);
         if begun.is_some() {

@@ -28,6 +28,7 @@ use std::sync::Arc;
 
 use linger_protocol::event::{AfterCrash, Outcome, OutputSegment};
 use linger_protocol::message::ContentBlock;
+use linger_protocol::question::QuestionOption;
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -219,26 +220,23 @@ pub struct Context {
     pub hidden: Hidden,
     /// Starts children in the directory and the environment of the session.
     pub spawn: Spawn,
-    /// Asks a person.
+    /// Asks a person, who may take days to answer.
     pub ask: Ask,
 }
 
 /// A question that a call asks a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// What is asked.
+    /// What is asked, at most 64 KiB.
     pub text: String,
-    /// The possible answers: the name that an answer says, and what people read.
-    pub options: Vec<(String, String)>,
+    /// The possible answers, 1 to 32, each with a name of its own.
+    pub options: Vec<QuestionOption>,
 }
 
-/// Asks a person, and gives the name of the option that was chosen; or why none was.
+/// Asks a person, and gives the name of the option that was chosen once that is on disk. Fails if the question is refused, for
+/// its size or because too many wait, and if it is withdrawn.
+/// A call that asks the same again, also after a restart, asks nothing new: it waits on, or has the answer that was given.
 pub type Ask = Arc<dyn Fn(Choice) -> BoxFuture<'static, Result<String, Invalid>> + Send + Sync>;
-
-/// What a call is given where nobody can be asked.
-pub fn asks_nobody() -> Ask {
-    Arc::new(|_| Box::pin(std::future::ready(Err(Invalid("nobody can be asked here".to_owned())))))
-}
 
 /// Says whether a file is kept from being read.
 pub type Hidden = Arc<dyn Fn(&Path) -> bool + Send + Sync>;
@@ -359,7 +357,7 @@ mod tests {
             blobs: Blobs::beside(&workspace.cwd.join("out/linger.db")),
             hidden: Arc::new(|_| false),
             spawn: workspace.spawn(Children::default()),
-            ask: asks_nobody(),
+            ask: Arc::new(|_| Box::pin(std::future::ready(Err(Invalid("no one to ask".to_owned()))))),
         }
     }
 

@@ -178,6 +178,8 @@ pub enum TurnMessage {
     Counted(Option<Usage>),
     /// May this call run?
     Permit(Box<Permit>),
+    /// A call asks a person; answered when the answer is on disk, or the question is withdrawn.
+    Ask(Question, Reply<Resolution>),
     /// Between two steps. With the reason if the turn would end here: it has ended if no prompts come back.
     Boundary(Option<Ending>, oneshot::Sender<NextStep>),
     /// Which `provider/model` is it now?
@@ -601,6 +603,7 @@ impl Actor {
             TurnMessage::Pieces(fragments, done) => self.pieces(fragments, done),
             TurnMessage::Counted(usage) => self.counted = usage,
             TurnMessage::Permit(permit) => self.permit(*permit),
+            TurnMessage::Ask(question, reply) => self.ask_question(question, reply),
             TurnMessage::Boundary(ending, reply) => self.boundary_or_hold(ending, reply),
             TurnMessage::Unreadable(why) => self.offer(&why),
             TurnMessage::Read(past) => self.past = past.up_to(self.state.head),

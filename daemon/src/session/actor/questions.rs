@@ -146,7 +146,8 @@ impl Actor {
         let same = |it: &&QuestionState| it.grant().is_none() && it.digest == asked.digest && it.call == asked.call;
         if let Some(earlier) = self.state.questions().find(same) {
             return match earlier.answer.clone() {
-                Some(resolution) => respond(reply, Ok(resolution)),
+                // It may not be on disk yet.
+                Some(resolution) => respond_when(reply, self.flush(), resolution),
                 None => self.askers.entry(earlier.id.clone()).or_default().push(reply),
             };
         }

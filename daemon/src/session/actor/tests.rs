@@ -77,7 +77,10 @@ impl Scene {
         stored.await.unwrap().unwrap();
         let (mailbox, commands) = mpsc::unbounded_channel();
         let actor = tokio::spawn(actor.run(None, commands));
-        Self { id, env, host, mailbox, actor, _dir: dir }
+        let scene = Self { id, env, host, mailbox, actor, _dir: dir };
+        // A commit is answered before it is shown.
+        transcript(&mut scene.attach().await, "session_created").await;
+        scene
     }
 
     async fn ask<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, RpcError> {

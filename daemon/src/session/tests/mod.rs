@@ -11,6 +11,7 @@ mod crashes;
 mod failures;
 mod permissions;
 mod prompts;
+mod questions;
 mod room;
 mod schemas;
 mod stopping;
@@ -22,7 +23,7 @@ use std::sync::Arc;
 
 use linger_protocol::RpcError;
 use linger_protocol::event::{Asks, Event, EventBody, NoticeCode};
-use linger_protocol::id::{PermissionId, QuestionId, SessionId};
+use linger_protocol::id::{QuestionId, SessionId};
 use linger_protocol::message::{ContentBlock, Role, text_of};
 use linger_protocol::permission::{Decision, Mode};
 use linger_protocol::place::{Places, private_directory};
@@ -112,6 +113,17 @@ impl Scene {
 
     /// A session with more configuration, before the tables.
     async fn with(config: &str, model: &str, mode: Mode, answers: impl IntoIterator<Item = Answer>) -> Self {
+        Self::with_tools(Tools::default(), config, model, mode, answers).await
+    }
+
+    /// The same with these tools.
+    async fn with_tools(
+        tools: Tools,
+        config: &str,
+        model: &str,
+        mode: Mode,
+        answers: impl IntoIterator<Item = Answer>,
+    ) -> Self {
         let dir = directory();
         let at = |name: &str| dir.path().join(name);
         let places =
@@ -121,7 +133,6 @@ impl Scene {
         }
         std::fs::write(places.config_file(), format!("idle_unload_s = 3600\n{config}\n{CONFIG}")).unwrap();
         let store = Store::open(&places.database()).unwrap();
-        let tools = Tools::default();
         let config = Arc::new(ConfigStore::open(places.clone(), None, tools.clone()));
         config.current().unwrap();
         let keychain = Keychain::new(places.kept_keys(), places.database());
@@ -243,14 +254,20 @@ impl Scene {
 
     /// Decides the permission that was asked for as the `n`th, from 1.
     async fn answer(&self, n: usize, decision: Decision, reason: Option<&str>) -> Result<(), RpcError> {
+        self.choose(n, decision.name(), reason).await
+    }
+
+    /// Answers the question, or the permission, that was asked as the `n`th, from 1.
+    async fn choose(&self, n: usize, option: &str, reason: Option<&str>) -> Result<(), RpcError> {
         let asked = self.events().await.into_iter().filter_map(|event| match event.body {
-            EventBody::PermissionRequested { permission, .. } => Some(permission),
+            EventBody::PermissionRequested { permission: question, .. } | EventBody::QuestionAsked { question, .. } => {
+                Some(question)
+            }
             _ => None,
         });
-        let permission: PermissionId = asked.collect::<Vec<_>>()[n - 1].clone();
-        let (question, reason) = (QuestionId(permission.0), reason.map(str::to_owned));
-        let chosen = serde_json::to_value(decision).unwrap().as_str().unwrap().to_owned();
-        let answer = question::Answer { question, answer: chosen, reason, digest: None, key: None };
+        let question: QuestionId = asked.collect::<Vec<_>>()[n - 1].clone();
+        let (answer, reason) = (option.to_owned(), reason.map(str::to_owned));
+        let answer = question::Answer { question, answer, reason, digest: None, key: None };
         self.asked(|asked| Command::Answer(answer, "someone".to_owned(), asked)).await
     }
 
@@ -310,6 +327,8 @@ const KINDS: &[&str] = &[
     "tool_finished",
     "permission_requested",
     "permission_resolved",
+    "question_asked",
+    "question_resolved",
     "turn_finished",
     "compaction_started",
     "compacted",
@@ -362,9 +381,9 @@ fn blocks(content: &[ContentBlock]) -> String {
 }
 
 /// An event as one line; permissions are numbered as they were asked for.
-fn line(event: &Event, asked: &mut Vec<PermissionId>) -> String {
+fn line(event: &Event, asked: &mut Vec<QuestionId>) -> String {
     let kind = <&str>::from(&event.body);
-    let mut name = |permission: &PermissionId| {
+    let mut name = |permission: &QuestionId| {
         let at = asked.iter().position(|known| known == permission).unwrap_or_else(|| {
             asked.push(permission.clone());
             asked.len() - 1
@@ -413,6 +432,14 @@ fn line(event: &Event, asked: &mut Vec<PermissionId>) -> String {
             let reason = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
             let decision = serde_json::to_value(decision).unwrap();
             format!("{} {} by {by}{reason}", name(permission), decision.as_str().unwrap())
+        }
+        EventBody::QuestionAsked { question, asked } => {
+            let call = asked.call.as_ref().map(|call| format!("{call} ")).unwrap_or_default();
+            let options: Vec<&str> = asked.options.iter().map(|option| option.name.as_str()).collect();
+            format!("{} {call}{:?} {}", name(question), asked.text, options.join("|"))
+        }
+        EventBody::QuestionResolved { question, answer, by, .. } => {
+            format!("{} {} by {by}", name(question), answer.as_deref().unwrap_or("withdrawn"))
         }
         EventBody::TurnFinished { stop_reason, detail, answer, steps, .. } => {
             let stop = serde_json::to_value(stop_reason).unwrap();

@@ -1,17 +1,22 @@
 //! How a turn talks to its actor: events in order, and the commits that it waits for.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use linger_protocol::event::{EventBody, Level, NoticeCode};
-use linger_protocol::id::MessageId;
+use linger_protocol::id::{CallId, MessageId};
 use linger_protocol::message::ContentBlock;
+use linger_protocol::question::Blocks;
 use linger_protocol::session::Setup;
 use tokio::sync::{mpsc, oneshot};
 
 use super::TurnEnded;
+use crate::question;
 use crate::session::Draft;
 use crate::session::actor::{Ending, Fragment, NextStep, TurnMessage};
+use crate::session::state::Resolution;
 use crate::store::StoreError;
+use crate::tool::{Ask, Choice, Invalid};
 
 /// Appends of deltas that may wait for their commit before the turn waits too: it keeps the store busy and memory small.
 const AHEAD: usize = 4;
@@ -121,6 +126,22 @@ impl Emitter {
         let (reply, answer) = oneshot::channel();
         self.tell(TurnMessage::Boundary(ending, reply))?;
         answer.await.map_err(|_| TurnEnded)
+    }
+
+    /// What `call` asks a person with. It keeps no turn alive: asked after the turn has ended, it fails.
+    pub fn asks(&self, call: &CallId) -> Ask {
+        let (actor, call) = (self.0.downgrade(), call.clone());
+        Arc::new(move |Choice { text, options }| {
+            let question = question::choice(text, options, Blocks::Call, Some(call.clone()));
+            let (reply, answer) = oneshot::channel();
+            let told = actor.upgrade().is_some_and(|actor| actor.send(TurnMessage::Ask(question, reply)).is_ok());
+            Box::pin(async move {
+                let ended = || Invalid("the turn has ended".to_owned());
+                let answer = if told { answer.await.map_err(|_| ended())? } else { return Err(ended()) };
+                let Resolution { answer, by, .. } = answer.map_err(|refused| Invalid(refused.message))?;
+                answer.ok_or_else(|| Invalid(format!("the question was withdrawn: {by}")))
+            })
+        })
     }
 
     /// Tells the actor; if it has dropped the turn, the turn is over.

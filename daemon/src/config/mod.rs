@@ -5,6 +5,9 @@
 //! A key itself has no place in the file; what looks like one is refused and not repeated.
 
 mod grant;
+pub mod instructions;
+mod policy;
+pub mod providers;
 mod source;
 mod store;
 mod watch;
@@ -23,12 +26,12 @@ use crate::provider::models::ModelConfig;
 use crate::provider::network::NetworkConfig;
 use crate::provider::preset::PRESETS;
 pub use grant::GrantError;
+pub use policy::Policy;
 pub use source::ConfigError;
 pub use store::{ConfigStore, Reload};
 pub use watch::Changes;
 
 use crate::permission::{Rule, Rules};
-use crate::session::instructions;
 use crate::store::blob;
 use crate::tool::TIMEOUT_MAX_S;
 use crate::tool::set::Names;

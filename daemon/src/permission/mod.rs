@@ -6,7 +6,6 @@
 //! Invariants: what cannot be told asks. An allow rule for a command matches that command and no other. A path whose end is
 //! uncertain (`..`, a link that leads nowhere) is allowed by no rule and by no mode but `auto`.
 
-mod policy;
 mod rule;
 
 use std::ffi::OsStr;
@@ -16,7 +15,6 @@ use linger_protocol::permission::Mode;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-pub use policy::Policy;
 pub use rule::{Rule, RuleError};
 
 use crate::tool::set::{Names, Takes};

@@ -6,10 +6,10 @@ use linger_protocol::error::Code;
 use linger_protocol::key::{Info, Listed, Remove, Removed, Set};
 
 use super::{Caller, Services};
+use crate::config::providers::Providers;
 use crate::diagnostics::secret::Secret;
 use crate::provider::keychain::{MAX_KEY, Trouble};
 use crate::provider::keys::Account;
-use crate::provider::providers::Providers;
 
 /// Where each provider's key comes from, and whether there is a keychain.
 pub async fn list(services: &Services, _: &Caller, _: Empty) -> Result<Listed, RpcError> {

@@ -26,12 +26,12 @@ use tokio_util::sync::CancellationToken;
 pub use caller::{Authority, Caller};
 
 use crate::config::ConfigStore;
+use crate::config::providers::Providers;
 use crate::diagnostics::secret::Redactor;
 use crate::provider::key_source::KeySources;
 use crate::provider::keychain::Keychain;
 use crate::provider::keys::Keys;
 use crate::provider::network::Variables;
-use crate::provider::providers::Providers;
 use crate::recover::Repairs;
 use crate::registry::Registry;
 use crate::session::env::{Env, SYSTEM};

@@ -13,10 +13,10 @@ use linger_protocol::key::{Info, Source};
 use tokio::task::JoinSet;
 
 use super::{Caller, Services};
+use crate::config::providers::Providers;
 use crate::provider::catalogue::Catalogue;
 use crate::provider::driver;
 use crate::provider::listing;
-use crate::provider::providers::Providers;
 
 /// How long a provider may take: a list comes in a fraction of a second, and somebody waits for it.
 const PATIENCE: Duration = Duration::from_secs(4);

@@ -5,7 +5,6 @@ pub mod calls;
 pub mod compaction;
 pub mod context;
 pub mod env;
-pub mod instructions;
 pub mod names;
 pub mod recovery;
 pub mod state;

@@ -5,8 +5,8 @@ use linger_protocol::event::{EventBody, Instruction};
 use tokio::task::JoinHandle;
 
 use super::{Turn, TurnEnded};
+use crate::config::instructions;
 use crate::provider::catalogue::Resolved;
-use crate::session::instructions;
 use crate::sys::clock;
 
 impl Turn {

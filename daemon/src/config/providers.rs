@@ -1,7 +1,7 @@
 //! The providers as the configuration has them now: the catalogue made of it, the keys, and where keys come from.
 //!
 //! Shared by all sessions. The catalogue is made once for each configuration that was read; what providers have said of their
-//! models is carried over to the next one. Deliberately absent: requests to a provider ([`super::driver`]).
+//! models is carried over to the next one. Deliberately absent: requests to a provider ([`crate::provider::driver`]).
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,14 +9,14 @@ use linger_protocol::RpcError;
 use linger_protocol::error::Code;
 use tokio::sync::watch;
 
-use super::Provider;
-use super::catalogue::{Catalogue, Resolved};
-use super::client::Clients;
-use super::key_source::KeySources;
-use super::keys::{Bearer, Keys};
-use super::network::{Network, Variables};
-use crate::config::{Config, ConfigError, ConfigStore};
+use super::{Config, ConfigError, ConfigStore};
 use crate::diagnostics::secret::Secret;
+use crate::provider::Provider;
+use crate::provider::catalogue::{Catalogue, Resolved};
+use crate::provider::client::Clients;
+use crate::provider::key_source::KeySources;
+use crate::provider::keys::{Bearer, Keys};
+use crate::provider::network::{Network, Variables};
 
 /// The longest name of a model, in bytes; it stands in a line of `linger ls`.
 const MAX_MODEL: usize = 256;
@@ -38,7 +38,7 @@ pub struct Providers {
     pub changed: watch::Sender<()>,
     /// What answers in the place of all models, in tests.
     #[cfg(test)]
-    pub(crate) script: std::sync::OnceLock<super::scripted::Script>,
+    pub(crate) script: std::sync::OnceLock<crate::provider::scripted::Script>,
 }
 
 impl Providers {

@@ -9,8 +9,8 @@ use std::sync::{Arc, OnceLock};
 use linger_protocol::permission::Mode;
 use tokio::time::timeout;
 
-use super::{CallInfo, Rule, Sight, Verdict, decide, hides};
-use crate::config::ConfigStore;
+use super::ConfigStore;
+use crate::permission::{CallInfo, Rule, Sight, Verdict, decide, hides};
 use crate::sys::disk;
 use crate::tool::{Access, Hidden, Workspace};
 

@@ -96,6 +96,28 @@ async fn a_command_sees_what_was_written_into_the_configuration_before_it() {
     daemon.cli(&["ls"]).run().await.exits(0).says("config.toml:1");
 }
 
+#[tokio::test]
+async fn a_hello_reads_no_file_while_the_configuration_stays_as_it_is() {
+    use rustix::fs::inotify::{CreateFlags, Reader, WatchFlags, add_watch, init};
+
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    daemon.client().await;
+    let queue = init(CreateFlags::NONBLOCK).unwrap();
+    add_watch(&queue, daemon.dirs.config().parent().unwrap(), WatchFlags::OPEN | WatchFlags::ACCESS).unwrap();
+    let opened = || {
+        let mut room = [std::mem::MaybeUninit::uninit(); 4096];
+        let mut reader = Reader::new(&queue, &mut room);
+        std::iter::from_fn(|| reader.next().ok().map(drop)).count()
+    };
+    for _ in 0..20 {
+        daemon.client().await;
+    }
+    assert_eq!(opened(), 0);
+    std::fs::read(daemon.dirs.config()).unwrap();
+    assert!(opened() > 0, "a reader is seen");
+}
+
 /// Has `line` in the table of the provider with the name `table`, and waits until the daemon knows.
 async fn configure(daemon: &Daemon, client: &Client, before: &str, (table, line): (&str, &str), nth: usize) {
     let head = format!("[providers.{table}]\n");

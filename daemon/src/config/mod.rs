@@ -1,11 +1,13 @@
 //! The configuration: what was written in `config.toml` and what it means.
 //!
 //! [`Config::parse`] is pure: text in, meaning or the first error out, with file, line and key. [`ConfigStore`] holds the last
-//! good one; [`watch`](watch::Changes) says when to look again; [`ConfigStore::grant`] is all that writes the file.
+//! good one; [`watch`](watch::Changes) says when to look again, [`notices`] whether a look can find anything new;
+//! [`ConfigStore::grant`] is all that writes the file.
 //! A key itself has no place in the file; what looks like one is refused and not repeated.
 
 mod grant;
 pub mod instructions;
+mod notices;
 mod policy;
 pub mod providers;
 mod source;

@@ -13,6 +13,7 @@ use linger_protocol::place::Places;
 use sha2::{Digest, Sha256};
 
 use super::grant::{GrantError, Prepared, append};
+use super::notices::Notices;
 use super::{AfterRestart, Config, ConfigError};
 use crate::permission::Rules;
 use crate::tool::set::Tools;
@@ -51,6 +52,8 @@ struct State {
     error: Option<ConfigError>,
     /// Why changes to the file are not noticed, if so.
     unwatched: Option<String>,
+    /// Tells whether the file may have changed since it was read last; without it only a look does.
+    notices: Option<Notices>,
 }
 
 /// What a look at the file brought.
@@ -137,12 +140,20 @@ impl ConfigStore {
         unwatched.chain(state.good.iter().flat_map(|config| config.warnings.clone())).collect()
     }
 
-    /// Takes down why changes to the file are not noticed; none: they are.
-    pub fn set_unwatched(&self, why: Option<&str>) {
-        if let Some(error) = why {
+    /// Takes down why changes to the file are not noticed (none: they are), and the queue that is older than the last read.
+    pub fn set_watched(&self, trouble: Option<&str>, notices: Option<Notices>) {
+        if let Some(error) = trouble {
             tracing::error!(target: "config", error, "changes to the file are not noticed");
         }
-        self.state().unwatched = why.map(str::to_owned);
+        let mut state = self.state();
+        state.unwatched = trouble.map(str::to_owned);
+        state.notices = notices;
+    }
+
+    /// Whether a look at the file could find something else than was read last. It makes no look itself.
+    pub fn may_have_changed(&self) -> bool {
+        let mut state = self.state();
+        state.hash.is_none() || state.notices.as_mut().is_none_or(Notices::has_notice)
     }
 
     /// Looks at the file; no file means the defaults. It waits for the disk.

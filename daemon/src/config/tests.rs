@@ -440,11 +440,11 @@ fn what_is_not_watched_is_told() {
     let house = house();
     house.write("[mcp.files]\ncommand = \"x\"");
     let store = house.open();
-    store.set_unwatched(Some("no more watches"));
+    store.set_watched(Some("no more watches"), None);
     let file = house.places.config_file();
     let told =
         format!("{}: changes are not noticed until the daemon is started again: no more watches", file.display());
     assert_eq!((&store.warnings()[0], store.warnings().len()), (&told, 2));
-    store.set_unwatched(None);
+    store.set_watched(None, None);
     assert_eq!(store.warnings().len(), 1);
 }

@@ -17,6 +17,7 @@ use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::watch;
 
 use super::grant::make_directory;
+use super::notices::Notices;
 
 /// How long the file is left alone after the first sign of a change. An editor that empties it and then writes it, or moves it
 /// away and then puts the new one there, is through by then; in between, no rule would be in force.
@@ -32,6 +33,8 @@ pub struct Changes {
     sender: watch::Sender<()>,
     receiver: watch::Receiver<()>,
     watcher: Option<RecommendedWatcher>,
+    /// As old as the watcher; none where the file has to be looked at.
+    notices: Option<Notices>,
     trouble: Option<String>,
 }
 
@@ -42,12 +45,17 @@ impl Changes {
             tracing::warn!(target: "config", %error, file = %file.display(), "its directory cannot be made");
         }
         let (sender, receiver) = watch::channel(());
-        Self { file: file.to_path_buf(), sender, receiver, watcher: None, trouble: None }.watch_anew()
+        Self { file: file.to_path_buf(), sender, receiver, watcher: None, notices: None, trouble: None }.watch_anew()
     }
 
     /// Why changes are not noticed, if so.
     pub fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
+    }
+
+    /// The queue that tells of each change after the last wake-up, given once.
+    pub fn take_notices(&mut self) -> Option<Notices> {
+        self.notices.take()
     }
 
     /// Waits until the file may have changed and has been left alone for a moment. What this gives tells of what changes
@@ -62,7 +70,9 @@ impl Changes {
 
     /// Goes the way to the file again. The old watcher stays until the new one is there.
     fn watch_anew(mut self) -> Self {
-        match watcher(&self.file, self.sender.clone()) {
+        let trail = trail(&self.file);
+        self.notices = Notices::of(&self.file, &trail, self.sender.clone()).ok();
+        match watcher(trail, self.sender.clone()) {
             Ok(watcher) => (self.watcher, self.trouble) = (Some(watcher), None),
             Err(error) => self.trouble = Some(error.to_string()),
         }
@@ -70,8 +80,7 @@ impl Changes {
     }
 }
 
-fn watcher(file: &Path, sender: watch::Sender<()>) -> notify::Result<RecommendedWatcher> {
-    let trail = trail(file);
+fn watcher(trail: Vec<Point>, sender: watch::Sender<()>) -> notify::Result<RecommendedWatcher> {
     let names: BTreeSet<OsString> = trail.iter().flat_map(|point| &point.names).cloned().collect();
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
         let concerns = match &event {
@@ -97,12 +106,12 @@ fn watcher(file: &Path, sender: watch::Sender<()>) -> notify::Result<Recommended
 
 /// A directory on the way to the file.
 #[derive(Debug)]
-struct Point {
-    dir: PathBuf,
+pub(super) struct Point {
+    pub(super) dir: PathBuf,
     /// What in it the way leads over, and what leads to it from the nearest directory that is there.
-    names: Vec<OsString>,
+    pub(super) names: Vec<OsString>,
     /// Whether the file, or a link to it, lies in a directory of this one, and not in itself.
-    above: bool,
+    pub(super) above: bool,
 }
 
 impl Point {

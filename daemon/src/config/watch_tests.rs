@@ -105,3 +105,56 @@ async fn links_that_lead_to_each_other_are_followed_to_an_end() {
     std::fs::remove_file(house.places.config_file()).unwrap();
     woken(changes, "the circle is broken").await;
 }
+
+#[tokio::test]
+#[cfg(target_os = "linux")]
+async fn whatever_changes_the_file_is_in_the_queue_as_soon_as_it_is_done() {
+    let house = house();
+    let file = house.places.config_file();
+    let at = |name: &str| house.places.config.with_file_name(name);
+    let has_notice = |what: &dyn Fn()| {
+        let mut notices = Changes::of(&file).take_notices().unwrap();
+        assert!(!notices.has_notice(), "nothing has happened yet");
+        what();
+        notices.has_notice()
+    };
+    assert!(has_notice(&|| house.write("max_steps = 1")), "it appears");
+    assert!(has_notice(&|| house.write("max_steps = 2")), "it changes");
+    std::fs::hard_link(&file, at("other name")).unwrap();
+    assert!(
+        has_notice(&|| std::fs::write(at("other name"), "max_steps = 3").unwrap()),
+        "it changes under another name"
+    );
+    assert!(has_notice(&|| std::fs::rename(&house.places.config, at("old")).unwrap()), "its directory is moved away");
+    assert!(has_notice(&|| std::fs::rename(at("old"), &house.places.config).unwrap()), "another one is in its place");
+    std::fs::remove_file(&file).unwrap();
+    std::os::unix::fs::symlink(at("dotfile"), &file).unwrap();
+    assert!(has_notice(&|| std::fs::write(at("dotfile"), "max_steps = 4").unwrap()), "what it leads to appears");
+    assert!(has_notice(&|| std::fs::remove_file(at("dotfile")).unwrap()), "what it leads to vanishes");
+    assert!(!has_notice(&|| std::fs::write(house.places.config.join("other"), "x").unwrap()), "another file");
+    assert!(!has_notice(&|| drop(house.open())), "it is read");
+}
+
+#[tokio::test]
+#[cfg(target_os = "linux")]
+async fn a_notice_wakes_the_watcher_and_stays_until_the_file_is_read() {
+    let house = house();
+    house.write("max_steps = 1");
+    let mut changes = Changes::of(&house.places.config_file());
+    let store = house.open();
+    assert!(store.may_have_changed(), "nothing tells of changes");
+    store.set_watched(None, changes.take_notices());
+    assert!(!store.may_have_changed());
+    house.write("max_steps = 2");
+    assert!(store.may_have_changed() && store.may_have_changed());
+    let mut changes = woken(changes, "it changes").await;
+    store.reload();
+    store.set_watched(None, changes.take_notices());
+    assert!(!store.may_have_changed());
+    std::fs::remove_file(house.places.config_file()).unwrap();
+    std::fs::create_dir(house.places.config_file()).unwrap();
+    let mut changes = woken(changes, "it is a directory").await;
+    store.reload();
+    store.set_watched(None, changes.take_notices());
+    assert!(store.may_have_changed(), "what cannot be read is tried again");
+}

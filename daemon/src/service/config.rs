@@ -16,7 +16,8 @@ const EMPTIED: Duration = Duration::from_secs(1);
 /// Reads the configuration again when its file has changed.
 pub async fn watch(services: Arc<Services>, mut changes: Changes) {
     loop {
-        services.config.set_unwatched(changes.trouble());
+        let notices = changes.take_notices();
+        services.config.set_watched(changes.trouble(), notices);
         let Some(next) = changes.next().await else { return };
         changes = next;
         let config = services.config.clone();
@@ -36,8 +37,12 @@ pub async fn watch(services: Arc<Services>, mut changes: Changes) {
     }
 }
 
-/// Waits until a configuration that has changed is read: a client that comes may have written it a moment ago.
+/// Waits until a configuration that has changed is read: a client that comes may have written it a moment ago. Where nothing
+/// has changed, it touches no file.
 pub async fn refresh(services: &Services) {
+    if !services.config.may_have_changed() {
+        return;
+    }
     let (mut changed, place) = (services.providers.changed.subscribe(), &services.places.config);
     let is_read = async {
         let has_changed = || {

@@ -199,7 +199,7 @@ pub(super) async fn memory() -> Vec<Figure> {
 pub(super) async fn round_trip() -> Vec<Figure> {
     let model = ModelServer::start();
     let daemon = Daemon::start_with(&model, setup()).await;
-    // Answered from memory, if only by an error; a hello looks at the file of the configuration.
+    // Answered from memory, if only by an error; a hello asks the system besides whether the configuration has changed.
     let request = r#"{"jsonrpc":"2.0","id":1,"method":"session/detach","params":{"session":"nobody"}}"#;
     let hello = r#"{"jsonrpc":"2.0","id":1,"method":"daemon/hello","params":{"client":"bench","protocol":[1,1]}}"#;
     let mut raw = Raw::connect(&daemon.dirs.socket()).await;

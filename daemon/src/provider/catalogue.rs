@@ -177,8 +177,8 @@ impl Entry {
         let named = preset::named(name);
         let kind = config.kind.or(named.map(|preset| preset.kind))?;
         let vendor = preset::vendor(kind)?;
-        // A preset may be given another of its vendor's kinds, and stays what it is.
-        let origin = named.filter(|preset| preset.kind == kind || preset.name == vendor.name).unwrap_or(vendor);
+        // A preset that is given another kind stays where it is: nothing of it goes to the vendor of that kind.
+        let origin = named.unwrap_or(vendor);
         let base_url = config.base_url.clone().unwrap_or_else(|| origin.base_url.to_owned());
         // A vendor's key goes to the vendor, unless somebody says otherwise.
         let place = if config.base_url.is_none() { Some(origin) } else { preset::at(&base_url) };

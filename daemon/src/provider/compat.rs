@@ -16,7 +16,7 @@ pub struct Compat {
     pub max_completion_tokens: Option<bool>,
     /// `openai`: the system prompt has the role `developer`, not `system`. Default no.
     pub developer_role: Option<bool>,
-    /// `openai`, `openai-responses`: the server takes `prompt_cache_key`. Default no, and yes.
+    /// `openai`, `openai-responses`: the server takes `prompt_cache_key`. Default no.
     pub prompt_cache_key: Option<bool>,
     /// `openai`: what a model of Anthropic's (`anthropic/…`) has read is cached if a request says so in `cache_control`. Default no.
     pub cache_control: Option<bool>,

@@ -48,7 +48,7 @@ impl Kind {
 pub struct ProviderConfig {
     /// The wire format; a preset has one already.
     pub kind: Option<Kind>,
-    /// Where requests go; the vendor's own address if absent.
+    /// Where requests go; if absent a preset's own address, whatever its kind, and else that of the kind's vendor.
     pub base_url: Option<String>,
     /// The variable that holds the key.
     pub api_key_env: Option<String>,
@@ -110,7 +110,10 @@ impl ProviderConfig {
         if self.api_key_env.is_some() && self.api_key_command.is_some() {
             return Err(("api_key_command", "api_key_env is there too; only one of them can be meant".to_owned()));
         }
-        let Some(base_url) = &self.base_url else { return Ok(()) };
+        let Some(base_url) = &self.base_url else {
+            let nowhere = preset::named(name).is_some_and(|preset| preset.base_url.is_empty()) && kind != Kind::Demo;
+            return if nowhere { Err(("base_url", "missing: where the server is".to_owned())) } else { Ok(()) };
+        };
         match Url::parse(base_url) {
             Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => Ok(()),
             Ok(_) => Err(("base_url", "neither an http nor an https address".to_owned())),

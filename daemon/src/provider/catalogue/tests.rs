@@ -334,6 +334,13 @@ fn presets_know_their_addresses_keys_and_flags() {
     let responses = (OpenaiResponses, "https://api.openai.com/v1", Some("OPENAI_API_KEY"), None);
     check("[openai]\nkind = 'openai-responses'", "openai", responses);
     check("[gpt]\nkind = 'openai-responses'", "gpt", responses);
+    // With another kind a preset keeps its address and its key: nothing goes to that kind's vendor.
+    let vllm = (OpenaiResponses, "http://127.0.0.1:8000/v1", Some("VLLM_API_KEY"), None);
+    let flags = check("[vllm]\nkind = 'openai-responses'", "vllm", vllm);
+    assert_eq!((flags.prompt_cache_key, flags.schema_with_tools), (None, Some(false)));
+    let litellm = (Kind::Anthropic, "http://127.0.0.1:4000/v1", Some("LITELLM_API_KEY"), None);
+    check("[litellm]\nkind = 'anthropic'", "litellm", litellm);
+    check("[ollama]\nkind = 'openai'", "ollama", (Openai, "http://127.0.0.1:11434", Some("OLLAMA_API_KEY"), None));
     check("", "ollama", (Ollama, "http://127.0.0.1:11434", Some("OLLAMA_API_KEY"), None));
     // An address is as good as a name, and a name keeps its flags at another address.
     let there = "[mine]\nkind = 'openai'\nbase_url = 'https://api.deepseek.com/v1'";
@@ -386,4 +393,6 @@ fn mistakes_in_the_configuration_are_named() {
     check("kind = 'openai'\ncompat = { num_ctx = 9 }", "compat");
     check("kind = 'ollama'\ncompat = { num_ctx = 0 }", "compat");
     assert!(toml::from_str::<ProviderConfig>("api_key = 'oops'").is_err());
+    let demo: ProviderConfig = toml::from_str("kind = 'openai'").unwrap();
+    assert_eq!(demo.check("demo").unwrap_err().0, "base_url");
 }

@@ -90,7 +90,7 @@ fn head(compat: &Compat, request: &Request<'_>) -> Value {
     if request.max_tokens > 0 {
         wire::set(&mut head, "max_output_tokens", request.max_tokens);
     }
-    if compat.prompt_cache_key != Some(false) && !request.cache_key.is_empty() {
+    if compat.prompt_cache_key == Some(true) && !request.cache_key.is_empty() {
         wire::set(&mut head, "prompt_cache_key", request.cache_key);
     }
     if let Some(system) = wire::visible(request.system) {
@@ -147,7 +147,7 @@ fn assistant_items(message: &Message, own: bool, on: Hosted, names: &CallNames, 
                 continue;
             }
             ContentBlock::Text { text } => wire::visible(text).map(|text| {
-                let mut item = json!({"role": "assistant", "content": text});
+                let mut item = said(&text);
                 if let Some(ContentBlock::Opaque { native }) = message.content.get(n + 1).filter(|_| own)
                     && let Some(phase) = native.get(PHASE)
                 {
@@ -165,7 +165,7 @@ fn assistant_items(message: &Message, own: bool, on: Hosted, names: &CallNames, 
             ContentBlock::Hosted { tool, native: Some(native), .. } if own && on.has(*tool) => {
                 native.get(ITEM).cloned()
             }
-            ContentBlock::Hosted { .. } => readable(block).map(|said| json!({"role": "assistant", "content": said})),
+            ContentBlock::Hosted { .. } => readable(block).map(|text| said(&text)),
             _ => None,
         };
         if let Some(item) = item {
@@ -173,6 +173,11 @@ fn assistant_items(message: &Message, own: bool, on: Hosted, names: &CallNames, 
             input.push(&item);
         }
     }
+}
+
+/// Text of the model as an item of its own. llama.cpp refuses an assistant's message without `type`.
+fn said(text: &str) -> Value {
+    json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]})
 }
 
 /// Whether reasoning says all itself: an item with an identifier alone refers to what was not stored.
@@ -228,13 +233,12 @@ mod tests {
             "store": false,
             "include": ["reasoning.encrypted_content"],
             "max_output_tokens": 100,
-            "prompt_cache_key": "s1",
             "instructions": "be brief",
             "tools": [{"type": "function", "name": "ls", "description": "lists", "parameters": {"type": "object"}, "strict": false}],
             "input": [
                 {"role": "user", "content": [{"type": "input_text", "text": "look"}, data]},
                 reasoning("rs_1"),
-                {"role": "assistant", "content": "I look.", "phase": "commentary"},
+                {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "I look."}], "phase": "commentary"},
                 reasoning("rs_2"),
                 {"type": "function_call", "call_id": "call_x", "name": "ls", "arguments": "{\"a\": 1}"},
                 {"type": "function_call", "call_id": "call_y", "name": "ls", "arguments": "{\"a\":1}"},
@@ -257,7 +261,7 @@ mod tests {
             assert_eq!(&input[1..input.len() - 1], expect);
         }
         let item = |id| thought("hm", json!({"item": reasoning(id)}));
-        let said = json!({"role": "assistant", "content": "so"});
+        let said = said("so");
         check("p/m", vec![item("rs_1"), ContentBlock::text("so")], &[reasoning("rs_1"), said.clone()]);
         check("p/other", vec![item("rs_1"), ContentBlock::text("so")], std::slice::from_ref(&said));
         check("p/m", vec![ContentBlock::text("so"), item("rs_1")], std::slice::from_ref(&said));
@@ -279,10 +283,10 @@ mod tests {
             let there: Vec<&str> = names.into_iter().filter(|name| body.get(name).is_some()).collect();
             assert_eq!(there, expect);
         }
-        check(Compat::NONE, &["include", "prompt_cache_key"]);
-        check(Compat { thinking: Some(true), ..Compat::NONE }, &["include", "reasoning", "prompt_cache_key"]);
-        let bare = Compat { encrypted_reasoning: Some(false), prompt_cache_key: Some(false), ..Compat::NONE };
-        check(bare, &[]);
+        check(Compat::NONE, &["include"]);
+        check(Compat { thinking: Some(true), ..Compat::NONE }, &["include", "reasoning"]);
+        check(Compat { prompt_cache_key: Some(true), ..Compat::NONE }, &["include", "prompt_cache_key"]);
+        check(Compat { encrypted_reasoning: Some(false), ..Compat::NONE }, &[]);
     }
 
     proptest! {

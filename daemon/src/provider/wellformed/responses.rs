@@ -88,7 +88,7 @@ impl Check {
             reasoning = kind == "reasoning";
             if kind == "function_call_output" {
                 self.fields(&at, item, &["call_id", "output"], &["type", "call_id", "output"]);
-                self.parts(&at, &item["output"]);
+                self.parts(&at, &item["output"], "input_text");
                 self.result(&at, &mut open, item["call_id"].as_str().unwrap_or_default());
                 answered = true;
                 continue;
@@ -108,7 +108,8 @@ impl Check {
                     self.that(matches!(item["role"].as_str(), Some("user" | "assistant")), || {
                         format!("{at}: unknown role")
                     });
-                    self.parts(&at, &item["content"]);
+                    let kind = if item["role"] == "assistant" { "output_text" } else { "input_text" };
+                    self.parts(&at, &item["content"], kind);
                 }
                 "reasoning" => {
                     self.that(item["summary"].is_array(), || format!("{at}: summary is missing"));
@@ -132,12 +133,13 @@ impl Check {
         self.that(object, || format!("{at}: the arguments are no object"));
     }
 
-    fn parts(&mut self, at: &str, content: &Value) {
+    /// `text`: the type of the parts that are text.
+    fn parts(&mut self, at: &str, content: &Value, text: &str) {
         let Some(parts) = content.as_array() else { return self.string(at, content) };
         self.that(!parts.is_empty(), || format!("{at}: no content"));
         for part in parts {
             match part["type"].as_str() {
-                Some("input_text") => self.string(at, &part["text"]),
+                Some(kind) if kind == text => self.string(at, &part["text"]),
                 Some("input_image") => {
                     self.string(at, &part["image_url"]);
                     self.string(at, &part["detail"]);

@@ -54,8 +54,12 @@ pub(super) fn check(json: &Value, input: &[Value], wrong: &mut Wrong) {
             }),
             None | Some("message") => {
                 let content = blocks(&item["content"]);
-                let kind = |part: &Value| matches!(part["type"].as_str(), Some("text" | "input_text" | "input_image"));
+                let (of_user, of_model): (&[&str], &[&str]) =
+                    (&["text", "input_text", "input_image"], &["output_text"]);
+                let known = if own(item) { of_model } else { of_user };
+                let kind = |part: &Value| part["type"].as_str().is_some_and(|kind| known.contains(&kind));
                 wrong.unless(!content.is_empty() && content.iter().all(kind), || format!("item {n} has no content"));
+                wrong.unless(!own(item) || item["type"] == "message", || format!("item {n} has no type"));
                 let empty = content.iter().any(|part| part["type"] != "input_image" && blank(&part["text"]));
                 wrong.unless(!empty, || format!("item {n} has empty text"));
             }

@@ -68,7 +68,7 @@ pub async fn run(options: Options, mut listener: impl Accept, shutdown: Cancella
     let keeper = setup.keeper;
     let services = Services::open(setup, shutdown)?;
     let children = services.places.children();
-    let left = process::ledger::open(&services.places.database(), &children).unwrap_or_else(|error| {
+    let left = services.env().children.ledger.open(&children).unwrap_or_else(|error| {
         tracing::warn!(target: "daemon", %error, path = %children.display(), "children cannot be recorded");
         // Then nobody knows how the last one ended.
         Left { died: true, ended: 0 }
@@ -124,7 +124,7 @@ pub async fn run(options: Options, mut listener: impl Accept, shutdown: Cancella
     adopting.iter().for_each(tokio::task::JoinHandle::abort);
     services.env().children.end().await;
     process::end_left_behind(&services.places.database(), keeper);
-    if let Err(error) = process::ledger::close(&services.places.database(), &children) {
+    if let Err(error) = services.env().children.ledger.close(&children) {
         tracing::info!(target: "daemon", %error, "the next start looks for what is left");
     }
     services.store.close().await.context("the database could not be closed")

@@ -1,5 +1,5 @@
 //! Daemons within this process: methods as plain functions, a typed subscription, two daemons side by side.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use lingerd::rpc::in_process::in_process;
 use lingerd::service::{Authority, Caller, Services, Setup, session};
 use lingerd::session::subscription::Subscription;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -108,17 +108,59 @@ async fn a_session_may_not_widen_what_may_happen() {
     services.store.close().await.unwrap();
 }
 
-/// One request to a daemon over a stream, and its answer.
-async fn ask(
-    stream: &mut (impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin),
-    method: &str,
-    params: Value,
-) -> Value {
+/// One end of a connection.
+type Lines = BufReader<DuplexStream>;
+
+async fn next(lines: &mut Lines) -> Value {
+    let mut line = String::new();
+    timeout(SOON, lines.read_line(&mut line)).await.unwrap().unwrap();
+    serde_json::from_str(&line).unwrap()
+}
+
+/// One request, and the line that comes next: its answer, unless the connection is attached.
+async fn ask(lines: &mut Lines, method: &str, params: Value) -> Value {
     let line = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string() + "\n";
-    stream.write_all(line.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    timeout(SOON, BufReader::new(stream).read_line(&mut answer)).await.unwrap().unwrap();
-    serde_json::from_str(&answer).unwrap()
+    lines.write_all(line.as_bytes()).await.unwrap();
+    next(lines).await
+}
+
+/// The next event of this kind.
+async fn event(lines: &mut Lines, kind: &str) -> Value {
+    loop {
+        let event = next(lines).await["params"]["event"].take();
+        if event["kind"] == kind {
+            return event;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_connection_of_a_session_answers_nothing_not_even_what_the_session_asks() {
+    let dir = tempfile::tempdir().unwrap();
+    let (connector, listener) = in_process();
+    let shutdown = CancellationToken::new();
+    let options = Options::of(Setup::of(Places::below(dir.path()).unwrap()));
+    let daemon = tokio::spawn(lingerd::run(options, listener, shutdown.clone()));
+    let mut person = BufReader::new(connector.connect().await.unwrap());
+    let created = ask(&mut person, "session/create", json!(create(dir.path(), "careful"))).await;
+    let id = SessionId(created["result"]["session"].as_str().unwrap().to_owned());
+    let mut own = BufReader::new(connector.connect_as(Authority::Session(id.clone())).await.unwrap());
+    let mut watcher = BufReader::new(connector.connect().await.unwrap());
+    ask(&mut person, "session/prompt", json!(prompt(&id, "run: touch made"))).await;
+    ask(&mut watcher, "session/attach", json!(attach(&id))).await;
+    let permission = event(&mut watcher, "permission_requested").await["permission"].take();
+    let decision = json!({ "permission": permission, "decision": "allow_once" });
+    let answer = json!({ "question": permission, "answer": "allow_once" });
+    for (method, params) in [("permission/answer", &decision), ("question/answer", &answer)] {
+        let refused = ask(&mut own, method, params.clone()).await;
+        assert_eq!(refused["error"]["code"], Code::NotAllowed as i32, "{method}: {refused}");
+    }
+    assert_eq!(ask(&mut own, "permission/list", json!({})).await["result"][0]["permission"], permission);
+    assert_eq!(ask(&mut person, "permission/answer", decision).await["result"]["outcome"], "won");
+    event(&mut watcher, "turn_finished").await;
+    assert!(dir.path().join("made").exists());
+    shutdown.cancel();
+    daemon.await.unwrap().unwrap();
 }
 
 #[tokio::test]
@@ -130,7 +172,7 @@ async fn two_daemons_in_one_process_know_nothing_of_each_other() {
         let shutdown = CancellationToken::new();
         let options = Options::of(Setup::of(Places::below(dir.path()).unwrap()));
         daemons.push(tokio::spawn(lingerd::run(options, listener, shutdown.clone())));
-        streams.push(connector.connect().await.unwrap());
+        streams.push(BufReader::new(connector.connect().await.unwrap()));
         ends.push(shutdown);
     }
     for (stream, dir) in streams.iter_mut().zip(&dirs) {

@@ -13,7 +13,7 @@ use linger_protocol::place::Places;
 use lingerd::process::server::Server;
 use lingerd::service::{Authority, Caller, Services, Setup, session};
 use lingerd::session::subscription::Subscription;
-use lingerd::tool::set::{Takes, ToolSet, Tools};
+use lingerd::tool::set::{ToolSet, Tools};
 use lingerd::tool::{Access, BoxFuture, Call, Context, Effects, Invalid, Tool, ToolOutput, Workspace};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
@@ -56,14 +56,6 @@ impl Tool for Own {
 
     fn schema(&self) -> Value {
         json!({ "type": "object" })
-    }
-
-    fn changes(&self) -> bool {
-        true
-    }
-
-    fn pattern(&self) -> Takes {
-        Takes::Nothing
     }
 
     fn prepare(&self, _: &Value, _: &Workspace) -> Result<Box<dyn Call>, Invalid> {

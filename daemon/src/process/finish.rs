@@ -94,17 +94,18 @@ impl Process {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-    use std::path::Path;
+    use std::sync::Arc;
 
-    use super::super::Stderr;
+    use super::super::server::{Children, Spawn};
+    use super::super::{Input, Stderr};
     use super::*;
 
     /// More than any of these takes; a hang fails the test.
     const SOON: Duration = Duration::from_secs(20);
 
     async fn finish(script: &str, limit: Duration) -> Finished {
-        let process = Process::shell(script, Path::new("/"), &BTreeMap::new(), Stderr::Apart).await.unwrap();
+        let spawn = Spawn { cwd: "/".into(), env: Arc::default(), children: Children::default() };
+        let process = spawn.shell(script, Input::Nothing, Stderr::Apart).await.unwrap();
         timeout(SOON, process.finish(limit, 16)).await.unwrap().unwrap()
     }
 

@@ -7,7 +7,6 @@
 //! with these. It is not synced: a machine that loses power has no
 //! children left. A record that cannot be written is said once in the log, and harms nothing else.
 
-use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -25,11 +24,20 @@ const MAX_RECORD: u64 = 256 << 10;
 /// How long a record may become before it is written anew, in bytes: those that run then are a few of thousands of lines.
 const LONG: u64 = 64 << 10;
 
-/// The records of the daemons in this process, by the database of each; none in tests that need none.
-static RECORDS: Mutex<BTreeMap<PathBuf, File>> = Mutex::new(BTreeMap::new());
+/// The children of one daemon, and the record of them.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    /// The daemon's database; none in tests that need none.
+    pub(super) owner: Option<PathBuf>,
+    family: Mutex<Family>,
+}
 
-fn records() -> MutexGuard<'static, BTreeMap<PathBuf, File>> {
-    RECORDS.lock().unwrap_or_else(PoisonError::into_inner)
+#[derive(Debug, Default)]
+struct Family {
+    /// Those that a [`super::Process`] waits for.
+    running: Vec<Pid>,
+    /// The record, once it is open and as long as it can be written.
+    file: Option<File>,
 }
 
 /// What an earlier process left.
@@ -47,17 +55,64 @@ pub fn keep(path: &Path) -> io::Result<()> {
     made.map(drop).or_else(|error| if error.kind() == io::ErrorKind::AlreadyExists { Ok(()) } else { Err(error) })
 }
 
-/// Ends the groups of the children that an earlier process recorded at `path` and that still run, and records those of the daemon
-/// with the database `owner` from now on.
-pub fn open(owner: &Path, path: &Path) -> io::Result<Left> {
+impl Ledger {
+    /// The children of the daemon with the database `owner`; nothing is recorded yet.
+    pub(super) fn of(owner: &Path) -> Self {
+        Self { owner: Some(owner.to_path_buf()), family: Mutex::default() }
+    }
+
+    fn family(&self) -> MutexGuard<'_, Family> {
+        self.family.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the groups of the children that an earlier process recorded at `path` and that still run, and records the daemon's own
+    /// from now on.
+    pub fn open(&self, path: &Path) -> io::Result<Left> {
+        let (file, left) = take_over(path)?;
+        self.family().file = Some(file);
+        Ok(left)
+    }
+
+    /// Removes the record, unless a child still runs: nothing is left for the next start to look for.
+    pub fn close(&self, path: &Path) -> io::Result<()> {
+        let mut family = self.family();
+        if !family.running.is_empty() {
+            return Ok(());
+        }
+        family.file.take().map_or(Ok(()), |_| std::fs::remove_file(path))
+    }
+
+    /// Records a child.
+    pub(super) fn add(&self, child: Pid) {
+        let mut family = self.family();
+        family.running.push(child);
+        let Family { running, file: Some(file) } = &mut *family else { return };
+        if let Err(error) = write(file, child, running) {
+            tracing::warn!(target: "process", %error, "children cannot be recorded any more");
+            family.file = None;
+        }
+    }
+
+    /// Forgets a child that has ended; with the last one the record is emptied.
+    pub(super) fn remove(&self, child: Pid) {
+        let mut family = self.family();
+        family.running.retain(|pid| *pid != child);
+        if let Family { running, file: Some(file) } = &*family
+            && running.is_empty()
+        {
+            // What stays is not taken for anything that runs: its start time tells.
+            let _stays = file.set_len(0);
+        }
+    }
+}
+
+/// Opens the record at `path` and empties it, after the groups have been ended that it names and that still run.
+fn take_over(path: &Path) -> io::Result<(File, Left)> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let mut options = OpenOptions::new();
     options.read(true).append(true).mode(0o600).custom_flags(flags.bits() as i32);
     match options.clone().create_new(true).open(path) {
-        Ok(file) => {
-            records().insert(owner.to_path_buf(), file);
-            return Ok(Left::default());
-        }
+        Ok(file) => return Ok((file, Left::default())),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(error),
     }
@@ -75,19 +130,7 @@ pub fn open(owner: &Path, path: &Path) -> io::Result<Left> {
         let _gone = kill_process_group(*group, Signal::KILL);
     }
     file.set_len(0)?;
-    records().insert(owner.to_path_buf(), file);
-    Ok(Left { died: true, ended: left.len() })
-}
-
-/// Removes the record, unless a child still runs: nothing is left for the next start to look for.
-pub fn close(owner: &Path, path: &Path) -> io::Result<()> {
-    if !super::own().is_empty() {
-        return Ok(());
-    }
-    match records().remove(owner) {
-        Some(_) => std::fs::remove_file(path),
-        None => Ok(()),
-    }
+    Ok((file, Left { died: true, ended: left.len() }))
 }
 
 /// The child of a line, if it is the one that was meant.
@@ -97,16 +140,7 @@ fn still_runs(line: &str) -> Option<Pid> {
     (Some(started(pid)?) == began.parse().ok()).then_some(pid)
 }
 
-/// Records a child of the daemon with the database `owner`; it is among `running`, those that a [`super::Process`] waits for.
-pub(super) fn add(owner: &Path, child: Pid, running: &[Pid]) {
-    let mut records = records();
-    let Some(file) = records.get_mut(owner) else { return };
-    if let Err(error) = write(file, child, running) {
-        tracing::warn!(target: "process", %error, "children cannot be recorded any more");
-        records.remove(owner);
-    }
-}
-
+/// Records a child, which is among `running`.
 fn write(file: &mut File, child: Pid, running: &[Pid]) -> io::Result<()> {
     let long = file.metadata()?.len() > LONG;
     let meant = if long { running } else { &[child] };
@@ -118,14 +152,6 @@ fn write(file: &mut File, child: Pid, running: &[Pid]) -> io::Result<()> {
         file.set_len(0)?;
     }
     file.write_all(lines.as_bytes())
-}
-
-/// Forgets them all: none runs.
-pub(super) fn clear() {
-    for file in records().values() {
-        // What stays is not taken for anything that runs: its start time tells.
-        let _stays = file.set_len(0);
-    }
 }
 
 fn started(pid: Pid) -> Option<u64> {
@@ -166,8 +192,30 @@ mod tests {
         // One that was written by something that let it grow, with the child as its newest line.
         let newest = std::fs::read_to_string(&path).unwrap().lines().last().unwrap().to_owned();
         std::fs::write(&path, format!("{}{newest}\n", "4194300 123456789\n".repeat(16_000))).unwrap();
-        assert_eq!(open(dir.path(), &path).unwrap(), Left { died: true, ended: 1 });
+        let ledger = Ledger::default();
+        assert_eq!(ledger.open(&path).unwrap(), Left { died: true, ended: 1 });
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&child.wait().unwrap()), Some(9));
-        close(dir.path(), &path).unwrap();
+        ledger.close(&path).unwrap();
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_record_has_the_children_of_its_own_daemon() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, other) = (dir.path().join("a"), dir.path().join("b"));
+        let (one, two) = (Ledger::default(), Ledger::default());
+        one.open(&path).unwrap();
+        two.open(&other).unwrap();
+        let me = rustix::process::getpid();
+        one.add(me);
+        assert_eq!(std::fs::read_to_string(&path).unwrap().lines().map(still_runs).collect::<Vec<_>>(), [Some(me)]);
+        assert_eq!(std::fs::read_to_string(&other).unwrap(), "");
+        one.close(&path).unwrap();
+        two.close(&other).unwrap();
+        assert!(path.exists() && !other.exists(), "a child of one still runs");
+        one.remove(me);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "");
+        one.close(&path).unwrap();
+        assert!(!path.exists());
     }
 }

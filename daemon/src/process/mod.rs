@@ -13,7 +13,7 @@ pub mod server;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::io::{self, Write as _};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
@@ -32,7 +32,9 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::fault;
 use crate::sys::disk;
 pub use finish::{End, Finished};
+use ledger::Ledger;
 pub use mark::end_left_behind;
+use server::{Children, Spawn};
 
 /// How long a group may take to end after SIGTERM. Long enough to remove a lock file, short enough that a cancel ends within 2 s.
 const GRACE: Duration = Duration::from_millis(if cfg!(test) { 3000 } else { 500 });
@@ -79,6 +81,8 @@ pub const MAX_INPUT: usize = 16 << 10;
 #[derive(Debug)]
 struct Group {
     child: Child,
+    /// Where it is recorded.
+    ledger: Arc<Ledger>,
     /// The child itself.
     leader: Option<Pid>,
     /// The group that is still to be killed; none once it was.
@@ -99,37 +103,17 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `script` in bash, or in sh where there is no bash.
-    pub async fn shell(script: &str, cwd: &Path, env: &BTreeMap<String, String>, stderr: Stderr) -> io::Result<Self> {
-        let (name, file) = find(&["bash", "sh"], env, cwd).await?;
-        Self::start((&name, &file), &["-c", script], (cwd, env), (Input::Nothing, stderr))
-    }
-
-    /// Starts this very program with other arguments, as a helper that gets `input`; see [`MAX_INPUT`].
-    pub fn helper(args: &[&str], env: &BTreeMap<String, String>, input: &[u8]) -> io::Result<Self> {
-        if input.len() > MAX_INPUT {
-            return Err(io::Error::other(format!("a helper takes {MAX_INPUT} bytes")));
-        }
-        let own = Path::new("/proc/self/exe");
-        let program = if own.exists() { own.to_path_buf() } else { std::env::current_exe()? };
-        let (reader, mut writer) = io::pipe()?;
-        writer.write_all(input)?;
-        drop(writer);
-        let name = program.to_string_lossy();
-        Self::piped((&name, &program), args, (Path::new("/"), env), (reader.into(), Stderr::Apart))
-    }
-
-    /// Starts the program in `file`, which is told that its name is `name`, in a directory and with this environment and nothing
-    /// else. Must be called within a Tokio runtime.
+    /// Starts a program, given as its name and its file. Must be called within a Tokio runtime.
     fn start<S: AsRef<OsStr>>(
+        spawn: &Spawn,
         program: (&str, &Path),
         args: &[S],
-        place: (&Path, &BTreeMap<String, String>),
-        (input, stderr): (Input, Stderr),
+        input: Input,
+        stderr: Stderr,
     ) -> io::Result<Self> {
-        let Input::Bytes(bytes) = input else { return Self::piped(program, args, place, (Stdio::null(), stderr)) };
+        let Input::Bytes(bytes) = input else { return Self::piped(spawn, program, args, Stdio::null(), stderr) };
         let (reader, writer) = io::pipe()?;
-        let process = Self::piped(program, args, place, (reader.into(), stderr))?;
+        let process = Self::piped(spawn, program, args, reader.into(), stderr)?;
         let mut writer = pipe::Sender::from_owned_fd(OwnedFd::from(writer))?;
         let feeder = tokio::spawn(async move {
             // One that ends without reading is no error.
@@ -139,10 +123,11 @@ impl Process {
     }
 
     fn piped<S: AsRef<OsStr>>(
+        spawn: &Spawn,
         program: (&str, &Path),
         args: &[S],
-        place: (&Path, &BTreeMap<String, String>),
-        (stdin, stderr): (Stdio, Stderr),
+        stdin: Stdio,
+        stderr: Stderr,
     ) -> io::Result<Self> {
         let (reader, writer) = io::pipe()?;
         let (errors, stderr): (Option<io::PipeReader>, Stdio) = match stderr {
@@ -152,7 +137,7 @@ impl Process {
                 (Some(errors), writer.into())
             }
         };
-        let group = Group::start(program, args, place, [stdin, writer.into(), stderr])?;
+        let group = Group::start(spawn, program, args, [stdin, writer.into(), stderr])?;
         let errors = errors.map(receiver).transpose()?;
         Ok(Self { group, output: receiver(reader)?, errors, _feeder: None, until: None })
     }
@@ -199,11 +184,12 @@ fn receiver(pipe: io::PipeReader) -> io::Result<pipe::Receiver> {
 
 impl Group {
     /// Starts the program in `file`, which is told that its name is `name`, with these for its standard input, output and error.
+    /// It has the environment of `spawn` and nothing else, but for the variable that says whose it is.
     #[allow(clippy::disallowed_methods)] // This is the place.
     fn start<S: AsRef<OsStr>>(
+        Spawn { cwd, env, children: Children { ledger, .. } }: &Spawn,
         (name, file): (&str, &Path),
         args: &[S],
-        (cwd, env): (&Path, &BTreeMap<String, String>),
         [stdin, stdout, stderr]: [Stdio; 3],
     ) -> io::Result<Self> {
         if own().len() >= MAX_CHILDREN {
@@ -220,7 +206,8 @@ impl Group {
             .env("PATH", DEFAULT_PATH)
             .env("TERM", "dumb")
             .env("NO_COLOR", "1")
-            .envs(env)
+            .envs(env.as_ref())
+            .envs(ledger.owner.as_ref().map(|owner| (OWNER, owner)))
             .stdin(stdin)
             .stderr(stderr)
             .stdout(stdout)
@@ -232,13 +219,11 @@ impl Group {
         fault::point("child.spawned");
         let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         if let Some(group) = group {
-            let mut own = own();
-            own.push(group);
-            let owner = env.get(OWNER).map(Path::new);
-            owner.into_iter().for_each(|owner| ledger::add(owner, group, &own));
+            own().push(group);
+            ledger.add(group);
         }
         // From here on its drop ends the child; `command`, which holds the other ends of the pipes, goes at the return.
-        Ok(Self { child, leader: group, group })
+        Ok(Self { child, ledger: ledger.clone(), leader: group, group })
     }
 
     /// The number of the child; 0 if it had none.
@@ -274,16 +259,14 @@ impl Drop for Group {
     fn drop(&mut self) {
         self.kill();
         if let Some(leader) = self.leader {
-            let mut own = own();
-            own.retain(|pid| *pid != leader);
-            if own.is_empty() {
-                ledger::clear();
-            }
+            own().retain(|pid| *pid != leader);
+            self.ledger.remove(leader);
         }
     }
 }
 
-/// The children that a [`Group`] waits for.
+/// The children that a [`Group`] waits for. The process has this once: whoever reaps must know all that are not to be reaped, and
+/// the children of a process are those of every daemon in it.
 static OWN: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
 fn own() -> MutexGuard<'static, Vec<Pid>> {

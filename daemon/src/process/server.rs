@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::io;
-use std::path::PathBuf;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::Arc;
 
@@ -17,16 +17,26 @@ use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use super::{GRACE, Group, Input, Process, Stderr, find, receiver};
+use super::ledger::Ledger;
+use super::{GRACE, Group, Input, MAX_INPUT, Process, Stderr, find, receiver};
 
-/// The servers of one daemon.
+/// The children of one daemon; all clones are one.
 #[derive(Clone, Debug, Default)]
 pub struct Children {
+    /// The servers end.
     ending: CancellationToken,
+    /// The servers.
     running: TaskTracker,
+    /// All of them, and the record for the start that follows a death.
+    pub ledger: Arc<Ledger>,
 }
 
 impl Children {
+    /// The children of the daemon with the database `owner`, which each has in its environment.
+    pub fn of(owner: &Path) -> Self {
+        Self { ledger: Arc::new(Ledger::of(owner)), ..Self::default() }
+    }
+
     /// Ends every server, and waits until they have ended: at most twice the time that a group gets to end. None starts any more.
     pub async fn end(&self) {
         self.ending.cancel();
@@ -92,14 +102,14 @@ async fn keep(mut group: Group, wanted: CancellationToken, ended: watch::Sender<
     }
 }
 
-/// Starts children in one directory and environment: what a tool is given.
+/// Starts children in one directory and environment: the one way in which a child begins, and what a tool is given.
 #[derive(Clone, Debug)]
 pub struct Spawn {
     /// Where they work.
     pub cwd: PathBuf,
     /// Their whole environment.
     pub env: Arc<BTreeMap<String, String>>,
-    /// The servers among them.
+    /// Whose children they are.
     pub children: Children,
 }
 
@@ -107,7 +117,7 @@ impl Spawn {
     /// Starts `script` in bash, or in sh where there is no bash; it ends when what this gives is dropped.
     pub async fn shell(&self, script: &str, input: Input, stderr: Stderr) -> io::Result<Process> {
         let (name, file) = find(&["bash", "sh"], &self.env, &self.cwd).await?;
-        Process::start((&name, &file), &["-c", script], (&self.cwd, &self.env), (input, stderr))
+        Process::start(self, (&name, &file), &["-c", script], input, stderr)
     }
 
     /// Starts a program, by its name in PATH or its path; it ends when what this gives is dropped.
@@ -119,7 +129,21 @@ impl Spawn {
         stderr: Stderr,
     ) -> io::Result<Process> {
         let (name, file) = find(&[program], &self.env, &self.cwd).await?;
-        Process::start((&name, &file), args, (&self.cwd, &self.env), (input, stderr))
+        Process::start(self, (&name, &file), args, input, stderr)
+    }
+
+    /// Starts this very program with other arguments, as a helper that gets `input`; see [`MAX_INPUT`].
+    pub fn helper(&self, args: &[&str], input: &[u8]) -> io::Result<Process> {
+        if input.len() > MAX_INPUT {
+            return Err(io::Error::other(format!("a helper takes {MAX_INPUT} bytes")));
+        }
+        let own = Path::new("/proc/self/exe");
+        let program = if own.exists() { own.to_path_buf() } else { std::env::current_exe()? };
+        let (reader, mut writer) = io::pipe()?;
+        writer.write_all(input)?;
+        drop(writer);
+        let name = program.to_string_lossy();
+        Process::piped(self, (&name, &program), args, reader.into(), Stderr::Apart)
     }
 
     /// Starts a program that is talked to over pipes and lives on after the call that started it.
@@ -129,8 +153,7 @@ impl Spawn {
         }
         let (name, file) = find(&[program], &self.env, &self.cwd).await?;
         let ((stdin, input), (output, stdout), (errors, stderr)) = (io::pipe()?, io::pipe()?, io::pipe()?);
-        let group =
-            Group::start((&name, &file), args, (&self.cwd, &self.env), [stdin.into(), stdout.into(), stderr.into()])?;
+        let group = Group::start(self, (&name, &file), args, [stdin.into(), stdout.into(), stderr.into()])?;
         let (input, output, errors) =
             (pipe::Sender::from_owned_fd(input.into())?, receiver(output)?, receiver(errors)?);
         let (send, ended) = watch::channel(None);

@@ -5,12 +5,12 @@ use super::*;
 /// More than any of these takes; a hang fails the test.
 const SOON: Duration = Duration::from_secs(20);
 
-fn spawn(cwd: impl Into<PathBuf>, env: &BTreeMap<String, String>) -> server::Spawn {
-    server::Spawn { cwd: cwd.into(), env: Arc::new(env.clone()), children: server::Children::default() }
+fn spawn(cwd: impl Into<PathBuf>, env: &BTreeMap<String, String>) -> Spawn {
+    Spawn { cwd: cwd.into(), env: Arc::new(env.clone()), children: Children::default() }
 }
 
 async fn start(script: &str) -> Process {
-    Process::shell(script, Path::new("/"), &BTreeMap::new(), Stderr::Merged).await.unwrap()
+    spawn("/", &BTreeMap::new()).shell(script, Input::Nothing, Stderr::Merged).await.unwrap()
 }
 
 async fn all(process: &mut Process) -> String {
@@ -59,6 +59,9 @@ async fn a_child_has_exactly_the_given_environment() {
     let mut lines: Vec<_> = all(&mut process).await.lines().map(ToOwned::to_owned).collect();
     lines.sort();
     assert_eq!(lines, ["A=1 2", "NO_COLOR=1", &format!("PATH={DEFAULT_PATH}"), "TERM=vt100"]);
+    let spawn = Spawn { children: Children::of(Path::new("/db")), ..spawn("/", &env) };
+    let mut process = spawn.program::<&str>("env", &[], Input::Nothing, Stderr::Merged).await.unwrap();
+    assert!(all(&mut process).await.lines().any(|line| line == format!("{OWNER}=/db")), "whose it is");
 }
 
 #[tokio::test]
@@ -90,7 +93,8 @@ async fn a_directory_of_the_path_that_does_not_answer_is_named_and_holds_nobody_
         assert_eq!(disk::look(Path::new(path), Duration::from_millis(1), hang).await, None);
     }
     let env = BTreeMap::from([("PATH".to_owned(), path.to_owned())]);
-    let shell = || Process::shell("echo hi", Path::new("/"), &env, Stderr::Merged);
+    let spawn = spawn("/", &env);
+    let shell = || spawn.shell("echo hi", Input::Nothing, Stderr::Merged);
     let late = shell().await.unwrap_err();
     assert_eq!(late.kind(), io::ErrorKind::TimedOut);
     let expect = "the file system of /dead/bin does not answer, and it is a directory of PATH";

@@ -3,13 +3,15 @@
 //! Deliberately absent: what differs in answers, which every decoder reads as it comes, and what no server is ever sent
 //! (`store`, `strict`, `parallel_tool_calls`), which several refuse.
 
-use serde::Deserialize;
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
 
 use super::catalogue::Kind;
 use super::hosted::Hosted;
 
 /// The flags; what is not set has the default that is named here.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Compat {
     /// `openai`: the limit of an answer is called `max_completion_tokens`, not `max_tokens`. Default no.
@@ -122,6 +124,13 @@ impl Compat {
         }
     }
 
+    /// The flags that are set, as a JSON object in the order of their names; a flag that is added to the list changes nothing.
+    pub fn encoded(&self) -> String {
+        let flags = serde_json::to_value(self).unwrap_or_default();
+        let set = flags.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+        serde_json::to_string(&set.collect::<BTreeMap<_, _>>()).unwrap_or_default()
+    }
+
     /// A flag that is set and means nothing to `kind`.
     pub fn misplaced(&self, kind: Kind) -> Option<&'static str> {
         use Kind::{Anthropic, Gemini, Ollama, Openai, OpenaiResponses};
@@ -164,6 +173,13 @@ mod tests {
         let both = Compat { num_ctx: Some(7), ..user };
         assert_eq!(user.or(known), both);
         assert_eq!(Compat::NONE, Compat::default());
+    }
+
+    #[test]
+    fn flags_are_encoded_by_their_names_and_only_if_they_are_set() {
+        let set = Compat { vertex: Some(true), num_ctx: Some(7), stream_usage: Some(false), ..Compat::NONE };
+        assert_eq!(set.encoded(), r#"{"num_ctx":7,"stream_usage":false,"vertex":true}"#);
+        assert_eq!(Compat::NONE.encoded(), "{}");
     }
 
     #[test]

@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::diagnostics::secret::{Redactor, Secret};
-use crate::process::{End, Process, Stderr};
+use crate::process::server::{Children, Spawn};
+use crate::process::{End, Input, Stderr};
 use crate::provider::catalogue::KeySource;
 use crate::provider::keychain::{Keychain, Trouble};
 use crate::provider::keys::{Account, Keys};
@@ -81,8 +82,8 @@ impl KeySources {
             }
             KeySource::Command(command) => {
                 let (command, redactor) = (command.clone(), self.keys.redactor().clone());
-                let owner = self.keychain.owner();
-                self.flights.join(&name, async move { printed(&command, owner, &redactor).await }).await
+                let children = self.keychain.children.clone();
+                self.flights.join(&name, async move { printed(&command, children, &redactor).await }).await
             }
             KeySource::None | KeySource::Known(_) => return Ok(None),
         };
@@ -177,24 +178,20 @@ async fn asked(keychain: &Keychain, account: &Account) -> Result<Secret, Lack> {
 }
 
 /// The key that `command` prints: its first line that is not empty, as programs that keep passwords print notes after it.
-async fn printed(command: &str, owner: (String, String), redactor: &Redactor) -> Result<Secret, Lack> {
-    // The user's own command, as in the user's own shell: it gets the environment that the daemon was started with, and like
-    // every child the variable that says whose it is.
+async fn printed(command: &str, children: Children, redactor: &Redactor) -> Result<Secret, Lack> {
+    // The user's own command, as in the user's own shell: it gets the environment that the daemon was started with.
     let own =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    run(command, &own.chain([owner]).collect(), KEY_TIME, redactor).await.map_err(|why| {
+    let env: BTreeMap<String, String> = own.collect();
+    let home = env.get("HOME").map_or("/", String::as_str).into();
+    let spawn = Spawn { cwd: home, env: Arc::new(env), children };
+    run(command, &spawn, KEY_TIME, redactor).await.map_err(|why| {
         Lack::Failed(format!("`{command}` (api_key_command) {why}; see whether it works in a terminal of its own"))
     })
 }
 
-async fn run(
-    command: &str,
-    env: &BTreeMap<String, String>,
-    limit: Duration,
-    redactor: &Redactor,
-) -> Result<Secret, String> {
-    let home = env.get("HOME").map_or("/", String::as_str);
-    let process = Process::shell(command, std::path::Path::new(home), env, Stderr::Apart).await;
+async fn run(command: &str, spawn: &Spawn, limit: Duration, redactor: &Redactor) -> Result<Secret, String> {
+    let process = spawn.shell(command, Input::Nothing, Stderr::Apart).await;
     let process = process.map_err(|error| format!("cannot be started: {error}"))?;
     let finished = process.finish(limit, KEY_BYTES).await.map_err(|error| format!("cannot be read: {error}"))?;
     let status = match finished.end {
@@ -222,8 +219,12 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(20);
 
+    fn spawn() -> Spawn {
+        Spawn { cwd: "/".into(), env: Arc::default(), children: Children::default() }
+    }
+
     async fn check(command: &str, expect: Result<&str, &str>) {
-        let got = run(command, &BTreeMap::new(), SOON, &Redactor::default()).await;
+        let got = run(command, &spawn(), SOON, &Redactor::default()).await;
         assert_eq!(got, expect.map(Secret::new).map_err(str::to_owned), "{command}");
     }
 
@@ -239,12 +240,12 @@ mod tests {
         check("yes", Err("wrote more than 65536 bytes")).await;
         check(r"printf '\377'", Err("wrote something that is not UTF-8")).await;
         check("kill -9 $$", Err("failed: signal: 9 (SIGKILL)")).await;
-        let late = run("sleep 1000", &BTreeMap::new(), Duration::from_millis(50), &Redactor::default()).await;
+        let late = run("sleep 1000", &spawn(), Duration::from_millis(50), &Redactor::default()).await;
         assert_eq!(late, Err("took longer than 0.05 s".to_owned()));
     }
 
     fn sources(dir: &std::path::Path) -> KeySources {
-        let keychain = Keychain::new(dir.join("keys"), dir.join("db"));
+        let keychain = Keychain::new(dir.join("keys"), Children::of(&dir.join("db")));
         KeySources::new(Arc::new(keychain), Arc::default())
     }
 

@@ -21,10 +21,12 @@ pub fn setup(
     (kind, compat): (Kind, Compat),
     effort: Effort,
 ) -> Setup {
-    // The debug form names every flag: one that is added changes the digest, as a new build does anyway.
+    let hosted_tools = compat.hosted.tools();
+    let hosted: Vec<&str> = hosted_tools.iter().map(|tool| tool.name()).collect();
+    let (hosted, flags) = (hosted.join(" "), compat.encoded());
     let (version, tools, effort) = (env!("CARGO_PKG_VERSION"), tools.digest(), effort.name());
-    let digest = short(&format!("{version}\0{system}\0{tools}\0{origin}\0{compat:?}\0{effort}"));
-    Setup { kind: kind.name().to_owned(), hosted_tools: compat.hosted.tools(), digest }
+    let digest = short(&format!("{version}\0{system}\0{tools}\0{origin}\0{flags}\0{hosted}\0{effort}"));
+    Setup { kind: kind.name().to_owned(), hosted_tools, digest }
 }
 
 fn short(text: &str) -> String {

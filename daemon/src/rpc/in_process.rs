@@ -14,11 +14,11 @@ const BACKLOG: usize = 16;
 
 /// Opens connections; all clones do so to the same daemon.
 #[derive(Clone, Debug)]
-pub struct Connector(mpsc::Sender<DuplexStream>);
+pub struct Connector(mpsc::Sender<(DuplexStream, Authority)>);
 
 /// The daemon's end.
 #[derive(Debug)]
-pub struct InProcess(mpsc::Receiver<DuplexStream>);
+pub struct InProcess(mpsc::Receiver<(DuplexStream, Authority)>);
 
 /// A listener for [`run`](crate::run), and what opens connections to it.
 pub fn in_process() -> (Connector, InProcess) {
@@ -27,10 +27,16 @@ pub fn in_process() -> (Connector, InProcess) {
 }
 
 impl Connector {
-    /// Opens a connection: JSON-RPC, a message a line. Nothing if the daemon has ended.
+    /// Opens a connection of this process: JSON-RPC, a message a line. Nothing if the daemon has ended.
     pub async fn connect(&self) -> Option<DuplexStream> {
+        self.connect_as(Authority::Daemon).await
+    }
+
+    /// Opens a connection whose requests are asked on the strength of `authority`: that of a session widens nothing and answers
+    /// nothing.
+    pub async fn connect_as(&self, authority: Authority) -> Option<DuplexStream> {
         let (ours, theirs) = duplex(BUFFER);
-        self.0.send(theirs).await.ok().map(|()| ours)
+        self.0.send((theirs, authority)).await.ok().map(|()| ours)
     }
 }
 
@@ -39,7 +45,7 @@ impl Accept for InProcess {
 
     async fn accept(&mut self) -> (DuplexStream, Authority) {
         match self.0.recv().await {
-            Some(stream) => (stream, Authority::Daemon),
+            Some(accepted) => accepted,
             // Nothing can connect any more.
             None => std::future::pending().await,
         }

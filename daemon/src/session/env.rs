@@ -23,7 +23,6 @@ use crate::config::instructions::workspace_root;
 use crate::config::providers::Providers;
 use crate::fault;
 use crate::log::Log;
-use crate::process;
 use crate::process::server::Children;
 use crate::provider::catalogue::Resolved;
 use crate::provider::tools::ToolSpecs;
@@ -50,7 +49,7 @@ pub struct Env {
     pub policy: Arc<Policy>,
     /// The tools; turns take the set that counts then before each step.
     pub tools: Tools,
-    /// The children that live longer than a call.
+    /// All children.
     pub children: Children,
     /// What every system prompt begins with.
     pub system: String,
@@ -83,6 +82,7 @@ impl Env {
         providers: Arc<Providers>,
         tools: Tools,
         system: String,
+        children: Children,
     ) -> Self {
         Self {
             places,
@@ -91,7 +91,7 @@ impl Env {
             config,
             providers,
             tools,
-            children: Children::default(),
+            children,
             system,
             names: Names::default(),
             questions: PendingQuestions::default(),
@@ -104,7 +104,6 @@ impl Env {
         if fault::bug("I11") {
             env.extend(std::env::vars());
         }
-        env.insert(process::OWNER.to_owned(), self.places.database().to_string_lossy().into_owned());
         let home = env.get("HOME").map(PathBuf::from);
         let timeout_s = self.config.bash_timeout_s();
         let seen = cwd.to_path_buf();
@@ -133,10 +132,11 @@ impl Env {
         let places = Places::below(dir).unwrap();
         let store = Store::open(&places.database()).unwrap();
         let config = Arc::new(ConfigStore::open(places.clone(), None, Tools::default()));
-        let keychain = Keychain::new(places.kept_keys(), places.database());
+        let children = Children::of(&places.database());
+        let keychain = Keychain::new(places.kept_keys(), children.clone());
         let keys = Arc::new(Keys::new(Redactor::default(), keychain.accounts()));
         let key_sources = KeySources::new(Arc::new(keychain), keys.clone());
         let providers = Arc::new(Providers::new(config.clone(), keys, key_sources, Variables::default()));
-        Arc::new(Self::new(places, store, config, providers, Tools::default(), SYSTEM.to_owned()))
+        Arc::new(Self::new(places, store, config, providers, Tools::default(), SYSTEM.to_owned(), children))
     }
 }

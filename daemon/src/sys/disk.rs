@@ -30,7 +30,8 @@ const PARTS: u32 = 10;
 /// Looks at one place that are under way; others wait for one of them. A step has 8 calls at once, and each takes microseconds.
 const MAX_LOOKS: usize = 16;
 
-/// The places that somebody looks at, or waits to.
+/// The places that somebody looks at, or waits to. The process has this once: what it bounds are threads of the process, and a disk
+/// that hangs does so for every daemon in it.
 static PLACES: Mutex<BTreeMap<PathBuf, Place>> = Mutex::new(BTreeMap::new());
 
 /// A place that is looked at.
@@ -40,7 +41,7 @@ struct Place {
     looks: BTreeMap<u64, bool>,
 }
 
-/// The number of the next look.
+/// The number of the next look; once, as [`PLACES`].
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 fn places() -> MutexGuard<'static, BTreeMap<PathBuf, Place>> {

@@ -54,9 +54,13 @@ pub trait Tool: Send + Sync {
     /// JSON Schema of its arguments.
     fn schema(&self) -> Value;
     /// Whether any call of it may change something, for lists of tools; what one call does, [`Call::effects`] says.
-    fn changes(&self) -> bool;
-    /// What a rule's pattern means for it: `name(pattern)`.
-    fn pattern(&self) -> Takes;
+    fn changes(&self) -> bool {
+        true
+    }
+    /// What a rule's pattern means for it: `name(pattern)`. Unless it says so, nothing: rules name the tool alone.
+    fn pattern(&self) -> Takes {
+        Takes::Nothing
+    }
     /// Checks the arguments and gives the call that they mean.
     fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid>;
 }

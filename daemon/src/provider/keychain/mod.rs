@@ -13,14 +13,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::diagnostics::secret::Secret;
-use crate::process::{End, OWNER, Process};
+use crate::process::End;
+use crate::process::server::{Children, Spawn};
 use crate::provider::keys::Account;
 
 /// How long the keychain may take: it may ask its user for a password.
@@ -105,21 +106,16 @@ enum Answer {
 pub struct Keychain {
     /// Where the accounts are remembered.
     remembered: PathBuf,
-    /// What marks the daemon's children.
-    owner: PathBuf,
+    /// The daemon's children, of which helpers are some.
+    pub(super) children: Children,
     /// Held while the file is written.
     writing: Mutex<()>,
 }
 
 impl Keychain {
-    /// The keychain of the daemon with this database.
-    pub fn new(remembered: PathBuf, owner: PathBuf) -> Self {
-        Self { remembered, owner, writing: Mutex::new(()) }
-    }
-
-    /// The variable that marks what the daemon starts, and what it says.
-    pub(crate) fn owner(&self) -> (String, String) {
-        (OWNER.to_owned(), self.owner.to_string_lossy().into_owned())
+    /// The keychain, with this file of accounts.
+    pub fn new(remembered: PathBuf, children: Children) -> Self {
+        Self { remembered, children, writing: Mutex::new(()) }
     }
 
     /// The accounts under which it has keys, as far as is remembered.
@@ -189,11 +185,10 @@ impl Keychain {
         limit: Duration,
     ) -> Result<Option<String>, Trouble> {
         let env = environment(|name| std::env::var(name).ok(), Path::exists)?;
-        let mut env: BTreeMap<String, String> = env;
-        env.extend([self.owner()]);
         let account = account.map(ToString::to_string).unwrap_or_default();
         let failed = |error: &dyn std::fmt::Display| Trouble::Failed(error.to_string());
-        let helper = Process::helper(&[helper::ARGUMENT, task.name(), &account], &env, input);
+        let spawn = Spawn { cwd: "/".into(), env: Arc::new(env), children: self.children.clone() };
+        let helper = spawn.helper(&[helper::ARGUMENT, task.name(), &account], input);
         let finished = helper.map_err(|error| failed(&error))?.finish(limit, MAX_ANSWER).await;
         let finished = finished.map_err(|error| failed(&error))?;
         let status = match finished.end {
@@ -250,7 +245,7 @@ mod tests {
     #[test]
     fn accounts_are_remembered() {
         let dir = tempfile::tempdir().unwrap();
-        let keychain = Keychain::new(dir.path().join("keys"), PathBuf::new());
+        let keychain = Keychain::new(dir.path().join("keys"), Children::default());
         assert_eq!(keychain.accounts(), BTreeSet::new());
         let both = BTreeSet::from([account("a"), account("b")]);
         keychain.remember(|| both.clone()).unwrap();
@@ -265,7 +260,7 @@ mod tests {
     fn what_is_no_file_holds_no_start_up_and_gives_way_to_one() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("keys");
-        let keychain = Keychain::new(path.clone(), PathBuf::new());
+        let keychain = Keychain::new(path.clone(), Children::default());
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
         rustix::fs::mkfifoat(rustix::fs::CWD, &path, mode).unwrap();
         assert_eq!(keychain.accounts(), BTreeSet::new());

@@ -4,7 +4,7 @@ use linger_protocol::event::AfterCrash;
 use linger_protocol::question::QuestionOption;
 
 use super::*;
-use crate::tool::set::{Takes, ToolSet};
+use crate::tool::set::ToolSet;
 use crate::tool::{Access, BoxFuture, Call, Choice, Context, Effects, Invalid, Tool, ToolOutput, Workspace};
 
 /// A tool whose calls ask a person, and then wait until the gate is closed, if there is one.
@@ -25,14 +25,6 @@ impl Tool for Asks {
 
     fn schema(&self) -> Value {
         json!({ "type": "object" })
-    }
-
-    fn changes(&self) -> bool {
-        true
-    }
-
-    fn pattern(&self) -> Takes {
-        Takes::Nothing
     }
 
     fn prepare(&self, _: &Value, _: &Workspace) -> Result<Box<dyn Call>, Invalid> {

@@ -22,6 +22,7 @@ pub mod schema;
 pub mod session;
 pub mod transport;
 pub mod usage;
+pub mod variable;
 
 pub use error::RpcError;
 #[cfg(feature = "rpc")]

@@ -1,12 +1,16 @@
 //! `linger daemon`, and how a client starts one: also where the daemon hangs, its socket is gone, or something else has its place.
 
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 use linger_tests::harness::{Cli, Daemon, Setup, comes_true, process, programs};
 use linger_tests::model::{ModelServer, Reply};
 use rustix::process::Signal;
+use serde_json::{Value, json};
 
 /// A daemon that the client has started, and its process.
 async fn started() -> (Daemon, u32) {
@@ -35,6 +39,67 @@ async fn a_daemon_that_hangs_is_named_and_can_be_ended() {
     assert!(is_dead(pid));
     assert_eq!(state(&daemon).await, "none");
     daemon.cli(&["daemon", "stop"]).run().await.exits(0).says("no daemon runs");
+}
+
+/// Takes the place of the daemon's socket: asks for secrets, answers a few methods, and keeps what clients send.
+fn impostor(socket: &Path) -> Arc<Mutex<Vec<String>>> {
+    let listener = UnixListener::bind(socket).unwrap();
+    std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let all = heard.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (stream, all) = (stream.unwrap(), all.clone());
+            std::thread::spawn(move || serve_falsely(&stream, &all));
+        }
+    });
+    heard
+}
+
+fn serve_falsely(mut stream: &UnixStream, heard: &Mutex<Vec<String>>) {
+    for line in BufReader::new(stream).lines().map_while(Result::ok) {
+        let request: Value = serde_json::from_str(&line).unwrap();
+        heard.lock().unwrap().push(line);
+        let wanted = ["AWS_SECRET_ACCESS_KEY", "ANTHROPIC_API_KEY", "HOME"];
+        let result = match request["method"].as_str().unwrap() {
+            "daemon/hello" => json!({ "protocol": 1, "version": "0.1.0", "env": wanted, "keys": wanted }),
+            "session/create" => json!({ "session": "abcdefghjk" }),
+            _ => json!([]),
+        };
+        let answer = json!({ "jsonrpc": "2.0", "id": request["id"], "result": result });
+        // A client that has heard enough hangs up.
+        let _gone = stream.write_all(format!("{answer}\n").as_bytes());
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_took_the_daemons_socket_is_named_and_gets_no_key() {
+    let (daemon, pid) = started().await;
+    // It cannot bind its socket again while it is stopped; its keeper holds the lock.
+    process::signal(pid, Signal::STOP);
+    let socket = daemon.dirs.socket();
+    std::fs::remove_file(&socket).unwrap();
+    let heard = impostor(&socket);
+    let cli = |args: &[&str]| {
+        let secret = "canary-of-the-environment";
+        daemon.cli(args).env("AWS_SECRET_ACCESS_KEY", secret).env("ANTHROPIC_API_KEY", secret)
+    };
+    let own = format!("process {} ", std::process::id());
+    cli(&["ls"]).run().await.fails_with_hint(5).says(&own).says("it is not the daemon");
+    cli(&["new"]).run().await.fails_with_hint(5).says("it is not the daemon");
+    let doctor = cli(&["doctor"]).run().await.exits(1);
+    assert!(doctor.stdout.contains("it is not the daemon"), "{}", doctor.stdout);
+    assert!(heard.lock().unwrap().iter().all(|line| line.contains("daemon/hello")), "{heard:?}");
+    // Where the user has named the socket, it may be the end of a tunnel.
+    let named = |args: &[&str]| cli(args).env("LINGER_SOCKET", socket.to_str().unwrap());
+    named(&["ls"]).run().await.exits(0).says("cannot tell whether");
+    named(&["new"]).run().await.exits(0).says("cannot tell whether");
+    named(&["key", "set", "anthropic"]).stdin("canary-of-stdin").run().await.fails_with_hint(5).says("no key is sent");
+    let heard = heard.lock().unwrap().join("\n");
+    assert!(heard.contains("session/create") && !heard.contains("canary"), "{heard}");
+    std::fs::remove_file(&socket).unwrap();
+    daemon.cli(&["daemon", "stop"]).run().await.exits(0);
+    assert!(is_dead(pid));
 }
 
 #[tokio::test]
@@ -162,6 +227,9 @@ async fn a_socket_that_a_service_manager_opened_is_served_across_kill_9_and_neve
     back.prompt(&session, "after").await;
     back.nth(&session, "turn_finished", 2).await;
     daemon.check(&[&client, &back], &model);
+    // It is the daemon that listens now, also for a client that asks the system.
+    let listed = daemon.cli(&["ls"]).run().await.exits(0);
+    assert_eq!(listed.stderr, "");
     daemon.cli(&["daemon", "stop"]).run().await.exits(0);
     assert_eq!(std::fs::metadata(&path).unwrap().ino(), file.ino(), "it is the manager's");
 }

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::arguments::Doctor;
 use crate::connect::Client;
+use crate::connect::holder::parent;
 use crate::error::{Exit, Failure};
 use crate::render::style::Style;
 use crate::render::table::size;
@@ -108,12 +109,6 @@ fn family(report: &mut Report) -> Result<(), Failure> {
 fn sees_ancestors(pid: u32, parent: impl Fn(u32) -> Option<u32>) -> bool {
     let line = std::iter::successors(Some(pid), |pid| parent(*pid).filter(|parent| *parent != 0));
     line.take(GENERATIONS).last().is_some_and(|first| parent(first) == Some(0))
-}
-
-/// The parent of a process, from proc(5): `pid (name) state ppid …`, where the name may hold anything, parentheses included.
-fn parent(pid: u32) -> Option<u32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
 fn daemon(report: &mut Report, status: &Status) -> Result<(), Failure> {

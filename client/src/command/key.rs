@@ -86,6 +86,7 @@ fn set(provider: String, extra: &[String]) -> Result<Exit, Failure> {
         )));
     }
     let mut client = Client::open()?;
+    client.must_be_proven()?;
     let Listed { keys, no_keychain } = client.call(&KeyList(Empty {}))?;
     // Before a key is asked for.
     let Some(info) = keys.into_iter().find(|info| info.provider == provider) else {

@@ -80,6 +80,12 @@ fn owner(locks: &str, inode: u64) -> Option<u32> {
     owners.all(|other| other == owner).then_some(owner)
 }
 
+/// The parent of a process, from proc(5): `pid (name) state ppid …`, where the name may hold anything, parentheses included.
+pub(crate) fn parent(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
 /// Whether a command line is a daemon's: its program's name, or what a daemon calls itself.
 fn is_daemon(command: &[u8]) -> bool {
     let name = command.split(|byte| *byte == 0).next().unwrap_or_default();

@@ -6,6 +6,7 @@
 //! version.
 
 pub(crate) mod holder;
+mod proof;
 mod reach;
 mod reader;
 mod reconnect;
@@ -30,6 +31,7 @@ use crate::capacity::Capacity;
 use crate::error::{Exit, Failure};
 use crate::input::Event;
 use crate::terminal::Terminal;
+use proof::Proof;
 pub(crate) use reach::dial;
 use reach::{Search, Stream, reach};
 use reader::listen;
@@ -85,6 +87,8 @@ pub(crate) struct Client {
     capacity: Capacity,
     /// Events that came before the answer to a request.
     backlog: VecDeque<Event>,
+    /// Who listens at the other end.
+    proof: Proof,
     /// Whether any hello was answered.
     greeted: bool,
     /// Whether the daemon closed the connection for lack of capacity.
@@ -119,6 +123,12 @@ impl Client {
                 false => "correct the file; until then sessions can be read, and no turn starts",
             };
             Terminal::new().say(&format!("warning: {error}\nhint: {hint}"))?;
+        }
+        if client.proof == Proof::Unknown {
+            let socket = client.places.socket.display();
+            Terminal::new().say(&format!(
+                "warning: cannot tell whether {socket} is your daemon's: it gets no provider keys and no variables for tools"
+            ))?;
         }
         for warning in &client.welcome.config_warnings {
             Terminal::new().say(&format!("warning: {warning}"))?;
@@ -179,14 +189,42 @@ impl Client {
             events,
             capacity,
             backlog: VecDeque::new(),
+            proof: Proof::Unknown,
             greeted: false,
             crowded: false,
             until: None,
         }
     }
 
-    /// Agrees on the protocol, and sends the provider keys that the daemon lacks and this environment has.
+    /// Agrees on the protocol, proves who listens, and sends a proven daemon the provider keys that it lacks and this
+    /// environment has.
     fn hello(&mut self) -> Result<(), Failure> {
+        self.greet()?;
+        self.proof = proof::of(&self.places, &self.writer);
+        if self.proof != Proof::Daemon {
+            // A connection from before the daemon's start shows who opened the socket: the service manager.
+            let stream = dial(&self.places)?.ok_or_else(lost)?;
+            self.writer.close();
+            self.continue_with(stream);
+            self.greet()?;
+            self.proof = proof::of(&self.places, &self.writer);
+        }
+        match self.proof {
+            Proof::Stranger(pid) => return Err(proof::stranger(pid, &self.places)),
+            Proof::Unknown | Proof::Daemon => self.epoch = self.connection,
+        }
+        let keys = match self.proof {
+            Proof::Daemon => proof::keys(&self.welcome.keys, &self.places),
+            _ => BTreeMap::new(),
+        };
+        if !keys.is_empty() {
+            // Requests take effect in order, so there is no need to wait for the answer.
+            self.send(&DaemonKeys(Keys { keys }))?.ok_or_else(lost)?;
+        }
+        Ok(())
+    }
+
+    fn greet(&mut self) -> Result<(), Failure> {
         let hello = DaemonHello(Hello { client: self.name.clone(), protocol: PROTOCOL });
         let id = self.send(&hello)?.ok_or_else(lost)?;
         let answer = match self.reply(id, SILENCE)? {
@@ -200,11 +238,6 @@ impl Client {
             Err(error) => return Err(error.into()),
         };
         self.greeted = true;
-        let keys = environment(&self.welcome.keys);
-        if !keys.is_empty() {
-            // Requests take effect in order, so there is no need to wait for the answer.
-            self.send(&DaemonKeys(Keys { keys }))?.ok_or_else(lost)?;
-        }
         Ok(())
     }
 
@@ -234,9 +267,22 @@ impl Client {
         self.capacity.clone()
     }
 
-    /// The variables of this environment that a session's tools get.
+    /// The variables of this environment that a session's tools get; none for a daemon that is not proven.
     pub(crate) fn session_env(&self) -> BTreeMap<String, String> {
-        environment(&self.welcome.env)
+        match self.proof {
+            Proof::Daemon => proof::environment(&self.welcome.env, &self.places),
+            _ => BTreeMap::new(),
+        }
+    }
+
+    /// Fails if it cannot be told whether the user's own daemon listens: then no secret may be sent.
+    pub(crate) fn must_be_proven(&self) -> Result<(), Failure> {
+        if self.proof == Proof::Daemon {
+            return Ok(());
+        }
+        let socket = self.places.socket.display();
+        Err(Failure::unreachable(format!("cannot tell whether {socket} is your daemon's, so no key is sent there"))
+            .hint("run this on the machine where the daemon runs, as its user"))
     }
 
     /// Sends a request and returns the number of its answer; `None` if the connection is lost. Fails if
@@ -415,10 +461,6 @@ fn name() -> String {
 /// Whether a daemon that is ending refused a request: nothing changed, and the next daemon can be asked.
 pub(crate) fn is_ending(answer: &Result<Box<RawValue>, RpcError>) -> bool {
     matches!(answer, Err(error) if error.code() == Some(Code::Ending))
-}
-
-fn environment(names: &[String]) -> BTreeMap<String, String> {
-    names.iter().filter_map(|name| Some((name.clone(), std::env::var(name).ok()?))).collect()
 }
 
 /// The command's time is over, and the daemon has not answered.

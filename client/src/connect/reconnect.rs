@@ -61,13 +61,16 @@ impl Client {
     }
 
     /// Continues with another connection.
-    fn replace(&mut self, (reader, writer): Stream) -> Result<(), Failure> {
+    pub(super) fn continue_with(&mut self, (reader, writer): Stream) {
         self.connection += 1;
         self.writer = writer;
         listen(reader, self.connection, self.sender.clone(), self.capacity.clone());
-        self.hello()?;
-        self.epoch = self.connection;
-        Ok(())
+    }
+
+    /// Replaces a lost connection.
+    fn replace(&mut self, stream: Stream) -> Result<(), Failure> {
+        self.continue_with(stream);
+        self.hello()
     }
 
     /// Waits, and fails at a signal or when the command's time is over.

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 
 use linger_protocol::permission::Mode;
 use linger_protocol::place::Places;
+use linger_protocol::variable::TOOL_ENV;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use toml::de::DeTable;
@@ -38,32 +39,6 @@ use crate::store::blob;
 use crate::tool::TIMEOUT_MAX_S;
 use crate::tool::set::Names;
 use source::Source;
-
-/// The variables that a client passes to the sessions it creates: what programs need to find their things, and no keys.
-const PASSED: [&str; 22] = [
-    "PATH",
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "SHELL",
-    "LANG",
-    "LC_ALL",
-    "LC_CTYPE",
-    "TZ",
-    "TMPDIR",
-    "SSH_AUTH_SOCK",
-    "XDG_RUNTIME_DIR",
-    "EDITOR",
-    "CARGO_HOME",
-    "RUSTUP_HOME",
-    "GOPATH",
-    "JAVA_HOME",
-    "VIRTUAL_ENV",
-    "NVM_DIR",
-    "DISPLAY",
-    "WAYLAND_DISPLAY",
-    "DBUS_SESSION_BUS_ADDRESS",
-];
 
 /// The longest a `bash` call or an idle session may be told to wait, in seconds: a week; more is a slip of the finger.
 const MAX_SECONDS: u64 = 7 * 24 * 3600;
@@ -271,7 +246,7 @@ impl Written {
         }
         let warnings = self.warnings(source, &rules_everywhere, names);
         let retention_ms = self.retention.as_deref().map(|text| retention(source, text)).transpose()?;
-        let env = self.env.allow.unwrap_or_else(|| PASSED.map(str::to_owned).to_vec());
+        let env = self.env.allow.unwrap_or_else(|| TOOL_ENV.map(str::to_owned).to_vec());
         Ok(Config {
             model: self.model,
             mode: self.mode,

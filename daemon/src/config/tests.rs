@@ -46,7 +46,7 @@ fn error(text: &str) -> String {
 fn an_empty_file_means_the_defaults() {
     let config = parse("").unwrap();
     assert_eq!((config.mode, config.max_steps, config.idle_unload_s, config.bash_timeout_s), (Mode::Ask, 200, 60, 120));
-    assert_eq!(config.env, PASSED.map(str::to_owned).into_iter().collect());
+    assert_eq!(config.env, TOOL_ENV.map(str::to_owned).into_iter().collect());
     assert_eq!(config.rules.own.get(..3).unwrap(), ["/c", "/d", "/s"].map(PathBuf::from));
     assert!(config.model.is_none() && config.providers.is_empty() && config.warnings.is_empty());
 }

@@ -254,6 +254,12 @@ mod tests {
     }
 
     #[test]
+    fn clients_know_the_variables_of_all_keys() {
+        let variables = PRESETS.iter().map(|preset| preset.variable).filter(|variable| !variable.is_empty());
+        assert_eq!(variables.collect::<BTreeSet<_>>(), BTreeSet::from(linger_protocol::variable::PROVIDER_KEYS));
+    }
+
+    #[test]
     fn an_address_is_known_by_its_place() {
         fn check(base_url: &str, expect: Option<&str>) {
             assert_eq!(at(base_url).map(|preset| preset.name), expect, "{base_url}");

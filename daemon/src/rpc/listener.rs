@@ -41,6 +41,9 @@ const BACKOFF: Duration = Duration::from_millis(100);
 /// How long until a lost socket is tried again when it could not be bound; only then does a timer run.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// How many connections may wait to be accepted on a socket of the service manager's: the system's usual bound.
+const BACKLOG: i32 = 4096;
+
 /// The socket of one daemon.
 #[derive(Debug)]
 pub struct Listener {
@@ -120,6 +123,8 @@ impl Listener {
     }
 
     fn passed(socket: UnixListener) -> io::Result<Self> {
+        // Clients ask the system who listens: from now on this process, and not the service manager.
+        rustix::net::listen(&socket, BACKLOG)?;
         let socket = uds_local_socket::tokio::Listener::try_from(std::os::fd::OwnedFd::from(socket))?;
         let missed = signal(SignalKind::hangup())?;
         Ok(Self { socket: socket.into(), binding: None, missed, troubled: false })
@@ -316,7 +321,7 @@ fn admit(creds: &PeerCreds, stream: &Stream) -> Option<Peer> {
     let began = pid.and_then(peer::started);
     let Stream::UdSocket(socket) = stream;
     // Looked at last: until now, then, the number was its own.
-    let pid = pid.filter(|_| peer::is_alive(socket.as_fd()) != Some(false));
+    let pid = pid.filter(|_| transport::peer::is_alive(socket.as_fd()) != Some(false));
     Some(Peer { pid, began, uid })
 }
 

@@ -3,15 +3,6 @@
 //! A tool's child must not answer the question whether that tool may run. The keeper is the sub-reaper of all processes below it, so
 //! that a child that forked away still has it as an ancestor. What cannot be determined is `None`, and is to be refused.
 
-use std::os::fd::BorrowedFd;
-#[cfg(target_os = "linux")]
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
-
-#[cfg(target_os = "linux")]
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-#[cfg(target_os = "linux")]
-use rustix::io::retry_on_intr;
-
 /// A process at the other end of a connection; of the same user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
@@ -84,35 +75,6 @@ fn stat(pid: u32, nth: usize) -> Option<u64> {
 /// The parent of a process; nobody knows it here.
 #[cfg(not(target_os = "linux"))]
 fn parent(_pid: u32) -> Option<u32> {
-    None
-}
-
-/// Whether the process that made this connection is still there, whatever has its number now; `None` where the system cannot tell
-/// (Linux can from 6.5 on).
-#[cfg(target_os = "linux")]
-pub fn is_alive(socket: BorrowedFd<'_>) -> Option<bool> {
-    let mut fd: RawFd = -1;
-    let mut size = size_of::<RawFd>() as libc::socklen_t;
-    // SAFETY: the system writes one descriptor into `fd`, whose size it is told, and gives it to nobody else.
-    #[allow(unsafe_code)]
-    let process = unsafe {
-        let (level, name) = (libc::SOL_SOCKET, libc::SO_PEERPIDFD);
-        let got = libc::getsockopt(socket.as_raw_fd(), level, name, (&raw mut fd).cast(), &raw mut size);
-        (got == 0 && fd >= 0).then(|| OwnedFd::from_raw_fd(fd))
-    };
-    let Some(process) = process else {
-        // Of a process that has gone it gives none.
-        return (std::io::Error::last_os_error().raw_os_error() != Some(libc::ENOPROTOOPT)).then_some(false);
-    };
-    let mut end = [PollFd::new(&process, PollFlags::IN)];
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    // A signal cuts it short though it does not wait, and children of ours end all the time.
-    Some(retry_on_intr(|| poll(&mut end, Some(&now))) == Ok(0))
-}
-
-/// As above; nobody can tell here.
-#[cfg(not(target_os = "linux"))]
-pub fn is_alive(_: BorrowedFd<'_>) -> Option<bool> {
     None
 }
 

@@ -1,6 +1,7 @@
 //! The client's end: a socket, a reader and a writer, without a runtime.
 
 use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::line::{Decoder, Frame, Framing, encode};
-use super::{MAX_EVENT, MAX_REQUEST, name};
+use super::{MAX_EVENT, MAX_REQUEST, name, peer};
 use crate::RpcError;
 use crate::event::{Notification, SESSION_EVENT};
 use crate::method::Method;
@@ -64,6 +65,24 @@ pub fn connect(socket: &Path) -> io::Result<(Reader, Writer)> {
 }
 
 impl Writer {
+    /// The process that listens at the other end, if the system shows one that still runs.
+    pub fn listener(&self) -> Option<u32> {
+        let pid = self.stream.peer_creds().ok()?.pid().and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid > 0);
+        // On an older Linux the number has to do.
+        pid.filter(|_| peer::is_alive(self.descriptor()) != Some(false))
+    }
+
+    /// Ends the connection, for its reader too.
+    pub fn close(&self) {
+        // It may have been lost meanwhile.
+        let _lost = rustix::net::shutdown(self.descriptor(), rustix::net::Shutdown::Both);
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        let Stream::UdSocket(socket) = &*self.stream;
+        socket.as_fd()
+    }
+
     /// Sends a request and returns the number that its answer will have. `InvalidInput`: this request can never be
     /// sent. After any other error a part of it may have been sent, and nothing more can be.
     pub fn request<M: Method>(&mut self, params: &M) -> io::Result<u64> {

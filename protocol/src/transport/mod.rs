@@ -8,6 +8,7 @@ pub mod blocking;
 pub mod line;
 #[cfg(feature = "rpc")]
 pub mod outbox;
+pub mod peer;
 #[cfg(feature = "rpc")]
 mod request;
 #[cfg(feature = "rpc")]

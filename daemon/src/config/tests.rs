@@ -53,7 +53,7 @@ fn an_empty_file_means_the_defaults() {
 
 #[test]
 fn mode_edit_asks_before_a_file_is_changed_that_linger_reaches_by_a_link() {
-    use crate::permission::{CallInfo, Sight, Verdict, decide};
+    use crate::permission::{CallInfo, ResolvedAccess, Verdict, decide};
     use crate::tool::{Access, Workspace};
 
     let house = house();
@@ -72,9 +72,9 @@ fn mode_edit_asks_before_a_file_is_changed_that_linger_reaches_by_a_link() {
     let workspace = Workspace { root: cwd.clone(), is_seen: true, cwd, env: Default::default(), timeout_s: 1 };
     let asks = |file: &str| {
         let access = Access::Write(workspace.cwd.join(file));
-        let sight = Sight::of(&access, &workspace, &rules);
+        let resolved = ResolvedAccess::of(&access, &workspace, &rules);
         let call = CallInfo { tool: "write", changes: true, access };
-        matches!(decide(&rules, &[], Mode::Edit, &call, &sight), Verdict::Ask { .. })
+        matches!(decide(&rules, &[], Mode::Edit, &call, &resolved), Verdict::Ask { .. })
     };
     for file in ["linger.toml", "chain", "mine.md", "db", "pictures/ab", "state/new", "keys"] {
         assert!(asks(file), "{file} is changed without a question");
@@ -279,7 +279,7 @@ fn what_has_no_effect_is_named() {
     assert_eq!(
         config.warnings,
         [
-            "config.toml:3: permissions.allow: `bash(npm run *)` allows only the command that reads exactly so; `*` has no meaning when a command is allowed",
+            "config.toml:3: permissions.allow: `bash(npm run *)` allows only that exact command; `*` has no meaning in an allow rule for commands",
             "config.toml:5: permissions.deny: `Read(x)` never matches: no tool is called `Read`; did you mean `read`?",
             "config.toml:6: mcp.files: MCP servers are not supported yet",
         ]

@@ -1,10 +1,10 @@
 //! May this call run? Rules first (deny, then ask, then allow; first match), then the mode.
 //!
-//! Pure but for one thing: links on the disk are resolved ([`Sight`]), because a rule is about the file that a call reaches and
-//! not about the name that it uses. Deliberately absent: pending questions, answers, and where rules are stored.
+//! Pure but for one thing: symlinks are resolved on disk ([`ResolvedAccess`]), because a rule is about the file that a call
+//! reaches, not about the name it uses. Deliberately absent: pending questions, answers, and where rules are stored.
 //!
-//! Invariants: what cannot be told asks. An allow rule for a command matches that command and no other. A path whose end is
-//! uncertain (`..`, a link that leads nowhere) is allowed by no rule and by no mode but `auto`.
+//! Invariants: when in doubt, ask. An allow rule for a command matches that exact command only. A path whose target is
+//! uncertain (`..`, a dangling symlink) is allowed by no rule and only by mode `auto`.
 
 mod rule;
 
@@ -19,35 +19,35 @@ pub use rule::{Rule, RuleError};
 
 use crate::tool::set::{Names, Takes};
 use crate::tool::{Access, Workspace};
-use rule::{Effect, Ground, Target};
+use rule::{Effect, PathBases, Target};
 
-/// The rules of the configuration, and what their patterns lean on.
+/// The configured rules, and the directories that their patterns need.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
-    /// What never runs.
+    /// Calls that never run.
     pub deny: Vec<Rule>,
-    /// What is always asked about.
+    /// Calls that always ask.
     pub ask: Vec<Rule>,
-    /// What runs without being asked for.
+    /// Calls that run without asking.
     pub allow: Vec<Rule>,
-    /// What `~/` stands for; without it such patterns match nothing.
+    /// The meaning of `~/`; if absent, such patterns match nothing.
     pub home: Option<PathBuf>,
-    /// linger's own directories and files, where mode `edit` asks, and where they lead.
+    /// linger's own directories and files: mode `edit` asks before it writes there.
     pub own: Vec<PathBuf>,
 }
 
-/// A call, as far as permissions care.
+/// The parts of a call that decide about its permission.
 #[derive(Clone, Debug)]
 pub struct CallInfo<'a> {
-    /// The tool.
+    /// The tool's name.
     pub tool: &'a str,
     /// Whether the call may change anything.
     pub changes: bool,
-    /// What the call touches.
+    /// The file, command or host that the call touches.
     pub access: Access,
 }
 
-/// What is to be done with a call.
+/// The decision on a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It runs.
@@ -57,30 +57,30 @@ pub enum Verdict {
     },
     /// It waits for an answer.
     Ask {
-        /// The rule that asks, or none when the mode does.
+        /// The rule that asks; absent when the mode asks.
         rule: Option<String>,
     },
     /// It does not run.
     Deny {
-        /// Why, for the model and for people.
+        /// The reason, for the model and for people.
         reason: String,
     },
 }
 
-/// Where a call would reach, links resolved, and the directories that rules lean on.
+/// The target of a call with symlinks resolved, and the directories that rules are relative to.
 #[derive(Debug)]
-pub struct Sight {
-    ground: Ground,
-    /// None for what is no path.
+pub struct ResolvedAccess {
+    bases: PathBases,
+    /// Absent when the call touches no path.
     target: Option<Target>,
-    /// What is linger's own, as written and resolved; empty unless the call writes.
+    /// [`Rules::own`], as written and resolved; empty unless the call writes.
     own: Vec<PathBuf>,
-    /// Whether the call writes into a directory that git takes for a repository of its own, or makes one.
+    /// Whether the call writes into a git directory, or makes one.
     in_git: bool,
 }
 
-impl Sight {
-    /// Looks at the disk, which may take long: not on the thread that runs all sessions. For a command it need not look.
+impl ResolvedAccess {
+    /// Blocks on the disk unless the access is a command: never call it on the runtime thread.
     pub fn of(access: &Access, workspace: &Workspace, rules: &Rules) -> Self {
         let target = Target::of(access, workspace);
         let own = match access {
@@ -89,26 +89,26 @@ impl Sight {
         };
         let writes = target.as_ref().filter(|_| matches!(access, Access::Write(_)));
         let in_git = writes.is_some_and(|target| is_in_git(&target.resolved));
-        let ground = match target {
-            Some(_) => Ground::of(workspace, rules.home.as_deref()),
-            None => Ground::unseen(workspace),
+        let bases = match target {
+            Some(_) => PathBases::of(workspace, rules.home.as_deref()),
+            None => PathBases::unresolved(workspace),
         };
-        Self { ground, target, own, in_git }
+        Self { bases, target, own, in_git }
     }
 
-    /// The file that the call reaches.
-    pub fn reach(&self) -> Option<&Path> {
+    /// The file that the call reaches; absent when it touches no path.
+    pub fn target(&self) -> Option<&Path> {
         self.target.as_ref().map(|target| target.resolved.as_path())
     }
 }
 
-/// Decides one call; `grants` are those of the session and of the workspace.
-pub fn decide(rules: &Rules, grants: &[Rule], mode: Mode, call: &CallInfo<'_>, sight: &Sight) -> Verdict {
-    let Sight { ground, target, .. } = sight;
+/// Decides one call; `grants` are the grants of the session and of the workspace.
+pub fn decide(rules: &Rules, grants: &[Rule], mode: Mode, call: &CallInfo<'_>, resolved: &ResolvedAccess) -> Verdict {
+    let ResolvedAccess { bases, target, .. } = resolved;
     let first = |list: &[Rule], effect| {
-        list.iter().find(|rule| rule.matches(call, target.as_ref(), ground, effect)).map(ToString::to_string)
+        list.iter().find(|rule| rule.matches(call, target.as_ref(), bases, effect)).map(ToString::to_string)
     };
-    // What a server or a host does with a call is not known here, whatever they say.
+    // What a server or a host does with a call is unknown, whatever it declares.
     let read_only = !call.changes && !matches!(call.access, Access::Write(_)) && !call.access.is_outside();
 
     if let Some(rule) = first(&rules.deny, Effect::Narrow) {
@@ -123,33 +123,33 @@ pub fn decide(rules: &Rules, grants: &[Rule], mode: Mode, call: &CallInfo<'_>, s
     if let Some(rule) = first(&rules.allow, Effect::Widen).or_else(|| first(grants, Effect::Widen)) {
         return Verdict::Allow { by: format!("rule {rule}") };
     }
-    let inside = target.as_ref().is_some_and(|target| target.certain && target.resolved.starts_with(&ground.root));
+    let inside = target.as_ref().is_some_and(|target| target.is_exact && target.resolved.starts_with(&bases.root));
     let allowed = match mode {
         Mode::Auto => true,
         Mode::Ask | Mode::Plan => read_only && inside,
         Mode::Edit if matches!(call.access, Access::Write(_)) => {
-            inside && !target.as_ref().is_some_and(|target| sight.in_git || is_guarded(target, &sight.own))
+            inside && !target.as_ref().is_some_and(|target| resolved.in_git || is_guarded(target, &resolved.own))
         }
         Mode::Edit => read_only && inside,
     };
     if allowed { Verdict::Allow { by: format!("mode {mode}") } } else { Verdict::Ask { rule: None } }
 }
 
-/// What the rules keep a call of `tool` from reading below `root`; for tools that read more than the path they were called with.
-/// What would be denied is hidden, and what would be asked about if it was read by itself, unless `root` was.
-/// Looks at the disk.
+/// The paths below `root` that rules hide from `tool`; for tools that read a whole tree.
+/// Hidden are paths that a deny rule matches, and paths that an ask rule matches unless that rule matches `root` too.
+/// Blocks on the disk.
 pub fn hides(
     rules: &Rules,
     tool: &str,
     root: &Path,
     workspace: &Workspace,
 ) -> impl Fn(&Path) -> bool + Send + Sync + use<> {
-    let ground = Ground::of(workspace, rules.home.as_deref());
+    let bases = PathBases::of(workspace, rules.home.as_deref());
     let (tool, workspace) = (tool.to_owned(), workspace.clone());
     let matches = move |rule: &Rule, path: &Path| {
         ["read", tool.as_str()].into_iter().any(|tool| {
             let call = CallInfo { tool, changes: false, access: Access::Read(path.to_path_buf()) };
-            rule.matches(&call, Target::of(&call.access, &workspace).as_ref(), &ground, Effect::Narrow)
+            rule.matches(&call, Target::of(&call.access, &workspace).as_ref(), &bases, Effect::Narrow)
         })
     };
     let asked = rules.ask.iter().filter(|rule| !matches(rule, root));
@@ -157,16 +157,16 @@ pub fn hides(
     move |path| hidden.iter().any(|rule| matches(rule, path))
 }
 
-/// The rule that `allow_session` and `allow_always` add: this command, file, host or tool of a server, and nothing else.
-pub fn grant_for(call: &CallInfo<'_>, sight: &Sight) -> String {
+/// The rule that `allow_session` and `allow_always` add: exactly this command, file, host or server tool.
+pub fn grant_for(call: &CallInfo<'_>, resolved: &ResolvedAccess) -> String {
     let tool = if matches!(call.access, Access::Write(_)) { "edit" } else { call.tool };
-    let Some(target) = &sight.target else {
+    let Some(target) = &resolved.target else {
         return match &call.access {
             Access::Command(text) | Access::Network(text) => format!("{tool}({text})"),
             _ => tool.to_owned(),
         };
     };
-    let path = match sight.ground.relative(&target.resolved) {
+    let path = match resolved.bases.relative(&target.resolved) {
         Some(path) if path.as_os_str().is_empty() => ".".to_owned(),
         // Without the `./` a file called `~` would be taken for the home directory.
         Some(path) if path.starts_with("~") => format!("./{}", globset::escape(&path.to_string_lossy())),
@@ -176,8 +176,8 @@ pub fn grant_for(call: &CallInfo<'_>, sight: &Sight) -> String {
     format!("{tool}({path})")
 }
 
-/// The same rule for other directories than `cwd`: a file stays this file. `rule` is what [`grant_for`] gave; a command is
-/// allowed by its words wherever it runs, and so is a host.
+/// `rule`, made by [`grant_for`], in the form that means the same in every directory: a path becomes absolute.
+/// A command or a host needs no change.
 pub fn grant_everywhere(rule: &str, cwd: &Path, names: &Names) -> String {
     let Some((tool, path)) = rule.strip_suffix(')').and_then(|rule| rule.split_once('(')) else {
         return rule.to_owned();
@@ -192,12 +192,12 @@ pub fn grant_everywhere(rule: &str, cwd: &Path, names: &Names) -> String {
     }
 }
 
-/// `sha256:<hex>` of tool, arguments and directory: what was shown is what runs.
+/// `sha256:<hex>` of tool, arguments and directory: proves that the call that runs is the one that was shown.
 pub fn digest(tool: &str, input: &Value, cwd: &Path) -> String {
     hash(&serde_json::json!({ "cwd": cwd.to_string_lossy(), "input": input, "tool": tool }))
 }
 
-/// `sha256:` and the hash of a value, whatever the order of its fields.
+/// `sha256:<hex>` of a value, independent of the order of its fields.
 pub fn hash(value: &Value) -> String {
     let mut text = String::new();
     canonical(value, &mut text);
@@ -205,7 +205,7 @@ pub fn hash(value: &Value) -> String {
     hash.iter().fold("sha256:".to_owned(), |hex, byte| format!("{hex}{byte:02x}"))
 }
 
-/// Whether mode `edit` asks before this file is changed: it steers git or linger itself.
+/// Whether mode `edit` asks before this file is changed, because it controls git or linger.
 fn is_guarded(target: &Target, own: &[PathBuf]) -> bool {
     [&target.literal, &target.resolved].into_iter().any(|path| {
         path.components().any(|part| part.as_os_str().eq_ignore_ascii_case(".git"))
@@ -213,9 +213,9 @@ fn is_guarded(target: &Target, own: &[PathBuf]) -> bool {
     })
 }
 
-/// Whether `path` is in a directory that git takes for a repository as it is, whatever its name: git runs what the `config` and the
-/// hooks there say, in any directory below. Such a directory has a file `HEAD`, and `objects` and `refs` or a `commondir`
-/// (gitrepository-layout(5)). Nobody needs to write a `HEAD` by hand, so without a question none comes to be where there was none.
+/// Whether `path` is in a git directory, whatever its name: git runs the `config` and the hooks it finds there.
+/// A git directory has a file `HEAD`, and either `objects` and `refs` or a `commondir` (gitrepository-layout(5)).
+/// A new `HEAD` always asks, because writing one by hand has no honest use.
 fn is_in_git(path: &Path) -> bool {
     let is = |name: &OsStr, known: &str| name.eq_ignore_ascii_case(known);
     if path.file_name().is_some_and(|name| is(name, "HEAD")) {
@@ -225,7 +225,7 @@ fn is_in_git(path: &Path) -> bool {
         let makes_one =
             || below.file_name().is_some_and(|name| ["objects", "refs", "commondir"].iter().any(|part| is(name, part)));
         let is_one = || dir.join("commondir").exists() || (dir.join("objects").is_dir() && dir.join("refs").is_dir());
-        // A link that leads nowhere is one to git.
+        // git accepts a dangling symlink as `HEAD`.
         let head = dir.join("HEAD").symlink_metadata();
         head.is_ok_and(|head| !head.is_dir()) && (makes_one() || is_one())
     })

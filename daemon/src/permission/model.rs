@@ -8,7 +8,7 @@
 //! | [`Mailbox::send`], all under the lock of the map | `Sessions::send` |
 //! | [`Mailbox::unload`], all under the same lock | `Sessions::unload`, `Wake::Idle` in `session/actor/mod.rs` |
 //! | [`Life::step`] | one turn of the loop in `Actor::run`: a command or a turn's message, handled alone |
-//! | [`Life::answer`]: check, fold, queue, wake | `Actor::answer` and `Actor::decide` in `session/actor/permits.rs` |
+//! | [`Life::answer`]: check, fold, queue, wake | `Actor::answer` and `Actor::decide` in `session/actor/questions.rs` |
 //! | [`Life::cancel`]: abort, close, queue | `Actor::stop` and `Actor::close_turn` in `session/actor/turns.rs` |
 //! | [`Life::call`]: compared, started, run, finished | `Runner::run_one` in `session/calls.rs`, `Actor::permit` after a restart |
 //! | [`Life::commit`] | a group of the writing thread, `store/write.rs`: in order, or not at all |
@@ -35,17 +35,17 @@ use crate::session::state::State;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plant {
     Nothing,
-    /// An actor leaves when its mailbox was empty a moment ago.
+    /// An actor checks for an empty mailbox and unloads in two steps.
     UnloadInTwoSteps,
-    /// Whether there is an answer is looked at in one step, and the decision made in another.
+    /// Checking for an answer and deciding are two steps.
     CheckThenSet,
-    /// The winner is told before its decision is on disk.
+    /// The winner hears before its decision is on disk.
     WonBeforeCommit,
-    /// The loser is told who won before that is on disk.
+    /// The loser hears the winner's name before the decision is on disk.
     LostBeforeCommit,
     /// A call runs before its start is on disk.
     RunBeforeCommit,
-    /// What runs is not compared with what was shown.
+    /// The call is not compared with the one that was shown.
     DigestIgnored,
     /// After a restart a call that had started runs again.
     StartedRunsAgain,
@@ -91,7 +91,7 @@ impl Mailbox {
             match command {
                 Some(command) => handled.1.push(command),
                 None => {
-                    // Its last look at the session: the next actor may begin as soon as it has left the map.
+                    // The next actor may start as soon as this one is out of the map.
                     handled.0 -= 1;
                     drop(handled);
                     if self.unload(queue) {
@@ -173,13 +173,13 @@ enum Verdict {
     /// It may run if it has this digest.
     Yes(String),
     No,
-    /// Nobody will answer any more.
+    /// The turn ended; no answer can come.
     Gone,
 }
 
-/// What a client was told.
+/// The reply to a client.
 #[derive(Clone, Debug, PartialEq)]
-enum Told {
+enum Reply {
     Won(Decision),
     Already(Decision, String),
     Nothing,
@@ -190,12 +190,12 @@ struct Life {
     plant: Plant,
     /// The digest of what would run.
     runs: &'static str,
-    /// Counts steps. It is all of this that loom sees: the steps are what interleaves, in every order, and nothing else.
+    /// Counts steps. It is the only part that loom sees, so only steps interleave, in every order.
     clock: AtomicUsize,
     /// Before which step the daemon is killed.
     crash: usize,
     world: std::sync::Mutex<World>,
-    /// The call, once it was woken; before, it does nothing but wait.
+    /// The call's thread, once woken.
     woken: std::sync::Mutex<Option<thread::JoinHandle<()>>>,
 }
 
@@ -266,7 +266,7 @@ impl Life {
     /// One step: nothing comes between its beginning and its end.
     fn step<T>(&self, step: impl FnOnce(&mut World) -> T) -> T {
         let world = || self.world.lock().unwrap_or_else(PoisonError::into_inner);
-        // What the dead do is the same in every order.
+        // After a crash the order of steps makes no difference.
         if world().disk.alive && self.clock.fetch_add(1, Ordering::AcqRel) == self.crash {
             world().disk.alive = false;
         }
@@ -289,7 +289,7 @@ impl Life {
     }
 
     /// A client answers.
-    fn answer(life: &Arc<Self>, decision: Decision, by: &str) -> Told {
+    fn answer(life: &Arc<Self>, decision: Decision, by: &str) -> Reply {
         let look = |world: &World| {
             let over = world.actor.state.turn.is_none();
             if over { Err(None) } else { world.actor.answered().map_or(Ok(()), |given| Err(Some(given))) }
@@ -316,18 +316,18 @@ impl Life {
                     *life.woken.lock().unwrap_or_else(PoisonError::into_inner) = Some(call);
                 }
                 let told = life.plant == Plant::WonBeforeCommit || life.commit();
-                if told { Told::Won(decision) } else { Told::Nothing }
+                if told { Reply::Won(decision) } else { Reply::Nothing }
             }
             Err(Some((decision, by))) => {
                 let told = life.plant == Plant::LostBeforeCommit || life.commit();
-                if told { Told::Already(decision, by) } else { Told::Nothing }
+                if told { Reply::Already(decision, by) } else { Reply::Nothing }
             }
             // The turn is over: what was decided is in the store, or on its way there.
             Err(None) if life.commit() => life.step(|world| {
                 let resolved = resolutions(&world.disk.log).into_iter().next();
-                resolved.map_or(Told::Nothing, |(decision, by)| Told::Already(decision, by))
+                resolved.map_or(Reply::Nothing, |(decision, by)| Reply::Already(decision, by))
             }),
-            Err(None) => Told::Nothing,
+            Err(None) => Reply::Nothing,
         }
     }
 
@@ -420,7 +420,7 @@ impl Life {
     }
 
     /// The next life of the daemon: from what is on disk alone, with a client that allows whatever still waits.
-    fn restart(life: &Arc<Self>) -> Told {
+    fn restart(life: &Arc<Self>) -> Reply {
         life.world.lock().unwrap_or_else(PoisonError::into_inner).disk.alive = true;
         let (call, answered) = life.step(|world| {
             let mut state = State::default();
@@ -437,15 +437,15 @@ impl Life {
             (world.actor.state.turn.as_ref().and_then(|turn| turn.calls.first()).cloned(), answered)
         });
         life.commit();
-        let Some(call) = call else { return Told::Nothing };
+        let Some(call) = call else { return Reply::Nothing };
         if call.finished && life.plant != Plant::StartedRunsAgain {
-            return Told::Nothing;
+            return Reply::Nothing;
         }
         if answered.is_none() {
             return Self::answer(life, Decision::AllowOnce, "later");
         }
         life.call();
-        Told::Nothing
+        Reply::Nothing
     }
 }
 
@@ -472,18 +472,18 @@ fn resolutions(log: &[Event]) -> Vec<(Decision, String)> {
 }
 
 /// What must hold at the end, whatever came between.
-fn verify(life: &Life, told: &[(&str, Told)], disturbed: bool) {
+fn verify(life: &Life, told: &[(&str, Reply)], disturbed: bool) {
     let disk = &life.world.lock().unwrap_or_else(PoisonError::into_inner).disk;
     let resolved = resolutions(&disk.log);
     assert_eq!(resolved.len(), 1, "a permission has one decision: {resolved:?}");
     let (decision, by) = &resolved[0];
-    let won: Vec<&str> = told.iter().filter(|(_, told)| matches!(told, Told::Won(_))).map(|(name, _)| *name).collect();
+    let won: Vec<&str> = told.iter().filter(|(_, told)| matches!(told, Reply::Won(_))).map(|(name, _)| *name).collect();
     assert!(won.len() <= 1, "two clients won: {won:?}");
     for (name, told) in told {
         match told {
-            Told::Won(won) => assert!((won, *name) == (decision, by), "{name} was told that it won, {by} did"),
-            Told::Already(was, who) => assert!((was, who) == (decision, by), "{name} was told of {who}, {by} won"),
-            Told::Nothing => {}
+            Reply::Won(won) => assert!((won, *name) == (decision, by), "{name} was told that it won, {by} did"),
+            Reply::Already(was, who) => assert!((was, who) == (decision, by), "{name} was told of {who}, {by} won"),
+            Reply::Nothing => {}
         }
     }
     assert!(disk.runs.len() <= 1, "a call ran twice");
@@ -493,7 +493,7 @@ fn verify(life: &Life, told: &[(&str, Told)], disturbed: bool) {
     assert!(started <= 1 && started >= disk.runs.len(), "a call ran whose start is not on disk");
     if !disturbed && life.runs == SHOWN {
         assert_eq!(disk.runs.len(), usize::from(decision.allows()), "what was allowed ran");
-        assert!(told.iter().all(|(_, told)| *told != Told::Nothing), "everybody was told: {told:?}");
+        assert!(told.iter().all(|(_, told)| *told != Reply::Nothing), "everybody was told: {told:?}");
     }
     let seqs: Vec<u64> = disk.log.iter().filter_map(|event| event.seq).collect();
     assert!(seqs.iter().copied().eq(1..=seqs.len() as u64), "{seqs:?}");

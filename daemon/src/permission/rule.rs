@@ -10,12 +10,13 @@
 //! A path pattern is a glob in which `*` stops at `/`, `**` does not, and `[*]` is a star itself. A relative one begins at the
 //! session's directory and never leaves it; `/…` and `~/…` are absolute; `dir/` means `dir/**`; `..` is refused.
 //! A command pattern is the command itself, character for character. A host pattern is a host's name, or `*.name` for those below.
-//! Which kind a tool takes, the tool set says ([`Names`]); the pattern of a tool that is not known yet is read as each of them.
+//! The tool set says which kind a tool takes ([`Names`]); the pattern of an unknown tool is read as every kind.
 //!
-//! Rules that narrow (deny, ask) match generously, because a false hit costs a question: the path as written *or* as resolved,
-//! what lies below a plainly named directory, `**/…` anywhere on the disk, a trailing ` *` or `:*` as a prefix of any part of a
-//! command line. Rules that widen (allow) match strictly: the resolved path, the whole command. A narrowing command rule is a
-//! convenience all the same, for a shell can spell one command in endless ways; what nothing allows is asked about.
+//! Rules that narrow (deny, ask) match generously, because a false hit costs only a question: the path as written *or* as
+//! resolved, everything below a plainly named directory, `**/…` anywhere on the disk, a trailing ` *` or `:*` as a prefix of
+//! any part of a command line. Rules that widen (allow) match strictly: the resolved path, the whole command.
+//! A narrowing command rule is a convenience, not a fence: a shell can spell one command in many ways. Every command without
+//! an allow rule asks.
 
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
@@ -27,16 +28,16 @@ use crate::tool::pattern::too_large;
 use crate::tool::set::{MCP, Names, Takes};
 use crate::tool::{Access, Workspace, text};
 
-/// The longest pattern of a path, in bytes: that of any one file, with what is special in its name escaped, is shorter.
+/// The longest path pattern, in bytes: longer than the pattern of any single file with its name escaped.
 const PATTERN_MAX: usize = 16 * 1024;
 
-/// Of a rule that is too large this much is shown.
+/// How much of a rule that is too large its error shows, in characters.
 const SHOWN: usize = 60;
 
-/// What separates the parts of a command line that deny and ask rules look at one by one.
+/// Separators of a command line: deny and ask rules check each part by itself.
 const SEPARATORS: [char; 9] = [';', '|', '&', '\n', '(', ')', '{', '}', '`'];
 
-/// A rule; its `Display` is what was written.
+/// A rule; `Display` gives its source text.
 #[derive(Clone, Debug)]
 pub struct Rule {
     text: String,
@@ -44,21 +45,21 @@ pub struct Rule {
     pattern: Option<Pattern>,
 }
 
-/// Why a rule cannot be read.
+/// Why a rule does not parse.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
     /// It is not `tool` or `tool(pattern)`.
     #[error("`{0}` is not a rule: write `tool` or `tool(pattern)`, such as `bash(git status)`")]
     Shape(String),
-    /// The pattern climbs.
+    /// The pattern has a `..`.
     #[error("`{0}`: a pattern has no `..`; write the absolute path")]
     Climbs(String),
-    /// The pattern is no glob.
+    /// The pattern is not a valid glob.
     #[error("`{0}`: {1}")]
     Glob(String, String),
 }
 
-/// Which way a rule works.
+/// The direction of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
     /// Deny and ask.
@@ -67,12 +68,12 @@ pub(super) enum Effect {
     Widen,
 }
 
-/// What stands in the parentheses of a rule.
+/// The text in the parentheses of a rule.
 #[derive(Clone, Debug)]
 struct Pattern {
-    /// As a command or a host.
+    /// The pattern of a command or a host.
     text: String,
-    /// As a path, where it is one.
+    /// The pattern of a path; absent if the tool takes none.
     path: Option<PathPattern>,
 }
 
@@ -80,11 +81,11 @@ struct Pattern {
 struct PathPattern {
     base: Base,
     glob: GlobMatcher,
-    /// What lies below, when the last part is a plain name.
+    /// Everything below, if the last part is a plain name.
     below: Option<GlobMatcher>,
-    /// Begins with `**/`.
+    /// Whether it begins with `**/`.
     anywhere: bool,
-    /// Ends with `**`.
+    /// Whether it ends with `**`.
     whole_tree: bool,
 }
 
@@ -98,24 +99,24 @@ enum Base {
 /// A path that a call touches.
 #[derive(Debug)]
 pub(super) struct Target {
-    /// As the call has it, without `.` and `..`.
+    /// The path as written, without `.` and `..`.
     pub(super) literal: PathBuf,
-    /// With every link resolved.
+    /// The path with every symlink resolved.
     pub(super) resolved: PathBuf,
-    /// Whether `resolved` is where the call will end: the path had no `..`, and no link on the way leads nowhere.
-    pub(super) certain: bool,
+    /// Whether `resolved` is certain: the path has no `..` and no dangling symlink.
+    pub(super) is_exact: bool,
 }
 
-/// The directories that patterns begin at, as written and resolved.
+/// The directories that patterns are relative to, as written and resolved.
 #[derive(Debug)]
-pub(super) struct Ground {
+pub(super) struct PathBases {
     pub(super) root: PathBuf,
     cwd: [PathBuf; 2],
     home: Option<[PathBuf; 2]>,
 }
 
 impl Rule {
-    /// Reads `tool` or `tool(pattern)`; the pattern ends at the last parenthesis, whatever is in it.
+    /// Parses `tool` or `tool(pattern)`; the pattern ends at the last parenthesis.
     pub fn parse(text: &str, names: &Names) -> Result<Self, RuleError> {
         let text = text.trim();
         let shape = || RuleError::Shape(text.to_owned());
@@ -140,7 +141,7 @@ impl Rule {
         Ok(Self { text: text.to_owned(), tool: tool.to_owned(), pattern })
     }
 
-    /// What is wrong with the rule if it can never match as its author may think; `allows` says that it stands in an allow list.
+    /// A warning if the rule cannot match as its author may expect; `allows`: it is in an allow list.
     pub fn warning(&self, allows: bool, names: &Names) -> Option<String> {
         let Some(takes) = names.takes(&self.tool) else {
             let hint = names.near(&self.tool).map_or_else(String::new, |tool| format!("; did you mean `{tool}`?"));
@@ -149,10 +150,10 @@ impl Rule {
         let pattern = self.pattern.as_ref()?;
         match takes {
             Takes::Command if allows && prefix(&pattern.text).is_some() => Some(format!(
-                "`{self}` allows only the command that reads exactly so; `*` has no meaning when a command is allowed"
+                "`{self}` allows only that exact command; `*` has no meaning in an allow rule for commands"
             )),
             Takes::Nothing if allows => Some(format!("`{self}` never matches: `{}` takes no pattern", self.tool)),
-            Takes::Nothing => Some(format!("`{self}` is taken for all calls: `{}` takes no pattern", self.tool)),
+            Takes::Nothing => Some(format!("`{self}` applies to all calls: `{}` takes no pattern", self.tool)),
             _ => None,
         }
     }
@@ -161,7 +162,7 @@ impl Rule {
         &self,
         call: &CallInfo<'_>,
         target: Option<&Target>,
-        ground: &Ground,
+        bases: &PathBases,
         effect: Effect,
     ) -> bool {
         self.covers(call, effect)
@@ -172,11 +173,11 @@ impl Rule {
                     Effect::Narrow => narrow_text(&pattern.text, command),
                 },
                 (Some(pattern), Access::Network(host), _) => is_host(&pattern.text, host, effect),
-                // What a server is told cannot be held against a pattern.
+                // The arguments of a server's tool cannot be compared with a pattern.
                 (Some(_), Access::Other { .. }, _) => effect == Effect::Narrow,
                 (Some(Pattern { path: Some(pattern), .. }), _, Some(target)) => match effect {
-                    Effect::Widen => target.certain && pattern.widens(target, ground),
-                    Effect::Narrow => pattern.narrows(target, ground),
+                    Effect::Widen => target.is_exact && pattern.widens(target, bases),
+                    Effect::Narrow => pattern.narrows(target, bases),
                 },
                 _ => false,
             }
@@ -243,21 +244,21 @@ impl PathPattern {
         })
     }
 
-    fn widens(&self, target: &Target, ground: &Ground) -> bool {
-        ground
-            .bases(self.base)
+    fn widens(&self, target: &Target, bases: &PathBases) -> bool {
+        bases
+            .dirs(self.base)
             .iter()
             .any(|base| target.resolved.strip_prefix(base).is_ok_and(|path| self.glob.is_match(path)))
     }
 
-    fn narrows(&self, target: &Target, ground: &Ground) -> bool {
+    fn narrows(&self, target: &Target, bases: &PathBases) -> bool {
         let hits =
             |path: &Path| self.glob.is_match(path) || self.below.as_ref().is_some_and(|below| below.is_match(path));
         let root = [PathBuf::from("/")];
-        let bases = if self.anywhere { &root } else { ground.bases(self.base) };
+        let dirs = if self.anywhere { &root } else { bases.dirs(self.base) };
         [&target.literal, &target.resolved]
             .iter()
-            .any(|path| bases.iter().any(|base| path.strip_prefix(base).is_ok_and(hits)))
+            .any(|path| dirs.iter().any(|base| path.strip_prefix(base).is_ok_and(hits)))
     }
 }
 
@@ -268,30 +269,30 @@ impl Target {
         let dangles = literal.ancestors().any(|part| part.is_symlink() && !part.exists());
         Some(Self {
             resolved: workspace.resolve(&literal),
-            certain: literal.as_os_str() == path.as_os_str() && !dangles,
+            is_exact: literal.as_os_str() == path.as_os_str() && !dangles,
             literal,
         })
     }
 }
 
-impl Ground {
+impl PathBases {
     pub(super) fn of(workspace: &Workspace, home: Option<&Path>) -> Self {
         let both = |path: &Path| [path.to_path_buf(), workspace.resolve(path)];
         Self { root: workspace.resolve(&workspace.root), cwd: both(&workspace.cwd), home: home.map(both) }
     }
 
-    /// The same without a look at the disk, for what has no path.
-    pub(super) fn unseen(workspace: &Workspace) -> Self {
+    /// The same without blocking on the disk, for a call without a path.
+    pub(super) fn unresolved(workspace: &Workspace) -> Self {
         let cwd = [workspace.cwd.clone(), workspace.cwd.clone()];
         Self { root: workspace.root.clone(), cwd, home: None }
     }
 
-    /// `path` relative to the session's directory, if it lies below.
+    /// `path` relative to the session's directory; `None` if it is outside.
     pub(super) fn relative<'a>(&self, path: &'a Path) -> Option<&'a Path> {
         self.cwd.iter().find_map(|cwd| path.strip_prefix(cwd).ok())
     }
 
-    fn bases(&self, base: Base) -> &[PathBuf] {
+    fn dirs(&self, base: Base) -> &[PathBuf] {
         static ROOT: std::sync::LazyLock<[PathBuf; 1]> = std::sync::LazyLock::new(|| [PathBuf::from("/")]);
         match base {
             Base::Cwd => &self.cwd,
@@ -301,13 +302,13 @@ impl Ground {
     }
 }
 
-/// `mcp__server__` of a rule for all tools of a server, `mcp__server__*`.
+/// The `mcp__server__` of `mcp__server__*`, a rule for all tools of a server.
 fn of_server(tool: &str) -> Option<&str> {
     tool.strip_suffix('*')
         .filter(|server| server.starts_with(MCP) && server.ends_with("__") && server.len() > MCP.len())
 }
 
-/// Whether `pattern` means the host: by its name, or as `*.name` one below it. What narrows means those below in any case.
+/// Whether `pattern` matches the host: `name` itself, or `*.name` for subdomains. A narrowing rule always includes subdomains.
 fn is_host(pattern: &str, host: &str, effect: Effect) -> bool {
     let plain = |name: &str| name.trim_end_matches('.').to_ascii_lowercase();
     let (pattern, host) = (plain(pattern), plain(host));
@@ -319,7 +320,7 @@ fn is_host(pattern: &str, host: &str, effect: Effect) -> bool {
     (below && is_below) || (host == name && (name == pattern || effect == Effect::Narrow))
 }
 
-/// The command without the blanks around it, which the shell ignores; an escaped blank at the end is part of it.
+/// The command without surrounding blanks, which the shell ignores; an escaped blank at the end belongs to it.
 fn plain(command: &str) -> &str {
     const BLANKS: [char; 3] = [' ', '\t', '\n'];
     let start = command.trim_start_matches(BLANKS);
@@ -327,7 +328,7 @@ fn plain(command: &str) -> &str {
     if trimmed.ends_with('\\') { start } else { trimmed }
 }
 
-/// What stands before a trailing `:*` or ` *`, or before a lone `*`.
+/// The text before a trailing `:*` or ` *`, or before a lone `*`.
 fn prefix(text: &str) -> Option<&str> {
     if text == "*" { Some("") } else { text.strip_suffix(":*").or_else(|| text.strip_suffix(" *")) }
 }
@@ -337,7 +338,7 @@ fn narrow_text(text: &str, command: &str) -> bool {
     hits(command) || command.split(SEPARATORS).any(|part| !plain(part).is_empty() && hits(part))
 }
 
-/// `path` without `.` and `..`, by its text alone.
+/// `path` without `.` and `..`, without consulting the disk.
 fn normalise(path: &Path, cwd: &Path) -> PathBuf {
     let mut clean = PathBuf::new();
     for part in cwd.join(path).components() {

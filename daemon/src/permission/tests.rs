@@ -85,7 +85,7 @@ impl House {
 
     fn verdict(&self, rules: [&[&str]; 3], mode: Mode, call: &str) -> String {
         let (rules, call) = (self.rules(rules), self.call(call));
-        match decide(&rules, &[], mode, &call, &Sight::of(&call.access, &self.workspace, &rules)) {
+        match decide(&rules, &[], mode, &call, &ResolvedAccess::of(&call.access, &self.workspace, &rules)) {
             Verdict::Allow { by } => format!("allow: {by}"),
             Verdict::Ask { rule } => format!("ask: {}", rule.unwrap_or_default()),
             Verdict::Deny { reason } => format!("deny: {reason}"),
@@ -302,7 +302,7 @@ fn what_is_no_rule_is_refused_with_the_right_form() {
 #[test]
 fn a_rule_that_can_never_match_is_named() {
     let warning = |rule: &str, allows| Rule::parse(rule, &names()).unwrap().warning(allows, &names());
-    assert!(warning("bash(npm run *)", true).unwrap().contains("exactly so"));
+    assert!(warning("bash(npm run *)", true).unwrap().contains("exact command"));
     assert_eq!(warning("bash(npm run *)", false), None);
     assert_eq!(
         warning("Bash(x)", true).unwrap(),
@@ -312,7 +312,7 @@ fn a_rule_that_can_never_match_is_named() {
     assert_eq!(warning("mcp__x__y", true), None, "tools of servers come later");
     assert_eq!(warning("mcp__x__*", false), None);
     assert!(warning("mcp__x__y(z)", true).unwrap().ends_with("never matches: `mcp__x__y` takes no pattern"));
-    assert!(warning("mcp__x__y(z)", false).unwrap().contains("is taken for all calls"));
+    assert!(warning("mcp__x__y(z)", false).unwrap().contains("applies to all calls"));
     assert_eq!(warning("edit(src/**)", true), None);
 }
 
@@ -376,7 +376,7 @@ fn the_digest_depends_on_meaning_and_not_on_the_order_of_keys() {
 fn granted(house: &House, grant: &str, call: &CallInfo<'_>) -> bool {
     let grants = [Rule::parse(grant, &names()).unwrap()];
     let rules = house.rules([&[], &[], &[]]);
-    let verdict = decide(&rules, &grants, Mode::Ask, call, &Sight::of(&call.access, &house.workspace, &rules));
+    let verdict = decide(&rules, &grants, Mode::Ask, call, &ResolvedAccess::of(&call.access, &house.workspace, &rules));
     matches!(verdict, Verdict::Allow { by } if by.starts_with("rule"))
 }
 
@@ -446,7 +446,7 @@ proptest! {
 }
 
 fn granting(house: &House, call: &CallInfo<'_>) -> String {
-    grant_for(call, &Sight::of(&call.access, &house.workspace, &Rules::default()))
+    grant_for(call, &ResolvedAccess::of(&call.access, &house.workspace, &Rules::default()))
 }
 
 #[test]
@@ -490,7 +490,7 @@ fn what_is_granted_is_this_host_and_this_tool() {
     let house = house();
     let grant = |call: &str| {
         let call = house.call(call);
-        grant_for(&call, &Sight::of(&call.access, &house.workspace, &Rules::default()))
+        grant_for(&call, &ResolvedAccess::of(&call.access, &house.workspace, &Rules::default()))
     };
     assert_eq!(grant("fetch example.org"), "fetch(example.org)");
     assert_eq!(grant("mcp__db__query db"), "mcp__db__query");
@@ -508,7 +508,8 @@ fn a_rule_for_a_tool_that_comes_later_holds_when_it_is_there() {
         ("fetch", Access::Network("example.org".to_owned())),
     ] {
         let call = CallInfo { tool, changes: false, access };
-        let verdict = decide(&rules, &[], Mode::Auto, &call, &Sight::of(&call.access, &house.workspace, &rules));
+        let verdict =
+            decide(&rules, &[], Mode::Auto, &call, &ResolvedAccess::of(&call.access, &house.workspace, &rules));
         assert!(matches!(verdict, Verdict::Deny { .. }), "{call:?} {verdict:?}");
     }
 }

@@ -363,7 +363,7 @@ async fn find(programs: &[&str], env: &BTreeMap<String, String>, cwd: &Path) -> 
         })
     };
     // In the name of the whole PATH: the session's directory may answer all the while.
-    match disk::look(Path::new(path), disk::PATIENCE, look).await {
+    match disk::probe(Path::new(path), disk::TIMEOUT, look).await {
         Some(found) => found.ok_or_else(|| {
             io::Error::new(
                 io::ErrorKind::NotFound,
@@ -372,7 +372,7 @@ async fn find(programs: &[&str], env: &BTreeMap<String, String>, cwd: &Path) -> 
         }),
         None => {
             let silent = dirs.get(at.load(Ordering::Relaxed)).map(PathBuf::as_path).unwrap_or(cwd);
-            let why = format!("{}, and it is a directory of PATH", disk::silent(silent));
+            let why = format!("{}, and it is a directory of PATH", disk::unresponsive(silent));
             Err(io::Error::new(io::ErrorKind::TimedOut, why))
         }
     }

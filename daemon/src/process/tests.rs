@@ -90,7 +90,7 @@ async fn a_directory_of_the_path_that_does_not_answer_is_named_and_holds_nobody_
     for _ in 0..16 {
         let hangs = hangs.clone();
         let hang = move || hangs.lock().unwrap().recv().is_ok();
-        assert_eq!(disk::look(Path::new(path), Duration::from_millis(1), hang).await, None);
+        assert_eq!(disk::probe(Path::new(path), Duration::from_millis(1), hang).await, None);
     }
     let env = BTreeMap::from([("PATH".to_owned(), path.to_owned())]);
     let spawn = spawn("/", &env);

@@ -78,7 +78,7 @@ impl Registry {
         let outcome = key.map(|key| Fold::Outcome(key.outcome(&created)));
         let (mode, name) = (params.mode.unwrap_or(config.mode), params.name);
         tracing::info!(target: "session", session = %id, cwd = %cwd.display(), model, %mode, "created");
-        let workspace = Arc::new(env.workspace(&cwd, variables.clone(), disk::PATIENCE).await);
+        let workspace = Arc::new(env.workspace(&cwd, variables.clone(), disk::TIMEOUT).await);
         let (effort, env_of) = (params.effort, variables.clone());
         let body = EventBody::SessionCreated { cwd, model, mode, effort, name, parent, setup, env: env_of };
         let (done, committed) = oneshot::channel();
@@ -116,11 +116,11 @@ async fn directory(cwd: &Path) -> Result<PathBuf, RpcError> {
         return Err(gone("not an absolute path".to_owned()));
     }
     let seen = cwd.to_path_buf();
-    let real = disk::look(cwd, disk::PATIENCE, move || seen.canonicalize().map(|real| (real.is_dir(), real))).await;
+    let real = disk::probe(cwd, disk::TIMEOUT, move || seen.canonicalize().map(|real| (real.is_dir(), real))).await;
     match real {
         Some(Ok((true, real))) => Ok(real),
         Some(Ok((false, _))) => Err(gone("not a directory".to_owned())),
         Some(Err(error)) => Err(gone(error.to_string())),
-        None => Err(RpcError::new(Code::NoWorkspace, disk::silent(cwd)).hint("try again when it does")),
+        None => Err(RpcError::new(Code::NoWorkspace, disk::unresponsive(cwd)).hint("try again when it does")),
     }
 }

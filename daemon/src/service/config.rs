@@ -47,15 +47,15 @@ pub async fn refresh(services: &Services) {
     let is_read = async {
         let has_changed = || {
             let config = services.config.clone();
-            disk::look(place, disk::SHORT, move || config.has_changed())
+            disk::probe(place, disk::SHORT_TIMEOUT, move || config.has_changed())
         };
         // The watcher leaves the file alone for a moment first: in between, no rule would be in force.
         while has_changed().await == Some(true) && changed.changed().await.is_ok() {}
     };
-    if timeout(disk::SHORT, is_read).await.is_err() {
+    if timeout(disk::SHORT_TIMEOUT, is_read).await.is_err() {
         // Some file systems tell of no changes.
         let config = services.config.clone();
-        disk::look(place, disk::SHORT, move || config.reload()).await;
+        disk::probe(place, disk::SHORT_TIMEOUT, move || config.reload()).await;
         was_read(services);
     }
 }

@@ -49,7 +49,7 @@ pub async fn list(services: &Services, _: &Caller, params: List) -> Result<Vec<I
         None => None,
         Some(cwd) => {
             let seen = cwd.clone();
-            let real = disk::look(&cwd, disk::PATIENCE, move || seen.canonicalize().ok()).await.flatten();
+            let real = disk::probe(&cwd, disk::TIMEOUT, move || seen.canonicalize().ok()).await.flatten();
             Some(real.unwrap_or(cwd).to_string_lossy().into_owned())
         }
     };

@@ -24,7 +24,7 @@ use super::state::State;
 use super::turn::{Commits, Emitter, TurnEnded};
 use crate::fault;
 use crate::log::{OpenStream, Piece};
-use crate::permission::{Sight, digest};
+use crate::permission::{ResolvedAccess, digest};
 use crate::provider::json_size;
 use crate::store::blob::{Held, StowError, in_base64};
 use crate::sys::disk;
@@ -192,14 +192,14 @@ impl Runner {
             Err(invalid) => return refuse(format!("not run: {invalid}")),
         };
         let effects = call.effects();
-        let Some(sight) = self.env.policy.sight(&effects.access, &self.workspace).await else {
-            return refuse(format!("not run: {}", disk::silent(&self.workspace.cwd)));
+        let Some(resolved) = self.env.policy.resolve(&effects.access, &self.workspace).await else {
+            return refuse(format!("not run: {}", disk::unresponsive(&self.workspace.cwd)));
         };
-        let reach = sight.reach().map(Path::to_path_buf);
+        let reach = resolved.target().map(Path::to_path_buf);
         let digest = digest(&name, &input, &self.workspace.cwd);
         let input = Arc::new(input);
         let checked = Checked { id, tool: name, digest, reach, effects, begun: None, input, call };
-        let permitted = Some(self.ask(&checked, sight)?);
+        let permitted = Some(self.ask(&checked, resolved)?);
         Ok(Slot::Ready(Box::new(Ready { checked, permitted })))
     }
 
@@ -220,13 +220,13 @@ impl Runner {
     }
 
     /// Asks whether a call may run.
-    fn ask(&self, checked: &Checked, sight: Sight) -> Result<oneshot::Receiver<Permitted>, TurnEnded> {
+    fn ask(&self, checked: &Checked, resolved: ResolvedAccess) -> Result<oneshot::Receiver<Permitted>, TurnEnded> {
         let (reply, permitted) = oneshot::channel();
         let permit = Permit {
             call_id: checked.id.clone(),
             tool: checked.tool.clone(),
             effects: checked.effects.clone(),
-            sight,
+            resolved,
             action: checked.call.action(),
             input: checked.input.clone(),
             digest: checked.digest.clone(),
@@ -247,10 +247,10 @@ impl Runner {
         if !late || !matches!(permitted, Permitted::ForNow(_)) {
             return Ok(permitted);
         }
-        let Some(sight) = self.env.policy.sight(&checked.effects.access, &self.workspace).await else {
-            return Ok(Permitted::No(disk::silent(&self.workspace.cwd)));
+        let Some(resolved) = self.env.policy.resolve(&checked.effects.access, &self.workspace).await else {
+            return Ok(Permitted::No(disk::unresponsive(&self.workspace.cwd)));
         };
-        self.ask(checked, sight)?.await.map_err(|_| TurnEnded)
+        self.ask(checked, resolved)?.await.map_err(|_| TurnEnded)
     }
 
     /// Runs a call that may, or goes on with one that had started; it is `late` if others of its step have run since it asked.
@@ -269,7 +269,7 @@ impl Runner {
         let began = Instant::now();
         let output = match can_begin {
             true => self.run_call(&id, &tool, &effects, begun, call).await?,
-            false => ToolOutput::error(disk::silent(&self.workspace.cwd)),
+            false => ToolOutput::error(disk::unresponsive(&self.workspace.cwd)),
         };
         let (output, images) = self.stow(output).await;
         let outcome = output.outcome;
@@ -314,7 +314,7 @@ impl Runner {
     async fn can_begin(&self, access: &Access) -> bool {
         let cwd = self.workspace.cwd.clone();
         match access {
-            Access::Command(_) => disk::look(&self.workspace.cwd, disk::PATIENCE, move || cwd.is_dir()).await.is_some(),
+            Access::Command(_) => disk::probe(&self.workspace.cwd, disk::TIMEOUT, move || cwd.is_dir()).await.is_some(),
             _ => true,
         }
     }
@@ -322,11 +322,11 @@ impl Runner {
     /// Why a call that was permitted may not run after all: a link was turned meanwhile, and it would reach another file.
     async fn leads_elsewhere(&self, access: &Access, reach: Option<&PathBuf>) -> Option<String> {
         let reach = reach?;
-        match self.env.policy.sight(access, &self.workspace).await {
-            None => Some(format!("not run: {}", disk::silent(&self.workspace.cwd))),
-            Some(sight) if sight.reach() == Some(reach) => None,
-            Some(sight) => {
-                let now = sight.reach().unwrap_or(Path::new("")).display();
+        match self.env.policy.resolve(access, &self.workspace).await {
+            None => Some(format!("not run: {}", disk::unresponsive(&self.workspace.cwd))),
+            Some(resolved) if resolved.target() == Some(reach) => None,
+            Some(resolved) => {
+                let now = resolved.target().unwrap_or(Path::new("")).display();
                 Some(format!("not run: what was allowed is {}, and the path leads to {now} now", reach.display()))
             }
         }

@@ -107,7 +107,7 @@ impl Env {
         let home = env.get("HOME").map(PathBuf::from);
         let timeout_s = self.config.bash_timeout_s();
         let seen = cwd.to_path_buf();
-        let root = disk::look(cwd, limit, move || workspace_root(&seen, home.as_deref())).await;
+        let root = disk::probe(cwd, limit, move || workspace_root(&seen, home.as_deref())).await;
         let cwd = cwd.to_path_buf();
         let is_seen = root.is_some();
         Workspace { root: root.unwrap_or_else(|| cwd.clone()), is_seen, cwd, env: Arc::new(env), timeout_s }

@@ -1,15 +1,15 @@
-//! Wall time and entropy: the one place where the daemon asks for either.
+//! Wall time and entropy: the daemon reads both only here.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Crockford's alphabet: no letter that is taken for a digit.
+/// Crockford's base 32: no letter looks like a digit.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
 /// A day in milliseconds.
 pub const DAY_MS: u64 = 86_400_000;
 
 /// The time in Unix milliseconds.
-#[allow(clippy::disallowed_methods)] // This is the place.
+#[allow(clippy::disallowed_methods)] // The only clock read.
 pub fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }

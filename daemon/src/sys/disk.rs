@@ -1,8 +1,7 @@
-//! Looking at a disk that may never answer, such as that of a file server which is gone.
+//! Probes of a disk that may hang, such as the mount of a file server that is gone.
 //!
-//! One thread runs all sessions, so none of them may wait for a disk there. A look runs on a thread of its own and is given up
-//! after a while. The thread of one that was given up cannot be ended; how many may hang for one place is bounded, and looks at
-//! other places go on.
+//! One thread runs all sessions, so no session may block on a disk. A probe runs on a blocking thread and is abandoned after a
+//! timeout. An abandoned thread cannot be ended; the number of probes of one place is bounded, and other places are unaffected.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,127 +13,125 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// How long a disk may take before whoever asked is told that it does not answer; one that has to spin up takes a few seconds.
-pub const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a disk may take before it counts as unresponsive; one that has to spin up takes a few seconds.
+pub const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a session waits for a disk: a cancel that comes meanwhile must be over within 2 s.
-pub const SHORT: Duration = Duration::from_secs(1);
+/// How long a session's actor waits for a disk: a cancel in the meantime must finish within 2 s.
+pub const SHORT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long a look may take while an earlier one at the same place has been given up and has not come back: whoever asks again
-/// is not held up again.
-const GLANCE: Duration = Duration::from_millis(10);
+/// The timeout while an abandoned probe of the same place still hangs, so that repeated probes fail fast.
+const REPEAT_TIMEOUT: Duration = Duration::from_millis(10);
 
-/// In how many parts a limit passes: a pause is seen as the end of one of them, and what was waited for comes in the next.
+/// A timeout runs in this many parts: a pause of the process uses up one part, and the result arrives in the next.
 const PARTS: u32 = 10;
 
-/// Looks at one place that are under way; others wait for one of them. A step has 8 calls at once, and each takes microseconds.
-const MAX_LOOKS: usize = 16;
+/// Concurrent probes of one place; more wait for a slot. A step has 8 calls at once, and each takes microseconds.
+const MAX_PROBES: usize = 16;
 
-/// The places that somebody looks at, or waits to. The process has this once: what it bounds are threads of the process, and a disk
-/// that hangs does so for every daemon in it.
+/// The places with probes that run or wait. Process-wide: it bounds threads of the process, and a hung disk hangs for every daemon
+/// in it.
 static PLACES: Mutex<BTreeMap<PathBuf, Place>> = Mutex::new(BTreeMap::new());
 
-/// A place that is looked at.
+/// A directory that is probed.
 struct Place {
-    room: Arc<Semaphore>,
-    /// The looks, and whether each was given up.
-    looks: BTreeMap<u64, bool>,
+    slots: Arc<Semaphore>,
+    /// Probes by id; true if abandoned.
+    probes: BTreeMap<u64, bool>,
 }
 
-/// The number of the next look; once, as [`PLACES`].
-static NEXT: AtomicU64 = AtomicU64::new(0);
+/// The id of the next probe; process-wide as [`PLACES`].
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
 fn places() -> MutexGuard<'static, BTreeMap<PathBuf, Place>> {
     PLACES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Somebody who looks at a place, or waits to.
-struct Looking {
+/// A probe that runs or waits for a slot.
+struct Probe {
     place: PathBuf,
     id: u64,
-    room: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
     permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Looking {
-    /// One more who looks, and whether an earlier one hangs.
+impl Probe {
+    /// Registers a probe; true if an abandoned one still hangs there.
     fn at(path: &Path) -> (Self, bool) {
         let mut places = places();
-        let new = || Place { room: Arc::new(Semaphore::new(MAX_LOOKS)), looks: BTreeMap::new() };
+        let new = || Place { slots: Arc::new(Semaphore::new(MAX_PROBES)), probes: BTreeMap::new() };
         let place = places.entry(path.to_path_buf()).or_insert_with(new);
-        let hangs = place.looks.values().any(|given_up| *given_up);
-        let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        place.looks.insert(id, false);
-        (Self { place: path.to_path_buf(), id, room: place.room.clone(), permit: None }, hangs)
+        let hangs = place.probes.values().any(|abandoned| *abandoned);
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        place.probes.insert(id, false);
+        (Self { place: path.to_path_buf(), id, slots: place.slots.clone(), permit: None }, hangs)
     }
 
-    /// Waits for its turn.
+    /// Waits for a slot.
     async fn begin(mut self) -> Self {
-        // It is never closed.
-        self.permit = self.room.clone().acquire_owned().await.ok();
+        // The semaphore is never closed.
+        self.permit = self.slots.clone().acquire_owned().await.ok();
         self
     }
 }
 
-impl Drop for Looking {
+impl Drop for Probe {
     fn drop(&mut self) {
         let mut places = places();
         if let Some(place) = places.get_mut(&self.place) {
-            place.looks.remove(&self.id);
-            if place.looks.is_empty() {
+            place.probes.remove(&self.id);
+            if place.probes.is_empty() {
                 places.remove(&self.place);
             }
         }
     }
 }
 
-/// Notes that a look was given up, if it is still under way.
-fn give_up(path: &Path, id: u64) {
-    if let Some(given_up) = places().get_mut(path).and_then(|place| place.looks.get_mut(&id)) {
-        *given_up = true;
+/// Marks a probe as abandoned, if it still runs.
+fn abandon(path: &Path, id: u64) {
+    if let Some(abandoned) = places().get_mut(path).and_then(|place| place.probes.get_mut(&id)) {
+        *abandoned = true;
     }
 }
 
-/// What `look` sees; nothing if the disk does not answer within `limit`. `place` is the directory in whose name it is asked:
-/// that of a session.
-pub async fn look<T: Send + 'static>(
+/// Runs `read` on a blocking thread; `None` if it takes longer than `limit`. `place` groups probes: a session's directory.
+pub async fn probe<T: Send + 'static>(
     place: &Path,
     limit: Duration,
-    look: impl FnOnce() -> T + Send + 'static,
+    read: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
-    let (looking, hangs) = Looking::at(place);
-    let id = looking.id;
-    let limit = if hangs { limit.min(GLANCE) } else { limit };
-    let seen = patiently(limit, async {
-        let looking = looking.begin().await;
+    let (probe, hangs) = Probe::at(place);
+    let id = probe.id;
+    let limit = if hangs { limit.min(REPEAT_TIMEOUT) } else { limit };
+    let result = timeout_in_parts(limit, async {
+        let probe = probe.begin().await;
         let blocking = move || {
-            let seen = look();
-            drop(looking);
-            seen
+            let result = read();
+            drop(probe);
+            result
         };
         tokio::task::spawn_blocking(blocking).await
     });
-    let seen = seen.await;
-    if seen.is_none() {
-        give_up(place, id);
+    let result = result.await;
+    if result.is_none() {
+        abandon(place, id);
         tracing::warn!(target: "disk", place = %place.display(), "does not answer");
     }
-    seen?.ok()
+    result?.ok()
 }
 
-/// What `future` gives within `limit`, of which a pause of the whole process, or of the machine, takes no more than a part.
-async fn patiently<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+/// A timeout of which a pause of the whole process, or of the machine, uses up at most one part.
+async fn timeout_in_parts<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     for _ in 0..PARTS {
-        if let Ok(seen) = timeout(limit / PARTS, &mut future).await {
-            return Some(seen);
+        if let Ok(result) = timeout(limit / PARTS, &mut future).await {
+            return Some(result);
         }
     }
     None
 }
 
-/// That a disk does not answer, for people and models.
-pub fn silent(place: &Path) -> String {
+/// The message, for people and models, that a file system does not answer.
+pub fn unresponsive(place: &Path) -> String {
     format!("the file system of {} does not answer", place.display())
 }
 
@@ -149,24 +146,24 @@ mod tests {
         let (dead, alive) = (Path::new("/dead"), Path::new("/alive"));
         let (answer, hangs) = mpsc::channel::<()>();
         let hangs = std::sync::Arc::new(Mutex::new(hangs));
-        for _ in 0..MAX_LOOKS {
+        for _ in 0..MAX_PROBES {
             let hangs = hangs.clone();
-            let seen = look(dead, Duration::from_millis(1), move || hangs.lock().unwrap().recv().is_ok()).await;
+            let seen = probe(dead, Duration::from_millis(1), move || hangs.lock().unwrap().recv().is_ok()).await;
             assert_eq!(seen, None);
         }
         let begun = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
         let begins = begun.clone();
         let more = move || begins.store(true, std::sync::atomic::Ordering::SeqCst);
-        assert_eq!(look(dead, Duration::from_millis(1), more).await, None, "no thread more");
+        assert_eq!(probe(dead, Duration::from_millis(1), more).await, None, "no thread more");
         assert!(!begun.load(std::sync::atomic::Ordering::SeqCst));
-        assert_eq!(look(alive, Duration::from_secs(60), || 7).await, Some(7));
-        // Who asks again is told soon, however long it would wait.
-        assert_eq!(look(dead, Duration::from_secs(3600), || 9).await, None);
+        assert_eq!(probe(alive, Duration::from_secs(60), || 7).await, Some(7));
+        // A repeated probe fails fast, whatever its limit.
+        assert_eq!(probe(dead, Duration::from_secs(3600), || 9).await, None);
         drop(answer);
         while places().contains_key(dead) {
             tokio::task::yield_now().await;
         }
-        assert_eq!(look(dead, Duration::from_secs(60), || 8).await, Some(8), "it answers again");
+        assert_eq!(probe(dead, Duration::from_secs(60), || 8).await, Some(8), "it answers again");
     }
 
     #[tokio::test]
@@ -174,18 +171,18 @@ mod tests {
         let place = Path::new("/busy");
         let (answer, busy) = mpsc::channel::<()>();
         let busy = std::sync::Arc::new(Mutex::new(busy));
-        let first: Vec<_> = (0..MAX_LOOKS)
+        let first: Vec<_> = (0..MAX_PROBES)
             .map(|_| {
                 let busy = busy.clone();
-                tokio::spawn(look(place, Duration::from_secs(60), move || busy.lock().unwrap().recv().is_ok()))
+                tokio::spawn(probe(place, Duration::from_secs(60), move || busy.lock().unwrap().recv().is_ok()))
             })
             .collect();
-        let waits = tokio::spawn(look(place, Duration::from_secs(60), || 9));
+        let waits = tokio::spawn(probe(place, Duration::from_secs(60), || 9));
         tokio::task::yield_now().await;
         drop(answer);
         assert_eq!(waits.await.unwrap(), Some(9));
-        for look in first {
-            assert_eq!(look.await.unwrap(), Some(false));
+        for probe in first {
+            assert_eq!(probe.await.unwrap(), Some(false));
         }
     }
 }

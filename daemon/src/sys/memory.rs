@@ -1,44 +1,44 @@
-//! How this process takes memory from the system, and returns it.
+//! The allocator: how this process takes memory from the system and returns it.
 //!
-//! Deliberately absent: what the daemon keeps in memory; each room bounds its own.
+//! Deliberately absent: bounds on what the daemon keeps; each room bounds its own memory.
 
-/// Blocks of this size and more, in bytes, are given back to the system as soon as they are free: prompts with images, large
-/// results. glibc would raise the limit with each such block, and keep them.
+/// In bytes: larger blocks (prompts with images, large results) return to the system as soon as they are freed.
+/// By default glibc raises this threshold with each such block and keeps the memory.
 #[cfg(target_env = "gnu")]
-const GIVEN_BACK: libc::c_int = 256 << 10;
+const RETURN_THRESHOLD: libc::c_int = 256 << 10;
 
-/// Makes the allocator return freed memory to the system, so that a daemon is as small after its
-/// work as before. For the start, while there is one thread.
+/// Makes the allocator return freed memory to the system, so that an idle daemon is as small as a new one.
+/// Call it at the start, before other threads exist.
 pub fn tune_allocator() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: sets numbers of the allocator; there is one thread yet. What it does not take it leaves as it was.
+    // SAFETY: only sets allocator options, while there is one thread; an unknown option changes nothing.
     #[allow(unsafe_code)]
     unsafe {
-        libc::mallopt(libc::M_MMAP_THRESHOLD, GIVEN_BACK);
-        libc::mallopt(libc::M_TRIM_THRESHOLD, GIVEN_BACK);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, RETURN_THRESHOLD);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, RETURN_THRESHOLD);
         libc::mallopt(libc::M_ARENA_MAX, 2);
     }
 }
 
-/// Returns free memory to the system, and the clean pages of the program's own file, which are mapped
-/// again within microseconds of their next use. An idle daemon then takes a third of its size at the start.
+/// Returns free memory to the system, and the clean pages of the program's own file, which are read back within microseconds
+/// when needed. An idle daemon then takes a third of its size at the start.
 pub fn release_idle_memory() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: touches free memory only.
+    // SAFETY: releases free memory only.
     #[allow(unsafe_code)]
     unsafe {
         libc::malloc_trim(0);
     }
     #[cfg(target_os = "linux")]
     for (start, length) in clean_pages() {
-        // SAFETY: the mapping is of a file, private and without a change of our own, so what is dropped is read from the file
-        // again; nothing else in this process changes its mappings' contents.
+        // SAFETY: a private, unmodified mapping of a file, so dropped pages are read from the file again; nothing else in this
+        // process modifies it.
         #[allow(unsafe_code)]
         let _kept = unsafe { rustix::mm::madvise(start as *mut _, length, rustix::mm::Advice::LinuxDontNeed) };
     }
 }
 
-/// The mappings of the program's own file that are exactly as the file is: where each begins, and how long it is.
+/// The unmodified mappings of the program's own file: start address and length, in bytes.
 #[cfg(target_os = "linux")]
 fn clean_pages() -> Vec<(usize, usize)> {
     let Ok(exe) = std::env::current_exe() else { return Vec::new() };
@@ -56,7 +56,7 @@ fn clean_pages() -> Vec<(usize, usize)> {
                 found.extend(ends.filter(|_| own).map(|(start, end)| (start, end - start)));
             }
             ["Anonymous:", size, "kB"] if own && *size != "0" => {
-                // Relocated by the loader: it is not what the file has.
+                // The loader relocated it, so it differs from the file.
                 found.pop();
                 own = false;
             }

@@ -1,6 +1,6 @@
 //! The operating system: memory, descriptors, the terminal, processes at the other end of a socket, the clock, disks.
 //!
-//! The one room with `unsafe`. It stands on no other room.
+//! The only room with `unsafe`. It uses no other room.
 
 pub mod clock;
 pub mod descriptors;

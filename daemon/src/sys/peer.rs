@@ -1,26 +1,26 @@
-//! Processes at the other end of a connection: whether one is alive, its user, and whether it descends from the daemon.
+//! Peer processes: whether one is alive, its user, and whether it descends from the daemon.
 //!
-//! A tool's child must not answer the question whether that tool may run. The keeper is the sub-reaper of all processes below it, so
-//! that a child that forked away still has it as an ancestor. What cannot be determined is `None`, and is to be refused.
+//! A tool's child must not answer whether that tool may run. The keeper is the sub-reaper of all processes below it, so a child
+//! that forked away still has it as an ancestor. `None` means unknown; callers must refuse then.
 
 /// A process at the other end of a connection; of the same user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// The process, when the system tells.
+    /// Its process id; absent if the system does not tell.
     pub pid: Option<u32>,
-    /// When that started: its number may be another's later, while somebody else has the connection.
+    /// Its start time in ticks ([`started`]), because the system reuses process ids.
     pub began: Option<u64>,
-    /// The user.
+    /// Its user id.
     pub uid: u32,
 }
 
-/// The deepest family that is looked at; real ones have a few dozen generations, and a walk must end.
+/// The deepest ancestry that is walked; real ones have a few dozen generations.
 const MAX_GENERATIONS: usize = 1024;
 
-/// How often the walk begins anew when a parent dies under it.
+/// How often the walk restarts when a parent dies under it.
 const ATTEMPTS: usize = 3;
 
-/// Whether `pid` is `ancestor` or has it among its parents; `None` when it cannot be told.
+/// Whether `pid` is `ancestor` or descends from it; `None` if unknown.
 pub fn descends_from(pid: u32, ancestor: u32) -> Option<bool> {
     (0..ATTEMPTS).find_map(|_| walk(pid, ancestor, parent))
 }
@@ -44,13 +44,13 @@ pub fn line(pid: u32) -> impl Iterator<Item = u32> {
     std::iter::successors(Some(pid), |pid| parent(*pid).filter(|parent| *parent > 0)).take(MAX_GENERATIONS)
 }
 
-/// The user who runs a process.
+/// The user id of a process.
 pub fn user(pid: u32) -> Option<u32> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_whitespace().next()?.parse().ok()
 }
 
-/// When a process started, in ticks since the system did: with its number it is that process and no later one.
+/// When a process started, in ticks since boot. Together with the process id it identifies one process.
 pub fn started(pid: u32) -> Option<u64> {
     stat(pid, 22)
 }
@@ -61,10 +61,9 @@ fn parent(pid: u32) -> Option<u32> {
     stat(pid, 4)?.try_into().ok()
 }
 
-/// A number that the system tells of a process, by its place in proc(5): `pid (name) state ppid …`, where the name may hold
-/// anything, parentheses included.
+/// The `nth` field of `/proc/PID/stat` (proc(5), from 1): `pid (name) state ppid …`; the name may contain parentheses.
 fn stat(pid: u32, nth: usize) -> Option<u64> {
-    /// The first after the name.
+    /// The number of the first field after the name.
     const STATE: usize = 3;
     let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     let end = stat.iter().rposition(|byte| *byte == b')')?;
@@ -72,7 +71,7 @@ fn stat(pid: u32, nth: usize) -> Option<u64> {
     rest.split_ascii_whitespace().nth(nth - STATE)?.parse().ok()
 }
 
-/// The parent of a process; nobody knows it here.
+/// The parent of a process; unknown on this system.
 #[cfg(not(target_os = "linux"))]
 fn parent(_pid: u32) -> Option<u32> {
     None

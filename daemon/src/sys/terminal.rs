@@ -1,11 +1,11 @@
-//! How this process leaves the terminal that started it, and the name under which process lists show it.
+//! Detaching from the terminal that started this process, and its name in process lists.
 
 use std::io;
 
 use rustix::io::Errno;
 
-/// Gives this process the name by which people look for it: one that was started by descriptor has none.
-/// Elsewhere than on Linux it is started by its file.
+/// Sets the name of this process: one that was started by descriptor has none.
+/// Only on Linux; other systems start it by its file.
 pub fn set_process_name(name: &str) {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::thread::set_name(&std::ffi::CString::new(name).unwrap_or_default()) {
@@ -15,8 +15,8 @@ pub fn set_process_name(name: &str) {
     let _by_its_file = name;
 }
 
-/// Leaves the session of the terminal, which then is nobody's here: neither its hangup nor its keys reach this process, and what
-/// this process starts finds no `/dev/tty` to write to. Whoever leads a session already has left.
+/// Leaves the session of the terminal: neither its hangup nor its keys reach this process, and children find no `/dev/tty`.
+/// Does nothing if this process already leads a session.
 pub fn leave_terminal() -> io::Result<()> {
     match rustix::process::setsid() {
         Err(Errno::PERM) if leads_session() => Ok(()),
@@ -25,7 +25,7 @@ pub fn leave_terminal() -> io::Result<()> {
 }
 
 fn leads_session() -> bool {
-    // SAFETY: it reads a number. In a container that is 0 if whoever leads the session is outside, which rustix's type cannot hold.
+    // SAFETY: only reads a number. In a container it is 0 if the leader is outside, which rustix's type cannot hold.
     #[allow(unsafe_code)]
     let leader = unsafe { libc::getsid(0) };
     leader == rustix::process::getpid().as_raw_nonzero().get()

@@ -92,7 +92,7 @@ impl Command {
             Ok(process) => process,
             Err(error) => {
                 let seen = cwd.clone();
-                let gone = disk::look(cwd, disk::PATIENCE, move || !seen.is_dir()).await.unwrap_or(false);
+                let gone = disk::probe(cwd, disk::TIMEOUT, move || !seen.is_dir()).await.unwrap_or(false);
                 let why = format!("the command could not be started: {error}");
                 return ToolOutput::error(if gone { file::gone(&self.workspace) } else { why });
             }

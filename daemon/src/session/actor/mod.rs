@@ -40,7 +40,7 @@ use super::{Draft, recovery, subscription, turn};
 use crate::fault;
 use crate::log::cursor::Position;
 use crate::log::{Log, Piece, PieceKind, Stored};
-use crate::permission::{CallInfo, Sight, Verdict, grant_everywhere};
+use crate::permission::{CallInfo, ResolvedAccess, Verdict, grant_everywhere};
 use crate::store::damage::Found;
 use crate::store::idempotency::{Key, Outcome};
 use crate::store::{Append, Fold, SessionRow, StoreError};
@@ -270,7 +270,7 @@ pub struct Permit {
     /// What the call does to the world.
     pub effects: Effects,
     /// Where that is on the disk.
-    pub sight: Sight,
+    pub resolved: ResolvedAccess,
     /// What it does, for people.
     pub action: String,
     /// Its arguments.
@@ -399,7 +399,7 @@ impl Actor {
         let Known { state, env: variables, anew } = known(&env.store, row).await?;
         // The daemon's own log works nowhere.
         let cwd = if id.is_daemon() { Path::new("/") } else { &state.cwd };
-        let workspace = Arc::new(env.workspace(cwd, variables, disk::SHORT).await);
+        let workspace = Arc::new(env.workspace(cwd, variables, disk::SHORT_TIMEOUT).await);
         let log = Log::new(id.clone(), state.head, Vec::new());
         let mut actor = Self::new(id, (env, host), log, state, workspace);
         actor.say_rebuilt(anew);

@@ -222,7 +222,7 @@ impl Actor {
 
     fn verdict(&self, permit: &Permit) -> Verdict {
         let policy = (self.state.mode, self.state.grants.as_slice());
-        self.env.policy.decide(policy, &permit.info(), &permit.sight, &self.workspace)
+        self.env.policy.decide(policy, &permit.info(), &permit.resolved, &self.workspace)
     }
 
     pub(super) fn permit(&mut self, permit: Permit) {
@@ -256,12 +256,12 @@ impl Actor {
     pub(super) fn ask(&mut self, mut permit: Permit, rule: Option<String>) {
         // What is shown is the file that the call reaches, whatever its name is.
         if let Some(path) = permit.effects.access.path()
-            && let Some(real) = permit.sight.reach().filter(|real| *real != path)
+            && let Some(real) = permit.resolved.target().filter(|real| *real != path)
         {
             permit.action = format!("{} (which is {})", permit.action, real.display());
         }
         let id = QuestionId(format!("q{}", clock::random_word(RANDOM)));
-        let grant = crate::permission::grant_for(&permit.info(), &permit.sight);
+        let grant = crate::permission::grant_for(&permit.info(), &permit.resolved);
         let requested = EventBody::PermissionRequested {
             permission: id.clone(),
             call_id: permit.call_id.clone(),
@@ -303,8 +303,8 @@ const ELSEWHERE: &str = "the path leads to another file than when it was asked a
 
 /// Whether the call would not reach the file any more that was shown when it was asked about.
 fn elsewhere(grant: Option<&str>, permit: &Permit) -> bool {
-    permit.sight.reach().is_some()
-        && crate::permission::grant_for(&permit.info(), &permit.sight) != grant.unwrap_or_default()
+    permit.resolved.target().is_some()
+        && crate::permission::grant_for(&permit.info(), &permit.resolved) != grant.unwrap_or_default()
 }
 
 /// The error for an answer to a question that has its answer, or never was.

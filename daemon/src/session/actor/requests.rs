@@ -156,7 +156,7 @@ impl Actor {
         }
         self.may_wait(content)?;
         let cwd = self.state.cwd.clone();
-        match disk::look(&self.state.cwd, disk::SHORT, move || cwd.is_dir()).await {
+        match disk::probe(&self.state.cwd, disk::SHORT_TIMEOUT, move || cwd.is_dir()).await {
             Some(true) => {}
             Some(false) => {
                 let gone = format!("the directory {} is gone", self.state.cwd.display());
@@ -164,9 +164,8 @@ impl Actor {
                     .hint("make it again, or start a session in another directory"));
             }
             None => {
-                return Err(
-                    RpcError::new(Code::NoWorkspace, disk::silent(&self.state.cwd)).hint("try again when it does")
-                );
+                return Err(RpcError::new(Code::NoWorkspace, disk::unresponsive(&self.state.cwd))
+                    .hint("try again when it does"));
             }
         }
         self.env.providers.usable(&self.state.model)
@@ -176,7 +175,7 @@ impl Actor {
     async fn see_workspace(&mut self) {
         if !self.workspace.is_seen {
             let env = BTreeMap::clone(&self.workspace.env);
-            self.workspace = Arc::new(self.env.workspace(&self.state.cwd, env, disk::SHORT).await);
+            self.workspace = Arc::new(self.env.workspace(&self.state.cwd, env, disk::SHORT_TIMEOUT).await);
         }
     }
 

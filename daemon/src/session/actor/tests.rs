@@ -69,7 +69,7 @@ impl Scene {
             parent: None,
             env: BTreeMap::new(),
         };
-        let workspace = Arc::new(env.workspace(&cwd, BTreeMap::new(), disk::PATIENCE).await);
+        let workspace = Arc::new(env.workspace(&cwd, BTreeMap::new(), disk::TIMEOUT).await);
         let (done, stored) = oneshot::channel();
         let shared = (env.clone(), host.clone() as Arc<dyn Host>);
         let beside = (&BTreeMap::new(), workspace);

@@ -148,7 +148,7 @@ impl Scene {
         let id = SessionId("scene".to_owned());
         let cwd = at("work").canonicalize().unwrap();
         let variables = BTreeMap::from([("PATH".to_owned(), std::env::var("PATH").unwrap())]);
-        let workspace = Arc::new(env.workspace(&cwd, variables.clone(), disk::PATIENCE).await);
+        let workspace = Arc::new(env.workspace(&cwd, variables.clone(), disk::TIMEOUT).await);
         let resolved = env.providers.model(Some(model)).ok();
         let created = EventBody::SessionCreated {
             cwd,

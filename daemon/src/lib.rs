@@ -1,7 +1,7 @@
 //! The daemon that owns agent sessions; see `README.md` for its architecture.
 //!
-//! [`run`] is the whole of it: the caller owns the listener and decides when it ends. `examples/embed.rs` is the library in a
-//! program of one's own.
+//! [`run`] is the entry point: the caller owns the listener and decides when it ends. `examples/embed.rs` shows the library in
+//! another program.
 
 pub mod config;
 pub mod diagnostics;
@@ -34,37 +34,36 @@ use crate::rpc::Accept;
 use crate::rpc::connections::Connections;
 use crate::service::{Services, Setup};
 
-/// How long sessions may take to write down where they are when the daemon ends.
+/// How long sessions may take to store their state when the daemon ends.
 const DRAIN: Duration = Duration::from_secs(4);
 
-/// How long no client has been there when the daemon makes itself small: a script that calls `linger` again and again does not
-/// find it asleep each time.
-const REST: Duration = Duration::from_secs(1);
+/// How long without clients until the daemon releases idle memory: long enough for a script that calls `linger` repeatedly.
+const IDLE: Duration = Duration::from_secs(1);
 
-/// What [`run`] is given.
+/// The arguments of [`run`].
 pub struct Options {
-    /// What its services are opened with.
+    /// The arguments of [`Services::open`].
     pub setup: Setup,
     /// Wakes when the configuration file has changed.
     pub changes: Changes,
-    /// Called once everything is there and clients are about to be served; if it fails, nothing is.
+    /// Called before the first client is served; an error ends the daemon.
     pub ready: Box<dyn FnOnce() -> anyhow::Result<()> + Send>,
-    /// Called when no client has been there for a while.
-    pub at_rest: fn(),
+    /// Called after [`IDLE`] without clients.
+    pub on_idle: fn(),
 }
 
 impl Options {
-    /// For a daemon that another program runs within itself: nothing is called when it is ready or at rest.
+    /// Options for a daemon inside another program: both callbacks do nothing.
     pub fn of(setup: Setup) -> Self {
         let changes = Changes::of(&setup.places.config_file());
-        Self { setup, changes, ready: Box::new(|| Ok(())), at_rest: || {} }
+        Self { setup, changes, ready: Box::new(|| Ok(())), on_idle: || {} }
     }
 }
 
-/// Serves clients on `listener` until `shutdown`; then every session writes down where it is, and turns that are under way go
-/// on when the daemon starts again.
+/// Serves clients on `listener` until `shutdown`. Then every session stores its state, and running turns resume at the next
+/// start. Fails if the store cannot be opened or closed, or when a read-only database becomes writable.
 pub async fn run(options: Options, mut listener: impl Accept, shutdown: CancellationToken) -> anyhow::Result<()> {
-    let Options { setup, changes, ready, at_rest } = options;
+    let Options { setup, changes, ready, on_idle } = options;
     let keeper = setup.keeper;
     let services = Services::open(setup, shutdown)?;
     let children = services.places.children();
@@ -73,16 +72,16 @@ pub async fn run(options: Options, mut listener: impl Accept, shutdown: Cancella
         // Then nobody knows how the last one ended.
         Left { died: true, ended: 0 }
     });
-    // To look at each process of a machine takes longer than all else that a start does.
+    // Only after a crash: examining every process of the machine takes longer than the rest of a start.
     let strays = if left.died { process::end_left_behind(&services.places.database(), keeper) } else { 0 };
     let left_behind = left.ended + strays;
     if left_behind > 0 {
-        tracing::warn!(target: "daemon", left_behind, "processes of a daemon that died were ended");
+        tracing::warn!(target: "daemon", left_behind, "killed processes of a daemon that died");
     }
     let watching = tokio::spawn(service::config::watch(services.clone(), changes));
-    // Before the turns that are taken up make processes.
+    // Before resumed turns start processes.
     let adopting = process::adopt_orphans().map(tokio::spawn).inspect_err(|error| {
-        tracing::warn!(target: "daemon", %error, "processes that leave their group cannot be told from others");
+        tracing::warn!(target: "daemon", %error, "cannot become sub-reaper: processes that leave their group are not recognised");
     });
     let unfinished = services.registry.resume_unfinished().await;
     let later = unfinished.err().map(|_| tokio::spawn(services.registry.clone().resume_later()));
@@ -95,28 +94,28 @@ pub async fn run(options: Options, mut listener: impl Accept, shutdown: Cancella
     }
     services.registry.retain();
     let mut connections = Connections::new(services.clone(), rpc::methods(services.clone())?);
-    let mut rested = false;
+    let mut idle = false;
     loop {
-        let may_rest = !rested && connections.is_empty();
+        let may_idle = !idle && connections.is_empty();
         let (stream, authority) = tokio::select! {
             accepted = listener.accept() => accepted,
-            () = tokio::time::sleep(REST), if may_rest => {
-                at_rest();
-                rested = true;
+            () = tokio::time::sleep(IDLE), if may_idle => {
+                on_idle();
+                idle = true;
                 continue;
             }
             () = connections.ended() => continue,
-            // Nothing was written, so nothing is under way that has to end; the keeper starts the next one.
-            () = services.store.writable() => anyhow::bail!("the database can be written again"),
+            // A read-only database has no running turns, so nothing needs to end in order. The keeper restarts the daemon.
+            () = services.store.writable() => anyhow::bail!("the database is writable again"),
             () = services.shutdown.cancelled() => break,
         };
-        rested = false;
+        idle = false;
         connections.add(stream, authority).await;
     }
     drop(listener);
     fault::point("daemon.ending");
     if tokio::time::timeout(DRAIN, services.registry.pause()).await.is_err() {
-        tracing::warn!(target: "daemon", "a session did not end in time; its turn goes on from its log");
+        tracing::warn!(target: "daemon", "a session did not stop in time; the next start resumes its turn from the log");
     }
     connections.shutdown().await;
     later.iter().for_each(tokio::task::JoinHandle::abort);
@@ -127,5 +126,5 @@ pub async fn run(options: Options, mut listener: impl Accept, shutdown: Cancella
     if let Err(error) = services.env().children.ledger.close(&children) {
         tracing::info!(target: "daemon", %error, "the next start looks for what is left");
     }
-    services.store.close().await.context("the database could not be closed")
+    services.store.close().await.context("cannot close the database")
 }

@@ -1,8 +1,8 @@
-//! The program `lingerd`: a keeper, and below it the daemon proper, which finds its places, binds the socket and runs.
+//! The program `lingerd`: a keeper, and below it the daemon, which finds its directories, binds the socket and runs.
 //!
-//! `lingerd` stays in the foreground, where daemon proper and tools are out of the terminal's reach; `lingerd --background` is what
-//! a client starts: it leaves the terminal's session and lets go of standard output once it has said `ready`. A second daemon says
-//! `running` and ends well.
+//! `lingerd` stays in the foreground; daemon and tools are detached from the terminal all the same. Clients start
+//! `lingerd --background`, which leaves the terminal's session and, after printing `ready`, closes standard output. A second daemon
+//! prints `running` and exits with 0.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -27,8 +27,8 @@ use tokio::io::AsyncReadExt as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// How long work on files that was given up may take to notice.
-const LAST_THREADS: Duration = Duration::from_secs(1);
+/// How long to wait for blocking threads at the end.
+const THREADS_TIMEOUT: Duration = Duration::from_secs(1);
 
 const USAGE: &str = "usage: lingerd [--background]
 
@@ -85,7 +85,7 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
-/// The keeper: checks what a daemon needs, and keeps one.
+/// The keeper: checks the directories and keeps a daemon running.
 fn keep(background: bool) -> anyhow::Result<ExitCode> {
     let places = Places::of_user()?;
     for dir in [&places.data, &places.state] {
@@ -96,7 +96,7 @@ fn keep(background: bool) -> anyhow::Result<ExitCode> {
     keeper::run(&places, background)
 }
 
-/// The daemon proper.
+/// The daemon below the keeper.
 fn start(kept: Kept, background: bool) -> anyhow::Result<ExitCode> {
     memory::tune_allocator();
     terminal::set_process_name("lingerd");
@@ -104,19 +104,19 @@ fn start(kept: Kept, background: bool) -> anyhow::Result<ExitCode> {
     let redactor = Redactor::default();
     diagnostics::start(&places.log(), std::env::var("LINGER_LOG").ok().as_deref(), redactor.clone())?;
     if let Err(error) = terminal::leave_terminal() {
-        tracing::warn!(target: "daemon", %error, "tools can write to the terminal of the daemon");
+        tracing::warn!(target: "daemon", %error, "cannot leave the terminal: tools can write to it");
     }
     if let Err(error) = mark::take(&places.data) {
-        tracing::info!(target: "daemon", %error, "children have no mark");
+        tracing::info!(target: "daemon", %error, "cannot set the mark of children");
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let orphaned = Arc::new(AtomicBool::new(false));
     let result = runtime.block_on(serve(places.clone(), redactor, kept, background, orphaned.clone()));
     // A thread that hangs in a file system must not keep the daemon from ending.
-    runtime.shutdown_timeout(LAST_THREADS);
+    runtime.shutdown_timeout(THREADS_TIMEOUT);
     if orphaned.load(Ordering::Relaxed) {
-        tracing::info!(target: "daemon", "taking the place of the keeper");
-        return Err(keeper::take_its_place(&places, background)).context("the keeper died and cannot be replaced");
+        tracing::info!(target: "daemon", "becoming the keeper");
+        return Err(keeper::replace_this_process(&places, background)).context("cannot replace the dead keeper");
     }
     result.map(|()| ExitCode::SUCCESS)
 }
@@ -133,7 +133,7 @@ async fn serve(
     let home = std::env::var_os("HOME").map(std::path::PathBuf::from);
     let tools = Tools::default();
     let config = Arc::new(ConfigStore::open(places.clone(), home, tools.clone()));
-    // A socket that the service manager opened may lie anywhere.
+    // A socket from the service manager may have any path.
     let passed = listener.as_ref().and_then(|socket| Some(socket.local_addr().ok()?.as_pathname()?.to_path_buf()));
     let socket = passed.unwrap_or_else(|| places.socket.clone());
     let places = Places { socket, ..places };
@@ -147,7 +147,7 @@ async fn serve(
         let link = link.clone();
         move || {
             tracing::info!(target: "daemon", version = VERSION, socket = %socket.display(), restarts, "ready");
-            announce(background).context("standard output cannot be written")?;
+            announce(background).context("cannot write standard output")?;
             link.ready();
             Ok(())
         }
@@ -162,13 +162,13 @@ async fn serve(
     let keeper = Some(keeper);
     let system = lingerd::session::env::SYSTEM.to_owned();
     let setup = Setup { places, config, tools, system, redactor, keeper, restarts };
-    let options = Options { setup, changes, ready, at_rest: memory::release_idle_memory };
+    let options = Options { setup, changes, ready, on_idle: memory::release_idle_memory };
     let result = lingerd::run(options, listener, shutdown).await;
     drop(lock);
     result
 }
 
-/// Says that the socket accepts; in the background, nothing is ever said again.
+/// Prints `ready`; in the background, closes standard output afterwards.
 fn announce(background: bool) -> std::io::Result<()> {
     let mut stdout = std::io::stdout();
     writeln!(stdout, "ready")?;
@@ -176,7 +176,7 @@ fn announce(background: bool) -> std::io::Result<()> {
     if background { terminal::detach_stdio() } else { Ok(()) }
 }
 
-/// Ends in good order when the keeper dies: nobody would restart this daemon if it died too.
+/// Ends in good order when the keeper dies, because a crash would no longer be followed by a restart.
 fn end_without_keeper(
     link: std::os::unix::net::UnixStream,
     shutdown: &CancellationToken,
@@ -184,7 +184,7 @@ fn end_without_keeper(
 ) -> anyhow::Result<()> {
     let (mut link, shutdown) = (tokio::net::UnixStream::from_std(link)?, shutdown.clone());
     tokio::spawn(async move {
-        // A keeper says nothing: whatever comes, or an error, means that it is gone.
+        // A keeper sends nothing: end of file, data or an error means that it is gone.
         let _end = link.read_u8().await;
         if !shutdown.is_cancelled() {
             tracing::error!(target: "daemon", "the keeper died");
@@ -200,12 +200,12 @@ fn end_on_signals(shutdown: &CancellationToken, orphaned: &Arc<AtomicBool>) -> a
         let (mut signal, shutdown, orphaned) = (signal(kind)?, shutdown.clone(), orphaned.clone());
         tokio::spawn(async move {
             signal.recv().await;
-            // Who is told to end takes nobody's place, although it may be about to.
+            // A daemon that is told to end must not become the keeper.
             orphaned.store(false, Ordering::Relaxed);
             shutdown.cancel();
         });
     }
-    // A terminal that goes away is no reason to end.
+    // A hangup of the terminal must not end the daemon.
     let mut hangup = signal(SignalKind::hangup())?;
     tokio::spawn(async move { while hangup.recv().await.is_some() {} });
     Ok(())

@@ -210,7 +210,7 @@ async fn so_many_commands_run_at_once_and_the_next_one_is_told_so() {
     client.turn(&session, "one more").await;
     let result = client.first(&session, "tool_finished").await;
     let text = result.event["content"][0]["text"].as_str().unwrap_or_default().to_owned();
-    assert!(text.contains("256 commands run already"), "{text}");
+    assert!(text.contains("256 commands are already running"), "{text}");
     for session in &sessions {
         client.call("session/cancel", json!({ "session": session })).await;
     }

@@ -145,7 +145,8 @@ async fn a_keeper_that_cannot_start_the_next_daemon_now_tries_again_and_ends_wha
     // When the daemon's end of the link is gone, there is one to write the log with, and none for anything more.
     let usual = process::limit_files(keeper, (0..).find(|fd| !open.contains(fd)).unwrap());
     process::signal(pid, Signal::KILL);
-    until("the keeper says that it failed", async || daemon.log().contains("cannot be started").then_some(())).await;
+    until("the keeper says that it failed", async || daemon.log().contains("cannot start the daemon").then_some(()))
+        .await;
     process::limit_files(keeper, usual);
     let back = until("the next daemon", async || Client::connect(&daemon.dirs, "test").await.ok()).await;
     assert!(!left.iter().any(process::is_alive), "the next daemon serves, and something is left: {left:?}");

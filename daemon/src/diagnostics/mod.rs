@@ -1,12 +1,12 @@
-//! The log file: one line for each thing that happened, for people with `grep`.
+//! The log file: one line an event, made for `grep`.
 //!
 //! `2026-11-21T10:00:00.123Z INFO  [turn] started session=…`: the tag is the last part of the event's target, its module. Control
-//! characters are escaped, so that a line is a line and a terminal stays whole; secrets are taken out. Each line is one blocking
-//! write to a local file, a few microseconds, which is cheaper than handing it to a thread. Other crates are heard from `warn` up
-//! only: what they say below is much, and written without our care for secrets.
+//! characters are escaped, so that an event is one line and safe on a terminal; secrets are redacted. Each line is one blocking
+//! write to a local file, a few microseconds, which is cheaper than a thread. Other crates log from `warn` up only: below that
+//! they are verbose and may log secrets.
 //!
-//! A daemon works without its log where that cannot be written, and says so ([`trouble`]); each line tries again. Something else in
-//! its place is set aside under a dated name.
+//! If the file cannot be written, the daemon works without it and reports that ([`write_error`]); each line tries again. Anything
+//! at its path that is not a file is moved to a dated name.
 
 pub mod secret;
 
@@ -27,35 +27,35 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::diagnostics::secret::Redactor;
 
-/// Where the file is put aside, as `.1`: some 60,000 lines, weeks of work at `info`, and the disk never holds more than two.
+/// The size, in bytes, at which the file is rotated to `.1`: some 60,000 lines, weeks of work at `info`. At most two files exist.
 const MAX_FILE: u64 = 8 << 20;
 
-/// The longest line, in bytes: room for any command worth reading, none for a file's content.
+/// The longest line, in bytes: enough for a readable command, too little for a file's content.
 const MAX_LINE: usize = 8 << 10;
 
-/// Why there is no log.
+/// Why the log cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// `LINGER_LOG` is none of the levels.
-    #[error("LINGER_LOG is '{0}': one of error, warn, info, debug, trace")]
+    /// `LINGER_LOG` is not a level.
+    #[error("LINGER_LOG is '{0}': use one of error, warn, info, debug, trace")]
     Level(String),
-    /// The process has a log already.
-    #[error("the log was set up twice")]
+    /// The process already has a log.
+    #[error("the log is already set up")]
     Twice,
 }
 
-/// Sets up the log of this process; `level` is what `LINGER_LOG` says, or none for `info`.
+/// Sets up the log of this process; `level` is the value of `LINGER_LOG`, `info` if absent.
 pub fn start(path: &Path, level: Option<&str>, redactor: Redactor) -> Result<(), LogError> {
     let subscriber = subscriber(path, level, redactor)?;
     tracing::subscriber::set_global_default(subscriber).map_err(|_| LogError::Twice)
 }
 
-/// Why nothing can be written to the log at `path`, if so. Looks at the disk.
-pub fn trouble(path: &Path) -> Option<io::Error> {
+/// The error of opening the log at `path` for writing, if any. Blocks on the disk.
+pub fn write_error(path: &Path) -> Option<io::Error> {
     open(OpenOptions::new().append(true).create(true).mode(0o600), path).err()
 }
 
-/// Writes one line without setting up anything: for a process that hardly ever has something to say.
+/// Appends one line without setting up a log: for a process that rarely logs.
 pub fn append(path: &Path, level: &str, flow: &str, text: &str) -> io::Result<()> {
     let mut line = format!("{} {level:<5} [{flow}] ", timestamp(crate::sys::clock::now()));
     write_escaped(&mut line, text).map_err(io::Error::other)?;
@@ -87,12 +87,12 @@ fn parse_level(level: Option<&str>) -> Result<LevelFilter, LogError> {
 
 fn is_ours(metadata: &Metadata<'_>) -> bool {
     let ours = |path: &str| matches!(path.split("::").next(), Some("lingerd" | "linger_protocol"));
-    // A target without a path is the name of a flow.
+    // A target without `::` is a flow's name.
     let flow = !metadata.target().contains("::") && metadata.module_path().is_some_and(ours);
     flow || ours(metadata.target())
 }
 
-/// How an event becomes a line.
+/// Formats an event as a line.
 struct Line(Redactor);
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>, N: for<'a> FormatFields<'a> + 'static> FormatEvent<S, N> for Line {
@@ -107,7 +107,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>, N: for<'a> FormatFields<'a> + 'stat
     }
 }
 
-/// Writes `text` in one line: no control characters, none that turn the direction of writing, and an end.
+/// Writes `text` as one line of at most [`MAX_LINE`] bytes, with control and invisible characters escaped.
 fn write_escaped(out: &mut impl fmt::Write, text: &str) -> fmt::Result {
     for (at, c) in text.char_indices() {
         if at >= MAX_LINE {
@@ -122,7 +122,7 @@ fn write_escaped(out: &mut impl fmt::Write, text: &str) -> fmt::Result {
     Ok(())
 }
 
-/// Characters that change how a line looks and are not seen themselves: directions, joiners, tags.
+/// Invisible characters that change how a line looks: directions, joiners, tags.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}')
 }
@@ -142,23 +142,23 @@ fn timestamp(ms: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
 }
 
-/// The file, put aside when it is full.
+/// The file, rotated when it is full.
 struct LogFile {
     path: PathBuf,
-    /// None if it cannot be opened, for now.
+    /// Absent until it can be opened.
     file: Option<File>,
     length: u64,
-    /// Device and inode: somebody may delete the file, or move it away.
+    /// Device and inode, to notice a file that was deleted or moved.
     id: (u64, u64),
 }
 
 impl LogFile {
-    /// The log at `path`, as soon as there is something to write.
+    /// The log at `path`; opened with the first line.
     fn at(path: &Path) -> Self {
         Self { path: path.to_path_buf(), file: None, length: 0, id: (0, 0) }
     }
 
-    /// The file to write to.
+    /// The open file; opens or rotates it first if needed.
     fn file(&mut self) -> io::Result<&mut File> {
         if std::fs::symlink_metadata(&self.path).map(|meta| (meta.dev(), meta.ino())).ok() != Some(self.id) {
             self.file = None;
@@ -169,7 +169,7 @@ impl LogFile {
                     (self.file, self.length, self.id) = (Some(file), meta.len(), (meta.dev(), meta.ino()));
                 }
                 Err(error) if self.file.is_none() => return Err(error),
-                // If it cannot be put aside, the old one goes on: a long log is better than none.
+                // If rotation fails, keep the old file: a long log is better than none.
                 Err(_) => self.length = 0,
             }
         }
@@ -189,14 +189,14 @@ impl Write for LogFile {
     }
 }
 
-/// The file at `path`, once whatever else has its place is out of the way, and what the system says of it.
+/// Opens the file at `path` after rotating a full one and moving away anything that is not a file.
 fn ready(path: &Path) -> io::Result<(File, std::fs::Metadata)> {
     match std::fs::symlink_metadata(path) {
         Ok(meta) if !meta.is_file() => std::fs::rename(path, dated(path))?,
         Ok(meta) if meta.len() > MAX_FILE => std::fs::rename(path, aside(path))?,
         _ => {}
     }
-    // What an earlier build, or a copy, left readable for others.
+    // An earlier build, or a copy, may have left it readable for others.
     for old in [path.to_path_buf(), aside(path)] {
         let open = std::fs::symlink_metadata(&old).is_ok_and(|meta| meta.is_file() && meta.mode() & 0o077 != 0);
         if open {
@@ -208,17 +208,17 @@ fn ready(path: &Path) -> io::Result<(File, std::fs::Metadata)> {
     Ok((file, meta))
 }
 
-/// Opens the file, and nothing else that has its name.
+/// Opens the path; fails if it is not a regular file.
 fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = options.custom_flags(flags.bits() as i32).open(path)?;
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("is not a file")) }
 }
 
-/// The name under which something that is no log is kept.
+/// The new name of something that is not a log file.
 fn dated(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    // Two may be of one moment.
+    // The random word keeps two of one moment apart.
     let when = timestamp(crate::sys::clock::now()).replace(':', "");
     name.push(format!(".aside-{when}-{}", crate::sys::clock::random_word(4)));
     PathBuf::from(name)
@@ -274,7 +274,7 @@ mod tests {
         assert_eq!(logged(Some("debug"), all), "DEBUG [tests] ours\nWARN  [client] their trouble\n");
         assert_eq!(logged(Some("error"), all), "");
         let error = parse_level(Some("loud")).unwrap_err().to_string();
-        assert_eq!(error, "LINGER_LOG is 'loud': one of error, warn, info, debug, trace");
+        assert_eq!(error, "LINGER_LOG is 'loud': use one of error, warn, info, debug, trace");
     }
 
     #[test]
@@ -338,9 +338,9 @@ mod tests {
         let pipe = || rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
         for make in [&link as &dyn Fn(), &directory, &pipe] {
             make();
-            assert!(trouble(&path).is_some());
+            assert!(write_error(&path).is_some());
             LogFile::at(&path).write_all(b"line").unwrap();
-            assert!(trouble(&path).is_none());
+            assert!(write_error(&path).is_none());
             assert_eq!(std::fs::read(&path).unwrap(), b"line");
             std::fs::remove_file(&path).unwrap();
         }

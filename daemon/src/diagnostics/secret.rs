@@ -1,8 +1,8 @@
-//! Secrets: a type that does not show itself, and the one place that takes them out of text.
+//! Secrets: a type that hides its value, and the redactor that removes them from text.
 
 use std::sync::{Arc, RwLock};
 
-/// A key. It has no `Display`, its `Debug` hides it, and only [`Secret::reveal`] gives it away.
+/// A key. It has no `Display`, its `Debug` hides it, and only [`Secret::reveal`] returns it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Arc<str>);
 
@@ -24,21 +24,21 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// What stands where a secret was.
+/// The text in place of a secret.
 const REDACTED: &str = "<redacted>";
 
-/// Secrets shorter than this are not looked for: they would hit ordinary words.
+/// The shortest secret that is redacted, in bytes: shorter ones match ordinary words.
 const SHORTEST: usize = 6;
 
-/// Secrets that are remembered; keys that a command prints anew each hour may be in a text for weeks.
+/// How many secrets are remembered: a key command may print a new key each hour, and texts keep old ones for weeks.
 const MAX_SECRETS: usize = 1024;
 
-/// Every secret that the daemon holds, to be taken out of whatever leaves it.
+/// The secrets that the daemon holds; removes them from texts.
 #[derive(Clone, Debug, Default)]
 pub struct Redactor(Arc<RwLock<Vec<Secret>>>);
 
 impl Redactor {
-    /// Learns a secret, or is told that it is still in use: of too many, the one that was not in use for longest is forgotten.
+    /// Remembers a secret as the most recently used; beyond [`MAX_SECRETS`] the least recently used is forgotten.
     pub fn add(&self, secret: &Secret) {
         if secret.reveal().len() < SHORTEST {
             return;
@@ -55,7 +55,7 @@ impl Redactor {
     pub fn redact(&self, text: &str) -> String {
         let secrets = self.0.read().unwrap_or_else(std::sync::PoisonError::into_inner);
         let mut found: Vec<&str> = secrets.iter().map(Secret::reveal).filter(|secret| text.contains(secret)).collect();
-        // One that is a part of another would leave the rest of that one.
+        // Longest first: replacing a part of a longer secret would leave the rest of it.
         found.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
         found.into_iter().fold(text.to_owned(), |text, secret| text.replace(secret, REDACTED))
     }

@@ -1,8 +1,8 @@
-//! One daemon a user: a lock beside the database, held for the daemon's life.
+//! One daemon per user: a lock file next to the database, held for the daemon's life.
 //!
-//! The system gives the lock back however the daemon ends. The file stays; while a daemon lives it says, as one line of JSON,
-//! which process holds the lock and where its socket is. Whoever holds the lock, and nobody else, may clear away a socket.
-//! The line is blank otherwise, and always as long: what is written over needs no room on the disk.
+//! The system releases the lock however the daemon ends. The file stays; while a daemon runs, it holds one line of JSON with the
+//! daemon's process id and socket. Only the holder of the lock may remove a socket.
+//! Otherwise the line is blank. Its length is fixed, because overwriting works even on a full disk.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek};
@@ -17,37 +17,36 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use serde_json::json;
 
-/// The most that is read of the file, in bytes: a process and a path are far less.
+/// How much of the file is read, in bytes: a process id and a path are far shorter.
 const MAX_CONTENT: u64 = 16 << 10;
 
-/// How long the line is, in bytes: a socket's path has a hundred, and JSON writes none of them with more than six.
+/// The length of the line, in bytes: a socket's path has about a hundred, and JSON escapes each with at most six.
 const RECORD: usize = 1024;
 
-/// How long the lock of a daemon that is dead may be held: a child that was just forked holds whatever the daemon held until it
-/// runs its own program.
-const REMNANT: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 1 });
+/// How long to wait for the lock of a dead daemon: a freshly forked child keeps it until it runs its own program.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 1 });
 
-/// How long is waited between two looks at such a lock.
-const LOOK: Duration = Duration::from_millis(5);
+/// The interval between two tries to lock.
+const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The lock; held until it is dropped.
+/// The lock; dropping it releases it.
 #[derive(Debug)]
 pub struct Lock {
     file: File,
-    /// Whoever had it before has died with it.
+    /// Whether the previous holder died without clearing the file.
     pub follows_a_death: bool,
 }
 
 /// Another daemon holds the lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Held {
-    /// Its process, once it has said so.
+    /// Its process id, once announced.
     pub pid: Option<u32>,
-    /// Its socket, once it has said so.
+    /// Its socket, once announced.
     pub socket: Option<PathBuf>,
 }
 
-/// Why the lock was not taken.
+/// Why the lock cannot be taken.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Another daemon holds it.
@@ -62,7 +61,7 @@ pub enum LockError {
 }
 
 impl Lock {
-    /// Takes the lock, or says who has it. It waits for nobody who lives.
+    /// Takes the lock, or returns its holder. Never waits for a live one.
     pub fn take(places: &Places) -> Result<Self, LockError> {
         private_directory(&places.data)?;
         let path = path(places);
@@ -70,7 +69,7 @@ impl Lock {
         let (mut file, fixed) = open(&path).map_err(io)?;
         match try_lock(&mut file) {
             Ok(()) => {
-                // What a dead daemon said. Without room for a first line there is none.
+                // A line that is left means a death. On a full disk a new file stays empty.
                 let follows_a_death = read(&mut file).pid.is_some();
                 if !fixed {
                     overwrite(&file, "").or_else(|_| file.set_len(0)).map_err(io)?;
@@ -82,21 +81,21 @@ impl Lock {
         }
     }
 
-    /// The lock that another process of this daemon took, and passed on; it is given back when both have let go.
+    /// The lock that the keeper took and passed on; released when both processes have dropped it.
     pub fn inherited(file: File) -> Self {
         Self { file, follows_a_death: false }
     }
 
-    /// Says where the socket is, once it is bound, and which process a signal for the whole daemon goes to.
+    /// Writes the process that takes signals for the whole daemon, and the bound socket, into the file.
     pub fn announce(&self, pid: u32, socket: &Path) -> io::Result<()> {
         let line = json!({ "pid": pid, "socket": socket.to_string_lossy() });
         overwrite(&self.file, &line.to_string())
     }
 
-    /// As [`Self::announce`]. Without room on the disk for it no client learns which process to end by force, and that is all.
+    /// As [`Self::announce`], but only warns: without the line a client merely cannot end the daemon by force.
     pub fn announce_or_warn(&self, pid: u32, socket: &Path) {
         if let Err(error) = self.announce(pid, socket) {
-            tracing::warn!(%error, "the lock's file does not say which process holds it");
+            tracing::warn!(%error, "cannot write the process id into the lock file");
         }
     }
 }
@@ -109,27 +108,26 @@ impl AsFd for Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // A reader that finds something then knows that somebody lives, or was killed. What cannot be written over names a process
-        // that is no more.
+        // A line that is left means a live daemon or a crash. If this fails, the line names a process that is gone.
         let _stale = overwrite(&self.file, "");
     }
 }
 
-/// Where the lock is.
+/// The path of the lock file.
 pub fn path(places: &Places) -> PathBuf {
     places.data.join("lingerd.lock")
 }
 
-/// Makes `text` the whole content.
+/// Replaces the content with `text`, padded to [`RECORD`].
 fn overwrite(file: &File, text: &str) -> io::Result<()> {
     let line = format!("{text:<width$}\n", width = RECORD - 1);
     file.write_all_at(line.as_bytes(), 0)?;
     file.set_len(line.len() as u64)
 }
 
-/// The file, and whether it stays as it is: on a file system that cannot be written it is locked all the same.
+/// Opens the file; true if it is read-only, which still allows a lock.
 fn open(path: &Path) -> io::Result<(File, bool)> {
-    // Non-blocking, or a pipe of that name would hold us up.
+    // Non-blocking, because opening a pipe of that name would block.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let mut options = OpenOptions::new();
     options.read(true).mode(0o600).custom_flags(flags.bits() as i32);
@@ -143,20 +141,20 @@ fn open(path: &Path) -> io::Result<(File, bool)> {
     Ok((file, fixed))
 }
 
-/// Tries to lock, for a moment again and again if whoever had it is dead.
+/// Tries to lock; retries for [`RELEASE_TIMEOUT`] if the holder is dead.
 fn try_lock(file: &mut File) -> Result<(), TryLockError> {
-    let until = Instant::now() + REMNANT;
+    let until = Instant::now() + RELEASE_TIMEOUT;
     loop {
         let result = file.try_lock();
         if !matches!(result, Err(TryLockError::WouldBlock)) || !read(file).is_dead() || Instant::now() >= until {
             return result;
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(RETRY_INTERVAL);
     }
 }
 
 impl Held {
-    /// Whether the process that it names is no more.
+    /// Whether the named process is gone.
     fn is_dead(&self) -> bool {
         let pid = self.pid.and_then(|pid| Pid::from_raw(pid.try_into().ok()?));
         pid.is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH))
@@ -200,7 +198,7 @@ mod tests {
         assert_eq!(std::fs::metadata(path(&places)).unwrap().permissions().mode() & 0o777, 0o600);
         drop(lock);
         let said = std::fs::read_to_string(path(&places)).unwrap();
-        assert_eq!((said.trim(), said.len()), ("", RECORD), "the room is kept: the disk may be full next time");
+        assert_eq!((said.trim(), said.len()), ("", RECORD), "the length is kept: the disk may be full next time");
         Lock::take(&places).unwrap();
     }
 
@@ -226,7 +224,7 @@ mod tests {
         remnant.try_lock().unwrap();
         let began = Instant::now();
         assert!(matches!(Lock::take(&places), Err(LockError::Held(_))), "but not for ever");
-        assert!(began.elapsed() >= REMNANT);
+        assert!(began.elapsed() >= RELEASE_TIMEOUT);
         std::thread::scope(|scope| {
             let next = scope.spawn(|| Lock::take(&places));
             drop(remnant);

@@ -1,19 +1,17 @@
-//! The keeper: the parent process of the daemon proper. It restarts it when it dies, and first ends what the dead one left
-//! behind; it passes SIGTERM on, the keys of a terminal that it stays in, which the daemon has left, and SIGHUP, which tells the
-//! daemon that somebody misses its socket; nothing else.
+//! The keeper: the parent process of the daemon. It restarts a daemon that died, after killing the processes that it left.
+//! It forwards only SIGTERM, the keys of its terminal (the daemon has left that terminal), and SIGHUP, which reports a missing
+//! socket.
 //!
-//! It holds the lock beside the database, so that nobody starts a second daemon between two lives, and it is the sub-reaper of
-//! everything below it, so that what a daemon leaves behind becomes its child. It never opens the database or the socket and
-//! talks to no model, which is why it does not die of what they do. One thread, which sleeps in `poll`: no timer while the
-//! daemon lives.
+//! It holds the lock, so that no second daemon starts between two lives, and it is the sub-reaper of all its descendants, so that
+//! a dead daemon's children become its own. It never opens the database or the socket and never talks to a model, so their
+//! failures cannot crash it. It has one thread, which sleeps in `poll`, and no timer while the daemon runs.
 //!
-//! A pair of sockets links the two: a letter from the daemon says where it is in its life, and the end of the stream tells the
-//! daemon that its keeper is gone ([`Link`]); it then ends in good order and takes the keeper's place.
+//! A pair of sockets connects the two ([`Link`]): the daemon sends a letter for each phase of its life. End of file tells the
+//! daemon that its keeper is gone; it then ends in good order and takes the keeper's place.
 //!
-//! A daemon that ends by its own will ends the keeper, with the same exit code; so does one that never got to serve and said
-//! why. Any other end is a crash, and so is a life after the first one that cannot begin, as when no process can be made: the next
-//! one begins at once the first time, then after longer and longer pauses, and after [`PAUSES`] of them the keeper gives up, with
-//! the reason in the log file.
+//! A daemon that ends on request ends the keeper with the same exit code; so does a first daemon that exits before it serves.
+//! Any other end is a crash, and so is a restart that fails, as when no process can be created. The first restart is immediate,
+//! the next ones wait as [`PAUSES`] says, and then the keeper gives up, with the reason in the log file.
 
 pub mod lock;
 
@@ -39,67 +37,67 @@ use crate::process::{OWNER, adopt, children};
 use crate::sys::{descriptors, memory, terminal};
 use crate::{diagnostics, fault};
 
-/// Pauses before the lives that follow crashes, in milliseconds. Nobody should wait after one crash; a daemon that cannot live
-/// must not keep a processor busy, and after some twenty seconds somebody has to look.
+/// Pauses before restarts, in milliseconds. A single crash costs no wait; a daemon that crashes at every start must not keep a
+/// processor busy, and after about twenty seconds it needs a user.
 const PAUSES: [u64; 10] = [0, 50, 100, 200, 500, 1000, 2000, 4000, 5000, 8000];
 
-/// A daemon that lived this long can live: the next crash is a first one again.
+/// After a life this long, the next crash counts as the first again.
 const HEALTHY: Duration = Duration::from_secs(60);
 
-/// How long a daemon may take to end after SIGTERM: its sessions have 4 s, its disk the rest. What is killed then has lost nothing.
+/// How long a daemon may take to end after SIGTERM: 4 s for its sessions, the rest for its disk. Killing it then loses nothing.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// How long killed processes may take to be gone: one may hang in the system for as long as a disk does.
+/// How long to wait for killed processes: one may hang in the kernel as long as a disk does.
 const GONE: Duration = Duration::from_secs(2);
 
-/// How often the family is looked at while it is being ended, at least: a process that dies says so, one that is adopted does not.
-const LOOK: Duration = Duration::from_millis(20);
+/// The interval of looking for children while killing them: a death raises SIGCHLD, an adoption raises nothing.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What a daemon tells its keeper: it serves.
+/// The letter from a daemon that serves.
 const READY: u8 = b'r';
 
-/// What a daemon tells its keeper: it ends because it was told to.
+/// The letter from a daemon that ends on request.
 const ENDING: u8 = b'e';
 
-/// How the command line names what a daemon gets from its keeper.
+/// The daemon's argument that carries [`Kept`]: process id, restarts and descriptors.
 const KEPT: &str = "--kept=";
 
-/// What a daemon gets from its keeper.
+/// What a daemon inherits from its keeper.
 #[derive(Debug)]
 pub struct Kept {
-    /// The way to the keeper.
+    /// The connection to the keeper.
     pub link: Link,
     /// The lock, which the keeper holds too.
     pub lock: Lock,
-    /// The socket that the service manager opened.
+    /// The socket from the service manager, if any.
     pub listener: Option<UnixListener>,
-    /// The keeper's process.
+    /// The keeper's process id.
     pub keeper: u32,
-    /// How often a daemon of this keeper died before.
+    /// How many daemons of this keeper have died.
     pub restarts: u32,
 }
 
-/// The daemon's end of the pair.
+/// The daemon's end of the connection to its keeper.
 #[derive(Debug)]
 pub struct Link(UnixStream);
 
 impl Link {
-    /// Tells the keeper that clients are served.
+    /// Tells the keeper that the daemon serves clients.
     pub fn ready(&self) {
-        self.say(READY);
+        self.send(READY);
     }
 
-    /// Tells the keeper that the end which follows is wanted.
+    /// Tells the keeper that the daemon ends on request.
     pub fn ending(&self) {
-        self.say(ENDING);
+        self.send(ENDING);
     }
 
-    fn say(&self, letter: u8) {
-        // A keeper that has gone is noticed by whoever reads.
+    fn send(&self, letter: u8) {
+        // The reader notices when the keeper is gone.
         let _gone = (&self.0).write(&[letter]);
     }
 
-    /// Another handle, to wait for the keeper's end with.
+    /// A second handle, to wait for the end of the keeper.
     pub fn reader(&self) -> io::Result<UnixStream> {
         let reader = self.0.try_clone()?;
         reader.set_nonblocking(true)?;
@@ -108,15 +106,17 @@ impl Link {
 }
 
 impl Kept {
-    /// What a keeper says on the command line of its daemon, if this is such a command line.
+    /// Parses the argument of a keeper; `None` if it is another argument. Takes ownership of the descriptors it names.
     pub fn from_argument(argument: &str) -> Option<anyhow::Result<Self>> {
         let numbers = argument.strip_prefix(KEPT)?;
-        Some(Self::parse(numbers).context("only a keeper starts a daemon so"))
+        Some(Self::parse(numbers).context("--kept is for the keeper only"))
     }
 
     fn parse(numbers: &str) -> anyhow::Result<Self> {
         let numbers: Vec<i64> = numbers.split(',').map(str::parse).collect::<Result<_, _>>()?;
-        let [keeper, restarts, link, lock, listener] = numbers.as_slice() else { anyhow::bail!("five numbers") };
+        let [keeper, restarts, link, lock, listener] = numbers.as_slice() else {
+            anyhow::bail!("expected five numbers")
+        };
         let take = |fd: i64| Ok::<OwnedFd, anyhow::Error>(descriptors::take(RawFd::try_from(fd)?)?);
         Ok(Self {
             link: Link(take(*link)?.into()),
@@ -128,9 +128,9 @@ impl Kept {
     }
 }
 
-/// Keeps a daemon until it ends by its own will, and gives its exit code.
+/// Keeps a daemon running until it ends on request; returns its exit code.
 pub fn run(places: &Places, background: bool) -> anyhow::Result<ExitCode> {
-    // Whoever sees the lock may say at once that the socket is missing.
+    // First of all, because a client may send SIGHUP as soon as it sees the lock.
     let hangup = notified(&[SIGHUP])?;
     let lock = match Lock::take(places) {
         Ok(lock) => lock,
@@ -143,28 +143,32 @@ pub fn run(places: &Places, background: bool) -> anyhow::Result<ExitCode> {
     if lock.follows_a_death
         && let Err(error) = ledger::keep(&places.children())
     {
-        record(places, "WARN", &format!("what a daemon that died left may not be looked for: {error}"));
+        record(
+            places,
+            "WARN",
+            &format!("cannot write the ledger, so processes of a dead daemon may be left running: {error}"),
+        );
     }
     let listener = listenfd::ListenFd::from_env().take_unix_listener(0).context("the socket that was passed")?;
     for passed_on in [Some(lock.as_fd()), listener.as_ref().map(AsFd::as_fd)].into_iter().flatten() {
         inheritable(passed_on)?;
     }
     if background && let Err(error) = terminal::leave_terminal() {
-        // A child of a shell's job cannot be a group leader here, so this cannot fail; if it does, a hangup may reach us.
-        record(places, "WARN", &format!("could not leave the terminal's session: {error}"));
+        // This fails only for a process group leader, and the child of a shell's job is none. If it fails, a hangup reaches us.
+        record(places, "WARN", &format!("cannot leave the terminal's session: {error}"));
     }
     adopt()?;
     let signals = Signals { end: notified(&[SIGTERM, SIGINT, SIGQUIT])?, child: notified(&[SIGCHLD])?, hangup };
     let kept = Keeper { places, background, lock, listener, signals, crashes: 0, restarts: 0 }.keep();
     if let Err(error) = &kept {
-        // In the background nobody hears what is said to standard error.
+        // In the background standard error is `/dev/null`.
         record(places, "ERROR", &format!("{error:#}"));
     }
     kept
 }
 
-/// Starts this program anew in this process, as a keeper: for a daemon that has lost its own.
-pub fn take_its_place(places: &Places, background: bool) -> io::Error {
+/// Replaces this process with a keeper: for a daemon that has lost its own. Returns only on failure.
+pub fn replace_this_process(places: &Places, background: bool) -> io::Error {
     let arguments = background.then_some("--background");
     program(places).map_or_else(|error| error, |mut program| program.args(arguments).exec())
 }
@@ -177,27 +181,27 @@ struct Keeper<'a> {
     signals: Signals,
     /// Crashes in a row.
     crashes: usize,
-    /// Crashes in all.
+    /// Crashes in total.
     restarts: u32,
 }
 
-/// Streams that become readable when a signal comes.
+/// Streams that become readable when a signal arrives.
 struct Signals {
     end: UnixStream,
     child: UnixStream,
-    /// A terminal that goes away is no reason to end.
+    /// SIGHUP; it never ends the keeper.
     hangup: UnixStream,
 }
 
-/// One daemon.
+/// One daemon process.
 struct Life {
     pid: Pid,
     link: UnixStream,
     began: Instant,
     ready: bool,
-    /// Its end is wanted.
+    /// Whether it ends on request.
     ending: bool,
-    /// When it is killed, if it was told to end and does not.
+    /// When to kill it; set after SIGTERM.
     until: Option<Instant>,
 }
 
@@ -209,11 +213,11 @@ impl Keeper<'_> {
                     let status = self.watch(&mut life)?;
                     fault::point("keeper.daemon_died");
                     if let Err(error) = self.leave_nothing() {
-                        record(self.places, "WARN", &format!("what the daemon left behind cannot be seen: {error}"));
+                        record(self.places, "WARN", &format!("cannot list the daemon's processes: {error}"));
                     }
                     fault::point("keeper.family_ended");
-                    let spoke = self.restarts == 0 && !life.ready && status.exit_status().is_some();
-                    if life.ending || spoke {
+                    let failed_to_start = self.restarts == 0 && !life.ready && status.exit_status().is_some();
+                    if life.ending || failed_to_start {
                         return Ok(status
                             .exit_status()
                             .and_then(|code| u8::try_from(code).ok())
@@ -224,9 +228,9 @@ impl Keeper<'_> {
                     }
                     format!("the daemon (process {}) {}", life.pid.as_raw_nonzero(), described(&status))
                 }
-                Err(error) if self.restarts == 0 => return Err(error).context("the daemon cannot be started"),
-                // What is missing now may be there in a moment: processes, descriptors, memory.
-                Err(error) => format!("the daemon cannot be started: {error}"),
+                Err(error) if self.restarts == 0 => return Err(error).context("cannot start the daemon"),
+                // A lack of processes, descriptors or memory may pass.
+                Err(error) => format!("cannot start the daemon: {error}"),
             };
             let Some(pause) = PAUSES.get(self.crashes) else {
                 anyhow::bail!(
@@ -235,27 +239,27 @@ impl Keeper<'_> {
                     self.places.log().display()
                 );
             };
-            record(self.places, "ERROR", &format!("{died}; it is started again in {pause} ms"));
+            record(self.places, "ERROR", &format!("{died}; restart in {pause} ms"));
             (self.crashes, self.restarts) = (self.crashes + 1, self.restarts.saturating_add(1));
-            if self.told_to_end(Duration::from_millis(*pause))? {
+            if self.sleep(Duration::from_millis(*pause))? {
                 return Ok(ExitCode::SUCCESS);
             }
         }
     }
 
-    /// Ends what a daemon left behind; fails if that cannot be seen.
+    /// Kills the processes that a daemon left; fails if they cannot be listed.
     fn leave_nothing(&self) -> io::Result<()> {
-        let left = self.end_family()?;
+        let left = self.kill_descendants()?;
         if left > 0 {
-            record(self.places, "WARN", &format!("{left} processes of the daemon do not end"));
+            record(self.places, "WARN", &format!("{left} processes of the daemon still run after SIGKILL"));
         }
         Ok(())
     }
 
-    /// Starts the next daemon, once nothing of the one before is left.
+    /// Starts the next daemon, after killing what is left of the last one.
     fn begin(&self) -> io::Result<Life> {
         if self.restarts > 0 {
-            // Mostly there is nothing any more; but the last look may have failed.
+            // Usually nothing is left, but the last attempt may have failed.
             self.leave_nothing()?;
         }
         let (link, theirs) = UnixStream::pair()?;
@@ -277,18 +281,18 @@ impl Keeper<'_> {
         Ok(Life { pid, link, began: Instant::now(), ready: false, ending: false, until: None })
     }
 
-    /// Waits until the daemon has ended, and says how.
+    /// Waits for the end of the daemon; returns its exit status.
     fn watch(&self, life: &mut Life) -> anyhow::Result<WaitStatus> {
         let mut talks = true;
         loop {
             if let Some(status) = reap(Some(life.pid)) {
-                // What it said last.
+                // Its last letter may still be unread.
                 self.listen(life)?;
                 return Ok(status);
             }
             let Signals { end, child, hangup } = &self.signals;
             let all = [end.as_fd(), child.as_fd(), hangup.as_fd(), life.link.as_fd()];
-            // A link that was closed stays readable.
+            // A closed link stays readable forever.
             let watched = all.get(..if talks { 4 } else { 3 }).unwrap_or_default();
             let left = life.until.map(|until| until.saturating_duration_since(Instant::now()));
             ready(watched, left)?;
@@ -306,7 +310,7 @@ impl Keeper<'_> {
                 record(
                     self.places,
                     "ERROR",
-                    &format!("the daemon has not ended {} s after SIGTERM: killed", DRAIN.as_secs()),
+                    &format!("the daemon still ran {} s after SIGTERM: killed", DRAIN.as_secs()),
                 );
                 let _gone = kill_process(life.pid, Signal::KILL);
                 life.until = None;
@@ -314,50 +318,50 @@ impl Keeper<'_> {
         }
     }
 
-    /// Takes what the daemon says; whether it may say more.
+    /// Reads the daemon's letters; false once the link is closed.
     fn listen(&self, life: &mut Life) -> io::Result<bool> {
         let mut letters = [0; 16];
         loop {
-            let said = match life.link.read(&mut letters) {
+            let received = match life.link.read(&mut letters) {
                 Ok(0) => return Ok(false),
                 Ok(read) => letters.get(..read).unwrap_or_default(),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
-                // It died with something unread.
+                // The daemon died with unread data on its end.
                 Err(_) => return Ok(false),
             };
-            life.ending |= said.contains(&ENDING);
-            if said.contains(&READY) && !life.ready {
+            life.ending |= received.contains(&ENDING);
+            if received.contains(&READY) && !life.ready {
                 life.ready = true;
                 if self.background
                     && let Err(error) = terminal::detach_stdio()
                 {
-                    record(self.places, "WARN", &format!("the terminal is not let go of: {error}"));
+                    record(self.places, "WARN", &format!("cannot detach from the terminal: {error}"));
                 }
                 memory::release_idle_memory();
             }
         }
     }
 
-    /// Kills whatever is below the keeper until nothing is; how many processes do not end.
-    fn end_family(&self) -> io::Result<usize> {
+    /// Kills all descendants; returns how many still run after [`GONE`].
+    fn kill_descendants(&self) -> io::Result<usize> {
         let until = Instant::now() + GONE;
         loop {
             while reap(None).is_some() {}
-            let family = children()?;
-            if family.is_empty() || Instant::now() > until {
-                return Ok(family.len());
+            let children = children()?;
+            if children.is_empty() || Instant::now() > until {
+                return Ok(children.len());
             }
-            for child in family {
-                // A child that was not waited for keeps its number, so this is no other process.
+            for child in children {
+                // An unreaped child keeps its process id, so this is no other process.
                 let _gone = kill_process(child, Signal::KILL);
             }
-            let _interrupted = ready(&[self.signals.child.as_fd()], Some(LOOK));
+            let _interrupted = ready(&[self.signals.child.as_fd()], Some(POLL_INTERVAL));
             drained(&self.signals.child);
         }
     }
 
-    /// Lets a pause pass; whether the keeper is to end.
-    fn told_to_end(&self, pause: Duration) -> io::Result<bool> {
+    /// Sleeps for `pause`; true if a signal to end arrived.
+    fn sleep(&self, pause: Duration) -> io::Result<bool> {
         let until = Instant::now() + pause;
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -372,9 +376,8 @@ impl Keeper<'_> {
     }
 }
 
-/// This very program, also when its file was replaced or deleted since it was started. In a list of processes it says whose
-/// sessions it has, by the directory of its database.
-#[allow(clippy::disallowed_methods, reason = "the keeper's one child; it does nothing but start it")]
+/// This program, even if its file was replaced or deleted since the start. Its name in process lists shows the data directory.
+#[allow(clippy::disallowed_methods, reason = "the keeper's only child")]
 fn program(places: &Places) -> io::Result<Command> {
     let own = std::path::Path::new("/proc/self/exe");
     let mut program = Command::new(if own.exists() { own.to_path_buf() } else { std::env::current_exe()? });
@@ -384,7 +387,7 @@ fn program(places: &Places) -> io::Result<Command> {
     Ok(program)
 }
 
-/// Collects a child that has ended: this one, or any.
+/// Reaps a child that has ended: this one, or any.
 fn reap(child: Option<Pid>) -> Option<WaitStatus> {
     match child {
         Some(child) => rustix::process::waitpid(Some(child), WaitOptions::NOHANG),
@@ -395,7 +398,7 @@ fn reap(child: Option<Pid>) -> Option<WaitStatus> {
     .map(|(_, status)| status)
 }
 
-/// A stream that becomes readable when one of these signals comes.
+/// A stream that becomes readable when one of these signals arrives.
 fn notified(signals: &[i32]) -> io::Result<UnixStream> {
     let (reader, writer) = UnixStream::pair()?;
     reader.set_nonblocking(true)?;
@@ -405,7 +408,7 @@ fn notified(signals: &[i32]) -> io::Result<UnixStream> {
     Ok(reader)
 }
 
-/// Whether there was something to read; it is read.
+/// Empties the stream; whether there was anything to read.
 fn drained(mut stream: &UnixStream) -> bool {
     let mut bytes = [0; 64];
     let mut any = false;
@@ -415,7 +418,7 @@ fn drained(mut stream: &UnixStream) -> bool {
     any
 }
 
-/// Waits until one of these can be read, or the time has passed.
+/// Waits until one of these is readable, or `within` has passed.
 fn ready(streams: &[BorrowedFd<'_>], within: Option<Duration>) -> io::Result<()> {
     let mut polled: Vec<PollFd<'_>> = streams.iter().map(|stream| PollFd::new(stream, PollFlags::IN)).collect();
     let within = within.map(|within| within.try_into().unwrap_or_default());
@@ -437,7 +440,7 @@ fn described(status: &WaitStatus) -> String {
     }
 }
 
-/// Writes a line into the log file, or to standard error if that cannot be.
+/// Writes a line into the log file, or to standard error if that fails.
 fn record(places: &Places, level: &str, text: &str) {
     if let Err(error) = diagnostics::append(&places.log(), level, "keeper", text) {
         eprintln!("lingerd: {text} ({}: {error})", places.log().display());

@@ -1,21 +1,21 @@
-//! Cursors: the last seq a reader has, and how far it is in each stream that was open then.
+//! Cursors: the last seq that a reader has, and its offset in each open stream.
 //!
-//! Written `4`, or `4+m2.0.6` in block 0 of message m2 after six bytes, or `8+c1.120` in the output of call c1.
+//! Written as `4`; as `4+m2.0.6` after six bytes of block 0 of message m2; as `8+c1.120` after 120 bytes of the output of call c1.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use linger_protocol::id::Cursor;
 
-/// Streams that one cursor can name; a step has no more calls at once.
+/// The most streams in one cursor; a step has no more concurrent calls.
 const MAX_STREAMS: usize = 64;
 
 /// A reader's position.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Position {
-    /// The last event it has.
+    /// The last event that the reader has.
     pub seq: u64,
-    /// Block and offset up to which it has each open stream.
+    /// Block and byte offset in each open stream.
     pub streams: BTreeMap<String, (u32, u64)>,
 }
 
@@ -25,7 +25,7 @@ impl Position {
         Self { seq, streams: BTreeMap::new() }
     }
 
-    /// Reads a cursor; nothing if it has not the form of one.
+    /// Parses a cursor; `None` if it is malformed.
     pub fn parse(cursor: &Cursor) -> Option<Self> {
         let mut parts = cursor.0.split('+');
         let mut position = Self::after(parts.next()?.parse().ok()?);
@@ -36,7 +36,7 @@ impl Position {
                 [call, offset] if is_call(call) => (call, (0, offset.parse().ok()?)),
                 _ => return None,
             };
-            // It goes back to the client within quotes.
+            // It returns to the client inside a JSON string.
             if !stream.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
                 return None;
             }
@@ -45,7 +45,7 @@ impl Position {
         Some(position)
     }
 
-    /// The cursor as clients keep it.
+    /// The position as text for clients.
     pub fn cursor(&self) -> Cursor {
         let mut text = self.seq.to_string();
         for (stream, (block, offset)) in &self.streams {
@@ -59,12 +59,12 @@ impl Position {
         Cursor(text)
     }
 
-    /// How far the reader is in `stream`.
+    /// Block and byte offset in `stream`; zeros if it is new to the reader.
     pub fn within(&self, stream: &str) -> (u32, u64) {
         self.streams.get(stream).copied().unwrap_or_default()
     }
 
-    /// Moves on within `stream`.
+    /// Sets the position in `stream`.
     pub fn advance(&mut self, stream: &str, block: u32, offset: u64) {
         match self.streams.get_mut(stream) {
             Some(at) => *at = (block, offset),
@@ -75,7 +75,7 @@ impl Position {
     }
 }
 
-/// Calls and messages are told apart by the first letter of their ids.
+/// Ids of calls begin with `c`, ids of messages with `m`.
 fn is_call(stream: &str) -> bool {
     stream.starts_with('c')
 }

@@ -1,9 +1,9 @@
-//! The log of one session as its readers see it: the committed tail, the streams that are open, and a wake-up.
+//! The log of one session as its readers see it: the committed tail, the open streams, and a wake-up.
 //!
-//! The actor numbers events and queues them at the store; the store's writing thread publishes here what it has committed.
-//! Readers are cursors: they copy out what lies after theirs and go on at their own pace, so that a
-//! slow one holds a position and nothing else. What the tail no longer has, they read from the store.
-//! The log itself neither reads nor writes the database, and knows no session, store or client.
+//! The actor numbers events and queues them at the store; the store's writing thread publishes them here after the commit.
+//! Readers are cursors: each copies what follows its position at its own pace, so a slow one holds only a position. They read
+//! older events from the store.
+//! The log does no I/O and knows no session, store or client.
 
 pub mod cursor;
 
@@ -16,10 +16,10 @@ use tokio::sync::{Notify, watch};
 
 use crate::fault;
 
-/// How much of the log is kept in memory for readers that are nearly up to date, in bytes; the rest is read from the store.
+/// How much of the log is kept in memory for readers that are nearly up to date, in bytes; the store has the rest.
 const TAIL: usize = 32 << 10;
 
-/// How much of a tool's output that is still coming is kept for readers, in bytes; older output is left out for them.
+/// How much of a running tool's output is kept for readers, in bytes; they miss older output.
 pub const OUTPUT_KEPT: usize = 64 << 10;
 
 /// An event as it is stored.
@@ -27,30 +27,30 @@ pub const OUTPUT_KEPT: usize = 64 << 10;
 pub struct Stored {
     /// Its number in the session.
     pub seq: u64,
-    /// When it happened, in Unix milliseconds.
+    /// Unix milliseconds.
     pub at: u64,
-    /// Its kind.
+    /// The event kind of the wire.
     pub kind: String,
-    /// The message or call whose deltas it closes.
+    /// The message or call whose stream it closes.
     pub stream: Option<String>,
-    /// The event as it goes over the wire.
+    /// The event as JSON, as sent to clients.
     pub data: String,
 }
 
-/// What a piece of a stream is.
+/// The kind of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PieceKind {
     /// A model's text.
     Text,
     /// A model's thinking.
     Thinking,
-    /// What is said of a tool that a provider runs itself.
+    /// A call or result of a tool that the provider runs.
     Hosted(HostedTool, HostedPart),
     /// A tool's output.
     Output,
 }
 
-/// The names in the database of what is said of hosted tools.
+/// The names of hosted kinds in the database.
 const HOSTED: [(&str, HostedTool, HostedPart); 6] = [
     ("web_search call", HostedTool::WebSearch, HostedPart::Call),
     ("web_search result", HostedTool::WebSearch, HostedPart::Result),
@@ -61,20 +61,20 @@ const HOSTED: [(&str, HostedTool, HostedPart); 6] = [
 ];
 
 impl PieceKind {
-    /// Its name in the database.
+    /// The name in the database.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Text => "text",
             Self::Thinking => "thinking",
             Self::Hosted(tool, part) => {
-                let said = HOSTED.iter().find(|(_, of, is)| (of, is) == (&tool, &part));
-                said.map_or("hosted", |(name, ..)| name)
+                let known = HOSTED.iter().find(|(_, of, is)| (of, is) == (&tool, &part));
+                known.map_or("hosted", |(name, ..)| name)
             }
             Self::Output => "output",
         }
     }
 
-    /// The kind with this name in the database.
+    /// The kind of a name in the database; text if unknown.
     pub fn from_name(name: &str) -> Self {
         match name {
             "thinking" => Self::Thinking,
@@ -91,20 +91,20 @@ impl PieceKind {
 /// A piece of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// The message or the call.
+    /// The id of the message or call.
     pub stream: String,
-    /// The content block; 0 for a tool's output.
+    /// The index of the content block; 0 for a tool's output.
     pub block: u32,
     /// Where it begins in its block, in bytes.
     pub offset: u64,
-    /// What it is.
+    /// The kind of its text.
     pub kind: PieceKind,
-    /// The text.
+    /// A part of the block's text.
     pub text: String,
 }
 
 impl Piece {
-    /// Where it ends in its block.
+    /// Where it ends in its block, in bytes.
     pub fn end(&self) -> u64 {
         self.offset + self.text.len() as u64
     }
@@ -113,28 +113,28 @@ impl Piece {
 /// A stream that no event has closed yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenStream {
-    /// The message or the call.
+    /// The id of the message or call.
     pub id: String,
-    /// The turn that it is a part of.
+    /// Its turn.
     pub turn: Option<TurnId>,
-    /// What came so far, in the order in which it came: for a message everything, for output the latest.
+    /// Its pieces in order: all of a message, the latest [`OUTPUT_KEPT`] bytes of a tool's output.
     pub pieces: VecDeque<Piece>,
-    /// How many bytes at the end of it are queued at the store and not committed: readers do not see them.
+    /// How many bytes at its end are queued at the store and not committed; readers do not see them.
     pub uncommitted: usize,
-    /// The event that closes it is queued at the store.
+    /// Whether the event that closes it is queued at the store.
     pub closing: bool,
 }
 
 impl OpenStream {
-    /// One of which nothing came yet.
+    /// An empty stream.
     pub fn new(id: String, turn: Option<&TurnId>) -> Self {
         Self { id, turn: turn.cloned(), pieces: VecDeque::new(), uncommitted: 0, closing: false }
     }
 
-    /// What is committed of it, each piece with as much of its text.
+    /// The committed pieces, each with the committed part of its text.
     pub fn committed(&self) -> impl Iterator<Item = (&Piece, &str)> {
         let mut hidden = self.uncommitted;
-        // Only the last pieces can be in part uncommitted.
+        // Only the last pieces can be partly uncommitted.
         let mut ends = Vec::new();
         for piece in self.pieces.iter().rev() {
             if hidden == 0 {
@@ -149,12 +149,12 @@ impl OpenStream {
         shown.map(|(piece, end)| (piece, piece.text.get(..end.min(piece.text.len())).unwrap_or_default()))
     }
 
-    /// Where a block ends.
+    /// Where a block ends, in bytes.
     fn end(&self, block: u32) -> u64 {
         self.pieces.iter().rev().find(|piece| piece.block == block).map_or(0, Piece::end)
     }
 
-    /// Takes the next piece.
+    /// Appends a piece, joining it with the last where possible.
     pub fn push(&mut self, piece: Piece) {
         match self.pieces.back_mut() {
             Some(last) if last.block == piece.block && last.end() == piece.offset && !last.is_full() => {
@@ -173,13 +173,13 @@ impl OpenStream {
 }
 
 impl Piece {
-    /// Output is kept in pieces of this size, so that old ones can be left out.
+    /// Output is kept in pieces of this size, so that old ones can be dropped.
     fn is_full(&self) -> bool {
         self.kind == PieceKind::Output && self.text.len() >= OUTPUT_KEPT / 4
     }
 }
 
-/// Adds `piece` to the stream it belongs to, opening it if need be.
+/// Adds `piece` to its stream, which is opened if needed.
 pub fn push_piece(streams: &mut Vec<OpenStream>, turn: Option<&TurnId>, piece: Piece) {
     match streams.iter_mut().find(|stream| stream.id == piece.stream) {
         Some(stream) => stream.push(piece),
@@ -194,37 +194,36 @@ pub fn push_piece(streams: &mut Vec<OpenStream>, turn: Option<&TurnId>, piece: P
 /// Whether a log takes writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Health {
-    /// It does.
+    /// It takes writes.
     #[default]
     Ok,
-    /// A write failed, so numbers that the actor gave out do not exist: every write is refused until
-    /// [`Log::retry`]. `why` is what readers are told; absent when the reason does not pass.
+    /// A write failed, so seqs that the actor assigned do not exist: writes are refused until [`Log::retry`].
     Failed {
-        /// The reason.
+        /// The reason for readers; absent if it is permanent.
         why: Option<Arc<str>>,
     },
-    /// The actor has reloaded what is stored, and its first write is under way; readers are still told `why`.
+    /// The actor has reloaded the stored state, and its first write is under way.
     Retrying {
-        /// The reason of the failure before.
+        /// The reason of the last failure, still shown to readers.
         why: Option<Arc<str>>,
     },
-    /// The session was removed: every write is refused, and readers end.
+    /// The session was removed: writes are refused, and readers end.
     Removed,
-    /// What is stored of the session is damaged: every write is refused, and readers end.
+    /// The stored session is damaged: writes are refused, and readers end.
     Damaged,
 }
 
-/// What readers see.
+/// The end of the log, in memory.
 #[derive(Debug, Default)]
 pub struct Tail {
-    /// The number of the last committed event.
+    /// The seq of the last committed event.
     pub head: u64,
     /// The last committed events, in order and without a gap up to `head`.
     pub events: VecDeque<Arc<Stored>>,
-    /// Streams that are open: the one place where the text so far is kept. The actor adds to it what it queues
-    /// at the store; readers see what is committed.
+    /// The open streams: the only copy of their text. The actor adds pieces as it queues them at the store; readers see
+    /// committed ones.
     pub streams: Vec<OpenStream>,
-    /// The length of `events`, in bytes.
+    /// The size of `events`, in bytes.
     bytes: usize,
     health: Health,
 }
@@ -232,22 +231,22 @@ pub struct Tail {
 /// One session's log; shared by its actor, the store and its readers.
 #[derive(Debug)]
 pub struct Log {
-    /// The session.
+    /// Its session.
     pub session: SessionId,
     tail: Mutex<Tail>,
     changed: watch::Sender<()>,
     /// Wakes the actor when writes are refused.
-    broke: Notify,
+    refused: Notify,
 }
 
 impl Log {
     /// A log that ends at `head` with these streams open.
     pub fn new(session: SessionId, head: u64, streams: Vec<OpenStream>) -> Arc<Self> {
         let tail = Mutex::new(Tail { head, streams, ..Tail::default() });
-        Arc::new(Self { session, tail, changed: watch::channel(()).0, broke: Notify::new() })
+        Arc::new(Self { session, tail, changed: watch::channel(()).0, refused: Notify::new() })
     }
 
-    /// What readers see, locked; never held across an await.
+    /// Locks the tail; never held across an await.
     pub fn tail(&self) -> MutexGuard<'_, Tail> {
         self.tail.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
@@ -257,17 +256,17 @@ impl Log {
         self.changed.subscribe()
     }
 
-    /// How many readers there are.
+    /// The number of readers.
     pub fn readers(&self) -> usize {
         self.changed.receiver_count()
     }
 
-    /// Waits until nobody reads.
+    /// Waits until there are no readers.
     pub async fn unwatched(&self) {
         self.changed.closed().await;
     }
 
-    /// Shows what has been committed.
+    /// Makes committed pieces and events visible, and wakes readers.
     pub fn publish(&self, pieces: &[Piece], events: Vec<Arc<Stored>>) {
         {
             let mut tail = self.tail();
@@ -283,7 +282,7 @@ impl Log {
         self.changed.send_replace(());
     }
 
-    /// Whether it takes writes.
+    /// Whether the log takes writes.
     pub fn health(&self) -> Health {
         self.tail().health.clone()
     }
@@ -294,7 +293,7 @@ impl Log {
     }
 
     /// Why writes fail at the moment.
-    pub fn trouble(&self) -> Option<Arc<str>> {
+    pub fn write_error(&self) -> Option<Arc<str>> {
         match &self.tail().health {
             Health::Failed { why } | Health::Retrying { why } => why.clone(),
             _ => None,
@@ -309,7 +308,7 @@ impl Log {
     /// Waits until writes are refused.
     pub async fn broken(&self) {
         while !self.failed() {
-            self.broke.notified().await;
+            self.refused.notified().await;
         }
     }
 
@@ -322,11 +321,11 @@ impl Log {
                 tail.health = Health::Failed { why };
             }
         }
-        self.broke.notify_one();
+        self.refused.notify_one();
     }
 
-    /// As [`Self::fail`], for a reason that may pass, which readers are told; whether they did not know one.
-    /// The actor is woken before the readers: a request of theirs is then refused.
+    /// As [`Self::fail`], with a temporary reason for readers; true if they had none before.
+    /// Wakes the actor before the readers, so that it refuses their next request.
     pub fn fail_for_now(&self, why: &str) -> bool {
         let new = {
             let mut tail = self.tail();
@@ -338,14 +337,14 @@ impl Log {
             }
             new
         };
-        self.broke.notify_one();
+        self.refused.notify_one();
         if new {
             self.changed.send_replace(());
         }
         new
     }
 
-    /// Takes writes again: the actor has reloaded what is stored, which ends at `head`, and nothing of before is queued.
+    /// Takes writes again, after the actor has reloaded the stored state, which ends at `head`. Nothing older may be queued.
     pub fn retry(&self, head: u64) {
         let mut tail = self.tail();
         let health = match std::mem::take(&mut tail.health) {
@@ -355,38 +354,38 @@ impl Log {
         if tail.head == head {
             tail.health = health;
         } else {
-            // Readers find in the store what this log has not seen.
+            // Readers find events that this log missed in the store.
             *tail = Tail { head, health, ..Tail::default() };
         }
     }
 
-    /// A write succeeded again.
-    pub fn is_well(&self) {
+    /// Ends [`Health::Retrying`] after a successful write.
+    pub fn write_succeeded(&self) {
         let mut tail = self.tail();
         if let Health::Retrying { .. } = tail.health {
             tail.health = Health::Ok;
         }
     }
 
-    /// The session was removed.
+    /// Refuses writes and ends readers, because the session was removed.
     pub fn remove(&self) {
         self.end(Health::Removed);
     }
 
-    /// What is stored of the session is damaged.
+    /// Refuses writes and ends readers, because the stored session is damaged.
     pub fn damaged(&self) {
         self.end(Health::Damaged);
     }
 
     fn end(&self, health: Health) {
         self.tail().health = health;
-        self.broke.notify_one();
+        self.refused.notify_one();
         self.changed.send_replace(());
     }
 }
 
 impl Health {
-    /// Takes the reason of a failure out.
+    /// Takes the reason of a failure.
     fn why(&mut self) -> Option<Arc<str>> {
         match self {
             Self::Failed { why } | Self::Retrying { why } => why.take(),
@@ -396,8 +395,8 @@ impl Health {
 }
 
 impl Tail {
-    /// The next text of a stream, as the piece that is queued at the store; at the end of its block unless
-    /// there is an `offset`.
+    /// Appends text to a stream and returns the piece to queue at the store. It goes to the end of its block unless `offset` is
+    /// given.
     pub fn queue(
         &mut self,
         turn: Option<&TurnId>,
@@ -423,17 +422,17 @@ impl Tail {
         piece
     }
 
-    /// The event that closes this stream is queued at the store.
+    /// Marks a stream whose closing event is queued at the store.
     pub fn close(&mut self, stream: &str) {
         self.streams.iter_mut().filter(|open| open.id == stream).for_each(|open| open.closing = true);
     }
 
-    /// The streams that nothing closes yet, with what is queued of them.
+    /// The streams without a queued closing event, including uncommitted text.
     pub fn open(&self) -> Vec<OpenStream> {
         self.streams.iter().filter(|open| !open.closing).cloned().collect()
     }
 
-    /// The open stream with this name.
+    /// The open stream with this id.
     pub fn stream(&self, id: &str) -> Option<&OpenStream> {
         self.streams.iter().find(|open| open.id == id)
     }

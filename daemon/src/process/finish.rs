@@ -1,4 +1,4 @@
-//! A child that is read to its end, within bounds: for helpers and for commands that print a key.
+//! Reading a child's output to the end, within bounds: for helpers and for commands that print a key.
 
 use std::io;
 use std::pin::pin;
@@ -9,51 +9,51 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
 use tokio::time::timeout;
 
-use super::{LAST_WORDS, Process, READ_SIZE};
+use super::{OUTPUT_GRACE, Process, READ_SIZE};
 
-/// The most bytes of standard error that are kept: enough for a reason.
-const MAX_COMPLAINT: usize = 4 << 10;
+/// How much of standard error is kept, in bytes: enough for a reason.
+const MAX_STDERR: usize = 4 << 10;
 
-/// What became of a child that was read to its end.
+/// The result of a child that was read to its end.
 #[derive(Debug)]
 pub struct Finished {
     /// How it ended.
     pub end: End,
-    /// What it wrote to its standard output.
+    /// Its standard output.
     pub output: Vec<u8>,
-    /// The beginning of what it wrote to its standard error, if that was apart.
-    pub complaint: String,
+    /// The beginning of its standard error, if separate.
+    pub stderr: String,
 }
 
 /// How a child ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// By itself, or by a signal of somebody else.
+    /// It exited, or another process killed it.
     Status(ExitStatus),
-    /// It wrote more than it may.
+    /// Its output exceeds the bound.
     TooMuch,
-    /// It took longer than it may.
+    /// It ran into the timeout.
     TooLate,
 }
 
-/// Keeps the beginning of what comes, and reads the rest, so that whoever writes is not stopped.
+/// Keeps the beginning of standard error and discards the rest, so that the writer does not block.
 async fn listen(errors: &mut pipe::Receiver, kept: &mut Vec<u8>) {
     let mut buffer = [0; 1024];
     while let Ok(read @ 1..) = errors.read(&mut buffer).await {
-        let room = MAX_COMPLAINT.saturating_sub(kept.len());
+        let room = MAX_STDERR.saturating_sub(kept.len());
         kept.extend(buffer.iter().take(read.min(room)));
     }
 }
 
 impl Process {
-    /// Reads to the end, up to `max_bytes` of output, and waits for the child. One that takes longer than `limit` is ended.
+    /// Reads up to `max_bytes` of output and waits for the child; after `limit` it ends the child.
     pub async fn finish(mut self, limit: Duration, max_bytes: usize) -> io::Result<Finished> {
-        let (mut output, mut complaint) = (Vec::new(), Vec::new());
+        let (mut output, mut stderr) = (Vec::new(), Vec::new());
         let mut errors = self.errors.take();
         let run = async {
             let listen = async {
                 if let Some(errors) = &mut errors {
-                    listen(errors, &mut complaint).await;
+                    listen(errors, &mut stderr).await;
                 }
             };
             let mut listen = pin!(listen);
@@ -74,8 +74,8 @@ impl Process {
                 if read == 0 {
                     let status = self.wait().await?;
                     if !silent {
-                        // What it said last is there; who lives on in the background may hold the pipe for ever.
-                        let _late = timeout(LAST_WORDS, listen).await;
+                        // A process in the background may hold the pipe forever.
+                        let _late = timeout(OUTPUT_GRACE, listen).await;
                     }
                     return Ok(End::Status(status));
                 }
@@ -88,7 +88,7 @@ impl Process {
                 End::TooLate
             }
         };
-        Ok(Finished { end, output, complaint: String::from_utf8_lossy(&complaint).into_owned() })
+        Ok(Finished { end, output, stderr: String::from_utf8_lossy(&stderr).into_owned() })
     }
 }
 
@@ -112,11 +112,11 @@ mod tests {
     #[tokio::test]
     async fn a_child_is_read_to_its_end_within_its_bounds() {
         let all = finish("echo key; echo noise >&2; exit 3", SOON).await;
-        assert_eq!((all.output.as_slice(), all.complaint.as_str()), (b"key\n".as_slice(), "noise\n"));
+        assert_eq!((all.output.as_slice(), all.stderr.as_str()), (b"key\n".as_slice(), "noise\n"));
         assert!(matches!(all.end, End::Status(status) if status.code() == Some(3)));
         assert_eq!(finish("yes", SOON).await.end, End::TooMuch);
         assert_eq!(finish("sleep 1000", Duration::from_millis(50)).await.end, End::TooLate);
         let loud = finish("yes >&2 & sleep 0.1; echo key", SOON).await;
-        assert_eq!((loud.output.as_slice(), loud.complaint.len()), (b"key\n".as_slice(), MAX_COMPLAINT));
+        assert_eq!((loud.output.as_slice(), loud.stderr.len()), (b"key\n".as_slice(), MAX_STDERR));
     }
 }

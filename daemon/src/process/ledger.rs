@@ -1,11 +1,10 @@
-//! A record of the children that run, by number and start time, for the start that follows a death.
+//! The ledger: a file of running children, by process id and start time, for the start after a crash.
 //!
-//! It is there while a daemon is: a start that finds none has nothing to look for. If somebody deletes it meanwhile, the keeper
-//! after that sees by the lock that a daemon died, and makes an empty one.
-//! A child that cleared its environment has no mark to be found by; its number and the time when it started name it as well.
-//! The record is a file of lines, one a child, emptied whenever none runs; one that grows although some always run is written anew
-//! with these. It is not synced: a machine that loses power has no
-//! children left. A record that cannot be written is said once in the log, and harms nothing else.
+//! It exists while a daemon runs; a start that finds none has nothing to clean up. If it was deleted, the next keeper sees by the
+//! lock that a daemon died, and creates an empty one.
+//! It finds children that cleared their environment: process id and start time identify a process.
+//! One line a child; truncated when no child runs, and rewritten with the running ones when it grows past [`REWRITE_AT`].
+//! It is not synced: no child survives a power loss. If writing fails, a warning says so once and nothing else stops.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek as _, SeekFrom, Write as _};
@@ -18,11 +17,11 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::sys::peer;
 
-/// The most that is read of a record, in bytes, from its end: the newest lines are last.
+/// How much of the ledger is read, in bytes, from its end: the newest lines are last.
 const MAX_RECORD: u64 = 256 << 10;
 
-/// How long a record may become before it is written anew, in bytes: those that run then are a few of thousands of lines.
-const LONG: u64 = 64 << 10;
+/// The size at which the ledger is rewritten, in bytes: of its thousands of lines only a few still run.
+const REWRITE_AT: u64 = 64 << 10;
 
 /// The children of one daemon, and the record of them.
 #[derive(Debug, Default)]
@@ -40,16 +39,16 @@ struct Family {
     file: Option<File>,
 }
 
-/// What an earlier process left.
+/// What an earlier daemon left behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Left {
-    /// It died: there may be more than the record knows.
+    /// It crashed: it may have left processes that the ledger does not list.
     pub died: bool,
-    /// Groups of children that still ran, and were ended.
+    /// Process groups that still ran and were killed.
     pub ended: usize,
 }
 
-/// Sees that there is a record, for the start that follows.
+/// Creates an empty ledger if there is none, so that the next start cleans up.
 pub fn keep(path: &Path) -> io::Result<()> {
     let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     made.map(drop).or_else(|error| if error.kind() == io::ErrorKind::AlreadyExists { Ok(()) } else { Err(error) })
@@ -121,19 +120,19 @@ fn take_over(path: &Path) -> io::Result<(File, Left)> {
         return Err(io::Error::other("is not a file"));
     }
     let mut text = Vec::new();
-    // A first line that is cut names nobody: its start time would be another's.
+    // A first line that is cut short matches no process.
     file.seek(SeekFrom::Start(file.metadata()?.len().saturating_sub(MAX_RECORD)))?;
     Read::by_ref(&mut file).take(MAX_RECORD).read_to_end(&mut text)?;
     let left: Vec<Pid> = String::from_utf8_lossy(&text).lines().filter_map(still_runs).collect();
     for group in &left {
-        // It may end by itself meanwhile; its number is not another's before that.
+        // It may have ended in the meantime.
         let _gone = kill_process_group(*group, Signal::KILL);
     }
     file.set_len(0)?;
     Ok((file, Left { died: true, ended: left.len() }))
 }
 
-/// The child of a line, if it is the one that was meant.
+/// The child of a line, if it still runs.
 fn still_runs(line: &str) -> Option<Pid> {
     let (pid, began) = line.split_once(' ')?;
     let pid = Pid::from_raw(pid.parse().ok().filter(|pid| *pid > 0)?)?;
@@ -142,13 +141,13 @@ fn still_runs(line: &str) -> Option<Pid> {
 
 /// Records a child, which is among `running`.
 fn write(file: &mut File, child: Pid, running: &[Pid]) -> io::Result<()> {
-    let long = file.metadata()?.len() > LONG;
-    let meant = if long { running } else { &[child] };
-    // One that has ended already needs no record.
+    let rewrite = file.metadata()?.len() > REWRITE_AT;
+    let added = if rewrite { running } else { &[child] };
+    // A child that has ended already needs no line.
     let line = |pid: &Pid| Some(format!("{} {}\n", pid.as_raw_nonzero(), started(*pid)?));
-    let lines: String = meant.iter().filter_map(line).collect();
-    if long {
-        // For a moment it has none of them; a daemon that is killed in it has left what its mark finds.
+    let lines: String = added.iter().filter_map(line).collect();
+    if rewrite {
+        // A daemon killed at this moment has an empty ledger; the mark finds its children.
         file.set_len(0)?;
     }
     file.write_all(lines.as_bytes())
@@ -188,8 +187,8 @@ mod tests {
             write(&mut file, pid, &[pid]).unwrap();
         }
         let length = path.metadata().unwrap().len();
-        assert!(length <= LONG + 64, "{length}");
-        // One that was written by something that let it grow, with the child as its newest line.
+        assert!(length <= REWRITE_AT + 64, "{length}");
+        // A ledger beyond the bound, with the child as its newest line.
         let newest = std::fs::read_to_string(&path).unwrap().lines().last().unwrap().to_owned();
         std::fs::write(&path, format!("{}{newest}\n", "4194300 123456789\n".repeat(16_000))).unwrap();
         let ledger = Ledger::default();

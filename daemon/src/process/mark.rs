@@ -1,24 +1,23 @@
-//! What a process is known by that the daemon started, when daemon and keeper are dead and cannot say it any more.
+//! The mark: recognises processes that a daemon started after daemon and keeper are dead.
 //!
-//! Three things name such a process, each for what the others miss. A variable ([`OWNER`]) is in the environment of every child;
-//! a child that clears it is in the record ([`super::ledger`]), by number and start time. What clears it, leaves its group and
-//! session and has lost its parent has neither: for it there is the *mark*, an odd number as hard limit of file locks
-//! (`RLIMIT_LOCKS`). The daemon takes it for itself before it starts anything, and so every process below it has it.
+//! Three things identify such a process, each where the others fail. A variable ([`OWNER`]) is in the environment of every child;
+//! a child that clears it is in the ledger ([`super::ledger`]), by process id and start time. A process that clears it, leaves its
+//! group and session and loses its parent has neither: it has the *mark*, an unusual hard limit of file locks (`RLIMIT_LOCKS`).
+//! The daemon sets it on itself before it starts anything, so every descendant inherits it.
 //!
-//! Why that limit: a limit goes through `fork`, `exec`, `setsid`, `env -i` and user namespaces; nobody without the system's
-//! `CAP_SYS_RESOURCE` can raise it again; `/proc/PID/limits` shows it of every process; and this one has had no effect since
-//! Linux 2.4.25, so that nobody has a reason to set it. A cgroup would hold its members better, but needs a manager of the user's
-//! that gives one away, which is not there in a container or after a plain `ssh`; an open file or a keyring is given up by whoever
-//! closes everything, as programs that go into the background do.
+//! Why this limit: limits survive `fork`, `exec`, `setsid`, `env -i` and user namespaces; raising one takes `CAP_SYS_RESOURCE`;
+//! `/proc/PID/limits` shows it for every process; and this one has no effect since Linux 2.4.25, so no program sets it. A cgroup
+//! would hold its members better, but needs a user's manager that delegates one, which a container or a plain `ssh` lacks; an open
+//! file or a keyring is lost when a program closes everything to become a background process.
 //!
-//! The number says whose process it is: 56 bits of a hash of the data directory's path, device and inode. A process is ended for
-//! it only if all of them are there and the user is the same, never if it is an ancestor of the daemon. Above them is a level. A
-//! daemon that a tool of another one started, of other directories, may not raise what it inherited, and takes the next level
-//! below; so what it starts has its own number, and neither takes the processes of the other for its own.
+//! The number identifies the daemon: 56 bits of a hash of the data directory's path, device and inode. A process is killed for it
+//! only if all of them match and the user is the same, and never if it is an ancestor of the daemon. The bits above are a level: a
+//! daemon started by a tool of another daemon cannot raise the limit it inherited, so it takes the next lower level. Its children
+//! then have its own number, and neither daemon mistakes the other's processes for its own.
 //!
-//! What escapes: a process that lowers the limit further, one that has root's right to raise it, and whatever others start for it
-//! (`systemd-run`, `at`, a multiplexer that runs already), which is no process of ours. The first may live on, but cannot pass for
-//! a user: who has a limit above the mark did certainly not inherit it, and whoever has not is refused ([`kin`]).
+//! What escapes: a process that lowers the limit further, one with `CAP_SYS_RESOURCE`, and processes that others start on request
+//! (`systemd-run`, `at`, a running multiplexer), which are not descendants. The first may survive, but cannot pass for a user:
+//! only a limit above the mark proves that it was not inherited, and every other peer is refused ([`kin`]).
 
 #[cfg(target_os = "linux")]
 use std::collections::BTreeSet;
@@ -40,39 +39,39 @@ use super::OWNER;
 #[cfg(target_os = "linux")]
 use crate::sys::peer;
 
-/// The part of a mark that says whose it is.
+/// The part of a mark that identifies the daemon.
 const WHOSE: u64 = (1 << 56) - 1;
 
-/// The levels; none is 0 or reaches the highest bit, which "unlimited" has.
+/// The levels; 0 is unused, and so is the highest bit, which "unlimited" has.
 const LEVELS: std::ops::RangeInclusive<u64> = 1..=0x7f;
 
-/// How long killed processes may take to be gone: one may hang in the system for as long as a disk does.
+/// How long to wait for killed processes: one may hang in the kernel as long as a disk does.
 #[cfg(target_os = "linux")]
 const GONE: Duration = Duration::from_secs(2);
 
-/// The mark of this process and of all that it starts; none where it has not taken one, or cannot.
+/// The mark of this process and its descendants; unset until [`take`] succeeds. A process has one, because it is a limit.
 static MARK: OnceLock<u64> = OnceLock::new();
 
-/// What the mark says of a process.
+/// What the mark tells about a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kin {
-    /// The daemon did not start it, as far as the mark can say.
+    /// As far as the mark tells, the daemon did not start it.
     Stranger,
     /// It has the mark.
     Marked,
-    /// Its limit is below the mark: it may have inherited that and lowered it.
+    /// Its limit is below the mark: it may have lowered an inherited one.
     Below,
     /// The system does not show its limits.
     Unknown,
 }
 
-/// Takes the mark of the daemon with this data directory, for this process and all that it starts. Fails where there can be none;
-/// then only environment and record tell what a dead daemon left.
+/// Sets the mark of the daemon with this data directory on this process. Fails if the system does not support it or the
+/// inherited limit is too low; then only environment and ledger identify processes that a dead daemon left.
 pub fn take(data: &Path) -> io::Result<()> {
     let mark = choose(limit_of(std::process::id())?, whose(data)?);
     let mark = mark.ok_or_else(|| io::Error::other("the limit of file locks is too low"))?;
     set(mark)?;
-    // A system with numbers of 32 bits takes it for no limit.
+    // A 32-bit system treats it as unlimited.
     if limit_of(std::process::id())? != Some(mark) {
         return Err(io::Error::other("the system does not keep the limit of file locks"));
     }
@@ -80,7 +79,7 @@ pub fn take(data: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What the mark says of this process, which is not in the daemon's family.
+/// What the mark tells about a process that is not a descendant of the daemon.
 pub fn kin(pid: u32) -> Kin {
     match (MARK.get(), limit_of(pid)) {
         (None, _) => Kin::Stranger,
@@ -97,7 +96,7 @@ fn against(mark: u64, limit: Option<u64>) -> Kin {
     }
 }
 
-/// The highest mark that a process with this limit can take; none is unlimited.
+/// The highest mark that a process with this limit can take; a limit of `None` is unlimited.
 fn choose(limit: Option<u64>, whose: u64) -> Option<u64> {
     let marks = LEVELS.rev().map(|level| level << 56 | whose);
     marks.into_iter().find(|mark| limit.is_none_or(|limit| *mark <= limit))
@@ -108,7 +107,7 @@ fn is_of(limit: u64, whose: u64) -> bool {
     limit & WHOSE == whose && LEVELS.contains(&(limit >> 56))
 }
 
-/// Names a data directory: by its path alone it could be that of a container with processes of the same user.
+/// The identity of a data directory. The path alone is ambiguous: a container may have the same path and user.
 fn whose(data: &Path) -> io::Result<u64> {
     use sha2::Digest as _;
     use std::os::unix::fs::MetadataExt as _;
@@ -130,13 +129,13 @@ fn set(_: u64) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// The hard limit of file locks of a process; none is unlimited.
+/// The hard limit of file locks of a process; `None` is unlimited.
 fn limit_of(pid: u32) -> io::Result<Option<u64>> {
     let limits = std::fs::read_to_string(format!("/proc/{pid}/limits"))?;
     hard(&limits).ok_or_else(|| io::Error::other("the system shows no limit of file locks"))
 }
 
-/// The limit in what proc(5) shows: name, soft limit, hard limit and unit, in columns.
+/// The hard limit in `/proc/PID/limits` (proc(5)): columns name, soft limit, hard limit, unit.
 fn hard(limits: &str) -> Option<Option<u64>> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max file locks "))?;
     match line.split_whitespace().nth(1)? {
@@ -145,10 +144,9 @@ fn hard(limits: &str) -> Option<Option<u64>> {
     }
 }
 
-/// Kills every process that descends from the daemon with this database, by its environment or its mark, and waits until it has
-/// ended; how many there were. This process, its ancestors and those of the process `spared` are left alone: a daemon may have been
-/// started by a tool of an earlier one. For the start, before anything else is served: only a daemon that died together with its
-/// keeper left any.
+/// Kills every process that descends from the daemon with this database, by its environment or its mark, waits for them, and
+/// returns their number. It spares this process, `spared` and the ancestors of both: a tool of an earlier daemon may have started
+/// this one. Call it before serving; only a daemon that died together with its keeper leaves any.
 #[cfg(target_os = "linux")]
 pub fn end_left_behind(database: &Path, spared: Option<u32>) -> usize {
     let variable = format!("{OWNER}={}", database.display());
@@ -159,7 +157,7 @@ pub fn end_left_behind(database: &Path, spared: Option<u32>) -> usize {
     end(|pid| !spared.contains(&pid) && is_ours(pid))
 }
 
-/// Kills the processes that are `meant`, and waits until they have ended; how many there were.
+/// Kills the processes that are `meant`, waits for them, and returns their number.
 #[cfg(target_os = "linux")]
 fn end(meant: impl Fn(u32) -> bool) -> usize {
     let until = Instant::now() + GONE;
@@ -169,20 +167,20 @@ fn end(meant: impl Fn(u32) -> bool) -> usize {
         let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         let mut ending = Vec::new();
         for pid in pids.filter(|pid| meant(*pid)) {
-            // The number may be another's by now; the descriptor cannot be, so it is taken first and looked at again.
+            // The id may be reused by now, a descriptor is not: so open it first and check again.
             let open = |pid| pidfd_open(Pid::from_raw(i32::try_from(pid).ok()?)?, PidfdFlags::empty()).ok();
             let Some(process) = open(pid) else { continue };
-            // One that has ended keeps number and limits until its parent asks for it, which that of a container may never do.
+            // A zombie keeps its id and limits until its parent reaps it, which init of a container may never do.
             if meant(pid) && !ended(&process, Duration::ZERO) && pidfd_send_signal(&process, Signal::KILL).is_ok() {
                 killed.insert(pid);
                 ending.push(process);
             }
         }
         for process in &ending {
-            // If it has not ended by then, it is about to.
+            // A process that has not ended by then is hung in the kernel.
             let _late = ended(process, until.saturating_duration_since(Instant::now()));
         }
-        // One that was just forking has left a child that was not there to be seen.
+        // Repeat until none is found: a process may have forked a child that this pass missed.
         if ending.is_empty() || Instant::now() >= until {
             return killed.len();
         }
@@ -196,7 +194,7 @@ fn ended(process: &impl AsFd, limit: Duration) -> bool {
     poll(&mut ended, limit.try_into().ok().as_ref()).is_ok_and(|ready| ready > 0)
 }
 
-/// Elsewhere a process shows neither its environment nor its limits: what the dead one left behind is not found.
+/// Other systems show neither environment nor limits of a process, so nothing is found.
 #[cfg(not(target_os = "linux"))]
 pub fn end_left_behind(_database: &Path, _spared: Option<u32>) -> usize {
     0
@@ -208,7 +206,7 @@ fn has_variable(pid: u32, variable: &str) -> bool {
     environment.split(|byte| *byte == 0).any(|other| other == variable.as_bytes())
 }
 
-/// Whether a process of this user has such a mark.
+/// Whether a process belongs to this user and has this mark.
 #[cfg(target_os = "linux")]
 fn has_mark(pid: u32, whose: u64) -> bool {
     limit_of(pid).is_ok_and(|limit| limit.is_some_and(|limit| is_of(limit, whose)))

@@ -1,10 +1,10 @@
-//! Children: the one place that spawns a process, and the guard that ends it with all that it started.
+//! Children: the only place that spawns a process, and the guard that ends its whole process group.
 //!
-//! A [`Process`] leads a process group of its own. Whoever holds it owns the group: dropping it kills the group, [`Process::end`]
-//! asks first. A child gets exactly the environment and the input it is given, and one pipe for its output. A child that is
-//! talked to and lives longer is a [`server::Server`].
-//! What leaves the group (`setsid`) stays in the family ([`adopt_orphans`]) and ends with the daemon, or at its next start:
-//! [`end_left_behind`] and [`ledger`] find it.
+//! A [`Process`] leads its own process group. Its holder owns the group: dropping it kills the group, [`Process::end`] sends
+//! SIGTERM first. A child gets exactly the environment and input it is given, and one pipe for its output. A long-lived child
+//! with a two-way connection is a [`server::Server`].
+//! A process that leaves the group (`setsid`) stays a descendant ([`adopt_orphans`]) and ends with the daemon, or at the next
+//! start: [`end_left_behind`] and [`ledger`] find it.
 
 mod finish;
 pub mod ledger;
@@ -36,45 +36,45 @@ use ledger::Ledger;
 pub use mark::end_left_behind;
 use server::{Children, Spawn};
 
-/// How long a group may take to end after SIGTERM. Long enough to remove a lock file, short enough that a cancel ends within 2 s.
+/// How long a group may take to end after SIGTERM: enough to remove a lock file, and a cancel still ends within 2 s.
 const GRACE: Duration = Duration::from_millis(if cfg!(test) { 3000 } else { 500 });
 
-/// How long output is read on after the child itself has ended: its `| tee` may lag behind, but a server that it left in the
-/// background holds the pipe for ever.
-const LAST_WORDS: Duration = Duration::from_millis(if cfg!(test) { 3000 } else { 200 });
+/// How long output is read after the child has ended: its `| tee` may lag behind, but a background server it started holds the
+/// pipe forever.
+const OUTPUT_GRACE: Duration = Duration::from_millis(if cfg!(test) { 3000 } else { 200 });
 
-/// Where programs are looked for when the environment has no PATH.
+/// The PATH of an environment that has none.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin";
 
-/// Output is read in pieces of this size: what a Linux pipe gives at once, halved to keep futures small.
+/// The size of the read buffer, in bytes: half of a Linux pipe, to keep futures small.
 pub const READ_SIZE: usize = 32 * 1024;
 
-/// The variable that says which daemon a process descends from: the path of its database.
+/// The variable that names the daemon a process descends from, by the path of its database.
 pub const OWNER: &str = "LINGER_OWNER";
 
-/// Processes that tools and keys may have at once, in all sessions; each takes a descriptor or two and megabytes of its own.
-/// A session has one `bash` call at a time. How many processes a command starts itself is up to the user's own limits.
+/// Concurrent children of all sessions; each takes a descriptor or two and megabytes.
+/// A session has one `bash` call at a time. The user's own limits bound what a command starts itself.
 const MAX_CHILDREN: usize = 256;
 
-/// What becomes of a child's standard error.
+/// The destination of a child's standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stderr {
-    /// It is a part of the output, in the order in which it was written.
+    /// Part of the output, in the order written.
     Merged,
-    /// It has a pipe of its own, for [`Process::finish`].
+    /// A separate pipe, for [`Process::finish`].
     Apart,
 }
 
-/// What a child reads from its standard input.
+/// A child's standard input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// Its end.
+    /// End of file.
     Nothing,
-    /// These bytes, however many, and then its end.
+    /// These bytes, without a bound, then end of file.
     Bytes(Vec<u8>),
 }
 
-/// The most bytes of input that a helper is given: what a pipe holds everywhere, so that nobody has to wait for its reader.
+/// The most input for a helper, in bytes: a pipe holds this much on every system, so writing it never blocks.
 pub const MAX_INPUT: usize = 16 << 10;
 
 /// A child and its process group; dropping it kills the group.
@@ -85,7 +85,7 @@ struct Group {
     ledger: Arc<Ledger>,
     /// The child itself.
     leader: Option<Pid>,
-    /// The group that is still to be killed; none once it was.
+    /// The process group; absent once killed.
     group: Option<Pid>,
 }
 
@@ -94,11 +94,11 @@ struct Group {
 pub struct Process {
     group: Group,
     output: pipe::Receiver,
-    /// Its standard error, if that is apart.
+    /// Standard error, if separate.
     errors: Option<pipe::Receiver>,
-    /// Writes its input; ends with the process.
+    /// The task that writes the input; ends with the process.
     _feeder: Option<AbortOnDropHandle<()>>,
-    /// Until when output is read; none while the child runs.
+    /// When reading output stops; absent while the child runs.
     until: Option<Instant>,
 }
 
@@ -116,7 +116,7 @@ impl Process {
         let process = Self::piped(spawn, program, args, reader.into(), stderr)?;
         let mut writer = pipe::Sender::from_owned_fd(OwnedFd::from(writer))?;
         let feeder = tokio::spawn(async move {
-            // One that ends without reading is no error.
+            // A child may end without reading its input.
             let _unread = writer.write_all(&bytes).await;
         });
         Ok(Self { _feeder: Some(AbortOnDropHandle::new(feeder)), ..process })
@@ -142,30 +142,30 @@ impl Process {
         Ok(Self { group, output: receiver(reader)?, errors, _feeder: None, until: None })
     }
 
-    /// The next piece of output; 0 once there is no more. Nothing is lost when the future is dropped.
+    /// Reads output; 0 at its end. Cancel safe.
     pub async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.until {
                 None => tokio::select! {
                     biased;
                     read = self.output.read(buffer) => return read,
-                    _ = self.group.child.wait() => self.until = Some(Instant::now() + LAST_WORDS),
+                    _ = self.group.child.wait() => self.until = Some(Instant::now() + OUTPUT_GRACE),
                 },
-                // A background child may flood the pipe: time-outs look at the clock only when there is nothing to read.
+                // A background child may flood the pipe, and `timeout_at` checks the clock only when nothing can be read.
                 Some(until) if Instant::now() >= until => return Ok(0),
                 Some(until) => return timeout_at(until, self.output.read(buffer)).await.unwrap_or(Ok(0)),
             }
         }
     }
 
-    /// Waits for the child, then kills what is left of its group.
+    /// Waits for the child, then kills the rest of its group.
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
         self.group.wait().await
     }
 
-    /// Asks the group to end, gives it a moment in which its output is thrown away, and kills what is left.
+    /// Sends the group SIGTERM, discards its output for [`GRACE`], then kills it.
     pub async fn end(mut self) {
-        self.group.ask_to_end();
+        self.group.terminate();
         let _ = timeout(GRACE, async {
             let mut buffer = vec![0; READ_SIZE];
             while self.output.read(&mut buffer).await.is_ok_and(|read| read > 0) {}
@@ -177,7 +177,6 @@ impl Process {
     }
 }
 
-/// The end of a pipe that is read here.
 fn receiver(pipe: io::PipeReader) -> io::Result<pipe::Receiver> {
     pipe::Receiver::from_owned_fd(OwnedFd::from(pipe))
 }
@@ -194,7 +193,7 @@ impl Group {
     ) -> io::Result<Self> {
         if own().len() >= MAX_CHILDREN {
             return Err(io::Error::other(format!(
-                "{MAX_CHILDREN} commands run already; try again when some have ended"
+                "{MAX_CHILDREN} commands are already running; try again when some have ended"
             )));
         }
         let mut command = Command::new(file);
@@ -212,7 +211,7 @@ impl Group {
             .stderr(stderr)
             .stdout(stdout)
             .process_group(0)
-            // For a child that moved itself to another group; Tokio reaps what is dropped.
+            // For a child that moved itself to another group. Tokio reaps a dropped child.
             .kill_on_drop(true);
         fault::point("child.before_spawn");
         let child = command.spawn()?;
@@ -226,12 +225,12 @@ impl Group {
         Ok(Self { child, ledger: ledger.clone(), leader: group, group })
     }
 
-    /// The number of the child; 0 if it had none.
+    /// The child's process id; 0 if unknown.
     fn pid(&self) -> u32 {
         self.leader.map_or(0, |pid| pid.as_raw_nonzero().get().cast_unsigned())
     }
 
-    /// Waits for the child, then kills what is left of its group.
+    /// Waits for the child, then kills the rest of its group.
     async fn wait(&mut self) -> io::Result<ExitStatus> {
         let status = self.child.wait().await;
         fault::point("child.ended");
@@ -239,15 +238,15 @@ impl Group {
         status
     }
 
-    /// Asks the group to end.
-    fn ask_to_end(&self) {
+    /// Sends the group SIGTERM.
+    fn terminate(&self) {
         if let Some(group) = self.group {
             let _ = kill_process_group(group, Signal::TERM);
         }
     }
 
-    /// Kills the group, once: later its number may be another's.
-    /// A number is free only when the child was reaped and its group is empty, and the kernel hands out all others first.
+    /// Kills the group, once: later its id may belong to another group.
+    /// An id is free only when the child is reaped and its group is empty, and the kernel hands out all other ids first.
     fn kill(&mut self) {
         if let Some(group) = self.group.take().filter(|_| !fault::bug("I8")) {
             let _ = kill_process_group(group, Signal::KILL);
@@ -273,45 +272,44 @@ fn own() -> MutexGuard<'static, Vec<Pid>> {
     OWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes this process the parent of every process below it whose own parent ends, so that none can leave the family
-/// ([`crate::sys::peer`] asks who belongs to it). What it gives takes note when one of them ends, until it is dropped.
+/// Makes this process the sub-reaper of all its descendants, so that [`crate::sys::peer`] can trace each back to it.
+/// The future reaps orphans that end, until it is dropped.
 pub fn adopt_orphans() -> io::Result<impl Future<Output = ()>> {
     let mut ended = signal(SignalKind::child())?;
     adopt()?;
     Ok(async move {
         loop {
             ended.recv().await;
-            // Those whose end a [`Process`] waits for are its to reap, and mostly are by now: then there is nothing to look for.
+            // A [`Process`] reaps its own child, usually before this line; then there is nothing to do.
             tokio::task::yield_now().await;
             if !has_ended_child() {
                 continue;
             }
             let own = own().clone();
-            // Those that cannot be seen now are reaped with the next one.
+            // An orphan missed now is reaped at the next SIGCHLD.
             for orphan in children().unwrap_or_default().into_iter().filter(|child| !own.contains(child)) {
-                // One that lives on is not waited for.
+                // NOHANG skips orphans that still run.
                 let _lives = rustix::process::waitpid(Some(orphan), WaitOptions::NOHANG);
             }
         }
     })
 }
 
-/// Makes this process the parent of every process below it whose own parent ends. Elsewhere than on Linux nobody can be that.
+/// Makes this process the sub-reaper of its descendants. Does nothing on systems other than Linux.
 pub fn adopt() -> io::Result<()> {
     #[cfg(target_os = "linux")]
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     Ok(())
 }
 
-/// Whether a child has ended that nobody has reaped.
+/// Whether a child has ended and is not reaped.
 fn has_ended_child() -> bool {
-    let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    // Without any child that is an error.
-    rustix::process::waitid(WaitId::All, look).is_ok_and(|ended| ended.is_some())
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    // Without children it fails with ECHILD.
+    rustix::process::waitid(WaitId::All, options).is_ok_and(|ended| ended.is_some())
 }
 
-/// The children of this process, adopted ones too; fails where they cannot be seen, as without a descriptor to look with.
-/// Elsewhere than on Linux none are found.
+/// The children of this process, including adopted ones; fails if `/proc` cannot be read. Empty on systems other than Linux.
 pub fn children() -> io::Result<Vec<Pid>> {
     let mut children = Vec::new();
     let threads = match std::fs::read_dir("/proc/self/task") {
@@ -322,7 +320,7 @@ pub fn children() -> io::Result<Vec<Pid>> {
     for thread in threads {
         let list = match std::fs::read_to_string(thread?.path().join("children")) {
             Ok(list) => list,
-            // A thread that has ended meanwhile: its children are another's.
+            // The thread ended in the meantime; another thread has its children.
             Err(error) if gone(&error) => continue,
             Err(error) => return Err(error),
         };
@@ -337,11 +335,10 @@ fn gone(error: &io::Error) -> bool {
         .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-/// The first of `programs` that is in a directory of the PATH in `env`, as seen from `cwd`, with its file; one with a `/` in its
-/// name is that file. Who looks there waits
-/// for a disk that may not answer, so that is done elsewhere and given up after a while.
-/// The standard library could look for it too, but then forks, which copies the page tables of the whole daemon; it spawns a
-/// program that it need not look for as cheaply as the system can.
+/// Finds the first of `programs` in the PATH of `env`, relative to `cwd`: its name and file. A name with a `/` is a file itself.
+/// The search probes the disk and fails after [`disk::TIMEOUT`].
+/// The standard library can search PATH too, but then it forks, which copies the page tables of the whole daemon; with an
+/// absolute file it uses the cheaper `posix_spawn`.
 async fn find(programs: &[&str], env: &BTreeMap<String, String>, cwd: &Path) -> io::Result<(String, PathBuf)> {
     if let [program] = programs
         && program.contains('/')
@@ -350,29 +347,26 @@ async fn find(programs: &[&str], env: &BTreeMap<String, String>, cwd: &Path) -> 
     }
     let path = env.get("PATH").map_or(DEFAULT_PATH, String::as_str);
     let dirs: Arc<[PathBuf]> = std::env::split_paths(path).map(|dir| cwd.join(dir)).collect();
-    // The directory that is looked at, to be named if it does not answer.
+    // The directory being searched, for the error if it hangs.
     let at = Arc::new(AtomicUsize::new(0));
     let names: Vec<String> = programs.iter().map(|program| (*program).to_owned()).collect();
     let (seen, now) = (dirs.clone(), at.clone());
     let runs = |file: &PathBuf| file.is_file() && rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok();
-    let look = move || {
+    let search = move || {
         let mut both = names.iter().flat_map(|program| seen.iter().enumerate().map(move |dir| (program, dir)));
         both.find_map(|(program, (nth, dir))| {
             now.store(nth, Ordering::Relaxed);
             Some((program.clone(), Some(dir.join(program)).filter(runs)?))
         })
     };
-    // In the name of the whole PATH: the session's directory may answer all the while.
-    match disk::probe(Path::new(path), disk::TIMEOUT, look).await {
+    // The place is the whole PATH, so that a hung directory of it does not fail probes of the session's directory.
+    match disk::probe(Path::new(path), disk::TIMEOUT, search).await {
         Some(found) => found.ok_or_else(|| {
-            io::Error::new(
-                io::ErrorKind::NotFound,
-                format!("{} is in no directory of PATH ({path})", programs.join(" or ")),
-            )
+            io::Error::new(io::ErrorKind::NotFound, format!("{} not found in PATH ({path})", programs.join(" or ")))
         }),
         None => {
-            let silent = dirs.get(at.load(Ordering::Relaxed)).map(PathBuf::as_path).unwrap_or(cwd);
-            let why = format!("{}, and it is a directory of PATH", disk::unresponsive(silent));
+            let hung = dirs.get(at.load(Ordering::Relaxed)).map(PathBuf::as_path).unwrap_or(cwd);
+            let why = format!("{}, and it is a directory of PATH", disk::unresponsive(hung));
             Err(io::Error::new(io::ErrorKind::TimedOut, why))
         }
     }

@@ -1,8 +1,8 @@
-//! Children that live longer than what started them, and the way in which tools start any child.
+//! Long-lived children, and how tools start any child.
 //!
-//! A [`Server`] is talked to over pipes for as long as it is held. A task of its own waits for it, so it is reaped as soon as it
-//! ends, and ends it when its [`Life`] is dropped or the daemon ends ([`Children::end`]). Like every child it has a group, is in
-//! the ledger and carries the mark: a start after a death finds it.
+//! A [`Server`] is a child with pipes in both directions. A task waits for it, reaps it as soon as it ends, and ends it when its
+//! [`Life`] is dropped or the daemon ends ([`Children::end`]). Like every child it has a process group, is in the ledger and
+//! carries the mark, so the start after a crash finds it.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -42,41 +42,41 @@ impl Children {
         self.ending.cancel();
         self.running.close();
         if timeout(2 * GRACE, self.running.wait()).await.is_err() {
-            tracing::warn!(target: "process", left = self.running.len(), "children did not end in time");
+            tracing::warn!(target: "process", left = self.running.len(), "children still running after SIGKILL");
         }
     }
 }
 
-/// A child that is talked to over pipes.
+/// A long-lived child with pipes in both directions.
 #[derive(Debug)]
 pub struct Server {
-    /// Its standard input; when this is dropped it reads the end of it.
+    /// Its standard input; dropping it sends end of file.
     pub input: pipe::Sender,
     /// Its standard output.
     pub output: pipe::Receiver,
-    /// Its standard error; a child whose errors nobody reads stops when the pipe is full.
+    /// Its standard error; must be read, or the child blocks when the pipe is full.
     pub errors: pipe::Receiver,
-    /// How long it lives.
+    /// Ends the child when dropped.
     pub life: Life,
 }
 
-/// The life of a server; dropped, it ends: SIGTERM, and SIGKILL after a moment, for its whole group.
+/// Owns a server's process group: dropping it sends SIGTERM, and SIGKILL after [`GRACE`].
 #[derive(Debug)]
 pub struct Life {
-    /// Its process.
+    /// The server's process id.
     pub pid: u32,
     ended: watch::Receiver<Option<ExitStatus>>,
     _ends: DropGuard,
 }
 
 impl Life {
-    /// Waits until it has ended; nothing if how it ended is not known.
+    /// Waits until the server has ended; `None` if its exit status is unknown.
     pub async fn ended(&mut self) -> Option<ExitStatus> {
-        // An error means that its task is gone, which ends it too.
+        // An error means that its task is gone, and with it the server.
         self.ended.wait_for(Option::is_some).await.ok().and_then(|status| *status)
     }
 
-    /// Ends it, and waits for that.
+    /// Ends the server and waits for it.
     pub async fn end(self) {
         let Self { mut ended, _ends, .. } = self;
         drop(_ends);
@@ -84,13 +84,13 @@ impl Life {
     }
 }
 
-/// Waits for a server, and ends it when that is wanted.
+/// Waits for a server, and ends it when `wanted` is cancelled.
 async fn keep(mut group: Group, wanted: CancellationToken, ended: watch::Sender<Option<ExitStatus>>) {
     let status = tokio::select! {
         status = group.wait() => status,
         () = wanted.cancelled() => {
-            group.ask_to_end();
-            // What it leaves behind in its group is killed in any case.
+            group.terminate();
+            // On timeout the next line kills it.
             let _late = timeout(GRACE, group.wait()).await;
             group.kill();
             group.wait().await
@@ -98,29 +98,29 @@ async fn keep(mut group: Group, wanted: CancellationToken, ended: watch::Sender<
     };
     match status {
         Ok(status) => drop(ended.send(Some(status))),
-        Err(error) => tracing::warn!(target: "process", %error, "how a child ended is not known"),
+        Err(error) => tracing::warn!(target: "process", %error, "unknown exit status of a child"),
     }
 }
 
 /// Starts children in one directory and environment: the one way in which a child begins, and what a tool is given.
 #[derive(Clone, Debug)]
 pub struct Spawn {
-    /// Where they work.
+    /// The working directory.
     pub cwd: PathBuf,
-    /// Their whole environment.
+    /// The whole environment.
     pub env: Arc<BTreeMap<String, String>>,
     /// Whose children they are.
     pub children: Children,
 }
 
 impl Spawn {
-    /// Starts `script` in bash, or in sh where there is no bash; it ends when what this gives is dropped.
+    /// Starts `script` in bash, or in sh if there is no bash; dropping the [`Process`] ends it.
     pub async fn shell(&self, script: &str, input: Input, stderr: Stderr) -> io::Result<Process> {
         let (name, file) = find(&["bash", "sh"], &self.env, &self.cwd).await?;
         Process::start(self, (&name, &file), &["-c", script], input, stderr)
     }
 
-    /// Starts a program, by its name in PATH or its path; it ends when what this gives is dropped.
+    /// Starts a program by its name in PATH or its path; dropping the [`Process`] ends it.
     pub async fn program<S: AsRef<OsStr>>(
         &self,
         program: &str,
@@ -146,7 +146,7 @@ impl Spawn {
         Process::piped(self, (&name, &program), args, reader.into(), Stderr::Apart)
     }
 
-    /// Starts a program that is talked to over pipes and lives on after the call that started it.
+    /// Starts a long-lived program, which outlives the call that started it. Fails when the daemon is ending.
     pub async fn server<S: AsRef<OsStr>>(&self, program: &str, args: &[S]) -> io::Result<Server> {
         if self.children.ending.is_cancelled() {
             return Err(io::Error::other("the daemon is ending"));

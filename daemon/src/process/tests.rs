@@ -78,7 +78,7 @@ async fn a_program_is_looked_for_in_the_path_of_the_child() {
     assert_eq!(all(&mut process).await, "hi\n");
     let missing = start("/nowhere").await.unwrap_err();
     assert_eq!(missing.kind(), io::ErrorKind::NotFound);
-    assert_eq!(missing.to_string(), "own-echo is in no directory of PATH (/nowhere)");
+    assert_eq!(missing.to_string(), "own-echo not found in PATH (/nowhere)");
 }
 
 #[tokio::test]

@@ -205,7 +205,7 @@ async fn run(command: &str, spawn: &Spawn, limit: Duration, redactor: &Redactor)
     let own = Redactor::default();
     lines.for_each(|line| own.add(&Secret::new(line)));
     if !status.success() {
-        let said = finished.complaint.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+        let said = finished.stderr.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
         let said: String = own.redact(&redactor.redact(said)).trim().chars().take(MAX_SAID).collect();
         return Err(format!("failed: {status}{}{said}", if said.is_empty() { "" } else { ": " }));
     }

@@ -150,7 +150,7 @@ pub async fn tools(services: &Services, _: &Caller, _: Empty) -> Result<Vec<Tool
 /// Why nothing is logged.
 async fn log_error(services: &Services) -> Option<String> {
     let path = services.places.log();
-    let error = tokio::task::spawn_blocking(move || diagnostics::trouble(&path)).await.ok()??;
+    let error = tokio::task::spawn_blocking(move || diagnostics::write_error(&path)).await.ok()??;
     Some(error.to_string())
 }
 

@@ -165,7 +165,7 @@ impl Subscription {
             let text = self.store.found.of(&self.log.session).unwrap_or_default();
             shown.push(self.damaged(&text));
         } else {
-            let trouble = self.log.trouble();
+            let trouble = self.log.write_error();
             shown.extend(trouble.as_ref().filter(|_| !self.told).map(|why| self.notice(cannot_write(why))));
             self.told = trouble.is_some();
         }

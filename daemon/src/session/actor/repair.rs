@@ -125,7 +125,7 @@ impl Actor {
     /// A write failed: what was folded since is not stored. Stops, and starts anew from the store after a while.
     pub(super) fn fail(&mut self) {
         self.remembered.clear();
-        if let Some(why) = self.log.trouble() {
+        if let Some(why) = self.log.write_error() {
             self.env.store.found.unwritten(&self.id, &why);
         }
         // Those that are stored are asked anew.
@@ -209,7 +209,7 @@ impl Actor {
         let (done, written) = oneshot::channel();
         self.append(Vec::new(), Vec::new(), true, Some(done));
         written.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())))?;
-        self.log.is_well();
+        self.log.write_succeeded();
         self.env.store.found.written(&self.id);
         self.mended = Some((waited, Instant::now()));
         self.phase = Phase::Idle;

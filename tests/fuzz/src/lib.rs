@@ -15,7 +15,7 @@ use linger_protocol::place::Places;
 use linger_protocol::transport::line::{Decoder, Frame, Framing, encode};
 use lingerd::config::Config;
 use lingerd::log::cursor::Position;
-use lingerd::permission::{CallInfo, Rule, Rules, Sight, Verdict, decide};
+use lingerd::permission::{CallInfo, Rule, Rules, ResolvedAccess, Verdict, decide};
 use lingerd::provider::anthropic::Anthropic;
 use lingerd::provider::catalogue::Kind;
 use lingerd::provider::compat::Compat;
@@ -244,7 +244,7 @@ pub fn rule(data: &[u8]) {
             let list = |rules: &[&Rule]| rules.iter().map(|rule| (*rule).clone()).collect();
             let home = Some(PathBuf::from("/home/u"));
             let rules = Rules { deny: list(deny), ask: Vec::new(), allow: list(allow), home, own: Vec::new() };
-            decide(&rules, &[], Mode::Ask, &call, &Sight::of(&call.access, &workspace, &rules))
+            decide(&rules, &[], Mode::Ask, &call, &ResolvedAccess::of(&call.access, &workspace, &rules))
         };
         let allowed = with(&[&rule], &[]) == Verdict::Allow { by: format!("rule {rule}") };
         let denied = matches!(with(&[], &[&rule]), Verdict::Deny { .. });

@@ -118,7 +118,7 @@ fn a_daemon_that_answers_nothing_delays_a_client_until_its_timeout_only() {
 #[test]
 fn a_connection_that_the_daemon_refuses_is_tried_again_only_if_there_may_be_room() {
     let refusal = |code: i32, message: &str| json!({"jsonrpc": "2.0", "id": null, "error": {"code": code, "message": message, "data": {"hint": "close one"}}});
-    let full = refusal(-31015, "512 connections are open already");
+    let full = refusal(-31015, "512 connections are already open");
     let crowded = Fake::start(vec![
         Box::new(move |daemon| daemon.send(&full)),
         Box::new(|daemon| {
@@ -138,7 +138,7 @@ fn a_client_that_reconnects_to_a_full_daemon_waits_for_a_place() {
     // More than fit into the time in which a keeper is waited for.
     const REFUSALS: usize = 14;
     let full =
-        json!({"jsonrpc": "2.0", "id": null, "error": {"code": -31015, "message": "512 connections are open already"}});
+        json!({"jsonrpc": "2.0", "id": null, "error": {"code": -31015, "message": "512 connections are already open"}});
     let mut scripts: Vec<fake::Script> = vec![Box::new(|daemon| {
         daemon.new_run();
         daemon.delta("4+m1.0.4", "m1", 0, "done");

@@ -55,7 +55,7 @@ async fn a_session_that_is_made_with_a_model_that_nobody_knows_says_which_one_ma
         assert_eq!(made.get("warning"), None, "{made}");
     }
     let made = client.call("session/create", create("work/w-lagre")).await;
-    let expect = "nobody here knows of a model work/w-lagre; did you mean work/w-large?";
+    let expect = "unknown model work/w-lagre; did you mean work/w-large?";
     assert_eq!(made["warning"], expect, "{made}");
     let session = made["session"].as_str().unwrap();
     client.attach(session).await;

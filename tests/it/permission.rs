@@ -157,7 +157,7 @@ async fn a_rule_that_cannot_be_stored_is_told_and_holds_in_the_session() {
     answer(&client, &permission, "allow_always").await;
     let told = client.first(&session, "notice").await;
     assert_eq!((told.str("code"), told.str("level")), ("rule_not_stored", "warning"));
-    assert!(told.str("text").starts_with("allowed in this session only: the rule is not stored"), "{:?}", told.event);
+    assert!(told.str("text").starts_with("allowed in this session only: cannot store the rule"), "{:?}", told.event);
     client.first(&session, "turn_finished").await;
     client.turn(&session, "two").await;
     assert_eq!(client.transcript().of("permission_requested").count(), 1);

@@ -1,4 +1,4 @@
-//! Writing an `allow_always` answer into the file: the text is edited, not written anew, and replaced in one step.
+//! Writing an `allow_always` answer into the file: edits the text, keeping comments, and replaces the file atomically.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -8,26 +8,26 @@ use toml_edit::{Array, DocumentMut, Item, Table, TableLike, Value};
 
 use super::ConfigError;
 
-/// Why a rule was not added; the file is as it was.
+/// Why a rule was not added; the file is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum GrantError {
-    /// The file cannot be used, so it is not touched.
-    #[error("the rule is not stored, because the configuration is broken: {0}")]
+    /// The configuration is broken.
+    #[error("cannot store the rule: the configuration is broken: {0}")]
     Broken(#[source] ConfigError),
-    /// With the rule the file could not be used.
-    #[error("the rule cannot be stored: {0}")]
+    /// The file with the rule would be broken.
+    #[error("cannot store the rule: {0}")]
     Refused(#[source] ConfigError),
     /// The file cannot be read or replaced.
-    #[error("the rule is not stored: {0}")]
+    #[error("cannot store the rule: {0}")]
     Io(#[from] io::Error),
 }
 
-/// `text` with `rule` among what is allowed in the workspace; none when it is there already.
+/// `text` with `rule` added to the workspace's `allow` list; `None` if it is there already.
 pub(super) fn append(text: &str, root: &Path, rule: &str) -> io::Result<Option<String>> {
     let root = root.to_str().ok_or_else(|| io::Error::other("the workspace's path is not UTF-8"))?;
     let mut document: DocumentMut = text.parse().map_err(io::Error::other)?;
     let mut implicit = Table::new();
-    // No bare `[workspaces]` line above the first workspace.
+    // Implicit, so that no bare `[workspaces]` header is written.
     implicit.set_implicit(true);
     let workspaces = table(document.as_table_mut(), "workspaces", implicit)?;
     let workspace = table(workspaces, root, Table::new())?;
@@ -39,7 +39,7 @@ pub(super) fn append(text: &str, root: &Path, rule: &str) -> io::Result<Option<S
     if allow.iter().any(|entry| entry.as_str() == Some(rule)) {
         return Ok(None);
     }
-    // In a list that is written one entry a line the new entry gets a line, below the comment on the last one.
+    // In a multi-line list the new entry gets a line of its own, below the comment on the last one.
     let indent = allow.iter().last().and_then(|entry| entry.decor().prefix()?.as_str()?.rsplit_once('\n'));
     let indent = indent.map(|(_, indent)| indent.to_owned());
     let trailing = allow.trailing().as_str().unwrap_or_default().trim_end().to_owned();
@@ -51,14 +51,14 @@ pub(super) fn append(text: &str, root: &Path, rule: &str) -> io::Result<Option<S
     Ok(Some(document.to_string()))
 }
 
-/// A text, synced, that can take the place of a file in one step.
+/// A synced temporary file that can replace another atomically.
 pub(super) struct Prepared {
     new: NamedTempFile,
     file: PathBuf,
 }
 
 impl Prepared {
-    /// Writes `text` beside `file`, with the mode that has, or 0600; a link is followed and stays.
+    /// Writes `text` next to `file`, with the same mode, or 0600. A symlink is followed and stays.
     pub(super) fn new(file: &Path, text: &str) -> io::Result<Self> {
         let file = if file.is_symlink() { file.canonicalize()? } else { file.to_path_buf() };
         let dir = directory(&file)?;
@@ -72,7 +72,7 @@ impl Prepared {
         Ok(Self { new, file })
     }
 
-    /// Puts it there.
+    /// Replaces the file, and syncs its directory.
     pub(super) fn put(self) -> io::Result<()> {
         self.new.persist(&self.file)?;
         std::fs::File::open(directory(&self.file)?)?.sync_all()
@@ -83,7 +83,7 @@ fn directory(file: &Path) -> io::Result<&Path> {
     file.parent().ok_or_else(|| io::Error::other("the file has no directory"))
 }
 
-/// Makes the directory, closed to others; one that is there stays as it is.
+/// Creates the directory with mode 0700; an existing one is unchanged.
 pub(super) fn make_directory(dir: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)

@@ -1,7 +1,7 @@
-//! Instruction files (`AGENTS.md` and its kin): which ones hold for a session, and how a model sees them.
+//! Instruction files (`AGENTS.md` and similar): which apply to a session, and how a model sees them.
 //!
-//! The user's own comes first, then one of each directory from the workspace's root down to the session's directory: the nearest
-//! has the last word. The whole is bounded, and it is the farthest that is cut.
+//! The user's own comes first, then one per directory from the workspace's root to the session's directory; the nearest comes
+//! last and has precedence. The total is bounded, and the farthest is cut first.
 
 use std::fs::Metadata;
 use std::io::Read;
@@ -14,22 +14,22 @@ use sha2::{Digest, Sha256};
 
 use crate::tool::{file, text};
 
-/// The names in the order in which they are looked for; a directory gives one file.
+/// File names by precedence; a directory contributes at most one file.
 pub(crate) const NAMES: [&str; 3] = ["AGENTS.md", "AGENT.md", "CLAUDE.md"];
 
-/// What all files may have together: about 8,000 tokens, sent with every request.
+/// The most bytes of all files together: about 8,000 tokens, sent with every request.
 const BYTES_MAX: usize = 32 * 1024;
 
-/// Directories that are looked into, the nearest ones; a session is a few levels below its root.
+/// How many directories are searched, nearest first; a session is a few levels below its root.
 const DIRECTORIES_MAX: usize = 32;
 
-/// The owner of a file; tests say who that is.
+/// The owner of a file; tests substitute it.
 type Owner = dyn Fn(&Path, &Metadata) -> u32;
 
-/// The directory that a session belongs to: the nearest at or above `cwd` with a `.git` in it, links resolved.
-/// Never HOME or anything above it, where a `.git` keeps dot files; then it is `cwd` itself.
-/// As for git (`safe.directory`), a `.git` that another user made, or that lies in another user's directory, is none: in a directory
-/// like `/tmp` anybody can make one.
+/// The root of a session's workspace: the nearest directory at or above `cwd` with a `.git`, symlinks resolved; else `cwd`.
+/// Never HOME or a directory above it, where a `.git` keeps dot files.
+/// As with git's `safe.directory`, a `.git` of another user, or in another user's directory, does not count: in a directory like
+/// `/tmp` every user can create one.
 pub fn workspace_root(cwd: &Path, home: Option<&Path>) -> PathBuf {
     root_by(cwd, home, &|_, metadata| metadata.uid())
 }
@@ -46,14 +46,14 @@ fn root_by(cwd: &Path, home: Option<&Path>, owner: &Owner) -> PathBuf {
         .to_path_buf()
 }
 
-/// Whether it is the user, or root, who can do anything anyway.
+/// Whether the owner is this user or root.
 fn is_trusted(owner: u32) -> bool {
     owner == geteuid().as_raw() || owner == 0
 }
 
-/// The instruction files of a session that works in `cwd`, the farthest first, each with the text that a model sees.
-/// `config` is the user's configuration directory. Another user's file counts only if `cwd` is that user's too, where whoever made
-/// the session chose to work.
+/// The instruction files of a session in `cwd`, farthest first, each with the text for the model.
+/// `config` is the user's configuration directory. Another user's file counts only if `cwd` belongs to that user too, because
+/// the session was created there on purpose.
 pub fn load(config: Option<&Path>, root: &Path, cwd: &Path) -> Vec<(Instruction, String)> {
     load_by(config, root, cwd, &|_, metadata| metadata.uid())
 }
@@ -71,7 +71,7 @@ fn load_by(config: Option<&Path>, root: &Path, cwd: &Path, owner: &Owner) -> Vec
     let mut room = BYTES_MAX;
     let mut seen = Vec::new();
     let mut loaded = Vec::new();
-    // The nearest first: it gets the room it needs, and of two names of one file the nearer counts.
+    // Nearest first: it takes what it needs of the bound, and if two names are one file, the nearer counts.
     for directory in below.into_iter().chain(config) {
         let found = NAMES.iter().find_map(|name| {
             let path = directory.join(name);
@@ -94,14 +94,14 @@ fn load_by(config: Option<&Path>, root: &Path, cwd: &Path, owner: &Owner) -> Vec
     loaded
 }
 
-/// A repository's link must not bring any file of the user's into a prompt, but one out of it may lead to instructions.
+/// A repository's symlink must not bring an arbitrary file into a prompt; only one with a name of [`NAMES`].
 fn harmless(path: &Path, root: &Path) -> bool {
     path.canonicalize().is_ok_and(|real| {
         real.starts_with(root) || real.file_name().is_some_and(|name| NAMES.iter().any(|known| name == *known))
     })
 }
 
-/// Reads as much as there is room for; nothing if the file cannot be read or says nothing.
+/// Reads at most `room` bytes; `None` if the file is unreadable or blank.
 fn take(path: PathBuf, file: std::fs::File, size: u64, room: usize) -> Option<(Instruction, String)> {
     let mut bytes = Vec::new();
     file.take(BYTES_MAX as u64).read_to_end(&mut bytes).ok()?;
@@ -116,7 +116,7 @@ fn take(path: PathBuf, file: std::fs::File, size: u64, room: usize) -> Option<(I
     Some((instruction, text.to_owned()))
 }
 
-/// The part of the system prompt that has the files in it; empty without any.
+/// The part of the system prompt with the files; empty without any.
 pub fn render(loaded: &[(Instruction, String)]) -> String {
     if loaded.is_empty() {
         return String::new();

@@ -1,9 +1,9 @@
-//! The configuration: what was written in `config.toml` and what it means.
+//! The configuration: `config.toml` and what follows from it.
 //!
-//! [`Config::parse`] is pure: text in, meaning or the first error out, with file, line and key. [`ConfigStore`] holds the last
-//! good one; [`watch`](watch::Changes) says when to look again, [`notices`] whether a look can find anything new;
-//! [`ConfigStore::grant`] is all that writes the file.
-//! A key itself has no place in the file; what looks like one is refused and not repeated.
+//! [`Config::parse`] is pure: text in, configuration or the first error out, with file, line and key. [`ConfigStore`] holds the
+//! last good one; [`watch`](watch::Changes) wakes when the file may have changed, [`notices`] tells whether reading it again can
+//! find anything new. Only [`ConfigStore::grant`] writes the file.
+//! The file never contains a key; a value that looks like one is refused and not repeated.
 
 mod grant;
 pub mod instructions;
@@ -43,35 +43,34 @@ use source::Source;
 /// The longest a `bash` call or an idle session may be told to wait, in seconds: a week; more is a slip of the finger.
 const MAX_SECONDS: u64 = 7 * 24 * 3600;
 
-/// The shortest time that a session can be kept, in milliseconds: what somebody left yesterday is not deleted by a slip of the
-/// finger.
+/// The shortest `retention`, in milliseconds: a typing error must not delete yesterday's session.
 const MIN_RETENTION_MS: u64 = 24 * 3600 * 1000;
 
-/// How full a window may be before older messages are summarised, in percent: with less, what stays would be summarised over and
-/// over; with more, there is no room for the step that follows.
+/// The range of `compact_at`, in percent of the window: with less, every step would compact again; with more, the next step would
+/// not fit.
 const COMPACT_AT: std::ops::RangeInclusive<u8> = 20..=95;
 
-/// Keys under which people put a secret.
+/// Names of keys that hold a secret.
 const SECRET_KEYS: [&str; 6] = ["api_key", "apikey", "key", "token", "secret", "password"];
 
-/// How the keys of well-known services begin.
+/// Prefixes of well-known services' keys.
 const SECRET_PREFIXES: [&str; 7] = ["sk-", "sk_", "gsk_", "xai-", "AIza", "ghp_", "github_pat_"];
 
-/// The shortest value that is taken for a key by its beginning.
+/// The shortest value that counts as a key by its prefix, in bytes.
 const SHORTEST_SECRET: usize = 16;
 
-/// What becomes of a turn that was under way when the daemon ended.
+/// How an interrupted turn continues after a restart of the daemon.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AfterRestart {
-    /// It goes on by itself, unless it met too many crashes.
+    /// It resumes by itself, unless it has had too many crashes.
     #[default]
     Resume,
     /// It waits for `session/continue` or the next prompt.
     Offer,
 }
 
-/// What the configuration means.
+/// A valid configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The model of new sessions, `provider/model` or a provider alone.
@@ -80,29 +79,29 @@ pub struct Config {
     pub mode: Mode,
     /// The most steps of one turn.
     pub max_steps: u32,
-    /// How full a model's window may be before older messages are summarised, in percent; 0 is never by itself.
+    /// When to compact automatically, in percent of the model's window; 0 is never.
     pub compact_at: u8,
-    /// What becomes of a turn that was under way when the daemon ended.
+    /// How an interrupted turn continues after a restart.
     pub after_restart: AfterRestart,
-    /// How long an idle session that nobody watches stays loaded, in seconds.
+    /// How long an idle session without clients stays loaded, in seconds.
     pub idle_unload_s: u64,
-    /// How long a session is kept that nobody uses, in milliseconds; for ever when absent.
+    /// How long an unused session is kept, in milliseconds; forever if absent.
     pub retention_ms: Option<u64>,
-    /// How long a `bash` call may run unless the model asks for another time, in seconds.
+    /// The default timeout of a `bash` call, in seconds.
     pub bash_timeout_s: u64,
-    /// The variables that a client passes to the sessions it creates.
+    /// The variables that a client passes to new sessions.
     pub env: BTreeSet<String>,
     /// The rules for every session.
     pub rules: Rules,
-    /// What `allow_always` answers have added, by the workspace's root.
+    /// The rules that `allow_always` answers added, by root of the workspace.
     pub workspaces: BTreeMap<PathBuf, Vec<Rule>>,
     /// The providers, by name.
     pub providers: BTreeMap<String, ProviderConfig>,
-    /// What the user says of models, by `provider/model`.
+    /// Properties of models, by `provider/model`.
     pub models: BTreeMap<String, ModelConfig>,
-    /// The way out: proxies, and who is trusted.
+    /// Proxies and trusted certificates.
     pub network: NetworkConfig,
-    /// What is accepted and has no effect, one line each.
+    /// Settings that are valid but have no effect, one line each.
     pub warnings: Vec<String>,
 }
 
@@ -182,7 +181,7 @@ impl Default for ToolsWritten {
 }
 
 impl Config {
-    /// linger's own directories, and what is in them that a user may have made a link to elsewhere.
+    /// linger's own directories, and the files in them, because those may be symlinks to elsewhere.
     pub(super) fn own(places: &Places) -> Vec<PathBuf> {
         let mut own = vec![places.config.clone(), places.data.clone(), places.state.clone()];
         own.extend([places.config_file(), places.database(), blob::directory(&places.database())]);
@@ -191,7 +190,7 @@ impl Config {
         own
     }
 
-    /// Reads the text of `places.config_file()`; the empty text gives the defaults. `home` is what `~/` in a rule stands for.
+    /// Parses the text of `places.config_file()`; empty text gives the defaults. `home` is the meaning of `~/` in a rule.
     /// `names`: the tools that rules can name.
     pub fn parse(text: &str, places: &Places, home: Option<&Path>, names: &Names) -> Result<Self, ConfigError> {
         let file = places.config_file();
@@ -200,20 +199,20 @@ impl Config {
         if let Some(error) = errors.first() {
             return Err(source.explain(error));
         }
-        // Before anything that would put a value into its message.
+        // First, because later errors may quote a value.
         refuse_secrets(&source)?;
         let written: Written = toml::from_str(text).map_err(|error| source.explain(&error))?;
-        written.mean(&source, places, home, names)
+        written.into_config(&source, places, home, names)
     }
 
-    /// What `allow_always` answers have added for the workspace with this root.
+    /// The rules that `allow_always` answers added for the workspace with this root.
     pub fn grants(&self, root: &Path) -> &[Rule] {
         self.workspaces.get(root).map_or(&[], Vec::as_slice)
     }
 }
 
 impl Written {
-    fn mean(
+    fn into_config(
         mut self,
         source: &Source<'_>,
         places: &Places,
@@ -272,8 +271,7 @@ impl Written {
         }
         if self.compact_at != 0 && !COMPACT_AT.contains(&self.compact_at) {
             let [least, most] = [COMPACT_AT.start(), COMPACT_AT.end()];
-            let problem =
-                format!("must be from {least} to {most} percent of the model's window, or 0 for never by itself");
+            let problem = format!("must be from {least} to {most} percent of the model's window, or 0 to disable");
             return Err(source.error(&["compact_at"], problem));
         }
         if self.idle_unload_s > MAX_SECONDS {
@@ -294,7 +292,7 @@ impl Written {
             let Some(text) = node.text else { continue };
             let problem = match path.as_slice() {
                 ["providers", _, "base_url"] => url_problem(text),
-                // The text is not repeated: it may be a key in the wrong place.
+                // The value is not quoted: it may be a key in the wrong place.
                 ["providers", _, "api_key_env"] if !is_variable(text) => {
                     Some("is not the name of a variable; a key itself belongs in the environment".to_owned())
                 }
@@ -302,7 +300,7 @@ impl Written {
                 ["env", _, _] if text.starts_with("LINGER_") => {
                     Some("linger's own variables are never passed to a session".to_owned())
                 }
-                // It would be stored with the session, and the model could read it.
+                // Otherwise the key would be stored with the session, and the model could read it.
                 ["env", _, _] => self.provider_with_key(text).map(|provider| {
                     format!(
                         "{text} holds the key of the provider `{provider}`, which is never passed to a session: a tool \
@@ -330,14 +328,14 @@ impl Written {
         Ok(())
     }
 
-    /// The provider whose key is in the variable with this name.
+    /// The provider whose key is in this variable.
     fn provider_with_key(&self, variable: &str) -> Option<&str> {
         let written = self.providers.iter().find(|(_, provider)| provider.api_key_env.as_deref() == Some(variable));
         let preset = || PRESETS.iter().find(|preset| preset.variable == variable).map(|preset| preset.name);
         written.map(|(name, _)| name.as_str()).or_else(preset)
     }
 
-    /// Whether `name` is that of a model at a provider there is.
+    /// Checks that `name` is `provider/model` with a known provider.
     fn check_model(&self, name: &str) -> Result<(), String> {
         let (provider, _) = name
             .split_once('/')
@@ -346,7 +344,7 @@ impl Written {
         self.check_provider(provider)
     }
 
-    /// Whether there is a provider with this name.
+    /// Checks that a provider is known.
     fn check_provider(&self, provider: &str) -> Result<(), String> {
         let names = || PRESETS.iter().map(|preset| preset.name).chain(self.providers.keys().map(String::as_str));
         if names().any(|known| known == provider) {
@@ -375,7 +373,7 @@ impl Written {
     }
 }
 
-/// Refuses a key that is written down, without repeating it.
+/// Refuses a key in the file, without quoting it.
 fn refuse_secrets(source: &Source<'_>) -> Result<(), ConfigError> {
     for node in source.nodes() {
         let Some(text) = node.text else { continue };
@@ -397,7 +395,7 @@ fn refuse_secrets(source: &Source<'_>) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Whether people put a secret under this name.
+/// Whether a key of this name holds a secret.
 fn is_secret(name: &str) -> bool {
     SECRET_KEYS.contains(&name.to_lowercase().replace('-', "_").as_str())
 }
@@ -405,7 +403,7 @@ fn is_secret(name: &str) -> bool {
 fn retention(source: &Source<'_>, text: &str) -> Result<u64, ConfigError> {
     let kept = linger_protocol::age::parse(text).map_err(|error| source.error(&["retention"], error))?;
     if kept < MIN_RETENTION_MS {
-        return Err(source.error(&["retention"], "must be at least 1d: sessions that nobody uses so long are deleted"));
+        return Err(source.error(&["retention"], "must be at least 1d: sessions unused for that long are deleted"));
     }
     Ok(kept)
 }

@@ -1,10 +1,10 @@
-//! Tells whether the configuration file may have changed, without a look at the file.
+//! Tells whether the configuration file may have changed, without touching the disk.
 //!
-//! A second queue of the system (inotify), on the same way to the file as the watcher's. It has no thread: it is read when
-//! somebody asks, and an empty queue says that nothing has changed since the queue was made. A queue that had a notice says so
-//! until the watcher has gone the way anew and put another queue in its place.
-//! Where the system keeps no such queue, or a file system on the way does not report every change, there is none, and the
-//! file is read instead.
+//! A second inotify queue on the same path as the watcher's. It has no thread: it is read on demand, and an empty queue means
+//! that nothing has changed since it was made. Once it has had a notice it keeps saying so, until the watcher follows the path
+//! again and replaces it.
+//! On systems without inotify, or if a file system on the path may not report every change, there is no queue, and the file is
+//! read instead.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use super::watch::Point;
 
-/// A queue of changes on the way to the configuration file; dropping it ends the watching.
+/// A queue of changes on the path to the configuration file; dropping it stops watching.
 #[derive(Debug)]
 pub struct Notices {
     #[cfg(target_os = "linux")]
@@ -27,7 +27,7 @@ pub struct Notices {
 }
 
 impl Notices {
-    /// Watches `file` by the points on the way to it. Fails where a change could pass unseen.
+    /// Watches `file` by the points on its path. Fails if a change could go unnoticed.
     pub(super) fn of(file: &Path, trail: &[Point], wake: watch::Sender<()>) -> io::Result<Self> {
         let names = trail.iter().flat_map(|point| &point.names).cloned().collect();
         #[cfg(target_os = "linux")]
@@ -36,7 +36,7 @@ impl Notices {
         return Err(io::Error::new(io::ErrorKind::Unsupported, format!("{names:?} {file:?} {wake:?}")));
     }
 
-    /// Whether the file may have changed since this was made.
+    /// Whether the file may have changed since the queue was made.
     pub fn has_notice(&mut self) -> bool {
         if !self.has_notice && self.is_reported() {
             self.has_notice = true;
@@ -72,13 +72,13 @@ mod linux {
 
     use super::super::watch::Point;
 
-    /// File systems of this machine, all of whose changes pass its kernel, by the numbers of statfs(2): ext2 to ext4, Btrfs,
-    /// XFS, tmpfs, F2FS, overlayfs, ZFS, bcachefs.
+    /// Local file systems, whose changes all pass this kernel, by the numbers of statfs(2): ext2 to ext4, Btrfs, XFS, tmpfs,
+    /// F2FS, overlayfs, ZFS, bcachefs.
     const LOCAL: [u64; 8] =
         [0xEF53, 0x9123_683E, 0x5846_5342, 0x0102_1994, 0xF2F5_2010, 0x794C_7630, 0x2FC1_2FC1, 0xCA45_1A4E];
 
-    /// Room for the notices of one read, in bytes; one has 16 and its name of at most 256.
-    const ROOM: usize = 4096;
+    /// The read buffer, in bytes; a notice has 16 and a name of at most 256.
+    const BUFFER: usize = 4096;
 
     /// The descriptor of the queue.
     #[derive(Debug)]
@@ -91,20 +91,20 @@ mod linux {
                 queue.watch_entries(point)?;
                 for ancestor in point.dir.ancestors() {
                     match queue.add(ancestor, WatchFlags::MOVE_SELF | WatchFlags::DELETE_SELF) {
-                        // What its owner closes to this user, this user does not move either.
+                        // A directory that this user cannot read, this user cannot move either.
                         Err(error) if error != Errno::ACCESS && !is_absent(error) => return Err(error.into()),
                         Ok(()) | Err(_) => {}
                     }
                 }
             }
-            // Another name of the same file, in a directory that is on no way here.
+            // A hard link in another directory may be written.
             match queue.add(file, WatchFlags::MODIFY | WatchFlags::CLOSE_WRITE | WatchFlags::ATTRIB) {
                 Err(error) if !is_absent(error) => Err(error.into()),
                 Ok(()) | Err(_) => Ok(queue),
             }
         }
 
-        /// Watches what the directory of `point` has, or the nearest one above it that is there.
+        /// Watches the entries of the directory of `point`, or of its nearest existing ancestor.
         fn watch_entries(&self, point: &Point) -> io::Result<()> {
             let entries = WatchFlags::CREATE | WatchFlags::DELETE | WatchFlags::MOVED_FROM | WatchFlags::MOVED_TO;
             let content = WatchFlags::MODIFY | WatchFlags::CLOSE_WRITE;
@@ -122,10 +122,10 @@ mod linux {
             add_watch(&self.0, path, what | WatchFlags::MASK_ADD).map(drop)
         }
 
-        /// Takes what is in the queue; whether anything concerns one of `names`, or a watched file itself.
+        /// Empties the queue; whether anything concerns one of `names`, or a watched file itself.
         pub(super) fn has_any(&self, names: &BTreeSet<OsString>) -> bool {
-            let mut room = [MaybeUninit::uninit(); ROOM];
-            let mut reader = Reader::new(&self.0, &mut room);
+            let mut buffer = [MaybeUninit::uninit(); BUFFER];
+            let mut reader = Reader::new(&self.0, &mut buffer);
             loop {
                 match reader.next() {
                     Ok(notice) => {

@@ -1,7 +1,7 @@
-//! The providers as the configuration has them now: the catalogue made of it, the keys, and where keys come from.
+//! The configured providers: their catalogue, the keys, and the sources of keys.
 //!
-//! Shared by all sessions. The catalogue is made once for each configuration that was read; what providers have said of their
-//! models is carried over to the next one. Deliberately absent: requests to a provider ([`crate::provider::driver`]).
+//! Shared by all sessions. Each configuration gets one catalogue; the model lists fetched from providers carry over to the next.
+//! Deliberately absent: requests to a provider ([`crate::provider::driver`]).
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,31 +18,31 @@ use crate::provider::key_source::KeySources;
 use crate::provider::keys::{Bearer, Keys};
 use crate::provider::network::{Network, Variables};
 
-/// The longest name of a model, in bytes; it stands in a line of `linger ls`.
+/// The longest name of a model, in bytes; it must fit a line of `linger ls`.
 const MAX_MODEL: usize = 256;
 
-/// The providers that sessions can ask.
+/// The providers that sessions can use.
 pub struct Providers {
     config: Arc<ConfigStore>,
     /// The keys in memory.
     pub keys: Arc<Keys>,
-    /// Where keys are got that are not in an environment.
+    /// Sources of keys other than the environment.
     pub key_sources: KeySources,
-    /// The variables about the way out that the daemon was started with.
+    /// The proxy and certificate variables of the daemon's environment.
     variables: Variables,
-    /// The HTTP clients, which stay from one configuration to the next.
+    /// The HTTP clients; they survive a reload.
     clients: Clients,
-    /// The catalogue and the configuration that it was made of: each step of each turn asks for it.
+    /// The catalogue, cached with its configuration: each step of each turn uses it.
     catalogue: Mutex<Option<(Arc<Config>, Arc<Catalogue>)>>,
     /// Wakes turns that wait for a key, a model or a configuration.
     pub changed: watch::Sender<()>,
-    /// What answers in the place of all models, in tests.
+    /// Replaces all models in tests.
     #[cfg(test)]
     pub(crate) script: std::sync::OnceLock<crate::provider::scripted::Script>,
 }
 
 impl Providers {
-    /// Those of `config`, with the keys that the daemon's own environment has.
+    /// The providers of `config`, with the keys of the daemon's own environment.
     pub fn new(config: Arc<ConfigStore>, keys: Arc<Keys>, key_sources: KeySources, variables: Variables) -> Self {
         let (clients, catalogue, changed) = (Clients::default(), Mutex::default(), watch::channel(()).0);
         let providers = Self {
@@ -60,7 +60,7 @@ impl Providers {
         providers
     }
 
-    /// What to ask, with the key that came of [`Resolved::key`].
+    /// The provider of a resolved model, with the key obtained from [`Resolved::key`].
     pub fn open(&self, resolved: &Resolved, key: Option<Secret>) -> Provider {
         #[cfg(test)]
         if let Some(script) = self.script.get() {
@@ -69,7 +69,7 @@ impl Providers {
         resolved.open(key)
     }
 
-    /// The providers, as the configuration has them now.
+    /// The catalogue of the current configuration.
     pub fn catalogue(&self) -> Result<Arc<Catalogue>, ConfigError> {
         let config = self.config.current()?;
         let mut made = self.catalogue.lock().unwrap_or_else(PoisonError::into_inner);
@@ -88,7 +88,7 @@ impl Providers {
         Ok(catalogue)
     }
 
-    /// Looks for keys in the daemon's own environment.
+    /// Takes keys from the daemon's own environment.
     pub fn read_own_keys(&self) {
         let Ok(catalogue) = self.catalogue() else { return };
         for variable in catalogue.wanted() {
@@ -98,12 +98,12 @@ impl Providers {
         }
     }
 
-    /// The context window of a model in tokens, where that is known.
+    /// The context window of a model, in tokens, if known.
     pub fn window(&self, model: &str) -> Option<u64> {
         self.catalogue().ok()?.window(model)
     }
 
-    /// What the name of a model means, or the default one.
+    /// Resolves the name of a model, or the default model.
     pub fn model(&self, spec: Option<&str>) -> Result<Resolved, RpcError> {
         let catalogue = self.catalogue()?;
         if spec.is_some_and(|spec| spec.len() > MAX_MODEL) {
@@ -112,21 +112,21 @@ impl Providers {
         Ok(catalogue.resolve(spec.unwrap_or_default())?)
     }
 
-    /// What `spec` means in a session with the model `current`.
-    pub fn model_beside(&self, current: &str, spec: &str) -> Result<Resolved, RpcError> {
+    /// Resolves `spec` in a session whose model is `current`.
+    pub fn model_in_session(&self, current: &str, spec: &str) -> Result<Resolved, RpcError> {
         if spec.len() > MAX_MODEL {
             return self.model(Some(spec));
         }
-        Ok(self.catalogue()?.resolve_beside(current, spec)?)
+        Ok(self.catalogue()?.resolve_in_session(current, spec)?)
     }
 
-    /// What there is to say of an unknown model, if another one may have been meant.
-    pub fn doubt(&self, origin: &str) -> Option<String> {
+    /// A warning for an unknown model, if a known one has a similar name.
+    pub fn warning(&self, origin: &str) -> Option<String> {
         let near = self.catalogue().ok()?.near_model(origin)?;
-        Some(format!("nobody here knows of a model {origin}; did you mean {near}?"))
+        Some(format!("unknown model {origin}; did you mean {near}?"))
     }
 
-    /// Whether a turn with this model could start.
+    /// Checks that a turn with this model can start.
     pub fn usable(&self, model: &str) -> Result<(), RpcError> {
         Ok(self.catalogue()?.resolve(model).map(drop)?)
     }

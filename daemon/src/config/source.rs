@@ -1,4 +1,4 @@
-//! The text of a configuration and the places in it: from a key to its line, and from an error to the key it is about.
+//! Positions in a configuration's text: the line of a key, and the key of an error.
 
 use std::fmt;
 use std::ops::Range;
@@ -8,18 +8,18 @@ use linger_protocol::RpcError;
 use linger_protocol::error::Code;
 use toml::de::{DeTable, DeValue};
 
-/// What is wrong with the configuration, and where: `config.toml:12:1: providers.work.kind: unknown variant …`.
+/// An error with its position: `config.toml:12:1: providers.work.kind: unknown variant …`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
-    /// The file.
+    /// The configuration file.
     pub file: PathBuf,
-    /// The line, from 1; 0 when the file as a whole cannot be read.
+    /// The line, from 1; 0 for an error of the whole file.
     pub line: usize,
     /// The column in characters, from 1; 0 as above.
     pub column: usize,
-    /// The key, dotted; empty when the place belongs to none.
+    /// The dotted key; empty if the position has none.
     pub key: String,
-    /// What is wrong with it.
+    /// The problem, without position.
     pub message: String,
 }
 
@@ -39,20 +39,20 @@ impl fmt::Display for ConfigError {
 }
 
 impl From<ConfigError> for RpcError {
-    /// The error of a request that needs a configuration, while there is none that can be used.
+    /// The error of a request that needs a configuration while there is no good one.
     fn from(error: ConfigError) -> Self {
-        Self::new(Code::BadConfig, error.to_string()).hint("correct the file; it is read again when it is saved")
+        Self::new(Code::BadConfig, error.to_string()).hint("correct the file; the daemon reads it when it is saved")
     }
 }
 
 impl ConfigError {
-    /// The file as a whole cannot be used.
+    /// An error of the whole file.
     pub(super) fn whole(file: &Path, message: impl fmt::Display) -> Self {
         Self { file: file.to_path_buf(), line: 0, column: 0, key: String::new(), message: message.to_string() }
     }
 }
 
-/// A configuration that is TOML, whatever it says.
+/// A configuration that is valid TOML; its keys are unchecked.
 #[derive(Debug)]
 pub(super) struct Source<'a> {
     file: &'a Path,
@@ -60,10 +60,10 @@ pub(super) struct Source<'a> {
     nodes: Vec<Node<'a>>,
 }
 
-/// A key or an array's entry, and where it is.
+/// A key or an array's entry, with its position.
 #[derive(Debug)]
 pub(super) struct Node<'a> {
-    /// From the top; an entry of an array is called `[2]`.
+    /// The path from the root; an array's entry is `[2]`.
     pub(super) path: Vec<String>,
     /// The value, if it is a string.
     pub(super) text: Option<&'a str>,
@@ -72,14 +72,14 @@ pub(super) struct Node<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// The nodes of `tree`, which was read from `text`.
+    /// Collects the nodes of `tree`, parsed from `text`.
     pub(super) fn new(file: &'a Path, text: &'a str, tree: &'a DeTable<'a>) -> Self {
         let mut nodes = Vec::new();
         collect(tree, &mut Vec::new(), &mut nodes);
         Self { file, text, nodes }
     }
 
-    /// Every key and entry, in no particular order.
+    /// All keys and entries, in no particular order.
     pub(super) fn nodes(&self) -> &[Node<'a>] {
         &self.nodes
     }
@@ -95,11 +95,11 @@ impl<'a> Source<'a> {
         self.position(self.find(path).map_or(0, |node| node.key.start)).0
     }
 
-    /// An error of the TOML library as one of ours.
+    /// Converts an error of the TOML library.
     pub(super) fn explain(&self, error: &toml::de::Error) -> ConfigError {
         let start = error.span().map_or(0, |span| span.start);
         let message = suggest(error.message());
-        // The innermost node at the place, or else the one before it on the same line.
+        // The innermost node at the position, or else the one before it on the same line.
         let within = |node: &&Node<'_>| node.key.contains(&start) || node.value.contains(&start);
         let before =
             |node: &&Node<'_>| node.key.start <= start && self.position(node.key.start).0 == self.position(start).0;
@@ -119,7 +119,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The key that the line at `offset` seems to set, for a line that is not in the tree.
+    /// The key on the line at `offset`, for a line that did not parse.
     fn guess(&self, offset: usize) -> String {
         let (line, _) = self.position(offset);
         let above = || self.text.lines().take(line);
@@ -190,14 +190,14 @@ fn dotted(path: &[&str]) -> String {
     dotted
 }
 
-/// serde's message, with the near name in place of the list of all names.
+/// serde's message, with a suggestion in place of the list of all names.
 fn suggest(message: &str) -> String {
     let Some((what, rest)) = message.split_once(", expected ").filter(|(what, _)| what.starts_with("unknown ")) else {
         return message.to_owned();
     };
     let quoted = |text: &str| text.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
     let Some(unknown) = quoted(what).pop() else { return message.to_owned() };
-    // A third of its letters may be wrong; beyond, two words have little in common.
+    // Up to a third of the letters may differ; beyond that the words are unrelated.
     let near = quoted(rest)
         .into_iter()
         .map(|name| ((strsim::damerau_levenshtein(&name, &unknown), name.len().abs_diff(unknown.len())), name))

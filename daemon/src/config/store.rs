@@ -1,7 +1,7 @@
-//! The configuration in use: the last good one, and what is wrong with the file now.
+//! The configuration in use: the last good one, and the error of the file, if any.
 //!
-//! A broken file at the start leaves no configuration at all, so that new turns are refused rather than run under rules that
-//! nobody wrote; a broken file later leaves the last good one in use.
+//! With a broken file at the start there is no configuration, and new turns are refused, because default rules are not the
+//! user's. With a file that breaks later, the last good configuration stays in use.
 
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -18,16 +18,16 @@ use super::{AfterRestart, Config, ConfigError};
 use crate::permission::Rules;
 use crate::tool::set::Tools;
 
-/// The largest file that is read, in bytes: hundreds of times what anybody writes.
+/// The largest file, in bytes: hundreds of times a real one.
 const MAX_FILE: u64 = 1 << 20;
 
-/// How often a rule is added anew because somebody saved the file meanwhile; more often nobody does by hand.
+/// How often a write is tried again because the file was saved in the meantime; no editor saves that often.
 const MAX_TRIES: usize = 20;
 
-/// While no configuration can be read, an idle session stays loaded this long, in seconds.
+/// [`Config::idle_unload_s`] while there is no configuration.
 const IDLE_UNLOAD_S: u64 = 60;
 
-/// While no configuration can be read, a shell may run this long, in seconds.
+/// [`Config::bash_timeout_s`] while there is no configuration.
 const BASH_TIMEOUT_S: u64 = 120;
 
 /// The configuration of one daemon; shared.
@@ -36,42 +36,42 @@ pub struct ConfigStore {
     places: Places,
     home: Option<PathBuf>,
     tools: Tools,
-    /// Held for a moment only: every decision waits for it.
-    state: Mutex<State>,
-    /// Held while the file is read or changed, so that what was read last is what is in use.
+    /// Never held while blocking: every decision needs it.
+    loaded: Mutex<Loaded>,
+    /// Held while the file is read or changed, so that the last text read is the one in use.
     file: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    /// Of the text that was read last; none when it could not be read.
+struct Loaded {
+    /// The hash of the last text; absent if it could not be read.
     hash: Option<[u8; 32]>,
     /// The last good configuration.
     good: Option<Arc<Config>>,
-    /// What is wrong with the file now.
+    /// The error of the last text.
     error: Option<ConfigError>,
-    /// Why changes to the file are not noticed, if so.
+    /// Why changes to the file go unnoticed, if so.
     unwatched: Option<String>,
-    /// Tells whether the file may have changed since it was read last; without it only a look does.
+    /// Tells whether the file may have changed since the last read; if absent, only reading tells.
     notices: Option<Notices>,
 }
 
-/// What a look at the file brought.
+/// The result of reading the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reload {
-    /// It says what it said.
+    /// The text is the same.
     Unchanged,
-    /// It says something else, which is in use.
+    /// The text changed and is in use.
     Changed,
-    /// It cannot be used; the last good one stays.
+    /// The text is broken; the last good one stays in use.
     Broken(ConfigError),
 }
 
 impl ConfigStore {
-    /// Reads the file for the first time. Begin to watch before, or a change in between is missed.
-    /// `tools`: what the rules in it can name.
+    /// Reads the file for the first time. Start watching it before, or a change in between is missed.
+    /// `tools`: the tools that rules can name. Blocks on the disk.
     pub fn open(places: Places, home: Option<PathBuf>, tools: Tools) -> Self {
-        let store = Self { places, home, tools, state: Mutex::default(), file: Mutex::default() };
+        let store = Self { places, home, tools, loaded: Mutex::default(), file: Mutex::default() };
         store.reload();
         store
     }
@@ -80,13 +80,13 @@ impl ConfigStore {
         Config::parse(text, &self.places, self.home.as_deref(), self.tools.current().names())
     }
 
-    /// The configuration for new turns; the error when there has never been a good one.
+    /// The last good configuration; fails with the file's error if there never was one.
     pub fn current(&self) -> Result<Arc<Config>, ConfigError> {
-        let state = self.state();
-        match (&state.good, &state.error) {
+        let loaded = self.loaded();
+        match (&loaded.good, &loaded.error) {
             (Some(config), _) => Ok(config.clone()),
             (None, Some(error)) => Err(error.clone()),
-            (None, None) => Err(ConfigError::whole(&self.places.config_file(), "was never read")),
+            (None, None) => Err(ConfigError::whole(&self.places.config_file(), "not read yet")),
         }
     }
 
@@ -95,27 +95,27 @@ impl ConfigStore {
         Duration::from_secs(self.current().map_or(IDLE_UNLOAD_S, |config| config.idle_unload_s))
     }
 
-    /// What becomes of turns that were under way when the daemon ended; unknown without a configuration.
+    /// How interrupted turns continue after a restart; `None` without a configuration.
     pub fn after_restart(&self) -> Option<AfterRestart> {
         self.current().ok().map(|config| config.after_restart)
     }
 
-    /// Steps that a turn may take.
+    /// The most steps of one turn.
     pub fn max_steps(&self) -> u32 {
         self.current().map_or(1, |config| config.max_steps)
     }
 
-    /// How full a model's window may be before older messages are summarised, in percent; 0 is never without a request.
+    /// When to compact automatically, in percent of the model's window; 0 is never.
     pub fn compact_at(&self) -> u8 {
         self.current().map_or(0, |config| config.compact_at)
     }
 
-    /// How long a command may run unless the model asks for another time, in seconds.
+    /// The default timeout of a `bash` call, in seconds.
     pub fn bash_timeout_s(&self) -> u64 {
         self.current().map_or(BASH_TIMEOUT_S, |config| config.bash_timeout_s)
     }
 
-    /// Rules that say nothing, and what they lean on: while there is no configuration.
+    /// Empty rules, for the time without a configuration.
     pub fn no_rules(&self) -> Rules {
         Rules { home: self.home.clone(), own: Config::own(&self.places), ..Rules::default() }
     }
@@ -125,89 +125,88 @@ impl ConfigStore {
         &self.tools
     }
 
-    /// What is wrong with the file now, though a good one may be in use.
+    /// The error of the file as it is now, even while the last good configuration is in use.
     pub fn error(&self) -> Option<ConfigError> {
-        self.state().error.clone()
+        self.loaded().error.clone()
     }
 
-    /// What in the file has no effect, or another than it seems.
+    /// Settings of the file without effect, or with a surprising one.
     pub fn warnings(&self) -> Vec<String> {
-        let state = self.state();
-        let unwatched = state.unwatched.iter().map(|why| {
+        let loaded = self.loaded();
+        let unwatched = loaded.unwatched.iter().map(|why| {
             let file = self.places.config_file();
-            format!("{}: changes are not noticed until the daemon is started again: {why}", file.display())
+            format!("{}: cannot watch the file; restart the daemon after a change: {why}", file.display())
         });
-        unwatched.chain(state.good.iter().flat_map(|config| config.warnings.clone())).collect()
+        unwatched.chain(loaded.good.iter().flat_map(|config| config.warnings.clone())).collect()
     }
 
-    /// Takes down why changes to the file are not noticed (none: they are), and the queue that is older than the last read.
-    pub fn set_watched(&self, trouble: Option<&str>, notices: Option<Notices>) {
-        if let Some(error) = trouble {
-            tracing::error!(target: "config", error, "changes to the file are not noticed");
+    /// Sets why the file cannot be watched, if so, and the queue of notices, which must be older than the next read.
+    pub fn set_watched(&self, watch_error: Option<&str>, notices: Option<Notices>) {
+        if let Some(error) = watch_error {
+            tracing::error!(target: "config", error, "cannot watch the file");
         }
-        let mut state = self.state();
-        state.unwatched = trouble.map(str::to_owned);
-        state.notices = notices;
+        let mut loaded = self.loaded();
+        loaded.unwatched = watch_error.map(str::to_owned);
+        loaded.notices = notices;
     }
 
-    /// Whether a look at the file could find something else than was read last. It makes no look itself.
+    /// Whether the file may have changed since the last read. Never blocks on the disk.
     pub fn may_have_changed(&self) -> bool {
-        let mut state = self.state();
-        state.hash.is_none() || state.notices.as_mut().is_none_or(Notices::has_notice)
+        let mut loaded = self.loaded();
+        loaded.hash.is_none() || loaded.notices.as_mut().is_none_or(Notices::has_notice)
     }
 
-    /// Looks at the file; no file means the defaults. It waits for the disk.
+    /// Reads the file; a missing one means the defaults. Blocks on the disk.
     pub fn reload(&self) -> Reload {
-        self.look(&self.file())
+        self.reload_locked(&self.file())
     }
 
-    /// Whether the file says something else than when it was read last. It waits for the disk.
+    /// Whether the file differs from the last read. Blocks on the disk.
     pub fn has_changed(&self) -> bool {
         let hash = read(&self.places.config_file()).ok().map(|text| Sha256::digest(text.as_bytes()).into());
-        hash != self.state().hash
+        hash != self.loaded().hash
     }
 
-    /// Whether nothing is in the file any more, where there was something: somebody may be about to write it. It waits for the disk.
+    /// Whether the file has become empty, as when an editor is about to write it. Blocks on the disk.
     pub fn is_emptied(&self) -> bool {
         read(&self.places.config_file()).is_ok_and(|text| text.trim().is_empty()) && self.has_changed()
     }
 
-    fn look(&self, _file: &MutexGuard<'_, ()>) -> Reload {
+    fn reload_locked(&self, _file: &MutexGuard<'_, ()>) -> Reload {
         let file = self.places.config_file();
         let (hash, parsed) = match read(&file) {
             Ok(text) => {
                 let hash = Some(<[u8; 32]>::from(Sha256::digest(text.as_bytes())));
-                let state = self.state();
-                if hash == state.hash {
-                    return state.error.clone().map_or(Reload::Unchanged, Reload::Broken);
+                let loaded = self.loaded();
+                if hash == loaded.hash {
+                    return loaded.error.clone().map_or(Reload::Unchanged, Reload::Broken);
                 }
-                drop(state);
+                drop(loaded);
                 (hash, self.parse(&text))
             }
             Err(error) => (None, Err(ConfigError::whole(&file, error))),
         };
-        let mut state = self.state();
-        state.hash = hash;
+        let mut loaded = self.loaded();
+        loaded.hash = hash;
         match parsed {
             Ok(config) => {
-                state.good = Some(Arc::new(config));
-                state.error = None;
+                loaded.good = Some(Arc::new(config));
+                loaded.error = None;
                 Reload::Changed
             }
             Err(error) => {
-                state.error = Some(error.clone());
+                loaded.error = Some(error.clone());
                 Reload::Broken(error)
             }
         }
     }
 
-    /// Adds `rule` to what is allowed in the workspace with this root, in the file; comments and order stay as they are. It
-    /// waits for the disk.
+    /// Adds `rule` to the workspace's `allow` list in the file; comments and order stay. Blocks on the disk.
     pub fn grant(&self, root: &Path, rule: &str) -> Result<(), GrantError> {
         self.change(|text| self.with_rule(text, root, rule))
     }
 
-    /// Changes the file's text, if `edit` gives another one; it is asked again when somebody saved the file meanwhile.
+    /// Replaces the file's text with the result of `edit`, if any; calls it again if the file was saved in the meantime.
     pub(super) fn change(
         &self,
         mut edit: impl FnMut(&str) -> Result<Option<String>, GrantError>,
@@ -218,24 +217,24 @@ impl ConfigStore {
             let text = read(&file)?;
             if let Some(new) = edit(&text)? {
                 let new = Prepared::new(&file, &new)?;
-                // What was saved while that was synced is there to stay.
+                // Never overwrite what was saved in the meantime.
                 if read(&file)? != text {
                     continue;
                 }
                 new.put()?;
             }
-            self.look(&held);
+            self.reload_locked(&held);
             return Ok(());
         }
-        Err(io::Error::other("somebody else changes the file again and again").into())
+        Err(io::Error::other("another program keeps changing the file").into())
     }
 
-    /// The file's text with the rule; none when it is there already.
+    /// The file's text with the rule; `None` if it is there already.
     fn with_rule(&self, text: &str, root: &Path, rule: &str) -> Result<Option<String>, GrantError> {
         let parse = |text: &str| self.parse(text);
         parse(text).map_err(GrantError::Broken)?;
         let Some(text) = append(text, root, rule)? else { return Ok(None) };
-        // What is written must be what can be read again.
+        // Write only what can be read back.
         if text.len() as u64 > MAX_FILE {
             let error = format!("the file would be larger than {MAX_FILE} bytes");
             return Err(GrantError::Refused(ConfigError::whole(&self.places.config_file(), error)));
@@ -248,19 +247,19 @@ impl ConfigStore {
         self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn loaded(&self) -> MutexGuard<'_, Loaded> {
+        self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The text of the file; empty when there is none.
+/// The text of the file; empty if there is none.
 fn read(file: &Path) -> io::Result<String> {
-    // Without NONBLOCK a pipe in its place would wait for somebody to write into it.
+    // Without NONBLOCK, opening a pipe of that name would wait for a writer.
     let nonblocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let file = match std::fs::OpenOptions::new().read(true).custom_flags(nonblocking).open(file) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound && file.symlink_metadata().is_ok() => {
-            return Err(io::Error::other("is a link that leads nowhere"));
+            return Err(io::Error::other("is a dangling symlink"));
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
         Err(error) => return Err(error),

@@ -186,11 +186,11 @@ fn an_error_names_file_line_and_key() {
         ("max_steps = 0", "/c/config.toml:1:1: max_steps: must be at least 1"),
         (
             "compact_at = 10",
-            "/c/config.toml:1:1: compact_at: must be from 20 to 95 percent of the model's window, or 0 for never by itself",
+            "/c/config.toml:1:1: compact_at: must be from 20 to 95 percent of the model's window, or 0 to disable",
         ),
         (
             "compact_at = 100",
-            "/c/config.toml:1:1: compact_at: must be from 20 to 95 percent of the model's window, or 0 for never by itself",
+            "/c/config.toml:1:1: compact_at: must be from 20 to 95 percent of the model's window, or 0 to disable",
         ),
         ("max_steps = -1", "/c/config.toml:1:1: max_steps: invalid value: integer `-1`, expected u32"),
         ("tools.bash_timeout_s = 0", "/c/config.toml:1:7: tools.bash_timeout_s: must be from 1 to 3600"),
@@ -320,7 +320,7 @@ fn a_file_that_cannot_be_read_is_an_error_with_its_name() {
     assert_eq!(error, format!("{}: is not a file", house.places.config_file().display()));
     std::fs::remove_dir(house.places.config_file()).unwrap();
     std::os::unix::fs::symlink("nowhere", house.places.config_file()).unwrap();
-    assert!(house.open().current().unwrap_err().message.contains("is a link that leads nowhere"));
+    assert!(house.open().current().unwrap_err().message.contains("is a dangling symlink"));
     std::fs::remove_file(house.places.config_file()).unwrap();
     house.write(&"#".repeat((1 << 20) + 1));
     assert!(house.open().current().unwrap_err().message.contains("larger"));
@@ -431,7 +431,7 @@ fn what_the_user_saves_while_a_rule_is_written_stays() {
         Ok(Some(format!("{text}mode = \"plan\"\n")))
     };
     let error = store.change(without_end).unwrap_err().to_string();
-    assert_eq!(error, "the rule is not stored: somebody else changes the file again and again");
+    assert_eq!(error, "cannot store the rule: another program keeps changing the file");
     assert_eq!(house.text(), "# 20\n");
 }
 
@@ -442,8 +442,7 @@ fn what_is_not_watched_is_told() {
     let store = house.open();
     store.set_watched(Some("no more watches"), None);
     let file = house.places.config_file();
-    let told =
-        format!("{}: changes are not noticed until the daemon is started again: no more watches", file.display());
+    let told = format!("{}: cannot watch the file; restart the daemon after a change: no more watches", file.display());
     assert_eq!((&store.warnings()[0], store.warnings().len()), (&told, 2));
     store.set_watched(None, None);
     assert_eq!(store.warnings().len(), 1);

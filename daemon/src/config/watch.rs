@@ -1,10 +1,10 @@
 //! Wakes when the configuration file may have changed.
 //!
-//! *Directories* are watched, because editors put a new file in the place of the old one: the file's own, the one above it, for
-//! the whole directory may be exchanged, and the same for whatever a link on the way leads to ([`trail`]). After each wake-up the
-//! way is gone anew, before anybody reads the file, so that a change in between is not missed.
-//! `notify` has a thread of its own that only sets a flag; nothing runs while nothing changes.
-//! A wake-up says "look", not "changed": [`ConfigStore::reload`](super::ConfigStore::reload) compares.
+//! *Directories* are watched, because editors replace files: the file's own directory, its parent, because the whole directory may
+//! be replaced, and the same for each symlink on the path ([`trail`]). After each wake-up the path is followed again before the
+//! file is read, so that no change is missed.
+//! `notify` has its own thread, which only sets a flag; nothing runs while nothing changes.
+//! A wake-up means "may have changed": [`ConfigStore::reload`](super::ConfigStore::reload) compares.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -19,62 +19,61 @@ use tokio::sync::watch;
 use super::grant::make_directory;
 use super::notices::Notices;
 
-/// How long the file is left alone after the first sign of a change. An editor that empties it and then writes it, or moves it
-/// away and then puts the new one there, is through by then; in between, no rule would be in force.
+/// The delay between a change and reading the file. Editors that truncate and write, or rename twice, are done by then; reading
+/// earlier could find a file without rules.
 const SETTLE: Duration = Duration::from_millis(100);
 
-/// Links that are followed, as many as the system follows.
+/// How many symlinks are followed, as many as the system follows.
 const MAX_LINKS: usize = 40;
 
-/// Wake-ups for one configuration file; dropping it ends the watching.
+/// Watches one configuration file until dropped.
 #[derive(Debug)]
 pub struct Changes {
     file: PathBuf,
     sender: watch::Sender<()>,
     receiver: watch::Receiver<()>,
     watcher: Option<RecommendedWatcher>,
-    /// As old as the watcher; none where the file has to be looked at.
+    /// Made together with the watcher; absent if only reading the file tells of changes.
     notices: Option<Notices>,
-    trouble: Option<String>,
+    error: Option<String>,
 }
 
 impl Changes {
-    /// Watches `file`, which need not be there; its directory is made, 0700, if it is absent and can be.
+    /// Watches `file`, which may be missing; creates its directory with mode 0700 if possible.
     pub fn of(file: &Path) -> Self {
         if let Some(Err(error)) = file.parent().map(make_directory) {
-            tracing::warn!(target: "config", %error, file = %file.display(), "its directory cannot be made");
+            tracing::warn!(target: "config", %error, file = %file.display(), "cannot create the configuration directory");
         }
         let (sender, receiver) = watch::channel(());
-        Self { file: file.to_path_buf(), sender, receiver, watcher: None, notices: None, trouble: None }.watch_anew()
+        Self { file: file.to_path_buf(), sender, receiver, watcher: None, notices: None, error: None }.watch_again()
     }
 
-    /// Why changes are not noticed, if so.
-    pub fn trouble(&self) -> Option<&str> {
-        self.trouble.as_deref()
+    /// Why the file cannot be watched, if so.
+    pub fn error(&self) -> Option<&str> {
+        self.error.as_deref()
     }
 
-    /// The queue that tells of each change after the last wake-up, given once.
+    /// Takes the queue of notices since the last wake-up.
     pub fn take_notices(&mut self) -> Option<Notices> {
         self.notices.take()
     }
 
-    /// Waits until the file may have changed and has been left alone for a moment. What this gives tells of what changes
-    /// after it was given; `None`: there is nothing more to wait for.
+    /// Waits for a change and then [`SETTLE`]. The result watches from then on; `None` means that no change can come any more.
     pub async fn next(mut self) -> Option<Self> {
         self.receiver.changed().await.ok()?;
         tokio::time::sleep(SETTLE).await;
         self.receiver.mark_unchanged();
-        // It looks at the disk, which may be far away.
-        tokio::task::spawn_blocking(|| self.watch_anew()).await.ok()
+        // It blocks on the disk.
+        tokio::task::spawn_blocking(|| self.watch_again()).await.ok()
     }
 
-    /// Goes the way to the file again. The old watcher stays until the new one is there.
-    fn watch_anew(mut self) -> Self {
+    /// Follows the path again. The old watcher stays until the new one works.
+    fn watch_again(mut self) -> Self {
         let trail = trail(&self.file);
         self.notices = Notices::of(&self.file, &trail, self.sender.clone()).ok();
         match watcher(trail, self.sender.clone()) {
-            Ok(watcher) => (self.watcher, self.trouble) = (Some(watcher), None),
-            Err(error) => self.trouble = Some(error.to_string()),
+            Ok(watcher) => (self.watcher, self.error) = (Some(watcher), None),
+            Err(error) => self.error = Some(error.to_string()),
         }
         self
     }
@@ -85,7 +84,7 @@ fn watcher(trail: Vec<Point>, sender: watch::Sender<()>) -> notify::Result<Recom
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
         let concerns = match &event {
             Ok(event) if is_reading(event.kind) => false,
-            // The system lost count: look.
+            // The system dropped events.
             Ok(event) if event.need_rescan() => true,
             Ok(event) => event.paths.iter().any(|path| path.file_name().is_some_and(|name| names.contains(name))),
             Err(_) => true,
@@ -97,25 +96,25 @@ fn watcher(trail: Vec<Point>, sender: watch::Sender<()>) -> notify::Result<Recom
     for point in trail {
         match point.watch(&mut watcher) {
             Err(error) if !point.above => return Err(error),
-            // It matters only if the whole directory is exchanged, and many may not list what is above theirs.
+            // The parent matters only if the whole directory is replaced, and many users may not read it.
             Ok(()) | Err(_) => {}
         }
     }
     Ok(watcher)
 }
 
-/// A directory on the way to the file.
+/// A directory on the path to the file.
 #[derive(Debug)]
 pub(super) struct Point {
     pub(super) dir: PathBuf,
-    /// What in it the way leads over, and what leads to it from the nearest directory that is there.
+    /// The name of the path's next part, and the names of `dir` and its ancestors.
     pub(super) names: Vec<OsString>,
-    /// Whether the file, or a link to it, lies in a directory of this one, and not in itself.
+    /// Whether this is the parent of a directory with the file or a symlink to it.
     pub(super) above: bool,
 }
 
 impl Point {
-    /// Watches the directory, or the nearest one above it that is there.
+    /// Watches the directory, or its nearest existing ancestor.
     fn watch(&self, watcher: &mut RecommendedWatcher) -> notify::Result<()> {
         let mut dir = self.dir.as_path();
         loop {
@@ -127,7 +126,7 @@ impl Point {
     }
 }
 
-/// The directories where a change can make `file` another one, the first its own.
+/// The directories where a change can replace `file`; the first is its own.
 fn trail(file: &Path) -> Vec<Point> {
     let (mut trail, mut links) = (Vec::new(), vec![file.to_path_buf()]);
     let mut followed = 0;
@@ -148,7 +147,7 @@ fn trail(file: &Path) -> Vec<Point> {
     trail
 }
 
-/// Whether there is no such directory.
+/// Whether the directory is missing.
 fn is_absent(error: &notify::Error) -> bool {
     match &error.kind {
         notify::ErrorKind::PathNotFound => true,
@@ -157,7 +156,7 @@ fn is_absent(error: &notify::Error) -> bool {
     }
 }
 
-/// Whether the event is a look at the file, such as our own.
+/// Whether the event is a read, such as our own.
 fn is_reading(kind: EventKind) -> bool {
     matches!(kind, EventKind::Access(access) if access != AccessKind::Close(AccessMode::Write))
 }

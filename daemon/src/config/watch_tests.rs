@@ -10,7 +10,7 @@ use super::watch::Changes;
 async fn woken(changes: Changes, why: &str) -> Changes {
     let next = tokio::time::timeout(Duration::from_secs(5), changes.next()).await;
     let Ok(Some(changes)) = next else { panic!("nothing wakes: {why}") };
-    assert_eq!(changes.trouble(), None, "{why}");
+    assert_eq!(changes.error(), None, "{why}");
     changes
 }
 

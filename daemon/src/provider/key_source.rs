@@ -13,7 +13,7 @@ use crate::diagnostics::secret::{Redactor, Secret};
 use crate::process::server::{Children, Spawn};
 use crate::process::{End, Input, Stderr};
 use crate::provider::catalogue::KeySource;
-use crate::provider::keychain::{Keychain, Trouble};
+use crate::provider::keychain::{Keychain, KeychainError};
 use crate::provider::keys::{Account, Keys};
 use crate::provider::single_flight::SingleFlight;
 
@@ -116,7 +116,7 @@ impl KeySources {
     }
 
     /// Puts a key into the keychain.
-    pub async fn store(&self, account: &Account, key: Secret) -> Result<(), Trouble> {
+    pub async fn store(&self, account: &Account, key: Secret) -> Result<(), KeychainError> {
         self.keys.redactor().add(&key);
         self.keychain.set(account, &key).await?;
         self.know(account.to_string(), key);
@@ -125,13 +125,13 @@ impl KeySources {
     }
 
     /// Takes the keys of these accounts out of the keychain; whether it had any.
-    pub async fn remove(&self, accounts: &[Account]) -> Result<bool, Trouble> {
+    pub async fn remove(&self, accounts: &[Account]) -> Result<bool, KeychainError> {
         let mut removed = false;
         for account in accounts {
             match self.keychain.remove(account).await {
                 Ok(()) => removed = true,
-                Err(Trouble::Missing) => {}
-                Err(trouble) => return Err(trouble),
+                Err(KeychainError::Missing) => {}
+                Err(error) => return Err(error),
             }
             self.known().remove(&account.to_string());
             self.keys.keep(account, false);
@@ -148,11 +148,11 @@ impl KeySources {
         }
     }
 
-    async fn remember(&self) -> Result<(), Trouble> {
+    async fn remember(&self) -> Result<(), KeychainError> {
         let (keychain, keys) = (self.keychain.clone(), self.keys.clone());
         let written = tokio::task::spawn_blocking(move || keychain.remember(|| keys.kept())).await;
         let failed = |error: io::Error| {
-            Trouble::Failed(format!("it has the key, which cannot be noted for the next start: {error}"))
+            KeychainError::Failed(format!("it has the key, which cannot be noted for the next start: {error}"))
         };
         written.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(failed)
     }
@@ -171,8 +171,8 @@ impl KeySources {
 }
 
 async fn asked(keychain: &Keychain, account: &Account) -> Result<Secret, Lack> {
-    keychain.get(account).await.map_err(|trouble| match trouble {
-        Trouble::Missing => Lack::Gone,
+    keychain.get(account).await.map_err(|error| match error {
+        KeychainError::Missing => Lack::Gone,
         waits => Lack::Waits(waits.to_string()),
     })
 }

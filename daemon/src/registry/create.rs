@@ -55,7 +55,7 @@ impl Registry {
         let env = &self.env;
         let config = env.config.current()?;
         let resolved = env.providers.model(params.model.as_deref())?;
-        let doubt = env.providers.doubt(&resolved.origin);
+        let doubt = env.providers.warning(&resolved.origin);
         let idle = resolved.idle_effort(params.effort);
         let (setup, model) = (Some(env.setup(&resolved, env.tools.current().specs())), resolved.origin);
         let cwd = directory(&params.cwd).await?;

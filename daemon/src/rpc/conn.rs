@@ -1,7 +1,7 @@
-//! One connection, as the methods see it: who is there, what it is attached to, and its turn among the queries of others.
+//! One connection, as the methods see it: its caller, its attachments, and its query lock.
 //!
-//! The forwarder of an attachment is a task of its own; it ends when the attachment is dropped, with its connection at the latest.
-//! Deliberately absent: reading and writing lines, and when a connection is closed ([`crate::rpc::connections`]).
+//! The forwarder of an attachment is a task; it ends when the attachment is dropped, at the latest with its connection.
+//! Deliberately absent: reading and writing lines, and closing connections ([`crate::rpc::connections`]).
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,31 +19,31 @@ use tokio::task::AbortHandle;
 use crate::rpc::connections::Used;
 use crate::service::{Authority, Caller};
 
-/// Sessions that one client may be attached to; an editor has a window each.
+/// The most sessions that one connection may be attached to; an editor needs one a window.
 const MAX_ATTACHED: usize = 256;
 
-/// What the daemon knows of one connection; in the extensions of each of its requests.
+/// The state of one connection; in the extensions of each of its requests.
 pub struct Conn {
     caller: Caller,
     pub(super) outbox: Outbox,
-    /// The forwarders of the sessions that it is attached to.
+    /// Its attachments by session.
     attached: Mutex<HashMap<SessionId, Attachment>>,
-    /// How many attaches there have been.
+    /// The number of attaches so far.
     attaches: AtomicU64,
-    /// Held by the query that it has among those of others.
+    /// Held by the query that runs.
     querying: tokio::sync::Mutex<()>,
 }
 
-/// What sends the events of one session to one client.
+/// Forwards the events of one session to one client.
 struct Attachment {
-    /// Tells this attach from every other one of the connection.
+    /// The number of this attach within the connection.
     generation: u64,
-    /// The task, once the session has answered.
+    /// The task; absent until the session has answered.
     forwarder: Option<AbortHandle>,
 }
 
 impl Attachment {
-    /// Whether it has not ended.
+    /// Whether the forwarder runs or is about to.
     fn is_live(&self) -> bool {
         self.forwarder.as_ref().is_none_or(|task| !task.is_finished())
     }
@@ -58,7 +58,7 @@ impl Drop for Attachment {
 }
 
 impl Conn {
-    /// A connection whose requests are asked on the strength of `authority`.
+    /// A connection whose requests have this authority.
     pub fn new(authority: Authority, outbox: Outbox) -> Self {
         Self {
             caller: Caller::new(authority),
@@ -69,12 +69,12 @@ impl Conn {
         }
     }
 
-    /// Who asks over it.
+    /// The caller of its requests.
     pub fn caller(&self) -> &Caller {
         &self.caller
     }
 
-    /// What it is used for.
+    /// Its activity.
     pub fn used(&self) -> Used {
         let activity = self.outbox.activity();
         let attached = self.attached().values().any(Attachment::is_live);
@@ -85,8 +85,8 @@ impl Conn {
         }
     }
 
-    /// Runs a query for this connection: one at a time, and none once the client has gone. However many requests a client
-    /// sends at once, it has one query among those of the others.
+    /// Runs a query: one at a time for each connection, so that a client with many requests delays no other. Fails once the client
+    /// is gone.
     pub(super) async fn query<T>(&self, query: impl Future<Output = Result<T, RpcError>>) -> Result<T, RpcError> {
         tokio::select! {
             biased;
@@ -98,7 +98,7 @@ impl Conn {
         }
     }
 
-    /// As [`Self::query`], for what may give a large answer: it is made when there is room for it.
+    /// As [`Self::query`], for a large answer of up to `bytes`: first waits for capacity.
     pub(super) async fn query_large<T>(
         &self,
         extensions: &Extensions,
@@ -116,12 +116,12 @@ impl Conn {
         self.attached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that an attach is under way, so that a detach that comes after it ends it. What was attached before is not any more.
+    /// Registers an attach in progress, so that a later detach ends it. Replaces an earlier attachment to the session.
     pub(super) fn begin_attach(&self, session: &SessionId) -> Result<u64, RpcError> {
         let mut attached = self.attached();
         attached.retain(|_, attachment| attachment.is_live());
         if attached.len() >= MAX_ATTACHED && !attached.contains_key(session) {
-            let error = RpcError::new(Code::TooMuch, format!("attached to {MAX_ATTACHED} sessions already"));
+            let error = RpcError::new(Code::TooMuch, format!("already attached to {MAX_ATTACHED} sessions"));
             return Err(error.hint("detach from some, or open another connection"));
         }
         let generation = self.attaches.fetch_add(1, Ordering::Relaxed);
@@ -129,14 +129,14 @@ impl Conn {
         Ok(generation)
     }
 
-    /// Starts the forwarder of an attach, unless it was detached or attached anew meanwhile.
+    /// Starts the forwarder of an attach, unless it was detached or replaced in the meantime.
     pub(super) fn end_attach(&self, session: &SessionId, generation: u64, forward: impl FnOnce() -> AbortHandle) {
         if let Some(attachment) = self.attached().get_mut(session).filter(|now| now.generation == generation) {
             attachment.forwarder = Some(forward());
         }
     }
 
-    /// Takes back an attach that failed.
+    /// Removes an attach that failed.
     pub(super) fn forget_attach(&self, session: &SessionId, generation: u64) {
         let mut attached = self.attached();
         if attached.get(session).is_some_and(|now| now.generation == generation) {
@@ -144,14 +144,14 @@ impl Conn {
         }
     }
 
-    /// Ends an attach.
+    /// Ends an attachment; fails if there is none.
     pub(super) fn detach(&self, session: &SessionId) -> Result<Empty, RpcError> {
         let detached = self.attached().remove(session).map(|_| Empty {});
         detached.ok_or_else(|| RpcError::new(Code::NotAttached, format!("not attached to session {session}")))
     }
 }
 
-/// Waits for room for a large answer, which keeps it until it is on its way.
+/// Waits for capacity for a large answer; the answer holds it until it is sent.
 pub(super) async fn make_room(extensions: &Extensions, bytes: usize) -> Result<(), RpcError> {
     match extensions.get::<AnswerRoom>() {
         Some(answer) => Ok(answer.make(bytes).await?),
@@ -159,7 +159,7 @@ pub(super) async fn make_room(extensions: &Extensions, bytes: usize) -> Result<(
     }
 }
 
-/// The connection that a request came over. Every connection has one in its extensions.
+/// The connection of a request, from its extensions.
 pub(super) fn conn(extensions: &Extensions) -> Result<&Arc<Conn>, RpcError> {
-    extensions.get::<Arc<Conn>>().ok_or_else(|| RpcError::new(Code::Internal, "the connection is not known"))
+    extensions.get::<Arc<Conn>>().ok_or_else(|| RpcError::new(Code::Internal, "unknown connection"))
 }

@@ -1,10 +1,9 @@
-//! The connections: how many there may be, and which one goes when there is no room for the next.
+//! The connections: their limit, and which one is closed to make room for the next.
 //!
-//! Nothing of a session lives in a connection, so that one which does nothing can be closed and loses nothing: its client
-//! connects again and reads on from its cursor. A table full of such connections must not lock a user out, whoever left them
-//! there. So the next client takes the place of one that asks for nothing and is attached to nothing, or else of one that has
-//! long not read what is written to it; it is refused only when all the others are at work.
-//! Deliberately absent: what a connection says ([`crate::rpc`]), and how ([`linger_protocol::transport::serve`]).
+//! Nothing of a session lives in a connection, so closing an unused one loses nothing: its client connects again and continues
+//! from its cursor. Unused connections must not lock a user out. So at the limit a new client replaces an idle connection
+//! without attachments, or else one that has stopped reading; it is refused only if all others are working.
+//! Deliberately absent: the methods ([`crate::rpc`]) and the transport ([`linger_protocol::transport::serve`]).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,30 +23,30 @@ use tokio::task::{AbortHandle, Id, JoinSet};
 use crate::rpc::Conn;
 use crate::service::{Authority, Services};
 
-/// Clients that may be connected at once; each takes a few KiB and a file descriptor.
+/// The most connections; each takes a few KiB and a file descriptor.
 const MAX_CONNECTIONS: usize = 512;
 
-/// How much of the file descriptors connections may take, as one part of so many: the rest is for the database, models and tools.
+/// Connections may take one file descriptor in this many; the rest is for the database, models and tools.
 const SHARE_OF_FILES: u64 = 2;
 
-/// How long a connection may have asked for nothing before another takes its place: a client says hello within milliseconds.
+/// After this long without a request a connection may be replaced: a client sends hello within milliseconds.
 const IDLE: Duration = Duration::from_secs(2);
 
-/// How long a client may not read before another takes its place: longer than a busy machine or a slow link holds one up.
+/// After this long without reading a connection may be replaced: a busy machine or a slow link delays a client less.
 const STUCK: Duration = Duration::from_secs(10);
 
-/// How long the daemon tries to tell a client that it is refused.
+/// How long sending a refusal may take.
 const REFUSAL: Duration = Duration::from_millis(100);
 
 /// The open connections.
 pub struct Connections {
     services: Arc<Services>,
     methods: Methods,
-    /// What all of them may hold together.
+    /// Their shared bound on memory.
     capacity: Capacity,
     tasks: JoinSet<()>,
     open: HashMap<Id, Open>,
-    /// How many there may be.
+    /// The most connections.
     limit: usize,
 }
 
@@ -57,16 +56,16 @@ struct Open {
 }
 
 impl Connections {
-    /// None yet.
+    /// An empty table; its limit follows `RLIMIT_NOFILE`.
     pub fn new(services: Arc<Services>, methods: Methods) -> Self {
         let limit = limit(getrlimit(Resource::Nofile).current);
         if limit < MAX_CONNECTIONS {
-            tracing::warn!(target: "daemon", limit, "fewer connections than usual: few files may be open (`ulimit -n`)");
+            tracing::warn!(target: "daemon", limit, "fewer connections than usual: the limit of open files is low (`ulimit -n`)");
         }
         Self { services, methods, capacity: Capacity::default(), tasks: JoinSet::new(), open: HashMap::new(), limit }
     }
 
-    /// Waits until one has ended; for ever while there is none.
+    /// Waits until a connection has ended; forever while there is none.
     pub async fn ended(&mut self) {
         match self.tasks.join_next_with_id().await {
             Some(Ok((id, ()))) => self.forget(id),
@@ -75,7 +74,7 @@ impl Connections {
         }
     }
 
-    /// Whether there is none.
+    /// Whether there is no connection.
     pub fn is_empty(&self) -> bool {
         self.open.is_empty()
     }
@@ -85,13 +84,13 @@ impl Connections {
         self.services.connections.store(u32::try_from(self.open.len()).unwrap_or(u32::MAX), Ordering::Relaxed);
     }
 
-    /// Serves a client, if there is room or can be made.
+    /// Serves a client, after closing another connection if needed; refuses it if none can be closed.
     pub async fn add<S>(&mut self, stream: S, authority: Authority)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         if self.open.len() >= self.limit && !self.make_room() {
-            tracing::warn!(target: "daemon", ?authority, "refused: {} connections are at work", self.limit);
+            tracing::warn!(target: "daemon", ?authority, "refused: all {} connections are working", self.limit);
             return refuse(stream, self.limit).await;
         }
         let (outbox, outgoing) = Outbox::new(&self.capacity);
@@ -103,42 +102,41 @@ impl Connections {
         self.services.connections.store(u32::try_from(self.open.len()).unwrap_or(u32::MAX), Ordering::Relaxed);
     }
 
-    /// Closes the connection that will be missed least; whether there was one.
+    /// Closes the least used connection; false if all are working.
     fn make_room(&mut self) -> bool {
         let uses = self.open.iter().map(|(id, open)| (*id, open.conn.used()));
         let Some((id, used)) = least_used(uses) else { return false };
         let Some(open) = self.open.remove(&id) else { return false };
-        tracing::warn!(target: "daemon", client = open.conn.caller().name(), ?used, "closed: another client needed its place");
+        tracing::warn!(target: "daemon", client = open.conn.caller().name(), ?used, "closed to make room for another client");
         open.task.abort();
         true
     }
 
-    /// Ends all.
+    /// Closes all connections.
     pub async fn shutdown(mut self) {
         tracing::info!(target: "daemon", connections = self.open.len(), "ending");
         self.tasks.shutdown().await;
     }
 }
 
-/// How many connections there may be when so many files may be open.
+/// The most connections for this limit of open files.
 fn limit(files: Option<u64>) -> usize {
     let share = files.map_or(u64::MAX, |files| files / SHARE_OF_FILES);
     usize::try_from(share).unwrap_or(usize::MAX).clamp(1, MAX_CONNECTIONS)
 }
 
-/// What a connection is used for.
+/// The activity of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Used {
-    /// Not at all, and for how long; whether it ever asked for anything.
+    /// Without requests and attachments for this long; true if it ever sent a request.
     Idle(Duration, bool),
-    /// It does not read what is written to it, for this long.
+    /// Not reading for this long.
     Stuck(Duration),
-    /// It waits for an answer, or for news of a session.
+    /// Waiting for an answer, or attached to a session.
     Working,
 }
 
-/// Which of these loses its place to another: the longest idle one, first of those that never asked for anything; then the
-/// longest stuck one.
+/// The connection to close: the longest idle one, preferring those that never sent a request; then the longest stuck one.
 fn least_used<T>(connections: impl Iterator<Item = (T, Used)>) -> Option<(T, Used)> {
     let rank = |used: &Used| match used {
         Used::Idle(time, asked) if *time >= IDLE => Some((if *asked { 1 } else { 2 }, *time)),
@@ -149,12 +147,12 @@ fn least_used<T>(connections: impl Iterator<Item = (T, Used)>) -> Option<(T, Use
     ranked.max_by_key(|(rank, ..)| *rank).map(|(_, connection, used)| (connection, used))
 }
 
-/// Tells a client that there are too many, as far as its socket takes that at once, and hangs up.
+/// Sends a client that there are too many connections, without waiting for a slow one, and hangs up.
 async fn refuse(mut stream: impl AsyncWrite + Unpin, limit: usize) {
-    let error = RpcError::new(Code::TooMuch, format!("{limit} connections are open already"));
+    let error = RpcError::new(Code::TooMuch, format!("{limit} connections are already open"));
     let error = error.hint("close some: `linger daemon status` counts them");
     let line = serde_json::json!({ "jsonrpc": "2.0", "id": null, "error": error }).to_string() + "\n";
-    // Nothing was written to this socket before, so this does not wait; who has gone needs no answer.
+    // The socket's buffer is empty, so this does not block. It fails if the client is gone.
     let _gone = tokio::time::timeout(REFUSAL, stream.write_all(line.as_bytes())).await;
 }
 

@@ -1,7 +1,7 @@
-//! The lines of one attachment: what its subscription shows, as notifications.
+//! Forwards one attachment: turns the output of its subscription into notifications.
 //!
-//! The task belongs to its connection, which aborts it. It reads when there is room for what it reads, so a client that does not
-//! read holds a position and no copies.
+//! The task belongs to its connection, which aborts it. It reads only when the outbox has capacity, so a client that does not read
+//! holds a position and no copies.
 
 use linger_protocol::event::{Event, SESSION_EVENT};
 use linger_protocol::id::{Cursor, SessionId};
@@ -11,12 +11,12 @@ use linger_protocol::transport::room::LargeRoom;
 use crate::fault;
 use crate::session::subscription::{Batch, Shown, Subscription, What};
 
-/// How many copies of a large event there are on its way to the socket: its text as a delta, itself, and both as bytes.
+/// How many copies of a large event exist on its way to the socket: its text as a delta, itself, and both as bytes.
 const COPIES: usize = 4;
 
-/// Sends what the subscription shows until the client or the session has gone.
+/// Forwards the subscription until the client or the session is gone.
 pub async fn forward(mut subscription: Subscription, outbox: Outbox) {
-    // For the event that is read next, if it is large.
+    // Capacity for the next event, if it is large.
     let mut large: Option<LargeRoom> = None;
     loop {
         tokio::select! {
@@ -27,7 +27,7 @@ pub async fn forward(mut subscription: Subscription, outbox: Outbox) {
         let shown = match subscription.take(large.is_some()).await {
             Batch::Shown(shown) => shown,
             Batch::Large(size) => {
-                // The answers that hold what is waited for may need the place in the outbox.
+                // Release the place in the outbox: the answers that hold the capacity may need it.
                 drop(room);
                 large = Some(outbox.large_room(size * COPIES).await);
                 continue;
@@ -37,7 +37,7 @@ pub async fn forward(mut subscription: Subscription, outbox: Outbox) {
         let session = subscription.session().clone();
         let lines = match large {
             None => lines(&session, shown),
-            // A large event takes a while to write: not on the thread that runs all sessions.
+            // Encoding a large event takes long: not on the runtime thread.
             Some(_) => tokio::task::spawn_blocking(move || lines(&session, shown)).await.unwrap_or_default(),
         };
         match large.take() {
@@ -55,7 +55,7 @@ fn lines(session: &SessionId, shown: Vec<Shown>) -> Vec<String> {
 
 fn line(session: &SessionId, Shown { cursor, what }: Shown) -> String {
     match what {
-        // It is JSON already.
+        // Stored events are JSON.
         What::Event(stored) => notification(session, &cursor, &stored.data),
         What::Delta(event) | What::Notice(event) => notification(session, &cursor, &json(&event)),
     }
@@ -65,9 +65,9 @@ fn json(event: &Event) -> String {
     serde_json::to_string(event).unwrap_or_default()
 }
 
-/// A whole notification around an event.
+/// A notification with an event in JSON.
 fn notification(session: &SessionId, cursor: &Cursor, event: &str) -> String {
-    // Ids and cursors have no character that JSON would escape.
+    // Ids and cursors need no JSON escapes.
     format!(
         "{{\"jsonrpc\":\"2.0\",\"method\":\"{SESSION_EVENT}\",\"params\":{{\"session\":\"{session}\",\"cursor\":\"{cursor}\",\"event\":{event}}}}}"
     )

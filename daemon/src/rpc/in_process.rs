@@ -1,4 +1,4 @@
-//! Connections of the very process that the daemon runs in, without a socket: for programs that embed it, and for tests.
+//! Connections within the daemon's own process, without a socket: for programs that embed it, and for tests.
 
 use tokio::io::{DuplexStream, duplex};
 use tokio::sync::mpsc;
@@ -6,13 +6,13 @@ use tokio::sync::mpsc;
 use super::Accept;
 use crate::service::Authority;
 
-/// Bytes that wait in each direction of a connection, as in a socket.
+/// The buffer of each direction of a connection, in bytes.
 const BUFFER: usize = 64 << 10;
 
-/// Connections that wait to be accepted.
+/// How many connections may wait to be accepted.
 const BACKLOG: usize = 16;
 
-/// Opens connections; all clones do so to the same daemon.
+/// Opens connections; all clones connect to the same daemon.
 #[derive(Clone, Debug)]
 pub struct Connector(mpsc::Sender<(DuplexStream, Authority)>);
 
@@ -20,7 +20,7 @@ pub struct Connector(mpsc::Sender<(DuplexStream, Authority)>);
 #[derive(Debug)]
 pub struct InProcess(mpsc::Receiver<(DuplexStream, Authority)>);
 
-/// A listener for [`run`](crate::run), and what opens connections to it.
+/// A listener for [`run`](crate::run), and its connector.
 pub fn in_process() -> (Connector, InProcess) {
     let (sender, receiver) = mpsc::channel(BACKLOG);
     (Connector(sender), InProcess(receiver))

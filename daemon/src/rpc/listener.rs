@@ -1,11 +1,10 @@
 //! The socket: bound under the lock, bound again when its file vanishes, and open to one user.
 //!
-//! The lock says that no other daemon lives, so a dead one's socket file may go; anything else in its place is left alone and
-//! refused. The file is watched (not its directory, which holds the log), and bound again if it is deleted, moved or replaced;
-//! connections that exist go on. What no watch tells, as when its directory is renamed, a client tells that looks for the daemon:
-//! SIGHUP, which the keeper passes on, means to look whether the file is there. A socket that the service manager opened is taken
-//! as it is and never touched.
-//! Ends by removing the file, if it is still ours: drop the [`Listener`] before the lock.
+//! The lock proves that no other daemon runs, so a dead one's socket file may be removed; anything else at its path is an error.
+//! The file is watched (not its directory, which holds the log) and bound again if it is deleted, moved or replaced; existing
+//! connections stay. A watch misses some cases, such as a renamed directory; then a client that finds no socket sends SIGHUP, which
+//! the keeper forwards and which means: check the file. A socket from the service manager is used as it is.
+//! Dropping the [`Listener`] removes the file, if it is still ours: drop it before the lock.
 
 use std::fs::Metadata;
 use std::future::pending;
@@ -35,10 +34,10 @@ use super::Accept;
 use crate::service::Authority;
 use crate::sys::peer::{self, Peer};
 
-/// How long nothing is accepted after an error: out of file descriptors, trying again at once fails again.
+/// The pause after a failed accept: without file descriptors an immediate retry fails too.
 const BACKOFF: Duration = Duration::from_millis(100);
 
-/// How long until a lost socket is tried again when it could not be bound; only then does a timer run.
+/// The pause until a lost socket is bound again after a failure; only then does a timer run.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// How many connections may wait to be accepted on a socket of the service manager's: the system's usual bound.
@@ -48,63 +47,63 @@ const BACKLOG: i32 = 4096;
 #[derive(Debug)]
 pub struct Listener {
     socket: Socket,
-    /// None for a socket that the service manager owns.
+    /// Absent for a socket that the service manager owns.
     binding: Option<Binding>,
-    /// Somebody misses the file.
+    /// SIGHUP: a client found no socket.
     missed: Signal,
-    /// The last attempt to accept failed, and the log says so.
-    troubled: bool,
+    /// Whether the last accept failed; the log has it already.
+    failing: bool,
 }
 
-/// Why there is no socket; nothing was removed.
+/// Why the socket cannot be bound; nothing was removed.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// The socket's directory or path cannot be used.
     #[error(transparent)]
     Place(#[from] PlaceError),
-    /// Something that is not a dead daemon's socket has the name.
-    #[error("{path} {what}; it is left alone", path = .0.display(), what = .1)]
+    /// The path is taken, and not by a dead daemon's socket.
+    #[error("{path} {what}", path = .0.display(), what = .1)]
     Occupied(PathBuf, &'static str),
-    /// The socket cannot be made.
+    /// The socket cannot be created.
     #[error("{path}: {error}", path = .0.display(), error = .1)]
     Io(PathBuf, io::Error),
 }
 
 impl ListenError {
-    /// What to do about it.
+    /// The next thing for a user to do.
     pub fn hint(&self) -> String {
         match self {
             Self::Place(error) => error.hint(),
-            Self::Occupied(..) => "end or move what is there, or let LINGER_SOCKET name another path".to_owned(),
-            Self::Io(..) => "let LINGER_SOCKET name a path in a directory of yours that can be written".to_owned(),
+            Self::Occupied(..) => "stop that program or move the file, or set LINGER_SOCKET to another path".to_owned(),
+            Self::Io(..) => "set LINGER_SOCKET to a path in a directory that you can write".to_owned(),
         }
     }
 }
 
-/// The file of a socket that is ours.
+/// The file of our own socket.
 #[derive(Debug)]
 struct Binding {
     path: PathBuf,
     id: FileId,
-    /// None if the system has no watch to give: then a file that vanishes is noticed when somebody misses it.
+    /// Absent if the system has no watch left: then only SIGHUP tells of a vanished file.
     watcher: Option<RecommendedWatcher>,
-    /// Set when something happened to the file.
+    /// Wakes when the file was touched.
     touched: watch::Receiver<()>,
-    /// When to try again, if binding again failed.
+    /// When to try again, after binding failed.
     retry: Option<Instant>,
 }
 
-/// What is wrong with a socket on which somebody listens.
+/// The problem of a socket that another process listens on.
 const IN_USE: &str = "is in use by another program";
 
-/// How long a killed daemon may take to let go of its socket.
-const LEAVES: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 1 });
+/// How long a killed daemon may take to close its socket.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 1 });
 
 /// Device and inode.
 type FileId = (u64, u64);
 
 impl Listener {
-    /// Takes the socket that the service manager passed, or else binds `path`, and announces which one it is.
+    /// Takes the socket from the service manager, or binds `path`; calls `announce` with the path in use.
     pub fn open(path: &Path, passed: Option<UnixListener>, announce: impl FnOnce(&Path)) -> Result<Self, ListenError> {
         let io = |error| ListenError::Io(path.to_path_buf(), error);
         match passed {
@@ -117,7 +116,7 @@ impl Listener {
                 let missed = signal(SignalKind::hangup()).map_err(io)?;
                 let (socket, id) = bind_in_time(path)?;
                 announce(path);
-                Ok(Self { socket, binding: Some(Binding::watch(path, id)), missed, troubled: false })
+                Ok(Self { socket, binding: Some(Binding::watch(path, id)), missed, failing: false })
             }
         }
     }
@@ -127,10 +126,10 @@ impl Listener {
         rustix::net::listen(&socket, BACKLOG)?;
         let socket = uds_local_socket::tokio::Listener::try_from(std::os::fd::OwnedFd::from(socket))?;
         let missed = signal(SignalKind::hangup())?;
-        Ok(Self { socket: socket.into(), binding: None, missed, troubled: false })
+        Ok(Self { socket: socket.into(), binding: None, missed, failing: false })
     }
 
-    /// The next connection of the daemon's own user; others are dropped unread. Safe to cancel.
+    /// The next connection of the daemon's own user; others are closed unread. Cancel safe.
     pub async fn accept(&mut self) -> (Stream, Peer) {
         loop {
             let accepted = tokio::select! {
@@ -141,15 +140,15 @@ impl Listener {
                 }
             };
             let identified = accepted.and_then(|stream| Ok((stream.peer_creds()?, stream)));
-            self.troubled &= identified.is_err();
+            self.failing &= identified.is_err();
             match identified {
                 Ok((creds, stream)) => match admit(&creds, &stream) {
                     Some(peer) => return (stream, peer),
-                    None => warn!(uid = creds.euid(), "a connection of another user was refused"),
+                    None => warn!(uid = creds.euid(), "refused a connection of another user"),
                 },
                 Err(error) => {
-                    if !std::mem::replace(&mut self.troubled, true) {
-                        warn!(%error, "a connection was not accepted; trying on (few files may be open? `ulimit -n`)");
+                    if !std::mem::replace(&mut self.failing, true) {
+                        warn!(%error, "cannot accept a connection; trying again (too few open files? `ulimit -n`)");
                     }
                     sleep(BACKOFF).await;
                 }
@@ -161,13 +160,13 @@ impl Listener {
         let Some(binding) = &mut self.binding else { return };
         match bind(&binding.path) {
             Ok((socket, id)) => {
-                info!(socket = %binding.path.display(), "the socket's file had vanished and is there again");
+                info!(socket = %binding.path.display(), "the socket's file vanished and was bound again");
                 self.socket = socket;
                 *binding = Binding::watch(&binding.path, id);
             }
             Err(error) => {
                 if binding.retry.is_none() {
-                    warn!(%error, "the socket's file has vanished and cannot be made again yet");
+                    warn!(%error, "the socket's file vanished and cannot be bound again; trying again");
                 }
                 binding.retry = Some(Instant::now() + RETRY);
             }
@@ -186,7 +185,7 @@ impl Accept for Listener {
 
 impl Binding {
     fn watch(path: &Path, id: FileId) -> Self {
-        // Touched from the start: what happened before the watching began is looked at, too.
+        // Marked as touched, so that a change from before the watch is noticed too.
         let (sender, mut touched) = watch::channel(());
         touched.mark_changed();
         let watcher = notify::recommended_watcher(move |_| {
@@ -195,7 +194,7 @@ impl Binding {
         let watcher =
             watcher.and_then(|mut watcher| watcher.watch(path, RecursiveMode::NonRecursive).map(|()| watcher));
         if let Err(error) = &watcher {
-            warn!(%error, socket = %path.display(), "the socket's file is not watched; if it is deleted, it comes back when a client looks for it");
+            warn!(%error, socket = %path.display(), "cannot watch the socket's file; if it is deleted, it is bound again when a client looks for it");
         }
         Self { path: path.to_path_buf(), id, watcher: watcher.ok(), touched, retry: None }
     }
@@ -207,7 +206,7 @@ impl Binding {
 
 impl Drop for Binding {
     fn drop(&mut self) {
-        // A watch that is gone already, with the file, is no loss.
+        // It fails if the watch is gone together with the file.
         let _ = self.watcher.iter_mut().try_for_each(|watcher| watcher.unwatch(&self.path));
         if self.is_intact() {
             let _ = std::fs::remove_file(&self.path);
@@ -215,7 +214,7 @@ impl Drop for Binding {
     }
 }
 
-/// Waits until the file of the socket is no longer ours, or until it is time to try again.
+/// Waits until the socket's file is no longer ours, or until the next retry.
 async fn lost(binding: &mut Option<Binding>, missed: &mut Signal) {
     let Some(binding) = binding else { return pending().await };
     if let Some(retry) = binding.retry {
@@ -233,20 +232,20 @@ async fn lost(binding: &mut Option<Binding>, missed: &mut Signal) {
     }
 }
 
-/// Binds `path` at the start. Whoever has the lock by then is the daemon: one that listens all the same is about to be gone, after
-/// it and its keeper were killed.
+/// Binds `path` at the start. This process holds the lock, so a daemon that still listens was killed with its keeper and is about
+/// to end.
 fn bind_in_time(path: &Path) -> Result<(Socket, FileId), ListenError> {
     let bound = bind(path);
     if let Err(ListenError::Occupied(_, IN_USE)) = &bound {
-        // A connection to a process that ends is closed with it.
-        if probe(path).ok().flatten().is_none_or(|other| has_gone(other, LEAVES)) {
+        // The connection closes when the process ends.
+        if probe(path).ok().flatten().is_none_or(|other| closes(other, CLOSE_TIMEOUT)) {
             return bind(path);
         }
     }
     bound
 }
 
-/// Binds `path`, after the socket of a dead daemon is out of the way.
+/// Binds `path`, after removing the socket of a dead daemon.
 fn bind(path: &Path) -> Result<(Socket, FileId), ListenError> {
     let io = |error| ListenError::Io(path.to_path_buf(), error);
     private_directory(path.parent().unwrap_or(Path::new("/")))?;
@@ -254,7 +253,7 @@ fn bind(path: &Path) -> Result<(Socket, FileId), ListenError> {
     clear(path)?;
     let options = || Ok(ListenerOptions::new().name(transport::name(path)?).reclaim_name(false));
     let socket = match options().and_then(|options: ListenerOptions<'_>| options.mode(0o600).create_tokio()) {
-        // Not every system can make the file with its mode; there the directory alone keeps others out.
+        // Some systems cannot create the file with a mode; there the directory keeps others out.
         Err(error) if error.kind() == io::ErrorKind::Unsupported => options().and_then(ListenerOptions::create_tokio),
         result => result,
     };
@@ -263,7 +262,7 @@ fn bind(path: &Path) -> Result<(Socket, FileId), ListenError> {
     Ok((socket, id(&meta)))
 }
 
-/// Removes a socket of ours that nobody listens on; refuses whatever else is there.
+/// Removes our own socket without a listener; fails for anything else at the path.
 fn clear(path: &Path) -> Result<(), ListenError> {
     let io = |error| ListenError::Io(path.to_path_buf(), error);
     let occupied = |what| Err(ListenError::Occupied(path.to_path_buf(), what));
@@ -284,17 +283,17 @@ fn clear(path: &Path) -> Result<(), ListenError> {
     std::fs::remove_file(path).map_err(io)
 }
 
-/// Whether somebody listens on the socket; does not wait for them.
+/// Whether a process listens on the socket; does not block.
 fn is_alive(path: &Path) -> io::Result<bool> {
     Ok(probe(path)?.is_some())
 }
 
-/// Who listens on the socket, if somebody does; connected, unless they take nobody just now.
+/// A connection to the listener, if any; unconnected if its backlog is full.
 fn probe(path: &Path) -> io::Result<Option<std::os::fd::OwnedFd>> {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect, socket};
     let probe = socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
     rustix::io::fcntl_setfd(&probe, rustix::io::FdFlags::CLOEXEC)?;
-    // One that does not accept has a full queue, and connecting would wait for ever.
+    // Non-blocking, because connecting to a full backlog would block.
     rustix::io::ioctl_fionbio(&probe, true)?;
     match connect(&probe, &SocketAddrUnix::new(path)?) {
         Err(Errno::CONNREFUSED | Errno::NOENT) => Ok(None),
@@ -302,8 +301,8 @@ fn probe(path: &Path) -> io::Result<Option<std::os::fd::OwnedFd>> {
     }
 }
 
-/// Waits for the other end of a connection to go away; whether it did in time.
-fn has_gone(other: std::os::fd::OwnedFd, time: Duration) -> bool {
+/// Waits for the peer to close a connection; whether it did in time.
+fn closes(other: std::os::fd::OwnedFd, time: Duration) -> bool {
     let mut other = std::os::unix::net::UnixStream::from(other);
     let waits = other.set_nonblocking(false).and_then(|()| other.set_read_timeout(Some(time)));
     waits.is_ok()
@@ -313,7 +312,7 @@ fn has_gone(other: std::os::fd::OwnedFd, time: Duration) -> bool {
         }
 }
 
-/// The peer, if it is this user; one that the system does not name is nobody.
+/// The peer, if it is this user; `None` if the system does not tell its user.
 fn admit(creds: &PeerCreds, stream: &Stream) -> Option<Peer> {
     let me = rustix::process::geteuid().as_raw();
     let uid = creds.euid().filter(|uid| *uid == me)?;

@@ -1,4 +1,4 @@
-//! The methods as jsonrpsee wants them: one call of a service function each.
+//! The jsonrpsee methods: each calls one service function.
 
 use std::sync::Arc;
 
@@ -23,13 +23,13 @@ use super::forward::forward;
 use crate::service::{self, Services};
 use crate::store;
 
-/// About how large a list of sessions is, in bytes: a thousand take half of it.
+/// The capacity for a list of sessions, in bytes: a thousand take half of it.
 const LIST_ROOM: usize = 1 << 20;
 
-/// About how large a list of models is, in bytes, if all are asked for.
+/// The capacity for a list of all models, in bytes.
 const MODELS_ROOM: usize = 1 << 20;
 
-/// About how large a piece of a blob is as an answer, in bytes: base64 has a third more.
+/// The capacity for a piece of a blob, in bytes: base64 adds a third.
 const PIECE_ROOM: usize = 3 << 19;
 
 /// The adapter.
@@ -81,7 +81,7 @@ impl DaemonApiServer for Rpc {
         }
         let rows = conn.query(async {
             let rows = list.await?;
-            // After the providers have answered, which takes seconds.
+            // Only after the providers have answered, which takes seconds.
             make_room(extensions, MODELS_ROOM).await?;
             Ok(rows)
         });
@@ -116,7 +116,7 @@ impl SessionApiServer for Rpc {
                     return Err(error);
                 }
             };
-            // Events begin when the answer is on its way.
+            // The first event must follow the answer.
             let (payload, answered) = ResponsePayload::success(attached).notify_on_completion();
             let outbox = conn.outbox.clone();
             conn.end_attach(&session, generation, || {
@@ -161,7 +161,7 @@ impl SessionApiServer for Rpc {
     }
 
     async fn prune(&self, extensions: &Extensions, params: Prune) -> RpcResult<Pruned> {
-        // Before, for what is done cannot be refused.
+        // First, because afterwards it is too late to fail.
         make_room(extensions, LIST_ROOM).await?;
         Ok(service::session::prune(&self.0, conn(extensions)?.caller(), params).await?)
     }

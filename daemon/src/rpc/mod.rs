@@ -1,7 +1,7 @@
-//! The wire adapter: jsonrpsee's methods, each of which calls its function in [`crate::service`]. No logic lives here.
+//! The wire adapter: jsonrpsee's methods, each of which calls one function of [`crate::service`]. No logic lives here.
 //!
-//! What is a connection's own stays here: what it is attached to, its turn among the queries of others, and room for what is
-//! large ([`conn`]). A query runs one at a time on a connection; a mutation is sent on when its request is read.
+//! The state of a connection lives here: its attachments, its query lock, and its capacity for large answers ([`conn`]).
+//! A connection runs one query at a time; a mutation is forwarded as soon as its request is read.
 
 mod conn;
 pub mod connections;
@@ -17,11 +17,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::service::Authority;
 
-/// Where connections come from.
+/// A source of connections.
 pub trait Accept {
-    /// What a connection is read from and written to.
+    /// The byte stream of a connection.
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
-    /// The next connection, and what its requests are asked on the strength of. Safe to cancel.
+    /// The next connection, with the authority of its requests. Cancel safe.
     fn accept(&mut self) -> impl Future<Output = (Self::Stream, Authority)> + Send;
 }

@@ -1,4 +1,4 @@
-//! `blob/*`: what is too large for an event, a piece at a time.
+//! `blob/*`: reading blobs piece by piece.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -8,15 +8,15 @@ use linger_protocol::error::Code;
 
 use super::{Caller, Services};
 
-/// Bytes in an answer of `blob/get`: large enough to be quick, small enough to be one of many on a connection.
+/// The most bytes in an answer of `blob/get`: large enough to be quick, small enough to share a connection.
 const MAX_PIECE: u64 = 1 << 20;
 
-/// A piece of what an event names.
+/// A piece of a blob that some session uses.
 pub async fn get(services: &Services, _: &Caller, params: Get) -> Result<Piece, RpcError> {
     let store = &services.store;
     if !store.uses(params.blob.clone()).await? {
         let error = RpcError::new(Code::UnknownBlob, format!("no session uses a blob '{}'", params.blob));
-        return Err(error.hint("events name the blobs that there are"));
+        return Err(error.hint("the ids of blobs are in events"));
     };
     let offset = params.offset.unwrap_or_default();
     let length = params.length.unwrap_or(MAX_PIECE).min(MAX_PIECE);
@@ -27,7 +27,7 @@ pub async fn get(services: &Services, _: &Caller, params: Get) -> Result<Piece, 
     let (size, bytes) = read.map_err(|error| store.lost_blob(&params.blob, error))?;
     store.found.blob_is_well(&params.blob);
     let end = offset.saturating_add(bytes.len() as u64);
-    // A piece of nothing has nothing after it: a client that follows `next` must come to an end.
+    // An empty piece has no `next`, so that a client that follows it comes to an end.
     let next = (end < size && !bytes.is_empty()).then_some(end);
     Ok(Piece { data: BASE64.encode(bytes), size, next })
 }

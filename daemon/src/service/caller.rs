@@ -1,4 +1,4 @@
-//! Who asks, and with what authority; what only a person may do is refused here to everything else.
+//! The caller of a method and its authority; refuses other callers what only a user may do.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -13,49 +13,48 @@ use crate::sys::peer::{self, Peer};
 /// The longest name of a caller, in characters.
 const MAX_NAME: usize = 60;
 
-/// Who asks for something.
+/// The caller of a method.
 #[derive(Debug)]
 pub struct Caller {
     authority: Authority,
-    /// What it called itself in `daemon/hello`.
+    /// Its name from `daemon/hello`.
     name: Mutex<Option<String>>,
 }
 
-/// What a request is asked on the strength of.
+/// What a caller may do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Authority {
-    /// A process of the daemon's own user, at the other end of a socket. What widens what may happen is for processes that the
-    /// daemon did not start.
+    /// A process of the daemon's own user, connected by socket. It may widen permissions only if the daemon did not start it.
     Peer(Peer),
-    /// A session, for its children: it widens nothing.
+    /// A session, for its children: it may widen nothing.
     Session(SessionId),
-    /// The process that the daemon runs in.
+    /// The process that the daemon runs in: it may do everything.
     Daemon,
 }
 
 impl Caller {
-    /// A caller that has not said its name.
+    /// A caller without a name.
     pub fn new(authority: Authority) -> Self {
         Self { authority, name: Mutex::default() }
     }
 
-    /// What it asks on the strength of.
+    /// Its authority.
     pub fn authority(&self) -> &Authority {
         &self.authority
     }
 
-    /// The name that others see.
+    /// The name for other clients.
     pub fn name(&self) -> String {
-        let said = self.name.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        said.unwrap_or_else(|| match &self.authority {
+        let name = self.name.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        name.unwrap_or_else(|| match &self.authority {
             Authority::Peer(Peer { pid: Some(pid), .. }) => format!("pid {pid}"),
-            Authority::Peer(Peer { pid: None, .. }) => "somebody".to_owned(),
+            Authority::Peer(Peer { pid: None, .. }) => "an unknown process".to_owned(),
             Authority::Session(session) => format!("session {session}"),
             Authority::Daemon => "the daemon".to_owned(),
         })
     }
 
-    /// Takes the name by which the caller calls itself, without control characters and cut; an empty one is none.
+    /// Sets the name, without control characters and cut to [`MAX_NAME`]; ignores an empty one.
     pub(super) fn set_name(&self, name: &str) {
         let name: String = name.chars().filter(|c| !c.is_control()).take(MAX_NAME).collect();
         if !name.is_empty() {
@@ -63,23 +62,23 @@ impl Caller {
         }
     }
 
-    /// Refuses what only a user may do to a process that the daemon started, or that cannot be told from one.
+    /// Fails unless the caller is a user: for a session, and for a process that the daemon started or may have started.
     pub(super) fn must_be_user(&self, services: &Services, what: &str) -> Result<(), RpcError> {
         let (message, hint) = match self.standing(services.keeper) {
             Standing::User => return Ok(()),
             Standing::Session => (format!("a session may not {what}"), "do it from a terminal or an editor"),
             Standing::Family => {
-                (format!("a process that the daemon started may not {what}"), "do it from a terminal or an editor")
+                (format!("a process started by the daemon may not {what}"), "do it from a terminal or an editor")
             }
             Standing::Unknown => (
-                format!("this process may not {what}: the system does not say whether the daemon started it"),
-                "/proc must show the parents of who opened the connection: `linger doctor` looks",
+                format!("this process may not {what}: cannot tell whether the daemon started it"),
+                "/proc must show the parents of the client's process: run `linger doctor`",
             ),
             Standing::Limited => (
                 format!(
-                    "this process may not {what}: its limit of file locks is as low as if the daemon had started it"
+                    "this process may not {what}: its limit of file locks is as low as in processes started by the daemon"
                 ),
-                "do it from a terminal in which `ulimit -Hx` says unlimited",
+                "do it from a terminal where `ulimit -Hx` prints unlimited",
             ),
         };
         tracing::warn!(target: "permission", caller = self.name(), what, "refused: {message}");
@@ -95,21 +94,21 @@ impl Caller {
     }
 }
 
-/// What a caller is to the daemon.
+/// The relation of a caller to the daemon.
 enum Standing {
-    /// It was not started by it.
+    /// The daemon did not start it.
     User,
-    /// It is a model's.
+    /// It acts for a session.
     Session,
-    /// It was started by it.
+    /// The daemon started it.
     Family,
-    /// Its parents cannot be seen.
+    /// Its ancestors are unknown.
     Unknown,
-    /// It may have lowered what it inherited.
+    /// It may have lowered the inherited mark.
     Limited,
 }
 
-/// Whether a process is one that the daemon started. `keeper`: what a dead daemon left behind is below it.
+/// The standing of a process. `keeper`: processes that a dead daemon left descend from it.
 fn standing(peer: Peer, keeper: Option<u32>) -> Standing {
     let Some(pid) = peer.pid.filter(|pid| peer::started(*pid) == peer.began) else { return Standing::Unknown };
     let family = [Some(std::process::id()), keeper].into_iter().flatten();

@@ -1,4 +1,4 @@
-//! The configuration is read again when its file has changed, and what follows from it is done.
+//! Reloads the configuration when its file has changed, and applies it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,15 +9,15 @@ use super::Services;
 use crate::config::{AfterRestart, Changes, Reload};
 use crate::sys::disk;
 
-/// How long a configuration that was emptied, or is gone, stays in force: an editor may be held up between emptying and writing
-/// it, and in between no rule would be in force.
+/// The extra delay when the file is empty or gone: a slow editor may be about to write it, and reading it now would drop all
+/// rules.
 const EMPTIED: Duration = Duration::from_secs(1);
 
-/// Reads the configuration again when its file has changed.
+/// Reloads the configuration whenever its file has changed; ends when no change can come any more.
 pub async fn watch(services: Arc<Services>, mut changes: Changes) {
     loop {
         let notices = changes.take_notices();
-        services.config.set_watched(changes.trouble(), notices);
+        services.config.set_watched(changes.error(), notices);
         let Some(next) = changes.next().await else { return };
         changes = next;
         let config = services.config.clone();
@@ -27,18 +27,18 @@ pub async fn watch(services: Arc<Services>, mut changes: Changes) {
         let config = services.config.clone();
         match tokio::task::spawn_blocking(move || config.reload()).await {
             Ok(Reload::Unchanged) => {}
-            Ok(Reload::Changed) => tracing::info!(target: "config", "read again"),
+            Ok(Reload::Changed) => tracing::info!(target: "config", "reloaded"),
             Ok(Reload::Broken(error)) => {
-                tracing::error!(target: "config", %error, "cannot be used; the last good one stays")
+                tracing::error!(target: "config", %error, "broken; the last good one stays in use")
             }
-            Err(error) => tracing::error!(target: "config", %error, "cannot be read again"),
+            Err(error) => tracing::error!(target: "config", %error, "cannot reload"),
         }
-        was_read(&services);
+        apply(&services);
     }
 }
 
-/// Waits until a configuration that has changed is read: a client that comes may have written it a moment ago. Where nothing
-/// has changed, it touches no file.
+/// Waits until a changed configuration is reloaded: a client that connects may have just written it. If nothing has changed, it
+/// touches no file.
 pub async fn refresh(services: &Services) {
     if !services.config.may_have_changed() {
         return;
@@ -49,19 +49,19 @@ pub async fn refresh(services: &Services) {
             let config = services.config.clone();
             disk::probe(place, disk::SHORT_TIMEOUT, move || config.has_changed())
         };
-        // The watcher leaves the file alone for a moment first: in between, no rule would be in force.
+        // The watcher reloads after a delay, so that it does not read a half-written file.
         while has_changed().await == Some(true) && changed.changed().await.is_ok() {}
     };
     if timeout(disk::SHORT_TIMEOUT, is_read).await.is_err() {
-        // Some file systems tell of no changes.
+        // Some file systems report no changes.
         let config = services.config.clone();
         disk::probe(place, disk::SHORT_TIMEOUT, move || config.reload()).await;
-        was_read(services);
+        apply(services);
     }
 }
 
-/// Looks again at everything that follows from the configuration.
-fn was_read(services: &Services) {
+/// Applies the configuration: keys, and turns that wait for it.
+fn apply(services: &Services) {
     services.providers.read_own_keys();
     services.providers.changed.send_replace(());
     if services.config.after_restart() == Some(AfterRestart::Resume) {

@@ -1,4 +1,4 @@
-//! `daemon/*` and `tool/*`: saying hello, how the daemon is, its end and its repair, what tools there are.
+//! `daemon/*` and `tool/*`: hello, status, stop, repair, and the list of tools.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::provider::keys::Bearer;
 use crate::recover;
 use crate::store::idempotency::Key;
 
-/// Agrees on a protocol version and says which variables and keys the daemon would take.
+/// Agrees on a protocol version and tells which variables and keys the client should pass.
 pub async fn hello(services: &Services, caller: &Caller, params: Hello) -> Result<Welcome, RpcError> {
     let [oldest, newest] = params.protocol;
     let protocol = newest.min(PROTOCOL[1]);
@@ -50,7 +50,7 @@ pub async fn hello(services: &Services, caller: &Caller, params: Hello) -> Resul
     })
 }
 
-/// Brings provider keys, which stay in memory and go to their provider's host alone.
+/// Takes provider keys, which stay in memory and go only to their provider's host.
 pub async fn keys(services: &Services, caller: &Caller, params: Keys) -> Result<Empty, RpcError> {
     caller.must_be_user(services, "bring keys")?;
     if params.keys.values().any(|key| key.len() > KEY_BYTES) {
@@ -62,20 +62,20 @@ pub async fn keys(services: &Services, caller: &Caller, params: Keys) -> Result<
     Ok(Empty {})
 }
 
-/// Where everything is and how much goes on.
+/// Paths, counts and problems of the daemon; never fails because of damage.
 pub async fn status(services: &Services, _: &Caller, _: Empty) -> Result<Status, RpcError> {
     let counts = services.store.counts().await;
     if let Err(error) = &counts {
-        tracing::warn!(target: "daemon", %error, "the sessions cannot be counted");
+        tracing::warn!(target: "daemon", %error, "cannot count the sessions");
         if error.is_damage() {
             services.store.found.database(&RpcError::from(error.clone()).to_string());
         }
     }
-    // This is where one looks when something is wrong: it says what it can.
+    // Status is for the case that something is wrong: it reports what it can.
     let ([sessions, running], [questions, permissions]) = counts.unwrap_or_default();
     let storage = storage(services).await;
     if let Err(error) = &storage {
-        tracing::warn!(target: "daemon", error = error.message, "what is taken on the disk is unknown");
+        tracing::warn!(target: "daemon", error = error.message, "cannot measure the use of disk space");
     }
     Ok(Status {
         version: VERSION.to_owned(),
@@ -103,28 +103,28 @@ pub async fn status(services: &Services, _: &Caller, _: Empty) -> Result<Status,
     })
 }
 
-/// Ends the daemon; turns go on when it starts again.
+/// Ends the daemon; its turns resume at the next start. Refused while turns run, unless forced.
 pub async fn stop(services: &Services, caller: &Caller, mut params: Stop) -> Result<Empty, RpcError> {
     caller.must_be_user(services, "stop the daemon")?;
     let key = Key::of("daemon/stop", "", params.key.take(), &params)?;
     if let Some(key) = &key {
         match services.store.answer_to(key).await {
-            // It was another daemon's end.
+            // The key stopped an earlier daemon.
             Ok(Some(stopped)) => return Ok(stopped),
             Err(error) if error.code() == Some(Code::BadKey) => return Err(error),
-            // A daemon that cannot read its database is to be stopped all the more.
+            // Even a daemon that cannot read its database must stop.
             Ok(None) | Err(_) => {}
         }
     }
     let ([_, running], _) = services.store.counts().await.unwrap_or_default();
     if running > 0 && !params.force {
-        let error = RpcError::new(Code::Busy, format!("{running} sessions have a turn under way"));
-        return Err(error.hint("stop it by force: the turns go on when the daemon starts again"));
+        let error = RpcError::new(Code::Busy, format!("{running} sessions have a running turn"));
+        return Err(error.hint("use force to stop it anyway: the turns resume when the daemon starts again"));
     }
     if let Some(key) = key
         && let Err(error) = services.store.remember(key.outcome(&Empty {})).await
     {
-        tracing::error!(target: "daemon", %error, "ends all the same, and will not know the key");
+        tracing::error!(target: "daemon", %error, "stopping without storing the key of the request");
     }
     services.shutdown.cancel();
     Ok(Empty {})
@@ -136,7 +136,7 @@ pub async fn repair(services: &Arc<Services>, caller: &Caller, params: Repair) -
     Ok(recover::repair(services, params.check).await)
 }
 
-/// The tools that models are given.
+/// The tool set for models.
 pub async fn tools(services: &Services, _: &Caller, _: Empty) -> Result<Vec<Tool>, RpcError> {
     let row = |tool: &Arc<dyn crate::tool::Tool>| Tool {
         name: tool.name().to_owned(),
@@ -147,14 +147,14 @@ pub async fn tools(services: &Services, _: &Caller, _: Empty) -> Result<Vec<Tool
     Ok(services.env().tools.current().iter().map(row).collect())
 }
 
-/// Why nothing is logged.
+/// Why the log cannot be written, if so.
 async fn log_error(services: &Services) -> Option<String> {
     let path = services.places.log();
     let error = tokio::task::spawn_blocking(move || diagnostics::write_error(&path)).await.ok()??;
     Some(error.to_string())
 }
 
-/// What is wrong with where the database lies.
+/// The problem of the database's location, if any.
 async fn astray(services: &Services) -> Option<Damage> {
     let store = services.store.clone();
     let text = tokio::task::spawn_blocking(move || store.astray()).await.ok()??;
@@ -164,14 +164,14 @@ async fn astray(services: &Services) -> Option<Damage> {
         file: None,
         at: 0,
         text,
-        hint: Some("until that is mended nothing is taken, and what is stored can be read".to_owned()),
+        hint: Some("until that is repaired sessions can be read, but not changed".to_owned()),
         carried: 0,
         left: Vec::new(),
         lost: false,
     })
 }
 
-/// What is taken on the disk.
+/// The use of disk space.
 async fn storage(services: &Services) -> Result<Storage, RpcError> {
     let places = services.places.clone();
     let (unused, blobs) = services.store.space().await?;
@@ -182,7 +182,7 @@ async fn storage(services: &Services) -> Result<Storage, RpcError> {
             path.push(suffix);
             std::fs::metadata(path).map_or(0, |file| file.len())
         };
-        // Of a directory that was moved away, where it was.
+        // The nearest ancestor, in case the directory was moved away.
         let system = places.data.ancestors().find_map(|dir| rustix::fs::statvfs(dir).ok());
         let free = system.map_or(0, |system| system.f_bavail * system.f_frsize);
         let log = size(&log, "") + size(&log, ".1");

@@ -1,10 +1,8 @@
-//! What the daemon offers its callers, and what it is made of.
+//! The methods of the protocol, and the services that they use.
 //!
-//! Each method of the protocol is a plain async function of the services, the caller and the request, a file a method family:
-//! [`daemon`], [`model`], [`session`], [`question`], [`blob`], [`usage`], [`key`]. Who may do what is decided there
-//! ([`Caller`]); how a request came is not known here.
-//! [`Services`] has one field a concern, each in the room of that concern, below the sessions; the methods of the protocol stand
-//! above them.
+//! Each method is a plain async function of the services, the caller and the request, one file per method family: [`daemon`],
+//! [`model`], [`session`], [`question`], [`blob`], [`usage`], [`key`]. They check what a [`Caller`] may do; they do not know the
+//! transport. [`Services`] has one field a concern.
 
 pub mod blob;
 mod caller;
@@ -43,13 +41,13 @@ use crate::tool::set::Tools;
 
 /// All services of one daemon.
 pub struct Services {
-    /// Where everything lies.
+    /// The directories and files.
     pub places: Places,
-    /// The log of all sessions.
+    /// The database of all sessions.
     pub store: Store,
-    /// The configuration, as it is now.
+    /// The configuration.
     pub config: Arc<ConfigStore>,
-    /// Models, keys and the way to them.
+    /// Models and keys.
     pub providers: Arc<Providers>,
     /// The sessions, loaded or not.
     pub registry: Arc<Registry>,
@@ -57,41 +55,41 @@ pub struct Services {
     pub repairs: Arc<Repairs>,
     /// Cancelled when the daemon is to end.
     pub shutdown: CancellationToken,
-    /// When it started, in Unix milliseconds.
+    /// The start of the daemon, in Unix milliseconds.
     pub started_at: u64,
-    /// The keeper's process, if there is one.
+    /// The keeper's process id, if there is a keeper.
     pub keeper: Option<u32>,
-    /// How often a daemon of this keeper died before.
+    /// How many daemons of this keeper have died.
     pub restarts: u32,
-    /// Clients that are connected.
+    /// The number of connections.
     pub connections: AtomicU32,
 }
 
-/// What services are opened with.
+/// The arguments of [`Services::open`].
 pub struct Setup {
-    /// Where everything lies.
+    /// The directories and files.
     pub places: Places,
-    /// The configuration, read already.
+    /// The configuration, already read.
     pub config: Arc<ConfigStore>,
     /// The tools of all sessions: [`tool::builtin`], and others. The set can be replaced at any time.
     pub tools: Tools,
-    /// What every system prompt begins with: [`SYSTEM`], or another.
+    /// The beginning of every system prompt: [`SYSTEM`], or another.
     pub system: String,
-    /// What keeps keys out of text.
+    /// Removes keys from the log.
     pub redactor: Redactor,
-    /// The keeper's process, if there is one.
+    /// The keeper's process id, if there is a keeper.
     pub keeper: Option<u32>,
-    /// How often a daemon of this keeper died before.
+    /// How many daemons of this keeper have died.
     pub restarts: u32,
 }
 
 impl Setup {
-    /// The ordinary one for these places, without a keeper. It reads the configuration.
+    /// The default setup for these places, without a keeper. Reads the configuration, which blocks on the disk.
     pub fn of(places: Places) -> Self {
         Self::with_tools(places, Tools::default())
     }
 
-    /// The same with these tools, which the rules of the configuration can name.
+    /// As [`Self::of`], with these tools, which the rules of the configuration can name.
     pub fn with_tools(places: Places, tools: Tools) -> Self {
         let home = std::env::var_os("HOME").map(PathBuf::from);
         let config = Arc::new(ConfigStore::open(places.clone(), home, tools.clone()));
@@ -101,7 +99,7 @@ impl Setup {
 }
 
 impl Services {
-    /// Opens the database and what stands on it; nothing is loaded yet. Cancel `shutdown` to end them, and close the store then.
+    /// Opens the database and the services above it; loads no session. To end them, cancel `shutdown` and close the store.
     pub fn open(setup: Setup, shutdown: CancellationToken) -> anyhow::Result<Arc<Self>> {
         let Setup { places, config, tools, system, redactor, keeper, restarts } = setup;
         let store = Store::open(&places.database())?;
@@ -131,7 +129,7 @@ impl Services {
         }))
     }
 
-    /// What sessions share.
+    /// The services that sessions share.
     pub fn env(&self) -> &Arc<Env> {
         &self.registry.env
     }

@@ -1,7 +1,6 @@
-//! `model/*`: the models that can be reached. Every provider that can be used is asked for its list, all at once and not for long.
+//! `model/*`: the available models. All usable providers are asked for their lists concurrently, with a short timeout.
 //!
-//! A provider that does not answer costs its rows and nothing else. Its key goes where its requests go, and is got as for a turn,
-//! but not waited for as long.
+//! A provider that does not answer costs only its own rows. Its key is obtained as for a turn, but with a shorter timeout.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,19 +17,19 @@ use crate::provider::catalogue::Catalogue;
 use crate::provider::driver;
 use crate::provider::listing;
 
-/// How long a provider may take: a list comes in a fraction of a second, and somebody waits for it.
-const PATIENCE: Duration = Duration::from_secs(4);
+/// How long a provider may take: most answer in a fraction of a second, and a user waits.
+const LIST_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// How long an example is looked for, beside an error that is told without one too.
-const EXAMPLE: Duration = Duration::from_secs(1);
+/// How long to search for an example model, which only improves an error message.
+const EXAMPLE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How large a list may be, in bytes: the largest has a few kilobytes for each of five hundred models.
+/// The largest list of one provider, in bytes: the largest known has a few kilobytes for each of five hundred models.
 const MAX_LIST: usize = 8 << 20;
 
 /// The most rows of all lists together.
 const MAX_ROWS: usize = 5000;
 
-/// The rows of `model/list`: one a provider, or all that the providers have.
+/// The rows of `model/list`: one a provider, or all models of all providers.
 pub async fn list(services: &Services, _: &Caller, params: Models) -> Result<Vec<Model>, RpcError> {
     let providers = &services.providers;
     let catalogue = providers.catalogue()?;
@@ -48,10 +47,10 @@ pub async fn list(services: &Services, _: &Caller, params: Models) -> Result<Vec
     Ok(lists.into_iter().flat_map(|(_, rows)| rows).take(MAX_ROWS).collect())
 }
 
-/// A model that can be used, of this provider or of any: for somebody who has named none.
+/// A usable model of this provider, or of any if `provider` is empty, for an error message.
 pub async fn example(providers: &Arc<Providers>, provider: &str) -> Option<String> {
     let catalogue = providers.catalogue().ok()?;
-    // Nobody is asked to unlock anything for this.
+    // Never prompt for a keychain's password here.
     let at_hand = |info: &Info| matches!(info.source, Source::None | Source::Daemon | Source::Client);
     let at_hand: BTreeSet<String> =
         catalogue.key_infos().into_iter().filter(at_hand).map(|info| info.provider).collect();
@@ -73,10 +72,10 @@ pub async fn example(providers: &Arc<Providers>, provider: &str) -> Option<Strin
         }
         None
     };
-    tokio::time::timeout(EXAMPLE, first).await.ok().flatten()
+    tokio::time::timeout(EXAMPLE_TIMEOUT, first).await.ok().flatten()
 }
 
-/// All models of the provider that `row` is of, or what is wrong with it.
+/// All models of the provider of `row`, or one row with its problem.
 async fn of_provider(providers: &Providers, catalogue: &Catalogue, row: Model) -> Vec<Model> {
     if !row.ready {
         return vec![row];
@@ -86,13 +85,13 @@ async fn of_provider(providers: &Providers, catalogue: &Catalogue, row: Model) -
         Ok(Some(models)) => catalogue.rows(&provider, &row, &models),
         Ok(None) => catalogue.known_rows(&provider, &row),
         Err(problem) => {
-            tracing::info!(target: "request", provider, problem, "no list of models");
+            tracing::info!(target: "request", provider, problem, "cannot list models");
             vec![Model { problem: Some(problem), ..row }]
         }
     }
 }
 
-/// What the provider lists; nothing if it has no list.
+/// The provider's list of models; `None` if it has no such endpoint.
 async fn listed(
     providers: &Providers,
     catalogue: &Catalogue,
@@ -102,11 +101,11 @@ async fn listed(
     if catalogue.lister(provider, None).is_none() {
         return Ok(None);
     }
-    let key = tokio::time::timeout(PATIENCE, providers.key_sources.obtain(&resolved.key)).await;
-    let key = key.map_err(|_| format!("its key did not come within {} s", PATIENCE.as_secs()))?;
+    let key = tokio::time::timeout(LIST_TIMEOUT, providers.key_sources.obtain(&resolved.key)).await;
+    let key = key.map_err(|_| format!("cannot get its key within {} s", LIST_TIMEOUT.as_secs()))?;
     let key = key.map_err(|lack| format!("its key: {lack}"))?;
     let Some(endpoint) = catalogue.lister(provider, key) else { return Ok(None) };
     let Some(request) = endpoint.codec.listing() else { return Ok(None) };
-    let body = driver::get(&endpoint, request, PATIENCE, MAX_LIST).await.map_err(|failure| failure.message)?;
+    let body = driver::get(&endpoint, request, LIST_TIMEOUT, MAX_LIST).await.map_err(|failure| failure.message)?;
     listing::parse(&body).map(Some)
 }

@@ -1,4 +1,4 @@
-//! `question/*` and `permission/*`: what waits for an answer, and answering it. A permission is a question under other names.
+//! `question/*` and `permission/*`: listing and answering questions. A permission is a question in other terms.
 
 use linger_protocol::RpcError;
 use linger_protocol::error::Code;
@@ -10,28 +10,28 @@ use super::{Caller, Services};
 use crate::session::actor::{Asked, Command, answered_before};
 use crate::store::idempotency::Key;
 
-/// The longest reason that comes with an answer, in bytes: a few lines for the model.
+/// The longest reason of an answer, in bytes: a few lines for the model.
 const MAX_REASON: usize = 16 << 10;
 
-/// The questions that wait.
+/// The pending questions.
 pub async fn list(services: &Services, _: &Caller, params: List) -> Result<Vec<PendingQuestion>, RpcError> {
     Ok(services.store.pending(params.session).await?)
 }
 
-/// Answers one question; the first answer wins and the others are told who won.
+/// Answers a question; the first answer wins, and a later one fails with the winner's.
 pub async fn answer(services: &Services, caller: &Caller, mut params: Answer) -> Result<Answered, RpcError> {
     caller.must_be_user(services, "answer a question")?;
     let key = Key::of("question/answer", params.question.as_str(), params.key.take(), &params)?;
     give(services, caller, params, key).await
 }
 
-/// The permissions that wait.
+/// The pending permissions.
 pub async fn permissions(services: &Services, _: &Caller, params: permission::List) -> Result<Vec<Pending>, RpcError> {
     let questions = services.store.pending(params.session).await?;
     Ok(questions.into_iter().filter_map(PendingQuestion::into_permission).collect())
 }
 
-/// Decides one permission: the answer to a question, in the words of permissions.
+/// Answers a permission; as [`answer`], in the terms of permissions.
 pub async fn decide(
     services: &Services,
     caller: &Caller,
@@ -48,7 +48,7 @@ pub async fn decide(
     give(services, caller, answer, key).await.map_err(|error| of_permission(error, &permission))
 }
 
-/// Hands an answer to the session that asks, or to the daemon's own log. The caller has shown that it may answer.
+/// Sends an answer to the session that asks, or to the daemon's own log. The caller must be authorised.
 async fn give(services: &Services, caller: &Caller, answer: Answer, key: Option<Key>) -> Result<Answered, RpcError> {
     if answer.reason.as_ref().is_some_and(|reason| reason.len() > MAX_REASON) {
         return Err(RpcError::new(Code::TooMuch, format!("a reason may have {MAX_REASON} bytes")));
@@ -65,11 +65,11 @@ async fn give(services: &Services, caller: &Caller, answer: Answer, key: Option<
     Ok(Answered { outcome: "won".to_owned() })
 }
 
-/// An error of an answer in the words of permissions; one about a question that is none does not know it.
+/// An error of an answer, in the terms of permissions; a question of another kind is an unknown permission.
 fn of_permission(error: RpcError, id: &PermissionId) -> RpcError {
     let unknown = || {
-        RpcError::new(Code::UnknownPermission, format!("there is no permission '{id}'"))
-            .hint("`linger inbox` or permission/list shows those that wait")
+        RpcError::new(Code::UnknownPermission, format!("unknown permission '{id}'"))
+            .hint("`linger inbox` or permission/list shows pending ones")
     };
     match error.code() {
         Some(Code::UnknownQuestion | Code::UnknownOption) => unknown(),

@@ -1,4 +1,4 @@
-//! `session/*`: what sessions there are, the commands that one takes, and following one.
+//! `session/*`: listing sessions, sending them commands, and attaching.
 
 use linger_protocol::RpcError;
 use linger_protocol::daemon::Empty;
@@ -16,10 +16,10 @@ use crate::session::subscription::Subscription;
 use crate::store::idempotency::Key;
 use crate::sys::disk;
 
-/// Rows of `session/list` unless asked for fewer.
+/// The most rows of `session/list`.
 const MAX_ROWS: u32 = 1000;
 
-/// Makes a session. If there is no model for it, the error names one that could be used.
+/// Creates a session. If it names no model, the error suggests one.
 pub async fn create(services: &Services, caller: &Caller, mut params: Create) -> Result<Created, RpcError> {
     if matches!(params.mode, Some(Mode::Edit | Mode::Auto)) {
         caller.must_be_user(services, "create a session that asks less")?;
@@ -36,14 +36,14 @@ pub async fn create(services: &Services, caller: &Caller, mut params: Create) ->
             let default = || services.config.current().ok().and_then(|config| config.model.clone());
             let provider = named.or_else(default).unwrap_or_default();
             let example = model::example(&services.providers, &provider).await;
-            let hint = example.map(|model| format!("`--model {model}` is there; `linger models` lists all"));
+            let hint = example.map(|model| format!("try `--model {model}`; `linger models` lists all"));
             Err(hint.into_iter().fold(error, RpcError::hint))
         }
         created => created,
     }
 }
 
-/// Sessions, the latest first.
+/// Sessions, the latest first; matches are searched in carried over ones too.
 pub async fn list(services: &Services, _: &Caller, params: List) -> Result<Vec<Info>, RpcError> {
     let cwd = match params.cwd {
         None => None,
@@ -55,7 +55,7 @@ pub async fn list(services: &Services, _: &Caller, params: List) -> Result<Vec<I
     };
     let limit = params.limit.unwrap_or(MAX_ROWS).min(MAX_ROWS);
     let found = services.store.found.clone();
-    // A broken configuration costs the rows their windows; every client is told of it when it connects.
+    // Without a configuration the rows have no windows; each client hears of that at hello.
     let catalogue = services.providers.catalogue().ok();
     let info = move |row| {
         let info = prune::info(&found, row);
@@ -71,35 +71,35 @@ pub async fn list(services: &Services, _: &Caller, params: List) -> Result<Vec<I
     Ok(recover::find(&services.repairs, &services.shutdown, look).await?.unwrap_or_default())
 }
 
-/// The session's events after a cursor, and those that come.
+/// Subscribes to the session's events after a cursor, stored and new.
 pub async fn attach(services: &Services, _: &Caller, params: Attach) -> Result<(Attached, Subscription), RpcError> {
     let reading = services.registry.ask(&params.session, |reply| Command::Attach(params.after, reply)).await?;
     let attached = Attached { cursor: reading.head.clone() };
     Ok((attached, Subscription::new(reading, services.store.clone(), params.deltas.unwrap_or(true))))
 }
 
-/// Gives the session something to do; answers once the prompt is on disk.
+/// Queues a prompt; answers once it is on disk.
 pub async fn prompt(services: &Services, caller: &Caller, mut params: Prompt) -> Result<Prompted, RpcError> {
     let (by, session) = (caller.name(), params.session.clone());
     let key = Key::of("session/prompt", session.as_str(), params.key.take(), &params)?;
     services.registry.ask(&session, |reply| Command::Prompt(params, key, by, reply)).await
 }
 
-/// Has older messages replaced by a summary, in the context; answers once the request is on disk.
+/// Queues a compaction of the context; answers once the request is on disk.
 pub async fn compact(services: &Services, caller: &Caller, mut params: Compact) -> Result<Prompted, RpcError> {
     let (by, session) = (caller.name(), params.session.clone());
     let key = Key::of("session/compact", session.as_str(), params.key.take(), &params)?;
     services.registry.ask(&session, |reply| Command::Compact(params, key, by, reply)).await
 }
 
-/// Stops the turn that is under way and keeps the session.
+/// Cancels the running turn and keeps the session.
 pub async fn cancel(services: &Services, _: &Caller, mut params: Keyed) -> Result<Empty, RpcError> {
     let key = Key::of("session/cancel", params.session.as_str(), params.key.take(), &params)?;
     services.registry.ask(&params.session, |reply| Command::Cancel(Asked { key, reply })).await?;
     Ok(Empty {})
 }
 
-/// Resumes an offered turn, or starts prompts that wait after a cancel or an error.
+/// Resumes an offered turn, or starts prompts that are still queued after a cancel or an error.
 pub async fn resume(services: &Services, _: &Caller, mut params: Keyed) -> Result<Empty, RpcError> {
     let key = Key::of("session/continue", params.session.as_str(), params.key.take(), &params)?;
     services.registry.ask(&params.session, |reply| Command::Continue(Asked { key, reply })).await?;
@@ -117,13 +117,13 @@ pub async fn set(services: &Services, caller: &Caller, mut params: Set) -> Resul
     Ok(Empty {})
 }
 
-/// Deletes a session and everything that was stored for it.
+/// Deletes a session and all its data.
 pub async fn remove(services: &Services, _: &Caller, mut params: Remove) -> Result<Empty, RpcError> {
     let key = Key::of("session/remove", params.session.as_str(), params.key.take(), &params)?;
     let command = |key| move |reply| Command::Remove(params.force, Asked { key, reply });
     match (services.registry.ask(&params.session, command(key.clone())).await, key) {
         (Ok(()), _) => Ok(Empty {}),
-        // It may have gone by this very request.
+        // This very request may have removed it before.
         (Err(error), Some(key)) if error.code() == Some(Code::UnknownSession) => {
             services.store.answer_to::<()>(&key).await?.map(|()| Empty {}).ok_or(error)
         }
@@ -131,10 +131,10 @@ pub async fn remove(services: &Services, _: &Caller, mut params: Remove) -> Resu
     }
 }
 
-/// Deletes the sessions that were not used for a while, or says which these are.
+/// Deletes sessions that were unused for a while, or with `dry_run` lists them.
 pub async fn prune(services: &Services, _: &Caller, mut params: Prune) -> Result<Pruned, RpcError> {
     let key = Key::of("session/prune", "", params.key.take(), &params)?;
-    // Sent again while it is under way it waits for the same outcome.
+    // A repeated request waits for the outcome of the first.
     let _turn = match &key {
         Some(key) => Some(services.registry.under_way.turn(key).await),
         None => None,
@@ -146,7 +146,7 @@ pub async fn prune(services: &Services, _: &Caller, mut params: Prune) -> Result
     }
     let pruned = services.registry.prune(params).await?;
     if let Some(key) = key {
-        // Not with its effect, which is many commits: until then it goes on where it was when it is sent again.
+        // After its effect, which is many commits: a repeat before that continues the work.
         services.store.remember(key.outcome(&pruned)).await?;
     }
     Ok(pruned)

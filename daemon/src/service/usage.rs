@@ -1,4 +1,4 @@
-//! `usage/*`: what was paid for.
+//! `usage/*`: tokens and costs.
 
 use linger_protocol::RpcError;
 use linger_protocol::usage::{List, Sums};
@@ -6,7 +6,7 @@ use linger_protocol::usage::{List, Sums};
 use super::{Caller, Services};
 use crate::sys::clock::DAY_MS;
 
-/// Tokens and costs, summed up.
+/// Sums of tokens and costs.
 pub async fn sums(services: &Services, _: &Caller, params: List) -> Result<Sums, RpcError> {
     let since = params.since.unwrap_or_default() / DAY_MS;
     Ok(services.store.sums(since, params.by).await?)

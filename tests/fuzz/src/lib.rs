@@ -15,7 +15,7 @@ use linger_protocol::place::Places;
 use linger_protocol::transport::line::{Decoder, Frame, Framing, encode};
 use lingerd::config::Config;
 use lingerd::log::cursor::Position;
-use lingerd::permission::{CallInfo, Rule, Rules, ResolvedAccess, Verdict, decide};
+use lingerd::permission::{CallInfo, ResolvedAccess, Rule, Rules, Verdict, decide};
 use lingerd::provider::anthropic::Anthropic;
 use lingerd::provider::catalogue::Kind;
 use lingerd::provider::compat::Compat;

@@ -72,7 +72,7 @@ impl Catalogue {
     }
 
     /// What `spec` means in a session that has the model `current`: also the name of a model of its provider alone.
-    pub fn resolve_beside(&self, current: &str, spec: &str) -> Result<Resolved, ResolveError> {
+    pub fn resolve_in_session(&self, current: &str, spec: &str) -> Result<Resolved, ResolveError> {
         let unknown = match self.resolve(spec) {
             Err(ResolveError::UnknownProvider { provider, .. }) => provider,
             other => return other,

@@ -66,7 +66,7 @@ fn a_spec_names_a_provider_and_perhaps_a_model() {
     check(&catalogue, "antropic/x", Err("there is no provider `antropic`; did you mean `anthropic`?"));
     check(&catalogue, "zzz", Err("there is no provider `zzz`"));
     // A name that nothing is like is maybe a model's of the session's own provider.
-    let beside = catalogue.resolve_beside("work/a", "zzz").unwrap_err().to_string();
+    let beside = catalogue.resolve_in_session("work/a", "zzz").unwrap_err().to_string();
     assert_eq!(beside, "there is no provider `zzz`; did you mean `work/zzz`?");
     // The name of a model alone: at a provider whose key is there if it can be.
     let meant = |spec: &str| match catalogue.resolve(spec) {

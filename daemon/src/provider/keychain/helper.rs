@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use keyring::{Entry, Error};
 
-use super::{Answer, MAX_KEY, Task, Trouble};
+use super::{HelperReply, KeychainError, MAX_KEY, Task};
 
 /// What makes the program a helper.
 pub const ARGUMENT: &str = "--keychain";
@@ -20,7 +20,7 @@ const SERVICE: &str = "linger";
 pub fn main(arguments: &[String]) -> ExitCode {
     let answer = match arguments {
         [task, account] => match Task::ALL.into_iter().find(|known| known.name() == task) {
-            Some(task) => run(task, account).unwrap_or_else(Answer::Trouble),
+            Some(task) => run(task, account).unwrap_or_else(HelperReply::Failed),
             None => return usage(),
         },
         _ => return usage(),
@@ -38,40 +38,40 @@ fn usage() -> ExitCode {
     ExitCode::from(2)
 }
 
-fn run(task: Task, account: &str) -> Result<Answer, Trouble> {
+fn run(task: Task, account: &str) -> Result<HelperReply, KeychainError> {
     if let Err(error) = Entry::store_status() {
-        return Err(Trouble::Absent(said(error)));
+        return Err(KeychainError::Absent(said(error)));
     }
     if task == Task::Check {
-        return Ok(Answer::Done);
+        return Ok(HelperReply::Done);
     }
-    let entry = Entry::new(SERVICE, account).map_err(trouble)?;
+    let entry = Entry::new(SERVICE, account).map_err(keychain_error)?;
     match task {
-        Task::Get => entry.get_password().map(Answer::Key),
-        Task::Remove => entry.delete_credential().map(|()| Answer::Done),
+        Task::Get => entry.get_password().map(HelperReply::Key),
+        Task::Remove => entry.delete_credential().map(|()| HelperReply::Done),
         Task::Set => {
             let mut key = String::new();
             let read = std::io::stdin().take(MAX_KEY as u64).read_to_string(&mut key);
-            read.map_err(|error| Trouble::Failed(error.to_string()))?;
-            entry.set_password(&key).map(|()| Answer::Done)
+            read.map_err(|error| KeychainError::Failed(error.to_string()))?;
+            entry.set_password(&key).map(|()| HelperReply::Done)
         }
-        Task::Check => Ok(Answer::Done),
+        Task::Check => Ok(HelperReply::Done),
     }
-    .map_err(trouble)
+    .map_err(keychain_error)
 }
 
 /// What the library says, as far as it makes a difference.
-fn trouble(error: Error) -> Trouble {
+fn keychain_error(error: Error) -> KeychainError {
     match error {
-        Error::NoEntry => Trouble::Missing,
-        Error::NoStorageAccess(_) => Trouble::Locked(said(&error)),
-        Error::NoDefaultStore => Trouble::Absent(said(&error)),
+        Error::NoEntry => KeychainError::Missing,
+        Error::NoStorageAccess(_) => KeychainError::Locked(said(&error)),
+        Error::NoDefaultStore => KeychainError::Absent(said(&error)),
         // These have what they are about in their text or beside it, and that may be the key.
         Error::BadEncoding(_) | Error::BadDataFormat(..) | Error::BadStoreFormat(_) => {
-            Trouble::Failed("what it has is no text".to_owned())
+            KeychainError::Failed("what it has is no text".to_owned())
         }
-        Error::Ambiguous(_) => Trouble::Failed("it has more than one key for this place".to_owned()),
-        other => Trouble::Failed(said(&other)),
+        Error::Ambiguous(_) => KeychainError::Failed("it has more than one key for this place".to_owned()),
+        other => KeychainError::Failed(said(&other)),
     }
 }
 

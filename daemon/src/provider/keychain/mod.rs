@@ -25,10 +25,10 @@ use crate::process::server::{Children, Spawn};
 use crate::provider::keys::Account;
 
 /// How long the keychain may take: it may ask its user for a password.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long a look at whether there is one may take, for which it asks nobody.
-const LOOK: Duration = Duration::from_secs(5);
+const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The longest key that is put into the keychain, in bytes; those of services have a hundred, tokens a few thousand.
 pub const MAX_KEY: usize = 8 << 10;
@@ -55,7 +55,7 @@ const PASSED: [&str; 9] = [
 /// Why the keychain gives nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "why", rename_all = "snake_case")]
-pub enum Trouble {
+pub enum KeychainError {
     /// There is none here.
     #[error("there is no keychain here: {0}")]
     Absent(String),
@@ -95,10 +95,10 @@ impl Task {
 /// What a helper answers, in one line of JSON.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Answer {
+enum HelperReply {
     Done,
     Key(String),
-    Trouble(Trouble),
+    Failed(KeychainError),
 }
 
 /// The keychain, as the daemon sees it.
@@ -155,26 +155,26 @@ impl Keychain {
     }
 
     /// The key of an account.
-    pub async fn get(&self, account: &Account) -> Result<Secret, Trouble> {
-        match self.ask(Task::Get, Some(account), b"", PATIENCE).await? {
+    pub async fn get(&self, account: &Account) -> Result<Secret, KeychainError> {
+        match self.ask(Task::Get, Some(account), b"", TIMEOUT).await? {
             Some(key) if !key.trim().is_empty() => Ok(Secret::new(&key)),
-            _ => Err(Trouble::Missing),
+            _ => Err(KeychainError::Missing),
         }
     }
 
     /// Puts a key there, in place of what it had for the account.
-    pub async fn set(&self, account: &Account, key: &Secret) -> Result<(), Trouble> {
-        self.ask(Task::Set, Some(account), key.reveal().as_bytes(), PATIENCE).await.map(drop)
+    pub async fn set(&self, account: &Account, key: &Secret) -> Result<(), KeychainError> {
+        self.ask(Task::Set, Some(account), key.reveal().as_bytes(), TIMEOUT).await.map(drop)
     }
 
     /// Takes a key away.
-    pub async fn remove(&self, account: &Account) -> Result<(), Trouble> {
-        self.ask(Task::Remove, Some(account), b"", PATIENCE).await.map(drop)
+    pub async fn remove(&self, account: &Account) -> Result<(), KeychainError> {
+        self.ask(Task::Remove, Some(account), b"", TIMEOUT).await.map(drop)
     }
 
     /// Whether there is a keychain; it may be locked.
-    pub async fn check(&self) -> Result<(), Trouble> {
-        self.ask(Task::Check, None, b"", LOOK).await.map(drop)
+    pub async fn check(&self) -> Result<(), KeychainError> {
+        self.ask(Task::Check, None, b"", CHECK_TIMEOUT).await.map(drop)
     }
 
     async fn ask(
@@ -183,7 +183,7 @@ impl Keychain {
         account: Option<&Account>,
         input: &[u8],
         limit: Duration,
-    ) -> Result<Option<String>, Trouble> {
+    ) -> Result<Option<String>, KeychainError> {
         let env = environment(|name| std::env::var(name).ok(), Path::exists)?;
         let account = account.map(ToString::to_string).unwrap_or_default();
         let failed = |error: &dyn std::fmt::Display| Trouble::Failed(error.to_string());
@@ -195,17 +195,17 @@ impl Keychain {
             End::Status(status) => status,
             End::TooMuch => return Err(failed(&"it says more than a key can have")),
             End::TooLate if task == Task::Check => {
-                return Err(Trouble::Absent(format!("it did not answer within {} s", limit.as_secs())));
+                return Err(KeychainError::Absent(format!("it did not answer within {} s", limit.as_secs())));
             }
             End::TooLate => {
                 let why = format!("nobody unlocked it within {} s; it may show a window that asks", limit.as_secs());
-                return Err(Trouble::Locked(why));
+                return Err(KeychainError::Locked(why));
             }
         };
         match serde_json::from_slice(&finished.output) {
-            Ok(Answer::Done) => Ok(None),
-            Ok(Answer::Key(key)) => Ok(Some(key)),
-            Ok(Answer::Trouble(trouble)) => Err(trouble),
+            Ok(HelperReply::Done) => Ok(None),
+            Ok(HelperReply::Key(key)) => Ok(Some(key)),
+            Ok(HelperReply::Failed(error)) => Err(error),
             // Nothing of the output is shown: it may have a key in it.
             Err(_) => Err(failed(&format!("its helper ended with {status} and no answer"))),
         }
@@ -216,7 +216,7 @@ impl Keychain {
 fn environment(
     get: impl Fn(&str) -> Option<String>,
     exists: impl Fn(&Path) -> bool,
-) -> Result<BTreeMap<String, String>, Trouble> {
+) -> Result<BTreeMap<String, String>, KeychainError> {
     let value = |name: &str| get(name).filter(|value| !value.is_empty());
     let mut env: BTreeMap<String, String> =
         PASSED.iter().filter_map(|name| Some(((*name).to_owned(), value(name)?))).collect();
@@ -228,7 +228,7 @@ fn environment(
     let bus = runtime.join("bus");
     if !exists(&bus) {
         let why = "no D-Bus session: DBUS_SESSION_BUS_ADDRESS is not set where the daemon was started, and there is no";
-        return Err(Trouble::Absent(format!("{why} {}", bus.display())));
+        return Err(KeychainError::Absent(format!("{why} {}", bus.display())));
     }
     env.insert("DBUS_SESSION_BUS_ADDRESS".to_owned(), format!("unix:path={}", bus.display()));
     Ok(env)
@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(look(&set[1..], "/run/user/7/bus").as_deref(), Ok("unix:path=/run/user/7/bus"));
         let own = format!("/run/user/{}/bus", rustix::process::getuid().as_raw());
         assert_eq!(look(&[("DBUS_SESSION_BUS_ADDRESS", "")], &own), Ok(format!("unix:path={own}")));
-        let Err(Trouble::Absent(why)) = look(&set[1..], "/elsewhere") else { panic!() };
+        let Err(KeychainError::Absent(why)) = look(&set[1..], "/elsewhere") else { panic!() };
         assert!(why.contains("DBUS_SESSION_BUS_ADDRESS") && why.ends_with("no /run/user/7/bus"), "{why}");
     }
 }

@@ -267,7 +267,7 @@ impl Actor {
 
     pub(super) async fn set(&mut self, set: session::Set, asked: Asked) {
         let Some(Asked { key, reply }) = self.first_time(asked).await else { return };
-        let meant = |spec: &str| self.env.providers.model_beside(&self.state.model, spec);
+        let meant = |spec: &str| self.env.providers.model_in_session(&self.state.model, spec);
         let model = match set.model.as_deref().map(meant).transpose() {
             Ok(meant) => meant,
             Err(error) => return respond(reply, Err(error)),
@@ -284,7 +284,7 @@ impl Actor {
         let (model, setup) = model
             .map(|resolved| (resolved.origin.clone(), self.env.setup(&resolved, self.env.tools.current().specs())))
             .unzip();
-        let doubt = model.as_deref().and_then(|model| self.env.providers.doubt(model));
+        let doubt = model.as_deref().and_then(|model| self.env.providers.warning(model));
         let doubt = doubt.map(|doubt| Draft::new(unknown_model(&doubt)));
         let changed = EventBody::SessionChanged {
             model,

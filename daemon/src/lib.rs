@@ -68,8 +68,8 @@ pub async fn run(options: Options, mut listener: impl Accept, shutdown: Cancella
     let services = Services::open(setup, shutdown)?;
     let children = services.places.children();
     let left = services.env().children.ledger.open(&children).unwrap_or_else(|error| {
-        tracing::warn!(target: "daemon", %error, path = %children.display(), "children cannot be recorded");
-        // Then nobody knows how the last one ended.
+        tracing::warn!(target: "daemon", %error, path = %children.display(), "cannot record children");
+        // Without the ledger, assume that the last daemon crashed.
         Left { died: true, ended: 0 }
     });
     // Only after a crash: examining every process of the machine takes longer than the rest of a start.
@@ -124,7 +124,7 @@ pub async fn run(options: Options, mut listener: impl Accept, shutdown: Cancella
     services.env().children.end().await;
     process::end_left_behind(&services.places.database(), keeper);
     if let Err(error) = services.env().children.ledger.close(&children) {
-        tracing::info!(target: "daemon", %error, "the next start looks for what is left");
+        tracing::info!(target: "daemon", %error, "cannot remove the ledger; the next start checks for left processes");
     }
     services.store.close().await.context("cannot close the database")
 }

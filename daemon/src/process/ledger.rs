@@ -23,19 +23,19 @@ const MAX_RECORD: u64 = 256 << 10;
 /// The size at which the ledger is rewritten, in bytes: of its thousands of lines only a few still run.
 const REWRITE_AT: u64 = 64 << 10;
 
-/// The children of one daemon, and the record of them.
+/// The children of one daemon, and the file that records them.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    /// The daemon's database; none in tests that need none.
+    /// The daemon's database; absent in tests that need none.
     pub(super) owner: Option<PathBuf>,
-    family: Mutex<Family>,
+    recorded: Mutex<Recorded>,
 }
 
 #[derive(Debug, Default)]
-struct Family {
-    /// Those that a [`super::Process`] waits for.
+struct Recorded {
+    /// The running children.
     running: Vec<Pid>,
-    /// The record, once it is open and as long as it can be written.
+    /// The open file; absent before [`Ledger::open`] and after a failed write.
     file: Option<File>,
 }
 
@@ -55,57 +55,57 @@ pub fn keep(path: &Path) -> io::Result<()> {
 }
 
 impl Ledger {
-    /// The children of the daemon with the database `owner`; nothing is recorded yet.
+    /// A ledger for the daemon with the database `owner`; not open yet.
     pub(super) fn of(owner: &Path) -> Self {
-        Self { owner: Some(owner.to_path_buf()), family: Mutex::default() }
+        Self { owner: Some(owner.to_path_buf()), recorded: Mutex::default() }
     }
 
-    fn family(&self) -> MutexGuard<'_, Family> {
-        self.family.lock().unwrap_or_else(PoisonError::into_inner)
+    fn recorded(&self) -> MutexGuard<'_, Recorded> {
+        self.recorded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the groups of the children that an earlier process recorded at `path` and that still run, and records the daemon's own
-    /// from now on.
+    /// Kills the process groups in the file at `path` that still run, and records the daemon's own children there from now on.
+    /// Fails if the file cannot be used.
     pub fn open(&self, path: &Path) -> io::Result<Left> {
         let (file, left) = take_over(path)?;
-        self.family().file = Some(file);
+        self.recorded().file = Some(file);
         Ok(left)
     }
 
-    /// Removes the record, unless a child still runs: nothing is left for the next start to look for.
+    /// Removes the file, unless a child still runs.
     pub fn close(&self, path: &Path) -> io::Result<()> {
-        let mut family = self.family();
-        if !family.running.is_empty() {
+        let mut recorded = self.recorded();
+        if !recorded.running.is_empty() {
             return Ok(());
         }
-        family.file.take().map_or(Ok(()), |_| std::fs::remove_file(path))
+        recorded.file.take().map_or(Ok(()), |_| std::fs::remove_file(path))
     }
 
     /// Records a child.
     pub(super) fn add(&self, child: Pid) {
-        let mut family = self.family();
-        family.running.push(child);
-        let Family { running, file: Some(file) } = &mut *family else { return };
+        let mut recorded = self.recorded();
+        recorded.running.push(child);
+        let Recorded { running, file: Some(file) } = &mut *recorded else { return };
         if let Err(error) = write(file, child, running) {
-            tracing::warn!(target: "process", %error, "children cannot be recorded any more");
-            family.file = None;
+            tracing::warn!(target: "process", %error, "cannot record children; after a crash some may be left running");
+            recorded.file = None;
         }
     }
 
-    /// Forgets a child that has ended; with the last one the record is emptied.
+    /// Removes a child that has ended; empties the file with the last one.
     pub(super) fn remove(&self, child: Pid) {
-        let mut family = self.family();
-        family.running.retain(|pid| *pid != child);
-        if let Family { running, file: Some(file) } = &*family
+        let mut recorded = self.recorded();
+        recorded.running.retain(|pid| *pid != child);
+        if let Recorded { running, file: Some(file) } = &*recorded
             && running.is_empty()
         {
-            // What stays is not taken for anything that runs: its start time tells.
+            // A line that stays is harmless: its start time matches no process.
             let _stays = file.set_len(0);
         }
     }
 }
 
-/// Opens the record at `path` and empties it, after the groups have been ended that it names and that still run.
+/// Opens the file at `path`, kills the groups in it that still run, and empties it.
 fn take_over(path: &Path) -> io::Result<(File, Left)> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let mut options = OpenOptions::new();
@@ -139,7 +139,7 @@ fn still_runs(line: &str) -> Option<Pid> {
     (Some(started(pid)?) == began.parse().ok()).then_some(pid)
 }
 
-/// Records a child, which is among `running`.
+/// Adds a line for `child`, which is among `running`.
 fn write(file: &mut File, child: Pid, running: &[Pid]) -> io::Result<()> {
     let rewrite = file.metadata()?.len() > REWRITE_AT;
     let added = if rewrite { running } else { &[child] };

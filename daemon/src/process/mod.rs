@@ -81,9 +81,9 @@ pub const MAX_INPUT: usize = 16 << 10;
 #[derive(Debug)]
 struct Group {
     child: Child,
-    /// Where it is recorded.
+    /// Records this child.
     ledger: Arc<Ledger>,
-    /// The child itself.
+    /// The child's process id.
     leader: Option<Pid>,
     /// The process group; absent once killed.
     group: Option<Pid>,
@@ -103,7 +103,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a program, given as its name and its file. Must be called within a Tokio runtime.
+    /// Starts a program, given as argv[0] and file. Must be called within a Tokio runtime.
     fn start<S: AsRef<OsStr>>(
         spawn: &Spawn,
         program: (&str, &Path),
@@ -182,9 +182,9 @@ fn receiver(pipe: io::PipeReader) -> io::Result<pipe::Receiver> {
 }
 
 impl Group {
-    /// Starts the program in `file`, which is told that its name is `name`, with these for its standard input, output and error.
-    /// It has the environment of `spawn` and nothing else, but for the variable that says whose it is.
-    #[allow(clippy::disallowed_methods)] // This is the place.
+    /// Starts `file` with argv[0] `name` and these as standard input, output and error.
+    /// Its environment is that of `spawn` and [`OWNER`].
+    #[allow(clippy::disallowed_methods)] // The only spawn.
     fn start<S: AsRef<OsStr>>(
         Spawn { cwd, env, children: Children { ledger, .. } }: &Spawn,
         (name, file): (&str, &Path),
@@ -221,7 +221,7 @@ impl Group {
             own().push(group);
             ledger.add(group);
         }
-        // From here on its drop ends the child; `command`, which holds the other ends of the pipes, goes at the return.
+        // From here on dropping `Self` ends the child. `command` holds the other ends of the pipes until the return.
         Ok(Self { child, ledger: ledger.clone(), leader: group, group })
     }
 
@@ -264,8 +264,7 @@ impl Drop for Group {
     }
 }
 
-/// The children that a [`Group`] waits for. The process has this once: whoever reaps must know all that are not to be reaped, and
-/// the children of a process are those of every daemon in it.
+/// The children that a [`Group`] waits for. Process-wide: the reaper must know the children of every daemon in the process.
 static OWN: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
 fn own() -> MutexGuard<'static, Vec<Pid>> {

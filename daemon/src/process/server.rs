@@ -32,12 +32,12 @@ pub struct Children {
 }
 
 impl Children {
-    /// The children of the daemon with the database `owner`, which each has in its environment.
+    /// The children of the daemon with the database `owner`; each has that path in its environment.
     pub fn of(owner: &Path) -> Self {
         Self { ledger: Arc::new(Ledger::of(owner)), ..Self::default() }
     }
 
-    /// Ends every server, and waits until they have ended: at most twice the time that a group gets to end. None starts any more.
+    /// Ends every server and waits for them, for at most `2 * GRACE`. Starting one fails from now on.
     pub async fn end(&self) {
         self.ending.cancel();
         self.running.close();
@@ -102,14 +102,14 @@ async fn keep(mut group: Group, wanted: CancellationToken, ended: watch::Sender<
     }
 }
 
-/// Starts children in one directory and environment: the one way in which a child begins, and what a tool is given.
+/// Starts children in one directory and environment: every child starts here; part of a tool's context.
 #[derive(Clone, Debug)]
 pub struct Spawn {
     /// The working directory.
     pub cwd: PathBuf,
     /// The whole environment.
     pub env: Arc<BTreeMap<String, String>>,
-    /// Whose children they are.
+    /// The daemon's children.
     pub children: Children,
 }
 
@@ -132,10 +132,10 @@ impl Spawn {
         Process::start(self, (&name, &file), args, input, stderr)
     }
 
-    /// Starts this very program with other arguments, as a helper that gets `input`; see [`MAX_INPUT`].
+    /// Starts this program again as a helper with `input`; fails if that is longer than [`MAX_INPUT`].
     pub fn helper(&self, args: &[&str], input: &[u8]) -> io::Result<Process> {
         if input.len() > MAX_INPUT {
-            return Err(io::Error::other(format!("a helper takes {MAX_INPUT} bytes")));
+            return Err(io::Error::other(format!("the input of a helper is longer than {MAX_INPUT} bytes")));
         }
         let own = Path::new("/proc/self/exe");
         let program = if own.exists() { own.to_path_buf() } else { std::env::current_exe()? };

@@ -27,13 +27,12 @@ pub fn in_process() -> (Connector, InProcess) {
 }
 
 impl Connector {
-    /// Opens a connection of this process: JSON-RPC, a message a line. Nothing if the daemon has ended.
+    /// Opens a connection with full authority: JSON-RPC, a message a line. `None` if the daemon has ended.
     pub async fn connect(&self) -> Option<DuplexStream> {
         self.connect_as(Authority::Daemon).await
     }
 
-    /// Opens a connection whose requests are asked on the strength of `authority`: that of a session widens nothing and answers
-    /// nothing.
+    /// Opens a connection whose requests have `authority`: a session's may widen no permission and answer no question.
     pub async fn connect_as(&self, authority: Authority) -> Option<DuplexStream> {
         let (ours, theirs) = duplex(BUFFER);
         self.0.send((theirs, authority)).await.ok().map(|()| ours)
@@ -46,7 +45,7 @@ impl Accept for InProcess {
     async fn accept(&mut self) -> (DuplexStream, Authority) {
         match self.0.recv().await {
             Some(accepted) => accepted,
-            // Nothing can connect any more.
+            // All connectors are gone.
             None => std::future::pending().await,
         }
     }

@@ -186,7 +186,7 @@ impl Keychain {
     ) -> Result<Option<String>, KeychainError> {
         let env = environment(|name| std::env::var(name).ok(), Path::exists)?;
         let account = account.map(ToString::to_string).unwrap_or_default();
-        let failed = |error: &dyn std::fmt::Display| Trouble::Failed(error.to_string());
+        let failed = |error: &dyn std::fmt::Display| KeychainError::Failed(error.to_string());
         let spawn = Spawn { cwd: "/".into(), env: Arc::new(env), children: self.children.clone() };
         let helper = spawn.helper(&[helper::ARGUMENT, task.name(), &account], input);
         let finished = helper.map_err(|error| failed(&error))?.finish(limit, MAX_ANSWER).await;

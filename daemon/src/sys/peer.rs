@@ -3,7 +3,7 @@
 //! A tool's child must not answer whether that tool may run. The keeper is the sub-reaper of all processes below it, so a child
 //! that forked away still has it as an ancestor. `None` means unknown; callers must refuse then.
 
-/// A process at the other end of a connection; of the same user.
+/// The process at the other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// Its process id; absent if the system does not tell.

@@ -8,6 +8,7 @@
 mod bare;
 mod decoders;
 mod figures;
+mod paced;
 mod rounds;
 
 use std::process::ExitCode;
@@ -121,7 +122,7 @@ async fn main() -> ExitCode {
     }
     measure! {
         figures::warm_run figures::warm_turn figures::cold_start figures::stream rounds::tool_rounds
-        figures::memory figures::round_trip figures::idle decoders::decoders decoders::prefix
+        figures::memory paced::paced figures::round_trip figures::idle decoders::decoders decoders::prefix
     }
     ExitCode::from(u8::from(!good))
 }

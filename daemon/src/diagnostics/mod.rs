@@ -8,6 +8,7 @@
 //! If the file cannot be written, the daemon works without it and reports that ([`write_error`]); each line tries again. Anything
 //! at its path that is not a file is moved to a dated name.
 
+pub mod nearest;
 pub mod secret;
 
 use std::fmt;

@@ -35,7 +35,7 @@ use super::setup::setup;
 use super::shape::{self, Shaping};
 use super::tools::ToolSpecs;
 use super::{Codec, Provider};
-use crate::diagnostics::secret::Secret;
+use crate::diagnostics::{self, secret::Secret};
 pub use config::{Kind, ProviderConfig};
 pub use error::ResolveError;
 use lists::Lists;
@@ -478,8 +478,7 @@ impl Catalogue {
 
 /// The name that is most like `name`, if one is like it.
 pub fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
-    let names: Vec<&str> = names.collect();
-    similar::get_close_matches(name, &names, 1, 0.5).first().map(|near| (*near).to_owned())
+    diagnostics::nearest::nearest(name, names, 0.5).map(str::to_owned)
 }
 
 /// The wire format `kind` with these flags; `demo` has none.

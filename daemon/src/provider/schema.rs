@@ -1,13 +1,13 @@
-//! JSON Schema of a user's: whether one is good, and whether an answer fits it. The only user of the crate `jsonschema`.
+//! JSON Schema of a user's: whether one is good, and whether an answer fits it. The only user of the crate `boon`.
 //!
 //! Nothing is fetched: a reference that leaves the schema is an error. Patterns are matched in linear time.
 //! Deliberately absent: how a model is asked for a shape, which [`crate::provider::shape`] knows.
 
 use std::collections::HashMap;
 
-use jsonschema::error::ValidationErrorKind;
-use jsonschema::{PatternOptions, Retrieve, Uri, Validator};
+use boon::{CompileError, Compiler, ErrorKind, SchemaIndex, Schemas, UrlLoader, ValidationError};
 use linger_protocol::message::ContentBlock;
+use regex::RegexBuilder;
 use serde_json::Value;
 
 use crate::provider::shape::{unwrapped, without_nulls};
@@ -22,8 +22,7 @@ const MAX_WORK: u64 = 10_000;
 /// How many patterns a schema may have: each is compiled, which a handful of characters can make a matter of milliseconds.
 const MAX_PATTERNS: usize = 64;
 
-/// How large one pattern may be when it is compiled, and what matching with it may take, in bytes: a class of letters of all
-/// languages takes some 30,000.
+/// How large one pattern may be when it is compiled, in bytes: a class of letters of all languages takes some 30,000.
 const PATTERN: usize = 512 << 10;
 
 /// How many faults of an answer the model is told; more do not help it.
@@ -35,13 +34,22 @@ const FAULT: usize = 300;
 /// How deep a schema may be nested; each level is a call when an answer is checked.
 const DEPTH: usize = 64;
 
+/// What the schema is called while it is read; a reference that is relative leads from here.
+const NAME: &str = "schema:/";
+
 /// Fetches nothing.
 struct Nowhere;
 
-impl Retrieve for Nowhere {
-    fn retrieve(&self, uri: &Uri<String>) -> Result<Value, Box<dyn std::error::Error + Send + Sync>> {
-        Err(format!("{uri} lies outside of the schema").into())
+impl UrlLoader for Nowhere {
+    fn load(&self, url: &str) -> Result<Value, Box<dyn std::error::Error>> {
+        Err(format!("{url} lies outside of the schema").into())
     }
+}
+
+/// A schema that is good.
+struct Validator {
+    schemas: Schemas,
+    whole: SchemaIndex,
 }
 
 /// What is wrong with a schema, in one line.
@@ -63,9 +71,13 @@ pub fn check(schema: &Value) -> Result<(), String> {
     if let Some(why) = endless(schema) {
         return Err(why);
     }
-    let patterns = patterns(schema);
-    if patterns > MAX_PATTERNS {
-        return Err(format!("it has {patterns} patterns, and may have {MAX_PATTERNS}"));
+    let mut found = Vec::new();
+    patterns(schema, &mut found);
+    if found.len() > MAX_PATTERNS {
+        return Err(format!("it has {} patterns, and may have {MAX_PATTERNS}", found.len()));
+    }
+    if let Some(large) = found.into_iter().find(|pattern| is_large(pattern)) {
+        return Err(cut(&format!("the pattern {large:?} is too large")));
     }
     validator(schema).map(drop)
 }
@@ -100,28 +112,74 @@ fn fitting(schema: &Value, validator: &Validator, value: Value, wrapped: bool) -
 }
 
 fn validator(schema: &Value) -> Result<Validator, String> {
-    let patterns = PatternOptions::regex().size_limit(PATTERN).dfa_size_limit(PATTERN);
-    let options = jsonschema::options().with_retriever(Nowhere).with_pattern_options(patterns);
-    options.build(schema).map_err(|error| {
-        let place = error.instance_path().to_string();
-        let outside = match error.kind() {
-            ValidationErrorKind::Referencing(_) => "; nothing is fetched, so put it under $defs",
-            _ => "",
-        };
-        let text = cut(&error.to_string()) + outside;
-        if place.is_empty() { text } else { format!("{place}: {text}") }
-    })
+    let mut compiler = Compiler::new();
+    compiler.use_loader(Box::new(Nowhere));
+    let mut schemas = Schemas::new();
+    let refused = |error| match error {
+        CompileError::ValidationError { src, .. } => faults_of(&src, schema),
+        CompileError::LoadUrlError { url, .. } | CompileError::UnsupportedUrlScheme { url } => {
+            cut(&format!("{url} lies outside of the schema")) + "; nothing is fetched, so put it under $defs"
+        }
+        error => cut(&format!("{error:#}").replace(NAME, "")),
+    };
+    compiler.add_resource(NAME, schema.clone()).map_err(refused)?;
+    let whole = compiler.compile(NAME, &mut schemas).map_err(refused)?;
+    Ok(Validator { schemas, whole })
 }
 
 /// What is wrong with a value, in one line.
 fn faults(validator: &Validator, value: &Value) -> Option<String> {
-    let line = |error: jsonschema::ValidationError<'_>| {
-        let place = error.instance_path().to_string();
-        let text = cut(&error.to_string());
-        if place.is_empty() { text } else { format!("{place}: {text}") }
+    validator.schemas.validate(value, validator.whole).err().map(|error| faults_of(&error, value))
+}
+
+fn faults_of(error: &ValidationError<'_, '_>, value: &Value) -> String {
+    let mut lines = Vec::new();
+    collect(error, value, &mut lines);
+    lines.join("; ")
+}
+
+/// The innermost faults, each a line with its place; of alternatives only that none fits.
+fn collect(error: &ValidationError<'_, '_>, value: &Value, lines: &mut Vec<String>) {
+    let is_choice = matches!(error.kind, ErrorKind::AnyOf | ErrorKind::OneOf(_) | ErrorKind::Not);
+    if !is_choice && !error.causes.is_empty() {
+        return error.causes.iter().for_each(|cause| collect(cause, value, lines));
+    }
+    let place = error.instance_location.to_string();
+    for text in texts(&error.kind, value.pointer(&place).unwrap_or(value)) {
+        if lines.len() < FAULTS {
+            let text = cut(&text);
+            lines.push(if place.is_empty() { text } else { format!("{place}: {text}") });
+        }
+    }
+}
+
+/// What is wrong with the `value` at a place, in the words that models know from other validators.
+fn texts(kind: &ErrorKind<'_, '_>, value: &Value) -> Vec<String> {
+    let names = |names: Vec<String>| names.join(", ");
+    let text = match kind {
+        ErrorKind::Required { want } => {
+            return want.iter().map(|name| format!("{name:?} is a required property")).collect();
+        }
+        ErrorKind::Type { want, .. } => {
+            let types = names(want.iter().map(|kind| format!("\"{kind}\"")).collect());
+            format!("{value} is not of type {types}")
+        }
+        ErrorKind::AdditionalProperties { got } => {
+            let names = names(got.iter().map(|name| format!("'{name}'")).collect());
+            let verb = if got.len() == 1 { "was" } else { "were" };
+            format!("additional properties are not allowed ({names} {verb} unexpected)")
+        }
+        ErrorKind::Enum { want } => {
+            format!("{value} is not one of {}", names(want.iter().map(Value::to_string).collect()))
+        }
+        ErrorKind::Const { want } => format!("{value} is not {want}"),
+        ErrorKind::AnyOf | ErrorKind::OneOf(None) => format!("{value} fits none of the alternatives"),
+        ErrorKind::OneOf(Some(_)) => format!("{value} fits more than one of the alternatives"),
+        ErrorKind::Not => format!("{value} is what it must not be"),
+        ErrorKind::FalseSchema => format!("{value} is not allowed here"),
+        kind => kind.to_string(),
     };
-    let faults: Vec<String> = validator.iter_errors(value).take(FAULTS).map(line).collect();
-    (!faults.is_empty()).then(|| faults.join("; "))
+    vec![text]
 }
 
 fn cut(text: &str) -> String {
@@ -146,17 +204,23 @@ fn depth(value: &Value) -> usize {
     }
 }
 
-/// How many patterns there are, wherever they stand.
-fn patterns(schema: &Value) -> usize {
+/// The patterns that there are, wherever they stand.
+fn patterns<'a>(schema: &'a Value, found: &mut Vec<&'a str>) {
     match schema {
-        Value::Array(items) => items.iter().map(patterns).sum(),
+        Value::Array(items) => items.iter().for_each(|item| patterns(item, found)),
         Value::Object(fields) => {
-            let own = usize::from(fields.get("pattern").is_some_and(Value::is_string));
-            let names = fields.get("patternProperties").and_then(Value::as_object).map_or(0, serde_json::Map::len);
-            own + names + fields.values().map(patterns).sum::<usize>()
+            found.extend(fields.get("pattern").and_then(Value::as_str));
+            let names = fields.get("patternProperties").and_then(Value::as_object);
+            found.extend(names.into_iter().flat_map(serde_json::Map::keys).map(String::as_str));
+            fields.values().for_each(|inner| patterns(inner, found));
         }
-        _ => 0,
+        _ => {}
     }
+}
+
+/// Whether a pattern would be larger than [`PATTERN`]. One that is none is found later.
+fn is_large(pattern: &str) -> bool {
+    matches!(RegexBuilder::new(pattern).size_limit(PATTERN).build(), Err(regex::Error::CompiledTooBig(_)))
 }
 
 /// Why checking a value would not end, or not in time: a reference that leads back to itself without going into the value, or

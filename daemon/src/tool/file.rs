@@ -10,10 +10,9 @@ use std::time::Duration;
 
 use rustix::fs::{Access, OFlags, access};
 use rustix::process::geteuid;
-use similar::TextDiff;
 
 use super::path::show;
-use super::{Workspace, text};
+use super::{Workspace, diff, text};
 use crate::store::aside::{PARTS, with};
 
 /// The longest file that is edited: it is in memory several times.
@@ -149,8 +148,7 @@ pub(super) fn diff(name: &str, old: &str, new: &str) -> Option<String> {
     if old == new || old.len().max(new.len()) > DIFF_INPUT_MAX {
         return None;
     }
-    let diff = TextDiff::configure().timeout(DIFF_TIME).diff_lines(old, new);
-    let whole = diff.unified_diff().header(name, name).to_string();
+    let whole = diff::unified(name, old, new, DIFF_TIME);
     let kept = text::head(&whole, DIFF_MAX);
     match whole.len() - kept.len() {
         0 => Some(whole),

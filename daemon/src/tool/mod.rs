@@ -6,6 +6,7 @@
 
 mod args;
 mod bash;
+mod diff;
 mod edit;
 pub(crate) mod file;
 mod glob;

@@ -1,5 +1,7 @@
 //! Text: cutting it without breaking a character, decoding what arrives in pieces, and names that look alike.
 
+use crate::diagnostics::nearest::nearest;
+
 /// Names that are less alike than this are no suggestion.
 const LIKENESS: f32 = 0.6;
 
@@ -53,7 +55,7 @@ pub(crate) fn one_line(text: &str) -> String {
 
 /// ``; did you mean `…`?`` for the name most like `name`, or nothing.
 pub(crate) fn did_you_mean(name: &str, names: &[&str]) -> String {
-    match similar::get_close_matches(name, names, 1, LIKENESS).first() {
+    match nearest(name, names.iter().copied(), LIKENESS) {
         Some(near) => format!("; did you mean `{}`?", one_line(near)),
         None => String::new(),
     }

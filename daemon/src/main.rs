@@ -19,7 +19,7 @@ use lingerd::keeper::{self, Kept};
 use lingerd::process::mark;
 use lingerd::provider::keychain::helper;
 use lingerd::rpc::listener::{ListenError, Listener};
-use lingerd::service::Setup;
+use lingerd::service::{Setup, own_environment};
 use lingerd::sys::{descriptors, memory, terminal};
 use lingerd::tool::set::Tools;
 use lingerd::{Options, diagnostics};
@@ -161,7 +161,8 @@ async fn serve(
     });
     let keeper = Some(keeper);
     let system = lingerd::session::env::SYSTEM.to_owned();
-    let setup = Setup { places, config, tools, system, redactor, keeper, restarts };
+    let environment = own_environment();
+    let setup = Setup { places, config, tools, system, redactor, environment, keeper, restarts };
     let options = Options { setup, changes, ready, on_idle: memory::release_idle_memory };
     let result = lingerd::run(options, listener, shutdown).await;
     drop(lock);

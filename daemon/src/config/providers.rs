@@ -21,6 +21,9 @@ use crate::provider::network::{Network, Variables};
 /// The longest name of a model, in bytes; it must fit a line of `linger ls`.
 const MAX_MODEL: usize = 256;
 
+/// The value of an environment variable, if it is set. Keys, proxies and certificates come from there.
+pub type Environment = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
 /// The providers that sessions can use.
 pub struct Providers {
     config: Arc<ConfigStore>,
@@ -28,8 +31,8 @@ pub struct Providers {
     pub keys: Arc<Keys>,
     /// Sources of keys other than the environment.
     pub key_sources: KeySources,
-    /// The proxy and certificate variables of the daemon's environment.
-    variables: Variables,
+    /// The daemon's environment.
+    environment: Environment,
     /// The HTTP clients; they survive a reload.
     clients: Clients,
     /// The catalogue, cached with its configuration: each step of each turn uses it.
@@ -43,13 +46,13 @@ pub struct Providers {
 
 impl Providers {
     /// The providers of `config`, with the keys of the daemon's own environment.
-    pub fn new(config: Arc<ConfigStore>, keys: Arc<Keys>, key_sources: KeySources, variables: Variables) -> Self {
+    pub fn new(config: Arc<ConfigStore>, keys: Arc<Keys>, key_sources: KeySources, environment: Environment) -> Self {
         let (clients, catalogue, changed) = (Clients::default(), Mutex::default(), watch::channel(()).0);
         let providers = Self {
             config,
             keys,
             key_sources,
-            variables,
+            environment,
             clients,
             catalogue,
             changed,
@@ -76,7 +79,8 @@ impl Providers {
         if let Some((_, catalogue)) = made.as_ref().filter(|(of, _)| Arc::ptr_eq(of, &config)) {
             return Ok(catalogue.clone());
         }
-        let network = Arc::new(Network::new(&config.network, &self.variables, self.clients.clone()));
+        let variables = Variables::read(&*self.environment);
+        let network = Arc::new(Network::new(&config.network, &variables, self.clients.clone()));
         network.secrets().iter().for_each(|secret| self.keys.redactor().add(secret));
         let (default, keys) = (config.model.clone(), self.keys.clone());
         let catalogue = Catalogue::new(&config.providers, &config.models, default, keys, network);
@@ -92,7 +96,7 @@ impl Providers {
     pub fn read_own_keys(&self) {
         let Ok(catalogue) = self.catalogue() else { return };
         for variable in catalogue.wanted() {
-            if let Ok(key) = std::env::var(&variable) {
+            if let Some(key) = (self.environment)(&variable) {
                 self.keys.insert(&variable, &key, Bearer::Daemon);
             }
         }

@@ -24,13 +24,12 @@ use tokio_util::sync::CancellationToken;
 pub use caller::{Authority, Caller};
 
 use crate::config::ConfigStore;
-use crate::config::providers::Providers;
+use crate::config::providers::{Environment, Providers};
 use crate::diagnostics::secret::Redactor;
 use crate::process::server::Children;
 use crate::provider::key_source::KeySources;
 use crate::provider::keychain::Keychain;
 use crate::provider::keys::Keys;
-use crate::provider::network::Variables;
 use crate::recover::Repairs;
 use crate::registry::Registry;
 use crate::session::env::{Env, SYSTEM};
@@ -77,6 +76,8 @@ pub struct Setup {
     pub system: String,
     /// Removes keys from the log.
     pub redactor: Redactor,
+    /// The environment: that of this process, or another.
+    pub environment: Environment,
     /// The keeper's process id, if there is a keeper.
     pub keeper: Option<u32>,
     /// How many daemons of this keeper have died.
@@ -93,23 +94,27 @@ impl Setup {
     pub fn with_tools(places: Places, tools: Tools) -> Self {
         let home = std::env::var_os("HOME").map(PathBuf::from);
         let config = Arc::new(ConfigStore::open(places.clone(), home, tools.clone()));
-        let (system, redactor) = (SYSTEM.to_owned(), Redactor::default());
-        Self { places, config, tools, system, redactor, keeper: None, restarts: 0 }
+        let (system, redactor, environment) = (SYSTEM.to_owned(), Redactor::default(), own_environment());
+        Self { places, config, tools, system, redactor, environment, keeper: None, restarts: 0 }
     }
+}
+
+/// The environment of this process.
+pub fn own_environment() -> Environment {
+    Arc::new(|name| std::env::var(name).ok())
 }
 
 impl Services {
     /// Opens the database and the services above it; loads no session. To end them, cancel `shutdown` and close the store.
     pub fn open(setup: Setup, shutdown: CancellationToken) -> anyhow::Result<Arc<Self>> {
-        let Setup { places, config, tools, system, redactor, keeper, restarts } = setup;
+        let Setup { places, config, tools, system, redactor, environment, keeper, restarts } = setup;
         let store = Store::open(&places.database())?;
         tool::keep_shut(&places.database());
         let children = Children::of(&places.database());
         let keychain = Keychain::new(places.kept_keys(), children.clone());
         let keys = Arc::new(Keys::new(redactor, keychain.accounts()));
         let key_sources = KeySources::new(Arc::new(keychain), keys.clone());
-        let variables = Variables::read(|name| std::env::var(name).ok());
-        let providers = Arc::new(Providers::new(config.clone(), keys, key_sources, variables));
+        let providers = Arc::new(Providers::new(config.clone(), keys, key_sources, environment));
         let env = Env::new(places.clone(), store.clone(), config.clone(), providers.clone(), tools, system, children);
         let repairs = Arc::new(Repairs::default());
         let registry = Arc::new(Registry::new(Arc::new(env), repairs.clone(), shutdown.clone()));

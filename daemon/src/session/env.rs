@@ -127,7 +127,6 @@ impl Env {
         use crate::provider::key_source::KeySources;
         use crate::provider::keychain::Keychain;
         use crate::provider::keys::Keys;
-        use crate::provider::network::Variables;
 
         let places = Places::below(dir).unwrap();
         let store = Store::open(&places.database()).unwrap();
@@ -136,7 +135,7 @@ impl Env {
         let keychain = Keychain::new(places.kept_keys(), children.clone());
         let keys = Arc::new(Keys::new(Redactor::default(), keychain.accounts()));
         let key_sources = KeySources::new(Arc::new(keychain), keys.clone());
-        let providers = Arc::new(Providers::new(config.clone(), keys, key_sources, Variables::default()));
+        let providers = Arc::new(Providers::new(config.clone(), keys, key_sources, Arc::new(|_: &str| None)));
         Arc::new(Self::new(places, store, config, providers, Tools::default(), SYSTEM.to_owned(), children))
     }
 }

@@ -11,9 +11,8 @@ use linger_protocol::RpcError;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -49,7 +48,7 @@ impl Shared {
 /// A connection to the daemon.
 pub struct Client {
     shared: Shared,
-    write: tokio::sync::Mutex<OwnedWriteHalf>,
+    write: tokio::sync::Mutex<Box<dyn AsyncWrite + Send + Unpin>>,
     reader: JoinHandle<()>,
     workspace: PathBuf,
     env: Value,
@@ -58,8 +57,18 @@ pub struct Client {
 impl Client {
     /// Connects and says hello.
     pub async fn connect(dirs: &Dirs, name: &str) -> io::Result<Self> {
-        let stream = UnixStream::connect(dirs.socket()).await?;
-        let (read, write) = stream.into_split();
+        let (read, write) = UnixStream::connect(dirs.socket()).await?.into_split();
+        Self::over(read, write, dirs, name).await
+    }
+
+    /// Says hello over a connection.
+    pub async fn over(
+        read: impl AsyncRead + Send + Unpin + 'static,
+        write: impl AsyncWrite + Send + Unpin + 'static,
+        dirs: &Dirs,
+        name: &str,
+    ) -> io::Result<Self> {
+        let write: Box<dyn AsyncWrite + Send + Unpin> = Box::new(write);
         let shared = Shared { state: Arc::default(), changed: Arc::new(watch::Sender::new(0)) };
         let reader = tokio::spawn(read_lines(read, shared.clone()));
         let wanted = ["PATH", "HOME", "LANG"];
@@ -353,7 +362,7 @@ struct Params<'a> {
     event: &'a RawValue,
 }
 
-async fn read_lines(read: OwnedReadHalf, shared: Shared) {
+async fn read_lines(read: impl AsyncRead + Unpin, shared: Shared) {
     let mut lines = BufReader::new(read);
     let mut line = String::new();
     while lines.read_line(&mut line).await.is_ok_and(|n| n > 0) {

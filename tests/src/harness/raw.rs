@@ -4,18 +4,28 @@ use std::io;
 use std::path::Path;
 
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 
 use crate::TIMEOUT;
 
-/// A socket and what was read ahead.
-pub struct Raw(BufReader<UnixStream>);
+/// Both directions of a connection.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// A connection and what was read ahead.
+pub struct Raw(BufReader<Box<dyn Stream>>);
 
 impl Raw {
     /// Connects, and says nothing.
     pub async fn connect(socket: &Path) -> Self {
-        Self(BufReader::new(UnixStream::connect(socket).await.expect("the socket accepts")))
+        Self::over(UnixStream::connect(socket).await.expect("the socket accepts"))
+    }
+
+    /// Says nothing over a connection.
+    pub(super) fn over(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> Self {
+        Self(BufReader::new(Box::new(stream)))
     }
 
     /// Sends bytes as they are.

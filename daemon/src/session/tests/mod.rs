@@ -46,7 +46,6 @@ use crate::provider::FailureClass;
 use crate::provider::key_source::KeySources;
 use crate::provider::keychain::Keychain;
 use crate::provider::keys::Keys;
-use crate::provider::network::Variables;
 use crate::provider::scripted::{Answer, Script};
 use crate::store::Store;
 use crate::sys::disk;
@@ -140,7 +139,7 @@ impl Scene {
         let keychain = Keychain::new(places.kept_keys(), children.clone());
         let keys = Arc::new(Keys::new(Redactor::default(), keychain.accounts()));
         let key_sources = KeySources::new(Arc::new(keychain), keys.clone());
-        let providers = Arc::new(Providers::new(config.clone(), keys, key_sources, Variables::read(|_| None)));
+        let providers = Arc::new(Providers::new(config.clone(), keys, key_sources, Arc::new(|_: &str| None)));
         let script = Script::default();
         answers.into_iter().for_each(|answer| script.push(answer));
         providers.script.set(script.clone()).unwrap();

@@ -230,7 +230,7 @@ fn the_tests_that_answer_a_complaint_are_there() {
     let section = section.split("\n## ").next().unwrap();
     let named: Vec<&str> = section.split('`').skip(1).step_by(2).filter(|name| !name.contains(' ')).collect();
     let mut tests = String::new();
-    for dir in ["it", "../client/tests"] {
+    for dir in ["it", "in_process", "../client/tests"] {
         for file in std::fs::read_dir(format!("{}/{dir}", env!("CARGO_MANIFEST_DIR"))).unwrap() {
             let path = file.unwrap().path();
             if path.extension().is_some_and(|extension| extension == "rs") {

@@ -14,7 +14,6 @@ mod cli;
 mod client_survives;
 mod compaction;
 mod configuration;
-mod corpus;
 mod crash;
 mod daemon_command;
 mod damage;
@@ -29,7 +28,6 @@ mod large;
 mod lost_events;
 mod lost_page;
 mod manual;
-mod matrix;
 mod matrix_turns;
 mod network;
 mod no_file;
@@ -48,43 +46,13 @@ mod space;
 mod storage;
 mod suspend;
 mod terminal;
-mod turn;
 mod turn_cancel;
 mod usage;
 mod versions;
 mod wire;
 
-use linger_tests::check::Transcript;
-use linger_tests::harness::Client;
-use linger_tests::model::{Recorded, Reply};
-use serde_json::{Value, json};
+#[path = "../shared/mod.rs"]
+mod shared;
 
-/// A call of `bash`.
-fn bash(command: &str) -> Reply {
-    Reply::tool("bash", json!({ "command": command }))
-}
-
-/// Whether the last message of a request is the result of a tool.
-fn after_tool(request: &Recorded) -> bool {
-    request.after_tool()
-}
-
-/// The text of a user's last message.
-fn last_words(request: &Recorded) -> String {
-    request.last_words()
-}
-
-/// How often something is to be done: what the variable says, or as usual.
-fn wanted(variable: &str, usual: u64) -> u64 {
-    std::env::var(variable).ok().and_then(|count| count.parse().ok()).unwrap_or(usual)
-}
-
-/// Answers a permission; gives what the daemon said.
-async fn answer(client: &Client, permission: &str, decision: &str) -> Value {
-    client.call("permission/answer", json!({ "permission": permission, "decision": decision })).await
-}
-
-/// What a client saw without a prompt's keys: kinds of durable events after the session came to be.
-fn story(transcript: &Transcript, session: &str) -> Vec<String> {
-    transcript.kinds(session).into_iter().filter(|kind| *kind != "session_created").map(str::to_owned).collect()
-}
+use linger_tests::harness::Daemon;
+use shared::{after_tool, answer, bash, last_words, story, wanted};

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::provider_faults::notices;
 use crate::providers::PICTURE;
 use crate::schema::{bern, gives, schema};
+pub(crate) use crate::shared::matrix_turns::refusal;
 
 /// How long a provider may be silent here.
 const SILENCE: Duration = Duration::from_millis(2500);
@@ -34,18 +35,6 @@ enum Then {
 
 fn shown() -> Reply {
     Reply::new().thinking("Hm, 🦀.", "c2lnbmF0dXJl").and_text("Good d")
-}
-
-/// How each format's providers refuse a history.
-pub(crate) fn refusal(format: Format) -> Reply {
-    let said = match format {
-        Format::Anthropic => "messages.1.content.0: Invalid `signature` in `thinking` block",
-        Format::OpenAi => "messages.1.assistant.reasoning_content: property 'reasoning_content' is unsupported",
-        Format::Responses => "The encrypted content for item rs_1 could not be verified.",
-        Format::Gemini => "Unable to submit request because Thought signature is not valid.",
-        Format::Ollama => "Unexpected role 'user' after role 'tool'",
-    };
-    Reply::status(400).body(&format.error_body(400, "invalid_request_error", said).to_string())
 }
 
 /// The faults, and what the model says when it has none.

@@ -6,6 +6,7 @@ use linger_tests::model::{Format, Gate, ModelServer, Recorded, Reply};
 use serde_json::{Value, json};
 
 use crate::providers::{check, name, start_with};
+pub(crate) use crate::shared::schema::gives;
 use crate::{bash, last_words};
 
 pub(crate) fn schema() -> Value {
@@ -15,14 +16,6 @@ pub(crate) fn schema() -> Value {
 
 pub(crate) fn bern() -> Value {
     json!({"city": "Bern", "n": 134})
-}
-
-/// An answer as a model of this format gives one when it is held to a schema.
-pub(crate) fn gives(format: Format, answer: &Value) -> Reply {
-    match format {
-        Format::Anthropic => Reply::tool("final_answer", answer.clone()),
-        _ => Reply::text(answer.to_string()),
-    }
 }
 
 /// Which schema a request holds its answer to, by the means of its format.

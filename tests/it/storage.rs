@@ -4,21 +4,8 @@ use linger_tests::harness::{Daemon, comes_true};
 use linger_tests::model::{Gate, ModelServer, Reply};
 use serde_json::json;
 
+pub(crate) use crate::shared::storage::{refuse, refuse_with, take_again};
 use crate::{answer, bash, story};
-
-/// Makes the database refuse events of this kind.
-fn refuse(daemon: &Daemon, kind: &str) {
-    refuse_with(daemon, kind, "");
-}
-
-/// Makes the database refuse events of this kind that contain some text.
-fn refuse_with(daemon: &Daemon, kind: &str, text: &str) {
-    let sql = format!(
-        "CREATE TRIGGER refused BEFORE INSERT ON event WHEN NEW.kind = '{kind}' AND instr(NEW.data, '{text}') \
-         BEGIN SELECT RAISE(ABORT, 'refused'); END"
-    );
-    rusqlite::Connection::open(daemon.dirs.database()).unwrap().execute_batch(&sql).unwrap();
-}
 
 /// Makes the database refuse all events, and whatever else is written of a session: so it seems at no try to be well again.
 fn refuse_all(daemon: &Daemon) {
@@ -31,12 +18,6 @@ fn refuse_all(daemon: &Daemon) {
 fn refuse_states(daemon: &Daemon) {
     let sql = "CREATE TRIGGER refused_too BEFORE UPDATE ON session BEGIN SELECT RAISE(ABORT, 'refused'); END";
     rusqlite::Connection::open(daemon.dirs.database()).unwrap().execute_batch(sql).unwrap();
-}
-
-/// Takes everything again.
-fn take_again(daemon: &Daemon) {
-    let database = rusqlite::Connection::open(daemon.dirs.database()).unwrap();
-    database.execute_batch("DROP TRIGGER refused; DROP TRIGGER IF EXISTS refused_too").unwrap();
 }
 
 fn failed(daemon: &Daemon) -> bool {
@@ -113,28 +94,6 @@ async fn who_asks_for_something_need_not_wait_until_a_failed_write_is_tried_agai
     .await;
     assert_eq!(count("still cannot be written"), 3, "it came before the next try");
     client.turn(&session, "hello").await;
-    daemon.check(&[&client], &model);
-}
-
-#[tokio::test]
-async fn a_prompt_that_was_refused_is_not_said_to_be_accepted_when_it_is_sent_again() {
-    let model = ModelServer::with([Reply::text("Good day")]);
-    let daemon = Daemon::start(&model).await;
-    let client = daemon.client().await;
-    let session = client.session().await;
-    let prompt = json!({ "session": session, "content": "hello", "key": "k-1" });
-    refuse(&daemon, "prompt_accepted");
-    let first = client.request("session/prompt", prompt.clone()).await.unwrap();
-    assert_eq!(first.expect_err("it is not stored").code, -31016);
-    let again = client.request("session/prompt", prompt.clone()).await.unwrap();
-    assert_eq!(again.expect_err("it is still not stored").code, -31016);
-    take_again(&daemon);
-    let accepted = linger_tests::harness::until("the prompt is taken", async || {
-        client.request("session/prompt", prompt.clone()).await.unwrap().ok()
-    });
-    assert_eq!(accepted.await["prompt"], "p1");
-    client.first(&session, "turn_finished").await;
-    assert_eq!(client.transcript().of("prompt_accepted").count(), 1);
     daemon.check(&[&client], &model);
 }
 
@@ -253,53 +212,5 @@ async fn a_session_of_which_nothing_can_be_written_can_be_removed_by_force() {
     take_again(&daemon);
     assert_eq!(client.call("session/list", json!({})).await, json!([]));
     assert_eq!(client.call("daemon/status", json!({})).await["damage"], json!(null), "nobody waits for that any more");
-    daemon.check(&[&client], &model);
-}
-
-#[tokio::test]
-async fn the_daemons_own_database_is_opened_by_no_tool() {
-    let model = ModelServer::start();
-    let daemon = Daemon::auto(&model).await;
-    let database = daemon.dirs.database();
-    let link = daemon.workspace().join("innocent");
-    std::os::unix::fs::symlink(&database, &link).unwrap();
-    let wal = format!("{}-wal", database.display());
-    model.push([
-        Reply::tool("read", json!({ "path": link })).and_tool("grep", json!({ "pattern": "x", "path": wal })),
-        Reply::text("done"),
-    ]);
-    let client = daemon.client().await;
-    let session = client.session().await;
-    client.turn(&session, "go").await;
-    let results: Vec<String> =
-        client.transcript().of("tool_finished").map(|finished| finished.event["content"].to_string()).collect();
-    assert!(results.len() == 2 && results.iter().all(|text| text.contains("database of the daemon")), "{results:?}");
-    daemon.check(&[&client], &model);
-}
-
-#[tokio::test]
-async fn nothing_is_acknowledged_that_goes_into_a_database_that_was_deleted_and_it_goes_on_when_that_is_back() {
-    let model = ModelServer::scripted(|_| Reply::text("so"));
-    let daemon = Daemon::start(&model).await;
-    let client = daemon.client().await;
-    let session = client.session().await;
-    client.turn(&session, "before").await;
-    let data = daemon.dirs.database().parent().unwrap().to_path_buf();
-    let away = data.with_file_name("away");
-    std::fs::rename(&data, &away).unwrap();
-    let prompt = json!({ "session": session, "content": "meanwhile", "key": "p" });
-    let refused = client.refused("session/prompt", prompt.clone()).await;
-    assert!(refused.code == -31016 && refused.message.contains("was deleted or replaced"), "{refused:?}");
-    let listed = client.call("session/list", json!({})).await;
-    assert_eq!(listed[0]["session"], session.as_str(), "what is there can be read");
-    std::fs::rename(&away, &data).unwrap();
-    // The same prompt, sent again, is the one.
-    loop {
-        match client.request("session/prompt", prompt.clone()).await.unwrap() {
-            Ok(_) => break,
-            Err(error) => assert_eq!(error.code, -31016, "{error:?}"),
-        }
-    }
-    client.nth(&session, "turn_finished", 2).await;
     daemon.check(&[&client], &model);
 }

@@ -16,7 +16,7 @@ use serde_json::json;
 
 use super::prepared::{Prepared, Setup};
 use super::process::{self, Process};
-use super::{Cli, Client, Pty, comes_true, faulty, programs, until};
+use super::{Cli, Client, Pty, Raw, comes_true, faulty, programs, until};
 use crate::model::ModelServer;
 
 /// How long a process may take to end. A daemon that was asked to has 5 s (F5 of the fault table), after which its keeper kills it
@@ -171,6 +171,11 @@ impl Daemon {
         Client::connect(&self.dirs, name)
             .await
             .unwrap_or_else(|error| panic!("cannot connect: {error}\n{}", self.log_tail()))
+    }
+
+    /// A connection without manners.
+    pub async fn raw(&self) -> Raw {
+        Raw::connect(&self.dirs.socket()).await
     }
 
     /// The typed client of jsonrpsee.

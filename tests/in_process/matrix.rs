@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 use crate::corpus::targets;
-use crate::schema::gives;
+use crate::shared::schema::gives;
 
 /// How much of a stream the driver takes at once.
 const BATCH: usize = 64 << 10;

@@ -1,10 +1,11 @@
 //! The turn: steps, tools, results in order, limits, and prompts that come while it runs.
 
 use linger_tests::check::Seen;
-use linger_tests::harness::{Daemon, Setup};
+use linger_tests::harness::Setup;
 use linger_tests::model::{Format, Gate, ModelServer, Reply};
 use serde_json::json;
 
+use crate::Daemon;
 use crate::{bash, last_words, story};
 
 /// The text of every tool result in a request, in order.

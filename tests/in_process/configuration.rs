@@ -1,0 +1,109 @@
+//! The configuration changes while the daemon runs.
+
+use linger_tests::harness::Client;
+use linger_tests::model::{Format, Gate, ModelServer, Reply};
+use serde_json::{Value, json};
+
+use crate::Daemon;
+use crate::shared::configuration::later_is_at;
+use crate::shared::providers::name;
+
+#[tokio::test]
+async fn a_session_asks_its_provider_where_the_configuration_says_it_is_now() {
+    let [model, first, second] = [(); 3].map(|()| ModelServer::start());
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let before = std::fs::read_to_string(daemon.dirs.config()).unwrap();
+
+    later_is_at(&daemon, &client, &before, &first.url()).await;
+    first.push([Reply::text("from the first")]);
+    let session = client.create_with(json!({ "model": "later/m" })).await;
+    client.attach(&session).await;
+    client.turn(&session, "hello").await;
+
+    later_is_at(&daemon, &client, &before, &second.url()).await;
+    second.expect_rewrites(); // What came before was said to another server.
+    second.push([Reply::text("from the second")]);
+    client.turn(&session, "and now?").await;
+    let asked = [&model, &first, &second].map(|server| server.requests().len());
+    assert_eq!(asked, [0, 1, 1]);
+    daemon.check(&[&client], &second);
+}
+
+#[tokio::test]
+async fn a_hello_reads_no_file_while_the_configuration_stays_as_it_is() {
+    use rustix::fs::inotify::{CreateFlags, Reader, WatchFlags, add_watch, init};
+
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    daemon.client().await;
+    let queue = init(CreateFlags::NONBLOCK).unwrap();
+    add_watch(&queue, daemon.dirs.config().parent().unwrap(), WatchFlags::OPEN | WatchFlags::ACCESS).unwrap();
+    let opened = || {
+        let mut room = [std::mem::MaybeUninit::uninit(); 4096];
+        let mut reader = Reader::new(&queue, &mut room);
+        std::iter::from_fn(|| reader.next().ok().map(drop)).count()
+    };
+    for _ in 0..20 {
+        daemon.client().await;
+    }
+    assert_eq!(opened(), 0);
+    std::fs::read(daemon.dirs.config()).unwrap();
+    assert!(opened() > 0, "a reader is seen");
+}
+
+/// Has `line` in the table of the provider with the name `table`, and waits until the daemon knows.
+async fn configure(daemon: &Daemon, client: &Client, before: &str, (table, line): (&str, &str), nth: usize) {
+    let head = format!("[providers.{table}]\n");
+    let config = match before.contains(&head) {
+        true => before.replace(&head, &format!("{head}{line}\n")),
+        false => format!("{before}\n{head}{line}\n"),
+    };
+    later_is_at(daemon, client, &config, &format!("http://127.0.0.1:{nth}")).await;
+}
+
+/// What the events that name another setup say of hosted tools.
+fn setups(client: &Client, session: &str) -> Vec<Value> {
+    let seen = client.transcript();
+    let changed = seen.of("session_changed").filter(|seen| seen.session == *session);
+    changed.map(|seen| seen.event["setup"]["hosted_tools"].clone()).collect()
+}
+
+#[tokio::test]
+async fn a_provider_that_is_configured_to_do_something_else_is_an_event_before_it_is_asked() {
+    let model = ModelServer::start();
+    model.push([Reply::text("hi"), Reply::text("nothing new")]);
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let before = std::fs::read_to_string(daemon.dirs.config()).unwrap();
+    let session = client.create_with(json!({ "model": name(Format::Anthropic) })).await;
+    client.attach(&session).await;
+    let created = client.first(&session, "session_created").await;
+    assert_eq!(created.event["setup"]["kind"], "anthropic");
+    client.turn(&session, "hello").await;
+    configure(&daemon, &client, &before, ("other", "kind = \"openai\"\nbase_url = \"http://127.0.0.1:1\""), 2).await;
+    client.turn(&session, "and now?").await;
+    assert_eq!(setups(&client, &session), Vec::<Value>::new(), "another provider's table is nothing to this session");
+
+    // In the middle of a turn: the step that follows is asked in the new way, and the event comes before it.
+    let gate = Gate::new();
+    model.push([Reply::tool("ls", json!({ "path": "." })).gate(&gate), Reply::text("done"), Reply::text("more")]);
+    model.push([Reply::text("as before")]);
+    client.prompt(&session, "look").await;
+    gate.reached().await;
+    configure(&daemon, &client, &before, ("claude", "hosted_tools = [\"web_search\"]"), 3).await;
+    gate.open();
+    client.nth(&session, "turn_finished", 3).await;
+    assert_eq!(setups(&client, &session), [json!(["web_search"])]);
+    let requests = model.requests();
+    let tools = |nth: usize| requests[nth].json.to_string().contains("web_search");
+    assert_eq!([tools(2), tools(3)], [false, true]);
+
+    // It is not said again, and said when it is taken back; also after a restart.
+    client.turn(&session, "more").await;
+    assert_eq!(setups(&client, &session).len(), 1);
+    configure(&daemon, &client, &before, ("claude", ""), 4).await;
+    client.turn(&session, "and without?").await;
+    assert_eq!(setups(&client, &session), [json!(["web_search"]), Value::Null]);
+    daemon.check(&[&client], &model);
+}

@@ -72,6 +72,6 @@ async fn a_session_that_is_made_with_a_model_that_nobody_knows_says_which_one_ma
     daemon.cli(&["wait", left.word()]).run().await.exits(0);
     // A model alone is not made out to be a provider; the first that has it is named.
     let alone = client.refused("session/create", create("w-large")).await;
-    assert_eq!(alone.message, "there is no provider `w-large`; did you mean `claude/w-large`?");
+    assert_eq!(alone.message, "unknown provider `w-large`; did you mean `claude/w-large`?");
     check(&daemon, &[&client], &model);
 }

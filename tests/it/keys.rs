@@ -52,10 +52,10 @@ async fn without_a_keychain_the_other_two_ways_are_named() {
     let model = ModelServer::start();
     let daemon = start(&model, "api_key_env = \"KEPT_KEY\"").await;
     let set = daemon.cli(&["key", "set", "kept"]).stdin(format!("{KEY}\n")).run().await.fails_with_hint(1);
-    let set = set.says("there is no keychain here: no D-Bus session").says("set KEPT_KEY where you run linger");
+    let set = set.says("no keychain found: no D-Bus session").says("set KEPT_KEY where you run linger");
     set.says("`api_key_command`");
-    daemon.cli(&["key", "rm", "kept"]).run().await.fails_with_hint(1).says("there is no keychain here");
-    let list = daemon.cli(&["key", "list"]).run().await.exits(0).says("there is no keychain here");
+    daemon.cli(&["key", "rm", "kept"]).run().await.fails_with_hint(1).says("no keychain found");
+    let list = daemon.cli(&["key", "list"]).run().await.exits(0).says("no keychain found");
     assert!(list.stdout.contains("missing: KEPT_KEY is not set"), "{}", list.stdout);
     let rows = daemon.cli(&["key", "list", "--json"]).run().await.exits(0).json();
     assert!(rows.iter().any(|row| row["provider"] == "kept" && row["source"] == "missing" && row["default"] == true));

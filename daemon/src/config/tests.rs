@@ -162,7 +162,7 @@ fn an_error_names_file_line_and_key() {
         ("[models.gpt-5]", "/c/config.toml:1:9: models.gpt-5: a model is named `provider/model` in quotes"),
         (
             "[models.\"opnai/gpt-5\"]",
-            "/c/config.toml:1:9: models.\"opnai/gpt-5\": there is no provider `opnai`; did you mean `openai`?",
+            "/c/config.toml:1:9: models.\"opnai/gpt-5\": unknown provider `opnai`; did you mean `openai`?",
         ),
         (
             "[models.\"openai/gpt-5\"]\ninput_price = -1",

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use reqwest::Url;
 
-/// `path` at `base_url`. The base may end in a slash or not, and in what the path begins with: a version (any one), or `/api`.
-/// A query of the base stays, before that of the path; a fragment means nothing to a server.
+/// Joins `path` to `base_url`. The base may end in a slash, and in the beginning of the path: a version (any), or `/api`.
+/// The base's query comes before the path's; a fragment is dropped.
 pub fn join(base_url: &str, path: &str) -> Result<Url, String> {
     let mut url = Url::parse(base_url).map_err(|error| format!("base_url {base_url}: {error}"))?;
     let (path, query) = path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)));
@@ -23,13 +23,13 @@ pub fn join(base_url: &str, path: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-/// Scheme, host and port: what a key belongs to. Nothing for what is no address.
+/// Scheme, host and port, which a key is bound to; `None` if it is not a URL.
 pub fn origin(base_url: &str) -> Option<String> {
     let origin = Url::parse(base_url).ok()?.origin();
     origin.is_tuple().then(|| origin.ascii_serialization())
 }
 
-/// Whether `url` leads to this very machine.
+/// Whether `url` is on this machine.
 pub fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     match bare(host).parse::<IpAddr>() {
@@ -46,13 +46,13 @@ pub fn bare(host: &str) -> &str {
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }
 
-/// Host and port as they are shown; the port only where it is not the scheme's own.
+/// Host and port for messages; the port only if it is not the scheme's default.
 pub fn authority(url: &Url) -> String {
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
     format!("{}{port}", url.host_str().unwrap_or_default())
 }
 
-/// Where `url` leads, without what may be a secret: user, password, query and fragment.
+/// `url` for messages, without possible secrets: user, password, query and fragment.
 pub fn shown(url: &Url) -> String {
     format!("{}://{}{}", url.scheme(), authority(url), url.path())
 }

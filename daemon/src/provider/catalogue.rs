@@ -1,6 +1,6 @@
-//! The catalogue: from a `provider/model` and the configuration to something that can be asked.
+//! The catalogue: resolves `provider/model` with the configuration to a usable endpoint.
 //!
-//! Deliberately absent: running a key's command and asking the keychain, which take time; [`Resolved::key`] says what is to be done.
+//! Deliberately absent: running a key's command and asking the keychain, which take time; [`Resolved::key`] names the source.
 
 mod config;
 mod error;
@@ -40,26 +40,26 @@ pub use config::{Kind, ProviderConfig};
 pub use error::ResolveError;
 use lists::Lists;
 
-/// How many variables a hint names: the rest are a list of their own.
+/// How many variables a hint names.
 const NAMED: usize = 3;
 
-/// How long a local server is waited for when models are listed: on one's own machine a connection takes microseconds.
-const LOOK: Duration = Duration::from_millis(100);
+/// How long to wait for a local server when listing models: a local connection takes microseconds.
+const LOCAL_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Where a key comes from.
+/// The source of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeySource {
     /// The provider needs none.
     None,
-    /// It is there.
+    /// Already known.
     Known(Secret),
-    /// This command prints it; whoever starts a request runs it first.
+    /// Printed by this command, which runs before the first request.
     Command(String),
-    /// The keychain has it; whoever starts a request asks for it first.
+    /// In the keychain, which is asked before the first request.
     Keychain(Account),
 }
 
-/// A model that can be asked, once its key is at hand.
+/// A model that can be used once its key is known.
 #[derive(Clone, Debug)]
 pub struct Resolved {
     /// The provider's name.
@@ -70,11 +70,11 @@ pub struct Resolved {
     pub origin: String,
     /// [`super::Request::max_tokens`].
     pub max_tokens: u32,
-    /// What is known of the model.
+    /// Its properties.
     pub facts: Facts,
-    /// Where the key comes from.
+    /// The source of its key.
     pub key: KeySource,
-    /// The variable with the preset's key, which does not go to an address of the user's own.
+    /// The variable with the preset's key, if the user's own `base_url` does not get it.
     withheld: Option<&'static str>,
     kind: Kind,
     compat: Compat,
@@ -82,18 +82,18 @@ pub struct Resolved {
 }
 
 impl Resolved {
-    /// What requests to it have beside the conversation, with this system prompt and these tools.
+    /// The fingerprint of requests apart from messages, for this system prompt and these tools.
     pub fn setup(&self, system: &str, tools: &ToolSpecs) -> Setup {
         setup((system, tools), &self.origin, (self.kind, self.compat), self.facts.effort)
     }
 
-    /// Whether it is told to think, if a session says `effort` of that.
+    /// Whether requests enable thinking, for a session's `effort`.
     pub fn thinks(&self, effort: Effort) -> bool {
         let effort = if effort.is_auto() { self.facts.effort } else { effort };
         effort::thinks(effort) || effort.is_auto() && self.compat.thinking == Some(true)
     }
 
-    /// What there is to say of an effort that changes nothing: neither the word nor another for it is sent.
+    /// A warning for an effort that has no effect on this model.
     pub fn idle_effort(&self, effort: Effort) -> Option<String> {
         let takes = match self.kind {
             _ if effort.is_auto() => true,
@@ -101,10 +101,10 @@ impl Resolved {
             Kind::Anthropic => anthropic::takes_effort(&self.compat, &self.model, effort),
             Kind::OpenaiResponses | Kind::Gemini | Kind::Ollama | Kind::Demo => true,
         };
-        (!takes).then(|| format!("{} takes no effort: {} changes nothing", self.origin, effort.name()))
+        (!takes).then(|| format!("{} does not support effort: {} has no effect", self.origin, effort.name()))
     }
 
-    /// What there is to say if it refuses a request that had no key.
+    /// A hint for a model that refuses a request without a key.
     pub fn without_key(&self) -> Option<String> {
         if self.key != KeySource::None {
             return None;
@@ -118,12 +118,12 @@ impl Resolved {
         })
     }
 
-    /// Whether its calls have `reasoning_content` whoever made them.
+    /// Whether all calls are sent with `reasoning_content`, even another model's.
     pub fn has_reasoning(&self) -> bool {
         self.compat.reasoning_content == Some(true)
     }
 
-    /// What to ask, with the key that came of [`Resolved::key`].
+    /// The provider, with the key obtained from [`Resolved::key`].
     pub fn open(&self, key: Option<Secret>) -> Provider {
         let mut target = self.target.clone();
         if let Provider::Http(endpoint) = &mut target {
@@ -138,41 +138,41 @@ impl Resolved {
 #[derive(Clone, Debug)]
 pub struct Catalogue {
     entries: BTreeMap<String, Entry>,
-    /// What the user says of models, by `provider/model`.
+    /// The configured properties of models, by `provider/model`.
     models: BTreeMap<String, ModelConfig>,
-    /// What the configuration names for new sessions.
+    /// The configured model of new sessions.
     default: Option<String>,
     keys: Arc<Keys>,
     network: Arc<Network>,
-    /// What providers have said of their models.
+    /// The model lists fetched from providers.
     lists: Arc<Lists>,
 }
 
-/// A provider with everything that its configuration left out.
+/// A provider, its configuration completed with defaults.
 #[derive(Clone, Debug)]
 struct Entry {
     kind: Kind,
     base_url: String,
     variable: Option<String>,
-    /// It may do without the key in `variable`.
+    /// Whether it works without the key in `variable`.
     key_optional: bool,
     command: Option<String>,
-    /// The variable with the preset's key, if that is not sent here.
+    /// The variable with the preset's key, if it is not sent to this address.
     withheld: Option<&'static str>,
     model: Option<String>,
     max_tokens: u32,
     limits: Timeouts,
     compat: Compat,
-    /// The preset at whose address it is, whose models and prices are known.
+    /// The preset with this address, whose models and prices apply.
     place: Option<&'static str>,
-    /// The preset that the user has changed.
+    /// The preset that the user reconfigured.
     preset: Option<&'static str>,
-    /// A known server on this machine, which can be used while somebody listens.
+    /// Whether it is a known server on this machine, usable while it listens.
     local: bool,
 }
 
 impl Entry {
-    /// Gives nothing for a provider whose kind nobody knows; [`ProviderConfig::check`] says so to people.
+    /// `None` for an unknown kind; [`ProviderConfig::check`] reports that.
     fn new(name: &str, config: &ProviderConfig) -> Option<Self> {
         let named = preset::named(name);
         let kind = config.kind.or(named.map(|preset| preset.kind))?;
@@ -180,7 +180,7 @@ impl Entry {
         // A preset that is given another kind stays where it is: nothing of it goes to the vendor of that kind.
         let origin = named.unwrap_or(vendor);
         let base_url = config.base_url.clone().unwrap_or_else(|| origin.base_url.to_owned());
-        // A vendor's key goes to the vendor, unless somebody says otherwise.
+        // A vendor's key goes only to the vendor, unless configured otherwise.
         let place = if config.base_url.is_none() { Some(origin) } else { preset::at(&base_url) };
         let own = |text: fn(&preset::Preset) -> &'static str| {
             place.map(text).filter(|text| !text.is_empty()).map(str::to_owned)
@@ -211,13 +211,13 @@ impl Entry {
         })
     }
 
-    /// Whether a model takes hosted tools beside others.
+    /// Whether a model takes hosted tools together with others.
     fn combines(&self, model: &str) -> bool {
         self.kind != Kind::Gemini || gemini::combines(&self.compat, model)
     }
 
-    /// The most tokens that an answer of a model may have: what the provider's table says, but not more than the model gives;
-    /// where it says nothing and the format demands a number, what the model gives. 0 leaves it to the provider, or the format.
+    /// The most tokens of an answer: the provider's setting, but not above the model's maximum; without a setting the model's
+    /// maximum, if the format requires a number. 0 leaves it to the provider or the format.
     fn max_tokens(&self, facts: &Facts) -> u32 {
         let most = facts.max_output.map(|most| u32::try_from(most).unwrap_or(u32::MAX));
         match (self.max_tokens, most) {
@@ -227,11 +227,11 @@ impl Entry {
         }
     }
 
-    /// What is known of a model here, whatever the user says of it.
+    /// The properties of a model at this address, without the user's settings.
     fn facts(&self, model: &str) -> Facts {
         let mut facts = match (self.place, self.preset) {
             (Some(place), _) => models::facts(place, model),
-            // At another address it is the same model, at whatever price.
+            // At another address the model is the same, but its prices are unknown.
             (None, Some(preset)) => Facts { prices: Prices::default(), ..models::facts(preset, model) },
             (None, None) => Facts::default(),
         };
@@ -241,8 +241,8 @@ impl Entry {
         facts
     }
 
-    /// The flags for a model that the user says has this window. Ollama keeps as many tokens in view as it is told, and drops the
-    /// rest without a word, so that is the window, and not more than the provider's table allows.
+    /// The flags for a model with this configured window. Ollama silently drops tokens beyond the number it is given, so that number
+    /// is the window, at most the provider's setting.
     fn compat(&self, window: Option<u64>) -> Compat {
         let said = window.filter(|_| self.kind == Kind::Ollama).map(|said| u32::try_from(said).unwrap_or(u32::MAX));
         let num_ctx = [said, self.compat.num_ctx].into_iter().flatten().min();
@@ -251,8 +251,8 @@ impl Entry {
 }
 
 impl Catalogue {
-    /// The presets and `providers`, reached over `network`, and what the user says of `models`; `default` is the model that the
-    /// configuration names for new sessions.
+    /// Combines presets and configured `providers`, reached over `network`, with properties of `models`; `default` is the configured
+    /// model of new sessions.
     pub fn new(
         providers: &BTreeMap<String, ProviderConfig>,
         models: &BTreeMap<String, ModelConfig>,
@@ -283,12 +283,12 @@ impl Catalogue {
         variables
     }
 
-    /// The variables whose keys are not there, or were refused.
+    /// The variables whose keys are missing or were refused.
     pub fn wanted(&self) -> Vec<String> {
         self.variables().into_iter().filter(|variable| self.keys.wants(variable)).collect()
     }
 
-    /// Keeps those of `keys` that a provider names.
+    /// Adds those of `keys` that a provider names.
     pub fn add_keys<'a>(&self, keys: impl IntoIterator<Item = (&'a str, &'a str)>, from: Bearer) {
         let variables = self.variables();
         let named = keys.into_iter().filter(|(variable, _)| variables.iter().any(|name| name == variable));
@@ -313,7 +313,7 @@ impl Catalogue {
         })
     }
 
-    /// What `spec` means: `provider/model`, a provider for its default model, or nothing for the default of new sessions.
+    /// Resolves `spec`: `provider/model`, a provider for its default model, or empty for the default of new sessions.
     pub fn resolve(&self, spec: &str) -> Result<Resolved, ResolveError> {
         if spec.is_empty() {
             return self.resolve(&self.default_model()?);
@@ -353,13 +353,13 @@ impl Catalogue {
         Ok(Resolved { provider, model, origin, max_tokens, facts, key, withheld, kind, compat, target })
     }
 
-    /// What is known of a model: what the user says of it, else its provider's own list, else the table of its place.
+    /// The properties of a model: configured, else from its provider's own list, else from the table of its preset.
     fn facts(&self, name: &str, entry: &Entry, model: &str) -> Facts {
         let known = self.lists.facts(name, model).or(entry.facts(model));
         let said = self.models.get(&format!("{name}/{model}")).copied().unwrap_or_default();
         let facts = said.over(known);
         match entry.kind {
-            // It sees what is asked for, and no more, whatever it could.
+            // Its window is what the request asks for, even if the model could have more.
             Kind::Ollama => {
                 let num_ctx = entry.compat(said.context_window).num_ctx.unwrap_or(ollama::NUM_CTX);
                 Facts { window: Some(u64::from(num_ctx)), ..facts }
@@ -368,8 +368,7 @@ impl Catalogue {
         }
     }
 
-    /// Takes a provider at its word which says that calls must have `reasoning_content`; whether it is sent from now on. It is not
-    /// where the configuration says otherwise.
+    /// Sends `reasoning_content` with calls from now on, because the provider asked for it; false if the configuration forbids it.
     pub fn learn_reasoning(&self, origin: &str) -> bool {
         let Some((name, model)) = origin.split_once('/') else { return false };
         let learns = |entry: &Entry| entry.kind == Kind::Openai && entry.compat.reasoning_content != Some(false);
@@ -380,13 +379,13 @@ impl Catalogue {
         learns
     }
 
-    /// Takes over what providers have said of their models, but for those that the configuration now puts elsewhere.
+    /// Takes over the model lists of an earlier catalogue, except for providers whose address changed.
     pub fn take_over(&self, before: &Self) {
         let place = |of: &Self, name: &str| of.entries.get(name).map(|entry| (entry.kind, entry.base_url.clone()));
         self.lists.take_over(&before.lists, |name| place(self, name) == place(before, name));
     }
 
-    /// The rows of `model/list`: each provider with its default model. Asks the machine which of the local servers are there.
+    /// The rows of `model/list`: each provider with its default model. Connects to local servers to see which ones run.
     pub async fn list(&self) -> Vec<Model> {
         let default = self.default_model().and_then(|spec| self.resolve(&spec)).map(|resolved| resolved.origin).ok();
         let mut rows = Vec::new();
@@ -395,7 +394,7 @@ impl Catalogue {
             let missing = match (entry.base_url.contains(PLACEHOLDER), self.missing(name, entry)) {
                 (true, _) => Some("base_url".to_owned()),
                 (false, Some(variable)) => Some(variable.to_owned()),
-                (false, None) if entry.local => nobody_at(&entry.base_url).await,
+                (false, None) if entry.local => not_listening(&entry.base_url).await,
                 (false, None) => None,
             };
             rows.push(Model {
@@ -421,7 +420,7 @@ impl Catalogue {
         self.shaping(model, schema) != Shaping::Words && entry.is_some_and(|entry| shape::wraps(entry.kind, schema))
     }
 
-    /// How many tokens a model (`provider/model`) takes, where that is known.
+    /// The context window of a model (`provider/model`), in tokens, if known.
     pub fn window(&self, origin: &str) -> Option<u64> {
         let (name, model) = origin.split_once('/')?;
         self.facts(name, self.entries.get(name)?, model).window
@@ -434,8 +433,7 @@ impl Catalogue {
         })
     }
 
-    /// Where the key of `entry` comes from: what the configuration names, the environment, the keychain. The variable that would
-    /// have to be set, if it comes from nowhere.
+    /// The source of the key of `entry`: as configured, else the environment, else the keychain. Fails with the variable to set.
     fn source<'a>(&self, name: &str, entry: &'a Entry) -> Result<KeySource, &'a str> {
         if let Some(command) = &entry.command {
             return Ok(KeySource::Command(command.clone()));
@@ -457,7 +455,7 @@ impl Catalogue {
         self.source(name, entry).err()
     }
 
-    /// The way out that all of them take.
+    /// Proxies and certificates for all providers.
     pub fn network(&self) -> &Network {
         &self.network
     }
@@ -476,12 +474,12 @@ impl Catalogue {
     }
 }
 
-/// The name that is most like `name`, if one is like it.
+/// The most similar name, if any is similar.
 pub fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
     diagnostics::nearest::nearest(name, names, 0.5).map(str::to_owned)
 }
 
-/// The wire format `kind` with these flags; `demo` has none.
+/// The codec of `kind` with these flags; `None` for `demo`.
 pub fn codec(kind: Kind, compat: Compat) -> Option<Arc<dyn Codec>> {
     Some(match kind {
         Kind::Anthropic => Arc::new(Anthropic::new(compat)),
@@ -493,12 +491,13 @@ pub fn codec(kind: Kind, compat: Compat) -> Option<Arc<dyn Codec>> {
     })
 }
 
-/// What is missing if nobody listens at an address of this machine; an answer, good or bad, comes at once there.
-async fn nobody_at(base_url: &str) -> Option<String> {
+/// The problem if no server listens at a local address; a local connection succeeds or fails immediately.
+async fn not_listening(base_url: &str) -> Option<String> {
     let url = Url::parse(base_url).ok()?;
     let (host, port) = (url.host_str()?.to_owned(), url.port_or_known_default()?);
-    let listens = tokio::time::timeout(LOOK, tokio::net::TcpStream::connect((address::bare(&host), port))).await;
-    (!matches!(listens, Ok(Ok(_)))).then(|| format!("nobody listens at {host}:{port}"))
+    let listens =
+        tokio::time::timeout(LOCAL_TIMEOUT, tokio::net::TcpStream::connect((address::bare(&host), port))).await;
+    (!matches!(listens, Ok(Ok(_)))).then(|| format!("no server listens at {host}:{port}"))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! The HTTP library's clients: made when they are first needed, and shared by all that go the same way.
+//! HTTP clients: created on first use, and shared by all requests with the same route.
 //!
-//! Making one that speaks TLS reads certificates for milliseconds, so that is done on a thread of its own.
-//! Redirects are not followed by any of them: a key would go along.
+//! Creating one for TLS reads certificates for milliseconds, so that happens on a blocking thread.
+//! None follows redirects, because the key would be sent along.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -15,19 +15,19 @@ use super::network::{Roots, Way};
 use super::transport_error::{failed, failure_of};
 use super::{Failure, FailureClass};
 
-/// Connections to one provider that are kept open for the next request; each holds a file descriptor.
+/// Idle connections kept per provider; each holds a file descriptor.
 const MAX_IDLE: usize = 16;
 
-/// Clients that are kept; a configuration that is edited often would leave one for each way that it named.
+/// The most clients; a configuration that is edited often would leave one for each route.
 const MAX_CLIENTS: usize = 16;
 
-/// The largest file of certificates, in bytes: those of all public authorities take a few hundred KiB.
+/// The largest file of certificates, in bytes: all public authorities take a few hundred KiB.
 const MAX_FILE: u64 = 8 << 20;
 
-/// What clients differ in.
+/// The properties that distinguish clients: connect timeout, TLS, route.
 type Traits = (Duration, bool, Way);
 
-/// The clients that one daemon has made.
+/// The clients of one daemon.
 #[derive(Clone, Debug, Default)]
 pub struct Clients(Arc<Mutex<BTreeMap<Traits, Client>>>);
 
@@ -36,7 +36,7 @@ impl Clients {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The shared client for this way; `secure` if the other end speaks TLS.
+    /// The shared client for this route; `secure`: the other end speaks TLS.
     pub(super) async fn client(&self, way: &Way, secure: bool, connect_timeout: Duration) -> Result<Client, Failure> {
         let secure = secure || way.proxy.as_ref().is_some_and(super::network::Proxy::is_secure);
         let roots = if secure { way.roots.clone() } else { Roots::default() };
@@ -55,18 +55,18 @@ impl Clients {
         if clients.len() >= MAX_CLIENTS {
             clients.clear();
         }
-        // Whoever was first keeps its connections.
+        // If two tasks raced, the first client is kept, with its connections.
         Ok(clients.entry(traits).or_insert(client).clone())
     }
 
-    /// Forgets the clients that trust whom this way trusts: certificates are read again when they are needed next.
+    /// Drops the clients with the same certificates as this route, so that these are read again.
     pub(super) fn forget(&self, way: &Way) {
         self.map().retain(|(_, secure, known), _| !*secure || known.roots != way.roots);
     }
 }
 
 fn build((connect_timeout, secure, way): &Traits) -> Result<Client, Failure> {
-    // An error means that somebody was first, which is as good.
+    // An error means that a provider is already installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = Client::builder()
         .user_agent(concat!("linger/", env!("CARGO_PKG_VERSION")))
@@ -80,23 +80,23 @@ fn build((connect_timeout, secure, way): &Traits) -> Result<Client, Failure> {
     let failed = |error: reqwest::Error| not_made(&error, way);
     let builder = match &way.proxy {
         Some(proxy) => builder.proxy(reqwest::Proxy::all(proxy.reveal().clone()).map_err(failed)?),
-        // Not what this process was started with either.
+        // Ignores the proxy variables of this process.
         None => builder.no_proxy(),
     };
     builder.build().map_err(failed)
 }
 
-/// Why there is no client.
+/// The failure of creating a client.
 fn not_made(error: &reqwest::Error, way: &Way) -> Failure {
     let failure = failure_of(FailureClass::Network, error, way);
     if failure.message.contains("No CA certificates were loaded") {
-        let advice = "install the package ca-certificates, or name a file with certificates as ca_file in [network]";
-        return failed(FailureClass::Network, format!("this machine trusts nobody: it has no certificates; {advice}"));
+        let advice = "install the package ca-certificates, or set ca_file in [network]";
+        return failed(FailureClass::Network, format!("no CA certificates found on this machine; {advice}"));
     }
     failure
 }
 
-/// The certificates of `roots`; those of the system come from whoever verifies.
+/// The certificates of `roots`; the verifier adds the system's.
 fn certificates(roots: &Roots) -> Result<Vec<Certificate>, Failure> {
     let mut all = Vec::new();
     for (file, named_by) in &roots.files {
@@ -113,7 +113,7 @@ fn certificates(roots: &Roots) -> Result<Vec<Certificate>, Failure> {
         };
         for entry in std::fs::read_dir(directory).map_err(wrong)? {
             let path = entry.map_err(wrong)?.path();
-            // A directory holds what else belongs to its certificates, such as lists and notes.
+            // A directory may contain other files, such as lists and notes.
             all.extend(read(&path).unwrap_or_default());
         }
     }
@@ -131,7 +131,7 @@ fn read(path: &Path) -> anyhow::Result<Vec<Certificate>> {
     Ok(Certificate::from_pem_bundle(&bytes)?)
 }
 
-/// The system's own certificates, where whoever verifies takes `SSL_CERT_FILE` and `SSL_CERT_DIR` for all that there are.
+/// The system's own certificates, for the case that `SSL_CERT_FILE` or `SSL_CERT_DIR` replaces them in the verifier.
 #[cfg(all(unix, not(target_vendor = "apple")))]
 fn system() -> Vec<Certificate> {
     if ["SSL_CERT_FILE", "SSL_CERT_DIR"].iter().all(|name| std::env::var_os(name).is_none()) {

@@ -1,7 +1,7 @@
-//! How servers depart from the wire format that they speak: flags, each of which a preset or a user sets.
+//! Deviations of servers from their wire format: flags that presets and users set.
 //!
-//! Deliberately absent: what differs in answers, which every decoder reads as it comes, and what no server is ever sent
-//! (`store`, `strict`, `parallel_tool_calls`), which several refuse.
+//! Deliberately absent: deviations in answers, which the decoders tolerate, and fields that are never sent (`store`, `strict`,
+//! `parallel_tool_calls`), because several servers refuse them.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::catalogue::Kind;
 use super::hosted::Hosted;
 
-/// The flags; what is not set has the default that is named here.
+/// The flags; an unset flag has the default named here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Compat {
@@ -20,7 +20,7 @@ pub struct Compat {
     pub developer_role: Option<bool>,
     /// `openai`, `openai-responses`: the server takes `prompt_cache_key`. Default no.
     pub prompt_cache_key: Option<bool>,
-    /// `openai`: what a model of Anthropic's (`anthropic/…`) has read is cached if a request says so in `cache_control`. Default no.
+    /// `openai`: models of Anthropic's (`anthropic/…`) cache only with `cache_control` in the request. Default no.
     pub cache_control: Option<bool>,
     /// `openai`: the server takes `stream_options.include_usage`. Default yes.
     pub stream_usage: Option<bool>,
@@ -53,7 +53,7 @@ pub struct Compat {
     /// not, or (`anthropic`, `gemini`) that what it thinks for an effort is not shown. Default: nothing is said, so the model
     /// does what it does.
     pub thinking: Option<bool>,
-    /// `gemini`: hosted tools are taken beside tools of one's own. Default: for models from Gemini 3 on, and not on Vertex AI.
+    /// `gemini`: hosted tools work together with other tools. Default: for models from Gemini 3 on, and not on Vertex AI.
     pub hosted_with_tools: Option<bool>,
     /// `gemini`: addresses and key as on Vertex AI. Default no.
     pub vertex: Option<bool>,

@@ -1,8 +1,8 @@
-//! Drives one attempt over HTTP: sends what a codec encoded, reads what comes, and ends in exactly one terminal event.
+//! Drives one attempt over HTTP: sends the encoded request, decodes the response, and ends in exactly one terminal event.
 //!
-//! A [`HttpStream`] does nothing unless it is polled, and its connection ends when it is dropped.
-//! The key goes to the host of the endpoint's base URL alone, as redirects are not followed.
-//! An answer has five limits of time: for the connection, and those of `timeouts`.
+//! A [`HttpStream`] does nothing unless polled; dropping it closes its connection.
+//! The key goes only to the host of the endpoint's base URL, because redirects are not followed.
+//! An answer has five timeouts: the connection's, and those of `timeouts`.
 //! Deliberately absent: retries.
 
 use std::future::{Future, poll_fn};
@@ -27,35 +27,35 @@ use super::{Codec, Decoder, Encoding, Failure, FailureClass, Request, StreamEven
 use crate::diagnostics::secret::{Redactor, Secret};
 use crate::sys::clock;
 
-/// The most bytes of one response: a few hundred for each token of the longest answers.
+/// The largest response, in bytes: a few hundred for each token of the longest answers.
 const MAX_BODY: usize = 128 << 20;
 /// The most bytes of an error's body that are read.
 const MAX_ERROR_BODY: usize = 64 << 10;
-/// How long an error's body is waited for: its status says much without it, but is lost when the time for a response is over.
+/// The timeout of an error's body: the status alone is useful, and would be lost at the response's timeout.
 const ERROR_BODY: Duration = Duration::from_secs(5);
-/// How much of a body is taken at once, if it is there: a few hundred tokens, which go on together.
+/// The most available bytes to decode together: a few hundred tokens.
 const BATCH: usize = 64 << 10;
-/// How long the end of a body may take that follows a complete answer, so that its connection can be used again.
+/// The timeout for the rest of a body after a complete answer, so that its connection can be reused.
 const DRAIN: Duration = Duration::from_secs(1);
-/// The longest wait that is understood; whoever asks for more is not waited for anyway.
+/// The largest `Retry-After` that is parsed, in seconds; a longer one is never honoured.
 const MAX_RETRY_AFTER: f64 = 30.0 * 86_400.0;
 
-/// Where a provider is and how it is spoken to.
+/// A provider's address and wire format.
 #[derive(Clone)]
 pub struct Endpoint {
     /// The provider's name, for messages.
     pub name: String,
-    /// Paths are appended to it.
+    /// The base of request paths.
     pub base_url: String,
     /// The wire format.
     pub codec: Arc<dyn Codec>,
-    /// The key, if it needs one.
+    /// The key; absent if it needs none.
     pub key: Option<Secret>,
-    /// How long it may take.
+    /// Its timeouts.
     pub limits: Timeouts,
-    /// The way out of this machine.
+    /// Proxies and certificates.
     pub network: Arc<Network>,
-    /// Takes secrets out of what a failure says.
+    /// Removes secrets from the messages of failures.
     pub redactor: Redactor,
 }
 
@@ -70,13 +70,13 @@ pub struct HttpStream {
     state: State,
     redactor: Redactor,
     deadlines: Deadlines,
-    /// What came and was not given yet. Kept here, so that a dropped call of `next` does not lose it.
+    /// Decoded events not returned yet; kept here so that `next` is cancel safe.
     events: Vec<StreamEvent>,
     /// Something came already.
     shown: bool,
-    /// What the provider had counted when it ended.
+    /// The usage at the end.
     counted: Usage,
-    /// Something of an answer had come when it ended.
+    /// Whether a part of an answer had come before the end.
     begun: bool,
 }
 
@@ -107,7 +107,7 @@ impl std::fmt::Debug for HttpStream {
 }
 
 impl HttpStream {
-    /// Encodes `request`; nothing is sent before [`HttpStream::next`] is called.
+    /// Encodes `request`; [`HttpStream::next`] sends it.
     pub fn start(endpoint: &Endpoint, request: &Request<'_>, encoding: &mut Encoding) -> Self {
         let encoded = encoding.encode(endpoint.codec.as_ref(), request);
         let opening = Opening::new(endpoint.codec.clone());
@@ -122,7 +122,7 @@ impl HttpStream {
         }
     }
 
-    /// What the provider has counted so far; see [`super::Stream::usage`].
+    /// The usage so far; see [`super::Stream::usage`].
     pub fn usage(&self) -> Usage {
         match &self.state {
             State::Reading(reading) => reading.decoder.usage(),
@@ -130,7 +130,7 @@ impl HttpStream {
         }
     }
 
-    /// Whether anything of an answer came; see [`super::Stream::has_begun`].
+    /// Whether a part of an answer came; see [`super::Stream::has_begun`].
     pub fn has_begun(&self) -> bool {
         match &self.state {
             State::Reading(reading) => reading.decoder.gathered() > 0,
@@ -138,7 +138,7 @@ impl HttpStream {
         }
     }
 
-    /// What came next; see [`super::Stream::next`].
+    /// The next events; see [`super::Stream::next`].
     pub async fn next(&mut self) -> Vec<StreamEvent> {
         while self.events.is_empty() && !matches!(self.state, State::Ended) {
             self.wait().await;
@@ -166,7 +166,7 @@ impl HttpStream {
         out
     }
 
-    /// Waits for the next thing to happen.
+    /// Waits for the next response, chunk or timeout.
     async fn wait(&mut self) {
         let now = Instant::now();
         let gathered = match &self.state {
@@ -176,7 +176,7 @@ impl HttpStream {
         let Until { at: deadline, hard, late } = self.deadlines.until(now, gathered);
         match &mut self.state {
             State::Ended => {}
-            // What never waits is not asked again: it would always have something.
+            // A stream that always has data would never reach its timeout below.
             State::Reading(reading) if hard && deadline <= now => reading.end(Some(late), &mut self.events),
             State::Sending(sending, ..) => match timeout_at(deadline, sending).await {
                 Ok(Ok(response)) => self.receive(response),
@@ -203,9 +203,8 @@ impl HttpStream {
 }
 
 impl Reading {
-    /// Takes what is there already, without waiting for more.
-    /// The HTTP library holds one piece ready, and makes the next one ready when the connection's own task had its turn: only
-    /// if nothing is there after that, there is nothing.
+    /// Takes available chunks without waiting.
+    /// The HTTP library has one chunk ready, and the next after its connection task has run; so it yields once before giving up.
     async fn take_ready(&mut self, out: &mut Vec<StreamEvent>) {
         let enough = self.received + BATCH;
         let mut gave_way = false;
@@ -247,7 +246,7 @@ impl Reading {
         }
     }
 
-    /// No more comes. An answer that was complete counts however its connection ended.
+    /// Ends the response. A complete answer counts, however its connection ended.
     fn end(&mut self, reason: Option<Failure>, out: &mut Vec<StreamEvent>) {
         if let Some(failure) = self.opening.end(reason.as_ref()) {
             return out.push(StreamEvent::Failed(failure));
@@ -265,13 +264,13 @@ fn is_terminal(event: &StreamEvent) -> bool {
     matches!(event, StreamEvent::Done(_) | StreamEvent::Failed(_))
 }
 
-/// Asks `future` whether it is done; it is woken as if it were waited for.
+/// Polls `future` once, registering its waker.
 async fn poll_once<T>(future: impl Future<Output = T>) -> Poll<T> {
     let mut future = pin!(future);
     poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await
 }
 
-/// Lets the tasks run that have been woken. Unlike Tokio's `yield_now` it does not look for news from the system first.
+/// Lets woken tasks run. Unlike Tokio's `yield_now` it does not poll the I/O driver first.
 async fn give_way() {
     let mut gave_way = false;
     poll_fn(|context| {
@@ -284,7 +283,7 @@ async fn give_way() {
     .await;
 }
 
-/// Asks for a small document with GET, such as a list of models: at most `most` bytes, within `timeouts`.
+/// Fetches a small document with GET, such as a list of models: at most `most` bytes, within `timeouts`.
 pub async fn get(
     endpoint: &Endpoint,
     asked: super::HttpRequest,
@@ -300,7 +299,7 @@ pub async fn get(
     result.map_err(|failure| Failure { message: one_line(&endpoint.redactor.redact(&failure.message)), ..failure })
 }
 
-/// A body that has to fit.
+/// A whole body; fails if it is larger than `most` bytes.
 async fn whole(mut response: reqwest::Response, most: usize) -> Result<Vec<u8>, Failure> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| cut(&error))? {
@@ -312,7 +311,7 @@ async fn whole(mut response: reqwest::Response, most: usize) -> Result<Vec<u8>, 
     Ok(body)
 }
 
-/// Sends the request and gives the response, if it is the beginning of an answer.
+/// Sends the request; fails unless the response is a success.
 async fn send(endpoint: Endpoint, encoded: super::HttpRequest) -> Result<reqwest::Response, Failure> {
     let place = Place::of(&endpoint, &encoded.path).await?;
     let request = place.client.post(place.url.clone()).header("content-type", "application/json");
@@ -321,7 +320,7 @@ async fn send(endpoint: Endpoint, encoded: super::HttpRequest) -> Result<reqwest
     if kind.starts_with("text/html") { Err(failed(FailureClass::NotFound, PAGE)) } else { Ok(response) }
 }
 
-/// Where a request goes, and by which way.
+/// The address of a request, and its route.
 struct Place {
     url: Url,
     way: Way,
@@ -337,7 +336,7 @@ impl Place {
     }
 }
 
-/// Sends a request with its headers and the key; what is no success is a failure.
+/// Sends a request with its headers and the key; fails unless the response is a success.
 async fn authorized(
     endpoint: &Endpoint,
     place: &Place,
@@ -365,17 +364,17 @@ async fn authorized(
     }
 }
 
-/// Why nothing came back.
+/// The failure of a request without a response.
 fn unsent(endpoint: &Endpoint, error: &reqwest::Error, way: &Way) -> Failure {
     let failure = failure_of(FailureClass::Connect, error, way);
     if failure.class == FailureClass::Network {
-        // The next attempt finds the certificates that somebody has put right meanwhile.
+        // The next attempt reads the certificates again, which may be corrected by then.
         endpoint.network.clients.forget(way);
     }
     failure
 }
 
-/// What a response says that is no success. One that comes through a proxy may be the proxy's own.
+/// The failure of an unsuccessful response, which may be the proxy's own.
 async fn refused(endpoint: &Endpoint, response: reqwest::Response, way: &Way) -> Failure {
     let (status, headers) = (response.status().as_u16(), response.headers().clone());
     let body = beginning(response, ERROR_BODY.min(endpoint.limits.first_byte / 2)).await;
@@ -389,12 +388,12 @@ async fn refused(endpoint: &Endpoint, response: reqwest::Response, way: &Way) ->
     }
 }
 
-/// Reads what follows a complete answer; otherwise every step would pay for a new connection.
+/// Reads the rest of a body after a complete answer, so that the connection can be reused.
 async fn drain(mut response: reqwest::Response) {
     let _ = tokio::time::timeout(DRAIN, async { while let Ok(Some(_)) = response.chunk().await {} }).await;
 }
 
-/// The first bytes of a body; as much as comes in time.
+/// The first bytes of a body, as many as arrive in time.
 async fn beginning(mut response: reqwest::Response, timeout: Duration) -> Vec<u8> {
     let (mut body, late) = (Vec::new(), Instant::now() + timeout);
     while let Ok(Ok(Some(chunk))) = timeout_at(late, response.chunk()).await {
@@ -407,7 +406,7 @@ async fn beginning(mut response: reqwest::Response, timeout: Duration) -> Vec<u8
     body
 }
 
-/// `failure` with what the headers say about trying again.
+/// `failure` with `Retry-After` from the headers.
 fn advised(mut failure: Failure, headers: &HeaderMap) -> Failure {
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     failure.retry_after =
@@ -420,7 +419,7 @@ fn advised(mut failure: Failure, headers: &HeaderMap) -> Failure {
     failure
 }
 
-/// How long to wait; `now` in Unix milliseconds. A date that has passed is no wait.
+/// The wait of a `Retry-After`; `now` in Unix milliseconds. Zero for a date in the past.
 fn retry_after(millis: Option<&str>, seconds_or_date: Option<&str>, now: u64) -> Option<Duration> {
     let duration = |seconds: f64| Duration::try_from_secs_f64(seconds.clamp(0.0, MAX_RETRY_AFTER)).ok();
     if let Some(millis) = millis.and_then(|millis| millis.parse::<f64>().ok()) {
@@ -435,7 +434,7 @@ fn retry_after(millis: Option<&str>, seconds_or_date: Option<&str>, now: u64) ->
     duration(since_epoch.saturating_sub(Duration::from_millis(now)).as_secs_f64())
 }
 
-/// A body that ends before its end.
+/// The failure of a truncated body.
 fn cut(error: &reqwest::Error) -> Failure {
     failure_of(FailureClass::Stream, error, &Way::default())
 }

@@ -1,8 +1,8 @@
-//! Failures: their classes, which decide what comes of one, and how the errors of providers are read.
+//! Failures: their classes, which decide how to handle them, and parsing of providers' errors.
 //!
-//! Pure: a status with a body, or an error within a stream, becomes a [`Failure`]. Providers tell the same thing in many ways, so
-//! the words by which something is known are tables.
-//! Deliberately absent: what goes wrong on the way (`trouble`), and whether it is tried again (`retry`).
+//! Pure: a status with a body, or an error within a stream, becomes a [`Failure`]. Providers phrase the same error in many ways,
+//! so the phrases are tables.
+//! Deliberately absent: transport errors (`transport_error`), and retries (`retry`).
 
 mod words;
 
@@ -16,37 +16,37 @@ use words::{ALTERNATE, ALTERNATE_HINT, HISTORY, IMAGES, NO_IMAGES, NOUNS, REASON
 /// The longest error text that is passed on.
 const MAX_MESSAGE: usize = 600;
 
-/// The longest one that is looked at: as much as is read of an error's body.
+/// The longest text that is searched, in bytes: as much as is read of an error's body.
 const MAX_TEXT: usize = 64 << 10;
 
-/// After this word FastAPI gives back what it was sent.
+/// After this word FastAPI echoes the request.
 const INPUT: &str = "\"input\"";
 
 /// Why an attempt failed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
-    /// What kind of failure, which decides whether it is tried again.
+    /// Its class, which decides about a retry.
     pub class: FailureClass,
-    /// One line for people: what the provider said, without secrets.
+    /// One line for users: the provider's message, without secrets.
     pub message: String,
-    /// How long the provider asked to wait.
+    /// The wait that the provider asks for.
     pub retry_after: Option<Duration>,
 }
 
 /// Kinds of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureClass {
-    /// Nobody answered: unreachable, no such host. Tried again.
+    /// Unreachable, or no such host. Retried.
     Connect,
-    /// Nobody listens at the address. Tried again, but not for long.
+    /// Connection refused. Retried, but not for long.
     Refused,
-    /// 408, 409, 425, 429, 5xx, overloaded, also in mid-stream. Tried again.
+    /// 408, 409, 425, 429, 5xx, overloaded, also in mid-stream. Retried.
     Overloaded,
-    /// Silence for longer than the provider's idle time. Tried again.
+    /// A timeout. Retried.
     Timeout,
-    /// The stream was cut or made no sense. Tried again.
+    /// The stream is truncated or malformed. Retried.
     Stream,
-    /// The way is barred: a certificate that is not trusted, a proxy that wants a password.
+    /// A network setup problem: an untrusted certificate, a proxy that wants a password.
     Network,
     /// 401, 403: the key is wrong.
     Auth,
@@ -54,44 +54,40 @@ pub enum FailureClass {
     NotFound,
     /// The context is larger than the model's window.
     TooLong,
-    /// The model takes no images, or not one of these.
+    /// The model refuses images, or one of these.
     Images,
-    /// Something is wrong with what earlier messages bring back: signatures, identifiers, the order of calls and results.
+    /// The provider refuses its own items of earlier messages: signatures, identifiers, the order of calls and results.
     History,
-    /// A call in the history lacks the thinking that came before it, be it an empty one: another model made it.
+    /// A call in the history, made by another model, lacks the thinking before it, even an empty one.
     Reasoning,
     /// Any other 4xx, no money left, policy.
     Rejected,
 }
 
 impl FailureClass {
-    /// What a user can do about it.
+    /// The next thing for a user to do.
     pub fn hint(self) -> &'static str {
         match self {
-            Self::Connect | Self::Refused => {
-                "see whether the server runs and whether base_url is right, then prompt again"
-            }
+            Self::Connect | Self::Refused => "check that the server runs and that base_url is right, then prompt again",
             Self::Overloaded | Self::Timeout | Self::Stream => "prompt again in a while, or choose another model",
-            Self::Auth => "see whether the key is right: `linger key list` says where it comes from",
-            Self::Network => "see [network] in config.toml and what `linger doctor` says, then prompt again",
-            Self::NotFound => "see whether the model's name and base_url are right",
-            Self::TooLong => {
-                "choose a model with a larger window, or start a new session with what matters of this one"
-            }
+            Self::Auth => "check the key: `linger key list` shows its source",
+            Self::Network => "check [network] in config.toml and run `linger doctor`, then prompt again",
+            Self::NotFound => "check the model's name and base_url",
+            Self::TooLong => "choose a model with a larger window, or start a new session with a summary of this one",
             Self::Images => "choose a model that takes images",
             Self::History => {
-                "have a summary written with /compact, choose another model with /model, or start a new session"
+                "summarise the history with /compact, choose another model with /model, or start a new session"
             }
             Self::Reasoning => {
                 "with kind openai set `reasoning_content = true` in [providers.NAME.compat], or choose another model with /model"
             }
-            Self::Rejected => "see whether the model, its settings and its account are right, then prompt again",
+            Self::Rejected => "check the model, its settings and the account, then prompt again",
         }
     }
 }
 
 impl Failure {
-    /// What a response with `status` means. `body` is JSON with an error in one of the usual places, or anything.
+    /// The failure of a response with `status`. `body` is JSON with an error in one of the usual places, or anything.
     pub(super) fn of_response(status: u16, body: &[u8]) -> Self {
         let text = String::from_utf8_lossy(body);
         let parsed: Value = serde_json::from_str(&mended(&text)).unwrap_or_default();
@@ -99,7 +95,7 @@ impl Failure {
         let parsed = parsed.get(0).unwrap_or(&parsed);
         let error = parsed.get("error").unwrap_or(parsed);
         let said = said(error);
-        // What was sent may be given back, and has any words.
+        // The body may echo the request, which may contain any phrase.
         let told = if said.is_empty() { text.split(INPUT).next().unwrap_or_default() } else { &said };
         let class = classify(Some(status), &kinds(error), told);
         let said = if said.is_empty() && !text.trim_start().starts_with('<') { text.trim() } else { &said };
@@ -111,7 +107,7 @@ impl Failure {
         Self { class, message: advised(whole_line(&message)), retry_after: asked_wait(error) }
     }
 
-    /// What an error inside a stream means.
+    /// The failure of an error within a stream.
     pub(super) fn in_stream(error: &Value) -> Self {
         let (kinds, said) = (kinds(error), said(error));
         let message = match (kinds.first(), said.is_empty()) {
@@ -125,7 +121,7 @@ impl Failure {
     }
 }
 
-/// How long an error asks to wait: Google says it in a field of the body, OpenAI and others in words as well as in the header.
+/// The wait in an error: Google has a field in the body, OpenAI and others a phrase besides the header.
 fn asked_wait(error: &Value) -> Option<Duration> {
     let details = error.get("details").and_then(Value::as_array);
     let asked = details.into_iter().flatten().find_map(|detail| detail.get("retryDelay")?.as_str());
@@ -159,14 +155,14 @@ fn spell(time: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok().filter(|_| whole)
 }
 
-/// What an error is called, the exact name first: Google's code is a number and its name the status; what OpenAI calls `type`
-/// is less exact than its `code`.
+/// The names of an error, most exact first: Google's name is its `status`, because its code is a number; OpenAI's `code` is more
+/// exact than its `type`.
 fn kinds(error: &Value) -> Vec<&str> {
     let named = ["code", "status", "type"].map(|name| error.get(name).and_then(Value::as_str).unwrap_or_default());
     named.into_iter().filter(|kind| !kind.is_empty() && as_status(kind).is_none()).collect()
 }
 
-/// The status that an error in a stream has for its code: a number, and with LiteLLM a string of one.
+/// The status in the code of an error in a stream: a number, or with LiteLLM a number as a string.
 fn status_of(error: &Value) -> Option<u16> {
     match error.get("code")? {
         Value::String(code) => as_status(code),
@@ -178,30 +174,30 @@ fn as_status(code: &str) -> Option<u16> {
     code.parse().ok().filter(|status| (100..600).contains(status))
 }
 
-/// What an error object says, or an error that is only a string.
+/// The message of an error object, or of an error that is a string.
 fn said(error: &Value) -> String {
     let text = |name: &str| error.get(name).and_then(Value::as_str).unwrap_or_default();
     let said =
         error.as_str().unwrap_or_else(|| if text("message").is_empty() { text("detail") } else { text("message") });
-    // OpenRouter says itself only that somebody behind it failed.
+    // OpenRouter's own message only says that an upstream provider failed.
     if let Some(raw) = error.pointer("/metadata/raw").and_then(Value::as_str) {
         return whole_line(&format!("{said}: {raw}"));
     }
-    // FastAPI, which vLLM and Mistral have, gives a list, with what was sent in it.
+    // FastAPI (vLLM, Mistral) has a list that echoes the request.
     let listed = ["/detail", "/message/detail"].iter().find_map(|at| error.pointer(at)?.as_array());
     let one = |detail: &Value| Some(format!("{}{}", place(detail), detail.get("msg")?.as_str()?));
     let told: Vec<String> = listed.into_iter().flatten().filter_map(one).collect();
     whole_line(&if said.is_empty() { told.join("; ") } else { said.to_owned() })
 }
 
-/// Where FastAPI found something wrong.
+/// The position of an error of FastAPI.
 fn place(detail: &Value) -> String {
     let step = |step: &Value| step.as_str().map_or_else(|| step.to_string(), str::to_owned);
     let steps: Vec<String> = detail.get("loc").and_then(Value::as_array).into_iter().flatten().map(step).collect();
     if steps.is_empty() { String::new() } else { format!("{}: ", steps.join(".")) }
 }
 
-/// The class of an error with these names and this text; `status` is that of the response, or what an error in a stream says.
+/// The class of an error with these names and this text; `status` is the response's, or the code of an error in a stream.
 fn classify(status: Option<u16>, kinds: &[&str], said: &str) -> FailureClass {
     let said = one_line(said).to_ascii_lowercase();
     let has = |text: &&str| said.contains(*text) || kinds.iter().any(|kind| kind.contains(*text));
@@ -217,7 +213,7 @@ fn classify(status: Option<u16>, kinds: &[&str], said: &str) -> FailureClass {
     if may_be && said.contains(ALTERNATE) {
         return FailureClass::Rejected;
     }
-    // Without a status a name has to say that it is the request which is refused.
+    // Without a status, only a name tells that the request itself is refused.
     let invalid = status.is_none() && is(&"invalid_request_error");
     let undecipherable = status.is_none() && is(&"invalid_encrypted_content");
     let says = |rows: &[&[&str]]| rows.iter().any(|row| row.iter().all(has));
@@ -231,7 +227,7 @@ fn classify(status: Option<u16>, kinds: &[&str], said: &str) -> FailureClass {
     if (refused && is_of_images(kinds, &said)) || (status == Some(500) && NO_IMAGES.iter().any(has)) {
         return FailureClass::Images;
     }
-    // Google says 400 to a wrong key.
+    // Google answers a wrong key with 400.
     if said.contains("api key not valid") {
         return FailureClass::Auth;
     }
@@ -245,7 +241,7 @@ fn classify(status: Option<u16>, kinds: &[&str], said: &str) -> FailureClass {
     }
 }
 
-/// The class of an error with this name, if that says it.
+/// The class of an error by its name, if known.
 fn class_of(kind: &str) -> Option<FailureClass> {
     match kind {
         "authentication_error" | "permission_error" | "invalid_api_key" => Some(FailureClass::Auth),
@@ -265,12 +261,12 @@ fn class_of(kind: &str) -> Option<FailureClass> {
     }
 }
 
-/// What a setting can do about `message`, and `message`, which may be long.
+/// `message`, with advice about a setting in front, if one helps.
 fn advised(message: String) -> String {
     if message.contains(ALTERNATE) { format!("{ALTERNATE_HINT}: {message}") } else { message }
 }
 
-/// Whether what is refused are images. `said` is in lower case. What a model or a tool is called does not count.
+/// Whether images are refused. `said` is in lower case. Names of models and tools do not count.
 fn is_of_images(kinds: &[&str], said: &str) -> bool {
     if kinds.iter().any(|kind| kind.starts_with("model_")) || said.contains("schema") {
         return false;
@@ -279,7 +275,7 @@ fn is_of_images(kinds: &[&str], said: &str) -> bool {
     kinds.iter().any(|kind| kind.contains("image")) || IMAGES.iter().any(|row| row.iter().all(has))
 }
 
-/// Whether `noun`, or several of it, stands in `text` by itself or in a field's name, and not in another word or a model's name.
+/// Whether `noun`, or its plural, is a word or a part of a field's name in `text`; not part of another word or a model's name.
 fn has_noun(text: &str, noun: &str) -> bool {
     text.match_indices(noun).any(|(at, _)| {
         let (before, after) = (text.get(..at).unwrap_or_default(), text.get(at + noun.len()..).unwrap_or_default());
@@ -289,8 +285,7 @@ fn has_noun(text: &str, noun: &str) -> bool {
     })
 }
 
-/// `text` on one line, without control characters, and not too long. Secrets have to be taken out before: of one that lies across
-/// the end a part would be left.
+/// `text` on one line, without control characters, cut to [`MAX_MESSAGE`]. Redact first: a secret across the cut would stay in part.
 pub(super) fn one_line(text: &str) -> String {
     let line = whole_line(text);
     match line.char_indices().nth(MAX_MESSAGE) {
@@ -299,7 +294,7 @@ pub(super) fn one_line(text: &str) -> String {
     }
 }
 
-/// `text` on one line, without control characters, and with room for what is taken out of it before it becomes [`one_line`].
+/// `text` on one line, without control characters, long enough to be redacted before [`one_line`] cuts it.
 pub(super) fn whole_line(text: &str) -> String {
     let end = text.char_indices().nth(MAX_TEXT).map_or(text.len(), |(end, _)| end);
     let text = text.get(..end).unwrap_or_default();

@@ -1,8 +1,7 @@
-//! Getting a key where that takes time: a command that prints it, the keychain that has it.
+//! Sources of keys that take time: a command that prints one, and the keychain.
 //!
-//! However many sessions need a key at once, one command runs, or one helper asks the keychain. What came is kept in memory: a
-//! command's for a while, as some print keys that expire, the keychain's until the daemon ends; either is forgotten when the
-//! provider refuses it.
+//! If several sessions need a key, one command or helper runs for all. Keys stay in memory: a command's for [`KEY_KEPT`], because
+//! some expire, the keychain's until the daemon ends; either is dropped when the provider refuses it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -17,36 +16,36 @@ use crate::provider::keychain::{Keychain, KeychainError};
 use crate::provider::keys::{Account, Keys};
 use crate::provider::single_flight::SingleFlight;
 
-/// How long a key that a command printed is used before the command is run again: some print keys that expire.
+/// How long a command's key is used before the command runs again: some print keys that expire.
 const KEY_KEPT: Duration = Duration::from_secs(300);
 
-/// How long such a command may take: it may ask its user for a finger or a password.
+/// How long a command may take: it may ask for a fingerprint or a password.
 const KEY_TIME: Duration = Duration::from_secs(60);
 
-/// The longest key, in bytes; those of cloud services are tokens of a few thousand.
+/// The longest key, in bytes; cloud services' tokens have a few thousand.
 pub const KEY_BYTES: usize = 64 << 10;
 
-/// Keys that are kept; a configuration that is edited often would leave one for each command that it named.
+/// The most keys in memory; a configuration that is edited often would leave one for each command.
 const MAX_KNOWN: usize = 256;
 
-/// The most characters of a command's complaint that are shown.
+/// How much of a command's error is shown, in characters.
 const MAX_SAID: usize = 200;
 
 /// Why there is no key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Lack {
-    /// Somebody has to put something right.
+    /// A user has to fix something.
     #[error("{0}")]
     Failed(String),
-    /// It may be there in a while: the keychain is locked, or not there where the daemon was started.
+    /// It may be available later: the keychain is locked, or unreachable from where the daemon was started.
     #[error("{0}")]
     Waits(String),
-    /// The keychain does not have it any more: another source may.
-    #[error("the keychain does not have it any more")]
+    /// The keychain no longer has it: another source may.
+    #[error("the keychain no longer has it")]
     Gone,
 }
 
-/// Where keys are got.
+/// Obtains keys.
 #[derive(Debug)]
 pub struct KeySources {
     /// The operating system's keychain.
@@ -57,12 +56,12 @@ pub struct KeySources {
 }
 
 impl KeySources {
-    /// Gets keys from commands and from `keychain`; `keys` knows which ones that has.
+    /// Obtains keys from commands and from `keychain`; `keys` knows which ones it has.
     pub fn new(keychain: Arc<Keychain>, keys: Arc<Keys>) -> Self {
         Self { keychain, keys, known: Mutex::default(), flights: SingleFlight::default() }
     }
 
-    /// The key that `source` has for a provider, if it has one at all.
+    /// The key from `source`; `None` if the provider needs none.
     pub async fn obtain(&self, source: &KeySource) -> Result<Option<Secret>, Lack> {
         let name = match source {
             KeySource::None => return Ok(None),
@@ -87,7 +86,7 @@ impl KeySources {
             }
             KeySource::None | KeySource::Known(_) => return Ok(None),
         };
-        let got = got.unwrap_or_else(|| Err(Lack::Failed("its source ended without a word".to_owned())));
+        let got = got.unwrap_or_else(|| Err(Lack::Failed("its source ended without a result".to_owned())));
         match &got {
             Ok(key) => self.know(name, key.clone()),
             Err(Lack::Gone) => {
@@ -100,7 +99,7 @@ impl KeySources {
         got.map(Some)
     }
 
-    /// The provider refused `key`: it is not used again, unless its source gives it again. Whether the source can be asked.
+    /// Drops a key that the provider refused; true if its source can be asked again.
     pub fn refuse(&self, source: &KeySource, key: &Secret) -> bool {
         match source {
             KeySource::None => false,
@@ -115,7 +114,7 @@ impl KeySources {
         }
     }
 
-    /// Puts a key into the keychain.
+    /// Stores a key in the keychain.
     pub async fn store(&self, account: &Account, key: Secret) -> Result<(), KeychainError> {
         self.keys.redactor().add(&key);
         self.keychain.set(account, &key).await?;
@@ -124,7 +123,7 @@ impl KeySources {
         self.remember().await
     }
 
-    /// Takes the keys of these accounts out of the keychain; whether it had any.
+    /// Removes the keys of these accounts from the keychain; whether it had any.
     pub async fn remove(&self, accounts: &[Account]) -> Result<bool, KeychainError> {
         let mut removed = false;
         for account in accounts {
@@ -139,7 +138,7 @@ impl KeySources {
         self.remember().await.map(|()| removed)
     }
 
-    /// Has another look at what the keychain is remembered to have, as when one of them was gone for a while.
+    /// Reads the remembered accounts again, in case a key was missing for a while.
     pub async fn recall(&self) {
         let keychain = self.keychain.clone();
         let accounts = tokio::task::spawn_blocking(move || keychain.accounts()).await.unwrap_or_default();
@@ -152,7 +151,7 @@ impl KeySources {
         let (keychain, keys) = (self.keychain.clone(), self.keys.clone());
         let written = tokio::task::spawn_blocking(move || keychain.remember(|| keys.kept())).await;
         let failed = |error: io::Error| {
-            KeychainError::Failed(format!("it has the key, which cannot be noted for the next start: {error}"))
+            KeychainError::Failed(format!("stored the key, but cannot remember that for the next start: {error}"))
         };
         written.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(failed)
     }
@@ -177,7 +176,7 @@ async fn asked(keychain: &Keychain, account: &Account) -> Result<Secret, Lack> {
     })
 }
 
-/// The key that `command` prints: its first line that is not empty, as programs that keep passwords print notes after it.
+/// The key that `command` prints: its first non-empty line, because password managers print notes after it.
 async fn printed(command: &str, children: Children, redactor: &Redactor) -> Result<Secret, Lack> {
     // The user's own command, as in the user's own shell: it gets the environment that the daemon was started with.
     let own =
@@ -185,9 +184,9 @@ async fn printed(command: &str, children: Children, redactor: &Redactor) -> Resu
     let env: BTreeMap<String, String> = own.collect();
     let home = env.get("HOME").map_or("/", String::as_str).into();
     let spawn = Spawn { cwd: home, env: Arc::new(env), children };
-    run(command, &spawn, KEY_TIME, redactor).await.map_err(|why| {
-        Lack::Failed(format!("`{command}` (api_key_command) {why}; see whether it works in a terminal of its own"))
-    })
+    run(command, &spawn, KEY_TIME, redactor)
+        .await
+        .map_err(|why| Lack::Failed(format!("`{command}` (api_key_command) {why}; try it in a terminal")))
 }
 
 async fn run(command: &str, spawn: &Spawn, limit: Duration, redactor: &Redactor) -> Result<Secret, String> {
@@ -201,7 +200,7 @@ async fn run(command: &str, spawn: &Spawn, limit: Duration, redactor: &Redactor)
     };
     let text = String::from_utf8(finished.output).map_err(|_| "wrote something that is not UTF-8".to_owned());
     let lines = text.as_deref().unwrap_or_default().lines();
-    // Also where it failed, nothing of what it printed is to be shown.
+    // Even if it failed, its output must not be shown.
     let own = Redactor::default();
     lines.for_each(|line| own.add(&Secret::new(line)));
     if !status.success() {

@@ -1,7 +1,7 @@
-//! The keys that the daemon holds, in memory only, and which ones the keychain is known to have.
+//! The keys in the daemon's memory, and the known accounts of the keychain.
 //!
-//! A key is known by the variable that it came in, or in the keychain by its [`Account`]. Each is sent to the address of the
-//! provider that names it and nowhere else. Deliberately absent: getting one, which takes time ([`crate::provider::key_source`]).
+//! A key is named by its variable, or in the keychain by its [`Account`]. It is sent only to the address of its provider.
+//! Deliberately absent: obtaining one, which takes time ([`crate::provider::key_source`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -9,17 +9,17 @@ use std::sync::{PoisonError, RwLock};
 
 use crate::diagnostics::secret::{Redactor, Secret};
 
-/// Who brought a key.
+/// The origin of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bearer {
-    /// The daemon was started with it.
+    /// The daemon's own environment.
     Daemon,
-    /// A client has it in its environment.
+    /// A client's environment.
     Client,
 }
 
-/// Under what the keychain has a key: the provider, and the place that the key belongs to.
-/// A provider that is configured to be elsewhere has another account, so that no key follows it there.
+/// The name of a key in the keychain: provider and address.
+/// Another address is another account, so that no key follows a changed `base_url`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Account {
     /// The provider's name.
@@ -29,7 +29,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// Reads what `Display` wrote.
+    /// Parses the output of `Display`.
     pub fn parse(text: &str) -> Option<Self> {
         let (provider, origin) = text.rsplit_once(' ')?;
         let whole = !provider.is_empty() && !origin.is_empty();
@@ -55,22 +55,22 @@ pub struct Keys {
 struct Held {
     secret: Secret,
     from: Bearer,
-    /// The provider would not have it: another one is welcome.
+    /// Whether the provider refused it: a client may bring another.
     refused: bool,
 }
 
 impl Keys {
-    /// An empty store that tells `redactor` about each key; `kept` is what the keychain is known to have.
+    /// Without keys; tells `redactor` about each new one. `kept`: the known accounts of the keychain.
     pub fn new(redactor: Redactor, kept: BTreeSet<Account>) -> Self {
         Self { held: RwLock::default(), kept: RwLock::new(kept), redactor }
     }
 
-    /// What takes keys out of text.
+    /// Removes keys from texts.
     pub fn redactor(&self) -> &Redactor {
         &self.redactor
     }
 
-    /// Holds a key; an empty one is none.
+    /// Adds a key; ignores an empty one.
     pub fn insert(&self, variable: &str, key: &str, from: Bearer) {
         let secret = Secret::new(key);
         if secret.reveal().is_empty() {
@@ -82,43 +82,43 @@ impl Keys {
         held.insert(variable.to_owned(), Held { secret, from, refused });
     }
 
-    /// The key that came in `variable`.
+    /// The key of `variable`.
     pub fn get(&self, variable: &str) -> Option<Secret> {
         let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
         let secret = held.get(variable).map(|held| held.secret.clone());
-        // It is in use, and must not be the one that is forgotten.
+        // Refresh it: the redactor forgets the least recently used.
         secret.iter().for_each(|secret| self.redactor.add(secret));
         secret
     }
 
-    /// Who brought the key in `variable`.
+    /// The origin of the key of `variable`.
     pub fn bearer(&self, variable: &str) -> Option<Bearer> {
         self.held.read().unwrap_or_else(PoisonError::into_inner).get(variable).map(|held| held.from)
     }
 
-    /// The provider would not have this key.
+    /// Marks a key that the provider refused.
     pub fn refuse(&self, key: &Secret) {
         let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
         held.values_mut().filter(|held| held.secret == *key).for_each(|held| held.refused = true);
     }
 
-    /// Whether a client that has `variable` set should bring it.
+    /// Whether a client should bring its `variable`.
     pub fn wants(&self, variable: &str) -> bool {
         self.held.read().unwrap_or_else(PoisonError::into_inner).get(variable).is_none_or(|held| held.refused)
     }
 
-    /// Whether the keychain is known to have a key for this account.
+    /// Whether the keychain has a key of this account, as far as known.
     pub fn is_kept(&self, account: &Account) -> bool {
         self.kept.read().unwrap_or_else(PoisonError::into_inner).contains(account)
     }
 
-    /// Notes whether the keychain has a key for this account; whether that is news.
+    /// Notes whether the keychain has a key of this account; true if that changed.
     pub fn keep(&self, account: &Account, there: bool) -> bool {
         let mut kept = self.kept.write().unwrap_or_else(PoisonError::into_inner);
         if there { kept.insert(account.clone()) } else { kept.remove(account) }
     }
 
-    /// What the keychain is known to have.
+    /// The known accounts of the keychain.
     pub fn kept(&self) -> BTreeSet<Account> {
         self.kept.read().unwrap_or_else(PoisonError::into_inner).clone()
     }

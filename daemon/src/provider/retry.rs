@@ -1,6 +1,6 @@
-//! Whether a failed attempt is made again, and when. Pure: time and chance come in from outside.
+//! Whether and when to retry a failed attempt. Pure: time and randomness come in from outside.
 //!
-//! Deliberately absent: the waiting, and what becomes of text that was shown; both are the turn's.
+//! Deliberately absent: waiting, and superseding text that was shown; both belong to the turn.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use super::{Failure, FailureClass};
 
 /// The most attempts at one step: with the waits below they span a short outage.
 pub const MAX_ATTEMPTS: u32 = 6;
-/// The most attempts where nobody listens: a server that is being restarted is back by then, a wrong address stays wrong.
+/// The most attempts when the connection is refused: a restarting server is back by then, a wrong address stays wrong.
 pub const MAX_REFUSED: u32 = 3;
-/// The longest that one step is tried for; after that a person should look.
+/// The longest time for the attempts of one step; after that a user should look.
 pub const MAX_ELAPSED: Duration = Duration::from_secs(600);
-/// The longest wait that a provider may ask for, unless the configuration says otherwise; beyond it a person should know.
+/// The longest `Retry-After` by default; beyond it a user should know.
 pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
 /// The first wait is at most this, each further one at most twice the one before.
 const BASE: Duration = Duration::from_millis(500);
-/// The longest wait of our own choice.
+/// The longest wait of our own backoff.
 const CAP: Duration = Duration::from_secs(30);
 
 /// What to do after a failed attempt.
@@ -29,13 +29,13 @@ pub enum Decision {
     },
     /// Do not.
     GiveUp {
-        /// Why not, to be added to the failure's own message; absent where that says all.
+        /// The reason, appended to the failure's message; absent if that says it all.
         note: Option<String>,
     },
 }
 
-/// Decides after the attempt with number `attempt` (the first is 1) failed, `elapsed` after the first began.
-/// `longest` is how long the provider may ask to wait, `random` from 0 to 1.
+/// Decides after attempt number `attempt` (from 1) failed, `elapsed` after the first began.
+/// `longest` bounds `Retry-After`; `random` is from 0 to 1.
 pub fn decide(failure: &Failure, attempt: u32, elapsed: Duration, longest: Duration, random: f64) -> Decision {
     match failure.class {
         FailureClass::Connect
@@ -67,7 +67,7 @@ pub fn decide(failure: &Failure, attempt: u32, elapsed: Duration, longest: Durat
     Decision::Again { after }
 }
 
-/// The most attempts at a step that fails like this.
+/// The most attempts for this class of failure.
 pub fn attempts(class: FailureClass) -> u32 {
     if class == FailureClass::Refused { MAX_REFUSED } else { MAX_ATTEMPTS }
 }

@@ -1,43 +1,43 @@
-//! What each generation of Claude takes of thinking, by the names of the models. A table, and pure.
+//! The thinking options of each generation of Claude, by model name. A table, and pure.
 //!
 //! Source: platform.claude.com on thinking and effort and in the guides to each new model, and the notes of vercel/ai's
-//! `@ai-sdk/anthropic` 4.0.60, as of autumn 2026. What a table cannot know, the flag `thinking_budget` says.
+//! `@ai-sdk/anthropic` 4.0.60, as of autumn 2026. For models that the table lacks there is the flag `thinking_budget`.
 
-/// What a model takes of thinking.
+/// The thinking options of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Claude {
-    /// How it is told to think.
+    /// How to enable thinking.
     pub(super) form: Form,
-    /// How it is told not to.
+    /// How to disable thinking.
     pub(super) off: Off,
-    /// It knows the effort between `high` and `max`.
+    /// Whether it has the effort between `high` and `max`.
     pub(super) xhigh: bool,
-    /// It can be made to call a tool.
+    /// Whether `tool_choice` can force a call.
     pub(super) forced: bool,
 }
 
-/// How a model is told to think.
+/// How thinking is enabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// It cannot, and refuses to be asked.
+    /// Not supported: the field is an error.
     Nothing,
-    /// With so many tokens.
+    /// By a token budget.
     Budget,
-    /// As hard as it finds right for an effort.
+    /// By an effort; the model decides how much.
     Adaptive,
 }
 
-/// How a model is told not to think.
+/// How thinking is disabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Off {
     Disabled,
-    /// But for words between calls.
+    /// Disabled, except for text between calls.
     BetweenTools,
-    /// It always thinks; with the least effort it thinks little.
+    /// Not possible; the least effort thinks little.
     Never,
 }
 
-/// Models of a family (of any, if there is none) from a version on; what comes first counts.
+/// Models of a family (any, if empty) from a version on; the first match counts.
 struct Row(&'static str, (u8, u8), Claude);
 
 const NOTHING: Claude = Claude { form: Form::Nothing, off: Off::Disabled, xhigh: false, forced: true };
@@ -60,14 +60,14 @@ const ROWS: &[Row] = &[
     Row("", (0, 0), NOTHING),
 ];
 
-/// What is known of `model`, however its provider writes it; of one that is no Claude, what the format says.
+/// The options of `model`, in any provider's spelling; the format's defaults if it is not a Claude.
 pub(super) fn named(model: &str) -> Claude {
     let Some((_, name)) = model.rsplit_once("claude") else { return CURRENT };
     let parts: Vec<&str> = name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|part| !part.is_empty()).collect();
-    // A date is longer than a number of a version.
+    // A part of a version is shorter than a date.
     let number = |part: &&str| part.parse::<u8>().ok().filter(|_| part.len() < 3);
     let version = parts.iter().enumerate().find_map(|(n, part)| Some((n, number(part)?)));
-    // Names without a version are of whatever is the latest.
+    // Names without a version mean the latest.
     let version = version.map_or((u8::MAX, 0), |(n, major)| (major, parts.get(n + 1).and_then(number).unwrap_or(0)));
     let fits = |Row(family, from, _): &&Row| (family.is_empty() || parts.contains(family)) && version >= *from;
     ROWS.iter().find(fits).map_or(CURRENT, |Row(.., claude)| *claude)

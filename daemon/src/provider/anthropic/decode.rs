@@ -1,4 +1,4 @@
-//! What comes back: events that start blocks, add to them, and end the answer.
+//! Decoding: events that start blocks, add to them, and end the answer.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -12,20 +12,19 @@ use super::super::wire::{self, Text};
 use super::super::{Decoder, Failure, FailureClass, Stop, StreamEvent};
 use super::hosted::{self, CONTAINER, Parts};
 
-/// The most blocks for which a piece may still come. There is one at a time; with more each piece would be looked for in vain
-/// among all that a server has ever begun.
+/// The most open blocks. A real server has one at a time; the bound keeps the lookup of each piece cheap.
 pub(super) const MAX_OPEN: usize = 64;
 
 /// One response.
 #[derive(Debug, Default)]
 pub(super) struct MessagesDecoder {
     answer: Answer,
-    /// The blocks that were started last.
+    /// The open blocks, newest last.
     open: VecDeque<Open>,
     stop_seen: bool,
     window_exceeded: bool,
     counts: Counts,
-    /// The text that is at the end of the answer, in the parts in which it comes.
+    /// The parts of the text at the end of the answer.
     parts: Parts,
     container: Option<String>,
 }
@@ -35,11 +34,11 @@ pub(super) struct MessagesDecoder {
 struct Open {
     /// The provider's index.
     index: u64,
-    /// Where it is in the answer; text and thinking get a place with their first piece.
+    /// Its index in the answer; text and thinking get one with their first piece.
     place: Option<usize>,
 }
 
-/// Tokens as this provider counts them: what was cached is not part of `input`.
+/// Tokens as this provider counts them: `input` excludes cached tokens.
 #[derive(Debug, Default)]
 struct Counts {
     input: u64,
@@ -49,7 +48,7 @@ struct Counts {
     thinking: u64,
 }
 
-/// Every event: `type` says which of the other fields are there.
+/// Any event: `type` tells which other fields are present.
 #[derive(Deserialize)]
 struct Event<'a> {
     #[serde(rename = "type", borrow)]
@@ -147,7 +146,7 @@ impl MessagesDecoder {
             None => hosted::tool(&text("name")).filter(|_| kind == "server_tool_use"),
         };
         let place = match kind.as_str() {
-            // Its deltas say what it is. A block of no kind, or of one that only a user's message has, could not go back.
+            // Text gets its content from deltas. A block without a kind, or of a user's kind, could not be sent back.
             "text" | "thinking" | "" | "image" | "tool_result" => None,
             "tool_use" => {
                 let input = block.get("input").filter(|input| input.as_object().is_some_and(|input| !input.is_empty()));
@@ -211,7 +210,7 @@ impl MessagesDecoder {
         }
     }
 
-    /// Where the pieces of the block go; makes it if `piece` is its first. `None` if there is nothing to add or nowhere.
+    /// The index for pieces of a block; creates the block for its first. `None` if the piece is empty or the block unknown.
     fn place(&mut self, index: u64, piece: &str, make: impl Fn() -> Draft) -> Option<usize> {
         if piece.is_empty() {
             return None;
@@ -221,14 +220,14 @@ impl MessagesDecoder {
         Some(*open.place.get_or_insert_with(|| {
             let draft = make();
             match (answer.blocks.last(), &draft) {
-                // What it cites cuts a text in parts, and is no reason to begin a line.
+                // Citations split a text into blocks; join them without a line break.
                 (Some(Draft::Text(_)), Draft::Text(_)) => answer.blocks.len() - 1,
                 _ => answer.open(draft),
             }
         }))
     }
 
-    /// The text at the end of the answer is over: how it was divided is kept, if it cites anything.
+    /// Ends the text at the end of the answer; keeps its division if it has citations.
     fn end_text(&mut self) {
         let cited = std::mem::take(&mut self.parts).cited();
         if let (Some(native), Some(Draft::Text(_))) = (cited, self.answer.blocks.last()) {
@@ -236,7 +235,7 @@ impl MessagesDecoder {
         }
     }
 
-    /// A block is whole: what a hosted tool is asked can be said.
+    /// Completes a block: the request of a hosted tool can be shown.
     fn whole(&mut self, index: u64, out: &mut Vec<StreamEvent>) {
         let open = self.open.iter().rev().find(|open| open.index == index);
         let Some(place) = open.and_then(|open| open.place) else { return };
@@ -279,7 +278,7 @@ impl MessagesDecoder {
 
     fn end(&mut self, out: &mut Vec<StreamEvent>) {
         if self.window_exceeded {
-            // Whatever it said: the next request would only be longer.
+            // Even after some text: the next request would only be longer.
             let message = "the context fills the model's window".to_owned();
             return self.answer.fail(Failure { class: FailureClass::TooLong, message, retry_after: None }, out);
         }

@@ -1,6 +1,6 @@
-//! What is sent: the context's messages, of which neighbours of the same role become one.
+//! Encoding: adjacent messages of the same role become one.
 //!
-//! Where the cache markers stand changes from request to request; everything else of a request is a prefix of the next one's.
+//! The cache markers move from request to request; everything else of a request is a prefix of the next.
 
 use linger_protocol::message::{ContentBlock, Role};
 use serde_json::{Value, json};
@@ -16,39 +16,39 @@ use super::hosted::{self, Waiting};
 use super::thinking;
 use crate::fault;
 
-/// What is asked for when nothing is known of the model, as the format demands a number.
+/// The bound for an unknown model; the format requires one.
 const MAX_TOKENS: u32 = 32_000;
 
-/// Where the provider may look for what it has cached, at the end of a block.
+/// A cache marker, at the end of a block.
 const MARKER: &str = ",\"cache_control\":{\"type\":\"ephemeral\"}";
 
-/// What comes after the fields of a message's last block: ends of the block, the list and the message.
+/// The ends of block, list and message after the fields of a message's last block.
 const AFTER_BLOCK: usize = "}]}".len();
 
 /// The requests of one context.
 #[derive(Debug, Default)]
 pub(super) struct MessagesEncoder {
     compat: Compat,
-    /// The system prompt; none before the first request.
+    /// The system prompt; absent before the first request.
     system: Option<Items>,
     messages: Messages,
-    /// How many messages of the context these are.
+    /// How many messages of the context are encoded.
     encoded: usize,
     names: CallNames,
     /// Calls of hosted tools that have no result yet.
     waiting: Waiting,
-    /// Where code of the turn under way runs.
+    /// The container of the current turn's code.
     container: Option<String>,
 }
 
-/// Messages, of which neighbours of the same role are one, in which results come first.
+/// Messages; adjacent ones of the same role are joined, results first.
 #[derive(Debug, Default)]
 struct Messages {
-    /// Those that do not change any more.
+    /// The final ones.
     closed: Items,
-    /// Where in `closed` the last block of each of the last two user's messages ends.
+    /// Where in `closed` the last block of each of the last two user messages ends, in bytes.
     ends: [Option<usize>; 2],
-    /// The last message: its role, results, and other blocks.
+    /// The last message, which may still grow: role, results, other blocks.
     open: Option<(Role, Items, Items)>,
 }
 
@@ -71,7 +71,7 @@ impl Encoder for MessagesEncoder {
                     let blocks = user_blocks(message, &self.names, request.images);
                     self.messages.add(Role::Assistant, &self.waiting.interrupted(&blocks));
                     if blocks.iter().any(|block| block["type"] != "tool_result") {
-                        // It may be gone before the user comes back.
+                        // The container may expire before the next prompt.
                         self.container = None;
                     }
                     blocks
@@ -102,7 +102,7 @@ impl Encoder for MessagesEncoder {
     }
 }
 
-/// What comes before system prompt, tools and messages.
+/// The fields before system prompt, tools and messages.
 fn head(compat: &Compat, request: &Request<'_>) -> Value {
     let max_tokens = if request.max_tokens == 0 { MAX_TOKENS } else { request.max_tokens };
     let mut head = json!({"model": request.model, "max_tokens": max_tokens, "stream": true});
@@ -110,7 +110,7 @@ fn head(compat: &Compat, request: &Request<'_>) -> Value {
     head
 }
 
-/// What every request must have.
+/// The headers of every request.
 pub(super) fn headers() -> Vec<(&'static str, String)> {
     vec![("anthropic-version", "2023-06-01".to_owned())]
 }
@@ -122,10 +122,10 @@ fn system(request: &Request<'_>) -> Items {
     wire::visible(request.system).map(block).into_iter().collect()
 }
 
-/// The tools; the last one is marked where no system prompt is.
+/// The tools; the last one is marked if there is no system prompt.
 fn tools(compat: &Compat, request: &Request<'_>, marked: bool) -> Items {
     let answer = request.shape.map(|shape| wire::clean_value(&shape::tool(shape.schema)));
-    // A request without tools is one that is to be answered at once.
+    // A request without tools must be answered without calls.
     let hosted = if request.tools.is_empty() { Vec::new() } else { hosted::tools(compat.hosted) };
     let mut tools = Items::default();
     tools.push_text(request.tools.rendered(Style::Messages));
@@ -178,7 +178,7 @@ impl Messages {
     }
 }
 
-/// `text` with a marker at each of these places, which come in order.
+/// `text` with a marker at each of `places`, which are sorted.
 fn marked_at(text: &str, places: impl IntoIterator<Item = usize>) -> Vec<&str> {
     let (mut parts, mut rest, mut at) = (Vec::new(), text, 0);
     for place in places {
@@ -257,7 +257,7 @@ fn assistant_blocks(message: &Message, own: bool, on: Hosted, names: &CallNames,
             _ => None,
         });
     }
-    // An answer that was cut may end in thinking, of whatever kind, which the provider refuses.
+    // An interrupted answer may end in thinking of some kind, which the provider refuses.
     while blocks.pop_if(|last| last["type"].as_str().is_some_and(|kind| kind.ends_with("thinking"))).is_some() {}
     blocks
 }

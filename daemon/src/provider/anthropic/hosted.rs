@@ -1,8 +1,8 @@
-//! Tools that Anthropic runs itself: how they are switched on, what is read in their blocks, and what keeps a history good.
+//! Anthropic's hosted tools: enabling them, reading their blocks, and keeping a history valid.
 //!
-//! A call and its result are blocks of one answer. But where a turn is paused, or the model calls a tool of ours at the same time,
-//! the result comes at the beginning of the next answer; a call that nobody goes on with gets an error for a result, as a call
-//! without one is refused.
+//! A call and its result are usually blocks of one answer. If the turn is paused, or the model also calls a tool of ours, the
+//! result comes at the beginning of the next answer. An abandoned call gets an error as its result, because a call without a
+//! result is refused.
 
 use linger_protocol::message::{ContentBlock, HostedPart, HostedTool};
 use serde_json::{Value, json};
@@ -11,13 +11,13 @@ use super::super::hosted::{self, Hosted, text};
 use super::super::{Message, wire};
 use super::decode::MAX_OPEN;
 
-/// In an opaque block: how the text before it was divided, and what each part of it cites.
+/// In an opaque block: the division of the text before it, with the citations of each part.
 const CITED: &str = "cited";
 
-/// In an opaque block: the container in which code of this turn runs.
+/// In an opaque block: the container of this turn's code.
 pub(super) const CONTAINER: &str = "container";
 
-/// How the tools are switched on: the kinds that every current model takes, and that need no header of their own.
+/// The entries of `tools`: versions that every current model takes, and that need no extra header.
 pub(super) fn tools(hosted: Hosted) -> Vec<Value> {
     let tool = |tool: HostedTool| match tool {
         HostedTool::WebSearch => json!({"type": "web_search_20250305", "name": "web_search"}),
@@ -26,7 +26,7 @@ pub(super) fn tools(hosted: Hosted) -> Vec<Value> {
     hosted.tools().into_iter().map(tool).collect()
 }
 
-/// The tool behind a call's name, or a result's type; none if it is not ours to switch on.
+/// The tool of a call's name or a result's type; `None` if we cannot enable it.
 pub(super) fn tool(name: &str) -> Option<HostedTool> {
     match name {
         "web_search" => Some(HostedTool::WebSearch),
@@ -35,7 +35,7 @@ pub(super) fn tool(name: &str) -> Option<HostedTool> {
     }
 }
 
-/// What a call asks for.
+/// The text of a call.
 pub(super) fn asked(input: &Value) -> String {
     let first = ["/query", "/command", "/code"].map(|name| text(input, name)).into_iter().find(|said| !said.is_empty());
     match (first.unwrap_or_default(), text(input, "/path")) {
@@ -46,7 +46,7 @@ pub(super) fn asked(input: &Value) -> String {
     }
 }
 
-/// What a result says.
+/// The text of a result.
 pub(super) fn gave(result: &Value) -> (HostedPart, String) {
     let content = &result["content"];
     if let Some(found) = content.as_array() {
@@ -63,12 +63,12 @@ pub(super) fn gave(result: &Value) -> (HostedPart, String) {
     }
 }
 
-/// The calls of a history whose results are not there yet: their ids and names.
+/// Calls of a history without a result yet: their ids and names.
 #[derive(Debug, Default)]
 pub(super) struct Waiting(Vec<(String, String)>);
 
 impl Waiting {
-    /// Takes the blocks of the model's next answer; gives the errors that must come before them.
+    /// Takes the blocks of the model's next answer; returns the errors that must come before them.
     pub(super) fn answered(&mut self, blocks: &[Value]) -> Vec<Value> {
         let answers = |id: &str| blocks.iter().any(|block| is_result(block) && block["tool_use_id"] == id);
         let errors = self.give_up(|id| !answers(id));
@@ -84,12 +84,12 @@ impl Waiting {
         errors
     }
 
-    /// For the next answer: which of its blocks can go back.
+    /// A filter for the blocks of the next answer.
     pub(super) fn next(&self) -> Next {
         Next { open: self.0.iter().map(|(id, _)| id.clone()).collect(), late: self.0.len() }
     }
 
-    /// Takes a user's blocks: with anything but results, what the model was about is over. Gives the errors that must come before.
+    /// Takes a user's blocks; anything but results abandons open calls. Returns the errors that must come before them.
     pub(super) fn interrupted(&mut self, blocks: &[Value]) -> Vec<Value> {
         if blocks.iter().all(|block| block["type"] == "tool_result") {
             return Vec::new();
@@ -109,7 +109,7 @@ impl Waiting {
     }
 }
 
-/// Whether a block is a call at the provider or its result, of whatever tool.
+/// Whether a block is a hosted call or its result, of any tool.
 pub(super) fn is_at_provider(block: &Value) -> bool {
     block["type"] == "server_tool_use" || is_result(block)
 }
@@ -118,18 +118,18 @@ fn is_result(block: &Value) -> bool {
     text(block, "/type").ends_with("_tool_result")
 }
 
-/// Calls at the provider within an answer.
+/// Filters the hosted calls of one answer.
 #[derive(Debug)]
 pub(super) struct Next {
-    /// Those without a result.
+    /// Calls without a result.
     open: Vec<String>,
-    /// How many of them, the first ones, are of the answer before.
+    /// How many of them, at the front, are from the previous answer.
     late: usize,
 }
 
 impl Next {
-    /// Whether a block can go back after `before`: a call once, a result with its call, and what is late before all else. What was
-    /// compacted away, or made no sense, cannot.
+    /// Whether a block can be sent back after `before`: a call once, a result with its call, late results first. A result whose call
+    /// was compacted or malformed cannot.
     pub(super) fn take(&mut self, block: &Value, before: &[Value]) -> bool {
         if block["type"] == "server_tool_use" {
             let id = text(block, "/id");
@@ -150,7 +150,7 @@ impl Next {
     }
 }
 
-/// The text at the end of an answer in the parts in which it comes: the provider begins a block for each thing that it cites.
+/// The parts of the text at the end of an answer: the provider begins a block for each citation.
 #[derive(Debug, Default)]
 pub(super) struct Parts(Vec<Part>);
 
@@ -182,7 +182,7 @@ impl Parts {
         self.0.iter_mut().rev().take(MAX_OPEN).find(|part| part.index == index)
     }
 
-    /// How the text was divided, if it cites anything.
+    /// The division of the text, if it has citations.
     pub(super) fn cited(self) -> Option<Value> {
         let cites = self.0.iter().any(|part| !part.citations.is_empty());
         let citations = |part: Part| if part.citations.is_empty() { Value::Null } else { part.citations.into() };
@@ -191,7 +191,7 @@ impl Parts {
     }
 }
 
-/// A text in the parts in which it came, if what follows it says which; what cannot be seen is left out, as it would be refused.
+/// A text in its original parts, if the block after it has the division; blank parts are dropped, because they are refused.
 pub(super) fn divided(said: &str, next: Option<&ContentBlock>) -> Option<Vec<Value>> {
     let Some(ContentBlock::Opaque { native }) = next else { return None };
     let mut rest = said;
@@ -210,7 +210,7 @@ pub(super) fn divided(said: &str, next: Option<&ContentBlock>) -> Option<Vec<Val
     Some(parts)
 }
 
-/// The container that an answer's code ran in.
+/// The container of an answer's code.
 pub(super) fn container(message: &Message) -> Option<String> {
     let named = |block: &ContentBlock| match block {
         ContentBlock::Opaque { native } => Some(native.get(CONTAINER)?.as_str()?.to_owned()),

@@ -15,7 +15,7 @@ use super::tagged::Tagged;
 use super::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest};
 use crate::diagnostics::secret::Secret;
 
-/// The wire format, as one server speaks it.
+/// The wire format with one server's flags.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Anthropic(Compat);
 
@@ -26,7 +26,7 @@ impl Anthropic {
     }
 }
 
-/// Whether `effort` means anything to a model.
+/// Whether `effort` has an effect on a model.
 pub fn takes_effort(compat: &Compat, model: &str, effort: Effort) -> bool {
     thinking::takes(compat, model, effort)
 }

@@ -1,6 +1,6 @@
-//! How a model is told to think, and when it can be made to call a tool; these two exclude each other.
+//! Enabling thinking and forcing a call; the two exclude each other.
 //!
-//! Deliberately absent: how much of the thinking a user sees, which clients decide.
+//! Deliberately absent: showing thinking, which clients decide.
 
 use linger_protocol::session::Effort;
 use serde_json::{Value, json};
@@ -9,18 +9,18 @@ use super::super::compat::Compat;
 use super::super::{Request, effort, shape, wire};
 use super::claude::{self, Claude, Form, Off};
 
-/// The fewest tokens that a model may be given to think with.
+/// The smallest thinking budget that the format allows, in tokens.
 const MIN_BUDGET: u32 = 1_024;
 
-/// How hard a model thinks in tokens that is to think, without a word how hard.
+/// The effort of a model with a budget, if none is set.
 const USUAL: Effort = Effort::Medium;
 
-/// Whether `effort` means anything to a model. Not to think is what one that cannot does anyway.
+/// Whether `effort` has an effect on a model. `none` has none on a model that cannot think.
 pub(super) fn takes(compat: &Compat, model: &str, effort: Effort) -> bool {
     !effort::thinks(effort) || compat.thinking_budget.is_some() || claude::named(model).form != Form::Nothing
 }
 
-/// Adds to `head` how hard to think, whether to show it, and which tools may be chosen.
+/// Adds thinking, its display and `tool_choice` to `head`.
 pub(super) fn add(head: &mut Value, compat: &Compat, request: &Request<'_>, max_tokens: u32) {
     let known = claude::named(request.model);
     let form = match compat.thinking_budget {
@@ -29,7 +29,7 @@ pub(super) fn add(head: &mut Value, compat: &Compat, request: &Request<'_>, max_
         None => known.form,
     };
     let claude = Claude { form, ..known };
-    // A call cannot be demanded of a model that thinks first.
+    // A call cannot be forced while the model thinks.
     let due = request.shape.is_some_and(|shape| shape.due) && claude.forced;
     let thinking = asked(claude, compat, request, max_tokens).filter(|_| !due);
     let thinks = thinking.as_ref().is_some_and(|thinking| thinking["type"] != "disabled");
@@ -46,14 +46,14 @@ pub(super) fn add(head: &mut Value, compat: &Compat, request: &Request<'_>, max_
     }
 }
 
-/// The word for an effort, where there is one.
+/// The word for an effort, if it has one.
 fn word(claude: Claude, effort: Effort) -> Option<&'static str> {
     let said = effort::thinks(effort) || claude.off == Off::Never;
     let effort = if effort == Effort::Xhigh && !claude.xhigh { Effort::High } else { effort };
     Some(effort::of(effort).filter(|_| said && claude.form == Form::Adaptive)?.anthropic)
 }
 
-/// The field `thinking`; none where nothing was said of it, so that the model does what it does.
+/// The field `thinking`; absent without an effort, which leaves the model's default.
 fn asked(claude: Claude, compat: &Compat, request: &Request<'_>, max_tokens: u32) -> Option<Value> {
     let effort = if request.effort.is_auto() && compat.thinking == Some(true) { USUAL } else { request.effort };
     let words = effort::of(effort)?;
@@ -62,7 +62,7 @@ fn asked(claude: Claude, compat: &Compat, request: &Request<'_>, max_tokens: u32
         (false, _, Off::Disabled) => json!({"type": "disabled"}),
         (false, _, Off::BetweenTools) => json!({"type": "between_tools"}),
         (true, Form::Budget, _) => {
-            // An answer that has no room left is cut.
+            // Leave tokens for the answer itself.
             let budget = words.budget.min(max_tokens - max_tokens / 4);
             if budget < MIN_BUDGET {
                 return None;
@@ -70,7 +70,7 @@ fn asked(claude: Claude, compat: &Compat, request: &Request<'_>, max_tokens: u32
             json!({"type": "enabled", "budget_tokens": budget})
         }
         (true, Form::Adaptive, _) if compat.thinking == Some(false) => json!({"type": "adaptive"}),
-        // What these think is left out unless it is asked for; others show it.
+        // These models hide thinking unless asked for it.
         (true, Form::Adaptive, _) => json!({"type": "adaptive", "display": "summarized"}),
     })
 }

@@ -1,4 +1,4 @@
-//! `[providers.NAME]`: what was written, and what can be wrong with it.
+//! `[providers.NAME]`, and its checks.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ impl Kind {
 pub struct ProviderConfig {
     /// The wire format; a preset has one already.
     pub kind: Option<Kind>,
-    /// Where requests go; if absent a preset's own address, whatever its kind, and else that of the kind's vendor.
+    /// The address; if absent the preset's, whatever its kind, else the address of the kind's vendor.
     pub base_url: Option<String>,
     /// The variable that holds the key.
     pub api_key_env: Option<String>,
@@ -56,7 +56,7 @@ pub struct ProviderConfig {
     pub api_key_command: Option<String>,
     /// The model when only the provider is named.
     pub model: Option<String>,
-    /// The most tokens of an answer, as far as a model gives so many.
+    /// The most tokens of an answer, at most the model's own maximum.
     pub max_tokens: Option<u32>,
     /// How long it may be silent.
     pub idle_timeout_ms: Option<u64>,

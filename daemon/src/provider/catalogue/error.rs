@@ -1,18 +1,18 @@
-//! Why a model cannot be asked, in words that say what to do.
+//! Errors of resolving a model, each with the next thing to do.
 
 use linger_protocol::RpcError;
 use linger_protocol::error::Code;
 
-/// Why a model cannot be asked.
+/// Why a model cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResolveError {
     /// None was named, and there is no default.
     #[error(
-        "no model: set {} (`linger models` lists more, also of servers on this machine), or name one in config.toml, or use the scripted model `demo`",
+        "no model: set {} (`linger models` lists more, local servers included), or name one in config.toml, or use the scripted model `demo`",
         .variables.join(" or ")
     )]
     NoModel {
-        /// Any of these would give one, among others.
+        /// Variables of which each would make a model available, among others.
         variables: Vec<String>,
     },
     /// The provider is named, but it has no default model.
@@ -24,14 +24,14 @@ pub enum ResolveError {
         provider: String,
     },
     /// No provider has this name.
-    #[error("there is no provider `{provider}`{}", .near.as_ref().map(|near| format!("; did you mean `{near}`?")).unwrap_or_default())]
+    #[error("unknown provider `{provider}`{}", .near.as_ref().map(|near| format!("; did you mean `{near}`?")).unwrap_or_default())]
     UnknownProvider {
-        /// What was written.
+        /// The unknown name.
         provider: String,
-        /// What may have been meant: a provider, or a model with its provider.
+        /// A similar name: a provider, or `provider/model`.
         near: Option<String>,
     },
-    /// The provider's address is not known.
+    /// The provider's address is unknown.
     #[error(
         "the provider `{provider}` has no address: set `base_url` in [providers.{provider}], such as \"{example}\""
     )]
@@ -41,9 +41,9 @@ pub enum ResolveError {
         /// An address with a placeholder.
         example: String,
     },
-    /// It takes hosted tools, but not beside others.
+    /// The model takes hosted tools, but not together with others.
     #[error(
-        "{} takes no {tool} beside other tools: {}take `hosted_tools` out of [providers.{provider}]",
+        "{} cannot combine {tool} with other tools: {}remove `hosted_tools` from [providers.{provider}]",
         if *.vertex { "Vertex AI" } else { .model.as_str() },
         if *.vertex { "" } else { "choose a model from Gemini 3 on, or " }
     )]
@@ -52,18 +52,18 @@ pub enum ResolveError {
         provider: String,
         /// The model there.
         model: String,
-        /// The first of the tools that are switched on.
+        /// The first of the enabled tools.
         tool: &'static str,
-        /// No model of it does.
+        /// Whether no model of the provider can.
         vertex: bool,
     },
-    /// It has no use for a key.
+    /// The provider takes no key.
     #[error("the provider `{provider}` needs no key")]
     Keyless {
         /// The provider.
         provider: String,
     },
-    /// The key is not there.
+    /// The key is missing.
     #[error("the provider `{provider}` needs a key: set {variable}, or store it with `linger key set {provider}`")]
     KeyMissing {
         /// The provider.
@@ -81,10 +81,10 @@ impl From<ResolveError> for RpcError {
             ResolveError::NoDefault { .. } => (Code::NoModel, "`linger models` lists what can be used".to_owned()),
             ResolveError::HostedApart { .. } => (Code::BadConfig, "`linger models` lists what can be used".to_owned()),
             ResolveError::NoAddress { .. } => {
-                (Code::NoModel, "write it in config.toml; it is read again when it is saved".to_owned())
+                (Code::NoModel, "set it in config.toml; the daemon reads the file when it is saved".to_owned())
             }
             ResolveError::UnknownProvider { .. } => {
-                (Code::UnknownProvider, "`linger models` lists those there are; config.toml may name more".to_owned())
+                (Code::UnknownProvider, "`linger models` lists the providers; config.toml may name more".to_owned())
             }
             ResolveError::Keyless { .. } => (Code::NotAKey, "`linger key list` shows those that do".to_owned()),
             ResolveError::KeyMissing { provider, variable } => {

@@ -1,4 +1,4 @@
-//! What the catalogue says of keys: where each comes from, where it goes, under what name the keychain has it.
+//! Keys in the catalogue: the source, the address and the keychain account of each.
 
 use linger_protocol::key::{Info, Source};
 
@@ -8,7 +8,7 @@ use super::super::preset::PLACEHOLDER;
 use super::{Catalogue, Entry, KeySource, Kind, ResolveError};
 
 impl Catalogue {
-    /// Where the keychain has, or would have, the key of the provider `name`.
+    /// The keychain account of a provider's key; fails if the provider needs no key or has no address.
     pub fn account(&self, name: &str) -> Result<Account, ResolveError> {
         let entry = self.entry(name)?;
         if entry.kind == Kind::Demo {
@@ -18,9 +18,9 @@ impl Catalogue {
         account(name, entry).ok_or_else(unknown)
     }
 
-    /// The rows of `key/list`: each provider with where its key comes from.
+    /// The rows of `key/list`: each provider with the source of its key.
     pub fn key_infos(&self) -> Vec<Info> {
-        // Without a default model none is marked; who needs one is told why there is none.
+        // Without a default model no row is marked.
         let default = self.default_model().ok();
         let default = default.as_ref().map(|spec| spec.split('/').next().unwrap_or(spec));
         let row = |(name, entry): (&String, &Entry)| self.key_info(name, entry, default == Some(name));
@@ -40,14 +40,14 @@ impl Catalogue {
             Err(variable) => (Source::Missing, Some(variable.to_owned())),
         };
         let at = address::origin(&entry.base_url).filter(|_| !entry.base_url.contains(PLACEHOLDER));
-        // A key of the keychain that belongs to another place is not used, and somebody may wonder why.
+        // A keychain key for another address is not used; the row shows it to explain why.
         let kept = self.keys.kept().into_iter().filter(|account| account.provider == name);
         let elsewhere = kept.map(|account| account.origin).find(|origin| Some(origin) != at.as_ref());
         Info { provider: name.to_owned(), source, from, at, elsewhere, default }
     }
 }
 
-/// Where the keychain would have the key of a provider; nothing for one whose place nobody knows.
+/// The keychain account of a provider's key; `None` if its address is unknown.
 pub(super) fn account(name: &str, entry: &Entry) -> Option<Account> {
     let origin = address::origin(&entry.base_url).filter(|_| !entry.base_url.contains(PLACEHOLDER))?;
     Some(Account { provider: name.to_owned(), origin })

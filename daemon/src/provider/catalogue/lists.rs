@@ -1,6 +1,6 @@
-//! What providers have said of their models, each by its own list or in an error; until one is asked, nothing.
+//! Properties of models learned from providers, from a fetched list or an error; empty until one is asked.
 //!
-//! Kept while the daemon lives, as long as the provider stays where it was. Deliberately absent: asking, which takes time.
+//! Kept while the daemon runs and the provider's address stays. Deliberately absent: asking, which takes time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,12 +8,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::provider::listing::Listed;
 use crate::provider::models::{self, Facts};
 
-/// What has been said.
+/// The learned properties.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
-    /// The lists that have come, by provider.
+    /// The fetched lists, by provider.
     all: Mutex<BTreeMap<String, BTreeMap<String, Facts>>>,
-    /// The models, with their providers, whose calls must have `reasoning_content`: these said so themselves.
+    /// Models (with provider) that required `reasoning_content` with calls in an error.
     learned: Mutex<BTreeSet<(String, String)>>,
 }
 
@@ -22,13 +22,13 @@ impl Lists {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a list, in the place of the one before.
+    /// Replaces the list of a provider.
     pub(super) fn keep(&self, provider: &str, list: &[Listed]) {
         let models = list.iter().map(|listed| (listed.name.clone(), listed.facts)).collect();
         self.all().insert(provider.to_owned(), models);
     }
 
-    /// Takes over the lists of those providers.
+    /// Takes over the lists of providers that stay.
     pub(super) fn take_over(&self, before: &Self, stays: impl Fn(&str) -> bool) {
         let kept: Vec<_> = before.all().iter().filter(|(name, _)| stays(name)).map(own).collect();
         self.all().extend(kept);
@@ -40,12 +40,12 @@ impl Lists {
         self.learned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps that calls to a model must have `reasoning_content`.
+    /// Notes that a model requires `reasoning_content` with calls.
     pub(super) fn learn(&self, provider: &str, model: &str) {
         self.learned().insert((provider.to_owned(), model.to_owned()));
     }
 
-    /// Whether a model has said that they must.
+    /// Whether a model has required it.
     pub(super) fn has_learned(&self, provider: &str, model: &str) -> bool {
         self.learned().contains(&(provider.to_owned(), model.to_owned()))
     }
@@ -55,7 +55,7 @@ impl Lists {
         Some(self.all().get(provider)?.keys().cloned().collect())
     }
 
-    /// What a provider says of a model, or of its family.
+    /// The listed properties of a model, or of its family.
     pub(super) fn facts(&self, provider: &str, model: &str) -> Facts {
         let all = self.all();
         let Some(list) = all.get(provider) else { return Facts::default() };

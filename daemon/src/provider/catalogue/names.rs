@@ -1,7 +1,7 @@
-//! The names of models: as rows of a list, and those that somebody may have meant.
+//! The names of models: rows of a list, and suggestions for unknown ones.
 //!
-//! What a provider has is known from its own list, once it was asked for that, and else from the table of its place. Neither
-//! is the whole truth (there are aliases, and models of yesterday), so a name that is in neither is doubted, never refused.
+//! A provider's models are known from its own list once fetched, else from the table of its preset. Both are incomplete (aliases,
+//! retired models), so an unlisted name gets a warning and is never refused.
 
 use linger_protocol::daemon::Model;
 
@@ -33,7 +33,7 @@ impl Catalogue {
         }
     }
 
-    /// What can be asked for the list of a provider's models; nothing if it has none.
+    /// The endpoint of a provider's model list; `None` if it has none.
     pub fn lister(&self, provider: &str, key: Option<Secret>) -> Option<Endpoint> {
         let resolved = self.any_of(provider)?;
         match resolved.open(key) {
@@ -44,12 +44,12 @@ impl Catalogue {
         }
     }
 
-    /// Any model of a provider: where it is and which key it takes does not depend on the model.
+    /// Any model of a provider: address and key do not depend on the model.
     pub fn any_of(&self, provider: &str) -> Option<Resolved> {
         self.resolve(&format!("{provider}/MODEL")).ok()
     }
 
-    /// Rows for what a provider has listed, after the one for its default model, `first`. What it says is known from now on.
+    /// Rows for a fetched list, after the row of the default model, `first`. Remembers the list.
     pub fn rows(&self, provider: &str, first: &Model, listed: &[Listed]) -> Vec<Model> {
         let Some(entry) = self.entries.get(provider) else { return Vec::new() };
         self.lists.keep(provider, listed);
@@ -63,7 +63,7 @@ impl Catalogue {
         rows
     }
 
-    /// Rows for what the table knows of a provider that has no list of its own, or the one for its default model.
+    /// Rows from the table for a provider without a list, or the row of its default model.
     pub fn known_rows(&self, provider: &str, first: &Model) -> Vec<Model> {
         let place = self.entries.get(provider).and_then(|entry| entry.place).unwrap_or_default();
         let known: Vec<_> =
@@ -71,7 +71,7 @@ impl Catalogue {
         if known.is_empty() { vec![first.clone()] } else { self.rows(provider, first, &known) }
     }
 
-    /// What `spec` means in a session that has the model `current`: also the name of a model of its provider alone.
+    /// Resolves `spec` in a session whose model is `current`: also a model's name without its provider.
     pub fn resolve_in_session(&self, current: &str, spec: &str) -> Result<Resolved, ResolveError> {
         let unknown = match self.resolve(spec) {
             Err(ResolveError::UnknownProvider { provider, .. }) => provider,
@@ -81,15 +81,14 @@ impl Catalogue {
         if self.names(provider).iter().any(|name| name == spec) {
             return self.resolve(&format!("{provider}/{spec}"));
         }
-        // Most providers have more than is known of them.
+        // Most providers have unlisted models.
         let unlisted = || self.entries.contains_key(provider).then(|| format!("{provider}/{spec}"));
         let near = self.meant(spec, Some(provider)).or_else(unlisted);
         Err(ResolveError::UnknownProvider { provider: unknown, near })
     }
 
-    /// What may have been meant by `spec`, whose provider is none: a model with just this name, a provider with nearly its name,
-    /// a model with nearly this name of the `current` provider or of one that can be used. Providers whose key is there come
-    /// first, and among them those that the user has named.
+    /// A suggestion for `spec` with an unknown provider: a model with this name, a provider with a similar name, or a model with a
+    /// similar name of the `current` or a usable provider. Providers with a key come first, configured ones among them before presets.
     pub(super) fn meant(&self, spec: &str, current: Option<&str>) -> Option<String> {
         let is_lacking =
             |name: &str, entry: &Entry| entry.base_url.contains(PLACEHOLDER) || self.missing(name, entry).is_some();
@@ -116,7 +115,7 @@ impl Catalogue {
             .or_else(|| nearly(&mut providers.iter().copied().filter(|name| !lacks(name))))
     }
 
-    /// A model that may have been meant by `origin`, if its provider is not known to have that one; nothing is known of most.
+    /// A model with a similar name, if the provider's models are known and `origin` is not among them.
     pub fn near_model(&self, origin: &str) -> Option<String> {
         let (provider, model) = origin.split_once('/')?;
         let known = self.models.contains_key(origin) || self.entries.get(provider)?.model.as_deref() == Some(model);
@@ -127,7 +126,7 @@ impl Catalogue {
         Some(format!("{provider}/{}", nearest(model, names.iter().map(String::as_str))?))
     }
 
-    /// The models that a provider is known to have.
+    /// The known models of a provider.
     fn names(&self, provider: &str) -> Vec<String> {
         if let Some(names) = self.lists.names(provider) {
             return names;
@@ -137,7 +136,7 @@ impl Catalogue {
     }
 }
 
-/// Whether `model` is the name of this model, or of one day of it.
+/// Whether `model` is this name, or this name with a date.
 fn is_called(name: &str, model: &str) -> bool {
     name == model || models::family(model).is_some_and(|family| name == family)
 }

@@ -63,11 +63,11 @@ fn a_spec_names_a_provider_and_perhaps_a_model() {
         "work",
         Err("the provider `work` has no default model: write `work/MODEL`, or set `model` in [providers.work]"),
     );
-    check(&catalogue, "antropic/x", Err("there is no provider `antropic`; did you mean `anthropic`?"));
-    check(&catalogue, "zzz", Err("there is no provider `zzz`"));
+    check(&catalogue, "antropic/x", Err("unknown provider `antropic`; did you mean `anthropic`?"));
+    check(&catalogue, "zzz", Err("unknown provider `zzz`"));
     // A name that nothing is like is maybe a model's of the session's own provider.
     let beside = catalogue.resolve_in_session("work/a", "zzz").unwrap_err().to_string();
-    assert_eq!(beside, "there is no provider `zzz`; did you mean `work/zzz`?");
+    assert_eq!(beside, "unknown provider `zzz`; did you mean `work/zzz`?");
     // The name of a model alone: at a provider whose key is there if it can be.
     let meant = |spec: &str| match catalogue.resolve(spec) {
         Err(ResolveError::UnknownProvider { near, .. }) => near.unwrap_or_default(),
@@ -104,13 +104,13 @@ fn hosted_tools_are_refused_to_models_that_take_none_beside_others() {
         &catalogue,
         "gemini/gemini-2.5-pro",
         Err(
-            "gemini-2.5-pro takes no code_execution beside other tools: choose a model from Gemini 3 on, or take `hosted_tools` out of [providers.gemini]",
+            "gemini-2.5-pro cannot combine code_execution with other tools: choose a model from Gemini 3 on, or remove `hosted_tools` from [providers.gemini]",
         ),
     );
     check(
         &catalogue,
         "vertex/gemini-3-pro",
-        Err("Vertex AI takes no web_search beside other tools: take `hosted_tools` out of [providers.vertex]"),
+        Err("Vertex AI cannot combine web_search with other tools: remove `hosted_tools` from [providers.vertex]"),
     );
     check(&catalogue, "mine/gemini-2.5-pro", Ok(("mine/gemini-2.5-pro", known("k-secret"))));
 }
@@ -121,7 +121,7 @@ fn the_default_is_what_is_configured_or_what_has_a_key() {
         &catalogue("", "", &[]),
         "",
         Err(
-            "no model: set ANTHROPIC_API_KEY or OPENAI_API_KEY or GEMINI_API_KEY (`linger models` lists more, also of servers on this machine), or name one in config.toml, or use the scripted model `demo`",
+            "no model: set ANTHROPIC_API_KEY or OPENAI_API_KEY or GEMINI_API_KEY (`linger models` lists more, local servers included), or name one in config.toml, or use the scripted model `demo`",
         ),
     );
     check(&catalogue("", "", &[("OPENAI_API_KEY", "o")]), "", Ok(("openai/gpt-5", known("o"))));
@@ -182,10 +182,10 @@ async fn the_list_says_what_is_ready() {
         assert_eq!(row(expect.0.split('/').next().unwrap()), expect);
     }
     let port = listener.local_addr().unwrap().port();
-    assert_eq!(nobody_at(&format!("http://127.0.0.1:{port}/v1")).await, None);
+    assert_eq!(not_listening(&format!("http://127.0.0.1:{port}/v1")).await, None);
     drop(listener);
-    let nobody = format!("nobody listens at 127.0.0.1:{port}");
-    assert_eq!(nobody_at(&format!("http://127.0.0.1:{port}/v1")).await, Some(nobody));
+    let nobody = format!("no server listens at 127.0.0.1:{port}");
+    assert_eq!(not_listening(&format!("http://127.0.0.1:{port}/v1")).await, Some(nobody));
 }
 
 #[test]
@@ -279,9 +279,13 @@ fn an_effort_that_changes_nothing_is_named() {
     let check = |spec: &str, effort: Effort, expect: &str| {
         assert_eq!(catalogue.resolve(spec).unwrap().idle_effort(effort).unwrap_or_default(), expect, "{spec}");
     };
-    check("ali/q", Effort::None, "ali/q takes no effort: none changes nothing");
-    check("mistral/m", Effort::High, "mistral/m takes no effort: high changes nothing");
-    check("a/claude-3-5-haiku-latest", Effort::Max, "a/claude-3-5-haiku-latest takes no effort: max changes nothing");
+    check("ali/q", Effort::None, "ali/q does not support effort: none has no effect");
+    check("mistral/m", Effort::High, "mistral/m does not support effort: high has no effect");
+    check(
+        "a/claude-3-5-haiku-latest",
+        Effort::Max,
+        "a/claude-3-5-haiku-latest does not support effort: max has no effect",
+    );
     check("a/claude-3-5-haiku-latest", Effort::None, "");
     check("a/claude-opus-4-1", Effort::Low, "");
     check("ali/q", Effort::Auto, "");

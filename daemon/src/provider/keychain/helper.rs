@@ -1,7 +1,7 @@
 //! The process that talks to the keychain, once: `lingerd --keychain get|set|remove|check ACCOUNT`, with the key of `set` on its
 //! standard input and its answer, a line of JSON, on its standard output. The one place that knows the keychain's library.
 //!
-//! It blocks for as long as the keychain does; whoever started it ends it.
+//! It blocks as long as the keychain does; the daemon ends it after a timeout.
 
 use std::io::{Read as _, Write as _};
 use std::process::ExitCode;
@@ -10,13 +10,13 @@ use keyring::{Entry, Error};
 
 use super::{HelperReply, KeychainError, MAX_KEY, Task};
 
-/// What makes the program a helper.
+/// The argument that makes the program a helper.
 pub const ARGUMENT: &str = "--keychain";
 
-/// Under what name the keychain has linger's keys.
+/// The service name of linger's keys in the keychain.
 const SERVICE: &str = "linger";
 
-/// Does what `arguments` say after [`ARGUMENT`].
+/// Runs the task in `arguments`, which follow [`ARGUMENT`].
 pub fn main(arguments: &[String]) -> ExitCode {
     let answer = match arguments {
         [task, account] => match Task::ALL.into_iter().find(|known| known.name() == task) {
@@ -28,7 +28,7 @@ pub fn main(arguments: &[String]) -> ExitCode {
     let written = serde_json::to_string(&answer).map_err(std::io::Error::from);
     match written.and_then(|line| writeln!(std::io::stdout(), "{line}")) {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever asked has gone, or hears of it by the missing answer.
+        // The daemon is gone, or sees that the reply is missing.
         Err(_) => ExitCode::FAILURE,
     }
 }
@@ -60,17 +60,17 @@ fn run(task: Task, account: &str) -> Result<HelperReply, KeychainError> {
     .map_err(keychain_error)
 }
 
-/// What the library says, as far as it makes a difference.
+/// Converts an error of the library.
 fn keychain_error(error: Error) -> KeychainError {
     match error {
         Error::NoEntry => KeychainError::Missing,
         Error::NoStorageAccess(_) => KeychainError::Locked(said(&error)),
         Error::NoDefaultStore => KeychainError::Absent(said(&error)),
-        // These have what they are about in their text or beside it, and that may be the key.
+        // These errors may contain the key, so their text is dropped.
         Error::BadEncoding(_) | Error::BadDataFormat(..) | Error::BadStoreFormat(_) => {
-            KeychainError::Failed("what it has is no text".to_owned())
+            KeychainError::Failed("its entry is not text".to_owned())
         }
-        Error::Ambiguous(_) => KeychainError::Failed("it has more than one key for this place".to_owned()),
+        Error::Ambiguous(_) => KeychainError::Failed("it has more than one key for this address".to_owned()),
         other => KeychainError::Failed(said(&other)),
     }
 }

@@ -1,11 +1,11 @@
 //! The operating system's keychain: the Secret Service on Linux, Keychain Services on macOS.
 //!
-//! It is asked by a process of its own ([`helper`]), which runs for that moment: a keychain may wait for a password on a screen
-//! that nobody looks at, its library keeps threads and a connection, and a daemon that is idle has neither.
-//! A helper that takes too long is ended. The key goes to it, and comes from it, through a pipe.
+//! A short-lived helper process asks it ([`helper`]): a keychain may wait for a password on an unattended screen, and its library
+//! keeps threads and a connection, which an idle daemon must not have.
+//! A helper is ended after a timeout. Keys pass through pipes.
 //!
-//! Nobody can look whether a locked keychain has a key without a window that asks for its password. So the daemon remembers under
-//! which [`Account`]s it has put one there, in a file without secrets, and asks for those alone, when they are needed.
+//! Looking into a locked keychain opens a password prompt. So the daemon remembers the [`Account`]s whose keys it stored, in a file
+//! without secrets, and asks only for those, when needed.
 
 pub mod helper;
 
@@ -24,22 +24,22 @@ use crate::process::End;
 use crate::process::server::{Children, Spawn};
 use crate::provider::keys::Account;
 
-/// How long the keychain may take: it may ask its user for a password.
+/// How long the keychain may take: it may ask the user for a password.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long a look at whether there is one may take, for which it asks nobody.
+/// How long a check may take that the keychain exists; it prompts for nothing.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The longest key that is put into the keychain, in bytes; those of services have a hundred, tokens a few thousand.
+/// The longest key for the keychain, in bytes; services' keys have a hundred, tokens a few thousand.
 pub const MAX_KEY: usize = 8 << 10;
 
-/// The most bytes of a helper's answer: a key, each byte of which JSON may write as six.
+/// The longest reply of a helper, in bytes: JSON writes each byte of a key with at most six.
 const MAX_ANSWER: usize = 8 * MAX_KEY;
 
-/// The longest file of remembered accounts that is read, in bytes: a thousand of them.
+/// The largest file of remembered accounts, in bytes: about a thousand.
 const MAX_REMEMBERED: u64 = 64 << 10;
 
-/// The variables that a helper needs to find the keychain, and the keychain to show a window.
+/// The variables that a helper needs to find the keychain, and the keychain needs to show a window.
 const PASSED: [&str; 9] = [
     "HOME",
     "PATH",
@@ -52,25 +52,25 @@ const PASSED: [&str; 9] = [
     "DBUS_SESSION_BUS_ADDRESS",
 ];
 
-/// Why the keychain gives nothing.
+/// Why the keychain fails.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "why", rename_all = "snake_case")]
 pub enum KeychainError {
-    /// There is none here.
-    #[error("there is no keychain here: {0}")]
+    /// There is none.
+    #[error("no keychain found: {0}")]
     Absent(String),
-    /// It is there, and locked.
+    /// It is locked.
     #[error("the keychain is locked: {0}")]
     Locked(String),
-    /// It does not have this.
-    #[error("the keychain does not have it")]
+    /// It has no such key.
+    #[error("the keychain has no such key")]
     Missing,
     /// Anything else.
     #[error("the keychain failed: {0}")]
     Failed(String),
 }
 
-/// What a helper is asked to do.
+/// The task of a helper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Task {
     Get,
@@ -92,7 +92,7 @@ impl Task {
     }
 }
 
-/// What a helper answers, in one line of JSON.
+/// The reply of a helper, one line of JSON.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum HelperReply {
@@ -101,10 +101,10 @@ enum HelperReply {
     Failed(KeychainError),
 }
 
-/// The keychain, as the daemon sees it.
+/// The keychain, from the daemon's side.
 #[derive(Debug)]
 pub struct Keychain {
-    /// Where the accounts are remembered.
+    /// The file of remembered accounts.
     remembered: PathBuf,
     /// The daemon's children, of which helpers are some.
     pub(super) children: Children,
@@ -118,22 +118,22 @@ impl Keychain {
         Self { remembered, children, writing: Mutex::new(()) }
     }
 
-    /// The accounts under which it has keys, as far as is remembered.
+    /// The remembered accounts; empty if the file cannot be read.
     pub fn accounts(&self) -> BTreeSet<Account> {
         let mut text = String::new();
         match self.open().and_then(|file| file.take(MAX_REMEMBERED).read_to_string(&mut text)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 let path = self.remembered.display();
-                tracing::warn!(target: "key", %error, %path, "it is not known what the keychain has");
+                tracing::warn!(target: "key", %error, %path, "cannot read which keys the keychain has");
             }
             _ => {}
         }
         text.lines().filter_map(Account::parse).collect()
     }
 
-    /// The file in which they are remembered.
+    /// Opens the file of remembered accounts.
     fn open(&self) -> io::Result<std::fs::File> {
-        // Non-blocking, or a pipe of that name would hold the start up.
+        // Non-blocking, because opening a pipe of that name would block the start.
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = std::fs::OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(&self.remembered)?;
         if !file.metadata()?.is_file() {
@@ -142,7 +142,7 @@ impl Keychain {
         Ok(file)
     }
 
-    /// Writes down under which accounts it has keys; `now` is asked when nobody else writes.
+    /// Writes the remembered accounts; calls `now` once no other thread writes.
     pub fn remember(&self, now: impl Fn() -> BTreeSet<Account>) -> io::Result<()> {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let lines: String = now().iter().map(|account| format!("{account}\n")).collect();
@@ -162,17 +162,17 @@ impl Keychain {
         }
     }
 
-    /// Puts a key there, in place of what it had for the account.
+    /// Stores a key, replacing the account's old one.
     pub async fn set(&self, account: &Account, key: &Secret) -> Result<(), KeychainError> {
         self.ask(Task::Set, Some(account), key.reveal().as_bytes(), TIMEOUT).await.map(drop)
     }
 
-    /// Takes a key away.
+    /// Removes a key.
     pub async fn remove(&self, account: &Account) -> Result<(), KeychainError> {
         self.ask(Task::Remove, Some(account), b"", TIMEOUT).await.map(drop)
     }
 
-    /// Whether there is a keychain; it may be locked.
+    /// Checks that there is a keychain; it may be locked.
     pub async fn check(&self) -> Result<(), KeychainError> {
         self.ask(Task::Check, None, b"", CHECK_TIMEOUT).await.map(drop)
     }
@@ -193,12 +193,12 @@ impl Keychain {
         let finished = finished.map_err(|error| failed(&error))?;
         let status = match finished.end {
             End::Status(status) => status,
-            End::TooMuch => return Err(failed(&"it says more than a key can have")),
+            End::TooMuch => return Err(failed(&"its reply is longer than any key")),
             End::TooLate if task == Task::Check => {
                 return Err(KeychainError::Absent(format!("it did not answer within {} s", limit.as_secs())));
             }
             End::TooLate => {
-                let why = format!("nobody unlocked it within {} s; it may show a window that asks", limit.as_secs());
+                let why = format!("not unlocked within {} s; it may show a password prompt", limit.as_secs());
                 return Err(KeychainError::Locked(why));
             }
         };
@@ -206,13 +206,13 @@ impl Keychain {
             Ok(HelperReply::Done) => Ok(None),
             Ok(HelperReply::Key(key)) => Ok(Some(key)),
             Ok(HelperReply::Failed(error)) => Err(error),
-            // Nothing of the output is shown: it may have a key in it.
-            Err(_) => Err(failed(&format!("its helper ended with {status} and no answer"))),
+            // The output may contain a key, so it is not quoted.
+            Err(_) => Err(failed(&format!("its helper ended with {status} without a reply"))),
         }
     }
 }
 
-/// What a helper gets of the daemon's environment, with the address of the session bus where only its socket is there.
+/// The environment of a helper: parts of the daemon's, and the session bus's default address if the variable is missing.
 fn environment(
     get: impl Fn(&str) -> Option<String>,
     exists: impl Fn(&Path) -> bool,

@@ -328,9 +328,12 @@ pub(crate) enum Daemon {
 
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
-    /// Save what can be read of damaged data
+    /// Save what can be read of damaged data; stops the daemon meanwhile
     #[arg(long)]
     pub(crate) repair: bool,
+    /// With --repair, also while a turn is running, which continues afterwards
+    #[arg(long, requires = "repair")]
+    pub(crate) force: bool,
     /// One JSON object a line: `ok` (null: more about the line before), `text`, `hint`
     #[arg(long)]
     pub(crate) json: bool,

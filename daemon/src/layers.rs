@@ -34,10 +34,6 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("fault.rs", "store"),
     ("permission/model.rs", "config"),
     ("permission/model.rs", "session"),
-    ("recover/carry.rs", "service"),
-    ("recover/mod.rs", "service"),
-    ("recover/status.rs", "service"),
-    ("session/actor/repair.rs", "recover"),
     ("store/open_tests.rs", "recover"),
     ("store/open_tests.rs", "session"),
 ];

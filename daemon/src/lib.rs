@@ -86,7 +86,6 @@ pub async fn run(options: Options, mut listener: impl Accept, shutdown: Cancella
     let unfinished = services.registry.resume_unfinished().await;
     let later = unfinished.err().map(|_| tokio::spawn(services.registry.clone().resume_later()));
     fault::point("daemon.unfinished");
-    recover::at_start(&services).await;
     ready()?;
     fault::point("daemon.ready");
     if let Some((text, options, blocks)) = fault::choice("daemon") {

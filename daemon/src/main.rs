@@ -2,7 +2,7 @@
 //!
 //! `lingerd` stays in the foreground; daemon and tools are detached from the terminal all the same. Clients start
 //! `lingerd --background`, which leaves the terminal's session and, after printing `ready`, closes standard output. A second daemon
-//! prints `running` and exits with 0.
+//! prints `running` and exits with 0. `lingerd --recover` is a helper that repairs the database while no daemon runs.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -15,8 +15,9 @@ use linger_protocol::VERSION;
 use linger_protocol::place::{PlaceError, Places, check_socket, own_directory, private_directory};
 use lingerd::config::{Changes, ConfigStore};
 use lingerd::diagnostics::secret::Redactor;
+use lingerd::keeper::lock::{Lock, LockError};
 use lingerd::keeper::{self, Kept};
-use lingerd::process::mark;
+use lingerd::process::{ledger, mark};
 use lingerd::provider::keychain::helper;
 use lingerd::rpc::listener::{ListenError, Listener};
 use lingerd::service::{Setup, own_environment};
@@ -30,11 +31,12 @@ use tokio_util::sync::CancellationToken;
 /// How long to wait for blocking threads at the end.
 const THREADS_TIMEOUT: Duration = Duration::from_secs(1);
 
-const USAGE: &str = "usage: lingerd [--background]
+const USAGE: &str = "usage: lingerd [--background | --recover]
 
 The daemon that owns linger's agent sessions. Clients start it; `linger daemon status` shows it.
 
   --background   leave the terminal once ready
+  --recover      save what can be read of a damaged database, and print a report in JSON: `linger doctor --repair`
   --version      print the version
   --help         print this
 
@@ -46,11 +48,12 @@ pub(crate) fn main() -> ExitCode {
     if let Some((helper::ARGUMENT, rest)) = arguments.split_first().map(|(first, rest)| (first.as_str(), rest)) {
         return helper::main(rest);
     }
-    let mut background = false;
+    let (mut background, mut recovers) = (false, false);
     let mut kept = None;
     for argument in arguments {
         match argument.as_str() {
             "--background" => background = true,
+            "--recover" => recovers = true,
             "--version" | "-V" => {
                 println!("lingerd {VERSION}");
                 return ExitCode::SUCCESS;
@@ -69,6 +72,7 @@ pub(crate) fn main() -> ExitCode {
         }
     }
     let ended = match kept {
+        None if recovers => recover(),
         None => keep(background),
         Some(kept) => kept.and_then(|kept| start(kept, background)),
     };
@@ -77,7 +81,9 @@ pub(crate) fn main() -> ExitCode {
         Err(error) => {
             eprintln!("error: {error:#}");
             let place = error.downcast_ref::<PlaceError>().map(PlaceError::hint);
-            if let Some(hint) = place.or_else(|| error.downcast_ref::<ListenError>().map(ListenError::hint)) {
+            let locked = || error.downcast_ref::<LockError>()?.hint().map(str::to_owned);
+            let listens = || error.downcast_ref::<ListenError>().map(ListenError::hint);
+            if let Some(hint) = place.or_else(locked).or_else(listens) {
                 eprintln!("hint: {hint}");
             }
             ExitCode::FAILURE
@@ -94,6 +100,24 @@ fn keep(background: bool) -> anyhow::Result<ExitCode> {
     own_directory(&places.config)?;
     check_socket(&places.socket)?;
     keeper::run(&places, background)
+}
+
+/// The helper that repairs the database: it holds the daemon's lock meanwhile.
+fn recover() -> anyhow::Result<ExitCode> {
+    let places = Places::of_user()?;
+    for dir in [&places.data, &places.state] {
+        private_directory(dir)?;
+    }
+    let lock = Lock::take(&places)?;
+    if lock.follows_a_death {
+        // What it left is looked for by the next daemon.
+        ledger::keep(&places.children())?;
+    }
+    lock.announce_repair().context("the lock's file cannot be written")?;
+    diagnostics::start(&places.log(), std::env::var("LINGER_LOG").ok().as_deref(), Redactor::default())?;
+    let recovered = lingerd::recover::run(&places.database())?;
+    writeln!(std::io::stdout(), "{}", serde_json::to_string(&recovered)?)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The daemon below the keeper.

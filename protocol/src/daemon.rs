@@ -187,26 +187,26 @@ pub struct Left {
     pub text: String,
 }
 
-/// `daemon/repair`: looks for damage, and saves what can be read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Repair {
-    /// Only look, for some seconds at most, and change nothing.
+/// The result of `daemon/check`, which reads what is stored for some seconds at most and changes nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Checked {
+    /// Whether everything was read.
     #[serde(default)]
-    pub check: bool,
+    pub complete: bool,
+    /// Whether `lingerd --recover` could save something.
+    #[serde(default)]
+    pub repairable: bool,
+    /// What is damaged, what was set aside, and what became of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub damage: Vec<Damage>,
 }
 
-/// The result of `daemon/repair`; `daemon/status` has what was found, and what became of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Repaired {
-    /// It takes longer than one answer may: ask again.
-    #[serde(default)]
-    pub working: bool,
-    /// The daemon ends, to set the database aside at its next start: connect again, and ask again.
-    #[serde(default)]
-    pub restarting: bool,
-    /// Whether everything was looked at.
-    #[serde(default)]
-    pub checked: bool,
+/// What `lingerd --recover` prints when it has saved what can be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recovered {
+    /// What was set aside and what became of it; blobs that are lost.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub damage: Vec<Damage>,
 }
 
 /// What is taken on the disk, in bytes.

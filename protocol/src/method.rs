@@ -91,8 +91,8 @@ methods! {
         DaemonStatus: "daemon/status" = status(daemon::Empty) -> RpcResult<daemon::Status>;
         /// Ends the daemon; turns continue when it starts again.
         DaemonStop: "daemon/stop" = stop(daemon::Stop) -> RpcResult<daemon::Empty>;
-        /// Looks for damage to what is stored, and saves what can be read.
-        DaemonRepair: "daemon/repair" = repair(daemon::Repair) -> RpcResult<daemon::Repaired>;
+        /// Reads what is stored, and says what of it is damaged.
+        DaemonCheck: "daemon/check" = check(daemon::Empty) -> RpcResult<daemon::Checked>;
         /// The models that can be used, and what is missing for those that cannot.
         ModelList: "model/list" = models(daemon::Models) -> RpcResult<Vec<daemon::Model>>;
         /// The tools that models are given.

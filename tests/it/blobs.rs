@@ -8,7 +8,7 @@ use linger_tests::model::{ModelServer, Reply};
 use serde_json::{Value, json};
 
 use crate::bash;
-use crate::damage::{doctor, said};
+use crate::damage::{doctor, said, stop};
 
 const PICTURE: &[u8] = b"\x89PNG\r\n\x1a\n and what comes then";
 
@@ -77,17 +77,22 @@ async fn what_is_missing_is_named_and_given_up_by_a_repair() {
     let blob = show(&client, &session).await;
     std::fs::remove_dir_all(daemon.dirs.database().with_file_name("blobs")).unwrap();
     doctor(&daemon, &[], false, "is missing").await;
-    doctor(&daemon, &["--repair"], true, "all of it can be read").await;
-    assert_eq!(client.refused("blob/get", json!({ "blob": blob })).await.code, -31023);
-    let given_up = said(&client).await;
-    assert!(given_up.len() == 1 && given_up[0]["hint"].is_null(), "{given_up:?}");
+    let repaired = daemon.cli(&["doctor", "--repair"]).run().await.exits(0);
+    assert!(repaired.stdout.contains("✓ an image or an output was lost, and is used no more"), "{repaired:?}");
+    assert!(repaired.stdout.contains("all of it can be read"), "{repaired:?}");
+    let after = daemon.client().await;
+    after.attach(&session).await;
+    assert_eq!(after.refused("blob/get", json!({ "blob": blob })).await.code, -31023);
+    let all: Vec<Value> = said(&after).await;
+    assert!(all.iter().all(|damage| damage["hint"].is_null()), "nothing more can be done about it: {all:?}");
     model.expect_rewrites();
-    client.prompt(&session, "and now?").await;
-    client.nth(&session, "turn_finished", 2).await;
-    assert_eq!(said(&client).await, given_up, "nothing more can be done about it");
-    assert_eq!(show(&client, &session).await, blob);
-    assert_eq!(data(&client.call("blob/get", json!({ "blob": blob })).await), PICTURE);
-    daemon.check(&[&client], &model);
+    after.prompt(&session, "and now?").await;
+    after.nth(&session, "turn_finished", 2).await;
+    assert_eq!(said(&after).await, all);
+    assert_eq!(show(&after, &session).await, blob);
+    assert_eq!(data(&after.call("blob/get", json!({ "blob": blob })).await), PICTURE);
+    daemon.check(&[&client, &after], &model);
+    stop(&daemon).await;
 }
 
 #[tokio::test]

@@ -1,9 +1,10 @@
-//! Damage to what is stored: the daemon starts, what is damaged is set aside unchanged and named, and the rest is served.
+//! Damage to what is stored: the daemon starts, what is damaged is named, and the rest is served; what a repair saves of it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use linger_tests::harness::{Client, Daemon, comes_true, until};
+use linger_tests::check::Seen;
+use linger_tests::harness::{Client, Daemon, Output, comes_true, until};
 use linger_tests::model::{Gate, ModelServer, Reply};
 use rusqlite::Connection;
 use serde_json::{Value, json};
@@ -45,8 +46,8 @@ fn tear(database: &Path, name: &str, turns: usize) {
     let page = |turn: usize| {
         let text = format!("{name}-{turn} and so on");
         let found = bytes.windows(text.len()).enumerate().filter(|(_, found)| *found == text.as_bytes());
-        // A leaf of an index, which is what tables by key are; its parent has rows of all sessions.
-        found.map(|(at, _)| at / 4096 * 4096).find(|page| bytes[*page] == 0x0a)
+        // A leaf of the table; others have what was deleted.
+        found.map(|(at, _)| at / 4096 * 4096).find(|page| bytes[*page] == 0x0d)
     };
     let page = (turns / 3..turns * 2 / 3).find_map(page).expect("the text is stored");
     bytes[page..][..2048].fill(0x5a);
@@ -60,13 +61,7 @@ pub(crate) async fn said(client: &Client) -> Vec<Value> {
 
 /// The one thing that was set aside, which must be what was there.
 pub(crate) async fn set_aside(client: &Client, was: &BTreeMap<&'static str, Vec<u8>>) -> Value {
-    // A start waits a second for what is carried over; the rest comes later.
-    let said = until("what can be is carried over", async || {
-        let said = said(client).await;
-        let carries = |said: &Value| said["text"].as_str().is_some_and(|text| text.contains("are being carried over"));
-        (!said.iter().any(carries)).then_some(said)
-    })
-    .await;
+    let said = said(client).await;
     let [aside] = said.iter().filter(|said| said["file"].is_string()).collect::<Vec<_>>()[..] else {
         panic!("one thing is set aside, not {said:?}");
     };
@@ -84,6 +79,20 @@ pub(crate) async fn doctor(daemon: &Daemon, more: &[&str], good: bool, words: &s
     assert!(said, "'{sign} … {words}' is not in {output:?}");
 }
 
+/// Has what can be read saved, whatever runs; gives what `linger doctor` says then.
+pub(crate) async fn repair(daemon: &Daemon) -> Output {
+    daemon.cli(&["doctor", "--repair", "--force"]).run().await
+}
+
+/// Waits until a session is told that it was damaged, or its database.
+pub(crate) async fn told(client: &Client, session: &str) -> Seen {
+    let told = client.wait("it is told", |seen| {
+        let mut notices = seen.events().filter(|seen| seen.session == session && seen.event["code"] == "damaged");
+        notices.next().cloned()
+    });
+    told.await
+}
+
 /// Waits until a session has nothing to do.
 pub(crate) async fn idle(client: &Client, session: &str) {
     until("the session is idle", async || {
@@ -99,7 +108,7 @@ pub(crate) async fn stop(daemon: &Daemon) {
 }
 
 #[tokio::test]
-async fn with_its_header_gone_the_daemon_starts_and_everything_is_carried_over() {
+async fn with_its_header_gone_the_daemon_starts_and_a_repair_carries_everything_over() {
     let model = ModelServer::start();
     let daemon = Daemon::start(&model).await;
     let client = daemon.client().await;
@@ -111,26 +120,36 @@ async fn with_its_header_gone_the_daemon_starts_and_everything_is_carried_over()
     })
     .await;
     daemon.launch().await;
+    // It is named, and work goes on.
+    let meanwhile = daemon.client().await;
+    let aside = set_aside(&meanwhile, &was).await;
+    assert_eq!((aside["what"].as_str(), aside["carried"].as_u64()), (Some("database"), Some(0)), "{aside}");
+    let three = talk(&meanwhile, &model, "three", 1).await;
+    let ls = daemon.cli(&["ls"]).run().await.exits(0);
+    assert!(ls.stdout.contains("three") && !ls.stdout.contains("two"), "{ls:?}");
+    assert!(ls.stderr.contains("warning: the database was set aside"), "{ls:?}");
+    doctor(&daemon, &[], false, "its sessions are not here").await;
+    doctor(&daemon, &["--repair"], true, "all sessions that are in it were carried over (2)").await;
     let back = daemon.client().await;
     let aside = set_aside(&back, &was).await;
-    assert_eq!((aside["what"].as_str(), aside["carried"].as_u64()), (Some("database"), Some(2)), "{aside}");
-    assert_eq!(aside["hint"], Value::Null, "nothing is left to do");
+    assert_eq!((aside["carried"].as_u64(), &aside["hint"]), (Some(2), &Value::Null), "nothing is left to do");
     let rows = back.call("session/list", json!({})).await;
     let names: Vec<_> = rows.as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["two", "one"], "in the order in which they were used");
-    back.attach(&one).await;
-    back.attach(&two).await;
-    assert_eq!(back.first(&one, "notice").await.str("code"), "damaged");
+    assert_eq!(names, ["three", "two", "one"], "in the order in which they were used");
+    for session in [&one, &two, &three] {
+        back.attach(session).await;
+    }
+    told(&back, &one).await;
     // It goes on where it was.
     model.push([Reply::text("Good day")]);
     assert_eq!(back.turn(&one, "hello").await.str("stop_reason"), "end_turn");
-    daemon.check(&[&client, &back], &model);
-    assert!(daemon.cli(&["ls"]).run().await.exits(0).stdout.contains("one"));
-    doctor(&daemon, &[], true, "all sessions that are in it were carried over (2)").await;
-    // What is set aside once is not carried over again.
-    assert_eq!(daemon.terminate(), Some(0));
-    daemon.launch().await;
-    assert!(set_aside(&daemon.client().await, &was).await["carried"] == 2);
+    daemon.check(&[&client, &meanwhile, &back], &model);
+    assert!(!daemon.cli(&["ls"]).run().await.stderr.contains("warning"), "it was said, and heard");
+    // What is carried over once is not carried over again.
+    let pid = daemon.pid().await;
+    doctor(&daemon, &["--repair"], true, "all sessions that are in it were carried over (2)").await;
+    assert_eq!(daemon.pid().await, pid, "there was nothing to stop it for");
+    stop(&daemon).await;
 }
 
 #[tokio::test]
@@ -150,12 +169,14 @@ async fn what_was_under_way_when_the_database_was_set_aside_goes_on_and_keys_are
     bytes[..50].fill(0);
     std::fs::write(&path, bytes).unwrap();
     daemon.launch().await;
+    doctor(&daemon, &["--repair"], true, "carried over (1)").await;
     let back = daemon.client().await;
     back.attach(&session).await;
     assert_eq!(back.first(&session, "turn_finished").await.str("stop_reason"), "end_turn");
     assert_eq!(back.call("session/prompt", prompt).await["prompt"], "p1", "it was accepted before");
     assert_eq!(back.transcript().of("prompt_accepted").count(), 1);
     daemon.check(&[&client, &back], &model);
+    stop(&daemon).await;
 }
 
 #[tokio::test]
@@ -184,6 +205,8 @@ async fn images_are_carried_over_with_their_session_and_what_was_removed_stays_s
     })
     .await;
     daemon.launch().await;
+    set_aside(&daemon.client().await, &was).await;
+    doctor(&daemon, &["--repair"], true, "carried over (1)").await;
     let back = daemon.client().await;
     assert_eq!(set_aside(&back, &was).await["carried"], 1);
     let rows = back.call("session/list", json!({})).await;
@@ -191,15 +214,13 @@ async fn images_are_carried_over_with_their_session_and_what_was_removed_stays_s
     // The notice that it was carried over came to it.
     assert!(row(rows.clone())["size"].as_u64().unwrap() > size, "{rows}");
     assert_eq!(back.call("blob/get", json!({ "blob": blob })).await["data"], "iVBORw0KGgo=");
-    // Nor does a later start, which sees that nothing is owed, take it for a stray.
-    assert_eq!(daemon.terminate(), Some(0));
-    daemon.launch().await;
-    let later = daemon.client().await;
+    // Nor does a start, which sees that nothing is owed, take it for a stray.
     until("the start has looked at what was left", async || {
         (!daemon.dirs.database().with_file_name("blobs/new-dead").exists()).then_some(())
     })
     .await;
-    assert_eq!(later.call("blob/get", json!({ "blob": blob })).await["data"], "iVBORw0KGgo=");
+    assert_eq!(back.call("blob/get", json!({ "blob": blob })).await["data"], "iVBORw0KGgo=");
+    stop(&daemon).await;
 }
 
 #[tokio::test]
@@ -235,19 +256,17 @@ async fn a_torn_page_harms_its_session_alone_and_repair_saves_the_rest_of_it() {
     doctor(&daemon, &[], false, "session").await;
     assert!(files(&daemon.dirs.database())[""] == was[""], "looking changes nothing");
 
-    let repaired = daemon.cli(&["doctor", "--repair"]).run().await;
+    let repaired = repair(&daemon).await.exits(1);
     assert!(repaired.stdout.contains(" of its "), "{repaired:?}");
     let after = daemon.client().await;
     let aside = said(&after).await.remove(0);
-    assert!(std::fs::read(aside["file"].as_str().unwrap()).unwrap() == was[""]);
     assert_eq!((aside["carried"].as_u64(), aside["left"][0]["session"].as_str()), (Some(1), Some(&*torn)), "{aside}");
     assert!(aside["left"][0]["events"].as_u64().unwrap() >= 8, "{aside}");
     after.attach(&torn).await;
     after.attach(&whole).await;
-    let notice = after.first(&torn, "notice").await;
-    assert_eq!(notice.str("code"), "damaged");
+    let notice = told(&after, &torn).await;
     assert!(notice.str("text").contains("the rest is in"), "{notice:?}");
-    assert_eq!(after.first(&whole, "notice").await.str("code"), "damaged");
+    told(&after, &whole).await;
     // The model is not sent what it had been sent: the history is shorter. A prompt may have waited at its end.
     model.expect_rewrites();
     model.otherwise(|_| Reply::text("Good day"));
@@ -258,7 +277,7 @@ async fn a_torn_page_harms_its_session_alone_and_repair_saves_the_rest_of_it() {
 }
 
 #[tokio::test]
-async fn a_truncated_database_is_set_aside_and_what_is_whole_is_there_at_once() {
+async fn a_truncated_database_is_set_aside_and_a_repair_saves_what_is_left_of_it() {
     let model = ModelServer::start();
     let daemon = Daemon::start(&model).await;
     let client = daemon.client().await;
@@ -272,25 +291,24 @@ async fn a_truncated_database_is_set_aside_and_what_is_whole_is_there_at_once() 
     })
     .await;
     daemon.launch().await;
+    set_aside(&daemon.client().await, &was).await;
+    assert!(daemon.cli(&["ls"]).run().await.exits(0).stderr.contains("warning: the database was set aside"));
+    repair(&daemon).await.exits(1);
     let back = daemon.client().await;
-    let aside = set_aside(&back, &was).await;
-    let (carried, left) = (aside["carried"].as_u64().unwrap(), aside["left"].as_array().cloned().unwrap_or_default());
-    assert_eq!(carried as usize + left.len(), 4, "{aside}");
-    assert!(!left.is_empty() && aside["hint"].is_string(), "{aside}");
-    daemon.cli(&["ls"]).run().await.exits(0);
-    assert!(daemon.cli(&["ls"]).run().await.stderr.contains("warning: the database was set aside"));
-    daemon.cli(&["doctor", "--repair"]).run().await;
     let after = set_aside(&back, &was).await;
     assert_eq!((&after["lost"], after["hint"].is_string()), (&json!(true), true), "{after}");
+    let left = after["left"].as_array().unwrap();
+    assert_eq!(after["carried"].as_u64().unwrap() as usize + left.len(), 4, "{after}");
     for session in &sessions {
-        let left = after["left"].as_array().into_iter().flatten().find(|left| left["session"] == **session);
+        let left = left.iter().find(|left| left["session"] == **session);
         if left.is_none_or(|left| left["events"].as_u64() > Some(0)) {
             back.attach(session).await;
-            assert_eq!(back.first(session, "notice").await.str("code"), "damaged");
+            told(&back, session).await;
         }
     }
-    assert!(!daemon.cli(&["ls"]).run().await.stderr.contains("warning"));
+    assert!(!daemon.cli(&["ls"]).run().await.stderr.contains("warning"), "it was said, and heard");
     daemon.check(&[], &model);
+    stop(&daemon).await;
 }
 
 #[tokio::test]
@@ -326,17 +344,17 @@ async fn an_empty_database_is_damage_and_not_a_new_one() {
     talk(&client, &model, "gone", 1).await;
     let was = damage(&daemon, |path| std::fs::write(path, []).unwrap()).await;
     daemon.launch().await;
-    let back = daemon.client().await;
-    let aside = set_aside(&back, &was).await;
-    assert!(aside["text"].as_str().unwrap().contains("it is empty; nothing in it could be read"), "{aside}");
+    set_aside(&daemon.client().await, &was).await;
     let ls = daemon.cli(&["ls"]).run().await.exits(0);
     assert!(ls.stderr.contains("warning: the database was set aside as"), "{ls:?}");
     doctor(&daemon, &[], false, "it is empty").await;
-    doctor(&daemon, &["--repair"], true, "set aside").await;
+    doctor(&daemon, &["--repair"], true, "it is empty; nothing in it could be read").await;
     assert!(!daemon.cli(&["ls"]).run().await.stderr.contains("warning"), "it was said, and heard");
+    let back = daemon.client().await;
     assert_eq!(back.call("session/list", json!({})).await, json!([]));
     talk(&back, &model, "new", 1).await;
     daemon.check(&[&back], &model);
+    stop(&daemon).await;
 }
 
 #[tokio::test]
@@ -365,8 +383,15 @@ async fn a_later_linger_takes_back_what_an_older_one_set_aside_with_what_came_me
     // The name is taken meanwhile.
     let meanwhile = talk(&older, &model, "same", 1).await;
     assert_eq!(daemon.terminate(), Some(0));
-    set(Path::new(aside["file"].as_str().unwrap()), version);
+    // As one that knows that schema sees it.
+    let file = Path::new(aside["file"].as_str().unwrap());
+    set(file, version);
+    let report = std::fs::read_to_string(beside(file, ".json")).unwrap();
+    let schema = format!("\"schema\": {}", version + 7);
+    assert!(report.contains(&schema), "{report}");
+    std::fs::write(beside(file, ".json"), report.replace(&schema, "\"schema\": 1")).unwrap();
     daemon.launch().await;
+    doctor(&daemon, &["--repair"], true, "carried over (1)").await;
     let newer = daemon.client().await;
     newer.attach(&before).await;
     newer.attach(&meanwhile).await;
@@ -376,10 +401,11 @@ async fn a_later_linger_takes_back_what_an_older_one_set_aside_with_what_came_me
     assert_eq!(rows.as_array().unwrap().len(), 1, "a name has one session: {rows}");
     assert_eq!(rows[0]["session"], meanwhile);
     daemon.check(&[&client, &older, &newer], &model);
+    stop(&daemon).await;
 }
 
 #[tokio::test]
-async fn a_session_whose_state_cannot_be_read_is_made_anew_from_its_events() {
+async fn a_session_whose_state_cannot_be_read_is_damaged_and_made_anew_from_its_events_by_a_repair() {
     let model = ModelServer::start();
     let daemon = Daemon::start(&model).await;
     let client = daemon.client().await;
@@ -394,22 +420,27 @@ async fn a_session_whose_state_cannot_be_read_is_made_anew_from_its_events() {
     let rows = back.call("session/list", json!({})).await;
     let row = |name: &str| rows.as_array().unwrap().iter().find(|row| row["name"] == name).cloned().unwrap();
     assert!(row("broken")["damaged"].is_string() && row("good")["damaged"].is_null(), "{rows}");
-    doctor(&daemon, &[], false, "its state cannot be read").await;
-    back.attach(&broken).await;
+    assert_eq!(back.refused("session/attach", json!({ "session": broken })).await.code, -31021);
     back.attach(&good).await;
-    let notice = back.first(&broken, "notice").await;
-    assert_eq!((notice.str("code"), notice.seq().is_some()), ("damaged", true));
     model.push([Reply::text("Good day")]);
-    assert_eq!(back.turn(&broken, "hello").await.str("stop_reason"), "end_turn");
-    let rows = back.call("session/list", json!({})).await;
+    assert_eq!(back.turn(&good, "hello").await.str("stop_reason"), "end_turn");
+    doctor(&daemon, &[], false, "its state cannot be read").await;
+    doctor(&daemon, &["--repair"], true, "all sessions that are in it were carried over (2)").await;
+    let after = daemon.client().await;
+    after.attach(&broken).await;
+    assert!(told(&after, &broken).await.seq().is_some());
+    model.push([Reply::text("Good day")]);
+    assert_eq!(after.turn(&broken, "hello").await.str("stop_reason"), "end_turn");
+    let rows = after.call("session/list", json!({})).await;
     assert!(rows.as_array().unwrap().iter().all(|row| row["damaged"].is_null()), "{rows}");
-    daemon.check(&[&client, &back], &model);
+    daemon.check(&[&client, &back, &after], &model);
     doctor(&daemon, &[], true, "all of it can be read").await;
     let env: String = Connection::open(daemon.dirs.database())
         .unwrap()
         .query_row("SELECT env FROM session WHERE id = ?", [&broken], |row| row.get(0))
         .unwrap();
     assert!(env.contains("PATH"), "its variables are there again: {env}");
+    stop(&daemon).await;
 }
 
 #[tokio::test]
@@ -455,7 +486,7 @@ async fn damage_that_only_writing_meets_stops_its_session_and_not_the_daemon() {
         // An index of many pages, whose leaves nothing reads before a message is written.
         for n in 0..3000 {
             let row = ("zz", n + 1, format!("m{n:040}"));
-            let sql = "INSERT INTO event VALUES (?, ?, 1, 'x', ?, '{}', NULL)";
+            let sql = "INSERT INTO event (session, seq, at, kind, stream, data, sum) VALUES (?, ?, 1, 'x', ?, '{}', 0)";
             connection.execute(sql, row).unwrap();
         }
         let leaves = "SELECT pageno FROM dbstat WHERE name = 'event_stream' AND pagetype = 'leaf'";
@@ -481,7 +512,7 @@ async fn damage_that_only_writing_meets_stops_its_session_and_not_the_daemon() {
     let failures = || daemon.log().matches("write failed").count();
     assert!(!comes_true(std::time::Duration::from_secs(3), || failures() > 3), "it is not tried for ever");
     // The rows that were put in above are no session.
-    doctor(&daemon, &["--repair"], false, "of its 3 sessions 2 were carried over whole").await;
+    doctor(&daemon, &["--repair", "--force"], false, "of its 3 sessions 2 were carried over whole").await;
     let after = daemon.client().await;
     after.attach(&session).await;
     // The prompt was accepted, and gets its answer now.
@@ -501,6 +532,127 @@ async fn a_process_that_the_daemon_started_repairs_nothing() {
     model.push([crate::bash(&format!("{env}{linger} doctor --repair")), Reply::text("done")]);
     client.turn(&session, "go").await;
     let finished = client.first(&session, "tool_finished").await;
-    assert!(finished.event["content"].to_string().contains("may not repair what is stored"), "{finished:?}");
+    assert!(finished.event["content"].to_string().contains("may not check what is stored"), "{finished:?}");
     daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn a_repair_waits_for_a_word_while_a_turn_runs() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let (good, broken) = (client.session().await, talk(&client, &model, "broken", 1).await);
+    damage(&daemon, |path| {
+        let sql = "UPDATE session SET fold = '{' WHERE id = ?";
+        assert_eq!(Connection::open(path).unwrap().execute(sql, [&broken]).unwrap(), 1);
+    })
+    .await;
+    daemon.launch().await;
+    let (back, pid) = (daemon.client().await, daemon.pid().await);
+    back.attach(&good).await;
+    model.push([Reply::text("Good d").gate(&Gate::new()), Reply::text("Good day")]);
+    back.prompt(&good, "hello").await;
+    back.sees_text(&good, "Good d").await;
+    doctor(&daemon, &["--repair"], false, "1 sessions have a running turn").await;
+    assert_eq!(daemon.pid().await, pid, "it has not ended");
+    doctor(&daemon, &["--repair", "--force"], true, "carried over (2)").await;
+    let after = daemon.client().await;
+    after.attach(&good).await;
+    assert_eq!(after.first(&good, "turn_finished").await.str("stop_reason"), "end_turn");
+    daemon.check(&[&client, &back, &after], &model);
+    stop(&daemon).await;
+}
+
+#[tokio::test]
+async fn a_client_that_comes_during_a_repair_is_told_of_it_and_a_second_repair_does_not_begin() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    assert_eq!(daemon.terminate(), Some(0));
+    // As the helper holds it.
+    let lock =
+        std::fs::OpenOptions::new().write(true).open(daemon.dirs.database().with_file_name("lingerd.lock")).unwrap();
+    lock.try_lock().unwrap();
+    std::os::unix::fs::FileExt::write_all_at(
+        &lock,
+        format!("{:<1023}\n", json!({ "pid": std::process::id(), "repairs": true })).as_bytes(),
+        0,
+    )
+    .unwrap();
+    for command in [&["ls"][..], &["doctor", "--repair"]] {
+        let told = daemon.cli(command).run().await;
+        let said = format!("{}{}", told.stdout, told.stderr);
+        assert!(
+            said.contains("the database is being repaired") && said.contains("try again when that is done"),
+            "{told:?}"
+        );
+    }
+    drop(lock);
+    daemon.cli(&["ls"]).run().await.exits(0);
+    stop(&daemon).await;
+}
+
+#[tokio::test]
+async fn one_page_that_hides_all_others_takes_no_session_along_and_what_is_missing_is_said() {
+    /// So many that most rows are two levels below that page.
+    const SESSIONS: usize = 16;
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let mut sessions = Vec::new();
+    for n in 0..SESSIONS {
+        sessions.push(talk(&client, &model, &format!("the-{n}"), 5).await);
+    }
+    let (cut, mut rows) = (sessions[2].clone(), 0u32);
+    damage(&daemon, |path| {
+        let connection = Connection::open(path).unwrap();
+        rows = connection.query_row("SELECT count(*) FROM event", [], |row| row.get(0)).unwrap();
+        let root = "SELECT rootpage FROM sqlite_schema WHERE name = 'event'";
+        let root: u32 = connection.query_row(root, [], |row| row.get(0)).unwrap();
+        connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+        drop(connection);
+        let mut bytes = std::fs::read(path).unwrap();
+        assert_eq!(bytes[(root as usize - 1) * 4096], 0x05, "the rows are on other pages");
+        let mut byte = 1u8;
+        bytes[(root as usize - 1) * 4096..][..4096].fill_with(|| {
+            byte = byte.wrapping_mul(77).wrapping_add(13);
+            byte
+        });
+        // And one row of which everybody knows that it was there.
+        let text = b"the-2-2 and so on";
+        let found: Vec<_> =
+            bytes.windows(text.len()).enumerate().filter(|(_, at)| at == text).map(|(at, _)| at).collect();
+        found.iter().for_each(|at| bytes[at / 4096 * 4096..][..4096].fill(0x5a));
+        std::fs::write(path, bytes).unwrap();
+    })
+    .await;
+    daemon.launch().await;
+    doctor(&daemon, &[], false, "damaged").await;
+    let repaired = repair(&daemon).await.exits(1);
+    assert!(!repaired.stdout.contains("can be deleted"), "{repaired:?}");
+    assert!(repaired.stdout.contains("nothing more of it can be read here"), "{repaired:?}");
+    let back = daemon.client().await;
+    let after = said(&back).await.remove(0);
+    assert_eq!(after["lost"], true, "{after}");
+    let (carried, left) = (after["carried"].as_u64().unwrap(), after["left"].as_array().unwrap());
+    assert_eq!(carried as usize + left.len(), SESSIONS, "{after}");
+    assert!(carried as usize + 2 >= SESSIONS, "{after}");
+    let told = left.iter().find(|left| left["session"] == *cut).unwrap();
+    // Nothing at all if its first event was on that page too.
+    assert!(told["events"].as_u64().unwrap() < told["of"].as_u64().unwrap(), "{told}");
+    for left in left {
+        let line = format!("has {} of its {} events", left["events"], left["of"]);
+        assert!(left["events"] == 0 || repaired.stdout.contains(&line), "{line} is not in {repaired:?}");
+    }
+    let connection = Connection::open(daemon.dirs.database()).unwrap();
+    let here: u32 = connection.query_row("SELECT count(*) FROM event", [], |row| row.get(0)).unwrap();
+    assert!(here > rows / 2, "{here} of {rows}");
+    drop(connection);
+    for session in sessions.iter().filter(|session| left.iter().all(|left| left["session"] != ***session)) {
+        back.attach(session).await;
+        back.nth(session, "turn_finished", 5).await;
+    }
+    assert!(!daemon.cli(&["ls"]).run().await.stderr.contains("warning"), "it was said, and heard");
+    daemon.cli(&["doctor"]).run().await.exits(1);
+    daemon.check(&[], &model);
+    stop(&daemon).await;
 }

@@ -26,7 +26,6 @@ mod keeper;
 mod keys;
 mod large;
 mod lost_events;
-mod lost_page;
 mod manual;
 mod matrix_turns;
 mod network;

@@ -5,7 +5,7 @@ use std::path::Path;
 use linger_tests::harness::{Daemon, Setup};
 use linger_tests::model::ModelServer;
 
-use crate::damage::{PARTS, beside, doctor, said, talk};
+use crate::damage::{PARTS, beside, doctor, said, stop, talk};
 
 #[tokio::test]
 async fn what_is_no_file_in_the_place_of_one_is_set_aside_and_nobody_waits_for_it() {
@@ -17,7 +17,7 @@ async fn what_is_no_file_in_the_place_of_one_is_set_aside_and_nobody_waits_for_i
     for part in PARTS.iter().take(2) {
         let client = daemon.client().await;
         talk(&client, &model, &format!("name{part}"), 1).await;
-        assert_eq!(daemon.terminate(), Some(0));
+        stop(&daemon).await;
         let (path, log) = (beside(&daemon.dirs.database(), part), state.join("lingerd.log"));
         std::fs::remove_file(&path).unwrap();
         pipe(&path);
@@ -28,6 +28,7 @@ async fn what_is_no_file_in_the_place_of_one_is_set_aside_and_nobody_waits_for_i
         assert!(daemon.log().contains("ready"), "there is a log again");
     }
     assert_eq!(said(&daemon.client().await).await.len(), 2);
+    stop(&daemon).await;
     let logs = std::fs::read_dir(&state).unwrap().flatten().map(|entry| entry.file_name());
     assert_eq!(logs.filter(|name| name.to_string_lossy().starts_with("lingerd.log.aside-")).count(), 2);
 }
@@ -78,5 +79,6 @@ async fn a_link_in_place_of_the_database_is_set_aside_and_not_what_it_leads_to()
     doctor(&daemon, &["--repair"], true, "linger.db is not a file").await;
     talk(&daemon.client().await, &model, "name", 1).await;
     assert!(database.symlink_metadata().unwrap().is_file(), "there is a database of its own");
+    stop(&daemon).await;
     assert_eq!(std::fs::read_to_string(pictures.join("one")).unwrap(), "precious");
 }

@@ -194,6 +194,15 @@ fn start() -> Result<Exit, Failure> {
 }
 
 fn stop(force: bool) -> Result<Exit, Failure> {
+    let ended = end_daemon(force, "`linger daemon stop --force` stops it all the same")?;
+    let said =
+        if ended { "the daemon has ended; running turns continue when it starts again" } else { "no daemon runs" };
+    Terminal::new().say(said)?;
+    Ok(Exit::GOOD)
+}
+
+/// Ends the daemon in good order; whether there was one. `all_the_same`: what to do if turns are running.
+pub(super) fn end_daemon(force: bool, all_the_same: &str) -> Result<bool, Failure> {
     let mut places = Places::of_user()?;
     let holder = holder::find(&places);
     let stop = DaemonStop(Stop { force, key: Some(key()?) });
@@ -209,22 +218,17 @@ fn stop(force: bool) -> Result<Exit, Failure> {
     });
     match (found, &holder) {
         (Found::Refusal(error), _) if error.code() == Some(Code::Busy) && !force => {
-            return Err(Failure::from(error)
-                .hint("`linger daemon stop --force` stops it all the same; the turns continue when it starts again"));
+            return Err(Failure::from(error).hint(format!("{all_the_same}; the turns continue when it starts again")));
         }
         (Found::Refusal(error), _) => return Err(error.into()),
         (Found::Answer(_) | Found::HungUp, Some(holder)) if holder.ends_within(END) => {}
         (Found::Answer(_) | Found::HungUp, None) => wait_for_socket(&places)?,
-        (Found::Nothing, None) => {
-            Terminal::new().say("no daemon runs")?;
-            return Ok(Exit::GOOD);
-        }
+        (Found::Nothing, None) => return Ok(false),
         (Found::Foreign(failure), None) => return Err(no_status(&places, Found::Foreign(failure), None)),
         (Found::Silent, None) => return Err(no_status(&places, Found::Silent, None)),
         (_, Some(holder)) => end(holder, force, &places.log())?,
     }
-    Terminal::new().say("the daemon has ended; running turns continue when it starts again")?;
-    Ok(Exit::GOOD)
+    Ok(true)
 }
 
 /// Waits until no process accepts at the socket.

@@ -1,16 +1,16 @@
-//! `linger doctor`: checks everything, and says what to do about problems; with `--repair` the daemon
-//! saves what can be read of damaged data.
+//! `linger doctor`: checks everything, and says what to do about problems; with `--repair` what can be
+//! read of damaged data is saved, by a helper while the daemon is stopped.
 
 use linger_protocol::VERSION;
-use linger_protocol::daemon::{Damage, Empty, Model, Models, Repair, Status, Storage};
+use linger_protocol::daemon::{Checked, Damage, Empty, Model, Models, Recovered, Status, Storage};
 use linger_protocol::key::{Listed, Source};
-use linger_protocol::method::{DaemonRepair, DaemonStatus, KeyList, ModelList};
+use linger_protocol::method::{DaemonCheck, DaemonStatus, KeyList, ModelList};
 use linger_protocol::place::{PlaceError, Places, check_socket};
 use serde_json::json;
 
 use crate::arguments::Doctor;
-use crate::connect::Client;
 use crate::connect::holder::parent;
+use crate::connect::{Client, start};
 use crate::error::{Exit, Failure};
 use crate::render::style::Style;
 use crate::render::table::size;
@@ -42,11 +42,11 @@ pub(super) fn run(args: &Doctor) -> Result<Exit, Failure> {
     let look = Capabilities::detect();
     let style = Style { color: look.color && look.stdout, unicode: look.unicode };
     let mut report = Report { terminal: Terminal::new(), style, json: args.json, healthy: true, bad: Vec::new() };
-    examine(&mut report, args.repair)?;
+    examine(&mut report, args)?;
     Ok(if report.healthy { Exit::GOOD } else { Exit::FAILED })
 }
 
-fn examine(report: &mut Report, repair: bool) -> Result<(), Failure> {
+fn examine(report: &mut Report, args: &Doctor) -> Result<(), Failure> {
     report.good(&format!("linger {VERSION}"))?;
     let places = match Places::of_user() {
         Ok(places) => places,
@@ -73,12 +73,27 @@ fn examine(report: &mut Report, repair: bool) -> Result<(), Failure> {
         Ok(client) => client,
         Err(failure) => return report.failure(&failure),
     };
-    let looked = look(&mut client, repair);
+    let mut recovered = Recovered::default();
+    if args.repair {
+        match repair(client, args.force) {
+            Ok(all) => recovered = all,
+            Err(failure) => report.failure(&failure)?,
+        }
+        client = match Client::open_silent(None) {
+            Ok(client) => client,
+            Err(failure) => return report.failure(&failure),
+        };
+    }
     let mut named = None;
     match client.call(&DaemonStatus(Empty {})) {
         Ok(status) => {
             daemon(report, &status)?;
-            stored(report, &status, looked)?;
+            let mut checked = client.call(&DaemonCheck(Empty {}));
+            if let Ok(checked) = &mut checked {
+                // What the daemon does not know.
+                checked.damage.extend(recovered.damage.into_iter().filter(|damage| damage.file.is_none()));
+            }
+            stored(report, &status, checked)?;
             named = status.model;
         }
         Err(failure) => report.failure(&failure)?,
@@ -159,30 +174,36 @@ fn proxy_here(proxies: &[String]) -> Option<(&'static str, &'static str)> {
     lacking.find_map(|(scheme, names)| Some((*names.iter().find(|name| is_set(name))?, *scheme)))
 }
 
-/// Has the daemon look at what is stored, and save what can be read if it is to; whether it looked at all of it.
-fn look(client: &mut Client, repair: bool) -> Result<bool, Failure> {
-    loop {
-        // A daemon that ends to set its database aside is started again by the next call.
-        let repaired = client.call(&DaemonRepair(Repair { check: !repair }))?;
-        if !repaired.working && !repaired.restarting {
-            return Ok(repaired.checked);
-        }
+/// Saves what can be read of damaged data, with the daemon stopped meanwhile; nothing if there is nothing to do.
+fn repair(mut client: Client, force: bool) -> Result<Recovered, Failure> {
+    let checked = client.call(&DaemonCheck(Empty {}))?;
+    if checked.complete && !checked.repairable {
+        return Ok(Recovered::default());
     }
+    let places = client.places.clone();
+    drop(client);
+    super::daemon::end_daemon(force, "`linger doctor --repair --force` stops the daemon all the same")?;
+    start::recover(&places)
 }
 
 /// The database, and the damage that there is or was.
-fn stored(report: &mut Report, status: &Status, looked: Result<bool, Failure>) -> Result<(), Failure> {
-    let in_use = |damage: &&Damage| damage.file.is_none() && damage.hint.is_some();
+fn stored(report: &mut Report, status: &Status, checked: Result<Checked, Failure>) -> Result<(), Failure> {
+    let in_use = |damage: &Damage| damage.file.is_none() && damage.hint.is_some();
     let database = status.database.display();
-    match looked {
-        Ok(_) if status.damage.iter().any(|damage| in_use(&damage)) => {}
-        Ok(true) => report.good(&format!("database {database}, all of it can be read"))?,
-        Ok(false) => {
-            report.good(&format!("database {database}; it is large, and only the beginning of it was read"))?
+    let damage = match &checked {
+        Ok(checked) => &checked.damage,
+        Err(failure) => {
+            report.failure(failure)?;
+            &status.damage
         }
-        Err(failure) => report.failure(&failure)?,
+    };
+    match &checked {
+        Ok(_) if damage.iter().any(in_use) => {}
+        Ok(Checked { complete: true, .. }) => report.good(&format!("database {database}, all of it can be read"))?,
+        Ok(_) => report.good(&format!("database {database}; it is large, and only the beginning of it was read"))?,
+        Err(_) => {}
     }
-    for damage in &status.damage {
+    for damage in damage {
         match &damage.hint {
             Some(hint) => report.bad(&damage.text, Some(hint))?,
             None if damage.file.is_none() => report.good(&damage.text)?,

@@ -10,7 +10,7 @@ mod proof;
 mod reach;
 mod reader;
 mod reconnect;
-mod start;
+pub(crate) mod start;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IsTerminal as _};

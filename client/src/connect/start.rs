@@ -1,4 +1,4 @@
-//! Starts the daemon: the only code of the client that spawns a process.
+//! Starts the daemon, and the helper that repairs its database: the only code of the client that spawns a process.
 //!
 //! `lingerd --background` prints one line on stdout: `ready` once its socket accepts, or `running` if
 //! another daemon has the lock; then it stays in the background. If it cannot start, it ends with
@@ -19,9 +19,10 @@ use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use linger_protocol::daemon::Recovered;
 use linger_protocol::place::Places;
 
-use crate::error::Failure;
+use crate::error::{Exit, Failure};
 
 /// How long a start may take: opening a large database after a crash is the slowest part.
 const START: Duration = Duration::from_secs(20);
@@ -113,6 +114,26 @@ fn scope(runtime: Option<&Path>, path: &OsStr, random: u32, exists: impl Fn(&Pat
     Some(std::iter::once(program.into()).chain(options.map(OsString::from)).collect())
 }
 
+/// Runs the helper that repairs the database while no daemon runs, and waits for its report.
+#[allow(clippy::disallowed_methods, reason = "the daemon's program, as in `command`")]
+pub(crate) fn recover(places: &Places) -> Result<Recovered, Failure> {
+    let program = find()?;
+    let helper = Command::new(&program).arg("--recover").current_dir("/").stdin(Stdio::null()).output();
+    let output = helper.map_err(|error| {
+        Failure::new(Exit::FAILED, format!("cannot start {}: {error}", program.display()))
+            .hint("put a working `lingerd` next to this `linger`, or on PATH")
+    })?;
+    if !output.status.success() {
+        let words = String::from_utf8_lossy(&output.stderr);
+        let said = |prefix| words.lines().find_map(|line| line.strip_prefix(prefix));
+        let error = said("error: ").unwrap_or("it has said nothing");
+        let hint = said("hint: ").map_or_else(|| format!("see {}", places.log().display()), str::to_owned);
+        return Err(Failure::new(Exit::FAILED, format!("the repair failed: {error}")).hint(hint));
+    }
+    serde_json::from_slice(&output.stdout)
+        .map_err(|error| Failure::new(Exit::FAILED, format!("the repair has no report: {error}")))
+}
+
 /// Writes into the daemon's log that it was not started in a scope of its own.
 fn note(places: &Places, words: &str) {
     let words = crate::terminal::clean_line(words.trim());
@@ -123,7 +144,7 @@ fn note(places: &Places, words: &str) {
 }
 
 /// The daemon's command, behind `before`.
-#[allow(clippy::disallowed_methods, reason = "the one process that the client starts")]
+#[allow(clippy::disallowed_methods, reason = "the daemon is the one program that the client starts")]
 fn command(before: Vec<OsString>, program: &Path) -> Command {
     let mut words = before.into_iter().chain([program.as_os_str().to_owned(), OsString::from("--background")]);
     let mut command = Command::new(words.next().unwrap_or_default());

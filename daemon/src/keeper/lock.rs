@@ -2,6 +2,7 @@
 //!
 //! The system releases the lock however the daemon ends. The file stays; while a daemon runs, it holds one line of JSON with the
 //! daemon's process id and socket. Only the holder of the lock may remove a socket.
+//! A helper that repairs the database holds the lock too, and says so in that line.
 //! Otherwise the line is blank. Its length is fixed, because overwriting works even on a full disk.
 
 use std::fs::{File, OpenOptions, TryLockError};
@@ -44,13 +45,18 @@ pub struct Held {
     pub pid: Option<u32>,
     /// Its socket, once announced.
     pub socket: Option<PathBuf>,
+    /// It is no daemon, but repairs the database.
+    pub repairs: bool,
 }
+
+/// What clients are told during a repair.
+const REPAIRING: &str = "the database is being repaired";
 
 /// Why the lock cannot be taken.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Another daemon holds it.
-    #[error("already running{}", .0.pid.map_or_else(String::new, |pid| format!(" (process {pid})")))]
+    #[error("{}{}", if .0.repairs { REPAIRING } else { "already running" }, .0.pid.map_or_else(String::new, |pid| format!(" (process {pid})")))]
     Held(Held),
     /// The data directory cannot be used.
     #[error(transparent)]
@@ -90,6 +96,11 @@ impl Lock {
     pub fn announce(&self, pid: u32, socket: &Path) -> io::Result<()> {
         let line = json!({ "pid": pid, "socket": socket.to_string_lossy() });
         overwrite(&self.file, &line.to_string())
+    }
+
+    /// Says that this process repairs the database.
+    pub fn announce_repair(&self) -> io::Result<()> {
+        overwrite(&self.file, &json!({ "pid": std::process::id(), "repairs": true }).to_string())
     }
 
     /// As [`Self::announce`], but only warns: without the line a client merely cannot end the daemon by force.
@@ -153,6 +164,17 @@ fn try_lock(file: &mut File) -> Result<(), TryLockError> {
     }
 }
 
+impl LockError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Held(held) if held.repairs => Some("try again when that is done"),
+            Self::Held(_) => Some("`linger doctor --repair` stops the daemon first"),
+            _ => None,
+        }
+    }
+}
+
 impl Held {
     /// Whether the named process is gone.
     fn is_dead(&self) -> bool {
@@ -168,6 +190,7 @@ fn read(file: &mut File) -> Held {
     Held {
         pid: value.get("pid").and_then(serde_json::Value::as_u64).and_then(|pid| u32::try_from(pid).ok()),
         socket: value.get("socket").and_then(serde_json::Value::as_str).map(PathBuf::from),
+        repairs: value.get("repairs").is_some_and(|repairs| repairs == true),
     }
 }
 
@@ -194,7 +217,11 @@ mod tests {
         assert_eq!(held(), Held::default(), "before it is announced");
         lock.announce(7, &places.socket).unwrap();
         lock.announce(7, &places.socket).unwrap();
-        assert_eq!(held(), Held { pid: Some(7), socket: Some(places.socket.clone()) });
+        assert_eq!(held(), Held { pid: Some(7), socket: Some(places.socket.clone()), repairs: false });
+        lock.announce_repair().unwrap();
+        let repairs = held();
+        assert_eq!((repairs.pid, repairs.repairs), (Some(std::process::id()), true));
+        assert!(LockError::Held(repairs).to_string().starts_with("the database is being repaired (process "));
         assert_eq!(std::fs::metadata(path(&places)).unwrap().permissions().mode() & 0o777, 0o600);
         drop(lock);
         let said = std::fs::read_to_string(path(&places)).unwrap();

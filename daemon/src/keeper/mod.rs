@@ -134,7 +134,7 @@ pub fn run(places: &Places, background: bool) -> anyhow::Result<ExitCode> {
     let hangup = notified(&[SIGHUP])?;
     let lock = match Lock::take(places) {
         Ok(lock) => lock,
-        Err(LockError::Held(_)) => {
+        Err(LockError::Held(held)) if !held.repairs => {
             println!("running");
             return Ok(ExitCode::SUCCESS);
         }

@@ -1,306 +1,236 @@
-//! Carrying sessions over from a database that was set aside, each whole or, at the user's word, what can be read of it.
-//!
-//! Runs on the thread of its job, and waits there for the store. A session is there with its last commit, or not at all: one that was
-//! begun and not ended is cleared, and begun again. What could not be carried over is in the report beside the file.
+//! Carrying sessions over from a database that was set aside: each as far as it can be read, in one transaction, so that it is
+//! there or is not. A helper that dies in the middle is begun again, and goes on with those that are not here yet. What could not
+//! be carried over is in the report beside the file.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
 use linger_protocol::event::{Event, EventBody, Level, NoticeCode};
-use linger_protocol::id::{CallId, MessageId, QuestionId, SessionId, TurnId};
+use linger_protocol::id::{BlobId, CallId, MessageId, QuestionId, SessionId, TurnId};
 use linger_protocol::message::{ContentBlock, StopReason, Usage};
 use linger_protocol::question::QuestionKind;
-use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use rusqlite::{Connection, OptionalExtension as _};
 
 use super::salvage::{self, Examined};
 use super::source::{Source, Unreadable};
-use crate::log::{Log, Piece, Stored};
-use crate::service::Services;
+use crate::log::Stored;
 use crate::session::actor::{environment, question_fold, spent, stored};
 use crate::session::state::State;
 use crate::session::{Draft, recovery};
-use crate::store::aside::{Aside, Kind, Left};
-use crate::store::damage::DAMAGE;
+use crate::store::aside::{Aside, Left};
+use crate::store::blob::{Blobs, Held};
 use crate::store::idempotency::{Key, Outcome};
-use crate::store::{Append, Fold, Spent, StoreError};
+use crate::store::write::write_session;
+use crate::store::{Fold, Spent, StoreError, lost_blob};
 use crate::sys::clock;
-
-/// Lost events that are written down at once.
-const LOST_AT_ONCE: u64 = 1000;
 
 /// Sessions that a report names.
 const MAX_LEFT: usize = 10_000;
 
-/// Carries over what can be of a database that was set aside, and writes down what was.
+/// Who has decided questions whose answer is lost.
+const DAMAGE: &str = "damage";
+
+/// The database that sessions are carried over into.
+pub(super) struct Target<'a> {
+    pub(super) connection: &'a Connection,
+    pub(super) blobs: &'a Blobs,
+    /// Blobs that are lost and used no more, each with what is said of it.
+    pub(super) given_up: BTreeMap<BlobId, String>,
+}
+
+/// One database that was set aside, and what is known of it so far.
+struct Carry<'a, 't> {
+    target: &'a mut Target<'t>,
+    file: &'a Path,
+    removed: BTreeSet<String>,
+    /// What each session has paid for, as far as that is written down; under the empty name those that were removed.
+    paid: HashMap<String, Vec<Spent>>,
+    /// Sessions that are here whole.
+    whole: BTreeSet<String>,
+    /// Those that are not.
+    left: BTreeMap<String, Left>,
+}
+
+/// Carries over what can be of a database that was set aside, and writes down what was. Fails if nothing can be written.
 ///
-/// First what its tables lead to, as far as it is whole. If that is not all of it, its pages are looked at one by one, and only then
-/// the beginnings of sessions are carried over, if the user has asked for them.
-pub(super) fn carry_over(daemon: &Arc<Services>, aside: &mut Aside) {
-    if aside.report.searched && !aside.report.partial {
-        // What is left needs the user's word.
-        return;
-    }
-    let (mut removed, mut paid) = (BTreeSet::new(), HashMap::new());
+/// If its tables can be walked, that is all there is to it. Else those sessions come first that are whole as far as the tables
+/// lead, and then what is left of the others is looked for page by page.
+pub(super) fn carry_over(target: &mut Target<'_>, aside: &mut Aside) -> anyhow::Result<()> {
+    let left = aside.report.left.drain(..).map(|left| (left.session.clone(), left)).collect();
+    let (removed, paid, whole) = (BTreeSet::new(), HashMap::new(), BTreeSet::new());
+    let mut carry = Carry { target, file: &aside.path, removed, paid, whole, left };
+    let mut is_all = false;
     match Source::open(&aside.path) {
         Ok(source) => {
-            (removed, paid) = (source.removed(), source.paid());
-            if let Err(error) = carry_paid(daemon, &paid, aside) {
-                tracing::error!(target: "repair", file = %aside.path.display(), %error, "carrying over was given up for now");
-                return save(aside);
-            }
-            if !aside.report.searched {
-                let Some(all) = carry_all(daemon, &source, aside, (&removed, &paid), false) else { return };
-                aside.report.uncertain = !all;
-                if !aside.report.has_rest() {
-                    return settle(aside);
-                }
-            }
+            (carry.removed, carry.paid) = (source.removed(), source.paid());
+            carry.pay_for_removed()?;
+            is_all = source.is_walkable();
+            aside.report.uncertain = !carry.all(&source, is_all)?;
+            is_all |= !aside.report.uncertain && carry.left.is_empty();
         }
-        // The linger that wrote it will.
-        Err(Unreadable::Newer(_)) => return,
+        Err(Unreadable::Newer(version)) => {
+            // The linger that wrote it will.
+            aside.report.schema = version;
+            return Ok(aside.save()?);
+        }
         Err(error) => {
-            tracing::error!(target: "repair", file = %aside.path.display(), %error, "nothing can be reached in it");
+            tracing::error!(target: "recover", file = %aside.path.display(), %error, "nothing can be reached in it");
             let nothing = std::fs::metadata(&aside.path).is_ok_and(|meta| meta.is_file() && meta.len() == 0);
             aside.report.uncertain = !nothing && !matches!(error, Unreadable::Empty);
         }
     }
-    let partial = aside.report.partial;
-    match Source::piece_together(&aside.path) {
-        Ok(source) => {
-            if carry_all(daemon, &source, aside, (&removed, &paid), partial).is_none() {
-                return;
-            }
-        }
-        Err(Unreadable::Nothing | Unreadable::Empty) => {}
-        Err(error) => {
-            // Most likely there is no room for it; it is tried again at the next start.
-            tracing::error!(target: "repair", file = %aside.path.display(), %error, "looking at its pages was given up for now");
-            return save(aside);
+    if !is_all {
+        match Source::piece_together(&aside.path) {
+            Ok(source) => drop(carry.all(&source, true)?),
+            Err(Unreadable::Nothing | Unreadable::Empty) => {}
+            Err(error) => return Err(error.into()),
         }
     }
-    aside.report.searched = true;
-    // That nothing is in it, the user is to be told before it is forgotten; one that is only newer may well be empty.
-    let told = partial || aside.report.carried > 0 || aside.report.kind == Kind::Newer;
-    if partial || (told && !aside.report.has_rest()) {
-        return settle(aside);
-    }
-    save(aside);
-}
-
-/// All is done that can be.
-fn settle(aside: &mut Aside) {
+    aside.report.carried = u32::try_from(carry.whole.len()).unwrap_or(u32::MAX);
+    aside.report.left = carry.left.into_values().take(MAX_LEFT).collect();
     aside.report.settled = true;
-    save(aside);
+    let (carried, left) = (aside.report.carried, aside.report.left.len());
+    tracing::info!(target: "recover", file = %aside.path.display(), carried, left, "sessions were carried over");
+    Ok(aside.save()?)
 }
 
-/// Carries over all sessions of one source, whole or, if it is to be `partial`, as far as they go; whether there can be no others.
-/// Nothing if it was given up.
-fn carry_all(
-    daemon: &Arc<Services>,
-    source: &Source,
-    aside: &mut Aside,
-    (removed, paid): (&BTreeSet<String>, &HashMap<String, Vec<Spent>>),
-    partial: bool,
-) -> Option<bool> {
-    let outcomes = source.outcomes();
-    let (mut ids, all) = source.with(|connection| Some(salvage::all_ids(connection))).unwrap_or_default();
-    ids.retain(|id| !removed.contains(id));
-    let known: BTreeSet<&String> = ids.iter().collect();
-    // Of those that only another way led to, what was said then still holds.
-    let (earlier, others): (Vec<Left>, _) = aside.report.left.drain(..).partition(|left| known.contains(&left.session));
-    let earlier: HashMap<String, Left> = earlier.into_iter().map(|left| (left.session.clone(), left)).collect();
-    (aside.report.carried, aside.report.left) = (0, others);
-    for id in ids {
-        if daemon.shutdown.is_cancelled() {
-            return None;
-        }
-        let carried = Carry { daemon, source, file: &aside.path, partial, paid };
-        match carried.session(&id, outcomes.get(&id), earlier.get(&id)) {
-            Ok(None) => aside.report.carried += 1,
-            Err(error) if error.is_clash() => {
+impl Carry<'_, '_> {
+    /// Carries over the sessions of one source, only whole ones or also what is left of others (`partial`); whether there can be
+    /// no others.
+    fn all(&mut self, source: &Source, partial: bool) -> anyhow::Result<bool> {
+        let outcomes = source.outcomes();
+        let (mut ids, all) = salvage::ids(&source.connection);
+        ids.retain(|id| !self.removed.contains(id));
+        for id in ids {
+            let done = match self.session(source, &id, outcomes.get(&id), partial) {
                 // The others do without it.
-                tracing::error!(target: "repair", file = %aside.path.display(), session = id, %error, "cannot be carried over");
-                let left = Left { session: id, events: 0, of: 0, text: error.to_string() };
-                aside.report.left.extend((aside.report.left.len() < MAX_LEFT).then_some(left));
-                save(aside);
-            }
-            Ok(Some(left)) if aside.report.left.len() < MAX_LEFT => {
-                aside.report.left.push(left);
-                save(aside);
-            }
-            Ok(Some(_)) => {}
-            Err(error) => {
-                // Most likely there is no room for two of everything; it is tried again at the next start.
-                tracing::error!(target: "repair", file = %aside.path.display(), %error, "carrying over was given up for now");
-                save(aside);
-                return None;
+                Err(error) if error.is_clash() => {
+                    let text = error.0.to_string();
+                    Some(Left { session: id.clone(), events: 0, of: 0, text })
+                }
+                done => done?,
+            };
+            match done {
+                None => {
+                    self.left.remove(&id);
+                    self.whole.insert(id);
+                }
+                Some(left) => {
+                    tracing::warn!(target: "recover", session = id, left.events, left.of, left.text, "is not whole");
+                    self.left.insert(id, left);
+                }
             }
         }
+        Ok(all)
     }
-    tracing::info!(
-        target: "repair", file = %aside.path.display(), carried = aside.report.carried, left = aside.report.left.len(),
-        "sessions were carried over"
-    );
-    Some(all)
-}
 
-/// Carries over what sessions have cost that were removed: it is in no event any more. Once, however often the job is begun.
-fn carry_paid(daemon: &Arc<Services>, paid: &HashMap<String, Vec<Spent>>, aside: &mut Aside) -> Result<(), StoreError> {
-    let of_removed = paid.get("").cloned().unwrap_or_default();
-    if aside.report.paid || of_removed.is_empty() {
-        return Ok(());
-    }
-    // In the same transaction: the report may not be written any more.
-    let key = Key { id: format!("paid in {}", aside.path.display()), params: String::new() };
-    let runtime = Handle::current();
-    if runtime.block_on(daemon.store.outcome(key.id.clone()))?.is_none() {
-        let done = Fold::Outcome(Outcome { key, result: "null".to_owned() });
-        let folds = of_removed.into_iter().map(Fold::Spent).chain([done]).collect();
-        runtime.block_on(daemon.store.fold(&SessionId::default(), folds))?;
-    }
-    aside.report.paid = true;
-    save(aside);
-    Ok(())
-}
-
-fn save(aside: &Aside) {
-    if let Err(error) = aside.save() {
-        tracing::error!(target: "repair", file = %aside.path.display(), %error, "its report cannot be written");
-    }
-}
-
-/// Carries sessions over from one set-aside database.
-struct Carry<'a> {
-    daemon: &'a Arc<Services>,
-    source: &'a Source,
-    file: &'a Path,
-    partial: bool,
-    /// What each session has paid for, as far as that is written down.
-    paid: &'a HashMap<String, Vec<Spent>>,
-}
-
-impl Carry<'_> {
-    /// Carries one session over, unless it is here; gives what is missing of it. Fails if nothing can be written.
+    /// Carries one session over, unless it is here; gives what is missing of it.
     fn session(
-        &self,
+        &mut self,
+        source: &Source,
         id: &str,
         outcomes: Option<&Vec<Outcome>>,
-        earlier: Option<&Left>,
+        partial: bool,
     ) -> Result<Option<Left>, StoreError> {
-        let (store, here) = (&self.daemon.store, SessionId(id.to_owned()));
-        let runtime = Handle::current();
-        if runtime.block_on(store.session(here.clone()))?.is_some() {
-            return Ok(earlier.cloned());
+        let connection = self.target.connection;
+        let transaction = connection.unchecked_transaction()?;
+        let is_in = |sql: &str| transaction.prepare_cached(sql)?.exists([id]);
+        if is_in("SELECT 1 FROM session WHERE id = ?")? {
+            return Ok(self.left.get(id).cloned());
         }
-        if runtime.block_on(store.is_removed(here.clone()))? {
+        if is_in("SELECT 1 FROM removed WHERE session = ?")? {
             // It was carried over, and the user wants it no more.
             return Ok(None);
         }
-        let Some(examined) = self.source.examine(id) else { return Ok(None) };
+        let examined = source.examine(id);
         let (events, of, broken) = (examined.events, examined.known, examined.broken.clone());
         // Without its beginning and its state nobody knows where it works.
-        let homeless = examined.state.cwd.as_os_str().is_empty();
-        if events == 0 || homeless || (broken.is_some() && !self.partial) {
-            let text = broken.unwrap_or_default();
-            return Ok(Some(Left { session: id.to_owned(), events: 0, of, text }));
-        }
-        if runtime.block_on(store.last(here.clone()))? > 0 {
-            // What a job that was cut short had begun.
-            runtime.block_on(store.clear(here.clone()))?;
+        let homeless = examined.state.cwd.as_os_str().is_empty() && !SessionId::from(id).is_daemon();
+        if events == 0 || homeless || (broken.is_some() && !partial) {
+            return Ok(Some(Left { session: id.to_owned(), events: 0, of, text: broken.unwrap_or_default() }));
         }
         // Of lost answers too, what they have cost is known.
         let paid = self.paid.get(id).filter(|_| !examined.lost.is_empty()).cloned().unwrap_or_default();
-        let (mut after, mut asked) = (0, BTreeMap::new());
+        let (mut after, mut asked, mut held) = (0, BTreeMap::new(), Vec::new());
         for (first, last) in examined.lost.iter().copied().chain([(examined.head + 1, examined.head)]) {
-            self.copy(&here, after, first - 1, &mut asked, paid.is_empty())?;
-            self.mark_lost(&here, first, last)?;
+            self.copy(source, id, (after, first - 1), (&mut asked, &mut held), paid.is_empty())?;
+            for seq in first..=last {
+                let event =
+                    Event { body: EventBody::Lost { first, last }, seq: Some(seq), at: clock::now(), turn: None };
+                write_session(&transaction, id, &[], &[Arc::new(stored(&event))], &[])?;
+            }
             after = last;
         }
-        self.append(&here, Vec::new(), Vec::new(), paid.into_iter().map(Fold::Spent).collect())?;
-        let whole = examined.head == examined.known;
-        let resumes = self.end(&here, examined, asked, outcomes.filter(|_| whole))?;
-        self.daemon.repairs.carried.send_replace(());
-        if resumes {
-            let _planned = self.daemon.registry.wake(&here);
-        }
+        let paid: Vec<Fold> = paid.into_iter().map(Fold::Spent).collect();
+        write_session(&transaction, id, &[], &[], &paid)?;
+        let outcomes = outcomes.filter(|_| examined.head == examined.known);
+        self.end(source, id, examined, asked, outcomes)?;
+        transaction.commit()?;
+        held.iter().for_each(Held::committed);
         Ok(broken.map(|text| Left { session: id.to_owned(), events, of, text }))
     }
 
-    /// Copies the events after `after` up to `until`, as they are; notes in `asked` which questions have no answer.
+    /// Copies the events between two numbers as they are; notes in `asked` which questions have no answer, and holds the blobs.
     /// What they have cost is counted anew if it is to be `counted`.
     fn copy(
-        &self,
-        id: &SessionId,
-        mut after: u64,
-        until: u64,
-        asked: &mut BTreeMap<QuestionId, QuestionKind>,
+        &mut self,
+        source: &Source,
+        id: &str,
+        (mut after, until): (u64, u64),
+        (asked, held): (&mut BTreeMap<QuestionId, QuestionKind>, &mut Vec<Held>),
         counted: bool,
     ) -> Result<(), StoreError> {
         while after < until {
-            let page = self.source.page(id.as_str(), after, until);
+            let page = source.page(id, after, until);
             let Some(last) = page.last() else {
-                return Err(StoreError::from(salvage_changed(id, after)));
+                let next = after + 1;
+                return Err(StoreError::damage(format!(
+                    "event {next} of session {id} could be read before, and cannot now"
+                )));
             };
             after = last.seq;
-            let mut folds = salvage::questions(id.as_str(), &page);
-            for fold in &folds {
-                match fold {
-                    Fold::Asked(pending) => drop(asked.insert(pending.question.clone(), pending.asked.kind)),
-                    Fold::Answered { question, .. } => drop(asked.remove(question)),
+            let mut folds = Vec::new();
+            for event in salvage::understood(&page) {
+                let fold = question_fold(&SessionId::from(id), &event);
+                match &fold {
+                    Some(Fold::Asked(pending)) => drop(asked.insert(pending.question.clone(), pending.asked.kind)),
+                    Some(Fold::Answered { question, .. }) => drop(asked.remove(question)),
                     _ => {}
                 }
-            }
-            if counted {
-                folds.extend(salvage::spent(&page));
+                folds.extend(fold.into_iter().chain(spent(&event).filter(|_| counted)));
             }
             for blob in salvage::blobs(&page) {
-                // One whose file is lost is not used any more.
-                folds.extend(self.daemon.store.blobs.hold(&blob)?.map(Fold::Blob));
+                let blob = self.target.hold(&blob)?;
+                folds.extend(blob.clone().map(Fold::Blob));
+                held.extend(blob);
             }
-            self.append(id, Vec::new(), page.into_iter().map(Arc::new).collect(), folds)?;
+            let events: Vec<Arc<Stored>> = page.into_iter().map(Arc::new).collect();
+            write_session(self.target.connection, id, &[], &events, &folds)?;
         }
         Ok(())
     }
 
-    /// Puts something in the place of each of these events.
-    fn mark_lost(&self, id: &SessionId, first: u64, last: u64) -> Result<(), StoreError> {
-        let mark = |seq| {
-            let event = Event { body: EventBody::Lost { first, last }, seq: Some(seq), at: clock::now(), turn: None };
-            Arc::new(stored(&event))
-        };
-        let mut from = first;
-        while from <= last {
-            let until = last.min(from + LOST_AT_ONCE - 1);
-            self.append(id, Vec::new(), (from..=until).map(mark).collect(), Vec::new())?;
-            from = until + 1;
-        }
-        Ok(())
-    }
-
-    /// The last commit, which makes the session one; whether it has something to do.
+    /// The end of its transaction: what it is told, and its row.
     fn end(
         &self,
-        id: &SessionId,
+        source: &Source,
+        id: &str,
         examined: Examined,
         asked: BTreeMap<QuestionId, QuestionKind>,
         outcomes: Option<&Vec<Outcome>>,
-    ) -> Result<bool, StoreError> {
-        let Examined { row, mut state, env, results, broken, events, known, goes_on, .. } = examined;
-        let updated_at = state.updated_at;
-        let file = self.file.display();
+    ) -> Result<(), StoreError> {
+        let Examined { mut state, env, results, broken, events, known, goes_on, .. } = examined;
+        let (updated_at, file) = (state.updated_at, self.file.display());
         let text = match &broken {
             None => format!("the database was set aside, and this session carried over whole from {file}"),
-            Some(broken) => {
-                format!(
-                    "the session was damaged: {broken}; {events} of its {} events are left, the rest is in {file}",
-                    known.max(events)
-                )
-            }
+            Some(broken) => format!(
+                "the session was damaged: {broken}; {events} of its {} events are left, the rest is in {file}",
+                known.max(events)
+            ),
         };
         let (drafts, pieces) = match goes_on {
-            true => (Vec::new(), self.source.pieces(id.as_str())),
+            true => (Vec::new(), source.pieces(id)),
             false => (cut_off(&state, &results), Vec::new()),
         };
         // Their answers are lost, or nobody can say any more what they would allow.
@@ -309,65 +239,66 @@ impl Carry<'_> {
         let unanswered = unanswered.map(|(id, kind)| Draft::new(kind.withdrawn(id, DAMAGE.to_owned())));
         let unanswered: Vec<Draft> = unanswered.collect();
         let turn = state.turn.as_ref().filter(|_| drafts.is_empty()).map(|turn| turn.id.clone());
-        let body = EventBody::Notice { level: Level::Warning, code: Some(NoticeCode::Damaged), text, until_at: None };
-        let (mut new, mut folds) = (Vec::new(), vec![environment(&env)]);
-        for Draft { turn, body, .. } in unanswered.into_iter().chain(drafts).chain([Draft { turn, ..Draft::new(body) }])
-        {
+        let notice = Draft { turn, ..Draft::new(EventBody::notice(Level::Warning, NoticeCode::Damaged, text)) };
+        let (mut new, mut folds, session) = (Vec::new(), vec![environment(&env)], SessionId::from(id));
+        for Draft { turn, body, .. } in unanswered.into_iter().chain(drafts).chain([notice]) {
             let event = Event { body, seq: Some(state.head + 1), at: clock::now(), turn };
             state.apply(&event);
-            folds.extend(question_fold(id, &event).into_iter().chain(spent(&event)));
+            folds.extend(question_fold(&session, &event).into_iter().chain(spent(&event)));
             new.push(Arc::new(stored(&event)));
         }
         // To be carried over is no sign of life: lists keep their order.
         state.updated_at = updated_at;
-        state.name = state.name.filter(|name| self.is_free(id, name));
-        folds.insert(
-            0,
-            Fold::Session {
-                name: state.name.clone(),
-                cwd: state.cwd.to_string_lossy().into_owned(),
-                state: state.stored_name(),
-                updated_at: row.ok().flatten().map_or(updated_at, |row| row.updated_at),
-                fold: state.to_stored(),
-                parent: state.parent.as_ref().map(ToString::to_string),
-            },
-        );
+        let is_taken = |name: &String| {
+            let others = "SELECT 1 FROM session WHERE name = ? AND id <> ?";
+            self.target.connection.prepare_cached(others)?.exists([name, id])
+        };
+        if state.name.as_ref().map(is_taken).transpose()?.unwrap_or_default() {
+            // A session that was made meanwhile has it.
+            state.name = None;
+        }
+        folds.insert(0, state.to_fold());
         for outcome in outcomes.into_iter().flatten() {
-            let known = self.daemon.store.outcome(outcome.key.id.clone());
             // A client may have asked again before its session was here.
-            if Handle::current().block_on(known)?.is_none() {
+            if !self.is_known(&outcome.key.id)? {
                 folds.push(Fold::Outcome(outcome.clone()));
             }
         }
-        self.append(id, pieces, new, folds)?;
-        Ok(!matches!(state.stored_name(), "idle" | "offered"))
+        Ok(write_session(self.target.connection, id, &pieces, &new, &folds)?)
     }
 
-    /// Whether no session that was made meanwhile has taken this name.
-    fn is_free(&self, id: &SessionId, name: &str) -> bool {
-        let free = self.daemon.store.is_free(name.to_owned(), id);
-        Handle::current().block_on(free).unwrap_or(false)
+    /// Carries over what sessions have cost that were removed, which is in no event any more: once, however often this is begun.
+    fn pay_for_removed(&mut self) -> Result<(), StoreError> {
+        let key = Key { id: format!("paid in {}", self.file.display()), params: String::new() };
+        let Some(spent) = self.paid.remove("").filter(|spent| !spent.is_empty()) else { return Ok(()) };
+        if self.is_known(&key.id)? {
+            return Ok(());
+        }
+        let done = Fold::Outcome(Outcome { key, result: "null".to_owned() });
+        let folds: Vec<Fold> = spent.into_iter().map(Fold::Spent).chain([done]).collect();
+        let transaction = self.target.connection.unchecked_transaction()?;
+        write_session(&transaction, "", &[], &[], &folds)?;
+        Ok(transaction.commit()?)
     }
 
-    fn append(
-        &self,
-        id: &SessionId,
-        pieces: Vec<Piece>,
-        events: Vec<Arc<Stored>>,
-        folds: Vec<Fold>,
-    ) -> Result<(), StoreError> {
-        let (done, committed) = oneshot::channel();
-        let log = Log::new(id.clone(), 0, Vec::new());
-        self.daemon.store.append(Append { log, events, turn: None, pieces, folds, sync: true, done: Some(done) });
-        committed.blocking_recv().unwrap_or_else(|_| Err(StoreError("the store has ended".into())))
+    /// Whether the outcome of this key is written down.
+    fn is_known(&self, key: &str) -> rusqlite::Result<bool> {
+        let known = self.target.connection.query_row("SELECT 1 FROM outcome WHERE key = ?", [key], |_| Ok(()));
+        known.optional().map(|known| known.is_some())
     }
 }
 
-fn salvage_changed(id: &SessionId, after: u64) -> rusqlite::Error {
-    crate::store::damage::unreadable(format!(
-        "event {} of session {id} could be read before, and cannot now",
-        after + 1
-    ))
+impl Target<'_> {
+    /// Holds a blob that a session uses. One whose file is lost is used no more; what has its name and is another is set aside.
+    fn hold(&mut self, blob: &BlobId) -> Result<Option<Held>, StoreError> {
+        let Err(error) = self.blobs.check(blob) else { return Ok(self.blobs.hold(blob)?) };
+        // It may be as it should.
+        let Some(text) = lost_blob(self.blobs, blob, &error) else { return Ok(self.blobs.hold(blob)?) };
+        let lies = self.blobs.set_aside(blob)?;
+        let lies = lies.map(|lies| format!("; what was there is {}", lies.display())).unwrap_or_default();
+        self.given_up.entry(blob.clone()).or_insert_with(|| text + &lies);
+        Ok(None)
+    }
 }
 
 /// Closes what a session has open of which something is lost. Nothing of it goes on by itself: what is lost has happened.

@@ -4,12 +4,10 @@
 //! says where its own begin, and each row which columns it has (<https://sqlite.org/fileformat.html>, 1.5, 1.6 and 2.1). A row of
 //! [`Table`] is taken if its columns have that table's types and fill the row to the byte, and an event only if it is what its
 //! columns say; nothing that is read can make this panic, and each page is read a few times at most.
-//! Pages in the WAL stand for those of the database up to the last commit whose checksums are right (same place, 4). Pages that
-//! are free are left out, or what was deleted would come back: which ones are is known as far as the database itself says so.
+//! Pages that are free are left out, or what was deleted would come back: which ones are, the pages of pointers say.
 
-use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
-use std::io::{self, BufReader, Read as _};
+use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
@@ -17,7 +15,6 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
 use serde::Deserialize;
 
-use crate::store::aside;
 use crate::store::event_row;
 
 /// The size of a page in every linger database, in bytes: SQLite's own.
@@ -126,17 +123,10 @@ pub(super) fn gather(file: &Path, target: &Connection) -> anyhow::Result<u64> {
     Ok(found)
 }
 
-/// The pages of a database with its WAL.
+/// The pages of a database.
 struct Pages {
     file: File,
-    wal: Option<File>,
-    /// Where in the WAL the latest of a page is.
-    newer: HashMap<u32, u64>,
     count: u32,
-    /// What the list of free pages has.
-    free: BTreeSet<u32>,
-    /// Whether pages of pointers say which ones are free.
-    pointers: bool,
     /// How many pages may yet be read that rows go on in.
     reads: u64,
 }
@@ -144,43 +134,18 @@ struct Pages {
 impl Pages {
     fn open(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
-        let mut count = u32::try_from(file.metadata()?.len() / USABLE).unwrap_or(u32::MAX);
-        let wal = aside::with(path, "-wal");
-        // Without one that is there, what is older would be taken for all there is.
-        let wal = match wal.symlink_metadata() {
-            Ok(meta) if meta.is_file() => Some(File::open(wal)?),
-            Ok(_) => None,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(error),
-        };
-        let mut newer = HashMap::new();
-        if let Some((found, size)) = wal.as_ref().and_then(committed) {
-            (newer, count) = (found, size);
-        }
-        let reads = u64::from(count) * READS;
-        let mut pages = Self { file, wal, newer, count, free: BTreeSet::new(), pointers: false, reads };
-        // The third page is the root of a table, which the second says where there are pages of pointers.
-        pages.pointers = pages.read(2).is_some_and(|page| page.starts_with(&[1, 0, 0, 0, 0]));
-        if !pages.pointers {
-            pages.free = pages.listed().unwrap_or_default();
-        }
-        Ok(pages)
+        let count = u32::try_from(file.metadata()?.len() / USABLE).unwrap_or(u32::MAX);
+        Ok(Self { file, count, reads: u64::from(count) * READS })
     }
 
     fn read(&self, number: u32) -> Option<Vec<u8>> {
         let mut page = vec![0; PAGE_SIZE];
-        let read = match self.newer.get(&number).zip(self.wal.as_ref()) {
-            Some((at, wal)) => wal.read_exact_at(&mut page, *at),
-            None => self.file.read_exact_at(&mut page, u64::from(number.checked_sub(1)?) * USABLE),
-        };
+        let read = self.file.read_exact_at(&mut page, u64::from(number.checked_sub(1)?) * USABLE);
         read.ok().map(|()| page)
     }
 
     /// Whether nothing lives on this page any more.
     fn is_free(&self, number: u32) -> bool {
-        if !self.pointers {
-            return self.free.contains(&number);
-        }
         let place = (number - 2) % (POINTERS + 1);
         let entry = || {
             let page = self.read(number - place)?;
@@ -188,22 +153,6 @@ impl Pages {
             Some(page.get(at..at + FREE.len())? == FREE)
         };
         entry().unwrap_or(false)
-    }
-
-    /// The list of free pages (same place, 1.5), if all of it makes sense: what one damaged page of it names may well be in use.
-    fn listed(&self) -> Option<BTreeSet<u32>> {
-        let first = self.read(1)?;
-        let (mut trunk, length) = (number_at(&first, 32)?, number_at(&first, 36)?);
-        let mut free = BTreeSet::new();
-        while trunk != 0 {
-            let page = self.read(trunk).filter(|_| trunk <= self.count && free.insert(trunk))?;
-            for leaf in 0..number_at(&page, 4)? as usize {
-                let leaf = number_at(&page, 8 + leaf * 4).filter(|leaf| (2..=self.count).contains(leaf))?;
-                free.insert(leaf).then_some(())?;
-            }
-            trunk = number_at(&page, 0)?;
-        }
-        (free.len() == length as usize).then_some(free)
     }
 
     /// The row at this place of a page, if it is one of those that are wanted.
@@ -351,52 +300,6 @@ fn varint(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
 
 fn number_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
-}
-
-/// Where the latest of each page is in a WAL, up to its last commit, and how many pages the database has then.
-fn committed(wal: &File) -> Option<(HashMap<u32, u64>, u32)> {
-    const HEADER: usize = 32;
-    const FRAME: usize = 24;
-    let mut wal = BufReader::with_capacity(FRAME + PAGE_SIZE, wal);
-    let mut header = [0; HEADER];
-    wal.read_exact(&mut header).ok()?;
-    let magic = number_at(&header, 0)?;
-    if magic & !1 != 0x377f_0682 || number_at(&header, 8)? as usize != PAGE_SIZE {
-        return None;
-    }
-    let number = |bytes: [u8; 4]| if magic & 1 == 1 { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) };
-    // Each sum goes on from the one before (same place, 4.2).
-    let sum = |(mut a, mut b): (u32, u32), bytes: &[u8]| {
-        let (pairs, _) = bytes.as_chunks::<8>();
-        for [a0, a1, a2, a3, b0, b1, b2, b3] in pairs {
-            a = a.wrapping_add(number([*a0, *a1, *a2, *a3])).wrapping_add(b);
-            b = b.wrapping_add(number([*b0, *b1, *b2, *b3])).wrapping_add(a);
-        }
-        (a, b)
-    };
-    let said = |bytes: &[u8], at: usize| Some((number_at(bytes, at)?, number_at(bytes, at + 4)?));
-    let mut sums = sum((0, 0), header.get(..24)?);
-    if said(&header, 24)? != sums {
-        return None;
-    }
-    let salts = said(&header, 16)?;
-    let (mut at, mut frame) = (HEADER as u64, [0; FRAME + PAGE_SIZE]);
-    let (mut last, mut pages, mut pending) = (None, HashMap::new(), HashMap::new());
-    while wal.read_exact(&mut frame).is_ok() {
-        let (head, page) = frame.split_at_checked(FRAME)?;
-        sums = sum(sum(sums, head.get(..8)?), page);
-        if said(head, 8)? != salts || said(head, 16)? != sums {
-            break;
-        }
-        let (number, size) = said(head, 0)?;
-        pending.insert(number, at + FRAME as u64);
-        if size > 0 {
-            pages.extend(pending.drain());
-            last = Some(size);
-        }
-        at += frame.len() as u64;
-    }
-    last.map(|size| (pages, size))
 }
 
 #[cfg(test)]

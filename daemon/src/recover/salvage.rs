@@ -1,11 +1,10 @@
 //! Reading what can be read of a session.
 //!
-//! A session is its events: its state is folded from them again ([`State::apply`]) and whatever else is stored of it follows from
-//! both. What counts is which events can be read ([`examine`]); the same walk tells a session of which only something else is
-//! damaged, which is made anew. Each event keeps its number: one that cannot be read gets a `lost` in its place, so that
-//! cursors, and the numbers that the state has, mean what they meant.
-//! The state that is stored knows what the lost events did. Where it can be read, and nothing is lost that it counts on, the session
-//! goes on from it ([`Examined::goes_on`]); else what can be told is folded from the rest, and nothing goes on by itself.
+//! A session is its events: its state is folded from them again ([`State::apply`]), and whatever else is stored of it follows
+//! from both. Each event keeps its number: one that cannot be read gets a `lost` in its place, so that cursors, and the numbers in
+//! the state, mean what they meant.
+//! The stored state knows what the lost events did. Where it can be read, and it counts on nothing that is lost, the session goes
+//! on from it ([`Examined::goes_on`]); else what can be told is folded from the rest, and nothing goes on by itself.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -13,18 +12,16 @@ use linger_protocol::event::{Event, EventBody};
 use linger_protocol::id::{BlobId, CallId, QuestionId, SessionId};
 use linger_protocol::message::{ContentBlock, Role};
 use linger_protocol::question::PendingQuestion;
-use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
+use rusqlite::{Connection, OptionalExtension as _};
 
-use crate::fault;
+use crate::session::recovery;
 use crate::session::state::{State, Turn};
-use crate::session::{actor, recovery};
-use crate::store::damage::unreadable;
-use crate::store::event_row::{Reading, stored};
-use crate::store::read::{self, Page, SessionRow, Waiting};
-use crate::store::{Fold, Store, StoreError, write};
+use crate::store::event_row::Reading;
+use crate::store::read::{self, Page, SessionRow};
+use crate::store::{StoreError, write};
 
 /// Events that are read at once, in bytes.
-pub const PAGE: usize = 256 << 10;
+pub(super) const PAGE: usize = 256 << 10;
 
 /// Sessions that are looked for: a damaged table may lead in circles.
 const MAX_IDS: usize = 1_000_000;
@@ -33,175 +30,134 @@ const MAX_IDS: usize = 1_000_000;
 const MAX_LOST: u64 = 100_000;
 
 /// A session as far as it can be read.
-#[derive(Debug)]
-pub struct Examined {
-    /// Its row, as it is stored, if it has one.
-    pub row: Result<Option<SessionRow>, String>,
+#[derive(Debug, Default)]
+pub(crate) struct Examined {
+    /// Its row, if it has one that can be read.
+    pub(crate) row: Option<SessionRow>,
     /// How many events can be read.
-    pub events: u64,
+    pub(crate) events: u64,
     /// How many there are known to be.
-    pub known: u64,
+    pub(crate) known: u64,
     /// The number of the last of which something is known: that it can be read, or that it is lost.
-    pub head: u64,
+    pub(crate) head: u64,
     /// The events up to there that are lost, first and last of those in a row.
-    pub lost: Vec<(u64, u64)>,
+    pub(crate) lost: Vec<(u64, u64)>,
     /// Where it stands: what is stored, if that can be trusted, or what is folded from its events.
-    pub state: State,
+    pub(crate) state: State,
     /// Whether the session can go on from that state, whatever is lost.
-    pub goes_on: bool,
+    pub(crate) goes_on: bool,
     /// The variables of its tools.
-    pub env: BTreeMap<String, String>,
+    pub(crate) env: BTreeMap<String, String>,
     /// Results of calls that are not in a message yet.
-    pub results: HashMap<CallId, ContentBlock>,
+    pub(crate) results: HashMap<CallId, ContentBlock>,
     /// Why not all events are there, if there should be others.
-    pub broken: Option<String>,
-    /// Whether the state that is stored is not that of the events.
-    pub stale: bool,
-    /// Whether what starts and lists look at beside the state, which is good, is not what it says.
-    pub beside: bool,
-    /// Whether the size that is stored is not that of its events and blobs.
-    pub miscounted: bool,
-    /// Blobs that its events name and that it does not use: they were lost and given up, or only the rows that say so are.
-    pub unused: BTreeSet<BlobId>,
+    pub(crate) broken: Option<String>,
+    /// What of the rest of it is not as its events have it.
+    pub(crate) wrong: Option<String>,
+    /// Whether the stored state is lost, or not that of the events.
+    pub(crate) stale: bool,
+    /// Blobs that its events name and that no row says it uses: given up earlier, or the rows are lost.
+    pub(crate) unused: BTreeSet<BlobId>,
     /// The questions that its events ask and leave open.
     asked: BTreeMap<QuestionId, PendingQuestion>,
 }
 
-/// A session's state and variables, folded from its events; on a connection of its own, as there may be many.
-pub async fn of_store(store: &Store, id: SessionId) -> Result<Examined, StoreError> {
-    let (path, session) = (store.path.clone(), id.clone());
-    let read = move || {
-        fault::store()?;
-        let connection = Connection::open_with_flags(&*path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-        let mut examined = examine(&connection, session.as_str(), stored);
-        examined.broken.take().map_or(Ok(examined), |text| Err(unreadable(text)))
-    };
-    let examined = tokio::task::spawn_blocking(read).await.map_err(|error| StoreError(error.to_string().into()))?;
-    examined.map_err(StoreError::from).inspect_err(|error| store.met(&id, error))
-}
-
-/// Reads a session that is in use from its first event on.
-pub fn look(connection: &Connection, id: &str) -> Examined {
-    examine(connection, id, stored)
-}
-
-/// Reads a session from its first event on.
+/// Reads a session from its first event on. All of it must be as it is at one moment: in a transaction, if it is in use.
 pub(crate) fn examine(connection: &Connection, id: &str, reading: Reading) -> Examined {
-    // All of it as it is now: the session may be at work. Without this its state may seem to be older than its events.
-    let _now = connection.unchecked_transaction();
-    let row = read::session(connection, id).map_err(|error| StoreError::from(error).0.to_string());
-    let columns = row.as_ref().ok().and_then(Option::as_ref);
-    let fold: Option<State> = columns.and_then(|row| State::from_stored(&row.fold));
-    let env: Option<BTreeMap<String, String>> = columns.and_then(|row| serde_json::from_str(&row.env).ok());
-    let found_by = columns.map(|row| (row.state.clone(), row.name.clone(), row.cwd.clone()));
-    let mut session = Examined {
-        row,
-        events: 0,
-        known: 0,
-        head: 0,
-        lost: Vec::new(),
-        state: State::default(),
-        goes_on: false,
-        env: env.clone().unwrap_or_default(),
-        results: HashMap::new(),
-        broken: None,
-        stale: false,
-        beside: false,
-        miscounted: false,
-        unused: BTreeSet::new(),
-        asked: BTreeMap::new(),
-    };
-    let last = read::last(connection, id);
-    let head = fold.as_ref().map_or(0, |fold| fold.head);
-    let until = last.as_ref().map_or(head, |last| head.max(*last));
-    session.known = until;
-    session.broken = last.err().filter(|_| fold.is_none()).map(|error| format!("its end cannot be found: {error}"));
-    while session.head < until && session.known_lost() < MAX_LOST {
-        let (page, error) = read::page(connection, id, session.head, until, (PAGE, usize::MAX), reading);
-        for stored in &page {
-            if let Err(text) = session.take(id, &stored.data, stored.seq) {
-                session.broken.get_or_insert(text);
-                session.lose(stored.seq);
-            }
-        }
-        session.unused.extend(blobs(&page).into_iter().filter(|blob| is_unused(connection, id, blob)));
-        if let Some(error) = error.filter(|_| page.is_empty()) {
-            session.broken.get_or_insert_with(|| StoreError::from(error).0.to_string());
-            let last = before_next(connection, id, session.head + 1, until);
-            if session.known_lost() + (last - session.head) > MAX_LOST {
-                break;
-            }
-            session.lose(last);
-        }
+    let mut session = Examined::default();
+    match read::session(connection, id) {
+        Ok(Some(row)) => session.row = Some(row),
+        Ok(None) => session.wrong = Some("the row that says where it stands is missing".to_owned()),
+        Err(error) => session.wrong = Some(text_of(error)),
     }
-    if session.events == 0 && session.broken.is_none() {
-        session.broken = Some("it has no events".to_owned());
-    }
-    if let Ok(Some(row)) = &session.row
+    let stored = session.row.as_ref().and_then(|row| State::from_stored(&row.fold));
+    let env = session.row.as_ref().and_then(|row| serde_json::from_str(&row.env).ok());
+    let has_env = env.is_some();
+    session.env = env.unwrap_or_default();
+    session.read_events(connection, id, stored.as_ref(), reading);
+    if let Some(row) = &session.row
         && session.state.cwd.as_os_str().is_empty()
     {
         // Its first event is lost, and its state too.
         session.state.cwd = row.cwd.clone().into();
         session.state.name = session.state.name.take().or_else(|| row.name.clone());
     }
-    session.stale = fold.as_ref().is_none_or(|fold| fold.head != session.head) || env.is_none();
-    session.beside = !session.stale
-        && found_by.zip(fold.as_ref()).is_some_and(|((state, name, cwd), fold)| {
-            state != fold.stored_name()
-                || name != fold.name
-                || cwd != fold.cwd.to_string_lossy()
-                || read::waiting(connection, id).is_ok_and(|stored| !are_all(&stored, &session.asked))
-        });
-    session.miscounted = is_miscounted(connection, id);
-    if session.broken.is_none() && fold.is_none() && session.miscounted {
-        // Had it gone on, a call that has run might run again.
-        let head = session.head;
-        session.broken = Some(format!(
-            "its state cannot be read, its size is not that of {head} events, and nobody can tell what came after them"
-        ));
-    }
+    session.stale = !has_env || stored.as_ref().is_none_or(|stored| stored.head != session.head);
+    session.compare(connection, id, stored.as_ref());
     session.goes_on = session.broken.is_none();
-    if let Some(fold) =
-        fold.filter(|fold| session.broken.is_some() && fold.head == session.head && session.head == until)
+    if let Some(stored) =
+        stored.filter(|stored| session.broken.is_some() && stored.head == session.head && session.head == session.known)
     {
-        session.trust(fold);
+        session.trust(stored);
     }
     session
 }
 
-/// Whether no row says that a session uses a blob.
-fn is_unused(connection: &Connection, id: &str, blob: &BlobId) -> bool {
-    let row = connection.prepare_cached("SELECT 1 FROM blob WHERE session = ? AND hash = ?");
-    row.and_then(|mut row| row.exists([id, blob.as_str()])).is_ok_and(|used| !used)
-}
-
-/// Whether its row has another size than its events and blobs.
-fn is_miscounted(connection: &Connection, id: &str) -> bool {
-    let sql = format!("SELECT size != {} FROM session WHERE id = ?1", write::SIZE);
-    connection.query_row(&sql, [id], |row| row.get(0)).unwrap_or(false)
-}
-
-/// The number of the event before the next one that can be reached, where `lost` cannot be read.
-fn before_next(connection: &Connection, id: &str, lost: u64, until: u64) -> u64 {
-    let sql = "SELECT seq FROM event WHERE session = ? AND seq > ? ORDER BY seq LIMIT 1";
-    let next = || -> rusqlite::Result<Option<i64>> {
-        connection.prepare_cached(sql)?.query_row(rusqlite::params![id, lost as i64], |row| row.get(0)).optional()
-    };
-    match next() {
-        Ok(Some(next)) => (next as u64).saturating_sub(1).clamp(lost, until),
-        Ok(None) => until,
-        // The way there is lost too; the one after may have another.
-        Err(_) => lost,
-    }
-}
-
 impl Examined {
-    fn known_lost(&self) -> u64 {
-        self.head - self.events
+    fn read_events(&mut self, connection: &Connection, id: &str, stored: Option<&State>, reading: Reading) {
+        let last = read::last(connection, id);
+        let head = stored.map_or(0, |stored| stored.head);
+        self.known = last.as_ref().map_or(head, |last| head.max(*last));
+        let until = self.known;
+        self.broken = last.err().filter(|_| stored.is_none()).map(|error| format!("its end cannot be found: {error}"));
+        while self.head < until && self.head - self.events < MAX_LOST {
+            let (page, error) = read::page(connection, id, self.head, until, (PAGE, usize::MAX), reading);
+            for stored in &page {
+                if let Err(text) = self.take(id, &stored.data, stored.seq) {
+                    self.broken.get_or_insert(text);
+                    self.lose(stored.seq);
+                }
+            }
+            self.unused.extend(blobs(&page).into_iter().filter(|blob| is_unused(connection, id, blob)));
+            if let Some(error) = error.filter(|_| page.is_empty()) {
+                self.broken.get_or_insert_with(|| text_of(error));
+                let last = before_next(connection, id, self.head + 1, until);
+                if last - self.events > MAX_LOST {
+                    break;
+                }
+                self.lose(last);
+            }
+        }
+        if self.events == 0 && self.broken.is_none() {
+            self.broken = Some("it has no events".to_owned());
+        }
+    }
+
+    /// Notes what of the rest is not as the events have it.
+    fn compare(&mut self, connection: &Connection, id: &str, stored: Option<&State>) {
+        let size = format!("SELECT size != {} FROM session WHERE id = ?1", write::SIZE);
+        let miscounted: bool = connection.query_row(&size, [id], |row| row.get(0)).unwrap_or(false);
+        let Some(row) = &self.row else { return };
+        let found_by = |stored: &State| {
+            row.state == stored.stored_name() && row.name == stored.name && row.cwd == stored.cwd.to_string_lossy()
+        };
+        let waits = || {
+            read::waiting(connection, id).is_ok_and(|stored| {
+                let is_as_asked = |(id, stored): (&QuestionId, &Option<_>)| stored.as_ref() == self.asked.get(id);
+                stored.len() == self.asked.len() && stored.iter().all(is_as_asked)
+            })
+        };
+        let text = if self.stale {
+            "its state cannot be read, or is not that of its last event"
+        } else if !stored.is_some_and(found_by) || !waits() {
+            "what it does and what waits for an answer is not written down where it is looked for"
+        } else if miscounted {
+            UNCOUNTED
+        } else {
+            return;
+        };
+        if self.broken.is_none() && stored.is_none() && miscounted {
+            // Had it gone on, a call that has run might run again.
+            let head = self.head;
+            self.broken = Some(format!(
+                "its state cannot be read, its size is not that of {head} events, and nobody can tell what came after them"
+            ));
+        }
+        self.wrong = Some(text.to_owned());
     }
 
     /// Whether this event is lost.
-    pub fn is_lost(&self, seq: u64) -> bool {
+    fn is_lost(&self, seq: u64) -> bool {
         self.lost.iter().any(|(first, last)| (*first..=*last).contains(&seq))
     }
 
@@ -240,7 +196,7 @@ impl Examined {
         self.state.apply(&event);
         match &event.body {
             EventBody::PermissionRequested { .. } | EventBody::QuestionAsked { .. } => {
-                let pending = PendingQuestion::of_event(&session.into(), &event);
+                let pending = PendingQuestion::of_event(&SessionId::from(session), &event);
                 self.asked.extend(pending.map(|pending| (pending.question.clone(), pending)));
             }
             EventBody::PermissionResolved { permission: question, .. }
@@ -254,26 +210,41 @@ impl Examined {
     }
 }
 
-/// What is kept of questions beside the events that speak of them.
-pub fn questions(session: &str, page: &Page) -> Vec<Fold> {
-    let events = page.iter().filter_map(|stored| serde_json::from_str::<Event>(&stored.data).ok());
-    events.filter_map(|event| actor::question_fold(&session.into(), &event)).collect()
+/// What is said of a session whose size or blobs are wrong.
+pub(super) const UNCOUNTED: &str =
+    "its size, or which images and outputs it uses, is not written down as its events have it";
+
+fn text_of(error: rusqlite::Error) -> String {
+    StoreError::from(error).0.to_string()
 }
 
-/// Whether these are what is stored of the questions that wait: all of them, and as they were asked.
-pub fn are_all(stored: &Waiting, asked: &BTreeMap<QuestionId, PendingQuestion>) -> bool {
-    let is = |(id, stored): (&QuestionId, &Option<PendingQuestion>)| stored.as_ref() == asked.get(id);
-    stored.len() == asked.len() && stored.iter().all(is)
+/// Whether no row says that a session uses a blob.
+fn is_unused(connection: &Connection, id: &str, blob: &BlobId) -> bool {
+    let row = connection.prepare_cached("SELECT 1 FROM blob WHERE session = ? AND hash = ?");
+    row.and_then(|mut row| row.exists([id, blob.as_str()])).is_ok_and(|used| !used)
 }
 
-/// What these events add to their days.
-pub fn spent(page: &Page) -> Vec<Fold> {
-    let events = page.iter().filter_map(|stored| serde_json::from_str::<Event>(&stored.data).ok());
-    events.filter_map(|event| actor::spent(&event)).collect()
+/// The number of the event before the next one that can be reached, where `lost` cannot be read.
+fn before_next(connection: &Connection, id: &str, lost: u64, until: u64) -> u64 {
+    let sql = "SELECT seq FROM event WHERE session = ? AND seq > ? ORDER BY seq LIMIT 1";
+    let next = || -> rusqlite::Result<Option<i64>> {
+        connection.prepare_cached(sql)?.query_row(rusqlite::params![id, lost as i64], |row| row.get(0)).optional()
+    };
+    match next() {
+        Ok(Some(next)) => (next as u64).saturating_sub(1).clamp(lost, until),
+        Ok(None) => until,
+        // The way there is lost too; the one after may have another.
+        Err(_) => lost,
+    }
+}
+
+/// The events of a page, as far as they can be understood.
+pub(super) fn understood(page: &Page) -> impl Iterator<Item = Event> {
+    page.iter().filter_map(|stored| serde_json::from_str(&stored.data).ok())
 }
 
 /// The blobs that these events name.
-pub fn blobs(page: &Page) -> BTreeSet<BlobId> {
+pub(crate) fn blobs(page: &Page) -> BTreeSet<BlobId> {
     fn named(content: &[ContentBlock], found: &mut BTreeSet<BlobId>) {
         for block in content {
             found.extend(block.blob().cloned());
@@ -283,7 +254,7 @@ pub fn blobs(page: &Page) -> BTreeSet<BlobId> {
         }
     }
     let mut found = BTreeSet::new();
-    for event in page.iter().filter_map(|stored| serde_json::from_str::<Event>(&stored.data).ok()) {
+    for event in understood(page) {
         match event.body {
             EventBody::PromptAccepted { content, .. } | EventBody::Message { content, .. } => {
                 named(&content, &mut found)
@@ -298,19 +269,23 @@ pub fn blobs(page: &Page) -> BTreeSet<BlobId> {
     found
 }
 
-/// The ids of all sessions that can be found, by every way there is to them; the latest first where that is known.
-pub fn ids(connection: &Connection) -> Vec<String> {
-    all_ids(connection).0
+/// Sessions that the user has removed, of which there still are events.
+pub(super) fn removed(connection: &Connection) -> rusqlite::Result<BTreeSet<String>> {
+    let sql = "SELECT session FROM removed WHERE session NOT IN (SELECT id FROM session)";
+    connection.prepare(sql)?.query_map([], |row| row.get(0))?.collect()
 }
 
-/// The same, and whether the table of sessions could be read to its end, so that there are no others.
-pub fn all_ids(connection: &Connection) -> (Vec<String>, bool) {
+/// The ids of all sessions that can be found, by every way there is to them, the latest first where that is known; and whether
+/// the table of sessions could be read to its end, so that there are no others.
+pub(crate) fn ids(connection: &Connection) -> (Vec<String>, bool) {
     let (mut found, mut all) = (Vec::new(), false);
     let ways = [
         "SELECT id FROM session INDEXED BY session_updated ORDER BY updated_at DESC",
         "SELECT id FROM session INDEXED BY session_updated ORDER BY updated_at",
         "SELECT id FROM session NOT INDEXED ORDER BY id",
         "SELECT id FROM session NOT INDEXED ORDER BY id DESC",
+        "SELECT DISTINCT session FROM event INDEXED BY event_seq ORDER BY session",
+        "SELECT DISTINCT session FROM event INDEXED BY event_seq ORDER BY session DESC",
     ];
     for way in ways {
         // An error ends this way; what lies behind it is found from the other end.
@@ -327,23 +302,7 @@ pub fn all_ids(connection: &Connection) -> (Vec<String>, bool) {
             Ok(false)
         };
         // The index may be whole where the table is not, and the other way round.
-        all |= walk().unwrap_or(false) && way.contains("NOT INDEXED");
-    }
-    for (next, start) in [
-        ("SELECT session FROM event WHERE session > ? ORDER BY session LIMIT 1", ""),
-        ("SELECT session FROM event WHERE session < ? ORDER BY session DESC LIMIT 1", "\u{10ffff}"),
-    ] {
-        let (mut at, mut met) = (start.to_owned(), BTreeSet::new());
-        let next_id = |at: &str| -> rusqlite::Result<String> {
-            connection.prepare_cached(next)?.query_row([at], |row| row.get(0))
-        };
-        while met.len() < MAX_IDS
-            && let Ok(id) = next_id(&at)
-            && met.insert(id.clone())
-        {
-            at.clone_from(&id);
-            found.push(id);
-        }
+        all |= walk().unwrap_or(false) && way.contains("session NOT INDEXED");
     }
     let mut seen = BTreeSet::new();
     found.retain(|id| seen.insert(id.clone()));

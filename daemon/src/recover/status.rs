@@ -1,137 +1,121 @@
 //! What damage there is and what became of it, in words: for `daemon/status`, and for whoever says hello.
 
-use std::path::PathBuf;
-
 use linger_protocol::daemon::{self, Damage, Damaged};
 use linger_protocol::id::SessionId;
 
-use crate::service::Services;
-use crate::store::SCHEMA;
 use crate::store::aside::{self, Aside, Kind, Left};
+use crate::store::damage::Met;
+use crate::store::{SCHEMA, Store};
 
-/// What every client is told when it says hello.
-pub fn warnings(daemon: &Services) -> Vec<String> {
-    let found = &daemon.store.found;
-    let well = found.all() == (None, Vec::new()) && found.all_unwritten().is_none();
-    if well && daemon.repairs.asides().is_empty() {
-        return Vec::new();
-    }
-    // Of what cannot be had any more they are told by `linger doctor`.
-    let told = |damage: &Damage| {
-        damage.hint.is_some() && !damage.lost && !matches!(damage.what, Damaged::Session | Damaged::Blob)
-    };
-    damage(daemon).into_iter().filter(told).map(|damage| damage.text).collect()
+/// What to do about what a repair can do something about.
+const REPAIR: &str = "`linger doctor --repair` saves what can be read";
+
+/// What every client is told when it says hello. Looks at no disk.
+pub fn warnings(store: &Store) -> Vec<String> {
+    let seen = store.found.seen();
+    let asides = seen.asides.into_iter().map(of_aside);
+    // Of what cannot be had any more, of a session or an image they are told by `linger doctor`.
+    let told = asides.chain(database(seen.database)).filter(|damage| damage.hint.is_some() && !damage.lost);
+    told.chain(unwritten(&seen.unwritten.into_values().collect::<Vec<_>>())).map(|damage| damage.text).collect()
 }
 
-/// All damage, and what became of it.
-pub fn damage(daemon: &Services) -> Vec<Damage> {
-    let asides = aside::list(&daemon.store.path);
-    daemon.repairs.asides().clone_from(&asides);
-    let (database, sessions) = daemon.store.found.all();
-    let plain = |what, at, text| Damage {
-        what,
-        session: None,
-        file: None,
-        at,
-        text,
-        hint: Some("`linger doctor --repair` saves what can be read".to_owned()),
-        carried: 0,
-        left: Vec::new(),
-        lost: false,
-    };
-    let set_aside = asides.into_iter().map(|aside| of_aside(aside, daemon.repairs.running().is_some()));
-    let in_use =
-        database.map(|met| plain(Damaged::InUse, met.at, format!("the database in use is damaged: {}", met.text)));
-    let sessions = sessions.into_iter().map(|(id, met)| {
-        let text = format!("session {id} is damaged: {}", met.text);
-        Damage { session: Some(id), ..plain(Damaged::Session, met.at, text) }
-    });
-    let beside = daemon.store.found.all_beside().into_iter().map(|(id, met)| {
-        let hint = Some("`linger doctor --repair` writes it anew; nothing is lost".to_owned());
-        let text = format!("session {id}: {}", met.text);
-        Damage { session: Some(id), hint, ..plain(Damaged::Session, met.at, text) }
-    });
-    let blobs = daemon.store.found.blobs().into_iter().map(|(_, met)| Damage {
-        hint: Some(
-            "`linger doctor --repair` gives it up; what has the same bytes takes its place when it comes".to_owned(),
-        ),
-        ..plain(Damaged::Blob, met.at, format!("an image or an output is lost: {}", met.text))
-    });
-    let given_up = daemon.store.found.given_up().into_iter().map(|(met, file)| {
-        let lies = file.as_ref().map(|file| format!("; what was there is {}", file.display())).unwrap_or_default();
-        let text = format!("an image or an output was lost, and is used no more: {}{lies}", met.text);
-        Damage { hint: None, file, ..plain(Damaged::Blob, met.at, text) }
-    });
-    let unwritten = daemon.store.found.all_unwritten().map(|(count, met)| {
-        let text = match count {
-            1 => format!("nothing can be written of a session: {}", met.text),
-            _ => format!("nothing can be written of {count} sessions: {}", met.text),
-        };
-        let hint = "make room on the disk, or see why it fails; what waits goes on by itself".to_owned();
-        Damage { hint: Some(hint), ..plain(Damaged::Unwritten, met.at, text) }
-    });
-    set_aside.chain(in_use).chain(sessions).chain(beside).chain(blobs).chain(given_up).chain(unwritten).collect()
+/// The damage that was met, and what was set aside.
+pub fn damage(store: &Store) -> Vec<Damage> {
+    store.found.set_aside(aside::list(&store.path));
+    let seen = store.found.seen();
+    let sessions = seen.sessions.into_iter();
+    let sessions = sessions.map(|(id, met)| in_use(Damaged::Session, Some(id), met.at, &met.text));
+    let blobs = seen.blobs.into_values().map(|met| in_use(Damaged::Blob, None, met.at, &met.text));
+    let unwritten = unwritten(&seen.unwritten.into_values().collect::<Vec<_>>());
+    let asides = seen.asides.into_iter().map(of_aside);
+    asides.chain(database(seen.database)).chain(sessions).chain(blobs).chain(unwritten).collect()
 }
 
-fn of_aside(aside: Aside, working: bool) -> Damage {
+fn plain(what: Damaged, at: u64, text: String, hint: Option<String>) -> Damage {
+    Damage { what, session: None, file: None, at, text, hint, carried: 0, left: Vec::new(), lost: false }
+}
+
+/// Something in the database that is in use.
+pub(super) fn in_use(what: Damaged, session: Option<SessionId>, at: u64, text: &str) -> Damage {
+    let text = match (what, &session) {
+        (Damaged::Session, Some(id)) => format!("session {id} is damaged: {text}"),
+        (Damaged::Blob, _) => format!("an image or an output is lost: {text}"),
+        _ => format!("the database in use is damaged: {text}"),
+    };
+    Damage { session, ..plain(what, at, text, Some(REPAIR.to_owned())) }
+}
+
+fn database(met: Option<Met>) -> Option<Damage> {
+    met.map(|met| in_use(Damaged::InUse, None, met.at, &met.text))
+}
+
+fn unwritten(all: &[Met]) -> Option<Damage> {
+    let first = all.iter().min_by_key(|met| met.at)?;
+    let text = match all.len() {
+        1 => format!("nothing can be written of a session: {}", first.text),
+        count => format!("nothing can be written of {count} sessions: {}", first.text),
+    };
+    let hint = "make room on the disk, or see why it fails; what waits goes on by itself".to_owned();
+    Some(plain(Damaged::Unwritten, first.at, text, Some(hint)))
+}
+
+/// A blob that a repair gave up, and what is said of it.
+pub(super) fn given_up(text: &str) -> Damage {
+    plain(Damaged::Blob, 0, format!("an image or an output was lost, and is used no more: {text}"), None)
+}
+
+/// Whether a repair by this build could do something about it.
+pub(super) fn is_repairable(damage: &Damage) -> bool {
+    damage.hint.as_deref() == Some(REPAIR)
+}
+
+/// What was set aside, and what became of it.
+pub(super) fn of_aside(aside: Aside) -> Damage {
     let Aside { path, report } = aside;
-    let (at, left, whole) = (report.at, report.left.len(), report.left.is_empty());
-    let file: &PathBuf = &path;
+    let file = path.display();
     let what = match report.kind {
         Kind::Database => Damaged::Database,
         Kind::Newer => Damaged::Newer,
         Kind::Wal => Damaged::Wal,
     };
-    let carried = match (report.carried, left) {
-        (0, 0) => "nothing in it could be read".to_owned(),
-        (carried, 0) if report.uncertain => {
-            format!("{carried} sessions were carried over whole; whether there were others cannot be read")
-        }
-        (carried, 0) => format!("all sessions that are in it were carried over ({carried})"),
-        (carried, left) => {
-            let sum = |of: fn(&Left) -> u64| report.left.iter().map(of).sum::<u64>();
-            let (events, of) = (sum(|left| left.events), sum(|left| left.of.max(left.events)));
-            let least = if report.left.iter().any(|left| left.of == 0) { "at least " } else { "" };
-            let others = if report.uncertain { "; whether there were others cannot be read" } else { "" };
-            format!(
-                "of its {} sessions {carried} were carried over whole, {left} not: of their {least}{of} events {events} are here{others}",
-                u64::from(carried) + left as u64
-            )
-        }
-    };
     let lost = report.settled && report.has_rest();
-    let known = report.settled || report.carried > 0 || !whole;
-    let (text, hint) = match (report.kind, known) {
-        (Kind::Wal, _) => (format!("{}; the copy is {}", report.reason, file.display()), None),
-        (Kind::Newer, false) => (
-            format!("the database was set aside as {}: {}", file.display(), report.reason),
-            Some(format!(
-                "start the newer linger: it carries the sessions over by itself; this one knows schema {SCHEMA}"
-            )),
-        ),
-        (_, false) if working => (
-            format!(
-                "the database was set aside as {}: {}; its sessions are being carried over",
-                file.display(),
-                report.reason
+    let set_aside = format!("the database was set aside as {file}: {}", report.reason);
+    let (text, hint) = match report.kind {
+        Kind::Wal => (format!("{}; the copy is {file}", report.reason), None),
+        _ if report.settled => (
+            format!("{set_aside}; {}", carried(report.carried, &report.left, report.uncertain)),
+            lost.then_some(
+                "nothing more of it can be read here; keep the file, or delete it when you do not need what is missing",
             ),
-            Some("wait a little; `linger daemon status` says how far it is".to_owned()),
         ),
-        _ => (
-            format!("the database was set aside as {}: {}; {carried}", file.display(), report.reason),
-            if lost {
-                Some(
-                    "nothing more of it can be read here; keep the file, or delete it when you do not need what is missing"
-                        .to_owned(),
-                )
-            } else {
-                (!report.settled).then(|| "`linger doctor --repair` saves what can be read of the rest".to_owned())
-            },
+        Kind::Newer if report.schema > SCHEMA => (
+            format!("{set_aside}; its sessions are not here"),
+            Some("start the newer linger: its `linger doctor --repair` carries the sessions over"),
         ),
+        _ => (format!("{set_aside}; its sessions are not here"), Some(REPAIR)),
     };
     let left = report.left.into_iter();
     let left =
         left.map(|Left { session, events, of, text }| daemon::Left { session: SessionId(session), events, of, text });
-    let (carried, left) = (report.carried, left.collect());
-    Damage { what, session: None, file: Some(path), at, text, hint, carried, left, lost }
+    let damage = plain(what, report.at, text, hint.map(str::to_owned));
+    Damage { file: Some(path), carried: report.carried, left: left.collect(), lost, ..damage }
+}
+
+/// How much of a database is here.
+fn carried(carried: u32, left: &[Left], uncertain: bool) -> String {
+    let others = if uncertain { "; whether there were others cannot be read" } else { "" };
+    match (carried, left.len()) {
+        (0, 0) => "nothing in it could be read".to_owned(),
+        (carried, 0) if uncertain => format!("{carried} sessions were carried over whole{others}"),
+        (carried, 0) => format!("all sessions that are in it were carried over ({carried})"),
+        (carried, count) => {
+            let sum = |of: fn(&Left) -> u64| left.iter().map(of).sum::<u64>();
+            let (events, of) = (sum(|left| left.events), sum(|left| left.of.max(left.events)));
+            let least = if left.iter().any(|left| left.of == 0) { "at least " } else { "" };
+            format!(
+                "of its {} sessions {carried} were carried over whole, {count} not: of their {least}{of} events {events} are here{others}",
+                u64::from(carried) + count as u64
+            )
+        }
+    }
 }

@@ -12,9 +12,7 @@ use linger_protocol::session::{Create, Created};
 use tokio::sync::oneshot;
 
 use super::Registry;
-use crate::recover;
 use crate::session::actor::{Actor, idle_effort, unknown_model};
-use crate::session::names::NameGuard;
 use crate::store::idempotency::Key;
 use crate::store::{Fold, StoreError};
 use crate::sys::{clock, disk};
@@ -60,7 +58,7 @@ impl Registry {
         let (setup, model) = (Some(env.setup(&resolved, env.tools.current().specs())), resolved.origin);
         let cwd = directory(&params.cwd).await?;
         let _named = match &params.name {
-            Some(name) => Some(self.take_name(name).await?),
+            Some(name) => Some(env.names.take(&env.store, name, None).await?),
             None => None,
         };
         let variables: BTreeMap<String, String> =
@@ -97,13 +95,6 @@ impl Registry {
                 Err(error.into())
             }
         }
-    }
-
-    async fn take_name(&self, name: &str) -> Result<NameGuard, RpcError> {
-        // It may be that of a session which is still being carried over.
-        let none = || std::future::ready(Ok(None));
-        let _all: Result<Option<()>, ()> = recover::find(&self.repairs, &self.shutdown, none).await;
-        self.env.names.take(&self.env.store, name, None).await
     }
 }
 

@@ -9,7 +9,6 @@ use tokio::sync::oneshot;
 
 use super::{Commands, Registry, ending};
 use crate::log::Log;
-use crate::recover;
 use crate::session::actor::{Actor, Asked, Command, MEND};
 use crate::store::{SessionRow, StoreError};
 
@@ -74,7 +73,7 @@ impl Registry {
                 let removed = self.env.store.remove(log, outcomes).await;
                 if removed.is_ok() {
                     tracing::info!(target: "session", session = %id, "removed, damaged as it was");
-                    self.env.store.found.mended(id);
+                    self.env.store.found.readable(id);
                 }
                 // The client may have gone.
                 let _gone = reply.send(removed.map_err(RpcError::from));
@@ -90,7 +89,7 @@ impl Registry {
             (RpcError::from(error), may_pass)
         };
         let store = &self.env.store;
-        let row = recover::find(&self.repairs, &self.shutdown, || store.session(id.clone())).await.map_err(failed)?;
+        let row = store.session(id.clone()).await.map_err(failed)?;
         // The daemon's own log begins with the first thing that is written to it.
         let row = row.or_else(|| id.is_daemon().then(|| SessionRow { id: id.clone(), ..SessionRow::default() }));
         let Some(row) = row else {
@@ -98,14 +97,10 @@ impl Registry {
                 return Err((ending(), false));
             }
             let error = RpcError::new(Code::UnknownSession, format!("there is no session '{id}'"));
-            let hint = match self.repairs.carry_over() {
-                true => "sessions are still being carried over from the database that was set aside; ask again later",
-                false => "`linger ls` or session/list shows those there are",
-            };
-            return Err((error.hint(hint), false));
+            return Err((error.hint("`linger ls` or session/list shows those there are"), false));
         };
         let actor = Actor::load(self.env.clone(), self.clone(), row).await.map_err(failed)?;
-        store.found.mended(id);
+        store.found.readable(id);
         Ok(actor)
     }
 }

@@ -23,7 +23,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::fault;
 use crate::log::Log;
-use crate::recover::Repairs;
 use crate::session::actor::{Command, Reply};
 use crate::session::env::{Env, Host};
 use crate::session::state::Resolution;
@@ -36,8 +35,6 @@ const MAX_LOADED: usize = 4096;
 pub struct Registry {
     /// What all of them share.
     pub env: Arc<Env>,
-    /// The search for damage, and the saving of what can be read.
-    pub repairs: Arc<Repairs>,
     /// Keyed requests of no session: sessions that are being made, and pruned.
     pub under_way: UnderWay,
     mailboxes: Mailboxes,
@@ -49,9 +46,9 @@ pub struct Registry {
 
 impl Registry {
     /// A registry in which no session is loaded.
-    pub fn new(env: Arc<Env>, repairs: Arc<Repairs>, shutdown: CancellationToken) -> Self {
+    pub fn new(env: Arc<Env>, shutdown: CancellationToken) -> Self {
         let (under_way, mailboxes, pruned_at) = (UnderWay::default(), Mailboxes::default(), AtomicU64::new(0));
-        Self { env, repairs, under_way, mailboxes, pruned_at, shutdown }
+        Self { env, under_way, mailboxes, pruned_at, shutdown }
     }
 
     /// Sends a command to a session, loading it if need be. The command is answered in any case.

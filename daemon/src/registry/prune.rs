@@ -90,7 +90,6 @@ pub fn info(found: &Found, row: SessionRow) -> Info {
             Info { damaged, unwritten, size: row.size, ..state.info(row.id) }
         }
         None => {
-            found.beside(&row.id, "its state cannot be read; when it is attached to it is made anew from its events");
             let damaged = found.of(&row.id).or_else(|| Some("its state cannot be read".to_owned()));
             let (name, cwd, updated_at, size) = (row.name, row.cwd.into(), row.updated_at, row.size);
             Info { name, cwd, updated_at, damaged, size, ..State::default().info(row.id) }

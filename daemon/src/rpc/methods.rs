@@ -10,7 +10,7 @@ use linger_protocol::api::{
     BlobApiServer, DaemonApiServer, KeyApiServer, PermissionApiServer, QuestionApiServer, SessionApiServer,
     UsageApiServer,
 };
-use linger_protocol::daemon::{Empty, Hello, Keys, Model, Models, Repair, Repaired, Status, Stop, Tool, Welcome};
+use linger_protocol::daemon::{Checked, Empty, Hello, Keys, Model, Models, Status, Stop, Tool, Welcome};
 use linger_protocol::permission::{Answered, Pending};
 use linger_protocol::question::PendingQuestion;
 use linger_protocol::session::{
@@ -69,8 +69,8 @@ impl DaemonApiServer for Rpc {
         Ok(service::daemon::stop(&self.0, conn(extensions)?.caller(), params).await?)
     }
 
-    async fn repair(&self, extensions: &Extensions, params: Repair) -> RpcResult<Repaired> {
-        Ok(service::daemon::repair(&self.0, conn(extensions)?.caller(), params).await?)
+    async fn check(&self, extensions: &Extensions, params: Empty) -> RpcResult<Checked> {
+        Ok(service::daemon::check(&self.0, conn(extensions)?.caller(), params).await?)
     }
 
     async fn models(&self, extensions: &Extensions, params: Models) -> RpcResult<Vec<Model>> {

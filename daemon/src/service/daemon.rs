@@ -1,12 +1,10 @@
-//! `daemon/*` and `tool/*`: hello, status, stop, repair, and the list of tools.
+//! `daemon/*` and `tool/*`: hello, status, stop, check, and the list of tools.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use linger_protocol::daemon::{
-    Damage, Damaged, Empty, Hello, Keys, Repair, Repaired, Status, Stop, Storage, Tool, Welcome,
-};
+use linger_protocol::daemon::{Checked, Damage, Damaged, Empty, Hello, Keys, Status, Stop, Storage, Tool, Welcome};
 use linger_protocol::error::Code;
 use linger_protocol::{PROTOCOL, RpcError, VERSION};
 
@@ -46,7 +44,7 @@ pub async fn hello(services: &Services, caller: &Caller, params: Hello) -> Resul
         config_stale: config_error.is_some() && current.is_ok(),
         config_error,
         config_warnings: current.map(|config| config.warnings.clone()).unwrap_or_default(),
-        damage: recover::warnings(services),
+        damage: recover::warnings(&services.store),
     })
 }
 
@@ -97,7 +95,7 @@ pub async fn status(services: &Services, _: &Caller, _: Empty) -> Result<Status,
         permissions,
         questions,
         connections: services.connections.load(Ordering::Relaxed),
-        damage: recover::damage(services).into_iter().chain(astray(services).await).collect(),
+        damage: recover::damage(&services.store).into_iter().chain(astray(services).await).collect(),
         storage: storage.ok(),
         proxies: services.providers.catalogue().map(|catalogue| catalogue.network().proxies()).unwrap_or_default(),
     })
@@ -130,10 +128,14 @@ pub async fn stop(services: &Services, caller: &Caller, mut params: Stop) -> Res
     Ok(Empty {})
 }
 
-/// Looks for damage to what is stored, and saves what can be read.
-pub async fn repair(services: &Arc<Services>, caller: &Caller, params: Repair) -> Result<Repaired, RpcError> {
-    caller.must_be_user(services, "repair what is stored")?;
-    Ok(recover::repair(services, params.check).await)
+/// Reads what is stored, and says what of it is damaged.
+pub async fn check(services: &Services, caller: &Caller, _: Empty) -> Result<Checked, RpcError> {
+    caller.must_be_user(services, "check what is stored")?;
+    let (store, shutdown) = (services.store.clone(), services.shutdown.clone());
+    let checked = tokio::task::spawn_blocking(move || recover::check(&store, &shutdown)).await;
+    let mut checked = checked.map_err(|error| RpcError::new(Code::Internal, error.to_string()))?;
+    checked.damage.extend(astray(services).await);
+    Ok(checked)
 }
 
 /// The tool set for models.

@@ -30,7 +30,6 @@ use crate::process::server::Children;
 use crate::provider::key_source::KeySources;
 use crate::provider::keychain::Keychain;
 use crate::provider::keys::Keys;
-use crate::recover::Repairs;
 use crate::registry::Registry;
 use crate::session::env::{Env, SYSTEM};
 use crate::store::Store;
@@ -50,8 +49,6 @@ pub struct Services {
     pub providers: Arc<Providers>,
     /// The sessions, loaded or not.
     pub registry: Arc<Registry>,
-    /// The search for damage, and the saving of what can be read.
-    pub repairs: Arc<Repairs>,
     /// Cancelled when the daemon is to end.
     pub shutdown: CancellationToken,
     /// The start of the daemon, in Unix milliseconds.
@@ -116,8 +113,7 @@ impl Services {
         let key_sources = KeySources::new(Arc::new(keychain), keys.clone());
         let providers = Arc::new(Providers::new(config.clone(), keys, key_sources, environment));
         let env = Env::new(places.clone(), store.clone(), config.clone(), providers.clone(), tools, system, children);
-        let repairs = Arc::new(Repairs::default());
-        let registry = Arc::new(Registry::new(Arc::new(env), repairs.clone(), shutdown.clone()));
+        let registry = Arc::new(Registry::new(Arc::new(env), shutdown.clone()));
         let (started_at, connections) = (clock::now(), AtomicU32::new(0));
         Ok(Arc::new(Self {
             places,
@@ -125,7 +121,6 @@ impl Services {
             config,
             providers,
             registry,
-            repairs,
             shutdown,
             started_at,
             keeper,

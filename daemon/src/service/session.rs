@@ -9,7 +9,6 @@ use linger_protocol::session::{
 };
 
 use super::{Authority, Caller, Services, model};
-use crate::recover;
 use crate::registry::prune;
 use crate::session::actor::{Asked, Command};
 use crate::session::subscription::Subscription;
@@ -62,13 +61,7 @@ pub async fn list(services: &Services, _: &Caller, params: List) -> Result<Vec<I
         let window = catalogue.as_ref().and_then(|catalogue| catalogue.window(&info.model));
         Info { context_window: window, ..info }
     };
-    // A list of all is of what there is.
-    let all = params.matching.is_none();
-    let look = || {
-        let rows = services.store.sessions(params.matching.clone(), cwd.clone(), limit, info.clone());
-        async move { rows.await.map(|rows| (all || !rows.is_empty()).then_some(rows)) }
-    };
-    Ok(recover::find(&services.repairs, &services.shutdown, look).await?.unwrap_or_default())
+    Ok(services.store.sessions(params.matching, cwd, limit, info).await?)
 }
 
 /// Subscribes to the session's events after a cursor, stored and new.

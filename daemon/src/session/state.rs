@@ -21,6 +21,7 @@ use serde_json::Value;
 
 use super::compaction::Effort;
 use crate::log::cursor::Position;
+use crate::store::Fold;
 
 /// A turn that met this many crashes without finishing a step is offered, not resumed.
 const MAX_CRASHES: u32 = 3;
@@ -279,6 +280,18 @@ impl State {
         let (body, sum) = text.rsplit_once(SUM)?;
         let sum = u32::from_str_radix(sum.strip_suffix("\"}")?, 16).ok()?;
         if sum == crc32fast::hash(body.as_bytes()) { serde_json::from_str(text).ok() } else { None }
+    }
+
+    /// What the store has of it.
+    pub fn to_fold(&self) -> Fold {
+        Fold::Session {
+            name: self.name.clone(),
+            cwd: self.cwd.to_string_lossy().into_owned(),
+            state: self.stored_name(),
+            updated_at: self.updated_at,
+            fold: self.to_stored(),
+            parent: self.parent.as_ref().map(ToString::to_string),
+        }
     }
 
     /// The prompts that do not wait for the end of the turn under way.

@@ -174,7 +174,7 @@ impl Subscription {
     fn failed(&mut self, error: &StoreError) -> Shown {
         if self.log.removed() {
             // What was missing was meant to be.
-            self.store.found.mended(&self.log.session);
+            self.store.found.readable(&self.log.session);
             return self.removed();
         }
         if error.is_damage() {

@@ -48,16 +48,12 @@ pub struct Report {
     pub at: u64,
     /// Why.
     pub reason: String,
-    /// Whether the user asked for parts of sessions too, where the whole cannot be read.
-    pub partial: bool,
+    /// The version of its schema, if a later linger wrote it.
+    pub schema: i64,
     /// Whether everything that could be carried over was.
     pub settled: bool,
-    /// Whether each page was looked at by itself, because not everything could be reached otherwise.
-    pub searched: bool,
     /// Whether there may be sessions that nothing is known of.
     pub uncertain: bool,
-    /// Whether what removed sessions have cost was carried over.
-    pub paid: bool,
     /// Sessions that were carried over whole.
     pub carried: u32,
     /// Sessions that could not be carried over, or not whole.

@@ -41,7 +41,7 @@ use tokio::sync::oneshot;
 
 pub use event_row::sum as event_sum;
 pub use migrate::SCHEMA;
-pub use read::{Answered, PENDING, Page, SessionRow, Waiting};
+pub use read::{Answered, PENDING, Page, SessionRow};
 
 use intact::Intact;
 
@@ -187,12 +187,8 @@ pub enum Fold {
         /// When, in Unix milliseconds.
         at: u64,
     },
-    /// These questions of the session wait, and no others, whatever is written down.
-    Waiting(Vec<PendingQuestion>),
     /// The session uses a blob.
     Blob(Held),
-    /// The session uses these blobs too, and has as many bytes as its events and blobs have, whatever is written down.
-    Uses(Vec<Held>),
     /// Answers were paid for.
     Spent(Spent),
     /// What a request with an idempotency key came to.
@@ -215,8 +211,6 @@ pub struct Spent {
 enum Write {
     Append(Box<Append>),
     Remove(Arc<Log>, Vec<Outcome>, Done),
-    Clear(SessionId, Done),
-    Forget(Vec<BlobId>, Done),
     Outcome(Outcome, Done),
     Close(Done),
 }
@@ -242,6 +236,7 @@ impl Store {
         let path = open::own_path(path);
         let path = path.as_path();
         let (mut write, read) = open::open(path)?;
+        found.set_aside(aside::list(path));
         let ahead = ahead::Ahead::new(path, checkpoint::beside(&mut write, path, &found)?);
         let fixed = write.is_readonly(rusqlite::MAIN_DB)?;
         let (blobs, intact) = (Blobs::beside(path), Arc::new(Intact::of(path, fixed)));
@@ -272,15 +267,6 @@ impl Store {
         self.writer.send(Write::Append(Box::new(append)));
     }
 
-    /// Writes down what follows from events of a session that are stored, synced.
-    pub async fn fold(&self, session: &SessionId, folds: Vec<Fold>) -> Result<(), StoreError> {
-        let (done, answer) = oneshot::channel();
-        let log = Log::new(session.clone(), 0, Vec::new());
-        let (events, turn, pieces) = (Vec::new(), None, Vec::new());
-        self.append(Append { log, events, turn, pieces, folds, sync: true, done: Some(done) });
-        answer.await.map_err(|_| ended())?
-    }
-
     /// Removes a session: it is gone once this answers, and what is stored of it is deleted when there is time. The outcomes of
     /// the requests that asked for it stay.
     pub async fn remove(&self, log: Arc<Log>, outcomes: Vec<Outcome>) -> Result<(), StoreError> {
@@ -289,31 +275,11 @@ impl Store {
         answer.await.map_err(|_| ended())?
     }
 
-    /// Deletes whatever is stored of a session that nobody has seen, so that it can be written anew.
-    pub async fn clear(&self, session: SessionId) -> Result<(), StoreError> {
-        let (done, answer) = oneshot::channel();
-        self.writer.send(Write::Clear(session, done));
-        answer.await.map_err(|_| ended())?
-    }
-
     /// What there is to say when a blob cannot be read; it is damage if it is gone, or another.
     pub fn lost_blob(&self, id: &BlobId, error: std::io::Error) -> StoreError {
-        let text = match error.kind() {
-            std::io::ErrorKind::NotFound => {
-                format!("{} is missing", self.blobs.path(id).unwrap_or_default().display())
-            }
-            std::io::ErrorKind::InvalidData => error.to_string(),
-            _ => return error.into(),
-        };
+        let Some(text) = lost_blob(&self.blobs, id, &error) else { return error.into() };
         self.found.blob(id, &text);
         StoreError::damage(format!("blob {id}: {text}"))
-    }
-
-    /// No session uses these blobs any more, as they are lost; stored anew, they are used again.
-    pub async fn forget_blobs(&self, blobs: Vec<BlobId>) -> Result<(), StoreError> {
-        let (done, answer) = oneshot::channel();
-        self.writer.send(Write::Forget(blobs, done));
-        answer.await.map_err(|_| ended())?
     }
 
     /// Writes down what a request of no session came to, synced.
@@ -369,6 +335,15 @@ impl Store {
         let (done, answer) = oneshot::channel();
         self.writer.send(Write::Close(done));
         answer.await.map_err(|_| ended())?
+    }
+}
+
+/// What is said of a blob that is gone, or another; nothing of one that may be as it should.
+pub(crate) fn lost_blob(blobs: &Blobs, id: &BlobId, error: &std::io::Error) -> Option<String> {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => Some(format!("{} is missing", blobs.path(id).unwrap_or_default().display())),
+        std::io::ErrorKind::InvalidData => Some(error.to_string()),
+        _ => None,
     }
 }
 

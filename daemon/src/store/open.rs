@@ -1,12 +1,11 @@
 //! Opening the database: the daemon starts, whatever it finds.
 //!
-//! A database that cannot be used is set aside ([`super::aside`]) and a new one made; its sessions are carried over from there
-//! ([`super::salvage`]). To know, the start looks at what is small: the header, the schema, held against the one that the steps
+//! A database that cannot be used is set aside ([`super::aside`]) and a new one made; a repair carries its sessions over from
+//! there. To know, the start looks at what is small: the header, the schema, held against the one that the steps
 //! make, and the ids of all sessions. Reading everything would take minutes where a start takes milliseconds; damage further in is
 //! met by whoever reads it ([`super::damage`]). Only before its schema changes all of it is read. Until the database is found to be good nothing is written to it, also not by
 //! closing it, so that what is set aside is what was found, byte for byte.
-//! A database of a later linger is set aside too: an older one does not know what it would break. The later one finds it there
-//! and carries its sessions over.
+//! A database of a later linger is set aside too: an older one does not know what it would break.
 //! A new database is made under another name and renamed, so that one that is empty or half made is always damage.
 //! While a connection is open, neither the database nor its index is opened by anybody but SQLite: when a process closes any
 //! descriptor of a file, it loses all the locks that it has on it, and others take it for unused (fcntl(2)).
@@ -87,15 +86,15 @@ pub fn open(path: &Path) -> anyhow::Result<(Connection, Connection)> {
         Ok(_) => match usable(path) {
             Ok(connection) => connection,
             Err(trouble) => {
-                let (kind, reason) = match trouble {
+                let (kind, schema, reason) = match trouble {
                     Trouble::Damaged(reason) if fault::bug("I14") => anyhow::bail!(reason),
-                    Trouble::Damaged(reason) => (Kind::Database, reason),
-                    Trouble::Newer(version) => (Kind::Newer, newer(version)),
+                    Trouble::Damaged(reason) => (Kind::Database, 0, reason),
+                    Trouble::Newer(version) => (Kind::Newer, version, newer(version)),
                     Trouble::Other(error) => {
                         return Err(error.context(format!("{}: cannot open the database", path.display())));
                     }
                 };
-                aside::begin(path, Report { kind, reason, at: clock::now(), ..Report::default() })
+                aside::begin(path, Report { kind, schema, reason, at: clock::now(), ..Report::default() })
                     .with_context(failed)?;
                 aside::finish(path).with_context(failed)?;
                 create(path)?
@@ -428,4 +427,4 @@ fn unescape(text: &str) -> String {
 
 #[cfg(test)]
 #[path = "open_tests.rs"]
-mod tests;
+pub(crate) mod tests;

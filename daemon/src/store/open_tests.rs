@@ -8,7 +8,7 @@ use linger_protocol::id::SessionId;
 use tempfile::TempDir;
 
 use super::*;
-use crate::recover::salvage::{self, Examined, ids};
+use crate::recover::salvage::{self, Examined};
 use crate::recover::source::{Source, Unreadable};
 use crate::session::state::State;
 use crate::store::aside::Aside;
@@ -26,6 +26,10 @@ fn examine(connection: &Connection, id: &str) -> Examined {
     salvage::examine(connection, id, said)
 }
 
+fn ids(connection: &Connection) -> Vec<String> {
+    salvage::ids(connection).0
+}
+
 fn set_head(connection: &Connection, session: &str, head: i64) {
     let fold: String =
         connection.query_row("SELECT fold FROM session WHERE id = ?", [session], |row| row.get(0)).unwrap();
@@ -34,10 +38,11 @@ fn set_head(connection: &Connection, session: &str, head: i64) {
 }
 
 /// A database with some sessions of three pages and more; with what was written last in its WAL, as after a kill.
-fn killed() -> TempDir {
+pub(crate) fn killed() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("linger.db");
     let connection = Connection::open(&path).unwrap();
+    connection.pragma_update(None, "auto_vacuum", crate::store::INCREMENTAL).unwrap();
     connection.execute_batch(SCHEMA_1).unwrap();
     settle(&connection).unwrap();
     let add = |session: &str, seq: i64| {
@@ -69,7 +74,7 @@ fn killed() -> TempDir {
     killed
 }
 
-fn copy_of(dir: &TempDir) -> (TempDir, PathBuf) {
+pub(crate) fn copy_of(dir: &TempDir) -> (TempDir, PathBuf) {
     let copy = tempfile::tempdir().unwrap();
     for entry in fs::read_dir(dir.path()).unwrap() {
         let entry = entry.unwrap();
@@ -80,7 +85,7 @@ fn copy_of(dir: &TempDir) -> (TempDir, PathBuf) {
 }
 
 /// The files of a database, as they lie there.
-fn files(path: &Path) -> BTreeMap<&'static str, Vec<u8>> {
+pub(crate) fn files(path: &Path) -> BTreeMap<&'static str, Vec<u8>> {
     PARTS.iter().filter_map(|part| Some((*part, fs::read(aside::with(path, part)).ok()?))).collect()
 }
 
@@ -170,8 +175,8 @@ fn whatever_length_it_is_cut_to_the_store_opens_and_what_is_left_of_sessions_is_
         let asides = opens(&path, &format!("cut to {cut}"));
         assert_eq!(asides.len(), 1, "cut to {cut}");
         if let Ok(source) = Source::open(&asides[0].path) {
-            let sessions = source.with(|connection| Some(ids(connection))).unwrap();
-            let events = |id: &String| source.with(|connection| Some(examine(connection, id).events)).unwrap();
+            let sessions = ids(&source.connection);
+            let events = |id: &String| examine(&source.connection, id).events;
             found += sessions.iter().map(events).sum::<u64>();
         }
     }
@@ -189,11 +194,11 @@ fn with_its_first_page_gone_everything_else_is_read() {
         assert_eq!(asides.len(), 1);
         let before = files(&asides[0].path);
         let source = Source::open(&asides[0].path).unwrap();
-        let sessions = source.with(|connection| Some(ids(connection))).unwrap();
+        let sessions = ids(&source.connection);
         assert_eq!(sessions.len(), 8, "{length} bytes are gone");
         // One was removed, and has events only.
         for id in sessions.into_iter().filter(|id| id != "jd6jypey8m") {
-            let examined = source.with(|connection| Some(examine(connection, &id))).unwrap();
+            let examined = examine(&source.connection, &id);
             assert_eq!((examined.broken, examined.stale), (None, false), "{id}");
         }
         drop(source);
@@ -374,7 +379,7 @@ fn a_database_of_the_first_schema_is_loaded_for_ever() {
     let read = |id: &str| {
         let examined = examine(&connection, id);
         assert_eq!((&examined.broken, examined.stale), (&None, false), "{id}");
-        let stored = examined.row.unwrap().unwrap();
+        let stored = examined.row.unwrap();
         let mut fold = State::from_stored(&stored.fold).unwrap();
         // The words of prompts that wait are in their events.
         fold.queue

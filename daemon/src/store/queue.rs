@@ -65,11 +65,7 @@ impl Write {
                 append.log.fail();
                 append.done
             }
-            Self::Remove(_, _, done)
-            | Self::Clear(_, done)
-            | Self::Forget(_, done)
-            | Self::Outcome(_, done)
-            | Self::Close(done) => Some(done),
+            Self::Remove(_, _, done) | Self::Outcome(_, done) | Self::Close(done) => Some(done),
         };
         if let Some(done) = done {
             let _unheard = done.send(Err(error.clone()));
@@ -80,16 +76,17 @@ impl Write {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use linger_protocol::id::SessionId;
+    use crate::store::idempotency::{Key, Outcome};
     use tokio::sync::oneshot;
 
-    fn clear(session: &str) -> Write {
-        Write::Clear(SessionId(session.to_owned()), oneshot::channel().0)
+    fn outcome(id: &str) -> Write {
+        let key = Key { id: id.to_owned(), params: String::new() };
+        Write::Outcome(Outcome { key, result: String::new() }, oneshot::channel().0)
     }
 
     fn names(writes: &mpsc::Receiver<Write>) -> Vec<String> {
         let name = |write| match write {
-            Write::Clear(session, _) => session.0,
+            Write::Outcome(outcome, _) => outcome.key.id,
             _ => "?".to_owned(),
         };
         writes.try_iter().map(name).collect()
@@ -98,13 +95,13 @@ mod tests {
     #[tokio::test]
     async fn what_is_written_without_a_pause_is_handed_over_together_and_in_order() {
         let (queue, writes) = Queue::new();
-        for session in ["a", "b", "c"] {
-            queue.send(clear(session));
+        for id in ["a", "b", "c"] {
+            queue.send(outcome(id));
         }
         assert_eq!(names(&writes), Vec::<String>::new());
         tokio::task::yield_now().await;
         assert_eq!(names(&writes), ["a", "b", "c"]);
-        queue.send(clear("d"));
+        queue.send(outcome("d"));
         tokio::task::yield_now().await;
         assert_eq!(names(&writes), ["d"]);
     }
@@ -112,7 +109,7 @@ mod tests {
     #[test]
     fn without_a_runtime_it_is_handed_over_at_once() {
         let (queue, writes) = Queue::new();
-        queue.send(clear("a"));
+        queue.send(outcome("a"));
         assert_eq!(names(&writes), ["a"]);
     }
 

@@ -67,13 +67,6 @@ impl Store {
         self.read_of(Lane::Quick, &id.clone(), move |connection| last(connection, id.as_str())).await
     }
 
-    /// Whether a session was removed; forgotten once nothing of it is left anywhere.
-    pub async fn is_removed(&self, id: SessionId) -> Result<bool, StoreError> {
-        let sql = "SELECT 1 FROM removed WHERE session = ?";
-        self.read_of(Lane::Quick, &id.clone(), move |connection| connection.prepare_cached(sql)?.exists([id.as_str()]))
-            .await
-    }
-
     /// The latest `limit` sessions, of one directory if `cwd` is given, that have the name or begin with the id `matching`.
     /// Each is made into what is wanted of it by `of`, on the reading thread.
     pub async fn sessions<T: Send + 'static>(
@@ -106,12 +99,6 @@ impl Store {
             }
         })
         .await
-    }
-
-    /// Whether no other session than `id` has this name.
-    pub async fn is_free(&self, name: String, id: &SessionId) -> Result<bool, StoreError> {
-        let (sql, id) = ("SELECT 1 FROM session WHERE name = ? AND id <> ?", id.clone());
-        self.read(move |connection| Ok(!connection.prepare_cached(sql)?.exists([&name, id.as_str()])?)).await
     }
 
     /// Sessions that have not changed since `before`, the oldest first: those with nothing under way, or all.
@@ -193,13 +180,17 @@ impl Store {
     /// How many sessions there are, and how many of them have a turn under way; how many questions wait, and how many of them
     /// are permissions.
     pub async fn counts(&self) -> Result<([u32; 2], [u32; 2]), StoreError> {
-        self.read(|connection| {
+        // Nothing of these runs, whatever is written there.
+        let damaged: Vec<SessionId> = self.found.seen().sessions.into_keys().collect();
+        let damaged = serde_json::to_string(&damaged).unwrap_or_default();
+        self.read(move |connection| {
             let sessions = connection.query_row(
                 &format!(
-                    "SELECT count(*), count(*) FILTER (WHERE state IN ('running', 'waiting')) FROM session
-                     WHERE {IS_SESSION}"
+                    "SELECT count(*), count(*) FILTER (
+                        WHERE state IN ('running', 'waiting') AND id NOT IN (SELECT value FROM json_each(?))
+                     ) FROM session WHERE {IS_SESSION}"
                 ),
-                [],
+                [damaged],
                 |row| Ok([row.get(0)?, row.get(1)?]),
             )?;
             let questions = connection.query_row(
@@ -310,18 +301,13 @@ impl Store {
                     Ok(row) => listed.push(row),
                     Err(error) => {
                         let text = format!("a question that waits cannot be read: {}", StoreError::from(error).0);
-                        found.beside(&SessionId(row.get(0)?), &text);
+                        found.session(&SessionId(row.get(0)?), &text);
                     }
                 }
             }
             Ok(listed)
         })
         .await
-    }
-
-    /// The questions of a session that wait, as they are stored, and whatever the events say.
-    pub async fn waiting(&self, id: SessionId) -> Result<Waiting, StoreError> {
-        self.read_of(Lane::Quick, &id.clone(), move |connection| waiting(connection, id.as_str())).await
     }
 
     /// Which session asked a question, and its answer.
@@ -388,9 +374,9 @@ const IS_SESSION: &str = "id <> 'daemon'";
 const WAITING: &str = "SELECT id, asked FROM question INDEXED BY question_open WHERE session = ? AND answer IS NULL";
 
 /// Questions that wait; nothing of those that cannot be read.
-pub type Waiting = BTreeMap<QuestionId, Option<PendingQuestion>>;
+pub(crate) type Waiting = BTreeMap<QuestionId, Option<PendingQuestion>>;
 
-/// As [`Store::waiting`].
+/// As they are stored, whatever the events say.
 pub(crate) fn waiting(connection: &Connection, id: &str) -> rusqlite::Result<Waiting> {
     connection
         .prepare_cached(WAITING)?

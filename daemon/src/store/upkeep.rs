@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use linger_protocol::id::{BlobId, SessionId};
+use linger_protocol::id::BlobId;
 use rusqlite::{Connection, params};
 
 use super::damage::Found;
@@ -73,12 +73,6 @@ impl Upkeep {
     /// Nothing will be written any more.
     pub(super) fn close(&self) {
         self.blobs.close();
-    }
-
-    /// Those of these blobs that have no file: one may have come meanwhile.
-    pub(super) fn gone(&self, blobs: Vec<BlobId>) -> Vec<BlobId> {
-        let is_gone = |id: &BlobId| self.blobs.path(id).is_none_or(|path| path.symlink_metadata().is_err());
-        blobs.into_iter().filter(is_gone).collect()
     }
 
     /// Something was removed.
@@ -245,17 +239,6 @@ pub(super) fn mark_removed(connection: &Connection, session: &str) -> rusqlite::
     Ok(())
 }
 
-/// Deletes at once whatever is stored of a session that has no row.
-pub(super) fn clear(connection: &Connection, session: &SessionId) -> Result<(), StoreError> {
-    let transaction = connection.unchecked_transaction()?;
-    transaction
-        .execute("INSERT OR IGNORE INTO stray (hash) SELECT hash FROM blob WHERE session = ?", [session.as_str()])?;
-    for table in ["event", "scratch", "question", "blob", "removed", "usage"] {
-        transaction.execute(&format!("DELETE FROM {table} WHERE session = ?"), [session.as_str()])?;
-    }
-    Ok(transaction.commit()?)
-}
-
 /// Deletes some rows of a session; whether there were any.
 fn delete_rows_of(connection: &Connection, session: &str) -> Result<bool, StoreError> {
     let transaction = connection.unchecked_transaction()?;
@@ -411,24 +394,6 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_written_anew_is_not_deleted_with_what_was_there_before() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(&dir.path().join("linger.db")).unwrap();
-        let id = SessionId::from("s1");
-        let log = || Log::new(SessionId::from("s1"), 0, Vec::new());
-        write(&store, &log(), &[]).await;
-        store.remove(log(), Vec::new()).await.unwrap();
-        store.clear(id.clone()).await.unwrap();
-        assert_eq!((store.is_removed(id.clone()).await.unwrap(), store.last(id.clone()).await.unwrap()), (false, 0));
-        write(&store, &log(), &[]).await;
-        // Whatever was left to do is done before the next answer.
-        store.remember(outcome("x")).await.unwrap();
-        assert_eq!(rows(&store).await, 600);
-        let bytes: usize = (1..=600).map(|seq| event(seq).data.len()).sum();
-        assert_eq!(store.session(id).await.unwrap().unwrap().size, bytes as u64);
-    }
-
-    #[tokio::test]
     async fn a_removed_session_that_is_damaged_holds_up_no_other() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("linger.db");
@@ -455,7 +420,6 @@ mod tests {
         let left = "SELECT group_concat(session) FROM removed";
         let left: Option<String> = connection.query_row(left, [], |row| row.get(0)).unwrap();
         assert_eq!(left.as_deref(), Some("s1"));
-        let (met, _) = found.all();
-        assert!(met.is_some_and(|met| met.text.contains("deleting meets damage")));
+        assert!(found.seen().database.is_some_and(|met| met.text.contains("deleting meets damage")));
     }
 }

@@ -3,19 +3,17 @@
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use linger_protocol::id::BlobId;
 use rusqlite::{Connection, params};
 
 use super::ahead::Ahead;
-use super::damage::{DAMAGE, Found};
+use super::damage::Found;
 use super::event_row::sum;
 use super::intact::Intact;
 use super::upkeep::{self, Upkeep};
 use super::usage;
 use super::{Append, Done, Fold, StoreError, Write};
 use crate::fault;
-use crate::log::Log;
-use crate::store::blob::Held;
+use crate::log::{Log, Piece, Stored};
 use crate::store::idempotency::Outcome;
 use crate::sys::clock;
 
@@ -53,19 +51,6 @@ pub(super) fn run(
             Some(Write::Remove(log, outcomes, done)) => {
                 remove(connection, &log, &outcomes, done, &mut synced);
                 upkeep.wake();
-            }
-            Some(Write::Clear(session, done)) => {
-                // Nobody waits for it to be on disk; what is written next is.
-                let result =
-                    set_sync(connection, false, &mut synced).and_then(|()| upkeep::clear(connection, &session));
-                let _unheard = done.send(result);
-                upkeep.wake();
-            }
-            Some(Write::Forget(blobs, done)) => {
-                let gone = upkeep.gone(blobs);
-                let result = set_sync(connection, true, &mut synced).and_then(|()| forget(connection, &gone));
-                // The job that asked may have been cut short.
-                let _unheard = done.send(result);
             }
             Some(Write::Outcome(outcome, done)) => {
                 let result =
@@ -163,7 +148,8 @@ fn commit(connection: &Connection, group: &[Append]) -> Result<(), StoreError> {
     fault::store()?;
     let transaction = connection.unchecked_transaction()?;
     for append in group {
-        write(&transaction, append)?;
+        let Append { log, pieces, events, folds, .. } = append;
+        write_session(&transaction, log.session.as_str(), pieces, events, folds)?;
     }
     fault::commit("before", group);
     fault::store()?;
@@ -197,10 +183,10 @@ fn finish(group: Vec<Append>, result: &Result<(), StoreError>, found: &Found) {
         }
         fault::point("store.before_answer");
         if result.is_ok() {
-            append.folds.iter().for_each(|fold| match fold {
-                Fold::Blob(held) => held.committed(),
-                Fold::Uses(all) => all.iter().for_each(Held::committed),
-                _ => {}
+            append.folds.iter().for_each(|fold| {
+                if let Fold::Blob(held) = fold {
+                    held.committed();
+                }
             });
         }
         if let Some(done) = append.done {
@@ -215,9 +201,15 @@ fn finish(group: Vec<Append>, result: &Result<(), StoreError>, found: &Found) {
     }
 }
 
-fn write(connection: &Connection, append: &Append) -> rusqlite::Result<()> {
-    let session = append.log.session.as_str();
-    for piece in &append.pieces {
+/// Writes events and what is folded from them, within the caller's transaction.
+pub(crate) fn write_session(
+    connection: &Connection,
+    session: &str,
+    pieces: &[Piece],
+    events: &[Arc<Stored>],
+    folds: &[Fold],
+) -> rusqlite::Result<()> {
+    for piece in pieces {
         fault::store()?;
         connection
             .prepare_cached(
@@ -232,7 +224,7 @@ fn write(connection: &Connection, append: &Append) -> rusqlite::Result<()> {
                 piece.text
             ])?;
     }
-    for event in &append.events {
+    for event in events {
         fault::store()?;
         connection
             .prepare_cached(
@@ -254,8 +246,8 @@ fn write(connection: &Connection, append: &Append) -> rusqlite::Result<()> {
                 .execute(params![session, stream])?;
         }
     }
-    let bytes = append.events.iter().map(|event| event.data.len() as i64).sum();
-    for fold in &append.folds {
+    let bytes = events.iter().map(|event| event.data.len() as i64).sum();
+    for fold in folds {
         fault::store()?;
         write_fold(connection, session, fold, bytes)?;
     }
@@ -315,33 +307,6 @@ fn write_fold(connection: &Connection, session: &str, fold: &Fold, bytes: i64) -
                 .prepare_cached("UPDATE session SET size = size + ? WHERE id = ?")?
                 .execute(params![grown, session])?
         }
-        Fold::Waiting(waiting) => {
-            connection
-                .prepare_cached(
-                    "UPDATE question INDEXED BY question_open SET answer = ?, answered_by = ?, answered_at = ?
-                     WHERE session = ? AND answer IS NULL",
-                )?
-                .execute(params![json(&None::<String>), DAMAGE, clock::now() as i64, session])?;
-            for pending in waiting {
-                connection
-                    .prepare_cached("INSERT OR REPLACE INTO question (id, session, asked) VALUES (?, ?, ?)")?
-                    .execute(params![pending.question.as_str(), session, json(pending)])?;
-            }
-            waiting.len()
-        }
-        Fold::Uses(held) => {
-            // One that was removed meanwhile uses nothing.
-            if !connection.prepare_cached("SELECT 1 FROM session WHERE id = ?")?.exists([session])? {
-                return Ok(());
-            }
-            for held in held {
-                connection
-                    .prepare_cached("INSERT OR REPLACE INTO blob (session, hash, size) VALUES (?, ?, ?)")?
-                    .execute(params![session, held.id().as_str(), held.size() as i64])?;
-            }
-            let sql = format!("UPDATE session SET size = {SIZE} WHERE id = ?1");
-            connection.prepare_cached(&sql)?.execute([session])?
-        }
         Fold::Spent(spent) => usage::add(connection, session, spent)?,
         Fold::Outcome(outcome) => return remember(connection, session, outcome),
     };
@@ -373,18 +338,6 @@ fn close(connection: &Connection, done: Done) {
     fault::point("store.closed");
     // Whoever closes the store waits for the answer; if not, the WAL is moved at the next start.
     let _unheard = done.send(checkpoint.map_err(StoreError::from));
-}
-
-/// Sessions do without these blobs.
-fn forget(connection: &Connection, blobs: &[BlobId]) -> Result<(), StoreError> {
-    let transaction = connection.unchecked_transaction()?;
-    for blob in blobs {
-        let sql = "UPDATE session SET size = size - (SELECT size FROM blob WHERE session = id AND hash = ?1)
-                   WHERE id IN (SELECT session FROM blob WHERE hash = ?1)";
-        transaction.prepare_cached(sql)?.execute([blob.as_str()])?;
-        transaction.prepare_cached("DELETE FROM blob WHERE hash = ?")?.execute([blob.as_str()])?;
-    }
-    Ok(transaction.commit()?)
 }
 
 fn remove(connection: &Connection, log: &Arc<Log>, outcomes: &[Outcome], done: Done, synced: &mut Synced) {

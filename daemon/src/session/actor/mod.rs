@@ -8,8 +8,8 @@
 
 mod questions;
 mod record;
-mod repair;
 mod requests;
+mod storage;
 #[cfg(test)]
 mod tests;
 mod turns;
@@ -49,10 +49,9 @@ use crate::sys::disk;
 use crate::tool::{Effects, Workspace};
 
 pub use questions::answered_before;
-pub use record::{idle_effort, question_fold, spent, stored, unknown_model};
+pub use record::{environment, idle_effort, question_fold, spent, stored, unknown_model};
 use record::{message_of, notice};
-pub use repair::environment;
-use repair::{Known, known};
+use storage::known;
 
 /// How long a turn that is being stopped may take to let go before it is left behind. Its processes are killed at once.
 const STOP_GRACE: Duration = Duration::from_secs(1);
@@ -114,8 +113,6 @@ pub enum Command {
     Warn(NoticeCode, String),
     /// Go on with a turn that was offered only until there is a configuration.
     Configured,
-    /// Hold what is kept beside the events against them, and make it anew if it is not what they say.
-    Mend(Reply<()>),
     /// The daemon ends.
     Pause(oneshot::Sender<()>),
 }
@@ -123,7 +120,7 @@ pub enum Command {
 impl Command {
     /// Whether the daemon's own log takes it, which has no turns and cannot be changed or removed.
     fn is_for_daemon(&self) -> bool {
-        matches!(self, Self::Attach(..) | Self::Ask(..) | Self::Answer(..) | Self::Mend(_) | Self::Pause(_))
+        matches!(self, Self::Attach(..) | Self::Ask(..) | Self::Answer(..) | Self::Pause(_))
     }
 
     /// Answers with an error.
@@ -131,7 +128,7 @@ impl Command {
         match self {
             Self::Attach(_, reply) => respond(reply, Err(error)),
             Self::Prompt(_, _, _, reply) | Self::Compact(_, _, _, reply) => respond(reply, Err(error)),
-            Self::Prune(_, _, reply) | Self::Mend(reply) => respond(reply, Err(error)),
+            Self::Prune(_, _, reply) => respond(reply, Err(error)),
             Self::Ask(_, reply) => respond(reply, Err(error)),
             Self::Cancel(asked)
             | Self::Continue(asked)
@@ -396,13 +393,12 @@ impl Actor {
     pub async fn load(env: Arc<Env>, host: Arc<dyn Host>, row: SessionRow) -> Result<Self, StoreError> {
         fault::point("actor.load");
         let id = row.id.clone();
-        let Known { state, env: variables, anew } = known(&env.store, row).await?;
+        let (state, variables) = known(&env.store, row).await?;
         // The daemon's own log works nowhere.
         let cwd = if id.is_daemon() { Path::new("/") } else { &state.cwd };
         let workspace = Arc::new(env.workspace(cwd, variables, disk::SHORT_TIMEOUT).await);
         let log = Log::new(id.clone(), state.head, Vec::new());
         let mut actor = Self::new(id, (env, host), log, state, workspace);
-        actor.say_rebuilt(anew);
         actor.take_up(recovery::Cause::Restart(actor.env.config.after_restart())).await?;
         Ok(actor)
     }
@@ -538,7 +534,6 @@ impl Actor {
         match command {
             Command::Attach(after, reply) => respond(reply, self.attach(after).await),
             Command::Pause(done) => self.pause(done).await,
-            Command::Mend(reply) => respond(reply, self.mend_beside().await.map_err(RpcError::from)),
             Command::Remove(force, asked) => self.remove(force, asked).await,
             Command::Prune(before, force, reply) => self.prune(before, force, reply).await,
             command if matches!(self.phase, Phase::Failed(..)) => {

@@ -86,17 +86,7 @@ impl Actor {
             written.push(event.body);
         }
         self.weigh();
-        folds.insert(
-            0,
-            Fold::Session {
-                name: self.state.name.clone(),
-                cwd: self.state.cwd.to_string_lossy().into_owned(),
-                state: self.state.stored_name(),
-                updated_at: self.state.updated_at,
-                fold: self.state.to_stored(),
-                parent: self.state.parent.as_ref().map(ToString::to_string),
-            },
-        );
+        folds.insert(0, self.state.to_fold());
         self.env.store.append(Append {
             log: self.log.clone(),
             events,
@@ -217,6 +207,11 @@ pub fn spent(event: &Event) -> Option<Fold> {
 
 fn of_one(event: &Event, model: String, usage: Usage) -> Fold {
     Fold::Spent(Spent { day: event.at / DAY_MS, model, answers: 1, usage })
+}
+
+/// The variables of a session's tools, as they are stored.
+pub fn environment(env: &BTreeMap<String, String>) -> Fold {
+    Fold::Environment(serde_json::to_string(env).unwrap_or_default())
 }
 
 /// An event as it is stored.

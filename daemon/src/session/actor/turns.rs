@@ -189,7 +189,7 @@ impl Actor {
                 if gone {
                     self.host.forget(&self.id);
                     self.env.questions.remove_all(&self.id);
-                    self.env.store.found.mended(&self.id);
+                    self.env.store.found.readable(&self.id);
                 }
                 let result = removed.map_err(RpcError::from);
                 replies.into_iter().for_each(|reply| respond(reply, result.clone()));

@@ -1,13 +1,10 @@
 //! Taking up what a daemon that died left behind, and starting anew after a failed write.
 
 use super::*;
-use std::collections::BTreeSet;
 
 use crate::log::push_piece;
-use crate::recover::salvage::{self, Examined};
 use crate::session::recovery::Cause;
-use crate::store::damage::DAMAGE;
-use crate::store::{Store, Waiting};
+use crate::store::Store;
 
 impl Actor {
     /// Goes on with what was left behind when the daemon died, or a write failed.
@@ -58,26 +55,6 @@ impl Actor {
             }
         }
         Ok(self.cancelled.take().map(|cancelled| Cancelled { keys, ..cancelled }))
-    }
-
-    /// Writes down what was made anew, and says so.
-    pub(super) fn say_rebuilt(&mut self, anew: Option<Anew>) {
-        let Some(Anew { mut drafts, folds }) = anew else { return };
-        let text =
-            "what was stored of the session's state was damaged; it was made anew from its events, and nothing is lost";
-        drafts.push(self.in_turn(notice(Level::Warning, NoticeCode::Damaged, text)));
-        tracing::warn!(target: "session", session = %self.id, events = self.state.head, "its state was damaged and made anew");
-        self.append(drafts, folds, true, None);
-        self.state.waiting().iter().for_each(|(question, _)| self.env.questions.add(question, &self.id));
-    }
-
-    /// Makes anew what is kept beside the events, if it is not what they say.
-    pub(super) async fn mend_beside(&mut self) -> Result<(), StoreError> {
-        self.barrier().await?;
-        let Some(row) = self.env.store.session(self.id.clone()).await? else { return Ok(()) };
-        let known = known(&self.env.store, row).await?;
-        self.say_rebuilt(known.anew);
-        self.barrier().await
     }
 
     /// The words of the prompts that wait, and the schemas; the state has only where they stand.
@@ -198,7 +175,7 @@ impl Actor {
         let _refused = self.barrier().await;
         let row = self.env.store.session(self.id.clone()).await?;
         let row = row.unwrap_or_else(|| SessionRow { id: self.id.clone(), ..SessionRow::default() });
-        let Known { state, anew, .. } = known(&self.env.store, row).await?;
+        let (state, _) = known(&self.env.store, row).await?;
         let waited = if let Phase::Failed(waited, _) = self.phase { waited } else { MEND[0] };
         self.state = state;
         self.past = super::turn::Past::default();
@@ -213,7 +190,7 @@ impl Actor {
         self.env.store.found.written(&self.id);
         self.mended = Some((waited, Instant::now()));
         self.phase = Phase::Idle;
-        self.say_rebuilt(anew);
+        self.state.waiting().iter().for_each(|(question, _)| self.env.questions.add(question, &self.id));
         self.take_up(Cause::Storage).await
     }
 }
@@ -224,150 +201,18 @@ fn unheard(cancelled: Option<Cancelled>) -> Vec<Asked> {
     keys.map(|key| Asked { key: Some(key), reply: oneshot::channel().0 }).collect()
 }
 
-/// What is known of a session that is stored.
-pub(super) struct Known {
-    pub(super) state: State,
-    pub(super) env: BTreeMap<String, String>,
-    /// What of it was damaged and has to be written anew.
-    pub(super) anew: Option<Anew>,
-}
-
-/// What has to be written so that what is stored is as the events have it.
-#[derive(Default)]
-pub(super) struct Anew {
-    drafts: Vec<Draft>,
-    folds: Vec<Fold>,
-}
-
-/// Reads what is stored of a session; what is damaged of it and follows from its events is made anew from these.
-pub(super) async fn known(store: &Store, row: SessionRow) -> Result<Known, StoreError> {
+/// The state of a stored session and the variables of its tools. It is damaged if the state is not what was written, or not that
+/// of its last event.
+pub(super) async fn known(store: &Store, row: SessionRow) -> Result<(State, BTreeMap<String, String>), StoreError> {
     let last = store.last(row.id.clone()).await?;
     if row.id.is_daemon() && last == 0 && row.fold.is_empty() {
-        return Ok(Known { state: State::default(), env: BTreeMap::new(), anew: None });
+        return Ok((State::default(), BTreeMap::new()));
     }
-    let state = State::from_stored(&row.fold);
-    if let Some(state) = &state
-        && state.head > last
-    {
-        let text = format!("its events {} to {} are missing", last + 1, state.head);
-        store.found.session(&row.id, &text);
-        return Err(StoreError::damage(text));
-    }
-    let env = serde_json::from_str(&row.env).ok();
-    let mut known = match (state.filter(|state| state.head == last), env) {
-        (Some(state), Some(env)) => Known { state, env, anew: None },
-        _ => from_events(store, &row.id).await?,
+    let text = match (State::from_stored(&row.fold), serde_json::from_str(&row.env)) {
+        (Some(state), Ok(env)) if state.head == last => return Ok((state, env)),
+        (Some(state), _) if state.head > last => format!("its events {} to {} are missing", last + 1, state.head),
+        _ => "its state cannot be read, or is not that of its last event".to_owned(),
     };
-    let stored = store.waiting(row.id.clone()).await?;
-    if !is_as_asked(store, &row.id, &known.state, &stored).await? {
-        let asked = Asking::read(store, &row.id, 0, &stored).await?;
-        // The state is what is wrong.
-        if known.anew.is_none() && asked.waiting() != known.state.waiting() {
-            known = from_events(store, &row.id).await?;
-        }
-        let anew = asked.anew(&known.state).inspect_err(|error| store.found.session(&row.id, &error.0.to_string()))?;
-        known.anew.get_or_insert_default().add(anew);
-    }
-    if row.state != known.state.stored_name() || row.cwd != known.state.cwd.to_string_lossy() {
-        // They are written with the state, whatever comes next.
-        known.anew.get_or_insert_default();
-    }
-    if row.name != known.state.name {
-        let anew = known.anew.get_or_insert_default();
-        if let Some(name) = &known.state.name
-            && !store.is_free(name.clone(), &row.id).await?
-        {
-            // While nobody could find it, another has taken its name.
-            let (model, mode, effort, instructions, setup) = (None, None, None, None, None);
-            let name = Some(format!("{name}-{}", row.id));
-            let body = EventBody::SessionChanged { model, mode, effort, name, instructions, setup };
-            anew.drafts.push(Draft::new(body));
-        }
-    }
-    Ok(known)
-}
-
-/// Whether what is stored of questions that wait is what the state and the events since the oldest of them say.
-async fn is_as_asked(store: &Store, id: &SessionId, state: &State, stored: &Waiting) -> Result<bool, StoreError> {
-    if stored.is_empty() && state.waiting().is_empty() {
-        return Ok(true);
-    }
-    let first = state.questions.iter().map(|asked| asked.seq.saturating_sub(1)).min();
-    let before = first.map_or(state.before_turn, |first| first.min(state.before_turn));
-    let asked = Asking::read(store, id, before, stored).await?;
-    Ok(asked.waiting() == state.waiting() && salvage::are_all(stored, &asked.open))
-}
-
-async fn from_events(store: &Store, id: &SessionId) -> Result<Known, StoreError> {
-    let Examined { state, env, .. } = salvage::of_store(store, id.clone()).await?;
-    let folds = vec![environment(&env)];
-    Ok(Known { state, env, anew: Some(Anew { folds, ..Anew::default() }) })
-}
-
-impl Anew {
-    fn add(&mut self, other: Self) {
-        self.drafts.extend(other.drafts);
-        self.folds.extend(other.folds);
-    }
-}
-
-/// What the events of a session say of its questions.
-#[derive(Default)]
-struct Asking {
-    /// Those without an answer.
-    open: BTreeMap<QuestionId, PendingQuestion>,
-    /// The answers of those that are stored without one.
-    answered: Vec<Fold>,
-}
-
-impl Asking {
-    /// Reads the events after `after`. `stored`: the questions that are stored without an answer.
-    async fn read(store: &Store, id: &SessionId, mut after: u64, stored: &Waiting) -> Result<Self, StoreError> {
-        let mut asking = Self::default();
-        let mut more = true;
-        while more {
-            let page;
-            (page, more) = store.events_of(id.clone(), SPEAK_OF_THEM, after, salvage::PAGE).await?;
-            after = page.last().map_or(after, |last| last.seq);
-            for fold in salvage::questions(id.as_str(), &page) {
-                match fold {
-                    Fold::Asked(pending) => drop(asking.open.insert(pending.question.clone(), *pending)),
-                    Fold::Answered { ref question, .. } => {
-                        asking.open.remove(question);
-                        if stored.contains_key(question) {
-                            asking.answered.push(fold);
-                        }
-                    }
-                    _ => {}
-                }
-            }
-        }
-        Ok(asking)
-    }
-
-    fn waiting(&self) -> BTreeSet<(QuestionId, String)> {
-        self.open.values().map(|pending| (pending.question.clone(), pending.asked.digest.clone())).collect()
-    }
-
-    /// What has to be written where `state` is good: what it waits for, and that nothing else does.
-    fn anew(mut self, state: &State) -> Result<Anew, StoreError> {
-        let waiting = state.waiting().into_iter().map(|(id, _)| self.open.remove(&id));
-        let Some(waiting) = waiting.collect::<Option<Vec<PendingQuestion>>>() else {
-            return Err(StoreError::damage("a question waits, and what was asked cannot be found"));
-        };
-        // Nothing is left that waits for any of these.
-        let withdrawn = self.open.into_values().map(|PendingQuestion { question, asked, .. }| {
-            Draft::new(asked.kind.withdrawn(question, DAMAGE.to_owned()))
-        });
-        let folds = self.answered.into_iter().chain([Fold::Waiting(waiting)]).collect();
-        Ok(Anew { drafts: withdrawn.collect(), folds })
-    }
-}
-
-/// The kinds of events that speak of questions.
-const SPEAK_OF_THEM: &[&str] = &["permission_requested", "permission_resolved", "question_asked", "question_resolved"];
-
-/// The variables of a session's tools, as they are stored.
-pub fn environment(env: &BTreeMap<String, String>) -> Fold {
-    Fold::Environment(serde_json::to_string(env).unwrap_or_default())
+    store.found.session(&row.id, &text);
+    Err(StoreError::damage(text))
 }

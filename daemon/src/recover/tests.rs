@@ -1,0 +1,134 @@
+//! A repair of databases that are damaged in every way: it comes to its end, and what it leaves has no damage and no other events.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use rusqlite::Connection;
+
+use super::*;
+use crate::store::open::tests::{copy_of, files, killed};
+use crate::store::rng::Rng;
+
+/// How many damaged copies are repaired.
+const SEEDS: u64 = 40;
+
+/// What of each event is known by its session and number.
+fn events(path: &Path) -> BTreeMap<(String, i64), String> {
+    let connection = Connection::open(path).unwrap();
+    let mut statement = connection.prepare("SELECT session, seq, data FROM event").unwrap();
+    let rows = statement.query_map([], |row| Ok(((row.get(0)?, row.get(1)?), row.get(2)?))).unwrap();
+    rows.map(Result::unwrap).collect()
+}
+
+/// What is wrong with a database; all of it must be read.
+fn findings(path: &Path) -> Vec<String> {
+    let connection = Connection::open(path).unwrap();
+    let looked = look(&connection, &Blobs::beside(path), || false).unwrap();
+    assert!(looked.complete);
+    looked.findings().into_iter().map(|(what, session, text)| format!("{what:?} {session:?}: {text}")).collect()
+}
+
+/// The blobs of the database that is damaged here have no files.
+fn without_blobs(path: &Path) {
+    Connection::open(path).unwrap().execute_batch("DELETE FROM blob").unwrap();
+}
+
+#[test]
+fn whatever_is_damaged_a_repair_leaves_what_can_be_read_and_each_event_its_number() {
+    let original = killed();
+    let whole = copy_of(&original);
+    let mut before = events(&whole.1);
+    // One was removed, and stays so.
+    before.retain(|(session, _), _| session != "jd6jypey8m");
+    let (mut same, mut less) = (0, 0);
+    for seed in 0..SEEDS {
+        let (_dir, path) = copy_of(&original);
+        let mut rng = Rng(seed);
+        let file = aside::with(&path, if rng.below(4) == 0 { "-wal" } else { "" });
+        let mut bytes = fs::read(&file).unwrap();
+        match rng.below(4) {
+            0 => (0..1 + rng.below(20)).for_each(|_| {
+                let at = rng.below(bytes.len());
+                bytes[at] ^= 1 << rng.below(8);
+            }),
+            1 => {
+                let page = rng.below(bytes.len() / 4096) * 4096;
+                rng.fill(&mut bytes[page..][..4096]);
+            }
+            2 => bytes.truncate(rng.below(bytes.len())),
+            _ => bytes[..100].fill(0x5a),
+        }
+        fs::write(&file, bytes).unwrap();
+        let found = files(&path);
+        let recovered = run(&path).unwrap_or_else(|error| panic!("seed {seed}: {error:#}"));
+        assert_eq!(findings(&path), [""; 0], "seed {seed}: {recovered:#?}");
+        for damage in recovered.damage.iter().filter(|damage| damage.what == Damaged::Database) {
+            let aside = files(damage.file.as_ref().unwrap());
+            assert!(aside[""] == found[""], "seed {seed}: what was set aside is what was found");
+        }
+        let after = events(&path);
+        let kept: Vec<_> = before.iter().filter(|(at, data)| after.get(at) == Some(data)).map(|(at, _)| at).collect();
+        // Behind the last that is known, as at the end of a WAL that is cut, new ones begin.
+        let in_between = |(id, seq): &(String, i64)| kept.iter().any(|(other, later)| other == id && later > seq);
+        let is_other = |(at, data): &(&(String, i64), &String)| {
+            before.get(at).is_some_and(|was| was != *data) && !data.contains("\"kind\":\"lost\"") && in_between(at)
+        };
+        assert_eq!(after.iter().filter(is_other).count(), 0, "seed {seed}: an event has another's number");
+        if kept.len() == before.len() {
+            same += 1
+        } else {
+            less += 1
+        }
+        // What was done is not done again.
+        assert_eq!(run(&path).unwrap().damage.len(), recovered.damage.iter().filter(|it| it.file.is_some()).count());
+        assert!(events(&path) == after, "seed {seed}");
+    }
+    assert!(same > 3 && less > 3, "{same} with all their events, {less} without some");
+}
+
+#[test]
+fn a_repair_that_was_cut_short_goes_on_with_what_is_not_here_yet() {
+    let (_dir, path) = copy_of(&killed());
+    let all = events(&path);
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[..100].fill(0x5a);
+    fs::write(&path, bytes).unwrap();
+    run(&path).unwrap();
+    without_blobs(&path);
+    let after = events(&path);
+    let mut aside = aside::list(&path).remove(0);
+    // As if the helper had been killed before the last two.
+    let connection = Connection::open(&path).unwrap();
+    let sql = "SELECT id FROM session ORDER BY id LIMIT 2";
+    let gone: Vec<String> =
+        connection.prepare(sql).unwrap().query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    for id in &gone {
+        for table in ["event", "question", "scratch", "outcome", "usage", "blob"] {
+            connection.execute(&format!("DELETE FROM {table} WHERE session = ?"), [id]).unwrap();
+        }
+        connection.execute("DELETE FROM session WHERE id = ?", [id]).unwrap();
+    }
+    drop(connection);
+    let carried = aside.report.carried;
+    aside.report = Report { settled: false, carried: 0, ..aside.report };
+    aside.save().unwrap();
+    assert_eq!(run(&path).unwrap().damage[0].carried, carried);
+    let again = events(&path);
+    assert!(all.iter().all(|(at, data)| again.get(at) == after.get(at) || again.get(at) == Some(data)));
+    assert_eq!(again.len(), after.len());
+    assert_eq!(findings(&path), [""; 0]);
+}
+
+#[test]
+fn what_the_user_has_removed_since_does_not_come_back() {
+    let (_dir, path) = copy_of(&killed());
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[..100].fill(0x5a);
+    fs::write(&path, bytes).unwrap();
+    let connection = open::open(&path).unwrap().0;
+    connection.execute("INSERT INTO removed VALUES ('37grq28w2p')", []).unwrap();
+    drop(connection);
+    run(&path).unwrap();
+    assert!(events(&path).keys().all(|(session, _)| session != "37grq28w2p"));
+    assert!(events(&path).keys().any(|(session, _)| session == "3c725prqhm"));
+}

@@ -14,9 +14,9 @@ use serde_json::json;
 /// what other processes are called. A history is never a part of it.
 const READ: u64 = 8 << 10;
 
-/// Megabytes of history.
+/// Megabytes of history; as usual eight times what may be read.
 fn megabytes() -> u64 {
-    std::env::var("LINGER_LARGE_MB").ok().and_then(|mb| mb.parse().ok()).unwrap_or(200)
+    std::env::var("LINGER_LARGE_MB").ok().and_then(|mb| mb.parse().ok()).unwrap_or(64)
 }
 
 /// Adds messages of 125 KB each to a session whose turn has ended, as the latest thing that happened before its end.

@@ -1,10 +1,10 @@
-//! Every fault in every format through the real daemon: in one session, one after the other, and it is usable after each.
+//! Every fault in every format through the real daemon: one after the other in a session, which is usable after each.
 
 use std::time::Duration;
 
 use linger_tests::check::{Seen, Transcript};
 use linger_tests::harness::{Client, Daemon, Setup, process};
-use linger_tests::model::{Format, ModelServer, Reply};
+use linger_tests::model::{Format, ModelServer, Recorded, Reply};
 use serde_json::{Value, json};
 
 use crate::provider_faults::notices;
@@ -98,46 +98,69 @@ impl Turn {
     }
 }
 
-/// Prompts with a picture and perhaps a schema; how the turn ended.
-async fn prompt(client: &Client, session: &str, schema: Option<&Value>) -> Seen {
-    let before = client.transcript().of("turn_finished").count();
-    let image = json!({ "type": "image", "media_type": "image/png", "data": PICTURE });
-    let content = json!([{ "type": "text", "text": "was ist das?" }, image]);
-    client.call("session/prompt", json!({ "session": session, "content": content, "schema": schema })).await;
-    client.nth(session, "turn_finished", before + 1).await
+/// A session of its own with one of the models, which sees some of the faults, one after the other.
+struct Lane<'a> {
+    format: Format,
+    model: &'a ModelServer,
+    name: String,
+    client: Client,
+    session: String,
+    /// What answers have to fit.
+    schema: Option<Value>,
 }
 
-/// In a session whose answers are free, or have to fit a schema.
-async fn every_fault_in(format: Format, shaped: bool) {
-    let model = ModelServer::start();
-    let config = format!("{}idle_timeout_ms = {}", format.provider("x", &model.url()), SILENCE.as_millis());
-    let daemon = Daemon::start_with(&model, Setup { mode: "auto", config, ..Setup::default() }).await;
-    let client = daemon.client().await;
-    let session = client.create_with(json!({ "model": "x/m" })).await;
-    client.attach(&session).await;
-    let asked_for = shaped.then(schema);
-    let good = || if shaped { gives(format, &bern()) } else { Reply::text("Good day") };
-    for (fault, reply, then) in faults(format, good) {
-        let what = format!("{format:?}: {fault}");
+impl<'a> Lane<'a> {
+    async fn new(daemon: &Daemon, model: &'a ModelServer, format: Format, schema: Option<Value>, n: usize) -> Self {
+        let (client, name) = (daemon.client().await, format!("m{n}"));
+        let session = client.create_with(json!({ "model": format!("x/{name}") })).await;
+        client.attach(&session).await;
+        Self { format, model, name, client, session, schema }
+    }
+
+    /// Prompts with a picture and perhaps a schema; how the turn ended.
+    async fn prompt(&self, schema: Option<&Value>) -> Seen {
+        let before = self.client.transcript().of("turn_finished").count();
+        let image = json!({ "type": "image", "media_type": "image/png", "data": PICTURE });
+        let content = json!([{ "type": "text", "text": format!("was ist das, {}?", self.name) }, image]);
+        let params = json!({ "session": self.session, "content": content, "schema": schema });
+        self.client.call("session/prompt", params).await;
+        self.client.nth(&self.session, "turn_finished", before + 1).await
+    }
+
+    fn push(&self, replies: impl IntoIterator<Item = Reply>) {
+        self.model.push_for(&self.name, replies);
+    }
+
+    fn requests(&self) -> Vec<Recorded> {
+        self.model.requests().into_iter().filter(|request| request.model() == self.name).collect()
+    }
+
+    /// A good answer.
+    fn good(&self) -> Reply {
+        if self.schema.is_some() { gives(self.format, &bern()) } else { Reply::text("Good day") }
+    }
+
+    /// One fault, and what comes of it.
+    async fn meets(&self, fault: &str, reply: Reply, then: Then) {
+        let what = format!("{:?}: {fault}", self.format);
         if then == Then::Plain {
-            model.push([Reply::new().thinking("Hm.", "c2ln").and_text("Gut.")]);
-            assert_eq!(prompt(&client, &session, None).await.str("stop_reason"), "end_turn");
+            self.push([Reply::new().thinking("Hm.", "c2ln").and_text("Gut.")]);
+            assert_eq!(self.prompt(None).await.str("stop_reason"), "end_turn");
         }
-        let (before, asked) = (Turn::of(&client.transcript()), model.request_count());
+        let (before, asked) = (Turn::of(&self.client.transcript()), self.requests().len());
         let fails = matches!(then, Then::Failed(_));
-        model.push([reply].into_iter().chain((!fails && then != Then::Nothing).then(good)));
-        let end = prompt(&client, &session, asked_for.as_ref()).await;
+        self.push([reply].into_iter().chain((!fails && then != Then::Nothing).then(|| self.good())));
+        let end = self.prompt(self.schema.as_ref()).await;
         let (stop, detail) = (end.str("stop_reason"), end.event["detail"].as_str().unwrap_or_default());
-        let answer = if shaped && !fails { bern() } else { Value::Null };
+        let answer = if self.schema.is_some() && !fails { bern() } else { Value::Null };
         assert_eq!(end.event["answer"], answer, "{what}: {detail}");
-        let after = Turn::of(&client.transcript());
-        let attempts = model.request_count() - asked;
+        let (after, bodies) = (Turn::of(&self.client.transcript()), self.requests());
         assert_eq!(after.finished, before.finished + 1, "{what}");
         assert_eq!(after.started, 0, "{what}: a call of an answer that was cut ran");
         let added =
             (after.notices - before.notices, after.superseded - before.superseded, after.messages - before.messages);
         // Where tools and a schema exclude each other, the schema is told in words.
-        let told = usize::from(shaped && format == Format::Ollama);
+        let told = usize::from(self.schema.is_some() && self.format == Format::Ollama);
         let (want, words) = match then {
             Then::Again => ((1, 0, 2 + told), ""),
             Then::Repeated => ((1, 1, 3 + told), ""),
@@ -145,18 +168,43 @@ async fn every_fault_in(format: Format, shaped: bool) {
             Then::Failed(words) => ((0, 0, 1 + told), words),
         };
         assert_eq!((added, stop), (want, if fails { "error" } else { "end_turn" }), "{what}: {detail}");
-        let trimmed = client.transcript().of("trimmed").count();
+        let trimmed = self.client.transcript().of("trimmed").count();
         assert_eq!(trimmed, usize::from(trimmed > 0 || then == Then::Plain), "{what}");
+        let attempts = bodies.len() - asked;
         assert_eq!(attempts, if matches!(then, Then::Again | Then::Repeated | Then::Plain) { 2 } else { 1 }, "{what}");
         assert!(detail.contains(words), "{what}: {detail}");
-        let bodies = model.requests();
         assert!(bodies.last().unwrap().messages().contains(PICTURE), "{what}: the picture is not there");
     }
-    model.push([Reply::text("Still there.")]);
-    assert_eq!(prompt(&client, &session, None).await.str("stop_reason"), "end_turn");
+
+    /// All of these, and then a turn without one.
+    async fn meets_all(&self, faults: Vec<(&'static str, Reply, Then)>) {
+        for (fault, reply, then) in faults {
+            self.meets(fault, reply, then).await;
+        }
+        self.push([Reply::text("Still there.")]);
+        assert_eq!(self.prompt(None).await.str("stop_reason"), "end_turn");
+    }
+}
+
+/// With answers that are free, or have to fit a schema. What is waited for in silence is so in sessions side by side.
+async fn every_fault_in(format: Format, shaped: bool) {
+    let model = ModelServer::start();
+    let config = format!("{}idle_timeout_ms = {}", format.provider("x", &model.url()), SILENCE.as_millis());
+    let daemon = Daemon::start_with(&model, Setup { mode: "auto", config, ..Setup::default() }).await;
+    let lane = |n| Lane::new(&daemon, &model, format, shaped.then(schema), n);
+    let lanes = [lane(0).await, lane(1).await, lane(2).await, lane(3).await];
+    let all = faults(format, || lanes[0].good());
+    let (silent, loud): (Vec<_>, Vec<_>) = all.into_iter().partition(|(fault, ..)| fault.starts_with("silence"));
+    let [one, two, three] = <[_; 3]>::try_from(silent).unwrap_or_else(|all| panic!("{} silences", all.len()));
+    tokio::join!(
+        lanes[0].meets_all(loud),
+        lanes[1].meets_all(vec![one]),
+        lanes[2].meets_all(vec![two]),
+        lanes[3].meets_all(vec![three]),
+    );
     let most = process::peak(daemon.pid().await);
     assert!(most < MEMORY, "{format:?}: {most} KiB");
-    daemon.check(&[&client], &model);
+    daemon.check(&lanes.each_ref().map(|lane| &lane.client), &model);
 }
 
 #[tokio::test]

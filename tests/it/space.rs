@@ -294,9 +294,9 @@ async fn a_removal_that_is_cut_by_kill_9_is_finished_after_the_restart() {
     let (session, other) = (client.session().await, client.session().await);
     show(&client, &session, json!([image(&noise(50_000, 5))])).await;
     daemon.kill_all().await;
-    grow(&daemon, &session, 60_000);
+    grow(&daemon, &session, 20_000);
     // However fast it is, it does not get to the end before it is killed.
-    let stop = "CREATE TRIGGER stop BEFORE DELETE ON event WHEN OLD.seq = 30000 BEGIN SELECT RAISE(ABORT, 'stop'); END";
+    let stop = "CREATE TRIGGER stop BEFORE DELETE ON event WHEN OLD.seq = 10000 BEGIN SELECT RAISE(ABORT, 'stop'); END";
     database(&daemon).execute_batch(stop).unwrap();
     daemon.launch().await;
     let (again, running) = (daemon.client().await, daemon.pid().await);

@@ -23,6 +23,7 @@ pub(crate) mod read;
 mod reader;
 #[cfg(test)]
 pub(crate) mod rng;
+pub(crate) mod scratch;
 mod upkeep;
 pub(crate) mod usage;
 pub(crate) mod write;
@@ -145,7 +146,7 @@ pub struct Append {
     pub events: Vec<Arc<Stored>>,
     /// The turn that `pieces` belong to.
     pub turn: Option<TurnId>,
-    /// Text for the scratch rows of open streams.
+    /// Text of open streams.
     pub pieces: Vec<Piece>,
     /// What is folded from the events.
     pub folds: Vec<Fold>,

@@ -320,7 +320,7 @@ fn a_choice_is_listed_with_its_options_and_answered_by_the_name_of_one() {
         daemon.expect_end();
     });
     let ran = fake.run(&["answer", "q2", "allow"]);
-    let err = "error: 'allow' is no answer to q2\nhint: one of go_on, stop\n";
+    let err = "error: 'allow' is not an answer to q2\nhint: one of go_on, stop\n";
     assert_eq!(ran, Ran { code: Some(2), out: String::new(), err: err.to_owned() });
 }
 
@@ -561,11 +561,11 @@ fn a_cancel_with_nothing_under_way_has_a_hint() {
     let ran = Fake::one(|daemon| {
         daemon.hello();
         daemon.answer("session/list", json!([row("s1", "idle", None)]));
-        daemon.refuse("session/cancel", -31014, "session s1 has no turn under way", Value::Null);
+        daemon.refuse("session/cancel", -31014, "session s1 has no running turn", Value::Null);
     })
     .run(&["cancel", "s1"]);
     assert_eq!(ran.code, Some(1));
-    assert!(ran.err.starts_with("error: session s1 has no turn under way\nhint: "), "{}", ran.err);
+    assert!(ran.err.starts_with("error: session s1 has no running turn\nhint: "), "{}", ran.err);
 }
 
 #[cfg(target_os = "linux")]

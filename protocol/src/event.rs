@@ -14,7 +14,7 @@ use crate::id::{BlobId, CallId, Cursor, MessageId, PermissionId, PromptId, Quest
 use crate::message::{AnswerEnd, ContentBlock, HostedPart, HostedTool, Role, StopReason, Usage};
 use crate::permission::{Decision, Mode};
 use crate::question::Question;
-use crate::session::{Effort, Setup, When};
+use crate::session::{Effort, PrefixFingerprint, When};
 
 /// The method name of the notification that carries an event.
 pub const SESSION_EVENT: &str = "session/event";
@@ -72,7 +72,7 @@ pub enum EventBody {
         effort: Effort,
         /// The constant part of its requests: all but the conversation.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        setup: Option<Setup>,
+        setup: Option<PrefixFingerprint>,
         /// The variables that tools of this session get; never a key.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         env: BTreeMap<String, String>,
@@ -97,7 +97,7 @@ pub enum EventBody {
         /// What requests have beside the conversation from now on: another model's, or the configuration or linger itself is
         /// another one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        setup: Option<Setup>,
+        setup: Option<PrefixFingerprint>,
     },
     /// A prompt is stored and will start a turn or join one.
     PromptAccepted {
@@ -605,7 +605,7 @@ impl EventBody {
     }
 
     /// What stands before the conversation in requests is another from now on.
-    pub fn setup_changed(setup: Setup) -> Self {
+    pub fn setup_changed(setup: PrefixFingerprint) -> Self {
         let (model, mode, name, effort, instructions) = (None, None, None, None, None);
         Self::SessionChanged { model, mode, name, effort, instructions, setup: Some(setup) }
     }

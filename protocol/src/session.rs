@@ -254,7 +254,7 @@ pub struct Set {
 /// The constant part of a session's requests: all but the conversation. While it stays the same, each
 /// request begins like the one before, and a provider's prompt cache hits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Setup {
+pub struct PrefixFingerprint {
     /// The wire format: `anthropic`, `openai`, `openai-responses`, `gemini`, `ollama` or `demo`.
     pub kind: String,
     /// The tools that the provider runs itself, where any are switched on.

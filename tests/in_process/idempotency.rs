@@ -64,7 +64,7 @@ async fn a_key_that_was_used_for_something_else_is_refused_and_nothing_happens()
     let directory = daemon.workspace();
     let other = json!({ "cwd": directory, "key": "k", "name": "two" });
     let error = client.refused("session/create", other).await;
-    assert_eq!((error.code, error.message.as_str()), (-31022, "the key was used for something else"));
+    assert_eq!((error.code, error.message.as_str()), (-31022, "the key was used for another request"));
 
     // A key counts within its method and its session: this is another.
     let prompt = |text: &str| json!({ "session": session, "content": text, "key": "k" });

@@ -24,7 +24,7 @@ pub(super) fn run(args: Answer) -> Result<Exit, Failure> {
         return Err(Failure::new(Exit::FAILED, unknown_kind(row)).hint("answer it with another client"));
     };
     let Some(name) = question.named(&args.answer) else {
-        let wrong = format!("'{}' is no answer to {}", args.answer.escape_default(), row.question);
+        let wrong = format!("'{}' is not an answer to {}", args.answer.escape_default(), row.question);
         return Err(Failure::usage(wrong).hint(format!("one of {}", question.words().join(", "))));
     };
     match client.call_raw(&QuestionAnswer(question.answer(name.clone(), args.reason)?))? {

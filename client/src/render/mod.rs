@@ -18,7 +18,7 @@ use linger_protocol::event::{Asks, Delta, Event, EventBody, Instruction, Level};
 use linger_protocol::id::{CallId, MessageId, PromptId};
 use linger_protocol::message::{ContentBlock, Role, StopReason, Usage, text_of};
 use linger_protocol::permission::Decision;
-use linger_protocol::session::Setup;
+use linger_protocol::session::PrefixFingerprint;
 
 use crate::terminal::{Output, clean, clean_line};
 use serde_json::Value;
@@ -393,7 +393,7 @@ impl Renderer {
     }
 
     /// The requests to the same model changed.
-    fn setup(&mut self, setup: &Setup, out: &mut Vec<Output>) {
+    fn setup(&mut self, setup: &PrefixFingerprint, out: &mut Vec<Output>) {
         let named: Vec<&str> = setup.hosted_tools.iter().map(|tool| tool.name()).collect();
         let tools = if named.is_empty() { String::new() } else { format!("; it runs {} itself", named.join(" and ")) };
         let line = format!("requests to the provider change from here on: its configuration or linger changed{tools}");

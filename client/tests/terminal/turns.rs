@@ -213,14 +213,14 @@ fn continue_counts_like_a_prompt() {
 
 /// The turn under way is left unfinished.
 fn offered(daemon: &mut Connection, seq: u64) {
-    let text = "the daemon was restarted; continue the turn by hand";
+    let text = "the daemon was restarted; the turn waits to be continued";
     let notice =
         json!({"kind": "notice", "seq": seq, "turn": "t1", "level": "warning", "code": "offered", "text": text});
     daemon.event(&seq.to_string(), notice);
 }
 
 fn continued(daemon: &mut Connection, seq: u64) {
-    let notice = json!({"kind": "notice", "seq": seq, "turn": "t1", "level": "info", "code": "continued", "text": "the turn goes on"});
+    let notice = json!({"kind": "notice", "seq": seq, "turn": "t1", "level": "info", "code": "continued", "text": "the turn resumes"});
     daemon.event(&seq.to_string(), notice);
 }
 
@@ -241,13 +241,13 @@ fn a_turn_that_is_offered_gives_a_prompt_and_continue_takes_it_up() {
     let mut session = Session::start(&fake, &["attach", "s1"]);
     session.see("> ");
     session.press("test\r");
-    session.see("half\r\nwarning: the daemon was restarted; continue the turn by hand\r\nhint: /continue");
+    session.see("half\r\nwarning: the daemon was restarted; the turn waits to be continued\r\nhint: /continue");
     session.see("> ");
     session.press("\u{3}");
     session.see("the turn was interrupted: /continue resumes it");
     session.see("> ");
     session.press("/continue\r");
-    session.see("the turn goes on\r\nmore");
+    session.see("the turn resumes\r\nmore");
     session.press("\u{3}");
     session.see("cancelled");
     session.see("> ");
@@ -276,7 +276,7 @@ fn who_attaches_to_an_offered_turn_has_a_prompt_and_its_question() {
     });
     let mut session = Session::start(&fake, &["attach", "s1"]);
     let seen = session.take_until("hint: /continue");
-    assert_eq!(seen.matches("continue the turn by hand").count(), 2, "{seen}");
+    assert_eq!(seen.matches("the turn waits to be continued").count(), 2, "{seen}");
     session.see("n no, then Enter");
     session.see("> ");
     session.press("y\r");

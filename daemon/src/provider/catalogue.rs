@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use linger_protocol::daemon::Model;
-use linger_protocol::session::{Effort, Setup};
+use linger_protocol::session::{Effort, PrefixFingerprint};
 use reqwest::Url;
 use serde_json::Value;
 
@@ -83,7 +83,7 @@ pub struct Resolved {
 
 impl Resolved {
     /// The fingerprint of requests apart from messages, for this system prompt and these tools.
-    pub fn setup(&self, system: &str, tools: &ToolSpecs) -> Setup {
+    pub fn setup(&self, system: &str, tools: &ToolSpecs) -> PrefixFingerprint {
         setup((system, tools), &self.origin, (self.kind, self.compat), self.facts.effort)
     }
 

@@ -1,32 +1,32 @@
-//! What requests to a model have beside the conversation: the tools, the system prompt, and how its provider is spoken to.
+//! The fingerprint of a request's prefix: tools, system prompt, and the provider's wire format and flags.
 //!
-//! While that stays, each request begins as the one before it did, and the provider's cache hits; an event names the change.
-//! Pure. Deliberately absent: what a session's own events say of it (model, instructions, effort, a schema).
+//! While it stays, each request begins like the one before it, and the provider's cache hits; an event names each change.
+//! Pure. Deliberately absent: parts with their own events (model, instructions, effort, a schema).
 
-use linger_protocol::session::{Effort, Setup};
+use linger_protocol::session::{Effort, PrefixFingerprint};
 use sha2::{Digest as _, Sha256};
 
 use super::catalogue::Kind;
 use super::compat::Compat;
 use super::tools::ToolSpecs;
 
-/// Characters of a digest: 64 bits tell apart the few setups that a session ever has.
+/// The length of a digest, in characters: 64 bits distinguish the few prefixes of a session.
 const DIGEST: usize = 16;
 
-/// The setup of a model that is asked with this system prompt and these tools: its provider's wire format and flags, and how hard
-/// it thinks unless a session says otherwise.
+/// The fingerprint for a model with this system prompt and these tools, its provider's wire format and flags, and its default
+/// effort.
 pub fn setup(
     (system, tools): (&str, &ToolSpecs),
     origin: &str,
     (kind, compat): (Kind, Compat),
     effort: Effort,
-) -> Setup {
+) -> PrefixFingerprint {
     let hosted_tools = compat.hosted.tools();
     let hosted: Vec<&str> = hosted_tools.iter().map(|tool| tool.name()).collect();
     let (hosted, flags) = (hosted.join(" "), compat.encoded());
     let (version, tools, effort) = (env!("CARGO_PKG_VERSION"), tools.digest(), effort.name());
     let digest = short(&format!("{version}\0{system}\0{tools}\0{origin}\0{flags}\0{hosted}\0{effort}"));
-    Setup { kind: kind.name().to_owned(), hosted_tools, digest }
+    PrefixFingerprint { kind: kind.name().to_owned(), hosted_tools, digest }
 }
 
 fn short(text: &str) -> String {

@@ -1,8 +1,7 @@
-//! Questions that are no permissions: how one is put, within which bounds, and which session asks.
+//! Questions other than permissions: their bounds, and which session asks.
 //!
-//! A question is state of the session that asks it, or of the daemon's own log where none does: the actor writes it down, holds up
-//! what it blocks, and takes the one answer. Deliberately absent: which calls need a permission ([`crate::permission`]), and who
-//! may answer (the methods).
+//! A question is state of the session that asks it, or of the daemon's own log: the actor records it, holds back what it blocks,
+//! and takes the one answer. Deliberately absent: which calls need a permission ([`crate::permission`]), and authority (`service`).
 
 mod pending;
 
@@ -15,26 +14,26 @@ use serde_json::json;
 use crate::permission;
 pub use pending::PendingQuestions;
 
-/// The longest text of a question, in bytes: a list of what would change may take some pages.
+/// The longest text of a question, in bytes: a list of changes may take some pages.
 const MAX_TEXT: usize = 64 << 10;
 
-/// Options of a choice: people read them all.
+/// The most options of a choice: users read them all.
 const MAX_OPTIONS: usize = 32;
 
-/// The longest name and the longest label of an option, in bytes: a line of a terminal.
+/// The longest name or label of an option, in bytes: a line of a terminal.
 const MAX_OPTION: usize = 256;
 
-/// Questions that may wait in one session, or in the daemon's log: the calls of a step, and as many again.
+/// The most open questions of one session, or of the daemon's log: twice the calls of a step.
 pub const MAX_OPEN: usize = 256;
 
-/// A choice. `blocks` the call if there is one.
+/// Makes a choice question.
 pub fn choice(text: impl Into<String>, options: Vec<QuestionOption>, blocks: Blocks, call: Option<CallId>) -> Question {
     let text = text.into();
     let digest = permission::hash(&json!({ "kind": "choice", "options": options, "text": text }));
     Question { kind: QuestionKind::Choice, blocks, call, text, options, permission: None, digest }
 }
 
-/// Refuses a question that cannot be asked: too large, or without anything to answer it with.
+/// Validates a question: its size, its text and its options.
 pub fn check(question: &Question) -> Result<(), RpcError> {
     let refuse = |what: String| Err(RpcError::new(Code::TooMuch, what));
     if question.text.len() > MAX_TEXT {

@@ -1,5 +1,4 @@
-//! Which session asks which pending question: an answer then goes to its session at once, in the order in which the requests of
-//! its connection came.
+//! The session of each pending question, so that answers reach it without a query, in the order of their connection's requests.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,22 +14,22 @@ impl PendingQuestions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `session` waits for an answer to this.
+    /// Adds a question of `session`.
     pub fn add(&self, question: &QuestionId, session: &SessionId) {
         self.map().insert(question.clone(), session.clone());
     }
 
-    /// It has its answer, or was withdrawn.
+    /// Removes a question that is answered or withdrawn.
     pub fn remove(&self, question: &QuestionId) {
         self.map().remove(question);
     }
 
-    /// A session waits for none, or is no more.
+    /// Removes all questions of a session.
     pub fn remove_all(&self, session: &SessionId) {
         self.map().retain(|_, waits| waits != session);
     }
 
-    /// The session that waits.
+    /// The session of a pending question.
     pub fn session(&self, question: &QuestionId) -> Option<SessionId> {
         self.map().get(question).cloned()
     }

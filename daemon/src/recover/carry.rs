@@ -321,7 +321,7 @@ fn cut_off(state: &State, results: &HashMap<CallId, ContentBlock>) -> Vec<Draft>
         drafts.push(Draft::of_turn(&turn.id, finished(turn.usage, turn.steps)));
         return drafts;
     }
-    let Some(queued) = state.queue.front().filter(|_| state.is_owed()) else { return Vec::new() };
+    let Some(queued) = state.queue.front().filter(|_| state.has_due_prompt()) else { return Vec::new() };
     // The first prompt that waits would start, and may have had its turn: it is shown, and not answered. The others wait.
     let turn = TurnId(format!("t{}", state.counts.turns + 1));
     let message = MessageId(format!("m{}", state.counts.messages + 1));

@@ -67,7 +67,7 @@ impl Registry {
                 let hint = "`linger doctor --repair` saves what can be read, `linger rm --force` removes it as it is";
                 Command::Remove(false, asked).refuse(error.hint(hint));
             }
-            Command::Remove(true, Asked { key, reply }) if error.code() == Some(Code::Damaged) => {
+            Command::Remove(true, KeyedReply { key, reply }) if error.code() == Some(Code::Damaged) => {
                 let outcomes = key.into_iter().map(|key| key.outcome(&())).collect();
                 let log = Log::new(id.clone(), 0, Vec::new());
                 let removed = self.env.store.remove(log, outcomes).await;

@@ -7,7 +7,7 @@ use linger_protocol::permission::{self, Answered, Decision, Pending};
 use linger_protocol::question::{AlreadyAnswered, Answer, List, PendingQuestion};
 
 use super::{Caller, Services};
-use crate::session::actor::{Asked, Command, answered_before};
+use crate::session::actor::{Command, KeyedReply, answered_before};
 use crate::store::idempotency::Key;
 
 /// The longest reason of an answer, in bytes: a few lines for the model.
@@ -61,7 +61,7 @@ async fn give(services: &Services, caller: &Caller, answer: Answer, key: Option<
         },
     };
     let by = caller.name();
-    services.registry.ask(&session, |reply| Command::Answer(answer, by, Asked { key, reply })).await?;
+    services.registry.ask(&session, |reply| Command::Answer(answer, by, KeyedReply { key, reply })).await?;
     Ok(Answered { outcome: "won".to_owned() })
 }
 

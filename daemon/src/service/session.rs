@@ -10,7 +10,7 @@ use linger_protocol::session::{
 
 use super::{Authority, Caller, Services, model};
 use crate::registry::prune;
-use crate::session::actor::{Asked, Command};
+use crate::session::actor::{Command, KeyedReply};
 use crate::session::subscription::Subscription;
 use crate::store::idempotency::Key;
 use crate::sys::disk;
@@ -88,14 +88,14 @@ pub async fn compact(services: &Services, caller: &Caller, mut params: Compact) 
 /// Cancels the running turn and keeps the session.
 pub async fn cancel(services: &Services, _: &Caller, mut params: Keyed) -> Result<Empty, RpcError> {
     let key = Key::of("session/cancel", params.session.as_str(), params.key.take(), &params)?;
-    services.registry.ask(&params.session, |reply| Command::Cancel(Asked { key, reply })).await?;
+    services.registry.ask(&params.session, |reply| Command::Cancel(KeyedReply { key, reply })).await?;
     Ok(Empty {})
 }
 
 /// Resumes an offered turn, or starts prompts that are still queued after a cancel or an error.
 pub async fn resume(services: &Services, _: &Caller, mut params: Keyed) -> Result<Empty, RpcError> {
     let key = Key::of("session/continue", params.session.as_str(), params.key.take(), &params)?;
-    services.registry.ask(&params.session, |reply| Command::Continue(Asked { key, reply })).await?;
+    services.registry.ask(&params.session, |reply| Command::Continue(KeyedReply { key, reply })).await?;
     Ok(Empty {})
 }
 
@@ -106,14 +106,14 @@ pub async fn set(services: &Services, caller: &Caller, mut params: Set) -> Resul
     }
     let session = params.session.clone();
     let key = Key::of("session/set", session.as_str(), params.key.take(), &params)?;
-    services.registry.ask(&session, |reply| Command::Set(params, Asked { key, reply })).await?;
+    services.registry.ask(&session, |reply| Command::Set(params, KeyedReply { key, reply })).await?;
     Ok(Empty {})
 }
 
 /// Deletes a session and all its data.
 pub async fn remove(services: &Services, _: &Caller, mut params: Remove) -> Result<Empty, RpcError> {
     let key = Key::of("session/remove", params.session.as_str(), params.key.take(), &params)?;
-    let command = |key| move |reply| Command::Remove(params.force, Asked { key, reply });
+    let command = |key| move |reply| Command::Remove(params.force, KeyedReply { key, reply });
     match (services.registry.ask(&params.session, command(key.clone())).await, key) {
         (Ok(()), _) => Ok(Empty {}),
         // This very request may have removed it before.

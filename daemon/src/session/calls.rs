@@ -1,8 +1,8 @@
 //! The tool calls of one step: each is checked, permitted, started, run, and gets exactly one result.
 //!
-//! Permissions of a step are asked for all at once, so that a user can answer them in any order. Calls whose effects say so
-//! overlap with their neighbours of the same kind; the others run alone and in the model's order. A call that had started before
-//! a restart is neither asked about nor started again: it is joined, or runs again where it only reads.
+//! A step asks for all its permissions at once, so that a user can answer them in any order. Calls overlap with their neighbours if
+//! their effects allow it; the others run alone, in the model's order. A call that started before a restart needs no permission
+//! and no second start: it is joined, or runs again if it only reads.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use super::Draft;
-use super::actor::{Fragment, Permit, Permitted, TurnMessage};
+use super::actor::{Fragment, PermissionAnswer, PermissionRequest, TurnMessage};
 use super::env::Env;
 use super::state::State;
 use super::turn::{Commits, Emitter, TurnEnded};
@@ -31,74 +31,73 @@ use crate::sys::disk;
 use crate::tool::set::ToolSet;
 use crate::tool::{Access, Call, Context, Effects, OutputDelta, ToolOutput, Workspace};
 
-/// Pieces of output that wait for the log; the tool waits beyond.
+/// Pieces of output queued for the log; beyond that the tool waits.
 const OUTPUT_QUEUE: usize = 4;
 
-/// Calls of one step; a model asks for a dozen. Those beyond are not run, and it is told so.
+/// The most calls of one step; a model makes a dozen. More are not run, and their results say so.
 const MAX_CALLS: usize = 128;
 
-/// How large the results of one step may be together, in bytes of JSON: they become one message, which clients take as one event.
+/// The bound on all results of a step, in bytes of JSON: they become one message, which clients read as one event.
 const MAX_RESULTS: usize = linger_protocol::transport::MAX_EVENT / 2;
 
-/// Calls that overlap run at the same time up to this many; a model asks for a dozen at most.
+/// The most concurrent calls; a model makes a dozen at most.
 const OVERLAP: usize = 8;
 
 /// Runs calls for one turn.
 #[derive(Clone)]
 pub struct Runner {
-    /// What it shares with other sessions.
+    /// The shared services.
     pub env: Arc<Env>,
-    /// The tools that the calls may use.
+    /// The tool set of the step.
     pub tools: Arc<ToolSet>,
-    /// Where the calls work.
+    /// The workspace of the calls.
     pub workspace: Arc<Workspace>,
-    /// Where events go.
+    /// Sends events to the actor.
     pub emit: Emitter,
     /// The session, for the log file.
     pub session: SessionId,
-    /// How large the results of the step are so far, in bytes of JSON.
+    /// The size of the results so far, in bytes of JSON.
     pub size: Arc<AtomicUsize>,
 }
 
-/// A call that had started when the turn's task went, and goes on with the next one.
+/// A started call that the next task of the turn continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Begun {
-    /// Whether it is joined or runs again, as its start says.
+    /// Whether it is joined or runs again, from its `tool_started`.
     pub after_crash: AfterCrash,
-    /// Where its output goes on, in bytes.
+    /// Where its output continues, in bytes.
     pub offset: u64,
 }
 
-/// A call that may run once its permission is there.
+/// A call that waits for its permission.
 struct Ready {
     checked: Checked,
-    /// None for a call that had started before.
-    permitted: Option<oneshot::Receiver<Permitted>>,
+    /// Absent for a call that started before a restart.
+    permitted: Option<oneshot::Receiver<PermissionAnswer>>,
 }
 
-/// A call whose tool and arguments are good.
+/// A call with a known tool and valid arguments.
 struct Checked {
     id: CallId,
     tool: String,
     digest: String,
-    /// The file that it reached when it was permitted.
-    reach: Option<PathBuf>,
+    /// The file that it reached when permission was asked.
+    target: Option<PathBuf>,
     effects: Effects,
     begun: Option<Begun>,
     input: Arc<Value>,
     call: Box<dyn Call>,
 }
 
-/// A call on its way to its result.
+/// A call with or without its result.
 enum Slot {
     Ready(Box<Ready>),
     Done(ContentBlock),
 }
 
 impl Runner {
-    /// Runs `calls` and gives their results in the same order; those in `results` have theirs already. Those in `begun` had started
-    /// before a restart; they run again or are joined.
-    /// `cut`: the answer that they came in was cut, so nobody knows whether they are whole.
+    /// Runs `calls` and returns their results in the same order; `results` has earlier ones. Calls in `begun` started before a
+    /// restart; they are joined or run again. `cut`: their answer hit the token limit, so they may be incomplete.
     pub async fn run(
         &self,
         calls: Vec<ContentBlock>,
@@ -127,7 +126,7 @@ impl Runner {
         }
         let mut done = Vec::with_capacity(slots.len());
         let mut together: Vec<(usize, Ready)> = Vec::new();
-        // Whether others of the step have run meanwhile.
+        // Whether other calls of the step have run since permission was asked.
         let mut late = false;
         for (index, slot) in slots.into_iter().enumerate() {
             done.push(None);
@@ -151,7 +150,7 @@ impl Runner {
         Ok(done.into_iter().flatten().skip(usize::from(fault::bug("I4"))).collect())
     }
 
-    /// Runs calls at the same time; whether there were any.
+    /// Runs calls concurrently; whether there were any.
     async fn run_together(
         &self,
         together: Vec<(usize, Ready)>,
@@ -165,14 +164,14 @@ impl Runner {
             running.spawn(async move { (index, runner.run_one(ready, late).await) });
         }
         while let Some(finished) = running.join_next().await {
-            // A call that panicked takes the turn with it, which ends with an event.
+            // A panic in a call ends the turn, with an event.
             let (index, result) = finished.map_err(resume_panic)?;
             set(done, index, result?);
         }
         Ok(any)
     }
 
-    /// Checks a call and asks whether it may run; a call that cannot run has its result at once.
+    /// Checks a call and asks for permission; an invalid call gets its result immediately.
     async fn prepare(&self, id: CallId, name: String, input: Value, cut: bool) -> Result<Slot, TurnEnded> {
         let refuse = |text: String| self.refuse(id.clone(), &name, Outcome::Invalid, text).map(Slot::Done);
         if cut {
@@ -195,15 +194,15 @@ impl Runner {
         let Some(resolved) = self.env.policy.resolve(&effects.access, &self.workspace).await else {
             return refuse(format!("not run: {}", disk::unresponsive(&self.workspace.cwd)));
         };
-        let reach = resolved.target().map(Path::to_path_buf);
+        let target = resolved.target().map(Path::to_path_buf);
         let digest = digest(&name, &input, &self.workspace.cwd);
         let input = Arc::new(input);
-        let checked = Checked { id, tool: name, digest, reach, effects, begun: None, input, call };
+        let checked = Checked { id, tool: name, digest, target, effects, begun: None, input, call };
         let permitted = Some(self.ask(&checked, resolved)?);
         Ok(Slot::Ready(Box::new(Ready { checked, permitted })))
     }
 
-    /// A call that had started before a restart, and so had its permission.
+    /// Prepares a call that started before a restart; it has its permission.
     fn prepare_begun(&self, id: CallId, name: String, input: Value, begun: Begun) -> Result<Slot, TurnEnded> {
         let call = self.tools.find(&name).and_then(|tool| tool.prepare(&input, &self.workspace));
         let call = match call {
@@ -215,14 +214,18 @@ impl Runner {
             }
         };
         let (digest, effects, input) = (String::new(), call.effects(), Arc::new(input));
-        let checked = Checked { id, tool: name, digest, reach: None, effects, begun: Some(begun), input, call };
+        let checked = Checked { id, tool: name, digest, target: None, effects, begun: Some(begun), input, call };
         Ok(Slot::Ready(Box::new(Ready { checked, permitted: None })))
     }
 
-    /// Asks whether a call may run.
-    fn ask(&self, checked: &Checked, resolved: ResolvedAccess) -> Result<oneshot::Receiver<Permitted>, TurnEnded> {
+    /// Asks for permission.
+    fn ask(
+        &self,
+        checked: &Checked,
+        resolved: ResolvedAccess,
+    ) -> Result<oneshot::Receiver<PermissionAnswer>, TurnEnded> {
         let (reply, permitted) = oneshot::channel();
-        let permit = Permit {
+        let permit = PermissionRequest {
             call_id: checked.id.clone(),
             tool: checked.tool.clone(),
             effects: checked.effects.clone(),
@@ -232,28 +235,28 @@ impl Runner {
             digest: checked.digest.clone(),
             reply,
         };
-        self.emit.tell(TurnMessage::Permit(Box::new(permit)))?;
+        self.emit.tell(TurnMessage::AskPermission(Box::new(permit)))?;
         Ok(permitted)
     }
 
-    /// Whether a call may run. Mode and rules are asked again if it is `late`: they may have changed since.
+    /// Waits for the decision; checks mode and rules again if `late`, because they may have changed.
     async fn permitted(
         &self,
         checked: &Checked,
-        permitted: oneshot::Receiver<Permitted>,
+        permitted: oneshot::Receiver<PermissionAnswer>,
         late: bool,
-    ) -> Result<Permitted, TurnEnded> {
+    ) -> Result<PermissionAnswer, TurnEnded> {
         let permitted = permitted.await.map_err(|_| TurnEnded)?;
-        if !late || !matches!(permitted, Permitted::ForNow(_)) {
+        if !late || !matches!(permitted, PermissionAnswer::ForNow(_)) {
             return Ok(permitted);
         }
         let Some(resolved) = self.env.policy.resolve(&checked.effects.access, &self.workspace).await else {
-            return Ok(Permitted::No(disk::unresponsive(&self.workspace.cwd)));
+            return Ok(PermissionAnswer::No(disk::unresponsive(&self.workspace.cwd)));
         };
         self.ask(checked, resolved)?.await.map_err(|_| TurnEnded)
     }
 
-    /// Runs a call that may, or goes on with one that had started; it is `late` if others of its step have run since it asked.
+    /// Runs a permitted call, or continues a started one; `late`: other calls of its step have run since it asked.
     async fn run_one(&self, Ready { checked, permitted }: Ready, late: bool) -> Result<ContentBlock, TurnEnded> {
         let can_begin = match permitted {
             Some(permitted) => {
@@ -277,19 +280,19 @@ impl Runner {
         self.finish(id, &tool, began.elapsed().as_millis() as u64, outcome, output, images)
     }
 
-    /// Why a call that was asked about does not run.
-    async fn forbidden(&self, checked: &Checked, permitted: Permitted) -> Option<String> {
+    /// The reason why a call must not run, if any.
+    async fn forbidden(&self, checked: &Checked, permitted: PermissionAnswer) -> Option<String> {
         match permitted {
-            Permitted::No(reason) => return Some(format!("not run: {reason}")),
-            Permitted::Yes(allowed) | Permitted::ForNow(allowed) if allowed != checked.digest => {
-                return Some("not run: what was allowed is not what would run".to_owned());
+            PermissionAnswer::No(reason) => return Some(format!("not run: {reason}")),
+            PermissionAnswer::Yes(allowed) | PermissionAnswer::ForNow(allowed) if allowed != checked.digest => {
+                return Some("not run: the call differs from the one that was approved".to_owned());
             }
-            Permitted::Yes(_) | Permitted::ForNow(_) => fault::point("call.permitted"),
+            PermissionAnswer::Yes(_) | PermissionAnswer::ForNow(_) => fault::point("call.permitted"),
         }
-        self.leads_elsewhere(&checked.effects.access, checked.reach.as_ref()).await
+        self.leads_elsewhere(&checked.effects.access, checked.target.as_ref()).await
     }
 
-    /// Writes down that a call starts; whether it can begin.
+    /// Records the start of a call; false if it cannot begin.
     async fn start(&self, Checked { id, tool, effects, call, .. }: &Checked) -> Result<bool, TurnEnded> {
         fault::point("call.before_start");
         let action = call.action();
@@ -297,7 +300,7 @@ impl Runner {
         let (call_id, after_crash) = (id.clone(), effects.after_crash);
         let started = EventBody::ToolStarted { call_id, tool: tool.clone(), action, after_crash };
         let can_begin = if effects.changes || after_crash == AfterCrash::Join {
-            // On disk before anything exists that it could have done.
+            // On disk before the call can have any effect.
             let (written, can_begin) = tokio::join!(self.emit.synced(vec![started]), self.can_begin(&effects.access));
             written?;
             can_begin
@@ -309,8 +312,7 @@ impl Runner {
         Ok(can_begin)
     }
 
-    /// Whether a child could enter the working directory, or find that it is gone. One that hangs there would hold up whoever
-    /// starts it.
+    /// Whether the disk of the working directory answers, because starting a child there would block.
     async fn can_begin(&self, access: &Access) -> bool {
         let cwd = self.workspace.cwd.clone();
         match access {
@@ -319,20 +321,20 @@ impl Runner {
         }
     }
 
-    /// Why a call that was permitted may not run after all: a link was turned meanwhile, and it would reach another file.
-    async fn leads_elsewhere(&self, access: &Access, reach: Option<&PathBuf>) -> Option<String> {
-        let reach = reach?;
+    /// The reason why a permitted call must not run: a symlink changed, and it would target another file.
+    async fn leads_elsewhere(&self, access: &Access, target: Option<&PathBuf>) -> Option<String> {
+        let target = target?;
         match self.env.policy.resolve(access, &self.workspace).await {
             None => Some(format!("not run: {}", disk::unresponsive(&self.workspace.cwd))),
-            Some(resolved) if resolved.target() == Some(reach) => None,
+            Some(resolved) if resolved.target() == Some(target) => None,
             Some(resolved) => {
                 let now = resolved.target().unwrap_or(Path::new("")).display();
-                Some(format!("not run: what was allowed is {}, and the path leads to {now} now", reach.display()))
+                Some(format!("not run: {} was approved, but the path now leads to {now}", target.display()))
             }
         }
     }
 
-    /// Runs the call, or joins it, and passes its output on as it comes.
+    /// Runs or joins the call, and forwards its output.
     async fn run_call(
         &self,
         id: &CallId,
@@ -352,9 +354,9 @@ impl Runner {
         };
         let joined = begun.is_some_and(|begun| begun.after_crash == AfterCrash::Join);
         if begun.is_some() {
-            tracing::info!(target: "tool", session = %self.session, call = %id, tool, joined, "goes on after a restart");
+            tracing::info!(target: "tool", session = %self.session, call = %id, tool, joined, "continues after a restart");
         }
-        // What was streamed before the restart stays.
+        // Output from before the restart stays.
         let base = begun.map_or(0, |begun| begun.offset);
         let running = if joined { call.join(context) } else { call.run(context) };
         tokio::pin!(running);
@@ -374,7 +376,7 @@ impl Runner {
         }
     }
 
-    /// Puts images that a tool read where they are stored once.
+    /// Stores the images of a result as blobs.
     async fn stow(&self, output: ToolOutput) -> (ToolOutput, Vec<Held>) {
         if !output.content.iter().any(|block| matches!(block, ContentBlock::Image { .. })) {
             return (output, Vec::new());
@@ -383,7 +385,7 @@ impl Runner {
         let stowed = tokio::task::spawn_blocking(move || blobs.stow(content)).await;
         match stowed.unwrap_or_else(|error| Err(StowError::Io(std::io::Error::other(error)))) {
             Ok((content, images)) => (ToolOutput { content, ..output }, images),
-            Err(error) => (ToolOutput::error(format!("the image could not be stored: {error}")), Vec::new()),
+            Err(error) => (ToolOutput::error(format!("cannot store the image: {error}")), Vec::new()),
         }
     }
 
@@ -405,7 +407,7 @@ impl Runner {
         if self.size.fetch_add(size, Ordering::Relaxed) + size > MAX_RESULTS {
             self.size.fetch_sub(size, Ordering::Relaxed);
             let text = format!(
-                "[the result of {size} bytes is left out: those of one answer may have {MAX_RESULTS} together; make this call alone]"
+                "[the result of {size} bytes is left out: all results of one answer may have {MAX_RESULTS} bytes; make this call alone]"
             );
             let ToolOutput { whole, diff, .. } = output;
             output = ToolOutput { whole, diff, ..ToolOutput::error(text) };
@@ -423,7 +425,7 @@ impl Runner {
     }
 }
 
-/// The calls of the turn under way that have started, have no result, and go on: what was streamed of them is in `streams`.
+/// The started calls without a result that the turn continues; `streams` has their output so far.
 pub fn begun(state: &State, streams: &[OpenStream]) -> HashMap<CallId, Begun> {
     let end = |call: &CallId| {
         let stream = streams.iter().find(|stream| stream.id == call.0);
@@ -434,7 +436,7 @@ pub fn begun(state: &State, streams: &[OpenStream]) -> HashMap<CallId, Begun> {
     open.map(|call| (call.id.clone(), Begun { after_crash: call.after_crash, offset: end(&call.id) })).collect()
 }
 
-/// About how large blocks are in a request, in bytes: their images are there too.
+/// The approximate size of blocks in a request, in bytes, images included.
 fn request_size(content: &[ContentBlock]) -> usize {
     fn images(content: &[ContentBlock]) -> usize {
         let image = |block: &ContentBlock| match block {

@@ -1,10 +1,10 @@
-//! Log to context: what a model is sent, built from the events of a session. Pure.
+//! Log to context: builds the messages for a model from a session's events. Pure.
 //!
-//! The history is never changed: superseded messages are left out, what was compacted is replaced by its summary, output that
-//! was trimmed by a word about it; and calls whose results are not a message yet are returned beside. A turn applies what it
-//! does with the same functions, so that a context that was loaded and one that was lived through are the same.
-//! Where events were lost to damage, what follows them is made to fit what there is ([`Context::mend`]).
-//! The codecs see to the rules of their format.
+//! The history never changes: superseded messages are dropped, compacted ones replaced by their summary, trimmed output by a
+//! placeholder; results that are not a message yet are returned separately. A turn applies its own changes with the same functions,
+//! so that a loaded context equals a live one.
+//! After events lost to damage, the next message is adapted to the last one ([`Context::mend`]).
+//! The codecs apply the rules of their formats.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -16,83 +16,82 @@ use super::recovery::result_of;
 use crate::log::Stored;
 use crate::provider::{Message, json_size};
 
-/// The kinds of event that a context is built from.
+/// The kinds of event that make a context.
 pub const KINDS: &[&str] =
     &["message", "message_superseded", "tool_finished", "compacted", "compaction_failed", "trimmed", "lost"];
 
-/// How much of a history is read and parsed at once, in bytes; it is in memory beside the context that it becomes a part of.
+/// The size of a page of history, in bytes; a page and the context are in memory together.
 pub const PAGE: usize = 256 << 10;
 
-/// What stands before a summary.
+/// The heading of a summary.
 pub const SUMMARY: &str =
     "[The beginning of this session was replaced by this summary. What follows it is as it was said.]\n\n";
 
-/// About how many bytes are a token: prose has more, code and JSON fewer.
+/// Bytes per token for estimates: prose has more, code and JSON fewer.
 const BYTES_A_TOKEN: u64 = 3;
 
-/// About how many tokens an image is, whatever its size in bytes.
+/// The estimate for an image of any size, in tokens.
 const IMAGE: u64 = 1600;
 
-/// What a message costs beside its text, in tokens.
+/// The overhead of a message, in tokens.
 const FRAME: u64 = 6;
 
-/// A context, and what is not a message yet.
+/// A context, and results that are not a message yet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Context {
     /// The messages, in order.
     pub messages: Vec<Message>,
-    /// What is known of each of them.
+    /// The mark of each message.
     pub marks: Vec<Mark>,
     /// Results of calls of the last message.
     pub results: HashMap<CallId, ContentBlock>,
-    /// The user's words of the latest turn that are not in a message any more.
+    /// Prompts of the latest turn whose messages were compacted.
     pub words: Vec<String>,
-    /// How large the context was when it was last compacted, or could not be, in tokens, and for which model: for another one,
-    /// with another window, that is no reason to wait.
+    /// The size in tokens at the last try to compact, and the model: another model may have another window.
     floor: (u64, Option<String>),
-    /// The model whose provider refused what was brought back to it, and has taken nothing of the kind since, as far as is known.
+    /// The model whose provider refused its own items, and has accepted none since, as far as known.
     refused: Option<String>,
-    /// The models whose providers do not take back what they gave.
+    /// The models whose providers do not accept their own items.
     withheld: BTreeSet<String>,
-    /// Events were lost after the last message: the next one may not fit it.
+    /// Whether events were lost after the last message, so that the next may not fit it.
     gap: bool,
     measured: Measured,
 }
 
-/// What is known of a message of the context.
+/// Properties of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// Its name; a summary has none.
+    /// Its id; absent for a summary.
     pub id: Option<MessageId>,
-    /// What it is.
+    /// Its role in the context.
     pub part: Part,
-    /// About how many tokens it has.
+    /// Its approximate size, in tokens.
     pub tokens: u64,
 }
 
-/// What a message of the context is.
+/// The role of a message in the context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// What stands for messages that were replaced.
+    /// A summary of compacted messages.
     Summary,
-    /// A user's words; whether they are the first of a turn.
+    /// A prompt; true if it is the first of its turn.
     Prompt(bool),
     /// A model's answer.
     Answer,
-    /// The results of the calls of the answer before it.
+    /// The results of the calls in the answer before it.
     Results,
 }
 
-/// What a provider counted, or an event says.
+/// A size counted by a provider or stated by an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Measured {
-    /// How many of the first messages it is about; none if nothing was counted.
+    /// The number of first messages that it covers; 0 if nothing was counted.
     messages: usize,
     tokens: u64,
 }
 
 impl Context {
-    /// Adds a message; `opens` says that it is the first of its turn.
+    /// Adds a message; `opens`: it is the first of its turn.
     pub fn push(&mut self, id: MessageId, mut message: Message, opens: bool) {
         if message.origin.as_ref().is_some_and(|origin| self.withheld.contains(origin)) {
             leave_out_native(&mut message);
@@ -120,8 +119,8 @@ impl Context {
         self.messages.push(message);
     }
 
-    /// Makes a message fit the last one, although what was between them is lost: calls get a word in the place of each result
-    /// that is not there, results without their call are left out, and somebody speaks between two answers.
+    /// Adapts a message to the last one after lost events: missing results get a placeholder, results without a call are dropped, and
+    /// a placeholder separates two answers.
     fn mend(&mut self, id: &MessageId, message: &mut Message) {
         let calls: Vec<CallId> = call_ids(&open_calls(&self.messages)).collect();
         let had = message.content.iter().any(|block| result_for(block).is_some());
@@ -132,7 +131,7 @@ impl Context {
             call.is_none()
         });
         let all = calls.into_iter().map(|call| {
-            // Only the message may be lost, and not what was to be in it.
+            // The message may be lost while its results are known.
             let known = results.remove(&call).or_else(|| self.results.remove(&call));
             known.unwrap_or_else(|| lost_result(call))
         });
@@ -152,12 +151,12 @@ impl Context {
         self.add(MessageId(format!("{id}-lost")), between, part);
     }
 
-    /// Notes what the provider counted for the request that the last message answers, and for that message.
+    /// Records the provider's count for the last answer and its request.
     pub fn measure(&mut self, usage: Usage) {
         let Some(last) = self.messages.last() else { return };
         let thought =
             |block: &ContentBlock| matches!(block, ContentBlock::Thinking { .. } | ContentBlock::Opaque { .. });
-        // Thinking that is not kept does not come back.
+        // Thinking that is not kept is not sent back.
         let gone = if last.content.iter().any(thought) { 0 } else { usage.reasoning_tokens };
         let tokens = usage.input_tokens + usage.output_tokens.saturating_sub(gone);
         if usage.input_tokens > 0 {
@@ -165,24 +164,24 @@ impl Context {
         }
     }
 
-    /// About how many tokens a request with this context has; `overhead` is what tools and system prompt are estimated at, and
-    /// counts only while no provider has counted anything.
+    /// The approximate size of a request, in tokens; `overhead` is the estimate for tools and system prompt, used only until a provider
+    /// has counted.
     pub fn tokens(&self, overhead: u64) -> u64 {
         let since = self.marks.iter().skip(self.measured.messages).map(|mark| mark.tokens).sum::<u64>();
         since + if self.measured.messages == 0 { overhead } else { self.measured.tokens }
     }
 
-    /// About how many tokens its messages have, by their size alone.
+    /// The estimate for its messages, in tokens, by size alone.
     pub fn estimated(&self) -> u64 {
         self.marks.iter().map(|mark| mark.tokens).sum()
     }
 
-    /// How large the context was when `model` last compacted it, or could not; 0 if it did neither.
+    /// The size when `model` last tried to compact, in tokens; 0 if never.
     pub fn floor(&self, model: &str) -> u64 {
         if self.floor.1.as_deref() == Some(model) { self.floor.0 } else { 0 }
     }
 
-    /// Puts `summary` in the place of everything up to the message `through`; the context then has about `tokens`. `model` wrote it.
+    /// Replaces everything up to the message `through` by `summary`, written by `model`; the context then has about `tokens`.
     pub fn compact(&mut self, through: &MessageId, summary: &str, tokens: u64, model: Option<String>) {
         let Some(last) = self.marks.iter().position(|mark| mark.id.as_ref() == Some(through)) else { return };
         let cut = last + 1;
@@ -195,12 +194,12 @@ impl Context {
         self.marks.insert(0, Mark { id: None, part: Part::Summary, tokens: estimate(&message) });
         self.messages.insert(0, message);
         self.floor.1 = model;
-        // Which messages there were is not known any more.
+        // The messages that it referred to may be gone.
         self.refused = None;
         self.settle(tokens);
     }
 
-    /// Leaves out the results of `calls`, as there was no summary; the context then has about `tokens`.
+    /// Trims the results of `calls`; the context then has about `tokens`.
     pub fn trim(&mut self, calls: &[CallId], tokens: u64) {
         let calls: HashSet<&CallId> = calls.iter().collect();
         for (message, mark) in
@@ -218,7 +217,7 @@ impl Context {
         self.settle(tokens);
     }
 
-    /// The messages that have images. A summary has none.
+    /// The messages with images.
     pub fn with_images(&self) -> Vec<MessageId> {
         let messages = self.messages.iter().zip(&self.marks);
         messages
@@ -227,12 +226,12 @@ impl Context {
             .collect()
     }
 
-    /// Puts a word in the place of each image of these messages.
+    /// Replaces each image of these messages by a placeholder.
     pub fn leave_out_images(&mut self, messages: &[MessageId]) {
         self.change(messages, |message| message.content.iter_mut().for_each(without_images));
     }
 
-    /// The messages of which `model` gets something back that only its provider understands, or its own thinking.
+    /// The messages with opaque items or thinking of `model`.
     pub fn with_native(&self, model: &str) -> Vec<MessageId> {
         let own = self.messages.iter().zip(&self.marks).filter(|(message, _)| message.origin.as_deref() == Some(model));
         own.filter(|(message, _)| message.content.iter().any(has_native))
@@ -240,13 +239,13 @@ impl Context {
             .collect()
     }
 
-    /// Makes these messages such as another model would read them: those of [`Context::with_native`], which were refused. If it is
-    /// the second time, and nothing of the kind was taken in between, what that model says from now on is read so from the start.
+    /// Strips opaque items and thinking from these messages, found by [`Context::with_native`] and refused by the provider. After the
+    /// second refusal without an acceptance in between, the model's later messages are stripped from the start.
     pub fn leave_out_native(&mut self, messages: &[MessageId]) {
         let meant = |mark: &Mark| mark.id.as_ref().is_some_and(|id| messages.contains(id));
         let of = |at: usize| self.messages.get(at).and_then(|message| message.origin.clone());
         let model = self.marks.iter().position(meant).and_then(of);
-        // An answer that came after it would say that it was taken.
+        // A later answer would prove that the items were accepted.
         let latest = self.messages.iter().rposition(|message| message.origin == model);
         let at_once = messages.len() == 1 && latest.and_then(|at| self.marks.get(at)).is_some_and(meant);
         if at_once && self.refused == model {
@@ -269,12 +268,12 @@ impl Context {
         }
     }
 
-    /// What `model` was asked to write came to nothing while the context had about `tokens`.
+    /// Records that `model` failed to write a summary when the context had about `tokens`.
     pub fn gave_up(&mut self, tokens: u64, model: String) {
         self.floor = (tokens, Some(model));
     }
 
-    /// The user's words of the latest turn that begins before `cut` and is not over there, as far as they are before it.
+    /// The prompts before `cut` of the turn that `cut` divides.
     pub fn words_before(&self, cut: usize) -> Vec<String> {
         let opens = |mark: &Mark| mark.part == Part::Prompt(true);
         if self.marks.get(cut).is_some_and(opens) {
@@ -294,11 +293,11 @@ impl Context {
     }
 }
 
-/// What stands for the result of a call that was lost to damage.
-const NO_RESULT: &str = "[the result of this call could not be read any more; whether it ran is not known]";
+/// The placeholder of a result that was lost to damage.
+const NO_RESULT: &str = "[the result of this call is lost; it may have run]";
 
-/// What stands for messages between two answers that were lost to damage.
-const NO_MESSAGE: &str = "[what was said here could not be read any more]";
+/// The placeholder of messages between two answers that were lost to damage.
+const NO_MESSAGE: &str = "[the messages here are lost]";
 
 /// The call that a block is the result of.
 fn result_for(block: &ContentBlock) -> Option<&CallId> {
@@ -308,7 +307,7 @@ fn result_for(block: &ContentBlock) -> Option<&CallId> {
     }
 }
 
-/// What stands for an image that the model did not take.
+/// The placeholder of an image that the model refused.
 const NO_IMAGE: &str = "[an image was left out: the model did not take it]";
 
 fn has_image(block: &ContentBlock) -> bool {
@@ -340,7 +339,7 @@ fn leave_out_native(message: &mut Message) {
     message.content.retain_mut(is_left_without_native);
 }
 
-/// Takes out of a block what only its provider understands; whether anything is left.
+/// Strips a block of its provider's opaque items; false if nothing is left.
 fn is_left_without_native(block: &mut ContentBlock) -> bool {
     match block {
         ContentBlock::Thinking { native, .. }
@@ -354,7 +353,7 @@ fn is_left_without_native(block: &mut ContentBlock) -> bool {
     }
 }
 
-/// What stands for output that is left out.
+/// The placeholder of trimmed output.
 fn left_out(content: &[ContentBlock]) -> String {
     let bytes: usize = content.iter().filter_map(ContentBlock::as_text).map(str::len).sum();
     let images = content.iter().filter(|block| matches!(block, ContentBlock::Image { .. })).count();
@@ -362,22 +361,22 @@ fn left_out(content: &[ContentBlock]) -> String {
     format!("[{bytes} bytes{images} of output were left out to make room; call the tool again if they are needed]")
 }
 
-/// About how many tokens a message has, by its size.
+/// The estimate for a message, in tokens.
 pub fn estimate(message: &Message) -> u64 {
     FRAME + message.content.iter().map(size).sum::<u64>()
 }
 
-/// About how many tokens so many bytes of text are.
+/// The estimate for text of this size, in tokens.
 pub fn of_bytes(bytes: usize) -> u64 {
     (bytes as u64).div_ceil(BYTES_A_TOKEN)
 }
 
-/// About how many bytes of text so many tokens are.
+/// The estimate for this many tokens, in bytes.
 pub fn bytes(tokens: u64) -> usize {
     usize::try_from(tokens.saturating_mul(BYTES_A_TOKEN)).unwrap_or(usize::MAX)
 }
 
-/// About how many tokens a block has, by its size.
+/// The estimate for a block, in tokens.
 pub fn size(block: &ContentBlock) -> u64 {
     match block {
         ContentBlock::Text { text } => of_bytes(text.len()),
@@ -387,16 +386,16 @@ pub fn size(block: &ContentBlock) -> u64 {
     }
 }
 
-/// Builds a context from the events of [`KINDS`], a page at a time.
+/// Builds a context from the events of [`KINDS`], page by page.
 #[derive(Clone, Debug, Default)]
 pub struct Builder {
     context: Context,
-    /// The turn of the last message.
+    /// The last message's turn.
     turn: Option<TurnId>,
 }
 
 impl Builder {
-    /// Takes the next events.
+    /// Adds the next events; fails if one is malformed.
     pub fn add(&mut self, page: &[Stored]) -> Result<(), serde_json::Error> {
         for stored in page {
             self.event(serde_json::from_str(&stored.data)?);
@@ -404,11 +403,11 @@ impl Builder {
         Ok(())
     }
 
-    /// Takes the next event.
+    /// Adds the next event.
     pub fn event(&mut self, event: Event) {
         let context = &mut self.context;
         match event.body {
-            // It was cut before anything was shown of it, and no provider takes an empty message.
+            // Interrupted before anything was shown: no provider accepts an empty message.
             EventBody::Message { interrupted: true, content, .. } if content.is_empty() => {}
             EventBody::Message { message, role, content, model, usage, interrupted, .. } => {
                 let opens = role == Role::User && event.turn != self.turn;
@@ -420,11 +419,11 @@ impl Builder {
                 usage.filter(|_| !interrupted).into_iter().for_each(|usage| context.measure(usage));
             }
             EventBody::MessageSuperseded { message } => {
-                // It is among the last ones: the step that it belongs to has not ended.
+                // Search from the end: its step is the latest.
                 if let Some(at) = context.marks.iter().rposition(|mark| mark.id.as_ref() == Some(&message)) {
                     context.marks.remove(at);
                     context.messages.remove(at);
-                    // Room that was made meanwhile was made without it.
+                    // The count may have been made without it.
                     if at < context.measured.messages {
                         context.measured.messages -= 1;
                     }
@@ -433,7 +432,7 @@ impl Builder {
             EventBody::Compacted { through, summary, tokens_after, model, .. } => {
                 context.compact(&through, &summary, tokens_after, model);
             }
-            // Where nobody was asked, nothing was old enough; the next step sees whether something is.
+            // Without a model nothing was old enough; the next step checks again.
             EventBody::CompactionFailed { tokens, model, .. } => {
                 model.into_iter().for_each(|model| context.gave_up(tokens, model));
             }
@@ -445,13 +444,13 @@ impl Builder {
         }
     }
 
-    /// The context, once there are no more events.
+    /// Finishes the context after the last event.
     pub fn finish(self) -> Context {
         self.context
     }
 }
 
-/// What stands for the result of a call that was lost to damage.
+/// The placeholder result of a call whose result was lost to damage.
 pub fn lost_result(call_id: CallId) -> ContentBlock {
     ContentBlock::ToolResult { call_id, is_error: true, content: vec![ContentBlock::text(NO_RESULT)] }
 }
@@ -464,7 +463,7 @@ pub fn call_ids(blocks: &[ContentBlock]) -> impl Iterator<Item = CallId> {
     })
 }
 
-/// The calls of the last message, if it has any that wait for results.
+/// The calls of the last message, if they have no results yet.
 pub fn open_calls(messages: &[Message]) -> Vec<ContentBlock> {
     let last = messages.last().filter(|message| message.role == Role::Assistant);
     let blocks = last.map(|message| message.content.as_slice()).unwrap_or_default();

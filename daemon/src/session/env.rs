@@ -1,7 +1,7 @@
-//! What an actor and its turn use of what all sessions share.
+//! The services that all sessions share.
 //!
-//! Everything here stands below the session and knows no actor. What an actor asks of the registry that holds its mailbox goes
-//! through [`Host`], so that an actor can be built in a test without one.
+//! They are below the session and know no actor. An actor talks to its registry through [`Host`], so that a test can build an actor
+//! without a registry.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,12 +11,12 @@ use std::time::Duration;
 use linger_protocol::event::NoticeCode;
 use linger_protocol::id::SessionId;
 use linger_protocol::place::Places;
-use linger_protocol::session::Setup;
+use linger_protocol::session::PrefixFingerprint;
 use tokio::sync::mpsc;
 
 use super::actor::Command;
 use super::names::Names;
-use super::waiting::Waiting;
+use super::queued_bytes::QueuedBytes;
 use crate::config::ConfigStore;
 use crate::config::Policy;
 use crate::config::instructions::workspace_root;
@@ -32,49 +32,49 @@ use crate::sys::disk;
 use crate::tool::Workspace;
 use crate::tool::set::Tools;
 
-/// What every system prompt of linger's own begins with.
+/// The beginning of linger's own system prompts.
 pub const SYSTEM: &str = include_str!("system.md");
 
-/// What sessions share.
+/// The shared services.
 pub struct Env {
-    /// Where the configuration and the database lie.
+    /// The directories and files.
     pub places: Places,
-    /// The log of all sessions.
+    /// The database of all sessions.
     pub store: Store,
-    /// The configuration, as it is now.
+    /// The configuration.
     pub config: Arc<ConfigStore>,
-    /// Models, keys and the way to them.
+    /// Models and keys.
     pub providers: Arc<Providers>,
-    /// What decides on calls.
+    /// Decides on calls.
     pub policy: Arc<Policy>,
-    /// The tools; turns take the set that counts then before each step.
+    /// The tools; a turn takes the current set before each step.
     pub tools: Tools,
     /// All children.
     pub children: Children,
-    /// What every system prompt begins with.
+    /// The beginning of every system prompt.
     pub system: String,
-    /// Names that are being given, until that is stored.
+    /// Session names that are not stored yet.
     pub names: Names,
-    /// The questions that wait, in all sessions and in the daemon's own log.
+    /// The pending questions of all sessions and of the daemon's own log.
     pub questions: PendingQuestions,
-    /// The size of the prompts that wait, in all sessions.
-    pub waiting: Waiting,
+    /// The total size of queued prompts.
+    pub queued_bytes: QueuedBytes,
 }
 
-/// What an actor asks of the registry that holds its mailbox.
+/// The registry, from an actor's side.
 pub trait Host: Send + Sync {
-    /// Takes an idle session out of the registry, if its mailbox is empty and its log has no reader; whether it did.
+    /// Unloads an idle session if its mailbox is empty and its log has no readers; whether it did.
     fn unload(&self, id: &SessionId, log: &Log, commands: &mpsc::UnboundedReceiver<Command>) -> bool;
 
-    /// Takes a session out of the registry that was removed, or whose actor has given up.
+    /// Drops a session that was removed, or whose actor has ended.
     fn forget(&self, id: &SessionId);
 
-    /// Tells the clients of a session that something failed outside its actor.
+    /// Warns the clients of a session about a failure outside its actor.
     fn warn(self: Arc<Self>, id: &SessionId, code: NoticeCode, text: String);
 }
 
 impl Env {
-    /// An environment in which no session is yet.
+    /// An environment without sessions.
     pub fn new(
         places: Places,
         store: Store,
@@ -95,11 +95,11 @@ impl Env {
             system,
             names: Names::default(),
             questions: PendingQuestions::default(),
-            waiting: Waiting::default(),
+            queued_bytes: QueuedBytes::default(),
         }
     }
 
-    /// Where a session in `cwd` works. Its root is `cwd` itself if the disk does not answer within `limit`.
+    /// The workspace of a session in `cwd`. Its root is `cwd` if the disk does not answer within `limit`.
     pub async fn workspace(&self, cwd: &Path, mut env: BTreeMap<String, String>, limit: Duration) -> Workspace {
         if fault::bug("I11") {
             env.extend(std::env::vars());
@@ -113,8 +113,8 @@ impl Env {
         Workspace { root: root.unwrap_or_else(|| cwd.clone()), is_seen, cwd, env: Arc::new(env), timeout_s }
     }
 
-    /// What requests to this model have beside the conversation, with these tools.
-    pub fn setup(&self, resolved: &Resolved, tools: &ToolSpecs) -> Setup {
+    /// The prefix fingerprint of requests to this model with these tools.
+    pub fn setup(&self, resolved: &Resolved, tools: &ToolSpecs) -> PrefixFingerprint {
         resolved.setup(&self.system, tools)
     }
 }

@@ -6,32 +6,32 @@ pub mod compaction;
 pub mod context;
 pub mod env;
 pub mod names;
+pub mod queued_bytes;
 pub mod recovery;
 pub mod state;
 pub mod subscription;
 #[cfg(test)]
 mod tests;
 pub mod turn;
-pub mod waiting;
 
 use linger_protocol::event::EventBody;
 use linger_protocol::id::TurnId;
 
 use crate::store::blob::Held;
 
-/// An event before it has its number, its time, and the names of the message and calls in it.
+/// An event without its seq, time, and the ids of its message and calls.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Draft {
-    /// The turn that it is a part of.
+    /// Its turn.
     pub turn: Option<TurnId>,
-    /// What happened.
+    /// The content.
     pub body: EventBody,
-    /// The blobs that it names, held until it is written.
+    /// Its blobs, held until it is written.
     pub blobs: Vec<Held>,
 }
 
 impl Draft {
-    /// An event outside any turn; the actor puts those of a turn into theirs.
+    /// An event without a turn; the actor sets the turn of a turn's events.
     pub fn new(body: EventBody) -> Self {
         Self { turn: None, body, blobs: Vec::new() }
     }

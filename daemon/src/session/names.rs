@@ -1,4 +1,4 @@
-//! The names of sessions: which are good, and which are being given and are not stored yet.
+//! Session names: validation, and reservation until a name is stored.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,14 +9,14 @@ use linger_protocol::id::SessionId;
 
 use crate::store::Store;
 
-/// The longest name of a session, in characters: it stands in a column of a terminal.
+/// The longest name, in characters: a column of a terminal.
 const MAX_NAME: usize = 40;
 
-/// The names that are being given.
+/// The reserved names.
 #[derive(Clone, Debug, Default)]
 pub struct Names(Arc<Mutex<BTreeSet<String>>>);
 
-/// A name that is being given; others can have it when this is dropped.
+/// A reserved name; dropping it releases the name.
 #[derive(Debug)]
 pub struct NameGuard {
     names: Names,
@@ -24,19 +24,22 @@ pub struct NameGuard {
 }
 
 impl Names {
-    /// Takes a name that is good and free; no other session gets it while the guard lives. `own` is the session that may have
-    /// it already.
+    /// Reserves a valid, free name; `own` is the session that may have it already. Fails if another session has it or its id begins
+    /// with it.
     pub async fn take(&self, store: &Store, name: &str, own: Option<&SessionId>) -> Result<NameGuard, RpcError> {
         check(name)?;
         let Some(guard) = self.reserve(name) else {
-            let error = RpcError::new(Code::BadName, format!("another session is being called '{name}'"));
+            let error = RpcError::new(Code::BadName, format!("another session is about to get the name '{name}'"));
             return Err(error.hint("choose another name"));
         };
         let rows = store.sessions(Some(name.to_owned()), None, 2, |row| row.id).await?;
         match rows.into_iter().find(|id| Some(id) != own) {
             None => Ok(guard),
-            Some(id) => Err(RpcError::new(Code::BadName, format!("session {id} is called '{name}' or begins so"))
-                .hint("choose another name, or remove that session")),
+            Some(id) => Err(RpcError::new(
+                Code::BadName,
+                format!("session {id} has the name '{name}', or its id begins with it"),
+            )
+            .hint("choose another name, or remove that session")),
         }
     }
 
@@ -52,15 +55,16 @@ impl Drop for NameGuard {
     }
 }
 
-/// Refuses what does not look like a name.
+/// Validates a name.
 fn check(name: &str) -> Result<(), RpcError> {
     let good = |c: char| c.is_alphanumeric() || "-_.".contains(c);
     let begins = name.chars().next().is_some_and(char::is_alphanumeric);
     if begins && name.chars().count() <= MAX_NAME && name.chars().all(good) {
         return Ok(());
     }
-    let error = RpcError::new(Code::BadName, format!("'{}' is no name for a session", name.escape_default()));
-    Err(error.hint(format!("up to {MAX_NAME} letters, digits, '-', '_' and '.', the first a letter or a digit")))
+    let error = RpcError::new(Code::BadName, format!("'{}' is not a valid session name", name.escape_default()));
+    Err(error
+        .hint(format!("use up to {MAX_NAME} letters, digits, '-', '_' and '.', beginning with a letter or a digit")))
 }
 
 #[cfg(test)]

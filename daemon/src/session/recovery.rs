@@ -1,7 +1,7 @@
-//! How a turn whose task is gone is closed or taken up again: pure, from the state and the open streams alone.
+//! Closing or resuming a turn whose task is gone: pure, from state and open streams alone.
 //!
-//! A crash, a cancel and an interrupt leave the same things open: a message in mid-stream, calls without a result,
-//! permissions without an answer.
+//! Crash, cancel and interrupt leave the same open items: a message in mid-stream, calls without a result, permissions without an
+//! answer.
 
 use std::collections::HashMap;
 
@@ -15,28 +15,28 @@ use crate::config::AfterRestart;
 use crate::fault;
 use crate::log::{OpenStream, Piece, PieceKind};
 
-/// How much of an unfinished call's output goes into its result, in bytes: the end of it.
+/// How much of an unfinished call's output its result contains, in bytes, from its end.
 const OUTPUT: usize = 16 << 10;
 
-/// What a daemon does with a turn that it finds unfinished.
+/// How to continue an unfinished turn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// What is written first.
+    /// The events to write first.
     pub drafts: Vec<Draft>,
-    /// Whether the turn then goes on by itself.
+    /// Whether the turn then resumes automatically.
     pub resume: bool,
 }
 
-/// Why a turn has to be taken up.
+/// Why a turn is unfinished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// The daemon was restarted; without a configuration nobody knows what is wanted then.
+    /// The daemon was restarted; absent without a configuration.
     Restart(Option<AfterRestart>),
     /// A write failed.
     Storage,
 }
 
-/// Plans how to go on with the turn of `state`.
+/// Plans how to continue the turn of `state`.
 pub fn plan(state: &State, streams: &[OpenStream], cause: Cause) -> Plan {
     let Some(turn) = &state.turn else { return Plan { drafts: Vec::new(), resume: false } };
     let may = match cause {
@@ -45,7 +45,7 @@ pub fn plan(state: &State, streams: &[OpenStream], cause: Cause) -> Plan {
         Cause::Storage => true,
     };
     let unconfigured = cause == Cause::Restart(None);
-    // What was decided without a configuration is decided again with one.
+    // A decision made without a configuration is made again with one.
     let offered = turn.offered && !(turn.unconfigured && matches!(cause, Cause::Restart(Some(_))));
     let resume = may && !offered;
     let mut bodies: Vec<EventBody> = interrupted(state, streams).into_iter().collect();
@@ -57,56 +57,56 @@ pub fn plan(state: &State, streams: &[OpenStream], cause: Cause) -> Plan {
         bodies
             .extend(shown.or_else(|| turn.interrupted.clone()).map(|message| EventBody::MessageSuperseded { message }));
     }
-    // Those that are joined or run again stay open for the turn that is started next.
+    // Calls that are joined or run again stay open for the resumed turn.
     for call in turn.calls.iter().filter(|call| call.is_lost() && !fault::bug("I7")) {
         let text = match cause {
             Cause::Restart(_) => "the daemon was restarted while this call ran",
             Cause::Storage => "the storage failed while this call ran",
         };
-        // What it has asked is of no use to anybody.
+        // Its questions are moot.
         bodies.extend(withdrawn(turn, &call.id, text));
         let text = format!("interrupted, outcome unknown: {text}; it is not run again by itself");
         bodies.push(finished(call, streams, Outcome::Unknown, &text));
     }
     if resume {
         bodies.push(match cause {
-            Cause::Restart(_) => notice(NoticeCode::Resumed, Level::Info, "the daemon was restarted; the turn goes on"),
+            Cause::Restart(_) => notice(NoticeCode::Resumed, Level::Info, "the daemon was restarted; the turn resumes"),
             Cause::Storage => {
-                notice(NoticeCode::Continued, Level::Warning, "the storage failed for a while; the turn goes on")
+                notice(NoticeCode::Continued, Level::Warning, "the storage failed for a while; the turn resumes")
             }
         });
     } else if unconfigured && !offered && !turn.is_hopeless() {
-        let text = "the daemon was restarted, and its configuration cannot be used; the turn goes on when it is mended";
+        let text = "the daemon was restarted with a broken configuration; the turn resumes when it is corrected";
         bodies.push(notice(NoticeCode::Unconfigured, Level::Warning, text));
     } else if !offered {
         let text = if turn.is_hopeless() {
             format!(
-                "the turn met {} ends of the daemon without finishing a step; continue it by hand",
+                "the daemon ended {} times without a finished step of this turn; it waits to be continued",
                 turn.crashes + 1
             )
         } else {
-            "the daemon was restarted; continue the turn by hand".to_owned()
+            "the daemon was restarted; the turn waits to be continued".to_owned()
         };
         bodies.push(notice(NoticeCode::Offered, Level::Warning, &text));
     }
     Plan { drafts: bodies.into_iter().map(|body| Draft::of_turn(&turn.id, body)).collect(), resume }
 }
 
-/// Takes back what a call has asked that is over, because of `why`.
+/// Withdraws the questions of a finished call, because of `why`.
 pub fn withdrawn(turn: &Turn, call: &CallId, why: &str) -> Vec<EventBody> {
     let open = turn.waiting().filter(|asked| asked.call.as_ref() == Some(call));
     open.map(|asked| asked.resolved(None, why.to_owned(), None)).collect()
 }
 
-/// What takes an interrupted message out of the context before its step is repeated.
+/// The event that removes an interrupted message from the context before its step is repeated.
 pub fn supersede(state: &State) -> Option<Draft> {
     let turn = state.turn.as_ref()?;
     let message = turn.interrupted.clone()?;
     Some(Draft::of_turn(&turn.id, EventBody::MessageSuperseded { message }))
 }
 
-/// Closes everything that the turn of `state` has open, because of `why`: every call gets its result. The
-/// message with the results has no name yet; the actor gives it one.
+/// Closes all open items of the turn, because of `why`: every call gets its result. The actor assigns the id of the message with
+/// the results.
 pub fn close(state: &State, streams: &[OpenStream], results: &HashMap<CallId, ContentBlock>, why: &str) -> Vec<Draft> {
     let Some(turn) = &state.turn else { return Vec::new() };
     let mut bodies: Vec<EventBody> = interrupted(state, streams).into_iter().collect();
@@ -147,18 +147,18 @@ pub fn result_of(body: &EventBody) -> Option<(CallId, ContentBlock)> {
     }
 }
 
-/// The message that was being streamed, as far as anybody may have seen it.
+/// The streaming message, as far as clients may have seen it.
 fn interrupted(state: &State, streams: &[OpenStream]) -> Option<EventBody> {
     let stream = streams.iter().find(|stream| stream.pieces.iter().any(|piece| piece.kind != PieceKind::Output))?;
     Some(cut(MessageId(stream.id.clone()), blocks(stream.pieces.iter()), state))
 }
 
-/// An answer that was cut.
+/// An interrupted answer.
 pub fn cut(message: MessageId, content: Vec<ContentBlock>, state: &State) -> EventBody {
     EventBody::assistant_message(message, content, state.model.clone(), None, AnswerEnd::Interrupted)
 }
 
-/// The blocks that pieces add up to; block indices stay what they were.
+/// Joins pieces to blocks; block indices stay.
 pub fn blocks<'a>(pieces: impl Iterator<Item = &'a Piece>) -> Vec<ContentBlock> {
     let mut blocks: Vec<ContentBlock> = Vec::new();
     for piece in pieces {
@@ -181,7 +181,7 @@ pub fn blocks<'a>(pieces: impl Iterator<Item = &'a Piece>) -> Vec<ContentBlock> 
     blocks
 }
 
-/// The result of a call that nobody can finish any more, with the end of its output.
+/// The result of an abandoned call, with the end of its output.
 fn finished(call: &Call, streams: &[OpenStream], outcome: Outcome, why: &str) -> EventBody {
     let pieces = streams.iter().find(|stream| stream.id == call.id.0).map(|stream| &stream.pieces);
     let mut content = Vec::new();

@@ -1,7 +1,7 @@
-//! What a session is right now: a fold over its events, kept beside them in the store.
+//! The state of a session: a fold over its events, stored next to them.
 //!
-//! Pure. What it consists of and what it says of itself is here. What each event changes in it is in `apply`, which makes a state that
-//! is loaded and one that is lived through, so that they are the same.
+//! Pure. Here are its parts and queries; `apply` folds events, both live ones and those from the log, so that a loaded state equals
+//! a live one.
 
 mod apply;
 #[cfg(test)]
@@ -15,7 +15,7 @@ use linger_protocol::event::{AfterCrash, EventBody, Instruction};
 use linger_protocol::id::{CallId, MessageId, PromptId, QuestionId, SessionId, TurnId};
 use linger_protocol::message::{ContentBlock, StopReason, Usage};
 use linger_protocol::permission::{Decision, Mode};
-use linger_protocol::session::{self, Effort as Thinking, Info, Setup, When};
+use linger_protocol::session::{self, Effort as Thinking, Info, PrefixFingerprint, When};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -23,26 +23,26 @@ use super::compaction::Effort;
 use crate::log::cursor::Position;
 use crate::store::Fold;
 
-/// A turn that met this many crashes without finishing a step is offered, not resumed.
+/// After this many crashes without a finished step a turn is offered, not resumed.
 const MAX_CRASHES: u32 = 3;
 
 /// The state of a session.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
-    /// Number of the last event.
+    /// The seq of the last event.
     pub head: u64,
-    /// Where it works.
+    /// The working directory.
     pub cwd: PathBuf,
     /// `provider/model`.
     pub model: String,
     /// The permission mode.
     pub mode: Mode,
-    /// How hard the model thinks.
+    /// The effort for the model.
     #[serde(default, skip_serializing_if = "Thinking::is_auto")]
     pub thinking: Thinking,
-    /// What its requests have beside the conversation.
+    /// The fingerprint of the requests' prefix.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub setup: Option<Setup>,
+    pub setup: Option<PrefixFingerprint>,
     /// The name.
     pub name: Option<String>,
     /// The beginning of the first prompt.
@@ -50,33 +50,33 @@ pub struct State {
     /// The session that started it, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<SessionId>,
-    /// When it was created, in Unix milliseconds.
+    /// The creation time, in Unix milliseconds.
     pub created_at: u64,
-    /// When it last changed.
+    /// The last change, in Unix milliseconds.
     pub updated_at: u64,
-    /// Rules that answers allowed for this session.
+    /// Rules that answers added for this session.
     pub grants: Vec<String>,
-    /// The instruction files that the system prompt was last made of.
+    /// The instruction files of the last system prompt.
     pub instructions: Vec<Instruction>,
-    /// Prompts that wait, in order.
+    /// Queued prompts, in order.
     pub queue: VecDeque<Queued>,
-    /// Queued prompts wait for the user's next word: the last turn was cancelled or failed.
+    /// Whether queued prompts wait for the user, because the last turn was cancelled or failed.
     pub held: bool,
-    /// The turn under way.
+    /// The unfinished turn.
     pub turn: Option<Turn>,
-    /// Open questions that hold up nothing; those that do are the turn's.
+    /// Open questions that block nothing; the turn has the others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub questions: Vec<QuestionState>,
     /// How the last turn ended.
     pub stop_reason: Option<StopReason>,
-    /// Number of the event before the latest turn.
+    /// The seq of the event before the latest turn.
     pub before_turn: u64,
     /// Tokens over all turns.
     pub usage: Usage,
-    /// About how many tokens the context has; 0 while no provider has counted them.
+    /// The approximate size of the context, in tokens; 0 until a provider has counted it.
     #[serde(default)]
     pub context: u64,
-    /// How many turns, messages, calls and prompts there have been: the source of their ids.
+    /// Counters of turns, messages, calls and prompts: the source of their ids.
     pub counts: Counts,
 }
 
@@ -93,41 +93,41 @@ pub struct Counts {
     pub prompts: u64,
 }
 
-/// A prompt that waits.
+/// A queued prompt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Queued {
     /// The prompt.
     pub prompt: PromptId,
-    /// The number of its `prompt_accepted`.
+    /// The seq of its `prompt_accepted`.
     pub seq: u64,
-    /// What the user said; stored in that event, and read from it when the session is loaded.
+    /// The content; stored in that event, and read from it at load.
     #[serde(skip)]
     pub content: Vec<ContentBlock>,
-    /// When it is taken up.
+    /// When it starts.
     pub when: When,
-    /// It asks for a compaction, and does not become a message.
+    /// Whether it is a compaction, which does not become a message.
     #[serde(default)]
     pub compact: bool,
-    /// The JSON Schema that the answer has to fit; stored like the content.
+    /// The output schema; stored like the content.
     #[serde(skip)]
     pub schema: Option<Arc<Value>>,
 }
 
-/// What the answer of a turn has to fit.
+/// The output schema of a turn.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Shape {
-    /// The number of the `prompt_accepted` that has the schema.
+    /// The seq of the `prompt_accepted` with the schema.
     pub seq: u64,
-    /// The schema; read from that event when the session is loaded.
+    /// The schema; read from that event at load.
     #[serde(skip)]
     pub schema: Arc<Value>,
-    /// The model was told it in words.
+    /// Whether the model was told it in a message.
     pub said: bool,
-    /// How many answers did not fit.
+    /// The number of answers that did not fit.
     pub misfits: u32,
 }
 
-/// A turn under way.
+/// An unfinished turn.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Turn {
     /// The turn.
@@ -138,58 +138,58 @@ pub struct Turn {
     pub usage: Usage,
     /// The calls of the last assistant message, until their results are a message.
     pub calls: Vec<Call>,
-    /// Questions that hold up one of `calls` or the turn, and the answers of those that have one.
+    /// Questions that block one of `calls` or the turn, with their answers if given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub questions: Vec<QuestionState>,
-    /// Times that the daemon died without a step finishing in between.
+    /// Crashes of the daemon since the last finished step.
     pub crashes: u32,
-    /// It is not taken up by itself.
+    /// Whether it waits for a user to resume it.
     pub offered: bool,
-    /// It is offered only until there is a configuration that can be used.
+    /// Whether it is offered only until there is a good configuration.
     #[serde(default)]
     pub unconfigured: bool,
-    /// The daemon ended in good order; taking the turn up again is no crash.
+    /// Whether the daemon ended in good order, so that resuming counts as no crash.
     pub paused: bool,
-    /// It waits for a key.
+    /// Whether it waits for a key.
     pub key_missing: bool,
-    /// The last answer was cut at the token limit: nobody knows whether its calls are whole.
+    /// Whether the last answer hit the token limit, so that its calls may be incomplete.
     pub cut: bool,
-    /// The last answer is not over: the next step goes on with it.
+    /// Whether the last answer is paused and the next step continues it.
     #[serde(default)]
     pub goes_on: bool,
-    /// An interrupted message that is not superseded yet: the step has to be repeated.
+    /// An interrupted message that is not superseded yet; its step must be repeated.
     pub interrupted: Option<MessageId>,
-    /// The prompt that asks for the compaction which is all that it does, unless another comes.
+    /// The compaction prompt that is the turn's only purpose, unless another prompt arrives.
     #[serde(default)]
     pub compacts: Option<PromptId>,
-    /// The compaction under way.
+    /// The running compaction.
     #[serde(default)]
     pub compaction: Option<Compaction>,
-    /// What was done to make room for the step under way.
+    /// What the current step did to make room.
     #[serde(default)]
     pub effort: Effort,
-    /// What its answer has to fit.
+    /// The output schema of its answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shape: Option<Shape>,
 }
 
-/// A compaction under way.
+/// A running compaction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Compaction {
-    /// The prompt that asked for it, if one did.
+    /// The prompt that requested it, if any.
     pub prompt: Option<PromptId>,
-    /// About how many tokens the context has.
+    /// The approximate size of the context, in tokens.
     pub tokens: u64,
 }
 
-/// A tool call of the step under way.
+/// A tool call of the current step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Call {
     /// The call.
     pub id: CallId,
     /// Whether it has started.
     pub started: bool,
-    /// What a restart does with it once it has.
+    /// How a restart treats it after its start.
     #[serde(default, skip_serializing_if = "AfterCrash::is_unknown")]
     pub after_crash: AfterCrash,
     /// Whether it has its result.
@@ -201,23 +201,23 @@ pub struct Call {
 pub struct QuestionState {
     /// The question.
     pub id: QuestionId,
-    /// The number of the event that asked it.
+    /// The seq of the event that asked it.
     pub seq: u64,
-    /// The call that it holds up; absent if it holds up the turn, or nothing.
+    /// The blocked call; absent if it blocks the turn, or nothing.
     pub call: Option<CallId>,
-    /// The hash of what was asked.
+    /// The digest of its content.
     pub digest: String,
-    /// What an answer may say.
+    /// The possible answers.
     pub options: Options,
     /// The answer, once there is one.
     pub answer: Option<Resolution>,
 }
 
-/// What an answer to a question may say.
+/// The possible answers to a question.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Options {
-    /// A decision about a call; one for longer adds this rule.
+    /// A decision about a call; a lasting one adds this rule.
     Permission(String),
     /// One of these names.
     Choice(Vec<String>),
@@ -228,16 +228,16 @@ pub enum Options {
 pub struct Resolution {
     /// The name of the option that was chosen; absent if the question was withdrawn.
     pub answer: Option<String>,
-    /// Who answered, or why it was withdrawn.
+    /// The name of the caller that answered, or why it was withdrawn.
     pub by: String,
     /// When, in Unix milliseconds.
     pub at: u64,
-    /// What was said with it.
+    /// The reason given with the answer.
     pub reason: Option<String>,
 }
 
 impl QuestionState {
-    /// The rule that a decision for longer adds, if it is a permission.
+    /// The rule that a lasting decision adds; absent if it is not a permission.
     pub fn grant(&self) -> Option<&str> {
         match &self.options {
             Options::Permission(grant) => Some(grant),
@@ -253,7 +253,7 @@ impl QuestionState {
         }
     }
 
-    /// The event that resolves it; `answer` is one of its names, or absent if it is withdrawn.
+    /// The event that resolves it; without an `answer` it is withdrawn.
     pub fn resolved(&self, answer: Option<String>, by: String, reason: Option<String>) -> EventBody {
         let question = self.id.clone();
         match &self.options {
@@ -267,7 +267,7 @@ impl QuestionState {
 }
 
 impl State {
-    /// As it is stored: JSON, whose last field is a checksum of what comes before it, in hexadecimal digits.
+    /// The stored form: JSON whose last field is a checksum of the text before it, in hexadecimal.
     pub fn to_stored(&self) -> String {
         let mut text = serde_json::to_string(self).unwrap_or_default();
         text.truncate(text.len().saturating_sub(1));
@@ -275,7 +275,7 @@ impl State {
         text + SUM + &format!("{sum:08x}\"}}")
     }
 
-    /// Reads what was stored; nothing if it is not what was written.
+    /// Parses the stored form; `None` if it is malformed or its checksum is wrong.
     pub fn from_stored(text: &str) -> Option<Self> {
         let (body, sum) = text.rsplit_once(SUM)?;
         let sum = u32::from_str_radix(sum.strip_suffix("\"}")?, 16).ok()?;
@@ -299,7 +299,7 @@ impl State {
         self.queue.iter().filter(|queued| queued.when != When::Queue && !queued.compact)
     }
 
-    /// What it is doing, for everybody.
+    /// The wire's state of the session.
     pub fn doing(&self) -> session::State {
         match &self.turn {
             None => session::State::Idle,
@@ -309,21 +309,21 @@ impl State {
         }
     }
 
-    /// Whether a turn should start that has not yet: a daemon that dies now must start it when it is back.
-    pub fn is_owed(&self) -> bool {
+    /// Whether a queued prompt should start a turn: after a crash the next daemon must start it.
+    pub fn has_due_prompt(&self) -> bool {
         self.turn.is_none() && !self.held && !self.queue.is_empty()
     }
 
-    /// What it is doing, as it stands in the database.
+    /// The state's name in the database.
     pub fn stored_name(&self) -> &'static str {
         match &self.turn {
-            _ if self.is_owed() => OWED,
+            _ if self.has_due_prompt() => OWED,
             Some(turn) if turn.unconfigured => UNCONFIGURED,
             _ => state_name(self.doing()),
         }
     }
 
-    /// All questions, those that hold something up first.
+    /// All questions, blocking ones first.
     pub fn questions(&self) -> impl Iterator<Item = &QuestionState> {
         self.turn.iter().flat_map(|turn| &turn.questions).chain(&self.questions)
     }
@@ -333,22 +333,22 @@ impl State {
         self.questions().find(|question| question.id == *id)
     }
 
-    /// The questions that wait for an answer.
+    /// The unanswered questions.
     pub fn open_questions(&self) -> impl Iterator<Item = &QuestionState> {
         self.questions().filter(|question| question.answer.is_none())
     }
 
-    /// The questions that wait for an answer, each with the digest of what was shown.
+    /// The unanswered questions, each with its digest.
     pub fn waiting(&self) -> BTreeSet<(QuestionId, String)> {
         self.open_questions().map(|asked| (asked.id.clone(), asked.digest.clone())).collect()
     }
 
-    /// About how many tokens the context has, if that was ever counted.
+    /// The approximate size of the context, in tokens, if ever counted.
     pub fn context_tokens(&self) -> Option<u64> {
         Some(self.context).filter(|tokens| *tokens > 0)
     }
 
-    /// The row of `session/list`, but for what only others know.
+    /// The row of `session/list`, as far as the state knows it.
     pub fn info(&self, session: SessionId) -> Info {
         Info {
             session,
@@ -379,19 +379,19 @@ impl State {
 }
 
 impl Call {
-    /// Whether it ran when the turn's task went, and its outcome cannot be known any more.
+    /// Whether it ran when the turn's task ended, so that its outcome is unknown.
     pub fn is_lost(&self) -> bool {
         self.started && !self.finished && self.after_crash.is_unknown()
     }
 }
 
 impl Turn {
-    /// The questions that hold something up and wait for an answer.
+    /// The unanswered questions of the turn.
     pub fn waiting(&self) -> impl Iterator<Item = &QuestionState> {
         self.questions.iter().filter(|asked| asked.answer.is_none())
     }
 
-    /// Whether its next step has to wait for an answer.
+    /// Whether its next step waits for an answer.
     pub fn is_held(&self) -> bool {
         self.waiting().any(|asked| asked.call.is_none())
     }
@@ -401,20 +401,19 @@ impl Turn {
         self.questions.iter().find(|asked| asked.grant().is_some() && asked.call.as_ref() == Some(call))
     }
 
-    /// Forgets the questions of calls that are no longer open.
+    /// Drops the questions of closed calls.
     fn forget_closed(&mut self) {
         let Self { calls, questions, .. } = self;
         questions.retain(|asked| asked.call.as_ref().is_none_or(|of| calls.iter().any(|call| call.id == *of)));
     }
 
-    /// Whether it met too many crashes to be taken up by itself once more.
+    /// Whether it has had too many crashes to be resumed automatically.
     pub fn is_hopeless(&self) -> bool {
         // The one that it was found after counts.
         self.was_cut() && self.crashes + 1 >= MAX_CRASHES
     }
 
-    /// Whether an end of the daemon now is a crash of this turn: one that was told beforehand is none, and neither is one that finds
-    /// it waiting for an answer, however often.
+    /// Whether the daemon's end counts as a crash of this turn: not if it ended in good order, nor while the turn waits for an answer.
     pub fn was_cut(&self) -> bool {
         !self.paused && self.waiting().next().is_none()
     }
@@ -423,10 +422,10 @@ impl Turn {
 /// Before the checksum of a stored state.
 const SUM: &str = ",\"sum\":\"";
 
-/// The name in the database of a session that owes its user a turn ([`State::is_owed`]).
+/// The name in the database of a session with a due prompt ([`State::has_due_prompt`]).
 const OWED: &str = "owed";
 
-/// The name in the database of a session whose turn goes on when there is a configuration that can be used.
+/// The name in the database of a session whose turn waits for a good configuration.
 pub const UNCONFIGURED: &str = "unconfigured";
 
 /// The name of a state in the database.

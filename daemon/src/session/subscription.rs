@@ -1,8 +1,8 @@
-//! A subscription: a cursor that reads a session's log at its own pace, and shows what lies after it.
+//! A subscription: a cursor that reads a session's log at its own pace.
 //!
-//! Replay and live are the same loop: copy what lies after the cursor out of the tail (or, further back, out of the store),
-//! show it, wait until the log grows. It holds a position and no queue, so a reader that does not read costs nothing.
-//! Deliberately absent: lines, sockets and who reads.
+//! Replay and live are the same loop: copy what follows the cursor from the tail or the store, show it, wait until the log grows.
+//! It holds a position and no queue, so a reader that does not read costs nothing.
+//! Deliberately absent: lines, sockets and clients.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use linger_protocol::id::{CallId, Cursor, MessageId, SessionId, TurnId};
 use linger_protocol::message::{ContentBlock, Role};
 use tokio::sync::watch;
 
-use super::actor::Reading;
+use super::actor::AttachPoint;
 use crate::fault;
 use crate::log::cursor::Position;
 use crate::log::{Health, Log, OpenStream, Piece, PieceKind, Stored};
 use crate::store::{Store, StoreError};
 use crate::sys::clock;
 
-/// How much of the log is read and sent at once, in bytes: a client that does not read holds a few of these.
+/// The size of a batch, in bytes: a client that does not read holds a few of these.
 const BATCH: usize = 16 << 10;
 
-/// The kind of what stands in the place of an event that was lost to damage.
+/// The kind of the placeholder for an event lost to damage.
 const LOST: &str = "lost";
 
 /// One reader's view of one session.
@@ -30,20 +30,20 @@ pub struct Subscription {
     log: Arc<Log>,
     store: Store,
     deltas: bool,
-    /// The position after what was shown last.
+    /// The position after the last shown item.
     at: Position,
     changed: watch::Receiver<()>,
     phase: Phase,
-    /// It was said that the reader has everything.
+    /// Whether `caught_up` was sent.
     caught_up: bool,
-    /// It was said that nothing can be written, and that has not changed.
+    /// Whether the current write error was sent.
     told: bool,
-    /// What was read for [`Self::next`] and not taken yet.
+    /// Items read ahead for [`Self::next`].
     read: VecDeque<Shown>,
 }
 
 enum Phase {
-    /// There may be something after the cursor.
+    /// There may be more after the cursor.
     Behind,
     /// Everything was shown; the log may grow.
     AtHead,
@@ -51,28 +51,28 @@ enum Phase {
     Ended,
 }
 
-/// One thing that is shown, and the position after it.
+/// One shown item, and the position after it.
 #[derive(Clone, Debug)]
 pub struct Shown {
-    /// Where a reader goes on that has this.
+    /// The position to continue from.
     pub cursor: Cursor,
-    /// What it is.
+    /// The item.
     pub what: What,
 }
 
-/// What is shown.
+/// A shown item.
 #[derive(Clone, Debug)]
 pub enum What {
     /// An event, as it is stored.
     Event(Arc<Stored>),
     /// A part of a message or of a tool's output.
     Delta(Event),
-    /// Said to this reader alone, and not stored: that it has everything, or why nothing comes.
+    /// For this reader only, not stored: `caught_up`, or a write error.
     Notice(Event),
 }
 
 impl Shown {
-    /// It as an event; fails if what is stored is none.
+    /// Parses it as an event; fails if the stored event is malformed.
     pub fn into_event(self) -> Result<Event, serde_json::Error> {
         match self.what {
             What::Event(stored) => serde_json::from_str(&stored.data),
@@ -81,37 +81,37 @@ impl Shown {
     }
 }
 
-/// What there is at once.
+/// Items to show together.
 #[derive(Debug)]
 pub enum Batch {
-    /// All that is there, up to a bound; may be empty.
+    /// All available items, up to a bound; may be empty.
     Shown(Vec<Shown>),
-    /// An event of so many bytes; it is read once the reader says that there is room for it.
+    /// A large event of this many bytes; read it with `has_room`.
     Large(usize),
 }
 
-/// What lies after a cursor.
-enum Next {
-    /// Events, and if they reach the head the streams that are open, and whether that is all of them.
+/// What follows a cursor.
+enum Unread {
+    /// Events; at the head also the open streams, and whether they are complete.
     Here(Vec<Arc<Stored>>, Option<(Vec<OpenStream>, bool)>),
-    /// The tail begins later than the cursor; what is missing goes up to this number.
+    /// The tail begins after the cursor; the store has the events up to this seq.
     Behind(u64),
 }
 
 impl Subscription {
-    /// Reads on from where the actor said; without `deltas`, whole events alone.
-    pub fn new(reading: Reading, store: Store, deltas: bool) -> Self {
-        let Reading { log, changed, at, .. } = reading;
+    /// Subscribes from the attach point; without `deltas` only whole events.
+    pub fn new(reading: AttachPoint, store: Store, deltas: bool) -> Self {
+        let AttachPoint { log, changed, at, .. } = reading;
         let (phase, read) = (Phase::Behind, VecDeque::new());
         Self { log, store, deltas, at, changed, phase, caught_up: false, told: false, read }
     }
 
-    /// The session.
+    /// Its session.
     pub fn session(&self) -> &SessionId {
         &self.log.session
     }
 
-    /// The next thing; nothing when the session is gone, or its log cannot be read. Safe to cancel.
+    /// The next item; `None` when the session is gone or its log is unreadable. Cancel safe.
     pub async fn next(&mut self) -> Option<Shown> {
         loop {
             if let Some(shown) = self.read.pop_front() {
@@ -126,7 +126,7 @@ impl Subscription {
         }
     }
 
-    /// Waits until there may be something to take; whether anything can come any more. Safe to cancel.
+    /// Waits until there may be items; false if none can come any more. Cancel safe.
     pub async fn ready(&mut self) -> bool {
         match self.phase {
             Phase::Behind => true,
@@ -139,7 +139,7 @@ impl Subscription {
         }
     }
 
-    /// What there is now; a large event only if there is room for it. Safe to cancel.
+    /// The available items; a large event only with `has_room`. Cancel safe.
     pub async fn take(&mut self, has_room: bool) -> Batch {
         match self.read_on(has_room).await {
             Ok((Batch::Shown(mut shown), complete)) => {
@@ -154,7 +154,7 @@ impl Subscription {
         }
     }
 
-    /// What there is to say to a reader that has everything.
+    /// The notices for a reader that has everything.
     fn at_head(&mut self, shown: &mut Vec<Shown>) {
         if !std::mem::replace(&mut self.caught_up, true) {
             shown.push(self.notice(EventBody::CaughtUp {}));
@@ -181,7 +181,7 @@ impl Subscription {
             return self.damaged(&error.0.to_string());
         }
         tracing::error!(target: "attach", session = %self.log.session, %error, "replay failed");
-        self.last(Level::Error, None, format!("the log cannot be read: {error}; attach again"))
+        self.last(Level::Error, None, format!("cannot read the log: {error}; attach again"))
     }
 
     fn removed(&mut self) -> Shown {
@@ -189,7 +189,7 @@ impl Subscription {
     }
 
     fn damaged(&mut self, text: &str) -> Shown {
-        let text = format!("the session is damaged: {text}; `linger doctor --repair` saves what can be read");
+        let text = format!("the session is damaged: {text}; run `linger doctor --repair`");
         self.last(Level::Error, Some(NoticeCode::Damaged), text)
     }
 
@@ -203,11 +203,11 @@ impl Subscription {
         Shown { cursor: self.at.cursor(), what: What::Notice(event) }
     }
 
-    /// What lies after the cursor, and whether it reaches the head; what is large only if there is room for it.
+    /// Reads after the cursor; true if it reaches the head. A large event only with `has_room`.
     async fn read_on(&mut self, has_room: bool) -> Result<(Batch, bool), StoreError> {
         let mut shown = Vec::new();
         match self.after_cursor() {
-            Next::Here(events, streams) => {
+            Unread::Here(events, streams) => {
                 events.iter().for_each(|event| push_event(&mut self.at, self.deltas, event, &mut shown));
                 let complete = streams.as_ref().is_some_and(|(_, whole)| *whole);
                 let now = clock::now();
@@ -218,7 +218,7 @@ impl Subscription {
                 }
                 Ok((Batch::Shown(shown), complete))
             }
-            Next::Behind(until) => {
+            Unread::Behind(until) => {
                 let (session, after) = (&self.log.session, self.at.seq);
                 let page = match self.store.events(session.clone(), after, until, BATCH, has_room).await? {
                     Ok(page) => page,
@@ -233,7 +233,7 @@ impl Subscription {
                     events.for_each(|event| push_event(&mut at, deltas, &event, &mut shown));
                     (shown, at)
                 };
-                // A large event takes a while to take apart: not on the thread that runs all sessions.
+                // Cutting a large event takes long: not on the runtime thread.
                 let cut = if has_room { tokio::task::spawn_blocking(cut).await } else { Ok(cut()) };
                 let (shown, at) = cut.map_err(|error| StoreError(error.to_string().into()))?;
                 self.at = at;
@@ -242,25 +242,25 @@ impl Subscription {
         }
     }
 
-    fn after_cursor(&self) -> Next {
+    fn after_cursor(&self) -> Unread {
         let tail = self.log.tail();
         let first = tail.events.front().map_or(tail.head + 1, |event| event.seq);
         if self.at.seq + 1 < first {
-            return Next::Behind(first - 1);
+            return Unread::Behind(first - 1);
         }
         let (mut events, mut bytes) = (Vec::new(), 0);
         for event in tail.events.iter().filter(|event| event.seq > self.at.seq) {
             if bytes >= BATCH {
-                return Next::Here(events, None);
+                return Unread::Here(events, None);
             }
             bytes += event.data.len();
             events.push(event.clone());
         }
         let streams = if self.deltas { self.fresh(&tail.streams) } else { (Vec::new(), true) };
-        Next::Here(events, Some(streams))
+        Unread::Here(events, Some(streams))
     }
 
-    /// The part of the open streams that lies after the cursor, as much as is sent at once; whether that is all of it.
+    /// The part of the open streams after the cursor, up to a batch; true if that is all.
     fn fresh(&self, streams: &[OpenStream]) -> (Vec<OpenStream>, bool) {
         let mut left = BATCH;
         let mut fresh = Vec::new();
@@ -297,15 +297,15 @@ impl Subscription {
     }
 }
 
-/// Why nothing comes: not stored, because nothing can be.
+/// The notice of a write error; never stored.
 fn cannot_write(why: &str) -> EventBody {
     let text = format!(
-        "nothing can be written: {why}; nothing is lost of what was shown, and the session goes on by itself when it can"
+        "cannot write to disk: {why}; nothing shown so far is lost, and the session resumes when writing works"
     );
     EventBody::Notice { level: Level::Error, code: Some(NoticeCode::Storage), text, until_at: None }
 }
 
-/// An event: first what is left of the stream that it closes, then the event itself. Moves `position` on.
+/// Shows the rest of the stream that an event closes, then the event. Advances `position`.
 fn push_event(position: &mut Position, deltas: bool, stored: &Arc<Stored>, shown: &mut Vec<Shown>) {
     if let Some(stream) = &stored.stream {
         if deltas && !fault::bug("I3") {
@@ -318,14 +318,14 @@ fn push_event(position: &mut Position, deltas: bool, stored: &Arc<Stored>, shown
         position.streams.remove(stream);
     }
     if stored.kind == LOST {
-        // What would have closed them may be lost.
+        // Their closing events may be lost.
         position.streams.clear();
     }
     position.seq = stored.seq;
     shown.push(Shown { cursor: position.cursor(), what: What::Event(stored.clone()) });
 }
 
-/// A piece of a stream. Moves `position` on.
+/// Shows a piece of a stream. Advances `position`.
 fn push_piece(position: &mut Position, piece: Piece, at: u64, turn: Option<&TurnId>, shown: &mut Vec<Shown>) {
     position.advance(&piece.stream, piece.block, piece.end());
     let Piece { stream, block, offset, kind, text } = piece;
@@ -342,7 +342,7 @@ fn push_piece(position: &mut Position, piece: Piece, at: u64, turn: Option<&Turn
     shown.push(Shown { cursor: position.cursor(), what: What::Delta(event) });
 }
 
-/// Where in its text the part of `piece` begins that lies after block and offset.
+/// The index in the text of `piece` that follows block and offset.
 fn start_after(piece: &Piece, (block, offset): (u32, u64)) -> Option<usize> {
     if piece.block < block || (piece.block == block && piece.end() <= offset) {
         return None;
@@ -351,7 +351,7 @@ fn start_after(piece: &Piece, (block, offset): (u32, u64)) -> Option<usize> {
     piece.text.is_char_boundary(before as usize).then_some(before as usize)
 }
 
-/// The part of `piece` that lies after block and offset.
+/// The part of `piece` after block and offset.
 fn after(piece: &Piece, at: (u32, u64)) -> Option<Piece> {
     let start = start_after(piece, at)?;
     let text = piece.text.get(start..)?.to_owned();
@@ -400,7 +400,7 @@ fn closed_pieces(stored: &Stored) -> (Vec<Piece>, Option<TurnId>) {
     (pieces, event.turn)
 }
 
-/// Whether `at` is a position that this log gave out.
+/// Whether `at` is a valid position of this log.
 pub async fn known(log: &Log, store: &Store, at: &Position) -> Result<bool, StoreError> {
     let (head, open) = {
         let tail = log.tail();
@@ -417,7 +417,7 @@ pub async fn known(log: &Log, store: &Store, at: &Position) -> Result<bool, Stor
         let reached = match open {
             Some(reached) => reached,
             None => match store.closing(log.session.clone(), stream.clone()).await? {
-                // Output that was streamed need not be kept; text and thinking are.
+                // Streamed output may be gone; text and thinking are kept.
                 Some(stored) if stored.kind == "tool_finished" => stored.seq > at.seq,
                 Some(stored) => stored.seq > at.seq && reaches(whole(&closed_pieces(&stored).0), *position),
                 None => false,
@@ -435,7 +435,7 @@ fn whole(pieces: &[Piece]) -> impl Iterator<Item = (&Piece, &str)> {
     pieces.iter().map(|piece| (piece, piece.text.as_str()))
 }
 
-/// Whether the stream goes as far as block and offset, and the offset lies between two characters.
+/// Whether the stream reaches block and offset, at a character boundary.
 fn reaches<'a>(mut pieces: impl Iterator<Item = (&'a Piece, &'a str)>, (block, offset): (u32, u64)) -> bool {
     pieces.any(|(piece, text)| {
         let inside = piece.block == block && piece.offset + text.len() as u64 >= offset;

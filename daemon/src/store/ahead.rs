@@ -1,9 +1,9 @@
-//! Room in the WAL ahead of the commits.
+//! Preallocates the WAL ahead of commits.
 //!
-//! To sync a file that has grown, a file system with a journal commits that too, which takes two to thirty times as long as
-//! writing over blocks that the file has. So the WAL is lengthened with zeros while nobody waits, [`CHUNK`] at a time; for SQLite
-//! it ends where it did, because no frame begins with zeros (<https://sqlite.org/fileformat.html>, 4.2).
-//! It is done by the writing thread, within a transaction: whoever holds the lock on writing is alone with the end of the WAL.
+//! Syncing a file that has grown also commits the file system's journal, which takes two to thirty times as long as overwriting
+//! allocated blocks. So the WAL is extended with zeros while idle, [`CHUNK`] at a time; SQLite does not notice, because no frame
+//! begins with zeros (<https://sqlite.org/fileformat.html>, 4.2).
+//! The writing thread does it within a transaction: the holder of the write lock owns the end of the WAL.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -17,48 +17,48 @@ use rusqlite::{Connection, TransactionBehavior};
 use super::{StoreError, aside};
 use crate::fault;
 
-/// How much is added at once, in bytes: ten turns or so.
+/// How much is added, in bytes: about ten turns.
 const CHUNK: u64 = 1 << 20;
 
-/// With less room than this, in bytes, more is made: it lasts for two turns that follow each other at once.
+/// The WAL is extended when less than this is free, in bytes: enough for two turns in a row.
 const LEAST: u64 = 256 << 10;
 
-/// Pages of the database and of its WAL, and what stands before each there and before all (same place, 4.1 and 4.2), in bytes.
+/// The sizes of a page, a frame's header and the WAL's header (same page, 4.1 and 4.2), in bytes.
 const PAGE: u64 = 4096;
 const FRAME: u64 = PAGE + 24;
 const HEADER: u64 = 32;
 
-/// The room in one WAL.
+/// The free space of one WAL.
 pub(super) struct Ahead {
     path: PathBuf,
     file: Option<File>,
     /// Pages in the WAL, after the last commit.
     pages: Arc<AtomicI32>,
-    /// Nothing is tried before the WAL is in use up to here: there was no more space.
+    /// After a full disk, do not try again before the WAL is used up to here, in bytes.
     not_before: u64,
 }
 
 impl Ahead {
-    /// Of the database at `path`, whose commits keep `pages`.
+    /// For the database at `path`; each commit updates `pages`.
     pub(super) fn new(path: &Path, pages: Arc<AtomicI32>) -> Self {
         Self { path: aside::with(path, "-wal"), file: None, pages, not_before: 0 }
     }
 
-    /// Whether there is little room.
+    /// Whether little space is free.
     pub(super) fn is_short(&mut self) -> bool {
         let used = self.used();
         // Before the first commit there is no WAL.
         if used == HEADER || used < self.not_before {
             return false;
         }
-        // What cannot be known is said by whoever makes room.
+        // If the length is unknown, [`Self::keep`] logs the error.
         self.length().map_or(true, |length| length < used + LEAST)
     }
 
-    /// Makes room. What fails makes commits slower and nothing worse, so it is only logged.
+    /// Extends the WAL. A failure only makes commits slower, so it is only logged.
     pub(super) fn keep(&mut self, connection: &Connection) {
         if let Err(error) = self.make(connection) {
-            tracing::info!(target: "store", %error, "no room is made in the WAL: commits take longer");
+            tracing::info!(target: "store", %error, "cannot extend the WAL; commits take longer");
             self.not_before = self.used() + CHUNK;
         }
     }
@@ -84,7 +84,7 @@ impl Ahead {
         let length = self.length()?;
         let file = self.file()?;
         if let Err(error) = lengthen(file, length) {
-            // What is left of the disk is for others.
+            // Leave the rest of the disk to others.
             file.set_len(length)?;
             return Err(error.into());
         }
@@ -93,7 +93,7 @@ impl Ahead {
     }
 }
 
-/// Adds a [`CHUNK`] whose blocks are on the disk.
+/// Adds a [`CHUNK`] of allocated blocks.
 fn lengthen(file: &File, length: u64) -> io::Result<()> {
     let zeros = [0; 16 << 10];
     for at in (length..length + CHUNK).step_by(zeros.len()) {

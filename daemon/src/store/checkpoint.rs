@@ -1,11 +1,10 @@
-//! Moving the WAL into the database, where it stalls nobody.
+//! Checkpoints: moves the WAL into the database without stalling commits.
 //!
-//! By itself SQLite does this inside a commit of whoever made the WAL long, with two syncs of the disk: a stream of deltas would
-//! stand still meanwhile. Here the writing connection only counts, in its commit hook, and wakes a thread with a connection of
-//! its own. That thread checkpoints passively: it waits for nobody and nobody waits for it. A WAL whose every page was moved is
-//! begun anew by the next commit; when that never comes to be because commits never pause, the WAL is closed for a moment once
-//! it has [`LONG`] pages, which then costs the commits the time of the last few pages.
-//! The thread is made when it is first needed, and ends with the writing connection; it has no timer.
+//! By default SQLite checkpoints inside the commit that fills the WAL, with two syncs, which would stall a stream of deltas. Here
+//! the writing connection only counts pages, in its commit hook, and wakes a thread with its own connection. That thread makes
+//! passive checkpoints, which block nothing. Once all pages are moved, the next commit restarts the WAL; if commits never pause,
+//! the WAL is restarted when it has [`LONG`] pages, which delays commits by the last few pages.
+//! The thread starts when first needed, ends with the writing connection, and has no timer.
 
 use std::ffi::c_int;
 use std::path::{Path, PathBuf};
@@ -19,24 +18,24 @@ use rusqlite::wal::CheckpointMode;
 
 use super::damage::Found;
 
-/// Pages that were not moved yet and wake the thread: 4 MiB, as SQLite's own.
+/// How many unmoved pages wake the thread: 4 MiB, as SQLite's default.
 const STEP: c_int = 1000;
 
-/// Pages at which the WAL is closed for a moment: 64 MiB, which a start after a crash reads in a tenth of a second.
+/// The size, in pages, at which the WAL is restarted: 64 MiB, which a start after a crash reads in a tenth of a second.
 const LONG: c_int = 16_384;
 
-/// How often one wake-up tries to catch up with commits that go on meanwhile.
+/// How often one wake-up tries to catch up with new commits.
 const ROUNDS: usize = 4;
 
-/// How long commits may be held up by readers that use the end of a long WAL; then it grows by another [`STEP`].
+/// How long a restart of the WAL may wait for readers, delaying commits; then the WAL grows by another [`STEP`].
 const HELD_UP: Duration = Duration::from_millis(10);
 
-/// Stack of the thread: it calls SQLite and nothing else.
+/// The thread's stack, in bytes: it only calls SQLite.
 const STACK: usize = 256 << 10;
 
-/// Takes checkpoints out of the commits of `connection`; gives where each commit leaves the number of pages in the WAL.
+/// Moves the checkpoints of `connection` to the thread; returns the number of pages in the WAL after each commit.
 pub(super) fn beside(connection: &mut Connection, path: &Path, found: &Found) -> rusqlite::Result<Arc<AtomicI32>> {
-    // How many pages of the WAL are known to be in the database.
+    // Pages of the WAL that are in the database.
     let moved = Arc::new(AtomicI32::new(0));
     let length = Arc::new(AtomicI32::new(0));
     let kept = length.clone();
@@ -46,12 +45,12 @@ pub(super) fn beside(connection: &mut Connection, path: &Path, found: &Found) ->
         length.store(pages, Ordering::Relaxed);
         let done = moved.load(Ordering::Relaxed);
         if pages < done {
-            // It was begun anew.
+            // The WAL was restarted.
             moved.store(0, Ordering::Relaxed);
         }
         if pages - done >= STEP || (pages < done && pages >= STEP) {
             let wake = wake.get_or_insert_with(|| thread(path.clone(), moved.clone(), found.clone()));
-            // One wake-up that waits is as good as two.
+            // A pending wake-up is enough.
             let _pending = wake.try_send(());
         }
         Ok(())
@@ -82,7 +81,7 @@ fn run(path: &Path, moved: &AtomicI32, woken: &Receiver<()>, found: &Found) -> r
             Err(error) => {
                 tracing::warn!(target: "store", %error, "a checkpoint failed");
                 found.write_failed(&error);
-                // It is tried again when as much again has come.
+                // Try again after another STEP.
                 let pages = length(&connection).unwrap_or(0);
                 moved.store(pages, Ordering::Relaxed);
             }
@@ -91,12 +90,12 @@ fn run(path: &Path, moved: &AtomicI32, woken: &Receiver<()>, found: &Found) -> r
     Ok(())
 }
 
-/// Moves what there is; gives how many pages were.
+/// Moves all pages; returns how many.
 fn catch_up(connection: &Connection) -> rusqlite::Result<c_int> {
     let mut moved = 0;
     for _ in 0..ROUNDS {
         moved = connection.wal_checkpoint_v2(None::<&str>, CheckpointMode::PASSIVE)?.1;
-        // A checkpoint says how long the WAL was when it began.
+        // A checkpoint reports the length of the WAL at its start.
         if moved >= length(connection)? {
             return Ok(moved);
         }
@@ -114,7 +113,7 @@ fn catch_up(connection: &Connection) -> rusqlite::Result<c_int> {
     }
 }
 
-/// How many pages the WAL has now.
+/// The number of pages in the WAL.
 fn length(connection: &Connection) -> rusqlite::Result<c_int> {
     Ok(connection.wal_checkpoint_v2(None::<&str>, CheckpointMode::NOOP)?.0)
 }

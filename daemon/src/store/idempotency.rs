@@ -1,8 +1,8 @@
-//! Idempotency keys: what a key stands for, what its request came to, and which requests are under way.
+//! Idempotency keys: their requests, outcomes, and requests in progress.
 //!
-//! A key counts within its method, and within its session or permission where the method names one. It stands for one request:
-//! with other parameters it is refused, so that a program which uses a key twice hears of it. The outcome is written in the
-//! transaction of the effect, by whoever has the effect. A refusal is no outcome: it changed nothing, and the same key may try again.
+//! A key is scoped to its method, and to the session or permission that the method names. It identifies one request: with other
+//! parameters it is refused. The outcome is written in the transaction of the effect. A refusal is not stored: it changed nothing,
+//! and the same key may try again.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,19 +17,19 @@ use tokio::sync::watch;
 
 use super::Store;
 
-/// The longest key, in bytes: a hash in hex with a prefix fits, a prompt does not.
+/// The longest key, in bytes: fits a hash in hex with a prefix.
 const MAX_KEY: usize = 128;
 
-/// A key, and what it stands for.
+/// A key with its request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
-    /// The key with its method, and with what the method names: unique.
+    /// The key with its method and scope: unique.
     pub id: String,
     /// The hash of the other parameters.
     pub params: String,
 }
 
-/// What a request with a key came to.
+/// The outcome of a keyed request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// Its key.
@@ -39,7 +39,7 @@ pub struct Outcome {
 }
 
 impl Key {
-    /// The key of a request to `method`, which names `scope`; `params` are the request's parameters without their key.
+    /// The key of a request to `method` in `scope`; `params` are its parameters without the key. Fails if the key is empty or too long.
     pub fn of(
         method: &str,
         scope: &str,
@@ -48,12 +48,13 @@ impl Key {
     ) -> Result<Option<Self>, RpcError> {
         let Some(key) = key else { return Ok(None) };
         if key.is_empty() || key.len() > MAX_KEY {
-            let error = RpcError::new(Code::BadKey, format!("a key has 1 to {MAX_KEY} bytes, this one {}", key.len()));
-            return Err(error.hint("a random word of 32 characters will do"));
+            let error =
+                RpcError::new(Code::BadKey, format!("a key has 1 to {MAX_KEY} bytes, but this one has {}", key.len()));
+            return Err(error.hint("use a random word of 32 characters"));
         }
         let mut hash = Hash(Sha256::new());
         serde_json::to_writer(&mut hash, params)
-            .map_err(|error| RpcError::new(Code::Internal, format!("the parameters cannot be read again: {error}")))?;
+            .map_err(|error| RpcError::new(Code::Internal, format!("cannot encode the parameters: {error}")))?;
         let params = hash.0.finalize().iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"));
         let words = [method, scope, &key].into_iter().filter(|word| !word.is_empty());
         Ok(Some(Self { id: words.collect::<Vec<_>>().join(" "), params }))
@@ -64,33 +65,33 @@ impl Key {
         Outcome { key: self, result: serde_json::to_string(result).unwrap_or_default() }
     }
 
-    /// Refuses a key that stands for something else.
+    /// Fails if the key was used for another request.
     pub fn same_as(&self, earlier: &Self) -> Result<(), RpcError> {
         if earlier.params == self.params {
             return Ok(());
         }
-        let error = RpcError::new(Code::BadKey, "the key was used for something else");
-        Err(error.hint("each request has a key of its own; the same key is for sending the same request again"))
+        let error = RpcError::new(Code::BadKey, "the key was used for another request");
+        Err(error.hint("use a new key for each request; repeat a key only to send the same request again"))
     }
 }
 
 impl Outcome {
-    /// What `key` is answered: the result, if it stands for the same.
+    /// The stored result; fails if `key` was used for another request.
     pub fn answer<T: DeserializeOwned>(&self, key: &Key) -> Result<T, RpcError> {
         key.same_as(&self.key)?;
         serde_json::from_str(&self.result)
-            .map_err(|error| RpcError::new(Code::Internal, format!("the outcome of the key cannot be read: {error}")))
+            .map_err(|error| RpcError::new(Code::Internal, format!("cannot read the outcome of the key: {error}")))
     }
 }
 
 impl Store {
-    /// What a request with this key came to, if it was made before.
+    /// The outcome of an earlier request with this key; `None` if there was none.
     pub async fn answer_to<T: DeserializeOwned>(&self, key: &Key) -> Result<Option<T>, RpcError> {
         self.outcome(key.id.clone()).await?.map(|outcome| outcome.answer(key)).transpose()
     }
 }
 
-/// Takes what is written to it.
+/// Hashes what is written to it.
 struct Hash(Sha256);
 
 impl io::Write for Hash {
@@ -104,15 +105,15 @@ impl io::Write for Hash {
     }
 }
 
-/// Keyed requests that are under way where no actor puts them in a row.
+/// Keyed requests in progress that no actor serialises.
 #[derive(Default)]
 pub struct UnderWay(Mutex<HashMap<String, watch::Receiver<()>>>);
 
-/// The turn of one request; given back when it is dropped.
+/// The lock of one key; dropping it releases it.
 pub struct Turn<'a> {
     under_way: &'a UnderWay,
     id: String,
-    /// Wakes those who wait, by being dropped.
+    /// Wakes waiters when dropped.
     _ended: watch::Sender<()>,
 }
 
@@ -121,7 +122,7 @@ impl UnderWay {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until no other request with this key is under way; the next one waits for the end of this.
+    /// Locks a key; waits for an earlier request with it.
     pub async fn turn(&self, key: &Key) -> Turn<'_> {
         loop {
             let mut earlier = {
@@ -135,7 +136,7 @@ impl UnderWay {
                     }
                 }
             };
-            // It ends with an error when the sender is dropped, which is all that ever happens.
+            // It ends with an error when the sender is dropped.
             while earlier.changed().await.is_ok() {}
         }
     }
@@ -143,7 +144,7 @@ impl UnderWay {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        // Before the sender goes: who wakes finds the place free.
+        // Before the sender is dropped, so that a woken waiter finds the key free.
         self.under_way.map().remove(&self.id);
     }
 }

@@ -1,4 +1,4 @@
-//! The way to the writing thread: what is written before the runtime comes round again goes there together.
+//! The queue of the writing thread: appends made in the same pass of the runtime are handed over together.
 //!
 //! An actor often writes twice without a pause: a prompt and the turn that it starts, the result of a call and the message of
 //! all results. The writing thread would take up the first before the second is there, and commit twice. So what is written is
@@ -70,7 +70,7 @@ impl Queue {
         (Self { waiting: Arc::default(), writer }, writes)
     }
 
-    /// Puts something at the end of the queue.
+    /// Appends to the queue.
     pub(super) fn send(&self, write: Write) {
         let now = Instant::now();
         let Some(due) = self.waiting().add(write, now) else { return };
@@ -89,7 +89,7 @@ impl Queue {
         }
     }
 
-    /// In order, whoever else does the same: the lock is held until the last one is handed over, which never blocks.
+    /// Hands over in order: the lock is held until the last one, which never blocks.
     fn hand_over(&self) {
         let mut waiting = self.waiting();
         for write in waiting.take(Instant::now()) {

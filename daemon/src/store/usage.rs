@@ -1,7 +1,6 @@
-//! What was paid for, a row a day, session and model: added to in the transaction of the answer, so that nobody has to read the
-//! log for a sum.
+//! Usage: a row per day, session and model, updated in the transaction of the answer, so that sums need no log.
 //!
-//! A session that is removed leaves its days behind, without its name.
+//! A removed session leaves its rows, without its id.
 
 use std::collections::HashMap;
 
@@ -13,23 +12,23 @@ use super::reader::Lane;
 use super::{Spent, Store, StoreError};
 use crate::sys::clock;
 
-/// The largest number in a row: more than anybody will ever pay, and two of them can be added.
+/// The largest number in a row: beyond any real cost, and two of them can be added.
 const MOST: i64 = 9_000_000_000_000_000;
 
-/// The most rows of one list: the days of three years, and what a client takes without a thought.
+/// The most rows of one list: the days of three years.
 const ROWS: usize = 1000;
 
 /// The columns that are summed.
 const TOKENS: [&str; 5] = ["input", "output", "cached", "cache_write", "reasoning"];
 
 impl Store {
-    /// What was paid for since the beginning of a day, summed up.
+    /// Sums of usage since the beginning of a day.
     pub async fn sums(&self, since_day: u64, by: By) -> Result<Sums, StoreError> {
         self.read_in(Lane::Page, move |connection| sums(connection, since_day, by)).await
     }
 }
 
-/// Adds answers to their day.
+/// Adds the usage of answers to their day.
 pub(crate) fn add(connection: &Connection, session: &str, spent: &Spent) -> rusqlite::Result<usize> {
     let Spent { day, model, answers, usage } = spent;
     connection
@@ -52,7 +51,7 @@ pub(crate) fn add(connection: &Connection, session: &str, spent: &Spent) -> rusq
         ])
 }
 
-/// What each session has paid for.
+/// The usage of each session.
 pub(crate) fn all(connection: &Connection) -> rusqlite::Result<HashMap<String, Vec<Spent>>> {
     let mut statement = connection.prepare("SELECT * FROM usage")?;
     let (mut rows, mut all) = (statement.query([])?, HashMap::<_, Vec<Spent>>::new());
@@ -64,7 +63,7 @@ pub(crate) fn all(connection: &Connection) -> rusqlite::Result<HashMap<String, V
     Ok(all)
 }
 
-/// Takes the name of a session that is no more from its days.
+/// Removes the id of a removed session from its rows.
 pub(crate) fn release(connection: &Connection, session: &str) -> rusqlite::Result<()> {
     let copy = format!(
         "INSERT INTO usage SELECT day, '', model, answers, input, output, cached, cache_write, reasoning, cost, at_least
@@ -76,7 +75,7 @@ pub(crate) fn release(connection: &Connection, session: &str) -> rusqlite::Resul
     Ok(())
 }
 
-/// How a row is added to the one that is there.
+/// The SQL that adds a row to an existing one.
 fn or_add() -> String {
     let add = |column: &str| format!(", {column} = min({column} + excluded.{column}, {MOST})");
     let tokens: String = TOKENS.map(add).concat();
@@ -123,7 +122,7 @@ fn number(row: &Row<'_>, column: &str) -> rusqlite::Result<u64> {
     row.get::<_, i64>(column).map(|number| u64::try_from(number).unwrap_or_default())
 }
 
-/// The tokens of a row, and what they cost.
+/// The tokens and the cost of a row.
 fn tokens(row: &Row<'_>) -> rusqlite::Result<Usage> {
     let cost: Option<i64> = row.get("cost")?;
     Ok(Usage {

@@ -1,4 +1,4 @@
-//! The writing thread: group commit, then answer, then show.
+//! The writing thread: commits a group, then answers, then publishes.
 
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -18,15 +18,14 @@ use crate::log::{Log, Piece, Stored};
 use crate::store::idempotency::Outcome;
 use crate::sys::clock;
 
-/// Outcomes of keyed requests that are kept, the newest: some 4 MB. A request is sent again within seconds or minutes, in which
-/// nobody makes so many others; at a hundred a day they last for half a year.
+/// How many outcomes of keyed requests are kept, newest first: some 4 MB. A request is repeated within minutes; at a hundred
+/// requests a day they last half a year.
 const MAX_OUTCOMES: i64 = 20_000;
 
-/// How long nothing is to be written before room is made in the WAL: what a client does at a daemon that has just started, which
-/// would wait for that, comes in a few milliseconds.
+/// The idle time before the WAL is extended: a client of a freshly started daemon writes within milliseconds and would wait.
 const QUIET: Duration = Duration::from_millis(20);
 
-/// Appends in one transaction; more would make the first of them wait.
+/// The most appends in one transaction; more would delay the first.
 const MAX_GROUP: usize = 256;
 
 pub(super) fn run(
@@ -56,7 +55,7 @@ pub(super) fn run(
             Some(Write::Outcome(outcome, done)) => {
                 let result =
                     set_sync(connection, true, &mut synced).and_then(|()| remember_alone(connection, &outcome));
-                // Whoever asked may have gone.
+                // The caller may be gone.
                 let _unheard = done.send(result);
             }
             Some(Write::Close(done)) => {
@@ -68,7 +67,7 @@ pub(super) fn run(
     }
 }
 
-/// What is to be written next; what is left to do is done until there is something.
+/// The next write; does upkeep until there is one.
 fn next_write(
     connection: &Connection,
     writes: &mpsc::Receiver<Write>,
@@ -77,7 +76,7 @@ fn next_write(
     synced: &mut Synced,
 ) -> Option<Write> {
     let mut step = |upkeep: &mut Upkeep| {
-        // Nobody waits for it to be on disk. If this fails, so does the step, or it is only slower.
+        // Upkeep needs no sync. If this fails, the step fails too, or is only slower.
         let _slower = set_sync(connection, false, synced);
         upkeep.step(connection);
     };
@@ -124,7 +123,7 @@ fn commit_group(connection: &Connection, group: Vec<Append>, synced: &mut Synced
     finish(group, &Ok(()), found);
 }
 
-/// Whether commits are synced, and what is looked at before one that is.
+/// The sync mode, and the checks before a synced commit.
 struct Synced {
     on: bool,
     intact: Arc<Intact>,
@@ -143,7 +142,7 @@ fn set_sync(connection: &Connection, sync: bool, synced: &mut Synced) -> Result<
 
 fn commit(connection: &Connection, group: &[Append], recent: &mut Recent) -> Result<(), StoreError> {
     if let Some(append) = group.iter().find(|append| append.log.failed()) {
-        // Its numbers follow events that were never stored.
+        // Its seqs follow events that were never stored.
         return Err(StoreError(format!("an earlier write of session {} failed", append.log.session).into()));
     }
     fault::store()?;
@@ -161,13 +160,13 @@ fn commit(connection: &Connection, group: &[Append], recent: &mut Recent) -> Res
     Ok(())
 }
 
-/// Answers first: whoever asked is told before the event that it caused goes round.
+/// Answers first, so that a caller hears of its request before readers see its event.
 fn finish(group: Vec<Append>, result: &Result<(), StoreError>, found: &Found) {
     for append in group {
         match result {
             Ok(()) => {}
             Err(error) => {
-                // What follows fails too, and is tried again by whoever keeps the session, who says how that goes on.
+                // Later appends fail too; the session's actor retries and reports.
                 let first = !append.log.failed();
                 let new = if first && !error.is_damage() {
                     append.log.fail_for_now(&error.0.to_string())
@@ -179,8 +178,8 @@ fn finish(group: Vec<Append>, result: &Result<(), StoreError>, found: &Found) {
                     tracing::error!(target: "store", session = %append.log.session, %error, "write failed");
                 }
                 if error.is_damage() {
-                    found.session(&append.log.session, &format!("it cannot be written: {}", error.0));
-                    found.database(&format!("writing meets damage: {}", error.0));
+                    found.session(&append.log.session, &format!("cannot write it: {}", error.0));
+                    found.database(&format!("found damage while writing: {}", error.0));
                 }
             }
         }
@@ -193,7 +192,7 @@ fn finish(group: Vec<Append>, result: &Result<(), StoreError>, found: &Found) {
             });
         }
         if let Some(done) = append.done {
-            // The turn or client that asked may have gone; the commit stands.
+            // The turn or client may be gone; the commit stands.
             let _unheard = done.send(result.clone());
         }
         fault::point("store.after_answer");
@@ -250,11 +249,11 @@ pub(crate) fn write_session(
 pub(crate) const SIZE: &str = "(SELECT coalesce(sum(octet_length(data)), 0) FROM event WHERE session = ?1)
      + (SELECT coalesce(sum(size), 0) FROM blob WHERE session = ?1)";
 
-/// `bytes`: what the events of the same append have, by which the session grows.
+/// `bytes`: the size of the append's events, added to the session's size.
 fn write_fold(connection: &Connection, session: &str, fold: &Fold, bytes: i64) -> rusqlite::Result<()> {
     match fold {
         Fold::Session { name, cwd, state, updated_at, fold, parent } => {
-            // A name is in an index of its own, which would be written each time if it were set each time.
+            // Set the name only if it changed, because each set writes its index.
             let update = |set: &str, and: &str| {
                 let sql = format!(
                     "UPDATE session SET state = ?3, updated_at = ?4, fold = ?5, size = size + ?6, cwd = ?7{set}
@@ -270,7 +269,7 @@ fn write_fold(connection: &Connection, session: &str, fold: &Fold, bytes: i64) -
             if known > 0 {
                 return Ok(());
             }
-            // A new one has one event; one that is carried over has all of them, and its blobs.
+            // A new session has one event; a carried over one has all of them, and its blobs.
             let sql = format!(
                 "INSERT INTO session (id, name, cwd, state, updated_at, env, fold, parent, size)
                  VALUES (?1, ?2, ?3, ?4, ?5, '{{}}', ?6, ?7, {SIZE})"
@@ -305,13 +304,13 @@ fn write_fold(connection: &Connection, session: &str, fold: &Fold, bytes: i64) -
     Ok(())
 }
 
-/// Writes an outcome down, and forgets the one that is the oldest by now.
+/// Stores an outcome, and deletes the oldest beyond the bound.
 fn remember(connection: &Connection, session: &str, outcome: &Outcome) -> rusqlite::Result<()> {
     let Outcome { key, result } = outcome;
     connection
         .prepare_cached("INSERT INTO outcome (key, session, params, result, at) VALUES (?, ?, ?, ?, ?)")?
         .execute(params![key.id, session, key.params, result, clock::now() as i64])?;
-    // Numbers only grow while there is anything, so this is one row at most, found by its number.
+    // Row ids only grow, so this deletes at most one row, by its id.
     connection
         .prepare_cached("DELETE FROM outcome WHERE n <= ?")?
         .execute([connection.last_insert_rowid() - MAX_OUTCOMES])?;
@@ -328,7 +327,7 @@ fn close(connection: &Connection, done: Done) {
     fault::point("store.close");
     let checkpoint = connection.pragma_update_and_check(None, "wal_checkpoint", "TRUNCATE", |_| Ok(()));
     fault::point("store.closed");
-    // Whoever closes the store waits for the answer; if not, the WAL is moved at the next start.
+    // The closer of the store may be gone; then the next start checkpoints the WAL.
     let _unheard = done.send(checkpoint.map_err(StoreError::from));
 }
 
@@ -338,7 +337,7 @@ fn remove(connection: &Connection, log: &Arc<Log>, outcomes: &[Outcome], done: D
         set_sync(connection, true, synced)?;
         let transaction = connection.unchecked_transaction()?;
         upkeep::mark_removed(&transaction, log.session.as_str())?;
-        // Whoever asks again is told that it was done, though nothing is left that could tell: it is no session's any more.
+        // Keep the outcomes without the session, so that a repeated request gets its answer.
         for outcome in outcomes {
             remember(&transaction, "", outcome)?;
         }
@@ -348,11 +347,11 @@ fn remove(connection: &Connection, log: &Arc<Log>, outcomes: &[Outcome], done: D
     if result.is_ok() {
         log.remove();
     }
-    // The client that asked may have gone.
+    // The client may be gone.
     let _unheard = done.send(result);
 }
 
-/// JSON of a type whose serialisation cannot fail.
+/// The JSON of a type whose serialisation cannot fail.
 fn json(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }

@@ -28,10 +28,10 @@ const RULE_MAX: usize = 1024;
 
 /// The rules that hold where a walk is.
 #[derive(Debug, Default)]
-pub(super) struct Ignored(Mutex<State>);
+pub(super) struct Ignored(Mutex<Cache>);
 
 #[derive(Debug)]
-struct State {
+struct Cache {
     /// The directory that was asked about last and those above it, the topmost first.
     known: Vec<(PathBuf, Arc<Here>)>,
     /// Bytes that may still be read.
@@ -90,13 +90,13 @@ impl Ignored {
     }
 }
 
-impl Default for State {
+impl Default for Cache {
     fn default() -> Self {
         Self { known: Vec::new(), bytes: BYTES_MAX, rules: RULES_MAX, cut: false }
     }
 }
 
-impl State {
+impl Cache {
     fn look(&mut self, dir: &Path) -> Here {
         let is_repository = dir.join(".git").exists();
         let mut of = |name: &str| self.rules(dir, &dir.join(name));

@@ -12,7 +12,7 @@ use super::super::hosted::{Hosted, readable};
 use super::super::tagged;
 use super::super::tools::Style;
 use super::super::{Encoder, HttpRequest, Images, Message, Request, shape, wellformed, wire};
-use super::hosted::{self, Waiting};
+use super::hosted::{self, OpenCalls};
 use super::thinking;
 use crate::fault;
 
@@ -36,7 +36,7 @@ pub(super) struct MessagesEncoder {
     encoded: usize,
     names: CallNames,
     /// Calls of hosted tools that have no result yet.
-    waiting: Waiting,
+    waiting: OpenCalls,
     /// The container of the current turn's code.
     container: Option<String>,
 }
@@ -223,7 +223,7 @@ fn plain_block(block: &ContentBlock, images: &Images) -> Option<Value> {
     }
 }
 
-fn assistant_blocks(message: &Message, own: bool, on: Hosted, names: &CallNames, waiting: &Waiting) -> Vec<Value> {
+fn assistant_blocks(message: &Message, own: bool, on: Hosted, names: &CallNames, waiting: &OpenCalls) -> Vec<Value> {
     let plain = |text: &str| Some(json!({"type": "text", "text": wire::visible(text)?}));
     let mut at_provider = waiting.next();
     let mut blocks: Vec<Value> = Vec::new();

@@ -65,9 +65,9 @@ pub(super) fn gave(result: &Value) -> (HostedPart, String) {
 
 /// Calls of a history without a result yet: their ids and names.
 #[derive(Debug, Default)]
-pub(super) struct Waiting(Vec<(String, String)>);
+pub(super) struct OpenCalls(Vec<(String, String)>);
 
-impl Waiting {
+impl OpenCalls {
     /// Takes the blocks of the model's next answer; returns the errors that must come before them.
     pub(super) fn answered(&mut self, blocks: &[Value]) -> Vec<Value> {
         let answers = |id: &str| blocks.iter().any(|block| is_result(block) && block["tool_use_id"] == id);
@@ -85,8 +85,8 @@ impl Waiting {
     }
 
     /// A filter for the blocks of the next answer.
-    pub(super) fn next(&self) -> Next {
-        Next { open: self.0.iter().map(|(id, _)| id.clone()).collect(), late: self.0.len() }
+    pub(super) fn next(&self) -> ResultFilter {
+        ResultFilter { open: self.0.iter().map(|(id, _)| id.clone()).collect(), late: self.0.len() }
     }
 
     /// Takes a user's blocks; anything but results abandons open calls. Returns the errors that must come before them.
@@ -120,14 +120,14 @@ fn is_result(block: &Value) -> bool {
 
 /// Filters the hosted calls of one answer.
 #[derive(Debug)]
-pub(super) struct Next {
+pub(super) struct ResultFilter {
     /// Calls without a result.
     open: Vec<String>,
     /// How many of them, at the front, are from the previous answer.
     late: usize,
 }
 
-impl Next {
+impl ResultFilter {
     /// Whether a block can be sent back after `before`: a call once, a result with its call, late results first. A result whose call
     /// was compacted or malformed cannot.
     pub(super) fn take(&mut self, block: &Value, before: &[Value]) -> bool {

@@ -1,10 +1,10 @@
-//! The actor: one task that owns all state of a session. Everybody else sends it a [`Command`].
+//! The actor: one task that owns all state of a session; everything else sends it a [`Command`].
 //!
 //! [`Wake`] lists everything that can wake it. The turn runs as its child and talks back only with [`TurnMessage`]s, so that
-//! the mailbox answers while a model streams. Cancel, interrupt and a crash are one thing: the child is gone, and what it left
-//! open is closed from the state ([`super::recovery`]); a turn can be started again at any point of its log.
-//! The actor never waits for the disk: it numbers an event, folds it, queues it at the store, and whoever asked is answered by
-//! the commit. If a write fails it starts anew from what is stored.
+//! the mailbox answers while a model streams. Cancel, interrupt and crash are one mechanism: the child is gone, and open items are
+//! closed from the state ([`super::recovery`]); a turn can restart at any point of its log.
+//! The actor never waits for the disk: it numbers an event, folds it and queues it at the store, and the commit answers the
+//! request. If a write fails, it restarts from the stored state.
 
 mod questions;
 mod record;
@@ -26,7 +26,7 @@ use linger_protocol::id::{CallId, Cursor, MessageId, PromptId, QuestionId, Sessi
 use linger_protocol::message::{AnswerEnd, ContentBlock, Role, StopReason, Usage};
 use linger_protocol::permission::Decision;
 use linger_protocol::question::{self as question_wire, PendingQuestion, Question};
-use linger_protocol::session::{self, Effort as Thinking, Prompted, Setup, When};
+use linger_protocol::session::{self, Effort as Thinking, PrefixFingerprint, Prompted, When};
 use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -34,8 +34,8 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::env::{Env, Host};
+use super::queued_bytes::{MAX_TOTAL, Share};
 use super::state::{Queued, Resolution, Shape, State};
-use super::waiting::{MAX_WAITING, Share};
 use super::{Draft, recovery, subscription, turn};
 use crate::fault;
 use crate::log::cursor::Position;
@@ -53,77 +53,76 @@ pub use record::{environment, idle_effort, question_fold, spent, stored, unknown
 use record::{message_of, notice};
 use storage::known;
 
-/// How long a turn that is being stopped may take to let go before it is left behind. Its processes are killed at once.
+/// How long a stopped turn may take before it is abandoned. Its processes are killed immediately.
 const STOP_GRACE: Duration = Duration::from_secs(1);
 
-/// After a failed write: the first wait before the next try, and the longest.
+/// The first and the longest wait before retrying after a failed write.
 pub const MEND: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
 
-/// A write that fails within this time after another goes on with the pauses of that one: there is only a little room.
+/// A write that fails within this time after another continues its backoff, because the disk is nearly full.
 const CALM: Duration = Duration::from_secs(60);
 
-/// Outcomes of keyed requests that are remembered here, for those whose commit is still queued; with so many, it is waited for.
+/// How many outcomes of keyed requests are remembered until their commit; beyond that the actor waits for it.
 const REMEMBERED: usize = 64;
 
-/// Rules that answers may add to one session, and the longest of them in bytes: they are looked through for each call, and
-/// written with each event.
+/// The most rules that answers may add to one session: each call checks them, and each event stores them.
 const MAX_GRANTS: usize = 256;
 const MAX_GRANT: usize = 8 << 10;
 
-/// Prompts that may wait in one session; a person types a handful, a script should look at the answers.
+/// The most queued prompts of one session; a user types a handful, a script should wait for answers.
 const MAX_QUEUED: usize = 256;
 
-/// How large the prompts that wait in one session may be together, in bytes: two of the largest that a request can carry.
+/// The most bytes of queued prompts in one session: two of the largest requests.
 const MAX_QUEUED_BYTES: usize = 2 * linger_protocol::transport::MAX_REQUEST;
 
-/// Where a command is answered.
+/// The reply channel of a command.
 pub type Reply<T> = oneshot::Sender<Result<T, RpcError>>;
 
-/// A request that is answered later, and its key.
-pub struct Asked {
-    /// Its key.
+/// The reply channel of a request, with its idempotency key.
+pub struct KeyedReply {
+    /// The key, if the request has one.
     pub key: Option<Key>,
-    /// Where it is answered.
+    /// The reply channel.
     pub reply: Reply<()>,
 }
 
-/// What can be asked of a session.
+/// A command to a session.
 pub enum Command {
-    /// Where a reader begins.
-    Attach(Option<Cursor>, Reply<Reading>),
-    /// Something to do, and who asks.
+    /// Subscribe from a cursor.
+    Attach(Option<Cursor>, Reply<AttachPoint>),
+    /// Queue a prompt; the string names the caller.
     Prompt(session::Prompt, Option<Key>, String, Reply<Prompted>),
-    /// Have older messages replaced by a summary, and who asks.
+    /// Queue a compaction; the string names the caller.
     Compact(session::Compact, Option<Key>, String, Reply<Prompted>),
     /// Stop the turn.
-    Cancel(Asked),
-    /// Take up what was offered or held.
-    Continue(Asked),
+    Cancel(KeyedReply),
+    /// Resume an offered turn, or start held prompts.
+    Continue(KeyedReply),
     /// Change model, mode or name.
-    Set(session::Set, Asked),
-    /// Answer a question, and who answers.
-    Answer(question_wire::Answer, String, Asked),
-    /// Ask a question that is no permission; answered with its answer.
+    Set(session::Set, KeyedReply),
+    /// Answer a question; the string names the caller.
+    Answer(question_wire::Answer, String, KeyedReply),
+    /// Ask a question that is not a permission; replies with its resolution.
     Ask(Question, Reply<Resolution>),
-    /// Delete the session; also while it works.
-    Remove(bool, Asked),
-    /// Delete the session if it has not changed since this time; also while it works.
+    /// Delete the session; true even while a turn runs.
+    Remove(bool, KeyedReply),
+    /// Delete the session if it is unchanged since this time; true even while a turn runs.
     Prune(u64, bool, Reply<()>),
-    /// Tell those who are there that something did not go as it should.
+    /// Show a warning to attached clients.
     Warn(NoticeCode, String),
-    /// Go on with a turn that was offered only until there is a configuration.
+    /// Resume a turn that waits for a configuration.
     Configured,
     /// The daemon ends.
     Pause(oneshot::Sender<()>),
 }
 
 impl Command {
-    /// Whether the daemon's own log takes it, which has no turns and cannot be changed or removed.
+    /// Whether the daemon's own log accepts it; that log has no turns and cannot be changed or removed.
     fn is_for_daemon(&self) -> bool {
         matches!(self, Self::Attach(..) | Self::Ask(..) | Self::Answer(..) | Self::Pause(_))
     }
 
-    /// Answers with an error.
+    /// Replies with an error.
     pub fn refuse(self, error: RpcError) {
         match self {
             Self::Attach(_, reply) => respond(reply, Err(error)),
@@ -137,64 +136,63 @@ impl Command {
             | Self::Remove(_, asked) => {
                 respond(asked.reply, Err(error));
             }
-            // It is in the daemon's log.
+            // The daemon's log file has it already.
             Self::Warn(..) | Self::Configured => {}
             Self::Pause(done) => drop(done),
         }
     }
 }
 
-/// Where a reader begins; while it is held, the session stays loaded.
-pub struct Reading {
+/// The start of a subscription; while it lives, the session stays loaded.
+pub struct AttachPoint {
     /// The log.
     pub log: Arc<Log>,
     /// Wakes when the log has grown.
     pub changed: watch::Receiver<()>,
-    /// Where to read on from.
+    /// The position to continue from.
     pub at: Position,
-    /// The end of the log at this moment.
+    /// The current end of the log.
     pub head: Cursor,
 }
 
-/// What a turn tells its session.
+/// A message from a turn to its actor.
 pub enum TurnMessage {
-    /// Events, whether they must be on disk, and who waits for them.
+    /// Events, whether to sync them, and who waits for the commit.
     Emit(Vec<Draft>, bool, Option<oneshot::Sender<Result<(), StoreError>>>),
-    /// A message of the history without a name, where it is given back with its names, and who waits
-    /// for its commit.
+    /// A message of the history; replies with the ids that the actor assigned. The last field waits for the commit.
     Message(
         Box<EventBody>,
         oneshot::Sender<(MessageId, Vec<ContentBlock>)>,
         Option<oneshot::Sender<Result<(), StoreError>>>,
     ),
-    /// The attempt at an answer of this model failed: what was shown of it becomes a message, whose name is given back.
+    /// An attempt of this model failed: its shown text becomes a message, whose id is the reply.
     Interrupted(String, oneshot::Sender<MessageId>),
-    /// What came of open streams.
+    /// New text of open streams.
     Pieces(Vec<Fragment>, oneshot::Sender<Result<(), StoreError>>),
-    /// What the provider has counted of the answer that is being streamed.
+    /// The usage of the streaming answer so far.
     Counted(Option<Usage>),
-    /// May this call run?
-    Permit(Box<Permit>),
-    /// A call asks a person; answered when the answer is on disk, or the question is withdrawn.
+    /// Ask whether a call may run.
+    AskPermission(Box<PermissionRequest>),
+    /// A call's question to the user; replies when the answer is on disk or the question is withdrawn.
     Ask(Question, Reply<Resolution>),
-    /// Between two steps. With the reason if the turn would end here: it has ended if no prompts come back.
+    /// Between two steps. With an ending if the turn would end here; it has ended unless the reply has prompts.
     Boundary(Option<Ending>, oneshot::Sender<NextStep>),
-    /// Which `provider/model` is it now?
-    Model(oneshot::Sender<(String, Option<Setup>)>),
-    /// It cannot go on from what is stored, for this reason, and has ended.
+    /// Ask for the current `provider/model`.
+    Model(oneshot::Sender<(String, Option<PrefixFingerprint>)>),
+    /// The turn has ended because the stored history is unreadable, for this reason.
     Unreadable(String),
-    /// What it has read of the log, for the next one.
+    /// The history that it has read, for the next turn.
     Read(Box<turn::Past>),
 }
 
-/// What came of a stream; the actor says where in the stream it belongs.
+/// New text of a stream; the actor assigns its offset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fragment {
-    /// The next text of a block of the answer under way.
+    /// Text of a block of the streaming answer.
     Answer {
         /// The block's index in the answer.
         block: u32,
-        /// What it is.
+        /// Its kind.
         kind: PieceKind,
         /// The text.
         text: String,
@@ -203,7 +201,7 @@ pub enum Fragment {
     Output {
         /// The call.
         call: CallId,
-        /// Where it begins in the output, in bytes: what was left out makes a gap.
+        /// Where it begins in the output, in bytes; a gap marks dropped output.
         offset: u64,
         /// The text.
         text: String,
@@ -213,86 +211,86 @@ pub enum Fragment {
 /// How a turn ends.
 #[derive(Clone, Debug)]
 pub struct Ending {
-    /// Why.
+    /// The stop reason.
     pub reason: StopReason,
-    /// What went wrong, or what the limit was.
+    /// The problem, or the limit that was reached.
     pub detail: Option<String>,
-    /// What to do about it.
+    /// The next thing for a user to do.
     pub hint: Option<String>,
-    /// Until when the provider asked to be left alone.
+    /// When the provider accepts requests again, in Unix milliseconds.
     pub until_at: Option<u64>,
-    /// The answer that fits what was asked for.
+    /// The value that fits the prompt's schema.
     pub answer: Option<Value>,
 }
 
 impl Ending {
-    /// An end that explains itself.
+    /// An ending without details.
     pub fn plain(reason: StopReason) -> Self {
         Self { reason, detail: None, hint: None, until_at: None, answer: None }
     }
 }
 
-/// What the next step begins with.
+/// The input of the next step.
 #[derive(Clone, Debug, Default)]
 pub struct NextStep {
-    /// Prompts that steer, as the messages that they are in the log.
+    /// Steering prompts, as messages of the log.
     pub prompts: Vec<(MessageId, Vec<ContentBlock>)>,
     /// `provider/model` from now on.
     pub model: String,
-    /// What stands before the conversation in its requests, as far as the log says.
-    pub setup: Option<Setup>,
-    /// The compaction that is asked for.
+    /// The fingerprint of the requests' prefix, from the log.
+    pub setup: Option<PrefixFingerprint>,
+    /// A requested compaction.
     pub compact: Option<Wanted>,
-    /// What the answer has to fit.
+    /// The output schema.
     pub shape: Option<Shape>,
-    /// How hard the model is to think.
+    /// The session's effort.
     pub thinking: Thinking,
 }
 
 /// A compaction that a user asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// The prompt that asks.
+    /// The prompt that requests it.
     pub prompt: PromptId,
-    /// What the summary should keep in view; empty if nothing in particular.
+    /// What the summary should focus on; may be empty.
     pub focus: String,
 }
 
-/// A call that asks whether it may run.
-pub struct Permit {
+/// A call that needs a decision.
+pub struct PermissionRequest {
     /// The call.
     pub call_id: CallId,
-    /// The tool.
+    /// The tool's name.
     pub tool: String,
-    /// What the call does to the world.
+    /// The call's effects.
     pub effects: Effects,
-    /// Where that is on the disk.
+    /// Its resolved target.
     pub resolved: ResolvedAccess,
-    /// What it does, for people.
+    /// A description for users.
     pub action: String,
     /// Its arguments.
     pub input: Arc<Value>,
-    /// Its hash.
+    /// The digest of tool, arguments and directory.
     pub digest: String,
-    /// Where the verdict goes; a call that needs a user waits for it.
-    pub reply: oneshot::Sender<Permitted>,
+    /// The reply channel; a call that needs a user waits here.
+    pub reply: oneshot::Sender<PermissionAnswer>,
 }
 
-impl Permit {
-    /// What the rules look at.
+impl PermissionRequest {
+    /// The parts that rules check.
     fn info(&self) -> CallInfo<'_> {
         CallInfo { tool: &self.tool, changes: self.effects.changes, access: self.effects.access.clone() }
     }
 }
 
-/// Whether a call may run.
+/// The decision on a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Permitted {
-    /// It may, if it has this digest: somebody has said so.
+pub enum PermissionAnswer {
+    /// A user allowed the call with this digest.
     Yes(String),
-    /// The same, as mode and rules are now.
+    /// The current mode and rules allow the call with this digest.
     ForNow(String),
-    /// It may not; what the model is told.
+    /// It may not run; the reason, for the model.
     No(String),
 }
 
@@ -301,7 +299,7 @@ enum Wake {
     Turn(Option<TurnMessage>),
     Stopped,
     Idle,
-    /// A write failed that nobody waits for.
+    /// A write failed without a waiting request.
     Broken,
     Mend,
 }
@@ -309,14 +307,14 @@ enum Wake {
 enum Phase {
     Idle,
     Running(Running),
-    /// The child was told to stop; what comes then.
+    /// The child was told to stop; what to do afterwards.
     Stopping(JoinHandle<()>, Then),
-    /// A write failed; how long was waited, and when the next try comes.
+    /// A write failed; the last wait, and the time of the next try.
     Failed(Duration, Instant),
 }
 
 impl Phase {
-    /// Whether a write that fails changes nothing any more.
+    /// Whether another failed write makes no difference.
     fn ends_or_failed(&self) -> bool {
         matches!(self, Self::Failed(..) | Self::Stopping(_, Then::Remove(_) | Then::Pause(_)))
     }
@@ -325,18 +323,18 @@ impl Phase {
 struct Running {
     task: JoinHandle<()>,
     messages: mpsc::UnboundedReceiver<TurnMessage>,
-    /// Calls that wait for a permission.
-    waiting: HashMap<QuestionId, Permit>,
-    /// The end of a step, while a question keeps the turn from the next one.
+    /// Calls that wait for a decision.
+    waiting: HashMap<QuestionId, PermissionRequest>,
+    /// The boundary that a question holds back.
     held: Option<(Option<Ending>, oneshot::Sender<NextStep>)>,
 }
 
 enum Then {
-    /// The turn ends as cancelled; the next starts at once if the user has said something since.
-    Cancel(Vec<Asked>, bool),
-    /// The turn goes on with the prompts that interrupt it.
+    /// The turn ends as cancelled; true if a prompt arrived since, so that the next turn starts immediately.
+    Cancel(Vec<KeyedReply>, bool),
+    /// The turn continues with the interrupting prompts.
     Interrupt,
-    Remove(Vec<Asked>),
+    Remove(Vec<KeyedReply>),
     Pause(oneshot::Sender<()>),
 }
 
@@ -347,33 +345,33 @@ pub struct Actor {
     host: Arc<dyn Host>,
     log: Arc<Log>,
     state: State,
-    /// What was counted of the answer that is being streamed; not stored, for a crash leaves no time to.
+    /// The usage of the streaming answer; not stored, so a crash loses it.
     counted: Option<Usage>,
-    /// The prompts that wait here, among those of all sessions.
+    /// This session's share of the bound on queued prompts.
     waits: Share,
-    /// Where the answers go to questions that are no permissions; after a restart only to those asked again.
+    /// Reply channels of questions that are not permissions; after a restart only of those asked again.
     askers: HashMap<QuestionId, Vec<Reply<Resolution>>>,
-    /// Results of the open calls that have one, until all have and become a message.
+    /// Results of open calls, until all have one and become a message.
     results: HashMap<CallId, ContentBlock>,
     workspace: Arc<Workspace>,
-    /// The history, as far as it is short and known here.
+    /// The history, if short and known.
     past: turn::Past,
     phase: Phase,
-    /// Outcomes whose commit may still be queued.
+    /// Outcomes that may not be committed yet.
     remembered: Vec<Outcome>,
-    /// How long was waited after the last write that failed, and when something could be written again.
+    /// The wait after the last failed write, and the time when writing worked again.
     mended: Option<(Duration, Instant)>,
-    /// The turn that a user has cancelled, if the end of it could not be written; nothing of it goes on.
+    /// A cancelled turn whose end could not be written yet; it does not run.
     cancelled: Option<Cancelled>,
 }
 
-/// Takes back that nothing can be written of a session, when there is nobody any more who would.
-struct Told {
+/// Clears the "cannot write" report of a session when its actor ends.
+struct ClearUnwritten {
     found: Found,
     id: SessionId,
 }
 
-impl Drop for Told {
+impl Drop for ClearUnwritten {
     fn drop(&mut self) {
         self.found.written(&self.id);
     }
@@ -382,14 +380,14 @@ impl Drop for Told {
 /// A turn that a user has cancelled.
 #[derive(Default)]
 struct Cancelled {
-    /// The turn; whichever is stored as unfinished if it was cancelled when nothing could be written.
+    /// The turn; if absent, the unfinished turn in the store.
     turn: Option<TurnId>,
-    /// Keys of the requests that want it.
+    /// Keys of the cancel requests.
     keys: Vec<Key>,
 }
 
 impl Actor {
-    /// An actor for a session that is stored.
+    /// Loads the actor of a stored session.
     pub async fn load(env: Arc<Env>, host: Arc<dyn Host>, row: SessionRow) -> Result<Self, StoreError> {
         fault::point("actor.load");
         let id = row.id.clone();
@@ -403,7 +401,7 @@ impl Actor {
         Ok(actor)
     }
 
-    /// An actor for a new session, whose first events are queued; `done` is answered when it is on disk.
+    /// Creates the actor of a new session and queues its first events; `done` gets the result of the commit.
     pub fn create(
         shared: (Arc<Env>, Arc<dyn Host>),
         id: SessionId,
@@ -430,7 +428,7 @@ impl Actor {
         workspace: Arc<Workspace>,
     ) -> Self {
         let (results, remembered, askers) = (HashMap::new(), Vec::new(), HashMap::new());
-        let waits = env.waiting.share();
+        let waits = env.queued_bytes.share();
         let (counted, past, phase, mended, cancelled) = (None, turn::Past::default(), Phase::Idle, None, None);
         Self {
             id,
@@ -452,9 +450,9 @@ impl Actor {
     }
 
     /// Runs until the session is removed, unloaded or the daemon ends.
-    /// `first`: a command that came before those in the mailbox.
+    /// `first`: a command before those in the mailbox.
     pub async fn run(mut self, first: Option<Command>, mut commands: mpsc::UnboundedReceiver<Command>) {
-        let _told = Told { found: self.env.store.found.clone(), id: self.id.clone() };
+        let _clear = ClearUnwritten { found: self.env.store.found.clone(), id: self.id.clone() };
         if let Some(command) = first {
             self.command(command).await;
         }
@@ -463,7 +461,7 @@ impl Actor {
             if self.log.failed() && !self.phase.ends_or_failed() {
                 self.fail();
                 if !matches!(wake, Wake::Command(Some(_))) {
-                    // Whatever else woke it belongs to what was just given up.
+                    // Other wake-ups belong to the turn that was just dropped.
                     continue;
                 }
             }
@@ -478,7 +476,7 @@ impl Actor {
                     }
                 }
                 Wake::Idle => {
-                    // What is loaded again is read from the store: everything must be there.
+                    // The next load reads from the store, so everything must be committed.
                     if self.barrier().await.is_ok() && self.host.unload(&self.id, &self.log, &commands) {
                         fault::point("actor.unload");
                         tracing::debug!(target: "session", session = %self.id, "unloaded");
@@ -487,7 +485,7 @@ impl Actor {
                 }
                 Wake::Mend if self.env.store.found.of(&self.id).is_some() => return self.give_up(commands),
                 Wake::Mend => self.mend(false).await,
-                // What there is to do was done above.
+                // Handled above.
                 Wake::Broken => {}
             }
         }
@@ -498,7 +496,7 @@ impl Actor {
             Phase::Running(running) => tokio::select! {
                 command = commands.recv() => Wake::Command(command),
                 message = running.messages.recv() => Wake::Turn(message),
-                // A turn that waits for a permission does not hear that the question was never stored.
+                // A turn that waits for a permission does not notice that its question was never stored.
                 () = self.log.broken() => Wake::Broken,
             },
             Phase::Stopping(task, _) => tokio::select! {
@@ -509,7 +507,7 @@ impl Actor {
                 command = commands.recv() => Wake::Command(command),
                 () = tokio::time::sleep_until(*until) => Wake::Mend,
             },
-            // A session that is watched is not unloaded, and has no timer.
+            // A session with readers is not unloaded and has no timer.
             Phase::Idle => tokio::select! {
                 command = commands.recv() => Wake::Command(command),
                 () = async { self.log.unwatched().await; tokio::time::sleep(self.env.config.idle_unload()).await },
@@ -524,7 +522,7 @@ impl Actor {
             Command::Cancel(asked) if matches!(self.phase, Phase::Failed(..)) => return self.cancel_later(asked).await,
             command if self.id.is_daemon() && !command.is_for_daemon() => {
                 let error = RpcError::new(Code::UnknownSession, format!("there is no session '{}'", self.id));
-                return command.refuse(error.hint("it is the daemon's own log, which can be attached to"));
+                return command.refuse(error.hint("it is the daemon's own log; you can only attach to it"));
             }
             command => command,
         };
@@ -538,7 +536,7 @@ impl Actor {
             Command::Prune(before, force, reply) => self.prune(before, force, reply).await,
             command if matches!(self.phase, Phase::Failed(..)) => {
                 let error = RpcError::new(Code::Storage, format!("the last write of session {} failed", self.id));
-                command.refuse(error.hint("see whether the disk is full, and try again in a moment"));
+                command.refuse(error.hint("check whether the disk is full, and try again in a moment"));
             }
             Command::Prompt(prompt, key, by, reply) => self.prompt(prompt, key, by, reply).await,
             Command::Compact(compact, key, by, reply) => self.compact(compact, key, by, reply).await,
@@ -555,7 +553,7 @@ impl Actor {
         }
     }
 
-    /// What is stored is damaged, and trying again is no use: the next command for the session loads it, if that can be.
+    /// Ends the actor, because the stored session is damaged. The next command tries to load it again.
     fn give_up(self, mut commands: mpsc::UnboundedReceiver<Command>) {
         self.host.forget(&self.id);
         self.log.damaged();
@@ -566,7 +564,7 @@ impl Actor {
         }
     }
 
-    /// Answers what came after the end: nobody will, otherwise.
+    /// Refuses the commands that arrived after the end.
     fn refuse_rest(&self, mut commands: mpsc::UnboundedReceiver<Command>) {
         commands.close();
         while let Ok(command) = commands.try_recv() {
@@ -586,7 +584,7 @@ impl Actor {
             TurnMessage::Message(body, reply, done) => {
                 let draft = self.in_turn(*body);
                 let named = self.append(vec![draft], Vec::new(), false, done).pop().and_then(message_of);
-                // A turn that was stopped does not wait for the answer.
+                // A stopped turn does not wait for the reply.
                 if let Some(named) = named {
                     let _gone = reply.send(named);
                 }
@@ -597,30 +595,30 @@ impl Actor {
             }
             TurnMessage::Pieces(fragments, done) => self.pieces(fragments, done),
             TurnMessage::Counted(usage) => self.counted = usage,
-            TurnMessage::Permit(permit) => self.permit(*permit),
+            TurnMessage::AskPermission(request) => self.request_permission(*request),
             TurnMessage::Ask(question, reply) => self.ask_question(question, reply),
             TurnMessage::Boundary(ending, reply) => self.boundary_or_hold(ending, reply),
             TurnMessage::Unreadable(why) => self.offer(&why),
             TurnMessage::Read(past) => self.past = past.up_to(self.state.head),
             TurnMessage::Model(reply) => {
-                // A turn that was stopped does not wait for the answer.
+                // A stopped turn does not wait for the reply.
                 let _gone = reply.send((self.state.model.clone(), self.state.setup.clone()));
             }
         }
     }
 }
 
-/// Answers a command; whoever asked may have gone.
+/// Replies to a command; the caller may be gone.
 fn respond<T>(reply: Reply<T>, result: Result<T, RpcError>) {
     let _gone = reply.send(result);
 }
 
-/// Answers a command when what it did is committed.
+/// Replies once the effect of the command is committed.
 fn respond_when<T: Send + 'static>(reply: Reply<T>, committed: oneshot::Receiver<Result<(), StoreError>>, value: T) {
     respond_holding(reply, committed, value, ());
 }
 
-/// As [`respond_when`]; `held` is dropped then.
+/// As [`respond_when`]; drops `held` afterwards.
 fn respond_holding<T: Send + 'static>(
     reply: Reply<T>,
     committed: oneshot::Receiver<Result<(), StoreError>>,
@@ -634,7 +632,7 @@ fn respond_holding<T: Send + 'static>(
     });
 }
 
-/// Answers whoever has cancelled a turn.
+/// Replies to all cancel requests of a turn.
 fn respond_all(replies: Vec<Reply<()>>, committed: oneshot::Receiver<Result<(), StoreError>>) {
     if replies.is_empty() {
         return;
@@ -646,5 +644,5 @@ fn respond_all(replies: Vec<Reply<()>>, committed: oneshot::Receiver<Result<(), 
     });
 }
 
-/// What becomes of a cancel that cannot be written down.
-const CANCELLED_LATER: &str = "nothing of the turn runs; it is cancelled as soon as something can be written";
+/// The hint of a cancel that cannot be stored yet.
+const CANCELLED_LATER: &str = "the turn has stopped; its cancellation is stored when writing works";

@@ -1,7 +1,7 @@
-//! Questions of a session: what is asked, what waits for it, and the one answer that wins. Permissions are asked here too, by calls.
+//! Questions of a session: asking, waiting, and the one answer that wins. Permissions are questions of calls.
 //!
-//! A question asked again with the same content is the same question: a turn that goes on after a restart finds the answer that
-//! was given meanwhile, or waits for it once more.
+//! A question with the same content is the same question: a turn that resumes after a restart finds the answer given in the
+//! meantime, or waits again.
 
 use linger_protocol::question::{AlreadyAnswered, Answer, Blocks, Question};
 
@@ -10,15 +10,15 @@ use crate::question;
 use crate::session::state::{QuestionState, Resolution, Turn};
 use crate::store::Store;
 
-/// How long the random part of a question's identifier is, in letters of five bits. Two that are alike fail a write; among a
-/// million in one database there are with a probability of one in two thousand.
+/// The length of a question's random id, in letters of five bits. A collision fails a write; among a million ids in one database
+/// its probability is one in two thousand.
 const RANDOM: usize = 10;
 
 impl Actor {
-    pub(super) async fn answer(&mut self, answer: Answer, by: String, asked: Asked) {
-        let Some(Asked { key, reply }) = self.first_time(asked).await else { return };
+    pub(super) async fn answer(&mut self, answer: Answer, by: String, asked: KeyedReply) {
+        let Some(KeyedReply { key, reply }) = self.first_time(asked).await else { return };
         let Some(asked) = self.state.question(&answer.question).cloned() else {
-            // What it held up is over; what was answered then is in the store, or on its way there.
+            // The question is closed; its answer is in the store, or queued there.
             if let Err(error) = self.barrier().await {
                 return respond(reply, Err(error.into()));
             }
@@ -27,7 +27,7 @@ impl Actor {
         };
         if let Some(given) = asked.answer.as_ref().filter(|_| !fault::bug("I9")) {
             let error = already_answered(given.answer.as_deref(), &given.by, given.at);
-            // A crash could take back an answer that is not on disk yet, and another would win.
+            // Reply after the commit: a crash could undo the earlier answer, and another would win.
             let written = self.flush();
             tokio::spawn(async move {
                 let written = written.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())));
@@ -48,21 +48,21 @@ impl Actor {
         tokio::spawn(async move {
             let result = committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())));
             if let Some(grant) = grant.filter(|_| result.is_ok()) {
-                // A request after the answer finds the rule in force. If it cannot be written, it stands for the session.
+                // A request after the answer finds the rule in force. If writing fails, the rule holds for the session only.
                 let failed = move |text| host.warn(&session, NoticeCode::RuleNotStored, text);
                 policy.grant_always(&root, grant_everywhere(&grant, &cwd, tools.names()), failed).await;
             }
             respond(reply, result.map_err(RpcError::from));
         });
         self.review();
-        // An answer to what holds up an offered turn resumes it; without its model it stays offered.
+        // An answer to a question that blocks an offered turn resumes it; without its model it stays offered.
         let holds_up = self.state.turn.as_ref().is_some_and(|turn| turn.questions.iter().any(|it| it.id == asked.id));
         if holds_up && matches!(self.phase, Phase::Idle) && self.env.providers.usable(&self.state.model).is_ok() {
-            drop(self.take_up_offered(Vec::new()));
+            drop(self.resume_interrupted(Vec::new()));
         }
     }
 
-    /// Whether this is an answer to what was asked.
+    /// Checks that the answer fits the question.
     fn may_answer(&self, asked: &QuestionState, answer: &Answer) -> Result<(), RpcError> {
         let noun = if asked.grant().is_some() { "permission" } else { "question" };
         if answer.digest.as_ref().is_some_and(|digest| *digest != asked.digest) {
@@ -71,20 +71,20 @@ impl Actor {
         }
         let names = asked.names();
         if !names.contains(&answer.answer.as_str()) {
-            let text = format!("'{}' is no answer to {noun} {}", answer.answer.escape_default(), asked.id);
-            return Err(RpcError::new(Code::UnknownOption, text).hint(format!("one of {}", names.join(", "))));
+            let text = format!("'{}' is not an answer to {noun} {}", answer.answer.escape_default(), asked.id);
+            return Err(RpcError::new(Code::UnknownOption, text).hint(format!("use one of {}", names.join(", "))));
         }
         let lasting = [Decision::AllowSession, Decision::AllowAlways].map(Decision::name);
         let grant = asked.grant().filter(|_| lasting.contains(&answer.answer.as_str()));
         let has_room = |grant: &str| self.state.grants.len() < MAX_GRANTS && grant.len() <= MAX_GRANT;
         if grant.is_some_and(|grant| !self.state.grants.iter().any(|it| it == grant) && !has_room(grant)) {
-            let limit = format!("a session has room for {MAX_GRANTS} allowed rules of {MAX_GRANT} bytes");
+            let limit = format!("a session may have {MAX_GRANTS} allowed rules of {MAX_GRANT} bytes each");
             return Err(RpcError::new(Code::TooMuch, limit).hint("allow it once"));
         }
         Ok(())
     }
 
-    /// Writes an answer down, and lets go on what waits for it. Without an `answer` the question is withdrawn.
+    /// Records an answer and releases what waits for it. Without an `answer` the question is withdrawn.
     fn resolve(
         &mut self,
         asked: &QuestionState,
@@ -99,25 +99,25 @@ impl Actor {
         let (done, committed) = oneshot::channel();
         self.append(vec![draft], outcome.into_iter().collect(), true, Some(done));
         if let Phase::Running(running) = &mut self.phase
-            && let Some(permit) = running.waiting.remove(&asked.id)
+            && let Some(request) = running.waiting.remove(&asked.id)
         {
             fault::point("actor.permitted");
             let resolution = Resolution { answer, by, at: 0, reason };
-            // What was shown, not what would run: the call compares the two. It may have been cancelled meanwhile.
-            let _gone = permit.reply.send(permitted(&resolution, &asked.digest));
+            // The digest that was shown: the call compares it with its own. The call may be cancelled by now.
+            let _gone = request.reply.send(permitted(&resolution, &asked.digest));
         }
         self.release();
         committed
     }
 
-    /// Withdraws what waits for a decision about a call, or decides it, for the daemon's own reasons.
+    /// Decides a permission for the daemon's own reasons.
     fn decide(&mut self, id: &QuestionId, decision: Decision, by: &str, reason: Option<String>) {
         if let Some(asked) = self.state.question(id).cloned() {
             drop(self.resolve(&asked, Some(decision.name().to_owned()), by.to_owned(), reason, None));
         }
     }
 
-    /// Lets the turn take its next step, if it was held and no question holds it any more.
+    /// Releases the held boundary of a turn, if no question blocks it any more.
     fn release(&mut self) {
         if self.state.turn.as_ref().is_some_and(Turn::is_held) {
             return;
@@ -129,7 +129,7 @@ impl Actor {
         }
     }
 
-    /// Keeps a turn from its next step while a question holds it; otherwise gives it what comes next.
+    /// Holds back the turn's next step while a question blocks it; otherwise replies with the next step.
     pub(super) fn boundary_or_hold(&mut self, ending: Option<Ending>, reply: oneshot::Sender<NextStep>) {
         if let Some((text, options, blocks)) = fault::choice("session") {
             self.ask_question(question::choice(text, options, blocks, None), oneshot::channel().0);
@@ -141,12 +141,12 @@ impl Actor {
         }
     }
 
-    /// Asks a question that is no permission; `reply` is answered when it is, or is withdrawn.
+    /// Asks a question that is not a permission; replies when it is answered or withdrawn.
     pub(super) fn ask_question(&mut self, asked: Question, reply: Reply<Resolution>) {
         let same = |it: &&QuestionState| it.grant().is_none() && it.digest == asked.digest && it.call == asked.call;
         if let Some(earlier) = self.state.questions().find(same) {
             return match earlier.answer.clone() {
-                // It may not be on disk yet.
+                // The answer may not be on disk yet.
                 Some(resolution) => respond_when(reply, self.flush(), resolution),
                 None => self.askers.entry(earlier.id.clone()).or_default().push(reply),
             };
@@ -163,11 +163,11 @@ impl Actor {
         self.askers.entry(question).or_default().push(reply);
     }
 
-    /// Whether there is something that the question would hold up, and room for it.
+    /// Checks that the question blocks something that exists, and the bound on open questions.
     fn may_ask(&self, asked: &Question) -> Result<(), RpcError> {
         question::check(asked)?;
         if self.state.open_questions().count() >= question::MAX_OPEN {
-            let limit = format!("{} questions wait in session {} already", question::MAX_OPEN, self.id);
+            let limit = format!("session {} already has {} open questions", self.id, question::MAX_OPEN);
             return Err(RpcError::new(Code::TooMuch, limit).hint("answer some"));
         }
         let turn = self.state.turn.as_ref();
@@ -178,13 +178,13 @@ impl Actor {
             Blocks::Call => asked.call.as_ref().is_some_and(open),
         };
         if !is_there {
-            let text = format!("session {} has nothing under way that the question would hold up", self.id);
+            let text = format!("session {} has no running call or turn for the question to block", self.id);
             return Err(RpcError::new(Code::Idle, text));
         }
         Ok(())
     }
 
-    /// What an event that resolves a question says to those who asked, with where they hear of it.
+    /// The reply channels of a question's askers, with the resolution in `event`.
     pub(super) fn resolution(
         &mut self,
         question: &QuestionId,
@@ -196,7 +196,7 @@ impl Actor {
         Some((askers, Resolution { answer, by, at: event.at, reason }))
     }
 
-    /// What has to be said before an event: questions of a call that ends are withdrawn.
+    /// Events that must precede `body`: questions of a call that ends are withdrawn.
     pub(super) fn withdrawn_before(&self, body: &EventBody) -> Vec<EventBody> {
         match (body, &self.state.turn) {
             (EventBody::ToolFinished { call_id, .. }, Some(turn)) => {
@@ -206,11 +206,11 @@ impl Actor {
         }
     }
 
-    /// Looks at the permissions that wait again: mode or rules have changed.
+    /// Checks pending permissions again, after mode or rules have changed.
     pub(super) fn review(&mut self) {
         let Phase::Running(running) = &self.phase else { return };
         let again: Vec<(QuestionId, Verdict)> =
-            running.waiting.iter().map(|(id, permit)| (id.clone(), self.verdict(permit))).collect();
+            running.waiting.iter().map(|(id, request)| (id.clone(), self.verdict(request))).collect();
         for (id, verdict) in again {
             match verdict {
                 Verdict::Allow { by } => self.decide(&id, Decision::AllowOnce, &by, None),
@@ -220,107 +220,109 @@ impl Actor {
         }
     }
 
-    fn verdict(&self, permit: &Permit) -> Verdict {
+    fn verdict(&self, request: &PermissionRequest) -> Verdict {
         let policy = (self.state.mode, self.state.grants.as_slice());
-        self.env.policy.decide(policy, &permit.info(), &permit.resolved, &self.workspace)
+        self.env.policy.decide(policy, &request.info(), &request.resolved, &self.workspace)
     }
 
-    pub(super) fn permit(&mut self, permit: Permit) {
-        let earlier = self.state.turn.as_ref().and_then(|turn| turn.permission(&permit.call_id)).cloned();
+    pub(super) fn request_permission(&mut self, request: PermissionRequest) {
+        let earlier = self.state.turn.as_ref().and_then(|turn| turn.permission(&request.call_id)).cloned();
         let verdict = match earlier {
-            // Asked before the daemon was restarted; the digest is the one that was shown.
+            // Asked before a restart; the digest is the one that was shown.
             Some(asked) => match asked.answer {
-                Some(_) if elsewhere(asked.grant(), &permit) => Permitted::No(ELSEWHERE.to_owned()),
+                Some(_) if elsewhere(asked.grant(), &request) => PermissionAnswer::No(ELSEWHERE.to_owned()),
                 Some(given) => permitted(&given, &asked.digest),
-                None if elsewhere(asked.grant(), &permit) => {
-                    self.wait_for(asked.id.clone(), permit);
+                None if elsewhere(asked.grant(), &request) => {
+                    self.wait_for(asked.id.clone(), request);
                     return self.decide(&asked.id, Decision::RejectOnce, "the daemon", Some(ELSEWHERE.to_owned()));
                 }
                 None => {
                     self.env.questions.add(&asked.id, &self.id);
-                    self.wait_for(asked.id, permit);
-                    // Mode and rules may have changed since it was asked.
+                    self.wait_for(asked.id, request);
+                    // Mode and rules may have changed since.
                     return self.review();
                 }
             },
-            None => match self.verdict(&permit) {
-                Verdict::Allow { .. } => Permitted::ForNow(permit.digest.clone()),
-                Verdict::Deny { reason } => Permitted::No(reason),
-                Verdict::Ask { rule } => return self.ask(permit, rule),
+            None => match self.verdict(&request) {
+                Verdict::Allow { .. } => PermissionAnswer::ForNow(request.digest.clone()),
+                Verdict::Deny { reason } => PermissionAnswer::No(reason),
+                Verdict::Ask { rule } => return self.ask(request, rule),
             },
         };
-        // The call may have been cancelled meanwhile.
-        let _gone = permit.reply.send(verdict);
+        // The call may be cancelled by now.
+        let _gone = request.reply.send(verdict);
     }
 
-    pub(super) fn ask(&mut self, mut permit: Permit, rule: Option<String>) {
-        // What is shown is the file that the call reaches, whatever its name is.
-        if let Some(path) = permit.effects.access.path()
-            && let Some(real) = permit.resolved.target().filter(|real| *real != path)
+    pub(super) fn ask(&mut self, mut request: PermissionRequest, rule: Option<String>) {
+        // Show the file that the call reaches, not only its name.
+        if let Some(path) = request.effects.access.path()
+            && let Some(real) = request.resolved.target().filter(|real| *real != path)
         {
-            permit.action = format!("{} (which is {})", permit.action, real.display());
+            request.action = format!("{} (which is {})", request.action, real.display());
         }
         let id = QuestionId(format!("q{}", clock::random_word(RANDOM)));
-        let grant = crate::permission::grant_for(&permit.info(), &permit.resolved);
+        let grant = crate::permission::grant_for(&request.info(), &request.resolved);
         let requested = EventBody::PermissionRequested {
             permission: id.clone(),
-            call_id: permit.call_id.clone(),
-            tool: permit.tool.clone(),
-            action: permit.action.clone(),
-            input: Value::clone(&permit.input),
+            call_id: request.call_id.clone(),
+            tool: request.tool.clone(),
+            action: request.action.clone(),
+            input: Value::clone(&request.input),
             cwd: self.state.cwd.clone(),
-            digest: permit.digest.clone(),
+            digest: request.digest.clone(),
             rule,
             grant,
             options: Decision::ANSWERS.to_vec(),
         };
-        tracing::info!(target: "permission", session = %self.id, permission = %id, action = %permit.action, "asked");
+        tracing::info!(target: "permission", session = %self.id, permission = %id, action = %request.action, "asked");
         let draft = self.in_turn(requested);
         self.append(vec![draft], Vec::new(), true, None);
-        self.wait_for(id, permit);
+        self.wait_for(id, request);
     }
 
-    pub(super) fn wait_for(&mut self, id: QuestionId, permit: Permit) {
+    pub(super) fn wait_for(&mut self, id: QuestionId, request: PermissionRequest) {
         if let Phase::Running(running) = &mut self.phase {
-            running.waiting.insert(id, permit);
+            running.waiting.insert(id, request);
         }
     }
 }
 
-fn permitted(given: &Resolution, digest: &str) -> Permitted {
+fn permitted(given: &Resolution, digest: &str) -> PermissionAnswer {
     if given.answer.as_deref().and_then(Decision::answer).is_some_and(Decision::allows) {
-        return Permitted::Yes(digest.to_owned());
+        return PermissionAnswer::Yes(digest.to_owned());
     }
     let by = &given.by;
-    Permitted::No(match &given.reason {
+    PermissionAnswer::No(match &given.reason {
         Some(reason) => format!("denied by {by}: {reason}"),
         None => format!("denied by {by}"),
     })
 }
 
-/// Why a call does not run that was asked about before the daemon was restarted.
-const ELSEWHERE: &str = "the path leads to another file than when it was asked about";
+/// Why a call from before a restart does not run.
+const ELSEWHERE: &str = "the path leads to another file than the one that was shown";
 
-/// Whether the call would not reach the file any more that was shown when it was asked about.
-fn elsewhere(grant: Option<&str>, permit: &Permit) -> bool {
-    permit.resolved.target().is_some()
-        && crate::permission::grant_for(&permit.info(), &permit.resolved) != grant.unwrap_or_default()
+/// Whether the call would reach another file than the one that was shown.
+fn elsewhere(grant: Option<&str>, request: &PermissionRequest) -> bool {
+    request.resolved.target().is_some()
+        && crate::permission::grant_for(&request.info(), &request.resolved) != grant.unwrap_or_default()
 }
 
-/// The error for an answer to a question that has its answer, or never was.
+/// The error for an answer to a closed or unknown question.
 pub async fn answered_before(store: &Store, id: &QuestionId) -> RpcError {
     match store.question(id.clone()).await {
         Ok(Some(answered)) => match answered.answer {
             Some((answer, by, at)) => already_answered(answer.as_deref(), &by, at),
-            None => RpcError::new(Code::Internal, format!("question {id} waits, but its session does not know it")),
+            None => {
+                RpcError::new(Code::Internal, format!("question {id} is pending, but its session does not know it"))
+            }
         },
-        Ok(None) => RpcError::new(Code::UnknownQuestion, format!("there is no question '{id}'"))
-            .hint("`linger inbox` or question/list shows those that wait"),
+        Ok(None) => RpcError::new(Code::UnknownQuestion, format!("unknown question '{id}'"))
+            .hint("`linger inbox` or question/list shows pending ones"),
         Err(error) => error.into(),
     }
 }
 
-/// The error for an answer that comes second; without an `answer` the question was withdrawn.
+/// The error for a second answer; without an `answer` the question was withdrawn.
 fn already_answered(answer: Option<&str>, by: &str, at: u64) -> RpcError {
     let given = AlreadyAnswered { answer: answer.map(str::to_owned), by: by.to_owned(), at };
     RpcError { data: serde_json::to_value(given).ok(), ..RpcError::new(Code::AlreadyAnswered, "already answered") }

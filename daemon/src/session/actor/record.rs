@@ -1,11 +1,11 @@
-//! Writing down: events get their numbers, the state is folded, and both are queued at the store.
+//! Recording: numbers events, folds them into the state, and queues both at the store.
 
 use super::requests::weight;
 use super::*;
 use crate::store::Spent;
 
 impl Actor {
-    /// Queues what came of streams, each piece at its place in its stream.
+    /// Queues new text of streams, each piece at its offset.
     pub(super) fn pieces(&mut self, fragments: Vec<Fragment>, done: oneshot::Sender<Result<(), StoreError>>) {
         let turn = self.state.turn.as_ref().map(|turn| turn.id.clone());
         let answer = self.next_message().0;
@@ -33,7 +33,7 @@ impl Actor {
         });
     }
 
-    /// What was shown of an attempt of `model` becomes a message.
+    /// Turns the shown text of a failed attempt of `model` into a message.
     pub(super) fn interrupted(&mut self, model: String) -> MessageId {
         let id = self.next_message();
         let content = recovery::blocks(self.log.tail().stream(&id.0).into_iter().flat_map(|stream| &stream.pieces));
@@ -43,7 +43,7 @@ impl Actor {
         id
     }
 
-    /// Numbers and names events, folds them, and queues them with what is folded from them. Gives them as they are written.
+    /// Assigns numbers and ids to events, folds them, and queues them with their folds; returns them as stored.
     pub(super) fn append(
         &mut self,
         drafts: Vec<Draft>,
@@ -107,7 +107,7 @@ impl Actor {
         written
     }
 
-    /// Gives names to a message and calls that have none: no other place numbers them.
+    /// Assigns ids to a message and its calls; no other place does.
     fn name(&self, body: &mut EventBody) {
         let EventBody::Message { message, content, .. } = body else { return };
         if message.0.is_empty() {
@@ -124,17 +124,17 @@ impl Actor {
         }
     }
 
-    /// The name of the next message, which is that of the answer under way.
+    /// The id of the next message, which the streaming answer will have.
     pub(super) fn next_message(&self) -> MessageId {
         MessageId(format!("m{}", self.state.counts.messages + 1))
     }
 
-    /// Counts the prompts that wait.
+    /// Updates the bound on queued prompts.
     pub(super) fn weigh(&mut self) {
         self.waits.set(self.state.queue.iter().map(weight));
     }
 
-    /// An answer that is cut has what was counted of it until then, and so has a summary.
+    /// Adds the usage so far to an interrupted answer or summary.
     fn account(&mut self, body: &mut EventBody) {
         match body {
             EventBody::Message { role: Role::Assistant, interrupted, usage, .. } => {
@@ -150,12 +150,12 @@ impl Actor {
         }
     }
 
-    /// Waits until everything that was queued before is committed, or was refused.
+    /// Waits until everything queued before is committed or refused.
     pub async fn barrier(&self) -> Result<(), StoreError> {
         self.flush().await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())))
     }
 
-    /// Answered when everything that was queued before is committed, or was refused.
+    /// Resolves when everything queued before is committed or refused.
     pub(super) fn flush(&self) -> oneshot::Receiver<Result<(), StoreError>> {
         let (done, answered) = oneshot::channel();
         self.env.store.append(Append {
@@ -175,7 +175,7 @@ impl Actor {
     }
 }
 
-/// What the table of questions has of an event of `session`.
+/// The row of the questions table for an event of `session`.
 pub fn question_fold(session: &SessionId, event: &Event) -> Option<Fold> {
     let (question, answer, by) = match &event.body {
         EventBody::PermissionResolved { permission, decision, by, .. } => {
@@ -187,7 +187,7 @@ pub fn question_fold(session: &SessionId, event: &Event) -> Option<Fold> {
     Some(Fold::Answered { question: question.clone(), answer, by: by.clone(), at: event.at })
 }
 
-/// What an answer adds to its day.
+/// The usage that an answer adds to its day.
 pub fn spent(event: &Event) -> Option<Fold> {
     match &event.body {
         EventBody::Message { role: Role::Assistant, model, interrupted, usage, .. } => {
@@ -232,7 +232,7 @@ pub fn stored(event: &Event) -> Stored {
     }
 }
 
-/// The name and the content of a message.
+/// The id and the content of a message.
 pub(super) fn message_of(body: EventBody) -> Option<(MessageId, Vec<ContentBlock>)> {
     match body {
         EventBody::Message { message, content, .. } => Some((message, content)),
@@ -240,12 +240,12 @@ pub(super) fn message_of(body: EventBody) -> Option<(MessageId, Vec<ContentBlock
     }
 }
 
-/// What is said of a model that nobody knows of.
+/// The notice about an unknown model.
 pub fn unknown_model(doubt: &str) -> EventBody {
     notice(Level::Warning, NoticeCode::UnknownModel, doubt)
 }
 
-/// What is said of an effort that changes nothing.
+/// The notice about an effort without effect.
 pub fn idle_effort(text: String) -> EventBody {
     EventBody::Notice { level: Level::Warning, code: None, text, until_at: None }
 }

@@ -1,4 +1,4 @@
-//! What clients ask of a session: attach, prompt, cancel, continue, set, remove; each checked, written down, answered by the commit.
+//! Requests of clients: attach, prompt, cancel, continue, set, remove; each is checked, queued, and answered by its commit.
 
 use linger_protocol::message::ImageSource;
 
@@ -8,32 +8,29 @@ use crate::provider::json_size;
 use crate::provider::schema;
 use crate::store::blob::{Blobs, Held, StowError, in_base64};
 
-/// What a summary should keep in view, in bytes: a few pages.
+/// The longest focus of a compaction, in bytes: a few pages.
 const MAX_FOCUS: usize = 16 << 10;
 
-/// A prompt that was found good.
+/// A checked prompt.
 struct Accepted {
     content: Vec<ContentBlock>,
     when: When,
-    /// It asks for a compaction.
+    /// Whether it is a compaction.
     compact: bool,
-    /// What the answer has to fit.
+    /// The output schema.
     schema: Option<Value>,
 }
 
 impl Actor {
-    pub(super) async fn attach(&mut self, after: Option<Cursor>) -> Result<Reading, RpcError> {
+    pub(super) async fn attach(&mut self, after: Option<Cursor>) -> Result<AttachPoint, RpcError> {
         let head = Position::after(self.log.tail().head).cursor();
         let changed = self.log.subscribe();
         let at = match &after {
             None => Position::default(),
             Some(cursor) => {
                 let unknown = || {
-                    RpcError::new(
-                        Code::UnknownCursor,
-                        format!("session {} never gave out the cursor '{cursor}'", self.id),
-                    )
-                    .hint("attach without a cursor to read from the beginning")
+                    RpcError::new(Code::UnknownCursor, format!("unknown cursor '{cursor}' for session {}", self.id))
+                        .hint("attach without a cursor to read from the beginning")
                 };
                 let position = Position::parse(cursor).ok_or_else(unknown)?;
                 if !subscription::known(&self.log, &self.env.store, &position).await? {
@@ -43,7 +40,7 @@ impl Actor {
             }
         };
         fault::point("actor.attach");
-        Ok(Reading { log: self.log.clone(), changed, at, head })
+        Ok(AttachPoint { log: self.log.clone(), changed, at, head })
     }
 
     pub(super) async fn prompt(
@@ -76,7 +73,7 @@ impl Actor {
         self.accept(accepted, blobs, (key, by), reply);
     }
 
-    /// A compaction is accepted like a prompt, as it waits, goes on and is cancelled like one.
+    /// A compaction is queued like a prompt: it waits, survives a restart and is cancelled like one.
     pub(super) async fn compact(
         &mut self,
         compact: session::Compact,
@@ -101,25 +98,25 @@ impl Actor {
     fn may_compact(&self, content: &[ContentBlock]) -> Result<(), RpcError> {
         if self.state.counts.messages == 0 {
             let idle = RpcError::new(Code::Idle, format!("session {} has nothing to compact", self.id));
-            return Err(idle.hint("nothing was said in it yet"));
+            return Err(idle.hint("it has no messages yet"));
         }
         if self.state.turn.as_ref().is_some_and(|turn| turn.offered) {
-            let busy = RpcError::new(Code::Busy, format!("session {} has a turn that was left unfinished", self.id));
+            let busy = RpcError::new(Code::Busy, format!("session {} has an unfinished turn", self.id));
             return Err(busy.hint("continue or cancel it first"));
         }
         if self.state.queue.iter().any(|queued| queued.compact) {
-            let busy = RpcError::new(Code::Busy, format!("session {} is about to be compacted already", self.id));
+            let busy = RpcError::new(Code::Busy, format!("session {} already has a queued compaction", self.id));
             return Err(busy.hint("wait for that, or cancel it"));
         }
         if size(content) > MAX_FOCUS {
-            let much = format!("what a summary should keep in view may have {MAX_FOCUS} bytes");
+            let much = format!("the focus of a summary is longer than {MAX_FOCUS} bytes");
             return Err(RpcError::new(Code::TooMuch, much));
         }
         self.may_wait(content)?;
         self.env.providers.usable(&self.state.model)
     }
 
-    /// Writes a prompt down, and takes it up if it is its turn.
+    /// Queues a prompt, and starts it if the session is idle.
     fn accept(
         &mut self,
         Accepted { content, when, compact, schema }: Accepted,
@@ -138,8 +135,8 @@ impl Actor {
         respond_when(reply, committed, prompted);
         match (&self.phase, when) {
             (Phase::Running(_), When::Interrupt) => self.stop(Then::Interrupt),
-            (Phase::Stopping(_, Then::Cancel(..)), _) => self.say_word(),
-            (Phase::Idle, _) if self.state.turn.is_some() => drop(self.take_up_offered(Vec::new())),
+            (Phase::Stopping(_, Then::Cancel(..)), _) => self.note_user_input(),
+            (Phase::Idle, _) if self.state.turn.is_some() => drop(self.resume_interrupted(Vec::new())),
             (Phase::Idle, _) => self.start_next(true),
             _ => {}
         }
@@ -161,7 +158,7 @@ impl Actor {
             Some(false) => {
                 let gone = format!("the directory {} is gone", self.state.cwd.display());
                 return Err(RpcError::new(Code::NoWorkspace, gone)
-                    .hint("make it again, or start a session in another directory"));
+                    .hint("create it again, or start a session in another directory"));
             }
             None => {
                 return Err(RpcError::new(Code::NoWorkspace, disk::unresponsive(&self.state.cwd))
@@ -171,7 +168,7 @@ impl Actor {
         self.env.providers.usable(&self.state.model)
     }
 
-    /// Looks where the workspace begins, if its disk did not answer when the session was loaded.
+    /// Finds the root of the workspace, if its disk did not answer when the session was loaded.
     async fn see_workspace(&mut self) {
         if !self.workspace.is_seen {
             let env = BTreeMap::clone(&self.workspace.env);
@@ -179,39 +176,39 @@ impl Actor {
         }
     }
 
-    /// Whether there is room for one more prompt that waits.
+    /// Checks the bounds on queued prompts.
     fn may_wait(&self, content: &[ContentBlock]) -> Result<(), RpcError> {
         let waiting: usize = self.state.queue.iter().map(weight).sum();
-        if !self.env.waiting.has_room(size(content)) {
-            let limit = format!("{MAX_WAITING} bytes of prompts wait in all sessions already");
-            return Err(RpcError::new(Code::TooMuch, limit).hint("wait until some are taken up, or cancel"));
+        if !self.env.queued_bytes.has_room(size(content)) {
+            let limit = format!("all sessions together already have {MAX_TOTAL} bytes of queued prompts");
+            return Err(RpcError::new(Code::TooMuch, limit).hint("wait until some have started, or cancel"));
         }
         if waiting + size(content) > MAX_QUEUED_BYTES {
             return Err(RpcError::new(
                 Code::TooMuch,
-                format!("{MAX_QUEUED_BYTES} bytes of prompts wait in session {} already", self.id),
+                format!("session {} already has {MAX_QUEUED_BYTES} bytes of queued prompts", self.id),
             )
             .hint("wait for its turns to end, or cancel"));
         }
         if self.state.queue.len() >= MAX_QUEUED {
             return Err(RpcError::new(
                 Code::TooMuch,
-                format!("{MAX_QUEUED} prompts wait in session {} already", self.id),
+                format!("session {} already has {MAX_QUEUED} queued prompts", self.id),
             )
             .hint("wait for its turns to end, or cancel"));
         }
         Ok(())
     }
 
-    /// The user has said something while the turn was being cancelled: what comes next need not wait for another word.
-    fn say_word(&mut self) {
+    /// Notes a prompt during a cancel, so that the next turn starts without another one.
+    fn note_user_input(&mut self) {
         if let Phase::Stopping(_, Then::Cancel(_, word)) = &mut self.phase {
             *word = true;
         }
     }
 
-    pub(super) async fn cancel(&mut self, asked: Asked) {
-        // Sent again it is about the turn that it ended, not about the next one.
+    pub(super) async fn cancel(&mut self, asked: KeyedReply) {
+        // A repeated request refers to the turn that it ended, not to the next one.
         let Some(asked) = self.first_time(asked).await else { return };
         fault::point("actor.cancel");
         match &mut self.phase {
@@ -221,8 +218,8 @@ impl Actor {
             Phase::Running(_) => self.stop(Then::Cancel(vec![asked], false)),
             Phase::Idle if self.state.turn.is_some() => self.close_turn(vec![asked], false),
             _ => {
-                let idle = RpcError::new(Code::Idle, format!("session {} has no turn under way", self.id));
-                // The end of one may not be written yet, and a crash would take it back.
+                let idle = RpcError::new(Code::Idle, format!("session {} has no running turn", self.id));
+                // The end of the last turn may not be committed yet, and a crash would undo it.
                 let written = self.flush();
                 tokio::spawn(async move {
                     let written = written.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())));
@@ -232,9 +229,9 @@ impl Actor {
         }
     }
 
-    /// Takes up a turn that was offered, or prompts that were held.
-    pub(super) async fn resume(&mut self, asked: Asked) {
-        let Some(Asked { key, reply }) = self.first_time(asked).await else { return };
+    /// Resumes an offered turn, or starts held prompts.
+    pub(super) async fn resume(&mut self, asked: KeyedReply) {
+        let Some(KeyedReply { key, reply }) = self.first_time(asked).await else { return };
         if !matches!(self.phase, Phase::Idle) || (self.state.turn.is_none() && self.state.queue.is_empty()) {
             let idle = RpcError::new(Code::Idle, format!("session {} has nothing to continue", self.id));
             return respond(reply, Err(idle));
@@ -244,20 +241,20 @@ impl Actor {
         }
         let outcome: Vec<Fold> = self.remember(key, &()).into_iter().collect();
         let committed =
-            if self.state.turn.is_some() { self.take_up_offered(outcome) } else { self.start_first(outcome, true) };
+            if self.state.turn.is_some() { self.resume_interrupted(outcome) } else { self.start_first(outcome, true) };
         respond_when(reply, committed, ());
     }
 
-    /// Goes on with a turn that waited for a configuration, and with nothing else: what was held is for the user to take up.
+    /// Resumes a turn that waited for a configuration; held prompts wait for the user.
     pub(super) fn configured(&mut self) {
         let waits = self.state.turn.as_ref().is_some_and(|turn| turn.unconfigured);
         if waits && matches!(self.phase, Phase::Idle) && self.env.providers.usable(&self.state.model).is_ok() {
-            drop(self.take_up_offered(Vec::new()));
+            drop(self.resume_interrupted(Vec::new()));
         }
     }
 
-    pub(super) fn take_up_offered(&mut self, folds: Vec<Fold>) -> oneshot::Receiver<Result<(), StoreError>> {
-        let notice = notice(Level::Info, NoticeCode::Continued, "the turn goes on");
+    pub(super) fn resume_interrupted(&mut self, folds: Vec<Fold>) -> oneshot::Receiver<Result<(), StoreError>> {
+        let notice = notice(Level::Info, NoticeCode::Continued, "the turn resumes");
         let (done, committed) = oneshot::channel();
         let drafts = recovery::supersede(&self.state).into_iter().chain([self.in_turn(notice)]).collect();
         self.append(drafts, folds, true, Some(done));
@@ -265,8 +262,8 @@ impl Actor {
         committed
     }
 
-    pub(super) async fn set(&mut self, set: session::Set, asked: Asked) {
-        let Some(Asked { key, reply }) = self.first_time(asked).await else { return };
+    pub(super) async fn set(&mut self, set: session::Set, asked: KeyedReply) {
+        let Some(KeyedReply { key, reply }) = self.first_time(asked).await else { return };
         let meant = |spec: &str| self.env.providers.model_in_session(&self.state.model, spec);
         let model = match set.model.as_deref().map(meant).transpose() {
             Ok(meant) => meant,
@@ -298,12 +295,12 @@ impl Actor {
         let (done, committed) = oneshot::channel();
         self.append(drafts, outcome.into_iter().collect(), true, Some(done));
         respond_holding(reply, committed, (), named);
-        // A turn may wait for the key of the model that it had.
+        // The turn may wait for the key of the old model.
         self.env.providers.changed.send_replace(());
         self.review();
     }
 
-    /// What there is to say of the effort, if it or the model is another now.
+    /// A warning about the effort, if it or the model changes.
     fn idle_effort(&self, set: &session::Set, model: Option<&Resolved>) -> Option<String> {
         match (model, set.effort) {
             (Some(model), effort) => model.idle_effort(effort.unwrap_or(self.state.thinking)),
@@ -314,30 +311,30 @@ impl Actor {
 
     /// Deletes the session unless it has been used since `before`.
     pub(super) async fn prune(&mut self, before: u64, force: bool, reply: Reply<()>) {
-        if self.state.updated_at >= before || (self.state.is_owed() && !force) {
+        if self.state.updated_at >= before || (self.state.has_due_prompt() && !force) {
             return respond(reply, Err(RpcError::new(Code::Busy, format!("session {} is in use", self.id))));
         }
-        self.remove(force, Asked { key: None, reply }).await;
+        self.remove(force, KeyedReply { key: None, reply }).await;
     }
 
-    pub(super) async fn remove(&mut self, force: bool, asked: Asked) {
+    pub(super) async fn remove(&mut self, force: bool, asked: KeyedReply) {
         let Some(asked) = self.first_time(asked).await else { return };
         if !force && matches!(self.phase, Phase::Failed(..)) {
-            // What is known of it here is not what is stored: it may have a turn.
-            let error = RpcError::new(Code::Storage, format!("session {} cannot be written just now", self.id));
-            let hint = "make room on the disk, or remove it by force: a turn of it may not have ended";
+            // The state here differs from the stored one, which may have a turn.
+            let error = RpcError::new(Code::Storage, format!("cannot write session {} at the moment", self.id));
+            let hint = "free disk space, or remove it by force: it may have an unfinished turn";
             return respond(asked.reply, Err(error.hint(hint)));
         }
         if self.state.turn.is_some() && !force {
-            let busy = RpcError::new(Code::Busy, format!("session {} has a turn under way", self.id))
+            let busy = RpcError::new(Code::Busy, format!("session {} has a running turn", self.id))
                 .hint("cancel it first, or remove it by force");
             return respond(asked.reply, Err(busy));
         }
         self.stop(Then::Remove(vec![asked]));
     }
 
-    /// Lets a request through that was not made before; one that was has its answer.
-    pub(super) async fn first_time(&mut self, asked: Asked) -> Option<Asked> {
+    /// Passes on a new request; replies to a repeated one.
+    pub(super) async fn first_time(&mut self, asked: KeyedReply) -> Option<KeyedReply> {
         match self.outcome::<()>(asked.key.as_ref()).await {
             Ok(None) => return Some(asked),
             Ok(Some(())) => respond(asked.reply, Ok(())),
@@ -346,8 +343,7 @@ impl Actor {
         None
     }
 
-    /// What a request with this key came to, if it was made before. One that is under way with the same key is waited for by
-    /// whoever asks the same.
+    /// The outcome of an earlier request with this key. Fails if the key was used for another request.
     pub(super) async fn outcome<T: serde::de::DeserializeOwned>(
         &mut self,
         key: Option<&Key>,
@@ -360,7 +356,7 @@ impl Actor {
         }
         if let Some(outcome) = self.remembered.iter().find(|outcome| outcome.key.id == key.id) {
             let answer = outcome.answer(key);
-            // It may not be committed yet, and may yet be refused.
+            // Its commit may still fail.
             self.barrier().await?;
             return answer.map(Some);
         }
@@ -371,7 +367,7 @@ impl Actor {
         self.env.store.answer_to(key).await
     }
 
-    /// Keeps what a request comes to until it is stored, in the transaction of its effect.
+    /// Remembers an outcome until it is stored, in the transaction of its effect.
     pub(super) fn remember(&mut self, key: Option<Key>, result: &impl Serialize) -> Option<Fold> {
         let outcome = key?.outcome(result);
         if self.remembered.iter().any(|known| known.key.id == outcome.key.id) {
@@ -382,8 +378,7 @@ impl Actor {
     }
 }
 
-/// About how much memory a prompt takes, in bytes; of images what they take when they are sent.
-/// How large a prompt that waits is in memory, in bytes.
+/// The memory of a queued prompt, in bytes; images count with their encoded size.
 pub(super) fn weight(queued: &Queued) -> usize {
     size(&queued.content) + queued.schema.as_deref().map_or(0, json_size)
 }
@@ -393,13 +388,13 @@ fn size(content: &[ContentBlock]) -> usize {
         ContentBlock::Text { text } => text.len(),
         ContentBlock::Image { source: ImageSource::Data { data }, .. } => data.len(),
         ContentBlock::Image { source: ImageSource::Blob { bytes, .. }, .. } => in_base64(*bytes),
-        // No prompt has others.
+        // Prompts have no other blocks.
         _ => 0,
     };
     content.iter().map(|block| size_of::<ContentBlock>() + of(block)).fold(0, usize::saturating_add)
 }
 
-/// Puts the images of a prompt where they are stored once, and holds those that are there already.
+/// Stores the images of a prompt as blobs, and holds existing ones.
 async fn stow(blobs: Blobs, content: Vec<ContentBlock>) -> Result<(Vec<ContentBlock>, Vec<Held>), RpcError> {
     if !content.iter().any(|block| matches!(block, ContentBlock::Image { .. })) {
         return Ok((content, Vec::new()));
@@ -415,19 +410,19 @@ async fn stow(blobs: Blobs, content: Vec<ContentBlock>) -> Result<(Vec<ContentBl
     })
 }
 
-/// A schema that is checked; that takes its time, and other sessions go on meanwhile.
+/// Checks a schema on a blocking thread, because that can take long.
 async fn good_schema(asked: Option<Value>) -> Result<Option<Value>, RpcError> {
     let Some(asked) = asked else { return Ok(None) };
     let checked = tokio::task::spawn_blocking(move || schema::check(&asked).map(|()| asked)).await;
     match checked.unwrap_or_else(|error| Err(error.to_string())) {
         Ok(asked) => Ok(Some(asked)),
         Err(fault) => {
-            let error = RpcError::new(Code::BadSchema, format!("the schema is no good: {fault}"));
-            Err(error.hint("a schema is JSON Schema that needs nothing from outside; nothing was started"))
+            let error = RpcError::new(Code::BadSchema, format!("invalid schema: {fault}"));
+            Err(error.hint("use a JSON Schema without external references; nothing was started"))
         }
     }
 }
 
 fn bad_prompt() -> RpcError {
-    RpcError::new(Code::BadPrompt, "a prompt is text or images in base64, and not empty")
+    RpcError::new(Code::BadPrompt, "a prompt must have text, or images in base64")
 }

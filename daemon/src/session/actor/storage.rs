@@ -112,7 +112,7 @@ impl Actor {
         match std::mem::replace(&mut self.phase, Phase::Failed(wait, Instant::now() + wait)) {
             Phase::Running(running) => running.task.abort(),
             Phase::Stopping(_, Then::Cancel(all, _)) => {
-                for Asked { key, reply } in all {
+                for KeyedReply { key, reply } in all {
                     self.note_cancel(key);
                     respond(reply, Err(self.later()));
                 }
@@ -122,8 +122,8 @@ impl Actor {
     }
 
     /// Cancels a turn of which nothing can be written: nothing of it runs, and it ends when its end can be stored.
-    pub(super) async fn cancel_later(&mut self, asked: Asked) {
-        let Some(Asked { key, reply }) = self.first_time(asked).await else { return };
+    pub(super) async fn cancel_later(&mut self, asked: KeyedReply) {
+        let Some(KeyedReply { key, reply }) = self.first_time(asked).await else { return };
         self.note_cancel(key);
         if self.may_be_mended() {
             self.mend(true).await;
@@ -196,9 +196,9 @@ impl Actor {
 }
 
 /// The requests for a cancel, which have their answer.
-fn unheard(cancelled: Option<Cancelled>) -> Vec<Asked> {
+fn unheard(cancelled: Option<Cancelled>) -> Vec<KeyedReply> {
     let keys = cancelled.into_iter().flat_map(|cancelled| cancelled.keys);
-    keys.map(|key| Asked { key: Some(key), reply: oneshot::channel().0 }).collect()
+    keys.map(|key| KeyedReply { key: Some(key), reply: oneshot::channel().0 }).collect()
 }
 
 /// The state of a stored session and the variables of its tools. It is damaged if the state is not what was written, or not that

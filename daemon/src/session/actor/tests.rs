@@ -159,11 +159,11 @@ async fn a_turn_is_cancelled_in_mid_message_and_the_next_prompt_starts_another()
     let mut subscription = scene.attach().await;
     scene.prompt("slow: 1000").await;
     transcript(&mut subscription, "text_delta").await;
-    scene.ask(|reply| Command::Cancel(Asked { key: None, reply })).await.unwrap();
+    scene.ask(|reply| Command::Cancel(KeyedReply { key: None, reply })).await.unwrap();
     let lines = transcript(&mut subscription, "turn_finished").await;
     assert!(lines.iter().any(|line| line.starts_with("message Assistant, cut: word 1")), "{lines:#?}");
     assert_eq!(lines.last().unwrap(), "turn_finished Cancelled");
-    let again = scene.ask(|reply| Command::Cancel(Asked { key: None, reply })).await.unwrap_err();
+    let again = scene.ask(|reply| Command::Cancel(KeyedReply { key: None, reply })).await.unwrap_err();
     assert_eq!(again.code(), Some(Code::Idle));
     scene.prompt("say: again").await;
     assert_eq!(transcript(&mut subscription, "turn_finished").await.last().unwrap(), "turn_finished EndTurn");
@@ -176,7 +176,7 @@ async fn a_removed_session_ends_its_readers_and_tells_its_host() {
     let scene = Scene::new().await;
     let mut subscription = scene.attach().await;
     transcript(&mut subscription, "caught_up").await;
-    scene.ask(|reply| Command::Remove(false, Asked { key: None, reply })).await.unwrap();
+    scene.ask(|reply| Command::Remove(false, KeyedReply { key: None, reply })).await.unwrap();
     assert_eq!(transcript(&mut subscription, "(the end)").await, ["notice the session was removed", "(the end)"]);
     drop(subscription);
     assert_eq!(scene.end().await, ["forget"]);

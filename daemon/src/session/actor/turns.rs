@@ -5,7 +5,7 @@ use linger_protocol::message::text_of;
 use super::*;
 
 impl Actor {
-    /// Between two steps: prompts that steer become messages of the turn; without any, a turn that wants to end does.
+    /// Between two steps: steering prompts become messages of the turn; without any, a turn with an `ending` ends.
     pub(super) fn boundary(&mut self, ending: Option<Ending>, reply: oneshot::Sender<NextStep>) {
         let may_go_on = ending.as_ref().is_none_or(|ending| ending.reason == StopReason::EndTurn);
         let prompts: Vec<Queued> = if may_go_on { self.state.steering().cloned().collect() } else { Vec::new() };
@@ -15,7 +15,7 @@ impl Actor {
         if prompts.is_empty()
             && let Some(ending) = ending
         {
-            // A turn that could not even read what it had begun leaves calls open, which no provider would take.
+            // A turn with an unreadable history leaves calls open, which providers refuse.
             let open = self.close("the turn failed");
             if !open.is_empty() {
                 self.append(open, Vec::new(), false, None);
@@ -23,20 +23,20 @@ impl Actor {
             self.finish_turn(ending, Vec::new(), false);
         }
         let prompts = prompts.into_iter().filter_map(|prompt| self.prompt_message(prompt)).collect();
-        // A turn that was stopped does not wait for the answer.
+        // A stopped turn does not wait for the reply.
         let shape = self.state.turn.as_ref().and_then(|turn| turn.shape.clone());
         let (model, setup, thinking) = (self.state.model.clone(), self.state.setup.clone(), self.state.thinking);
         let _gone = reply.send(NextStep { prompts, model, setup, compact, shape, thinking });
     }
 
-    /// Puts a prompt into the history, and gives the message that it became.
+    /// Adds a prompt to the history; returns its message.
     pub(super) fn prompt_message(&mut self, queued: Queued) -> Option<(MessageId, Vec<ContentBlock>)> {
         let body = EventBody::user_message(MessageId::default(), queued.content, Some(queued.prompt), None);
         let draft = self.in_turn(body);
         self.append(vec![draft], Vec::new(), false, None).pop().and_then(message_of)
     }
 
-    /// What the turn has open, closed. An answer of which nothing was shown is an event if it was paid for.
+    /// Events that close the turn's open items. An answer without shown text becomes an event if it has usage.
     fn close(&self, why: &str) -> Vec<Draft> {
         let drafts = recovery::close(&self.state, &self.log.tail().open(), &self.results, why);
         if !drafts.is_empty() || self.counted.is_none() {
@@ -45,8 +45,8 @@ impl Actor {
         vec![self.in_turn(recovery::cut(MessageId::default(), Vec::new(), &self.state))]
     }
 
-    /// Ends the turn; the next one follows, after a cancel or an error only at the user's `word`.
-    pub(super) fn finish_turn(&mut self, ending: Ending, asked: Vec<Asked>, word: bool) {
+    /// Ends the turn and starts the next one, after a cancel or an error only with `word`, a new prompt.
+    pub(super) fn finish_turn(&mut self, ending: Ending, asked: Vec<KeyedReply>, word: bool) {
         let Some(turn) = &self.state.turn else { return };
         let Ending { reason: stop_reason, detail, hint, until_at, answer } = ending;
         tracing::info!(target: "turn", session = %self.id, turn = %turn.id, ?stop_reason, steps = turn.steps, detail, "finished");
@@ -75,14 +75,14 @@ impl Actor {
         self.start_next(word);
     }
 
-    /// Starts a turn for the next prompt, if there is one and it need not wait for the user's `word`.
+    /// Starts a turn for the next queued prompt, unless it is held and there is no `word`.
     pub(super) fn start_next(&mut self, word: bool) {
         if self.state.turn.is_none() && (word || !self.state.held) {
             drop(self.start_first(Vec::new(), false));
         }
     }
 
-    /// Starts a turn for the next prompt; without one, nothing is ever heard from what this gives.
+    /// Starts a turn for the next queued prompt. Without one, the receiver gets an error.
     pub(super) fn start_first(&mut self, folds: Vec<Fold>, sync: bool) -> oneshot::Receiver<Result<(), StoreError>> {
         let (done, committed) = oneshot::channel();
         let Some(queued) = self.state.queue.front().cloned() else { return committed };
@@ -108,30 +108,30 @@ impl Actor {
         self.phase = Phase::Running(Running { task, messages, waiting: HashMap::new(), held: None });
     }
 
-    /// The turn's task has ended without a word: it panicked. That ends the turn, and nothing else.
+    /// Ends the turn after its task panicked; the session stays.
     pub(super) fn turn_vanished(&mut self) {
         if !matches!(self.phase, Phase::Running(_)) {
             return;
         }
         self.phase = Phase::Idle;
-        tracing::error!(target: "turn", session = %self.id, "the turn met an error of the daemon's own");
+        tracing::error!(target: "turn", session = %self.id, "internal error in the daemon");
         let drafts = self.close("the turn failed");
         self.append(drafts, Vec::new(), false, None);
-        let detail = Some("the turn met an error of the daemon's own".to_owned());
-        let hint = Some("lingerd.log says more; prompt again to go on".to_owned());
+        let detail = Some("internal error in the daemon".to_owned());
+        let hint = Some("see lingerd.log for details; prompt again to continue".to_owned());
         self.finish_turn(Ending { detail, hint, ..Ending::plain(StopReason::Error) }, Vec::new(), false);
     }
 
-    /// The turn's task has ended, because of `why`; the turn stays as it is, with what it has asked for, until a user takes it up.
+    /// Offers the turn after its task ended because of `why`: it keeps its questions and waits for a user to resume it.
     pub(super) fn offer(&mut self, why: &str) {
         self.phase = Phase::Idle;
-        tracing::error!(target: "turn", session = %self.id, why, "the turn cannot go on");
-        let text = format!("{why}; `linger doctor --repair` saves what can be read; then continue the turn by hand");
+        tracing::error!(target: "turn", session = %self.id, why, "cannot continue the turn");
+        let text = format!("{why}; run `linger doctor --repair`, then continue the turn");
         let draft = self.in_turn(notice(Level::Error, NoticeCode::Offered, &text));
         self.append(vec![draft], Vec::new(), true, None);
     }
 
-    /// Ends the turn's task; what comes then happens in [`Self::stopped`].
+    /// Stops the turn's task; [`Self::stopped`] then does what `then` says.
     pub(super) fn stop(&mut self, then: Then) {
         match std::mem::replace(&mut self.phase, Phase::Idle) {
             Phase::Running(running) => {
@@ -158,23 +158,23 @@ impl Actor {
                 self.phase = Phase::Stopping(task, then);
             }
             Phase::Idle | Phase::Failed(..) => {
-                // Nothing runs: a task that has ended already stands in for it.
+                // Nothing runs; use a finished task instead.
                 self.phase = Phase::Stopping(tokio::spawn(std::future::ready(())), then);
             }
         }
     }
 
-    /// The daemon ends: the turn is left where it is, unless the user has stopped it.
+    /// Leaves the turn unfinished for the next start of the daemon, unless the user has cancelled it.
     pub(super) async fn pause(&mut self, done: oneshot::Sender<()>) {
         if let Phase::Stopping(task, Then::Cancel(..)) = &mut self.phase {
-            // It is gone, or is left behind.
+            // On timeout the task is abandoned.
             let _late = tokio::time::timeout(STOP_GRACE, task).await;
             self.stopped().await;
         }
         self.stop(Then::Pause(done));
     }
 
-    /// The turn's task is gone; whether the actor is done.
+    /// Continues after the turn's task has ended; true if the actor ends.
     pub(super) async fn stopped(&mut self) -> bool {
         let Phase::Stopping(..) = self.phase else { return false };
         let Phase::Stopping(_, then) = std::mem::replace(&mut self.phase, Phase::Idle) else { return false };
@@ -194,7 +194,7 @@ impl Actor {
                 let result = removed.map_err(RpcError::from);
                 replies.into_iter().for_each(|reply| respond(reply, result.clone()));
                 if !gone {
-                    // It is still there, and its turn was stopped.
+                    // The session still exists, and its turn was stopped.
                     self.close_turn(Vec::new(), false);
                 }
                 return gone;
@@ -204,12 +204,12 @@ impl Actor {
                     let notice = notice(
                         Level::Info,
                         NoticeCode::Paused,
-                        "the daemon ends; the turn goes on when it starts again",
+                        "the daemon is ending; the turn resumes when it starts again",
                     );
                     let draft = self.in_turn(notice);
                     let (written, committed) = oneshot::channel();
                     self.append(vec![draft], Vec::new(), true, Some(written));
-                    // A write that failed is in the log file.
+                    // The log file has a failed write.
                     let _logged = committed.await;
                     fault::point("actor.paused");
                 }
@@ -220,8 +220,8 @@ impl Actor {
         false
     }
 
-    pub(super) fn close_turn(&mut self, asked: Vec<Asked>, word: bool) {
-        // Until that is written, which may fail.
+    pub(super) fn close_turn(&mut self, asked: Vec<KeyedReply>, word: bool) {
+        // Kept until the end is written, which may fail.
         let keys = asked.iter().filter_map(|asked| asked.key.clone()).collect();
         self.cancelled = self.state.turn.as_ref().map(|turn| Cancelled { turn: Some(turn.id.clone()), keys });
         let drafts = self.close("cancelled by the user");
@@ -229,7 +229,7 @@ impl Actor {
         self.finish_turn(Ending::plain(StopReason::Cancelled), asked, word);
     }
 
-    /// The step is over; the turn goes on with the prompts that interrupted it.
+    /// Ends the step; the turn continues with the interrupting prompts.
     pub(super) fn interrupt(&mut self) {
         let drafts = self.close("interrupted by the user");
         self.append(drafts, Vec::new(), false, None);
@@ -239,11 +239,11 @@ impl Actor {
     }
 }
 
-/// What requests come to that are done together, each key once, and where they are answered.
-fn outcomes(asked: Vec<Asked>) -> (Vec<Outcome>, Vec<Reply<()>>) {
+/// The outcomes of requests done together, each key once, and their reply channels.
+fn outcomes(asked: Vec<KeyedReply>) -> (Vec<Outcome>, Vec<Reply<()>>) {
     let mut outcomes: Vec<Outcome> = Vec::new();
     let mut replies = Vec::new();
-    for Asked { key, reply } in asked {
+    for KeyedReply { key, reply } in asked {
         let new = key.filter(|key| !outcomes.iter().any(|known| known.key.id == key.id));
         outcomes.extend(new.map(|key| key.outcome(&())));
         replies.push(reply);

@@ -258,9 +258,9 @@ fn the_oldest_output_goes_first_and_small_results_stay() {
 #[test]
 fn without_a_summary_a_step_is_asked_for_as_it_is_and_output_left_out_only_if_that_is_refused() {
     let effort = Effort { compacted: Some(false), trimmed: false, unreached: true };
-    assert_eq!((effort.next(Need::Full), effort.next(Need::TooLong)), (Next::Ask, Next::Trim));
+    assert_eq!((effort.next(Need::Full), effort.next(Need::TooLong)), (Action::Ask, Action::Trim));
     let refused = Effort { unreached: false, ..effort };
-    assert_eq!((refused.next(Need::Full), refused.next(Need::TooLong)), (Next::Trim, Next::Trim));
+    assert_eq!((refused.next(Need::Full), refused.next(Need::TooLong)), (Action::Trim, Action::Trim));
 }
 
 proptest! {
@@ -277,24 +277,24 @@ proptest! {
         for (full, works, fits) in outcomes {
             let need = if refused { Need::TooLong } else if full { Need::Full } else { Need::None };
             let made_room = match effort.next(need) {
-                Next::Compact => {
+                Action::Compact => {
                     compactions += 1;
                     effort.compacted = Some(works);
                     effort.unreached = unreached && !works;
                     works
                 }
-                Next::Trim => {
+                Action::Trim => {
                     trims += 1;
                     effort.trimmed = true;
                     works
                 }
-                Next::Ask => {
+                Action::Ask => {
                     asks += 1;
                     refused = !fits;
                     ended |= fits;
                     false
                 }
-                Next::GiveUp => {
+                Action::GiveUp => {
                     prop_assert!(compactions == 1 && trims == 1, "nothing was left untried");
                     ended = true;
                     false

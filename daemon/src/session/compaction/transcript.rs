@@ -1,4 +1,4 @@
-//! Messages as text, for whoever summarises them: a provider is sent no foreign calls and nothing signed, and it always fits.
+//! Messages as text for a summary: without another provider's calls and signed items, and always within a bound.
 
 use linger_protocol::message::{ContentBlock, Role};
 use serde_json::Value;
@@ -6,14 +6,13 @@ use serde_json::Value;
 use crate::provider::Message;
 use crate::provider::hosted::readable;
 
-/// How much of each result and each call, and of each text, is written, in bytes; the next pair is for what does not fit.
+/// Bounds on each result or call, and on each text, in bytes; tried in order until the transcript fits.
 const LEVELS: [[usize; 2]; 5] = [[8 << 10, usize::MAX], [2 << 10, 16 << 10], [512, 4 << 10], [160, 1 << 10], [80, 320]];
 
-/// What a transcript has that is cut whatever its messages are: the first of them, so that the goal stays.
+/// How much of the first message always stays, in bytes, so that the goal is known.
 const BEGINNING: usize = 4 << 10;
 
-/// The messages in at most `room` bytes: long output is shortened first, then long texts; then what is older is left out, but
-/// for the first message.
+/// The messages in at most `room` bytes: shortens long output first, then long texts, then drops older messages except the first.
 pub fn transcript(messages: &[Message], room: usize) -> String {
     for level in LEVELS {
         let whole: Vec<String> = messages.iter().map(|message| written(message, level)).collect();
@@ -59,7 +58,7 @@ fn written(message: &Message, [output, text]: [usize; 2]) -> String {
                 lines.push(format!("[{call_id}{failed}:{images}]\n{}", short(said.join("\n").trim(), output)));
             }
             ContentBlock::Hosted { .. } => lines.extend(readable(block).map(|said| short(&said, output))),
-            // What a model thought is not what it said.
+            // Thinking is not part of the conversation.
             _ => {}
         }
     }

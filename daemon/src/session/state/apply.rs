@@ -1,7 +1,7 @@
-//! What each event changes in the state of a session: the fold itself. Pure.
+//! The fold of events into a session's state. Pure.
 //!
-//! [`State::apply`] takes one event after the other, those that are new and those that come from the log alike. It never fails: what
-//! an event names and is not there is passed over.
+//! [`State::apply`] folds live events and events from the log in the same way. It never fails: it ignores references to unknown
+//! items.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use linger_protocol::session::When;
 use super::{Call, Compaction, Counts, Options, QuestionState, Queued, Resolution, Shape, State, Turn};
 use crate::session::compaction::Effort;
 
-/// Calls that an answer may have: as many as a decoder takes blocks. Those beyond what is run have a name too.
+/// The most calls of an answer: the decoder's bound on blocks. Calls beyond the run limit have ids too.
 const CALLS: u64 = 512;
 
-/// How much of the first prompt becomes the title, in characters: a line of a terminal.
+/// The longest title, in characters: a line of a terminal.
 const TITLE: usize = 72;
 
 impl State {
-    /// Takes the next event.
+    /// Folds the next event.
     pub fn apply(&mut self, event: &Event) {
         if let Some(seq) = event.seq {
             self.head = seq;
@@ -71,7 +71,7 @@ impl State {
                         self.in_turn(|turn| turn.shape = Some(Shape { seq, schema, ..Shape::default() }));
                     }
                     self.queue.retain(|queued| queued.prompt != *prompt);
-                    // There is something new to answer, and what was tried before need not hold for it.
+                    // A new prompt resets what was tried for the old one.
                     self.in_turn(|turn| (turn.compacts, turn.effort) = (None, Effort::default()));
                 }
                 match role {
@@ -118,7 +118,7 @@ impl State {
                 self.compaction_over(prompt.as_ref(), true, Usage::of_answer(*usage, false));
             }
             EventBody::CompactionFailed { prompt, usage, .. } => {
-                // Nobody pays for what was never counted.
+                // Missing usage counts as zero.
                 self.compaction_over(prompt.as_ref(), false, usage.unwrap_or_default());
             }
             EventBody::Trimmed { calls, tokens_after, .. } => {
@@ -127,7 +127,7 @@ impl State {
                 self.in_turn(|turn| turn.effort.trimmed |= output);
             }
             EventBody::TurnFinished { stop_reason, .. } => {
-                // A compaction that was cancelled is not taken up again.
+                // A cancelled compaction is not resumed.
                 if let Some(prompt) = self.turn.take().and_then(|turn| turn.compacts) {
                     self.queue.retain(|queued| queued.prompt != prompt);
                 }
@@ -162,7 +162,7 @@ impl State {
         });
     }
 
-    /// The daemon asked something of the model in the user's place.
+    /// The daemon sent a message to the model in the user's place.
     fn model_asked(&mut self, asks: Option<Asks>) {
         let Some(shape) = self.turn.as_mut().and_then(|turn| turn.shape.as_mut()) else { return };
         match asks {
@@ -172,7 +172,7 @@ impl State {
         }
     }
 
-    /// A summary that was asked for is there, or is not to be had.
+    /// A requested compaction succeeded or failed.
     fn compaction_over(&mut self, prompt: Option<&PromptId>, compacted: bool, usage: Usage) {
         self.usage += usage;
         if let Some(prompt) = prompt {
@@ -191,7 +191,7 @@ impl State {
         let has_result = |call: &Call| {
             content.iter().any(|block| matches!(block, ContentBlock::ToolResult { call_id, .. } if *call_id == call.id))
         };
-        // Either the results of all calls, or a user's words after the calls got their results.
+        // Either the results of all calls, or a prompt after them.
         self.in_turn(|turn| {
             turn.calls.retain(|call| !call.finished && !has_result(call));
             turn.forget_closed();
@@ -232,7 +232,7 @@ impl State {
         });
     }
 
-    /// Something waits for an answer: a call that is open, the turn, or nothing.
+    /// Adds a question, which blocks an open call, the turn, or nothing.
     fn asked(&mut self, blocks: Blocks, question: QuestionState) {
         match blocks {
             Blocks::Nothing => self.questions.push(question),
@@ -259,13 +259,12 @@ impl State {
         self.grants.extend(grant.filter(|grant| !self.grants.contains(grant)));
     }
 
-    /// Something happened here, and nobody knows what: no name that it may have given is given again, no prompt that it may have
-    /// taken up is taken up again, and nothing is allowed that it may have forbidden.
+    /// Folds a lost event conservatively: never reuses an id, starts a prompt or keeps a permission that it may have affected.
     fn lost(&mut self) {
         let Counts { turns, messages, calls, prompts } = &mut self.counts;
         (*turns, *messages, *prompts, *calls) = (*turns + 1, *messages + 1, *prompts + 1, *calls + CALLS);
         self.queue.clear();
-        // Their results may be lost; the context has a word in the place of each that is.
+        // Their results may be lost; the context has a placeholder for each.
         self.in_turn(|turn| {
             turn.calls.clear();
             turn.questions.clear();

@@ -15,7 +15,7 @@ async fn a_crash_in_mid_answer_repeats_the_step() {
     t1 message m1 user: "talk"
     t1 message m2 model interrupted: "half"
     t1 message_superseded m2
-    t1 notice resumed: the daemon was restarted; the turn goes on
+    t1 notice resumed: the daemon was restarted; the turn resumes
     t1 message m3 model: "whole"
     t1 turn_finished end_turn after 1
     "#);
@@ -35,7 +35,7 @@ async fn a_crash_before_anything_came_repeats_the_request() {
     prompt_accepted p1 queue "talk"
     t1 turn_started p1
     t1 message m1 user: "talk"
-    t1 notice resumed: the daemon was restarted; the turn goes on
+    t1 notice resumed: the daemon was restarted; the turn resumes
     t1 message m2 model: "whole"
     t1 turn_finished end_turn after 1
     "#);
@@ -56,7 +56,7 @@ async fn a_call_that_ran_when_the_daemon_died_is_not_run_again() {
     t1 message m2 model: <c1 bash>
     t1 tool_started c1 echo begun; sleep 600
     t1 tool_finished c1 unknown "begun/" "[interrupted, outcome unknown: the daemon was restarted while this call ran; it is not run again by ..."
-    t1 notice resumed: the daemon was restarted; the turn goes on
+    t1 notice resumed: the daemon was restarted; the turn resumes
     t1 message m3 user: <c1 failed "begun///[interrupted, outcome unknown: the daemon was restarted while this call ran; it is not run a...">
     t1 message m4 model: "unknown, then"
     t1 turn_finished end_turn after 2
@@ -79,7 +79,7 @@ async fn a_permission_survives_a_crash_and_is_answered_after_it() {
     t1 message m1 user: "write"
     t1 message m2 model: <c1 write>
     t1 permission_requested q1 c1 write a
-    t1 notice resumed: the daemon was restarted; the turn goes on
+    t1 notice resumed: the daemon was restarted; the turn resumes
     t1 permission_resolved q1 allow_once by someone
     t1 tool_started c1 write a
     t1 tool_finished c1 ran "created a, 4 bytes"
@@ -108,7 +108,7 @@ async fn a_crash_between_two_steps_goes_on_with_the_next() {
     t1 tool_started c1 ls .
     t1 tool_finished c1 ran "[empty directory]"
     t1 message m3 user: <c1 "[empty directory]">
-    t1 notice resumed: the daemon was restarted; the turn goes on
+    t1 notice resumed: the daemon was restarted; the turn resumes
     t1 message m4 model: "nothing there"
     t1 turn_finished end_turn after 2
     user: look
@@ -135,10 +135,10 @@ async fn a_turn_that_met_three_crashes_is_offered_and_goes_on_by_hand() {
     prompt_accepted p1 queue "talk"
     t1 turn_started p1
     t1 message m1 user: "talk"
-    t1 notice resumed: the daemon was restarted; the turn goes on
-    t1 notice resumed: the daemon was restarted; the turn goes on
-    t1 notice offered: the turn met 3 ends of the daemon without finishing a step; continue it by hand
-    t1 notice continued: the turn goes on
+    t1 notice resumed: the daemon was restarted; the turn resumes
+    t1 notice resumed: the daemon was restarted; the turn resumes
+    t1 notice offered: the daemon ended 3 times without a finished step of this turn; it waits to be continued
+    t1 notice continued: the turn resumes
     t1 message m2 model: "at last"
     t1 turn_finished end_turn after 1
     "#);
@@ -155,10 +155,10 @@ async fn a_restart_in_good_order_is_no_crash() {
     prompt_accepted p1 queue "talk"
     t1 turn_started p1
     t1 message m1 user: "talk"
-    t1 notice paused: the daemon ends; the turn goes on when it starts again
+    t1 notice paused: the daemon is ending; the turn resumes when it starts again
     t1 message m2 model interrupted: "half"
     t1 message_superseded m2
-    t1 notice resumed: the daemon was restarted; the turn goes on
+    t1 notice resumed: the daemon was restarted; the turn resumes
     t1 message m3 model: "whole"
     t1 turn_finished end_turn after 1
     "#);
@@ -180,7 +180,7 @@ async fn prompts_that_wait_survive_a_crash() {
     prompt_accepted p2 queue "second"
     t1 message m2 model interrupted: "one"
     t1 message_superseded m2
-    t1 notice resumed: the daemon was restarted; the turn goes on
+    t1 notice resumed: the daemon was restarted; the turn resumes
     t1 message m3 model: "one again"
     t1 turn_finished end_turn after 1
     t2 turn_started p2

@@ -148,6 +148,6 @@ async fn a_history_without_anything_to_leave_out_ends_the_turn() {
     prompt_accepted p1 queue "hi"
     t1 turn_started p1
     t1 message m1 user: "hi"
-    t1 turn_finished error after 0: mock: bad order; nothing more can be left out of the history
+    t1 turn_finished error after 0: mock: bad order; cannot leave out more of the history
     "#);
 }

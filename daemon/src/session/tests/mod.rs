@@ -35,7 +35,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Duration, timeout};
 
-use super::actor::{Actor, Asked, Command, Reply};
+use super::actor::{Actor, Command, KeyedReply, Reply};
 use super::env::{Env, Host, SYSTEM};
 use crate::config::ConfigStore;
 use crate::config::providers::Providers;
@@ -187,8 +187,8 @@ impl Scene {
         timeout(LONG, answer).await.expect("an answer in time").expect("an answer")
     }
 
-    async fn asked(&self, command: impl FnOnce(Asked) -> Command) -> Result<(), RpcError> {
-        self.send(|reply| command(Asked { key: None, reply })).await
+    async fn asked(&self, command: impl FnOnce(KeyedReply) -> Command) -> Result<(), RpcError> {
+        self.send(|reply| command(KeyedReply { key: None, reply })).await
     }
 
     async fn prompted(&self, content: PromptContent, when: When, schema: Option<Value>) -> Result<Prompted, RpcError> {

@@ -78,7 +78,7 @@ async fn a_call_that_asks_goes_on_with_the_answer() {
     let mut scene = asks(AfterCrash::Unknown, None).await;
     assert_eq!(pending(&scene).await, 1);
     let wrong = scene.choose(1, "water", None).await.unwrap_err();
-    assert_eq!(wrong.get_hint(), Some("one of tea, coffee"));
+    assert_eq!(wrong.get_hint(), Some("use one of tea, coffee"));
     scene.choose(1, "tea", None).await.unwrap();
     let late = scene.choose(1, "coffee", None).await.unwrap_err();
     assert_eq!(late.message, "already answered");
@@ -139,7 +139,7 @@ async fn after_a_crash_a_call_that_runs_again_waits_for_the_same_question() {
     t1 message m2 model: <c1 ask>
     t1 tool_started c1 ask
     t1 question_asked q1 c1 "which?" tea|coffee
-    t1 notice resumed: the daemon was restarted; the turn goes on
+    t1 notice resumed: the daemon was restarted; the turn resumes
     t1 question_resolved q1 coffee by someone
     t1 tool_finished c1 ran "coffee"
     t1 message m3 user: <c1 "coffee">
@@ -173,7 +173,7 @@ async fn after_a_crash_the_question_of_a_call_that_never_runs_again_is_withdrawn
     t1 question_asked q1 c1 "which?" tea|coffee
     t1 question_resolved q1 withdrawn by the daemon was restarted while this call ran
     t1 tool_finished c1 unknown "[interrupted, outcome unknown: the daemon was restarted while this call ran; it is not run again by ..."
-    t1 notice resumed: the daemon was restarted; the turn goes on
+    t1 notice resumed: the daemon was restarted; the turn resumes
     t1 message m3 user: <c1 failed "[interrupted, outcome unknown: the daemon was restarted while this call ran; it is not run again by ...">
     t1 message m4 model: "done"
     t1 turn_finished end_turn after 2
@@ -198,7 +198,7 @@ async fn an_answer_that_was_given_before_a_crash_is_not_asked_for_again() {
     t1 tool_started c1 ask
     t1 question_asked q1 c1 "which?" tea|coffee
     t1 question_resolved q1 tea by someone
-    t1 notice resumed: the daemon was restarted; the turn goes on
+    t1 notice resumed: the daemon was restarted; the turn resumes
     t1 tool_finished c1 ran "tea"
     t1 message m3 user: <c1 "tea">
     t1 message m4 model: "done"

@@ -161,7 +161,7 @@ async fn a_request_that_stays_too_long_ends_the_turn() {
     t1 turn_started p1
     t1 message m1 user: "hi"
     t1 compaction_failed nothing in the context is old enough to be replaced
-    t1 turn_finished error after 0: mock: too long; no more room can be made
+    t1 turn_finished error after 0: mock: too long; cannot make more room in the context
     "#);
 }
 

@@ -61,6 +61,6 @@ async fn a_schema_that_is_none_is_refused() {
     let scene = Scene::auto([]).await;
     let content = PromptContent::Text("how many?".to_owned());
     let error = scene.prompted(content, When::Queue, Some(json!({ "type": 3 }))).await.unwrap_err();
-    assert!(error.message.starts_with("the schema is no good"), "{}", error.message);
+    assert!(error.message.starts_with("invalid schema"), "{}", error.message);
     assert_eq!(scene.transcript().await, "");
 }

@@ -89,7 +89,7 @@ async fn cancel_while_a_retry_is_waited_for() {
 async fn cancel_of_an_idle_session_is_an_error() {
     let scene = Scene::auto([]).await;
     let error = scene.asked(Command::Cancel).await.unwrap_err();
-    assert_eq!(error.message, "session scene has no turn under way");
+    assert_eq!(error.message, "session scene has no running turn");
 }
 
 #[tokio::test]
@@ -123,7 +123,7 @@ async fn a_session_with_a_turn_is_removed_by_force_only() {
     scene.prompt("talk", When::Queue).await;
     scene.shows("one").await;
     let error = scene.asked(|asked| Command::Remove(false, asked)).await.unwrap_err();
-    assert_eq!(error.message, "session scene has a turn under way");
+    assert_eq!(error.message, "session scene has a running turn");
     scene.asked(|asked| Command::Remove(true, asked)).await.unwrap();
     assert!(scene.env.store.session(scene.id.clone()).await.unwrap().is_none());
 }

@@ -8,7 +8,7 @@ use linger_protocol::id::{MessageId, PromptId};
 use linger_protocol::message::{ContentBlock, Usage};
 
 use super::drive::user;
-use super::request::{Ask, Asked, End, ModelResponse, Refused, sum};
+use super::request::{Ask, AskOutcome, End, ModelResponse, Refused, sum};
 use super::step::Step;
 use super::{Purpose, Turn, TurnEnded};
 use crate::fault;
@@ -211,7 +211,7 @@ impl Turn {
         let request = [user(vec![ContentBlock::text(self.request(plan, old))])];
         let ask =
             Ask { system: compaction::SYSTEM, tools: ToolSpecs::none(), messages: &request, shape: None, shown: false };
-        let Asked { end, broke_off } = self.ask(&ask, &mut Encoding::default()).await?;
+        let AskOutcome { end, broke_off } = self.ask(&ask, &mut Encoding::default()).await?;
         let (response, usage) = match end {
             End::Answered(ModelResponse { response, usage }) => {
                 (response, broke_off.into_iter().chain(usage).reduce(sum))

@@ -20,7 +20,7 @@ use crate::session::{calls, context};
 use crate::sys::clock;
 
 /// What to do when a turn has come to one of its limits.
-const GO_ON: &str = "prompt again to go on";
+const GO_ON: &str = "prompt again to continue";
 
 /// Why a turn ends whose last answer is not whole.
 const CUT: &str = "the answer was cut at the model's token limit";
@@ -32,7 +32,7 @@ impl Turn {
             Ok(context) => context,
             Err(error) => {
                 // Its prompt, and what it has begun or asked for, is not given up.
-                self.emit.tell(TurnMessage::Unreadable(format!("the history cannot be read: {error}")))?;
+                self.emit.tell(TurnMessage::Unreadable(format!("cannot read the history: {error}")))?;
                 return Ok(());
             }
         };

@@ -7,7 +7,7 @@ use linger_protocol::event::{EventBody, Level, NoticeCode};
 use linger_protocol::id::{CallId, MessageId};
 use linger_protocol::message::ContentBlock;
 use linger_protocol::question::Blocks;
-use linger_protocol::session::Setup;
+use linger_protocol::session::PrefixFingerprint;
 use tokio::sync::{mpsc, oneshot};
 
 use super::TurnEnded;
@@ -115,7 +115,7 @@ impl Emitter {
     }
 
     /// The `provider/model` that the session has now, and what stands before the conversation in its requests.
-    pub(super) async fn model(&self) -> Result<(String, Option<Setup>), TurnEnded> {
+    pub(super) async fn model(&self) -> Result<(String, Option<PrefixFingerprint>), TurnEnded> {
         let (reply, answer) = oneshot::channel();
         self.tell(TurnMessage::Model(reply))?;
         answer.await.map_err(|_| TurnEnded)

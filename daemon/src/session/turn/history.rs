@@ -1,7 +1,7 @@
-//! The history that a turn begins with: what the actor has kept of it, or what the log says.
+//! The history at the start of a turn: kept by the actor, or read from the log.
 //!
-//! The actor follows its own events as long as the history is short; a turn then begins without a
-//! query, and its prompt comes from the actor. A longer history is read from the log, page by page.
+//! The actor follows its own events while the history is short, so that a turn begins without a
+//! query. A longer history is read from the log, page by page.
 
 use linger_protocol::event::{Event, Level, NoticeCode};
 
@@ -10,23 +10,23 @@ use crate::session::actor::{MEND, TurnMessage};
 use crate::session::context::{self, Context};
 use crate::store::StoreError;
 
-/// The longest history that a session keeps from one turn to the next, in bytes of events. A longer
-/// one is read and parsed again at each turn, which takes no time that shows next to a model's.
+/// The longest history that is kept between turns, in bytes of events. Reading a longer one at each
+/// turn takes little time compared with the model.
 const KEPT: usize = 64 << 10;
 
-/// What was read of the log, or followed.
+/// A history, read or followed.
 #[derive(Clone, Debug, Default)]
 pub struct Past {
     builder: context::Builder,
-    /// The last event that it knows.
+    /// The seq of its last event.
     after: u64,
     /// The length of the events in it, in bytes.
     bytes: usize,
 }
 
 impl Past {
-    /// Takes the next event of the log, of `bytes`. Lets go of everything if one was missed, or if
-    /// the history is too long to be kept.
+    /// Adds the next event, of `bytes`. Drops everything if an event was missed or the history is too
+    /// long.
     pub fn follow(&mut self, event: &Event, kind: &str, bytes: usize) {
         let Some(seq) = event.seq.filter(|seq| *seq == self.after + 1) else { return };
         if context::KINDS.contains(&kind) {
@@ -40,17 +40,17 @@ impl Past {
         self.after = seq;
     }
 
-    /// What a turn has read; nothing that matters to a history has come after it up to `head`.
+    /// A history read by a turn; no relevant events follow it up to `head`.
     pub fn up_to(self, head: u64) -> Self {
         Self { after: head, ..self }
     }
 }
 
-/// Why a history is not there.
+/// Why a history cannot be read.
 enum Unread {
-    /// The storage failed, and may not the next time.
+    /// The storage failed, which may pass.
     ForNow(StoreError),
-    /// What is stored is no history.
+    /// The stored history is malformed.
     Broken(String),
 }
 
@@ -61,8 +61,7 @@ impl From<StoreError> for Unread {
 }
 
 impl Turn {
-    /// The context that a turn begins with; what started the turn is committed then. An error says
-    /// why there is none.
+    /// The initial context of a turn, after its first events are committed; or why it is unreadable.
     pub(super) async fn history(&self, opening: &mut Opening) -> Result<Result<Context, String>, TurnEnded> {
         self.emit.committed().await?;
         let past = std::mem::take(&mut opening.past);
@@ -74,7 +73,7 @@ impl Turn {
         self.history_when_readable().await
     }
 
-    /// What the log says. While it cannot be read, but may be in a moment, the turn waits, visibly.
+    /// The history from the log; waits visibly while the storage fails.
     async fn history_when_readable(&self) -> Result<Result<Context, String>, TurnEnded> {
         let mut pause = MEND[0];
         loop {
@@ -88,9 +87,9 @@ impl Turn {
                 Err(Unread::Broken(error)) => return Ok(Err(error)),
                 Err(Unread::ForNow(error)) => error,
             };
-            tracing::warn!(target: "turn", session = %self.session, %error, "the history cannot be read for now");
+            tracing::warn!(target: "turn", session = %self.session, %error, "cannot read the history for now");
             if pause == MEND[0] {
-                let text = format!("the history cannot be read: {error}; trying again");
+                let text = format!("cannot read the history: {error}; trying again");
                 self.emit.notice(Level::Warning, NoticeCode::Retry, text)?;
             }
             tokio::time::sleep(pause).await;
@@ -98,7 +97,7 @@ impl Turn {
         }
     }
 
-    /// Reads the log to its end, a page at a time: other sessions' queries go between.
+    /// Reads the log page by page, so that other sessions' queries run in between.
     async fn read(&self) -> Result<Past, Unread> {
         let Past { mut builder, mut after, mut bytes } = Past::default();
         loop {
@@ -107,7 +106,7 @@ impl Turn {
             after = page.last().map_or(after, |last| last.seq);
             bytes += page.iter().map(|stored| stored.data.len()).sum::<usize>();
             let parse = move || builder.add(&page).map(|()| builder);
-            // One thread runs all sessions: a long history is parsed on another, a short one here.
+            // A long history is parsed on a blocking thread, because one thread runs all sessions.
             let parsed = if more { tokio::task::spawn_blocking(parse).await } else { Ok(parse()) };
             let parsed = parsed.map_err(|error| Unread::Broken(error.to_string()))?;
             builder = parsed.map_err(|error| Unread::Broken(error.to_string()))?;
@@ -117,8 +116,7 @@ impl Turn {
         }
     }
 
-    /// What the actor followed is what is stored. Not where store operations fail on purpose: an
-    /// error of this one is passed over.
+    /// Asserts that the followed history equals the stored one. Ignores errors of the store.
     #[cfg(all(debug_assertions, not(feature = "faults")))]
     async fn is_as_stored(&self, past: &Past) {
         if let Ok(stored) = self.read().await {

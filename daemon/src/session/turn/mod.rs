@@ -1,22 +1,21 @@
 //! The turn: the agent loop. A child of its session's actor, to which it talks only in [`TurnMessage`]s.
 //!
-//! It begins with the history as the log has it, so that a turn which is resumed after a crash or an
-//! interrupt runs through the same lines as a new one: open calls first, then step after step until
-//! an answer has no tool call. Dropping it at any point is how a turn is stopped. It touches the
-//! store only to read a history that the actor does not hold, never numbers anything, and waits for
-//! a client only in a permission.
+//! It begins with the history from the log, so a turn resumed after a crash or an interrupt runs the
+//! same code as a new one: open calls first, then step after step until an answer has no tool call.
+//! Dropping it stops the turn at any point. It reads the store only for a history that the actor
+//! does not hold, assigns no ids, and waits for a client only in a permission.
 //!
 //! | file | owns |
 //! |---|---|
-//! | `drive` | the loop, and how a turn ends |
+//! | `drive` | the loop, and the ends of a turn |
 //! | `history` | the context that a turn begins with |
-//! | `step` | one step: what its request is made of, and what follows a refusal |
-//! | `request` | one request, tried until it is answered or has failed for good |
-//! | `resolve` | the provider and its key, waited for where they are missing |
-//! | `compact` | room in the context |
+//! | `step` | one step: its request, and reactions to a refusal |
+//! | `request` | one request with its retries |
+//! | `resolve` | the provider and its key, and waiting for a missing one |
+//! | `compact` | making room in the context |
 //! | `shape` | answers that fit a schema |
-//! | `prefix` | what stands before the conversation in each request |
-//! | `emit` | what a turn tells its actor |
+//! | `prefix` | the part of each request before the messages |
+//! | `emit` | messages to the actor |
 
 mod compact;
 mod drive;
@@ -33,7 +32,7 @@ use std::sync::Arc;
 
 use linger_protocol::event::Instruction;
 use linger_protocol::id::{CallId, SessionId};
-use linger_protocol::session::{Effort as Thinking, Setup};
+use linger_protocol::session::{Effort as Thinking, PrefixFingerprint};
 use tokio::sync::mpsc;
 
 use super::actor::TurnMessage;
@@ -48,25 +47,25 @@ use crate::tool::set::ToolSet;
 pub use emit::{Commits, Emitter};
 pub use history::Past;
 
-/// The turn has ended, for a reason that its actor knows: the actor ended it, or the store failed.
+/// The turn has ended for a reason that its actor knows: the actor ended it, or the store failed.
 pub struct TurnEnded;
 
-/// What a turn is there for.
+/// The purpose of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
-    /// To answer a prompt.
+    /// Answer a prompt.
     Answer,
-    /// To compact, and nothing else unless a prompt comes.
+    /// Compact, and nothing else unless a prompt arrives.
     Compact,
 }
 
 /// Whether the model may think.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Thought {
-    /// As hard as the session says.
+    /// By the session's effort.
     AsSet,
-    /// Not before the turn ends or has another model: the history lacks thinking that the provider
-    /// insists on.
+    /// Off until the turn ends or changes its model, because the history lacks thinking that the
+    /// provider requires.
     Off,
 }
 
@@ -79,15 +78,15 @@ pub struct Turn {
     purpose: Purpose,
     /// `provider/model`; may change between steps.
     model: String,
-    /// What stands before the conversation in requests, as the log says.
-    setup: Option<Setup>,
+    /// The fingerprint of the requests' prefix, from the log.
+    setup: Option<PrefixFingerprint>,
     thinking: Thinking,
     thought: Thought,
-    /// The tools of the step under way, replaced between two steps only.
+    /// The tool set of the current step; replaced only between two steps.
     tools: Arc<ToolSet>,
     /// Steps that have finished.
     steps: u32,
-    /// What was done to make room for the step under way.
+    /// What the current step did to make room.
     effort: Effort,
     /// The output schema of the answer.
     shape: Option<state::Shape>,
@@ -96,22 +95,22 @@ pub struct Turn {
     created_at: u64,
 }
 
-/// What a turn begins with.
+/// The input of a turn.
 struct Opening {
-    /// What the actor has kept of the history.
+    /// The history kept by the actor.
     past: Past,
-    /// The number of the session's last event.
+    /// The seq of the session's last event.
     head: u64,
-    /// The calls that the state has as open: for others that the history has open, the results are lost.
+    /// The open calls of the state; the results of other open calls in the history are lost.
     known: HashSet<CallId>,
-    /// Those of them that have started, and are joined or run again.
+    /// The started ones, which are joined or run again.
     begun: HashMap<CallId, Begun>,
-    /// How the last answer stopped, if the turn has one.
+    /// The stop reason of the turn's last answer.
     stop: Stop,
 }
 
 impl Turn {
-    /// Runs the turn of a session in this state until it ends; the actor learns that by message.
+    /// Runs a turn until it ends; the actor hears of the end by message.
     pub fn run(
         session: SessionId,
         env: Arc<Env>,
@@ -150,7 +149,7 @@ impl Turn {
             created_at: state.created_at,
         };
         async move {
-            // That it has ended is no error: the actor knows.
+            // The actor knows that it has ended.
             let Err(TurnEnded) = this.drive(opening).await else { return };
         }
     }

@@ -1,5 +1,5 @@
-//! The prefix of a turn's requests: the system prompt, and how its provider is spoken to. An event
-//! names each change, as requests from there on begin otherwise than the one before did.
+//! The prefix of a turn's requests: system prompt, tools and wire format. An event names each change,
+//! because a changed prefix misses the provider's cache.
 
 use linger_protocol::event::{EventBody, Instruction};
 use tokio::task::JoinHandle;
@@ -10,13 +10,13 @@ use crate::provider::catalogue::Resolved;
 use crate::sys::clock;
 
 impl Turn {
-    /// Begins to read the instruction files, while the turn does what else it starts with.
+    /// Starts reading the instruction files in the background.
     pub(super) fn read_instructions(&self) -> JoinHandle<Vec<(Instruction, String)>> {
         let (config, workspace) = (self.env.places.config.clone(), self.workspace.clone());
         tokio::task::spawn_blocking(move || instructions::load(Some(&config), &workspace.root, &workspace.cwd))
     }
 
-    /// The system prompt. Instruction files are read at the start of each turn; an event says when they have changed.
+    /// The system prompt. Emits an event if the instruction files have changed.
     pub(super) fn system(&mut self, loaded: Vec<(Instruction, String)>) -> Result<String, TurnEnded> {
         let read: Vec<_> = loaded.iter().map(|(instruction, _)| instruction.clone()).collect();
         if read != self.instructions {
@@ -34,7 +34,7 @@ impl Turn {
         ))
     }
 
-    /// Writes down that requests to this model begin otherwise than before, before one does.
+    /// Records a changed prefix before the first request with it.
     pub(super) async fn say_setup(&mut self, resolved: &Resolved) -> Result<(), TurnEnded> {
         let setup = self.env.setup(resolved, self.tools.specs());
         if self.setup.as_ref() == Some(&setup) {

@@ -1,4 +1,4 @@
-//! One request of a turn, tried until it is answered or has failed for good, and what is shown of it meanwhile.
+//! One request of a turn with its retries, and showing its answer as it streams.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -25,60 +25,60 @@ use crate::provider::{
 use crate::session::actor::{Fragment, TurnMessage};
 use crate::sys::clock;
 
-/// What a model is asked.
+/// A request.
 pub(super) struct Ask<'a> {
     pub(super) system: &'a str,
     pub(super) tools: &'a ToolSpecs,
     pub(super) messages: &'a [Message],
-    /// What the answer has to fit.
+    /// The output schema.
     pub(super) shape: Option<Shape<'a>>,
-    /// Whether the answer is a message of the session, and shown as it comes.
+    /// Whether the answer is a message of the session and is shown while it streams.
     pub(super) shown: bool,
 }
 
-/// What came of asking.
-pub(super) struct Asked {
+/// The result of a request.
+pub(super) struct AskOutcome {
     pub(super) end: End,
-    /// What was counted of attempts that failed and are no messages.
+    /// The usage of failed attempts that are not messages.
     pub(super) broke_off: Option<Usage>,
 }
 
-/// How asking ended.
+/// The end of a request.
 pub(super) enum End {
     Answered(ModelResponse),
     Failed(Refused),
-    /// The session has another model now, which was not asked.
+    /// The session's model changed before the request.
     OtherModel,
 }
 
-/// A request that failed for good.
+/// A request that failed after its retries.
 pub(super) struct Refused {
     pub(super) failure: Failure,
-    /// The message that has what was shown of the last attempt.
+    /// The message with the shown text of the last attempt.
     pub(super) shown: Option<MessageId>,
-    /// The model was told to think.
+    /// Whether the request enabled thinking.
     pub(super) thinks: bool,
-    /// The request had `reasoning_content` at all calls.
+    /// Whether the request had `reasoning_content` at all calls.
     pub(super) reasons: bool,
 }
 
-/// A whole answer.
+/// A complete answer.
 pub(super) struct ModelResponse {
     pub(super) response: Response,
-    /// What was counted, with its cost.
+    /// Its usage, with cost.
     pub(super) usage: Option<Usage>,
 }
 
-/// What was counted of one attempt.
+/// The usage of one attempt.
 struct Meter {
-    /// Something of an answer came, if only the beginning of a call, of which nothing is shown.
+    /// Whether a part of an answer came, even if not shown.
     begun: bool,
     usage: Option<Usage>,
     prices: Prices,
 }
 
 impl Meter {
-    /// Takes what the provider has counted so far; gives it when that is news.
+    /// Updates the usage; returns it if it changed.
     fn count(&mut self, usage: Usage) -> Option<Usage> {
         let usage = self.priced(usage);
         if usage == self.usage {
@@ -88,7 +88,7 @@ impl Meter {
         usage
     }
 
-    /// What was counted, with its cost; nothing if nothing was. A provider that says itself what it cost knows best.
+    /// Adds the cost, preferring the provider's own; `None` if nothing was counted.
     fn priced(&self, usage: Usage) -> Option<Usage> {
         let cost_micros = usage.cost_micros.or_else(|| self.prices.cost(&usage));
         (!usage.is_uncounted()).then_some(Usage { cost_micros, ..usage })
@@ -96,8 +96,8 @@ impl Meter {
 }
 
 impl Turn {
-    /// One request until it is answered, or has failed for good.
-    pub(super) async fn ask(&mut self, ask: &Ask<'_>, encoding: &mut Encoding) -> Result<Asked, TurnEnded> {
+    /// Sends a request, with retries.
+    pub(super) async fn ask(&mut self, ask: &Ask<'_>, encoding: &mut Encoding) -> Result<AskOutcome, TurnEnded> {
         let mut began = Instant::now();
         let mut attempt = 1;
         let mut broke_off: Option<Usage> = None;
@@ -109,16 +109,16 @@ impl Turn {
             let (resolved, provider) = match self.resolve().await? {
                 Ok(resolved) => resolved,
                 Err(Unresolved::Failed(failure)) => {
-                    return Ok(Asked { end: failed(failure, None, thinks, reasons), broke_off });
+                    return Ok(AskOutcome { end: failed(failure, None, thinks, reasons), broke_off });
                 }
-                Err(Unresolved::OtherModel) => return Ok(Asked { end: End::OtherModel, broke_off }),
+                Err(Unresolved::OtherModel) => return Ok(AskOutcome { end: End::OtherModel, broke_off }),
             };
-            // How long a person takes to bring a key is no reason to try a provider for less long.
+            // Waiting for a key does not count towards the time for retries.
             began += waits.elapsed();
             if let Some((key, failure)) = &refused
                 && provider.key() == Some(key)
             {
-                return Ok(Asked { end: failed(failure.clone(), None, thinks, reasons), broke_off });
+                return Ok(AskOutcome { end: failed(failure.clone(), None, thinks, reasons), broke_off });
             }
             self.say_setup(&resolved).await?;
             (thinks, reasons) = (resolved.thinks(self.effort_of_thought()), resolved.has_reasoning());
@@ -134,7 +134,7 @@ impl Turn {
                     tracing::info!(target: "response", session = %self.session, ms = began.elapsed().as_millis() as u64,
                         input = response.usage.input_tokens, output = response.usage.output_tokens, "done");
                     let usage = meter.priced(response.usage);
-                    return Ok(Asked { end: End::Answered(ModelResponse { response, usage }), broke_off });
+                    return Ok(AskOutcome { end: End::Answered(ModelResponse { response, usage }), broke_off });
                 }
                 Err(failure) => failure,
             };
@@ -142,7 +142,7 @@ impl Turn {
             let shown = if ask.shown && meter.begun {
                 Some(self.emit.interrupted(self.model.clone()).await?)
             } else {
-                // A refusal costs nothing; of a summary that broke off, its event has the sum.
+                // A refusal costs nothing.
                 broke_off = broke_off.into_iter().chain(meter.usage.filter(|_| meter.begun)).reduce(sum);
                 self.emit.tell(TurnMessage::Counted(None))?;
                 None
@@ -153,7 +153,7 @@ impl Turn {
                 && self.env.providers.key_sources.refuse(&resolved.key, key)
                 && refused.is_none()
             {
-                // A key that has expired is asked for again, once.
+                // An expired key is obtained again, once.
                 let failure = Failure { message: format!("{}: {}", resolved.provider, failure.message), ..failure };
                 let text = format!("{}; asking for the key again", failure.message);
                 self.emit.notice(Level::Warning, NoticeCode::Retry, text)?;
@@ -164,7 +164,7 @@ impl Turn {
             match retry::decide(&failure, attempt, began.elapsed(), provider.longest_wait(), clock::random_fraction()) {
                 Decision::GiveUp { note } => {
                     let failure = given_up(failure, note, &resolved);
-                    return Ok(Asked { end: failed(failure, shown, thinks, reasons), broke_off });
+                    return Ok(AskOutcome { end: failed(failure, shown, thinks, reasons), broke_off });
                 }
                 Decision::Again { after } => {
                     attempt += 1;
@@ -177,7 +177,7 @@ impl Turn {
         }
     }
 
-    /// How hard the model is told to think.
+    /// The effort for the request.
     fn effort_of_thought(&self) -> Effort {
         match self.thought {
             Thought::AsSet => self.thinking,
@@ -212,7 +212,7 @@ impl Turn {
         provider.start(&request, encoding)
     }
 
-    /// Says that the next attempt follows, and waits until then.
+    /// Announces the next attempt, and waits for it.
     async fn wait_to_retry(
         &self,
         failure: &Failure,
@@ -229,7 +229,7 @@ impl Turn {
         Ok(())
     }
 
-    /// The images that these messages name, read for one request and then let go.
+    /// Reads the images of these messages for one request.
     async fn images(&self, messages: Option<&[Message]>) -> Images {
         let named = |block: &ContentBlock| -> Vec<BlobId> {
             match block {
@@ -250,17 +250,17 @@ impl Turn {
         let load = move |id: BlobId| match store.blobs.load(&id) {
             Ok(data) => Some((id, data)),
             Err(error) => {
-                // One that a repair has given up is still named by the history, and nothing more can be done about it.
+                // The history may name an image that a repair could not save.
                 let used = matches!(runtime.block_on(store.uses(id.clone())), Ok(true));
                 let error = if used { store.lost_blob(&id, error) } else { error.into() };
-                tracing::error!(target: "request", %session, blob = %id, %error, "an image cannot be read");
+                tracing::error!(target: "request", %session, blob = %id, %error, "cannot read an image");
                 None
             }
         };
         tokio::task::spawn_blocking(move || ids.into_iter().filter_map(load).collect()).await.unwrap_or_default()
     }
 
-    /// One attempt; what comes of it is shown to clients if `is_shown`, and counted in any case.
+    /// One attempt; shown to clients if `is_shown`, and always metered.
     async fn attempt(
         &self,
         mut stream: Stream,
@@ -302,7 +302,7 @@ impl Turn {
     }
 }
 
-/// A failure that is not tried again, as people are told it.
+/// The final form of a failure, for users.
 fn given_up(failure: Failure, note: Option<String>, resolved: &Resolved) -> Failure {
     let message = note.map_or_else(|| failure.message.clone(), |note| format!("{}; {note}", failure.message));
     let unsent = resolved.without_key().filter(|_| failure.class == FailureClass::Auth);
@@ -310,7 +310,7 @@ fn given_up(failure: Failure, note: Option<String>, resolved: &Resolved) -> Fail
     Failure { message: format!("{}: {message}{unsent}", resolved.provider), ..failure }
 }
 
-/// Two usages in one.
+/// Adds two usages.
 pub(super) fn sum(mut one: Usage, other: Usage) -> Usage {
     one += other;
     one

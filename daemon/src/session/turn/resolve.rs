@@ -1,4 +1,4 @@
-//! How a turn gets its provider's key, and waits for it where everybody sees it.
+//! Resolving the provider and its key; the turn waits visibly for a missing one.
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -12,13 +12,13 @@ use crate::provider::catalogue::{KeySource, ResolveError, Resolved};
 use crate::provider::key_source::Lack;
 use crate::provider::{Failure, FailureClass, Provider};
 
-/// How long the source of a key may take before people are told that it is waited for.
+/// How long a key's source may take before clients see that the turn waits.
 const SOON: Duration = Duration::from_secs(2);
 
-/// Why nobody can be asked.
+/// Why no provider can be asked.
 pub(super) enum Unresolved {
     Failed(Failure),
-    /// The session has another model now: what was decided about the request does not hold for that one.
+    /// The session's model changed; decide about the request again.
     OtherModel,
 }
 
@@ -29,7 +29,7 @@ impl From<Failure> for Unresolved {
 }
 
 impl Turn {
-    /// The provider and its key; waits, visibly, for a key that the daemon does not have, or for another model.
+    /// The provider with its key; waits visibly for a missing key, or for another model.
     pub(super) async fn resolve(&mut self) -> Result<Result<(Resolved, Provider), Unresolved>, TurnEnded> {
         let mut said = BTreeSet::new();
         loop {
@@ -43,7 +43,7 @@ impl Turn {
                     None => return Ok(Err(Unresolved::OtherModel)),
                     Some(Ok(key)) => {
                         if !said.is_empty() {
-                            let text = "the key is there; the turn goes on".to_owned();
+                            let text = "the key is there; the turn resumes".to_owned();
                             self.emit.notice(Level::Info, NoticeCode::KeyFound, text)?;
                         }
                         let provider = self.env.providers.open(&resolved, key);
@@ -53,7 +53,7 @@ impl Turn {
                         let message = format!("the key of {}: {why}", resolved.provider);
                         return Ok(Err(Failure { class: FailureClass::Auth, message, retry_after: None }.into()));
                     }
-                    // The catalogue knows by now, and says where else it could come from.
+                    // The catalogue now names another source.
                     Some(Err(Lack::Gone)) => continue,
                     Some(Err(Lack::Waits(why))) => {
                         format!("the key of provider {}: {why}; `linger key list` tries again", resolved.provider)
@@ -74,7 +74,7 @@ impl Turn {
         }
     }
 
-    /// Whether the session has another model now, which is a way out too.
+    /// Whether the session's model changed.
     async fn is_another(&mut self, waiting: bool) -> Result<bool, TurnEnded> {
         let (model, setup) = self.emit.model().await?;
         if model == self.model {
@@ -82,21 +82,21 @@ impl Turn {
             return Ok(false);
         }
         if waiting {
-            let text = format!("the turn goes on with {model}");
+            let text = format!("the turn continues with {model}");
             self.emit.notice(Level::Info, NoticeCode::KeyFound, text)?;
         }
         Ok(true)
     }
 
-    /// The key of a provider. A source that takes its time is named, as it may wait for its user. None if the session has another
-    /// model meanwhile, which this key is not for.
+    /// The key of a provider; `None` if the session's model changed in the meantime. A slow source is named to clients, because it may
+    /// wait for a user.
     async fn key(
         &mut self,
         resolved: &Resolved,
         said: &mut BTreeSet<String>,
     ) -> Result<Option<Result<Option<Secret>, Lack>>, TurnEnded> {
         let providers = self.env.providers.clone();
-        // What it sees is for `resolve` to see too.
+        // A separate receiver, so that `resolve` sees the change too.
         let mut changed = providers.changed.subscribe();
         let mut key = pin!(providers.key_sources.obtain(&resolved.key));
         let mut soon = pin!(tokio::time::sleep(SOON));
@@ -124,7 +124,7 @@ impl Turn {
         }
     }
 
-    /// Says what is waited for, and for what reason; each once.
+    /// Emits a notice of what the turn waits for; each text once.
     fn say_waiting(&self, what: &str, said: &mut BTreeSet<String>) -> Result<(), TurnEnded> {
         if !said.insert(what.to_owned()) {
             return Ok(());

@@ -1,6 +1,6 @@
-//! How a turn gets an answer that fits its schema: which steps ask for it by which strategy, and what follows one that does not fit.
+//! Answers that fit a schema: the strategy of each step, and the repair of an answer that does not fit.
 //!
-//! What was asked, and how often in vain, is in the log: a turn that is resumed after a crash goes on where it was.
+//! The log has all messages and misfits, so a turn resumed after a crash continues where it was.
 
 use std::sync::Arc;
 
@@ -16,49 +16,48 @@ use crate::provider::Encoding;
 use crate::provider::schema;
 use crate::provider::shape::Shaping;
 
-/// What to do when no answer fits.
+/// The hint when no answer fits.
 pub(super) const HINT: &str = "choose another model, or a simpler schema, and prompt again";
 
-/// What a model is told that goes on with an answer of another's.
+/// The message to a model that continues another model's answer.
 const GO_ON_AS_ANOTHER: &str = "Go on where that answer stopped.";
 
 /// How a request asks for the output schema.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Strategy {
-    /// Not at all, or in words that are in the history.
+    /// Not at all, or by a message in the history.
     #[default]
     Free,
-    /// Beside the tools.
-    Beside,
-    /// Beside the tools, and the answer is due.
+    /// Together with the tools.
+    WithTools,
+    /// Together with the tools, and the answer is due.
     Due,
     /// Without tools.
     Alone,
 }
 
-/// What an answer is.
+/// Whether an answer fits.
 pub(super) enum Fit {
-    /// It fits what was asked for, if anything was.
+    /// It fits the schema, if there is one.
     Yes(Option<Value>),
-    /// It does not, and the model was told.
+    /// It does not, and the model gets another try.
     Again,
-    /// It does not, for the last time; why.
+    /// It does not, and there are no more tries; the reason.
     Never(String),
 }
 
-/// The strategy of the next step, after so many answers that did not fit.
+/// The strategy of the next step after `misfits` answers.
 fn strategy(shaping: Shaping, misfits: u32) -> Strategy {
     match (shaping, misfits) {
         (Shaping::Words, _) | (Shaping::Apart, 0) => Strategy::Free,
         (Shaping::Apart, _) => Strategy::Alone,
-        (Shaping::Together, 0) => Strategy::Beside,
+        (Shaping::Together, 0) => Strategy::WithTools,
         (Shaping::Together, _) => Strategy::Due,
     }
 }
 
-/// How many answers may not fit before the turn fails: one is repaired; what was only told in words before it was enforced is
-/// not held against the model.
-fn patience(shaping: Shaping) -> u32 {
+/// How many answers may not fit before the turn fails: one repair, plus one where the first request cannot enforce the schema.
+fn max_misfits(shaping: Shaping) -> u32 {
     if shaping == Shaping::Apart { 2 } else { 1 }
 }
 
@@ -99,7 +98,7 @@ impl Turn {
         let Some(shape) = &self.shape else { return Ok(Fit::Yes(None)) };
         let content = step.context.messages.last().map(|last| last.content.clone()).unwrap_or_default();
         let (schema, misfits) = (shape.schema.clone(), shape.misfits);
-        let patience = patience(self.shaping(&schema));
+        let patience = max_misfits(self.shaping(&schema));
         let wrapped = self.env.providers.catalogue().is_ok_and(|catalogue| catalogue.wraps(&self.model, &schema));
         // A large answer takes its time, and one thread runs all sessions.
         let checked = tokio::task::spawn_blocking(move || schema::fit(&schema, &content, wrapped)).await;
@@ -145,8 +144,8 @@ mod tests {
     #[test]
     fn a_misfit_is_repaired_once_and_enforced_before_that() {
         let strategies =
-            |shaping| (0..=patience(shaping)).map(|misfits| strategy(shaping, misfits)).collect::<Vec<_>>();
-        assert_eq!(strategies(Shaping::Together), [Strategy::Beside, Strategy::Due]);
+            |shaping| (0..=max_misfits(shaping)).map(|misfits| strategy(shaping, misfits)).collect::<Vec<_>>();
+        assert_eq!(strategies(Shaping::Together), [Strategy::WithTools, Strategy::Due]);
         assert_eq!(strategies(Shaping::Apart), [Strategy::Free, Strategy::Alone, Strategy::Alone]);
         assert_eq!(strategies(Shaping::Words), [Strategy::Free, Strategy::Free]);
     }

@@ -1,4 +1,4 @@
-//! One step: what its request is made of, and what follows when a provider refuses it as it is.
+//! One step: building its request, and reacting when a provider refuses it.
 
 use std::sync::Arc;
 
@@ -11,23 +11,23 @@ use super::{Thought, Turn, TurnEnded, rejected};
 use crate::provider::shape::Shape;
 use crate::provider::tools::ToolSpecs;
 use crate::provider::{Encoding, Failure, FailureClass};
-use crate::session::compaction::{Need, Next as Try};
+use crate::session::compaction::{Action, Need};
 use crate::session::context::{Context, of_bytes};
 use crate::tool::set::ToolSet;
 
-/// Why a turn ends whose context is too long, after everything was tried.
-const NO_ROOM: &str = "no more room can be made";
+/// The reason when the context is too long after everything was tried.
+const NO_ROOM: &str = "cannot make more room in the context";
 
-/// Why a turn ends whose history is refused though nothing in it is the provider's own.
-const NOTHING_LEFT: &str = "nothing more can be left out of the history";
+/// The reason when the history is refused although it has no provider items.
+const NOTHING_LEFT: &str = "cannot leave out more of the history";
 
-/// What the requests of a turn are made of.
+/// The parts of a turn's requests.
 pub(super) struct Step {
     pub(super) system: String,
-    /// The tools that the model is told of.
+    /// The tools.
     pub(super) tools: Arc<ToolSet>,
     pub(super) context: Context,
-    /// What is encoded of the context already.
+    /// The encoded part of the context.
     pub(super) encoding: Encoding,
     /// How the last request asked for the output schema.
     pub(super) strategy: Strategy,
@@ -38,31 +38,31 @@ impl Step {
         Self { system, tools, context, encoding: Encoding::default(), strategy: Strategy::default() }
     }
 
-    /// What tools and system prompt are estimated at, in tokens.
+    /// The estimate for tools and system prompt, in tokens.
     pub(super) fn overhead(&self) -> u64 {
         of_bytes(self.system.len()) + self.tools.specs().sizes().map(of_bytes).sum::<u64>()
     }
 
-    /// About how many tokens the next request has.
+    /// The approximate size of the next request, in tokens.
     pub(super) fn tokens(&self) -> u64 {
         self.context.tokens(self.overhead())
     }
 }
 
-/// What was shown of an attempt that failed: the message that has it, if there is one.
+/// The message with the shown text of a failed attempt, if any.
 type Shown = Option<MessageId>;
 
 impl Turn {
-    /// The answer of the next step; makes room in the context if that is needed. None if the session
-    /// has another model now, for which everything about a step has to be decided again.
+    /// The answer of the next step; makes room in the context if needed. `None` if the session's model
+    /// changed, so that the step starts over.
     pub(super) async fn step(&mut self, step: &mut Step) -> Result<Option<Result<ModelResponse, Failure>>, TurnEnded> {
         let mut need = self.need(step);
         let mut too_long: Option<(Failure, Shown)> = None;
         loop {
             let made_room = match self.effort.next(need) {
-                Try::Compact => self.compact(need, step).await?,
-                Try::Trim => self.trim(need, step).await?,
-                Try::Ask => {
+                Action::Compact => self.compact(need, step).await?,
+                Action::Trim => self.trim(need, step).await?,
+                Action::Ask => {
                     match self.ask_model(step).await? {
                         End::Answered(answer) => return Ok(Some(Ok(answer))),
                         End::OtherModel => {
@@ -81,14 +81,14 @@ impl Turn {
                     }
                     false
                 }
-                Try::GiveUp => {
+                Action::GiveUp => {
                     let Some((failure, _)) = too_long else { return Ok(Some(Err(rejected(NO_ROOM.to_owned())))) };
                     return Ok(Some(Err(Failure { message: format!("{}; {NO_ROOM}", failure.message), ..failure })));
                 }
             };
             if made_room {
                 need = Need::None;
-                // What was shown of the answer that did not fit is not a part of the next attempt's context.
+                // The shown text of the failed attempt is not part of the next one's context.
                 self.superseded(too_long.take().and_then(|(_, shown)| shown))?;
             }
         }
@@ -103,8 +103,8 @@ impl Turn {
         Ok(self.ask(&ask, &mut step.encoding).await?.end)
     }
 
-    /// Changes what the next request is made of, so that it is not refused as the last one was; an
-    /// error is a failure that no change helps.
+    /// Changes the next request so that it is not refused again; the error is a failure that no change
+    /// avoids.
     async fn adapt(&mut self, refused: Refused, step: &mut Step) -> Result<Result<(), Failure>, TurnEnded> {
         let Refused { failure, shown, thinks, reasons } = refused;
         match failure.class {
@@ -112,14 +112,14 @@ impl Turn {
                 self.leave_out_images(step).await?;
                 self.superseded(shown)?;
             }
-            // The next request has what is wanted, and an event says that it begins otherwise.
+            // The next request adds the field, and an event names the changed prefix.
             FailureClass::Reasoning if !reasons && self.learns_reasoning() => self.superseded(shown)?,
             FailureClass::History => {
                 let native = step.context.with_native(&self.model);
                 if !native.is_empty() {
                     self.leave_out_native(native, step).await?;
                     self.superseded(shown)?;
-                    // An answer that is not over is another's now.
+                    // Another model must continue the paused answer.
                     self.say_go_on(step).await?;
                 } else if thinks {
                     self.stop_thinking(&failure).await?;
@@ -134,13 +134,13 @@ impl Turn {
         Ok(Ok(()))
     }
 
-    /// Whether the provider can be given the `reasoning_content` that it wants.
+    /// Whether requests can add the `reasoning_content` that the provider requires.
     fn learns_reasoning(&self) -> bool {
         self.env.providers.catalogue().is_ok_and(|catalogue| catalogue.learn_reasoning(&self.model))
     }
 
-    /// Has the model not think until the turn is over: what thinks may have to have thought at calls
-    /// that another one made.
+    /// Turns thinking off until the turn ends: a thinking model may require thinking at calls that
+    /// another model made.
     async fn stop_thinking(&mut self, failure: &Failure) -> Result<(), TurnEnded> {
         self.thought = Thought::Off;
         let text = format!("{}; asking again without thinking, until the turn is over", failure.message);
@@ -148,7 +148,7 @@ impl Turn {
         self.emit.committed().await
     }
 
-    /// What was shown of an attempt does not count.
+    /// Supersedes the shown text of an attempt.
     fn superseded(&self, shown: Shown) -> Result<(), TurnEnded> {
         let superseded = shown.into_iter().map(|message| EventBody::MessageSuperseded { message });
         self.emit.send(superseded.collect(), false, None)

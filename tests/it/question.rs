@@ -66,7 +66,7 @@ async fn a_choice_that_holds_up_the_turn_waits_through_kill_9_and_another_client
     client.attach_after(&session, &cursor).await;
     let answer = |name: &str| json!({ "question": asked.str("question"), "answer": name, "key": format!("k-{name}") });
     let wrong = client.refused("question/answer", answer("maybe")).await;
-    assert_eq!((wrong.code, wrong.get_hint()), (-31028, Some("one of go_on, stop")));
+    assert_eq!((wrong.code, wrong.get_hint()), (-31028, Some("use one of go_on, stop")));
     let other = daemon.named("other").await;
     assert_eq!(other.call("question/answer", answer("go_on")).await["outcome"], "won");
     assert_eq!(other.call("question/answer", answer("go_on")).await["outcome"], "won", "the same request again");

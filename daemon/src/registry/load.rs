@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use super::{Commands, Registry, ending};
 use crate::log::Log;
-use crate::session::actor::{Actor, Asked, Command, MEND};
+use crate::session::actor::{Actor, Command, KeyedReply, MEND};
 use crate::store::{SessionRow, StoreError};
 
 impl Registry {

@@ -294,7 +294,7 @@ impl State {
         }
     }
 
-    /// The prompts that do not wait for the end of the turn under way.
+    /// The queued prompts that do not wait for the end of the turn.
     pub fn steering(&self) -> impl Iterator<Item = &Queued> {
         self.queue.iter().filter(|queued| queued.when != When::Queue && !queued.compact)
     }

@@ -173,7 +173,7 @@ impl Subscription {
 
     fn failed(&mut self, error: &StoreError) -> Shown {
         if self.log.removed() {
-            // What was missing was meant to be.
+            // The gap is the daemon's own.
             self.store.found.readable(&self.log.session);
             return self.removed();
         }

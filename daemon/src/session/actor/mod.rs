@@ -392,7 +392,7 @@ impl Actor {
         fault::point("actor.load");
         let id = row.id.clone();
         let (state, variables) = known(&env.store, row).await?;
-        // The daemon's own log works nowhere.
+        // The daemon's own log has no directory.
         let cwd = if id.is_daemon() { Path::new("/") } else { &state.cwd };
         let workspace = Arc::new(env.workspace(cwd, variables, disk::SHORT_TIMEOUT).await);
         let log = Log::new(id.clone(), state.head, Vec::new());

@@ -214,7 +214,7 @@ pub fn environment(env: &BTreeMap<String, String>) -> Fold {
     Fold::Environment(serde_json::to_string(env).unwrap_or_default())
 }
 
-/// An event as it is stored.
+/// Encodes an event for the store.
 pub fn stored(event: &Event) -> Stored {
     let stream = match &event.body {
         EventBody::Message { message, role: Role::Assistant, .. } => Some(message.0.clone()),

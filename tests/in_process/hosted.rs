@@ -302,8 +302,8 @@ async fn a_model_that_takes_no_search_beside_other_tools_is_refused_with_the_way
     let session = client.create_with(json!({ "model": "google/ge" })).await;
     client.attach(&session).await;
     let refused = client.refused("session/set", json!({ "session": session, "model": "google/gemini-2.5-pro" })).await;
-    let why = "gemini-2.5-pro takes no web_search beside other tools: choose a model from Gemini 3 on, or take \
-               `hosted_tools` out of [providers.google]";
+    let why = "gemini-2.5-pro cannot combine web_search with other tools: choose a model from Gemini 3 on, or remove \
+               `hosted_tools` from [providers.google]";
     assert_eq!((refused.code, refused.message.as_str()), (-31010, why));
     model.push([Reply::text("hi")]);
     assert_eq!(client.turn(&session, "go on, then").await.str("stop_reason"), "end_turn");

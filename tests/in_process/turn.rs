@@ -76,33 +76,6 @@ async fn a_tool_round_trip_works_with_chat_completions() {
 }
 
 #[tokio::test]
-async fn calls_of_one_step_have_their_results_in_the_order_of_the_calls() {
-    let model = ModelServer::start();
-    let daemon = Daemon::auto(&model).await;
-    for name in ["a", "b", "c"] {
-        std::fs::write(daemon.workspace().join(name), format!("content of {name}\n")).unwrap();
-    }
-    let read = |name: &str| json!({ "path": daemon.workspace().join(name) });
-    model.push([
-        Reply::tool("read", read("a")).and_tool("read", read("b")).and_tool("read", read("c")),
-        Reply::text("done"),
-    ]);
-    let client = daemon.client().await;
-    let session = client.session().await;
-    client.turn(&session, "read all").await;
-    let got = results(&model.requests()[1]);
-    let order: Vec<bool> =
-        ["a", "b", "c"].iter().zip(&got).map(|(name, text)| text.contains(&format!("content of {name}"))).collect();
-    assert_eq!(order, [true, true, true], "{got:?}");
-    let starts: Vec<u64> = client.transcript().of("tool_started").filter_map(Seen::seq).collect();
-    let ends: Vec<u64> = client.transcript().of("tool_finished").filter_map(Seen::seq).collect();
-    assert_eq!((starts.len(), ends.len()), (3, 3));
-    let messages = client.transcript().of("message").count();
-    assert_eq!(messages, 4, "all results of a step are one message");
-    daemon.check(&[&client], &model);
-}
-
-#[tokio::test]
 async fn calls_that_only_read_overlap() {
     let model = ModelServer::start();
     let daemon = Daemon::auto(&model).await;
@@ -183,19 +156,6 @@ async fn a_turn_ends_after_as_many_steps_as_it_may_have() {
 }
 
 #[tokio::test]
-async fn an_answer_that_was_cut_at_its_limit_says_so_and_a_refusal_too() {
-    let model = ModelServer::with([Reply::text("half a sen").stop("max_tokens"), Reply::text("no").stop("refusal")]);
-    let daemon = Daemon::start(&model).await;
-    let client = daemon.client().await;
-    let session = client.create_with(json!({ "model": "claude/m" })).await;
-    client.attach(&session).await;
-    assert_eq!(client.turn(&session, "one").await.str("stop_reason"), "max_tokens");
-    model.expect_rewrites(); // Whether a refused exchange stays in the context is the daemon's choice.
-    assert_eq!(client.turn(&session, "two").await.str("stop_reason"), "refusal");
-    daemon.check(&[&client], &model);
-}
-
-#[tokio::test]
 async fn a_call_that_was_cut_at_the_limit_does_not_run() {
     let model = ModelServer::start();
     let daemon = Daemon::auto(&model).await;
@@ -236,30 +196,6 @@ async fn prompts_while_busy_are_taken_up_as_they_asked_to_be() {
     let requests = model.requests();
     assert!(requests[1].messages().contains("skip the slow ones") && !requests[1].messages().contains("and the docs"));
     assert_eq!(last_words(&requests[2]), "and the docs");
-    daemon.check(&[&client], &model);
-}
-
-#[tokio::test]
-async fn an_interrupt_cancels_the_step_and_goes_on_in_the_same_turn() {
-    let gate = Gate::new();
-    let model =
-        ModelServer::with([Reply::text("wandering").gate(&gate).and_text(" off"), Reply::text("right you are")]);
-    let daemon = Daemon::start(&model).await;
-    let client = daemon.client().await;
-    let session = client.session().await;
-    client.prompt(&session, "start").await;
-    client.sees_text(&session, "wandering").await;
-    client
-        .call("session/prompt", json!({ "session": session, "content": "stop: wrong branch", "when": "interrupt" }))
-        .await;
-    client.first(&session, "turn_finished").await;
-    let seen = client.transcript();
-    assert_eq!(seen.of("turn_started").count(), 1);
-    assert_eq!(last_words(&model.requests()[1]), "stop: wrong branch");
-    let cut =
-        seen.of("message").find(|seen| seen.event["interrupted"] == true).expect("what was shown is kept").clone();
-    assert_eq!(cut.event["content"], json!([{ "type": "text", "text": "wandering" }]));
-    gate.open();
     daemon.check(&[&client], &model);
 }
 

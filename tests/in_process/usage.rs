@@ -94,7 +94,7 @@ async fn a_session_goes_on_with_another_model_and_hears_of_one_that_nobody_knows
     client.call("session/set", set("work/w-lagre")).await;
     assert_eq!(client.transcript().of("notice").count(), 0);
     let lagre = client.refused("session/set", set("w-large")).await;
-    assert!(lagre.message.contains("there is no provider `w-large`"), "{lagre:?}");
+    assert!(lagre.message.contains("unknown provider `w-large`"), "{lagre:?}");
 
     client.call("model/list", json!({ "all": true })).await;
     client.call("session/set", set("work/w-lagre")).await;

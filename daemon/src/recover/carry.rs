@@ -57,8 +57,7 @@ struct Carry<'a, 't> {
 /// If its tables can be walked, that is all there is to it. Else those sessions come first that are whole as far as the tables
 /// lead, and then what is left of the others is looked for page by page.
 pub(super) fn carry_over(target: &mut Target<'_>, aside: &mut Aside) -> anyhow::Result<()> {
-    let left = aside.report.left.drain(..).map(|left| (left.session.clone(), left)).collect();
-    let (removed, paid, whole) = (BTreeSet::new(), HashMap::new(), BTreeSet::new());
+    let (removed, paid, whole, left) = (BTreeSet::new(), HashMap::new(), BTreeSet::new(), BTreeMap::new());
     let mut carry = Carry { target, file: &aside.path, removed, paid, whole, left };
     let mut is_all = false;
     match Source::open(&aside.path) {
@@ -136,8 +135,9 @@ impl Carry<'_, '_> {
         let connection = self.target.connection;
         let transaction = connection.unchecked_transaction()?;
         let is_in = |sql: &str| transaction.prepare_cached(sql)?.exists([id]);
-        if is_in("SELECT 1 FROM session WHERE id = ?")? {
-            return Ok(self.left.get(id).cloned());
+        let is_here = is_in("SELECT 1 FROM session WHERE id = ?")?;
+        if is_here && self.whole.contains(id) {
+            return Ok(None);
         }
         if is_in("SELECT 1 FROM removed WHERE session = ?")? {
             // It was carried over, and the user wants it no more.
@@ -145,10 +145,15 @@ impl Carry<'_, '_> {
         }
         let examined = source.examine(id);
         let (events, of, broken) = (examined.events, examined.known, examined.broken.clone());
+        let left = |events| broken.clone().map(|text| Left { session: id.to_owned(), events, of, text });
+        if is_here {
+            // A helper that was cut short has carried it over.
+            return Ok(left(events));
+        }
         // Without its beginning and its state nobody knows where it works.
         let homeless = examined.state.cwd.as_os_str().is_empty() && !SessionId::from(id).is_daemon();
         if events == 0 || homeless || (broken.is_some() && !partial) {
-            return Ok(Some(Left { session: id.to_owned(), events: 0, of, text: broken.unwrap_or_default() }));
+            return Ok(left(0).or_else(|| Some(Left { session: id.to_owned(), of, ..Left::default() })));
         }
         // Of lost answers too, what they have cost is known.
         let paid = self.paid.get(id).filter(|_| !examined.lost.is_empty()).cloned().unwrap_or_default();
@@ -168,7 +173,7 @@ impl Carry<'_, '_> {
         self.end(source, id, examined, asked, outcomes)?;
         transaction.commit()?;
         held.iter().for_each(Held::committed);
-        Ok(broken.map(|text| Left { session: id.to_owned(), events, of, text }))
+        Ok(left(events))
     }
 
     /// Copies the events between two numbers as they are; notes in `asked` which questions have no answer, and holds the blobs.

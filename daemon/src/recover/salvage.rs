@@ -23,9 +23,6 @@ use crate::store::{StoreError, write};
 /// Events that are read at once, in bytes.
 pub(super) const PAGE: usize = 256 << 10;
 
-/// Sessions that are looked for: a damaged table may lead in circles.
-const MAX_IDS: usize = 1_000_000;
-
 /// Events of one session that may be lost before what follows them is given up too: each has one in its place.
 const MAX_LOST: u64 = 100_000;
 
@@ -275,36 +272,23 @@ pub(super) fn removed(connection: &Connection) -> rusqlite::Result<BTreeSet<Stri
     connection.prepare(sql)?.query_map([], |row| row.get(0))?.collect()
 }
 
-/// The ids of all sessions that can be found, by every way there is to them, the latest first where that is known; and whether
-/// the table of sessions could be read to its end, so that there are no others.
+/// The ids of all sessions that can be found, the latest first where that is known; and whether the table of sessions could be
+/// read to its end, so that there are no others.
 pub(crate) fn ids(connection: &Connection) -> (Vec<String>, bool) {
-    let (mut found, mut all) = (Vec::new(), false);
-    let ways = [
-        "SELECT id FROM session INDEXED BY session_updated ORDER BY updated_at DESC",
-        "SELECT id FROM session INDEXED BY session_updated ORDER BY updated_at",
-        "SELECT id FROM session NOT INDEXED ORDER BY id",
-        "SELECT id FROM session NOT INDEXED ORDER BY id DESC",
-        "SELECT DISTINCT session FROM event INDEXED BY event_seq ORDER BY session",
-        "SELECT DISTINCT session FROM event INDEXED BY event_seq ORDER BY session DESC",
-    ];
-    for way in ways {
-        // An error ends this way; what lies behind it is found from the other end.
-        let mut walk = || -> rusqlite::Result<bool> {
-            let mut statement = connection.prepare(way)?;
-            let mut rows = statement.query([])?;
-            let mut whole = true;
-            for _ in 0..MAX_IDS {
-                let Some(row) = rows.next()? else { return Ok(whole) };
-                let id = row.get::<_, String>(0);
-                whole &= id.is_ok();
-                found.extend(id);
-            }
-            Ok(false)
-        };
-        // The index may be whole where the table is not, and the other way round.
-        all |= walk().unwrap_or(false) && way.contains("session NOT INDEXED");
-    }
+    let mut found = Vec::new();
+    let mut walk = |sql| -> rusqlite::Result<()> {
+        let mut statement = connection.prepare(sql)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            found.push(row.get(0)?);
+        }
+        Ok(())
+    };
+    // An error ends a walk: what lies behind it is found page by page. A damaged table may lead in circles.
+    let all = walk("SELECT id FROM session NOT INDEXED ORDER BY updated_at DESC LIMIT 1000000").is_ok();
+    let _as_far_as_it_goes = walk("SELECT id FROM session INDEXED BY session_updated LIMIT 1000000");
+    let _as_far_as_it_goes = walk("SELECT DISTINCT session FROM event INDEXED BY event_seq LIMIT 1000000");
     let mut seen = BTreeSet::new();
-    found.retain(|id| seen.insert(id.clone()));
+    found.retain(|id: &String| seen.insert(id.clone()));
     (found, all)
 }

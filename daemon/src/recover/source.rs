@@ -140,25 +140,17 @@ impl Source {
     /// What requests with idempotency keys came to, by session.
     pub(super) fn outcomes(&self) -> HashMap<String, Vec<Outcome>> {
         let mut found: HashMap<String, Vec<Outcome>> = HashMap::new();
-        let mut seen = BTreeSet::new();
-        for order in ["key", "key DESC"] {
-            let sql = format!("SELECT key, session, params, result FROM outcome ORDER BY {order} LIMIT {MAX_OUTCOMES}");
-            // As with the ids: from both ends, as far as it goes.
-            let mut walk = || -> rusqlite::Result<()> {
-                let mut statement = self.connection.prepare(&sql)?;
-                let mut rows = statement.query([])?;
-                while let Some(row) = rows.next()? {
-                    let column = |column| row.get::<_, String>(column);
-                    if let (Ok(id), Ok(session), Ok(params), Ok(result)) = (column(0), column(1), column(2), column(3))
-                        && seen.insert(id.clone())
-                    {
-                        found.entry(session).or_default().push(Outcome { key: Key { id, params }, result });
-                    }
-                }
-                Ok(())
-            };
-            let _end = walk();
-        }
+        let mut walk = || -> rusqlite::Result<()> {
+            let sql = format!("SELECT session, key, params, result FROM outcome LIMIT {MAX_OUTCOMES}");
+            let mut statement = self.connection.prepare(&sql)?;
+            let mut rows = statement.query([])?;
+            while let Some(row) = rows.next()? {
+                let key = Key { id: row.get(1)?, params: row.get(2)? };
+                found.entry(row.get(0)?).or_default().push(Outcome { key, result: row.get(3)? });
+            }
+            Ok(())
+        };
+        let _as_far_as_it_goes = walk();
         found
     }
 }

@@ -132,3 +132,19 @@ fn what_the_user_has_removed_since_does_not_come_back() {
     assert!(events(&path).keys().all(|(session, _)| session != "37grq28w2p"));
     assert!(events(&path).keys().any(|(session, _)| session == "3c725prqhm"));
 }
+
+#[test]
+fn what_is_missing_of_a_session_is_said_also_by_a_repair_that_is_begun_again() {
+    let (_dir, path) = copy_of(&killed());
+    let spoil = "UPDATE event SET data = '{' WHERE session = '3c725prqhm' AND seq = 5";
+    Connection::open(&path).unwrap().execute(spoil, []).unwrap();
+    let left = || run(&path).unwrap().damage.remove(0).left;
+    let first = left();
+    assert_eq!(first.len(), 1);
+    assert_eq!((first[0].session.as_str(), first[0].events + 1), ("3c725prqhm", first[0].of));
+    let mut aside = aside::list(&path).remove(0);
+    // As if the helper had been killed before it wrote its report.
+    aside.report = Report { settled: false, carried: 0, left: Vec::new(), ..aside.report };
+    aside.save().unwrap();
+    assert_eq!(left(), first);
+}

@@ -4,7 +4,7 @@
 //! user's. With a file that breaks later, the last good configuration stays in use.
 
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -252,6 +252,18 @@ impl ConfigStore {
     }
 }
 
+/// Whether someone else decides what the file says: it belongs to another user than `user` and root, or others may write it. A
+/// group with the number of the user is the user's own.
+pub(super) fn others_write((owner, group, mode): (u32, u32, u32), user: u32) -> Option<&'static str> {
+    const GROUP: u32 = 0o020;
+    const OTHERS: u32 = 0o002;
+    if ![user, 0].contains(&owner) {
+        return Some("belongs to another user, and is not read");
+    }
+    let is_open = mode & OTHERS != 0 || mode & GROUP != 0 && group != user;
+    is_open.then_some("can be written by others, and is not read: `chmod go-w` it once you have checked its content")
+}
+
 /// The text of the file; empty if there is none.
 fn read(file: &Path) -> io::Result<String> {
     // Without NONBLOCK, opening a pipe of that name would wait for a writer.
@@ -264,8 +276,12 @@ fn read(file: &Path) -> io::Result<String> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
         Err(error) => return Err(error),
     };
-    if !file.metadata()?.is_file() {
+    let meta = file.metadata()?;
+    if !meta.is_file() {
         return Err(io::Error::other("is not a file"));
+    }
+    if let Some(why) = others_write((meta.uid(), meta.gid(), meta.mode()), rustix::process::geteuid().as_raw()) {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     }
     let mut text = Vec::new();
     file.take(MAX_FILE + 1).read_to_end(&mut text)?;

@@ -396,6 +396,26 @@ fn a_grant_follows_a_link_and_keeps_the_mode() {
 }
 
 #[test]
+fn a_file_that_others_can_write_is_not_read() {
+    let house = house();
+    house.write("max_steps = 7\n");
+    let store = house.open();
+    let file = house.places.config_file();
+    for (mode, read) in [(0o640, true), (0o644, true), (0o646, false), (0o666, false)] {
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+        store.reload();
+        assert_eq!(store.error().map(|error| error.to_string()).is_none(), read, "{mode:o}");
+        assert_eq!(store.current().unwrap().max_steps, 7, "what was read before stays in force");
+    }
+    let others = [((7, 7, 0o664), false), ((0, 0, 0o644), false), ((7, 100, 0o664), true), ((8, 7, 0o600), true)];
+    for (file, expect) in others {
+        assert_eq!(super::store::others_write(file, 7).is_some(), expect, "{file:?}");
+    }
+    let said = store.error().unwrap().to_string();
+    assert!(said.contains("can be written by others, and is not read: `chmod go-w` it"), "{said}");
+}
+
+#[test]
 fn grants_from_many_sides_are_all_kept() {
     let house = house();
     let store = house.open();

@@ -422,7 +422,7 @@ async fn with_few_files_the_daemon_takes_fewer_connections_says_so_and_does_not_
     let daemon = Daemon::start_with(&model, Setup { files: Some(64), ..Setup::default() }).await;
     let client = daemon.client().await;
     let pid = daemon.pid().await;
-    assert!(daemon.log().contains("few files may be open"), "{}", daemon.log_tail());
+    assert!(daemon.log().contains("the limit of open files is low"), "{}", daemon.log_tail());
     // Turns take what connections leave.
     let mut sessions = Vec::new();
     for _ in 0..gates.len() {

@@ -268,7 +268,7 @@ async fn a_command_that_fails_or_takes_its_time_is_named() {
     let detail = finished.str("detail");
     assert!(detail.starts_with("the key of kept: `"), "{detail}");
     assert!(
-        detail.contains("(api_key_command) failed: exit status: 3: no such entry: <redacted>; see whether"),
+        detail.contains("(api_key_command) failed: exit status: 3: no such entry: <redacted>; try it in a terminal"),
         "{detail}"
     );
 

@@ -201,7 +201,7 @@ async fn whoever_names_no_model_is_shown_one_that_is_there() {
         // The list is waited for a second, which is short on a machine that is busy.
         until("the hint", async || {
             let refused = daemon.cli(&named).run().await.fails_with_hint(2);
-            refused.stderr.contains("`--model ollama/l:8b` is there").then_some(())
+            refused.stderr.contains("try `--model ollama/l:8b`").then_some(())
         })
         .await;
     }

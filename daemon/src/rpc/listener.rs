@@ -123,7 +123,9 @@ impl Listener {
 
     fn passed(socket: UnixListener) -> io::Result<Self> {
         // Clients ask the system who listens: from now on this process, and not the service manager.
-        rustix::net::listen(&socket, BACKLOG)?;
+        if let Err(error) = rustix::net::listen(&socket, BACKLOG) {
+            warn!(%error, "the passed socket still shows the service manager as its listener: clients send no keys");
+        }
         let socket = uds_local_socket::tokio::Listener::try_from(std::os::fd::OwnedFd::from(socket))?;
         let missed = signal(SignalKind::hangup())?;
         Ok(Self { socket: socket.into(), binding: None, missed, failing: false })

@@ -21,7 +21,7 @@ use lingerd::process::{ledger, mark};
 use lingerd::provider::keychain::helper;
 use lingerd::rpc::listener::{ListenError, Listener};
 use lingerd::service::{Setup, own_environment};
-use lingerd::sys::{crowd, descriptors, memory, terminal};
+use lingerd::sys::{descriptors, memory, terminal};
 use lingerd::tool::set::Tools;
 use lingerd::{Options, diagnostics};
 use tokio::io::AsyncReadExt as _;
@@ -133,7 +133,7 @@ fn start(kept: Kept, background: bool) -> anyhow::Result<ExitCode> {
     if let Err(error) = mark::take(&places.data) {
         tracing::info!(target: "daemon", %error, "cannot set the mark of children");
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().on_thread_park(crowd::rest).build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let orphaned = Arc::new(AtomicBool::new(false));
     let result = runtime.block_on(serve(places.clone(), redactor, kept, background, orphaned.clone()));
     // A thread that hangs in a file system must not keep the daemon from ending.

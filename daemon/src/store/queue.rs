@@ -13,10 +13,9 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until};
 
 use super::{StoreError, Write, ended};
-use crate::sys::crowd;
 
 /// From one hand-over of text to the next: nobody sees so short a time, and a stream of 100 tokens a second has none in it.
-const PACE: Duration = Duration::from_millis(4);
+const PACE: Duration = Duration::from_millis(2);
 
 /// So much text, in bytes, is handed over at once: it is worth a commit by itself.
 const MUCH: usize = 1 << 10;
@@ -93,7 +92,6 @@ impl Queue {
     /// Hands over in order: the lock is held until the last one, which never blocks.
     fn hand_over(&self) {
         let mut waiting = self.waiting();
-        crowd::saw(waiting.writes.iter().filter(|write| write.text().is_some()).count());
         for write in waiting.take(Instant::now()) {
             if let Err(mpsc::SendError(write)) = self.writer.send(write) {
                 write.refuse(&ended());

@@ -3,7 +3,6 @@
 //! The only room with `unsafe`. It uses no other room.
 
 pub mod clock;
-pub mod crowd;
 pub mod descriptors;
 pub mod disk;
 pub mod memory;

@@ -114,7 +114,13 @@ fn what_does_not_exist_is_wrong_usage() {
         Ran { code: Some(2), out: String::new(), err: "error: no model is configured\nhint: set model\n".to_owned() }
     );
     assert_eq!(Fake::start(vec![]).run(&["frobnicate"]).code, Some(2));
-    assert_eq!(Fake::start(vec![]).run(&["answer", "q1", "perhaps"]).code, Some(2));
+    let ran = Fake::one(|daemon| {
+        daemon.hello();
+        daemon.answer("question/list", json!([pending("q1")]));
+    })
+    .run(&["answer", "q1", "perhaps"]);
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.err.starts_with("error: 'perhaps' is not an answer to q1\nhint: one of allow"), "{}", ran.err);
 }
 
 #[test]

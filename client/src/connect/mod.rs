@@ -201,7 +201,7 @@ impl Client {
     fn hello(&mut self) -> Result<(), Failure> {
         self.greet()?;
         self.proof = proof::of(&self.places, &self.writer);
-        if self.proof != Proof::Daemon {
+        if matches!(self.proof, Proof::Stranger(_)) {
             // A connection from before the daemon's start shows who opened the socket: the service manager.
             let stream = dial(&self.places)?.ok_or_else(lost)?;
             self.writer.close();
@@ -210,9 +210,11 @@ impl Client {
             self.proof = proof::of(&self.places, &self.writer);
         }
         match self.proof {
+            Proof::Stranger(_) if proof::is_named() => self.proof = Proof::Unknown,
             Proof::Stranger(pid) => return Err(proof::stranger(pid, &self.places)),
-            Proof::Unknown | Proof::Daemon => self.epoch = self.connection,
+            Proof::Unknown | Proof::Daemon => {}
         }
+        self.epoch = self.connection;
         let keys = match self.proof {
             Proof::Daemon => proof::keys(&self.welcome.keys, &self.places),
             _ => BTreeMap::new(),

@@ -29,16 +29,20 @@ pub(super) enum Proof {
 pub(super) fn of(places: &Places, writer: &Writer) -> Proof {
     let Some(listener) = writer.listener() else { return Proof::Unknown };
     let holder = holder::find(places).map(|holder| holder.pid);
-    judge(listener, holder, holder::parent(listener), std::env::var_os("LINGER_SOCKET").is_some())
+    judge(listener, holder, holder::parent(listener))
 }
 
-/// `moved`: the user named the socket, which may lead to another machine.
-fn judge(listener: u32, holder: Option<u32>, parent: Option<u32>, moved: bool) -> Proof {
+fn judge(listener: u32, holder: Option<u32>, parent: Option<u32>) -> Proof {
     match holder {
         Some(holder) if listener == holder || parent == Some(holder) => Proof::Daemon,
-        Some(_) if !moved && parent.is_some() => Proof::Stranger(listener),
+        Some(_) if parent.is_some() => Proof::Stranger(listener),
         _ => Proof::Unknown,
     }
+}
+
+/// Whether the user has named the socket: then it may be the end of a tunnel to another machine.
+pub(super) fn is_named() -> bool {
+    std::env::var_os("LINGER_SOCKET").is_some()
 }
 
 /// The failure if a stranger listens.
@@ -78,12 +82,11 @@ mod tests {
 
     #[test]
     fn the_holder_of_the_lock_and_its_child_are_the_daemon_and_nobody_else() {
-        assert_eq!(judge(7, Some(7), Some(1), false), Proof::Daemon);
-        assert_eq!(judge(8, Some(7), Some(7), false), Proof::Daemon, "below its keeper");
-        assert_eq!(judge(9, Some(7), Some(8), false), Proof::Stranger(9), "a child of the daemon");
-        assert_eq!(judge(9, Some(7), Some(8), true), Proof::Unknown, "perhaps the end of a tunnel");
-        assert_eq!(judge(9, None, Some(1), false), Proof::Unknown, "no lock is shown");
-        assert_eq!(judge(9, Some(7), None, false), Proof::Unknown, "no process is shown");
+        assert_eq!(judge(7, Some(7), Some(1)), Proof::Daemon);
+        assert_eq!(judge(8, Some(7), Some(7)), Proof::Daemon, "below its keeper");
+        assert_eq!(judge(9, Some(7), Some(8)), Proof::Stranger(9), "a child of the daemon");
+        assert_eq!(judge(9, None, Some(1)), Proof::Unknown, "no lock is shown");
+        assert_eq!(judge(9, Some(7), None), Proof::Unknown, "no process is shown");
     }
 
     #[test]

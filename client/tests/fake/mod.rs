@@ -3,11 +3,11 @@
 // Each test that has it uses a part of it.
 #![allow(dead_code)]
 
-use std::fs::Permissions;
+use std::fs::{File, Permissions};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -25,6 +25,8 @@ pub type Script = Box<dyn FnOnce(&mut Connection) + Send>;
 pub struct Fake {
     home: tempfile::TempDir,
     thread: Option<JoinHandle<()>>,
+    /// Held as the daemon holds it: by this a client knows who listens.
+    _lock: File,
 }
 
 /// The daemon's end of one connection.
@@ -38,6 +40,8 @@ impl Fake {
     pub fn start(scripts: Vec<Script>) -> Self {
         let home = private_directory();
         let listener = UnixListener::bind(home.path().join("s")).unwrap();
+        let lock = lock(&home.path().join(".local/share/linger"));
+        configure(&home.path().join(".config/linger"));
         let thread = std::thread::spawn(move || {
             for script in scripts {
                 let stream = accept(&listener);
@@ -45,7 +49,7 @@ impl Fake {
                 script(&mut connection);
             }
         });
-        Self { home, thread: Some(thread) }
+        Self { home, thread: Some(thread), _lock: lock }
     }
 
     /// The one connection that most tests need.
@@ -86,6 +90,21 @@ impl Fake {
             thread.join().unwrap();
         }
     }
+}
+
+/// The daemon's lock.
+fn lock(data: &Path) -> File {
+    std::fs::create_dir_all(data).unwrap();
+    let lock = File::create(data.join("lingerd.lock")).unwrap();
+    lock.lock().unwrap();
+    lock
+}
+
+/// A configuration that names the variables which the scripts ask for.
+fn configure(dir: &Path) {
+    std::fs::create_dir_all(dir).unwrap();
+    let text = "[env]\nextra = [\"PATH_WE_WANT\"]\n[providers.work]\napi_key_env = \"SOME_KEY\"\n";
+    std::fs::write(dir.join("config.toml"), text).unwrap();
 }
 
 /// A directory that the client trusts.

@@ -323,7 +323,7 @@ async fn a_context_that_never_fits_ends_in_a_clear_error_and_the_next_prompt_wor
         ]);
         let finished = client.turn(&session, "go").await;
         assert_eq!(finished.str("stop_reason"), "error", "{format:?}");
-        assert!(finished.str("detail").contains("no more room"), "{}", finished.raw);
+        assert!(finished.str("detail").contains("cannot make more room"), "{}", finished.raw);
         assert!(finished.str("hint").contains("larger window"), "{}", finished.raw);
         assert_eq!((one(&client, "compacted").kind(), one(&client, "trimmed").kind()), ("compacted", "trimmed"));
         assert_eq!(model.requests().len(), 6, "{format:?}");

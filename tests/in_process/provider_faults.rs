@@ -210,7 +210,7 @@ async fn a_history_that_is_refused_whatever_is_left_out_ends_the_turn_and_not_th
         for (turn, requests) in [(2, 3), (3, 4)] {
             let finished = client.turn(&session, "und nun?").await;
             assert_eq!(finished.str("stop_reason"), "error", "{format:?}");
-            assert!(finished.str("detail").contains("400") && finished.str("detail").contains("nothing more"));
+            assert!(finished.str("detail").contains("400") && finished.str("detail").contains("cannot leave out more"));
             assert!(finished.str("hint").contains("/compact"), "{}", finished.raw);
             assert_eq!(model.requests().len(), requests, "{format:?}: turn {turn}");
         }

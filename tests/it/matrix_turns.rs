@@ -70,7 +70,11 @@ fn faults(format: Format, good: impl Fn() -> Reply) -> Vec<(&'static str, Reply,
         ("404", Reply::status(404), Then::Failed("404")),
         ("422", Reply::status(422), Then::Failed("422")),
         ("a history that is refused", refusal(format), Then::Plain),
-        ("a history that is refused and has nothing to leave out", refusal(format), Then::Failed("nothing more")),
+        (
+            "a history that is refused and has nothing to leave out",
+            refusal(format),
+            Then::Failed("cannot leave out more"),
+        ),
         ("a long wait", Reply::status(429).header("retry-after", "3600"), Then::Failed("60 minutes")),
     ];
     // What comes in lines of JSON may come in one.

@@ -271,7 +271,7 @@ async fn without_its_state_too_nothing_of_a_session_goes_on_by_itself_or_twice()
     after.prompt(&session, "hello").await;
     assert_eq!(after.nth(&session, "turn_finished", 2).await.str("stop_reason"), "end_turn");
     let body = String::from_utf8(model.requests().last().unwrap().body.clone()).unwrap();
-    assert!(body.contains("the result of this call could not be read any more"), "{body}");
+    assert!(body.contains("the result of this call is lost; it may have run"), "{body}");
     assert_eq!(std::fs::read_to_string(daemon.side_effects()).unwrap(), "once\n");
     stop(&daemon).await;
 }

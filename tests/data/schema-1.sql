@@ -137,18 +137,9 @@ INSERT INTO "scratch" VALUES('m55bcbgrhy','m2',0,71,'text','word 11 ');
 INSERT INTO "scratch" VALUES('m55bcbgrhy','m2',0,79,'text','word 12 ');
 INSERT INTO "scratch" VALUES('m55bcbgrhy','m2',0,87,'text','word 13 ');
 INSERT INTO "scratch" VALUES('m55bcbgrhy','m2',0,95,'text','word 14 ');
-CREATE TABLE recent (
-    n       INTEGER NOT NULL PRIMARY KEY,
-    session TEXT    NOT NULL,
-    stream  TEXT    NOT NULL,
-    block   INTEGER NOT NULL,
-    offset  INTEGER NOT NULL,
-    kind    TEXT    NOT NULL,
-    text    TEXT    NOT NULL
-) STRICT;
-INSERT INTO "recent" VALUES(1,'m55bcbgrhy','m2',0,103,'text','word 15 ');
-INSERT INTO "recent" VALUES(2,'m55bcbgrhy','m2',0,111,'text','word 16 ');
-INSERT INTO "recent" VALUES(3,'m55bcbgrhy','m2',0,119,'text','word 17 ');
+INSERT INTO "scratch" VALUES('m55bcbgrhy','m2',0,103,'text','word 15 ');
+INSERT INTO "scratch" VALUES('m55bcbgrhy','m2',0,111,'text','word 16 ');
+INSERT INTO "scratch" VALUES('m55bcbgrhy','m2',0,119,'text','word 17 ');
 CREATE TABLE session (
     id         TEXT    NOT NULL PRIMARY KEY,
     name       TEXT    UNIQUE,

@@ -263,7 +263,7 @@ async fn what_is_removed_gives_its_space_back_and_what_another_session_uses_stay
     assert!(comes_true(linger_tests::TIMEOUT, || blobs(&daemon).len() == 1), "its own image goes");
     assert!(comes_true(linger_tests::TIMEOUT, || file() < before * 2 / 3), "{} of {before} bytes", file());
     assert_eq!(std::fs::read(&blobs(&daemon)[0]).unwrap(), shared, "the shared one stays");
-    for table in ["event", "scratch", "recent", "question", "outcome", "blob"] {
+    for table in ["event", "scratch", "question", "outcome", "blob"] {
         assert_eq!(count(&daemon, &format!("SELECT count(*) FROM {table} WHERE session = '{two}'")), 0, "{table}");
     }
     daemon.cli(&["rm", &one]).run().await.exits(0);

@@ -52,7 +52,6 @@ const POINTERS: u32 = PAGE_SIZE as u32 / 5;
 enum Table {
     Event,
     Scratch,
-    Recent,
     Session,
     Outcome,
     Usage,
@@ -64,7 +63,6 @@ impl Table {
         match columns {
             "ntiitnti" | "ntiittti" => Some(Self::Event),
             "ttiitt" => Some(Self::Scratch),
-            "nttiitt" => Some(Self::Recent),
             "ntttti" => Some(Self::Outcome),
             "ittiiiiiini" | "ittiiiiiiii" => Some(Self::Usage),
             _ => {
@@ -82,7 +80,6 @@ impl Table {
                  VALUES (?2, ?3, ?4, ?5, ?6, ?7, ?8)"
             }
             Self::Scratch => "INSERT OR IGNORE INTO scratch VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-            Self::Recent => "INSERT OR IGNORE INTO scratch VALUES (?2, ?3, ?4, ?5, ?6, ?7)",
             Self::Session => {
                 "INSERT INTO session (id, cwd, state, updated_at, env, fold, size, parent, origin, origin_seq)
                  VALUES (?1, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
@@ -97,7 +94,7 @@ impl Table {
 
     /// Whether its rows are in a table by number, and not in one by key.
     fn is_numbered(self) -> bool {
-        matches!(self, Self::Event | Self::Outcome | Self::Recent)
+        matches!(self, Self::Event | Self::Outcome)
     }
 }
 

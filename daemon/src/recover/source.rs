@@ -21,7 +21,7 @@ use crate::log::Piece;
 use crate::store::event_row::said;
 use crate::store::idempotency::{Key, Outcome};
 use crate::store::read::{self, Page};
-use crate::store::{INCREMENTAL, SCHEMA, Spent, aside, migrate, scratch, usage};
+use crate::store::{INCREMENTAL, SCHEMA, Spent, aside, migrate, usage};
 
 /// Results of keyed requests that are carried over: the prompts of years.
 const MAX_OUTCOMES: usize = 200_000;
@@ -119,7 +119,7 @@ impl Source {
 
     /// The text of a session's open streams.
     pub(super) fn pieces(&self, id: &str) -> Vec<Piece> {
-        scratch::pieces(&self.connection, id).unwrap_or_default()
+        read::pieces(&self.connection, id).unwrap_or_default()
     }
 
     /// Events after `after`.

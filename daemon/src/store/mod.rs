@@ -23,7 +23,6 @@ pub(crate) mod read;
 mod reader;
 #[cfg(test)]
 pub(crate) mod rng;
-pub(crate) mod scratch;
 mod upkeep;
 pub(crate) mod usage;
 pub(crate) mod write;
@@ -146,7 +145,7 @@ pub struct Append {
     pub events: Vec<Arc<Stored>>,
     /// The turn that `pieces` belong to.
     pub turn: Option<TurnId>,
-    /// Text of open streams.
+    /// Text for the scratch rows of open streams.
     pub pieces: Vec<Piece>,
     /// What is folded from the events.
     pub folds: Vec<Fold>,

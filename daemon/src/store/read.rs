@@ -12,8 +12,8 @@ use serde::de::DeserializeOwned;
 use super::damage::{is_damage, unreadable};
 use super::event_row::{EVENT, Reading, stored};
 use super::reader::Lane;
-use super::{Store, StoreError, scratch};
-use crate::log::{Piece, Stored};
+use super::{Store, StoreError};
+use crate::log::{Piece, PieceKind, Stored};
 use crate::store::idempotency::{Key, Outcome};
 
 /// What the store knows of a session; what cannot be read of it is empty.
@@ -278,7 +278,7 @@ impl Store {
 
     /// The text of streams that are still open.
     pub async fn scratch(&self, id: SessionId) -> Result<Vec<Piece>, StoreError> {
-        self.read_of(Lane::Quick, &id.clone(), move |connection| scratch::pieces(connection, id.as_str())).await
+        self.read_of(Lane::Quick, &id.clone(), move |connection| pieces(connection, id.as_str())).await
     }
 
     /// The questions that wait, the oldest first, as many as are listed at once.
@@ -473,6 +473,27 @@ pub(crate) fn page(
 /// How long the event in a row is, in bytes.
 fn length(row: &Row<'_>) -> usize {
     row.get_ref(4).ok().and_then(|data| data.as_bytes().ok()).map_or(0, <[u8]>::len)
+}
+
+/// The text of a session's open streams.
+pub(crate) fn pieces(connection: &Connection, id: &str) -> rusqlite::Result<Vec<Piece>> {
+    connection
+        .prepare_cached(
+            "SELECT stream, block, offset, kind, text FROM scratch WHERE session = ?1
+             AND NOT EXISTS (SELECT 1 FROM event WHERE event.session = ?1 AND event.stream = scratch.stream)
+             ORDER BY stream, block, offset",
+        )?
+        .query_map([id], |row| {
+            let kind: String = row.get(3)?;
+            Ok(Piece {
+                stream: row.get(0)?,
+                block: row.get(1)?,
+                offset: row.get::<_, i64>(2)? as u64,
+                kind: PieceKind::from_name(&kind),
+                text: row.get(4)?,
+            })
+        })?
+        .collect()
 }
 
 /// Rows until there are `bytes` of them, at least one if there is one, and whether there may be more.

@@ -253,7 +253,6 @@ fn delete_rows_of(connection: &Connection, session: &str) -> Result<bool, StoreE
     for sql in [
         "DELETE FROM scratch WHERE session = ?1 AND (stream, block, offset) IN
              (SELECT stream, block, offset FROM scratch WHERE session = ?1 LIMIT ?2)",
-        "DELETE FROM recent WHERE n IN (SELECT n FROM recent WHERE session = ?1 LIMIT ?2)",
         "DELETE FROM question WHERE id IN (SELECT id FROM question WHERE session = ?1 LIMIT ?2)",
         "DELETE FROM outcome WHERE key IN (SELECT key FROM outcome WHERE session = ?1 LIMIT ?2)",
         "INSERT OR IGNORE INTO stray (hash) SELECT hash FROM blob WHERE session = ?1 ORDER BY hash LIMIT ?2",

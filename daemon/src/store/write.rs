@@ -9,7 +9,6 @@ use super::ahead::Ahead;
 use super::damage::Found;
 use super::event_row::sum;
 use super::intact::Intact;
-use super::scratch::{self, Recent};
 use super::upkeep::{self, Upkeep};
 use super::usage;
 use super::{Append, Done, Fold, StoreError, Write};
@@ -36,7 +35,7 @@ pub(super) fn run(
     found: &Found,
     intact: Arc<Intact>,
 ) {
-    let (mut synced, mut recent) = (Synced { on: false, intact }, Recent::default());
+    let mut synced = Synced { on: false, intact };
     while let Some(first) = next_write(connection, writes, &mut upkeep, &mut ahead, &mut synced) {
         let mut group = Vec::new();
         let mut next = Some(first);
@@ -45,7 +44,7 @@ pub(super) fn run(
             next = if group.len() < MAX_GROUP { writes.try_recv().ok() } else { None };
         }
         if !group.is_empty() {
-            commit_group(connection, group, &mut synced, &mut recent, found);
+            commit_group(connection, group, &mut synced, found);
         }
         match next {
             Some(Write::Remove(log, outcomes, done)) => {
@@ -104,18 +103,18 @@ fn next_write(
 }
 
 /// Commits all in one transaction; if that fails, each in one of its own, so that one bad append harms only its session.
-fn commit_group(connection: &Connection, group: Vec<Append>, synced: &mut Synced, recent: &mut Recent, found: &Found) {
+fn commit_group(connection: &Connection, group: Vec<Append>, synced: &mut Synced, found: &Found) {
     let sync = group.iter().any(|append| append.sync);
     if fault::bug("I1") {
         group.iter().for_each(|early| early.log.publish(&early.pieces, early.events.clone()));
     }
-    if let Err(error) = set_sync(connection, sync, synced).and_then(|()| commit(connection, &group, recent)) {
+    if let Err(error) = set_sync(connection, sync, synced).and_then(|()| commit(connection, &group)) {
         if group.len() == 1 {
             return finish(group, &Err(error), found);
         }
         for append in group {
             let result = set_sync(connection, append.sync, synced)
-                .and_then(|()| commit(connection, std::slice::from_ref(&append), recent));
+                .and_then(|()| commit(connection, std::slice::from_ref(&append)));
             finish(vec![append], &result, found);
         }
         return;
@@ -140,14 +139,13 @@ fn set_sync(connection: &Connection, sync: bool, synced: &mut Synced) -> Result<
     Ok(())
 }
 
-fn commit(connection: &Connection, group: &[Append], recent: &mut Recent) -> Result<(), StoreError> {
+fn commit(connection: &Connection, group: &[Append]) -> Result<(), StoreError> {
     if let Some(append) = group.iter().find(|append| append.log.failed()) {
         // Its seqs follow events that were never stored.
         return Err(StoreError(format!("an earlier write of session {} failed", append.log.session).into()));
     }
     fault::store()?;
     let transaction = connection.unchecked_transaction()?;
-    let more = recent.make_room(&transaction, group.iter().map(|append| append.pieces.len()).sum())?;
     for append in group {
         let Append { log, pieces, events, folds, .. } = append;
         write_session(&transaction, log.session.as_str(), pieces, events, folds)?;
@@ -155,7 +153,6 @@ fn commit(connection: &Connection, group: &[Append], recent: &mut Recent) -> Res
     fault::commit("before", group);
     fault::store()?;
     transaction.commit()?;
-    *recent = more;
     fault::commit("after", group);
     Ok(())
 }
@@ -213,7 +210,18 @@ pub(crate) fn write_session(
 ) -> rusqlite::Result<()> {
     for piece in pieces {
         fault::store()?;
-        scratch::add(connection, session, piece)?;
+        connection
+            .prepare_cached(
+                "INSERT INTO scratch (session, stream, block, offset, kind, text) VALUES (?, ?, ?, ?, ?, ?)",
+            )?
+            .execute(params![
+                session,
+                piece.stream,
+                piece.block,
+                piece.offset as i64,
+                piece.kind.as_str(),
+                piece.text
+            ])?;
     }
     for event in events {
         fault::store()?;

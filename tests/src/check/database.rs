@@ -65,11 +65,7 @@ pub fn read_folded(path: &Path) -> anyhow::Result<Folded> {
     let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     connection.busy_timeout(crate::TIMEOUT)?;
     let mut states = connection.prepare("SELECT id, state FROM session")?;
-    // The latest text stays for a while after its stream was closed.
-    let mut scratch = connection.prepare(
-        "SELECT session, stream FROM scratch UNION SELECT session, stream FROM recent
-         WHERE NOT EXISTS (SELECT 1 FROM event WHERE event.session = recent.session AND event.stream = recent.stream)",
-    )?;
+    let mut scratch = connection.prepare("SELECT session, stream FROM scratch")?;
     let mut questions = connection.prepare("SELECT id, answer FROM question")?;
     let mut paid =
         connection.prepare("SELECT session, sum(answers), sum(input) FROM usage WHERE session <> '' GROUP BY 1")?;

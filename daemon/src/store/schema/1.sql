@@ -39,19 +39,6 @@ CREATE TABLE scratch (
     PRIMARY KEY (session, stream, block, offset)
 ) STRICT, WITHOUT ROWID;
 
--- The latest text of streams that no event has closed yet, of all sessions, in the order in which it came: a commit adds to its
--- last page, however many streams it has text of. Now and then it is joined and moved to `scratch`. What belongs to a stream
--- that an event has closed means nothing.
-CREATE TABLE recent (
-    n       INTEGER NOT NULL PRIMARY KEY,
-    session TEXT    NOT NULL,
-    stream  TEXT    NOT NULL,
-    block   INTEGER NOT NULL,
-    offset  INTEGER NOT NULL,
-    kind    TEXT    NOT NULL,
-    text    TEXT    NOT NULL
-) STRICT;
-
 -- The fold over each session's events: `fold` is its state in JSON, the other columns are for looking it up.
 -- `parent` is the session that started it; `origin` and `origin_seq` are the session and the event that it goes on from.
 -- `size` counts the bytes of its events and blobs.

@@ -103,7 +103,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a program, given as argv[0] and file. Must be called within a Tokio runtime.
+    /// Starts a program, given as `argv[0]` and file. Must be called within a Tokio runtime.
     fn start<S: AsRef<OsStr>>(
         spawn: &Spawn,
         program: (&str, &Path),
@@ -182,7 +182,7 @@ fn receiver(pipe: io::PipeReader) -> io::Result<pipe::Receiver> {
 }
 
 impl Group {
-    /// Starts `file` with argv[0] `name` and these as standard input, output and error.
+    /// Starts `file` with `argv[0]` `name` and these as standard input, output and error.
     /// Its environment is that of `spawn` and [`OWNER`].
     #[allow(clippy::disallowed_methods)] // The only spawn.
     fn start<S: AsRef<OsStr>>(

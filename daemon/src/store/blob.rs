@@ -170,11 +170,7 @@ impl Blobs {
         };
         File::open(&file)?.sync_all()?;
         let dir = path.parent().unwrap_or(&self.0.root);
-        if !dir.is_dir() {
-            aside::out_of_the_way(dir)?;
-            private_directory(dir).map_err(io::Error::other)?;
-            File::open(&self.0.root)?.sync_all()?;
-        }
+        self.make_directory(dir)?;
         // One at a time: what another has just put there is right.
         let _one = self.0.mending.lock().unwrap_or_else(PoisonError::into_inner);
         if is_wrong && self.check(&id).is_err_and(|error| error.kind() == io::ErrorKind::InvalidData) {
@@ -365,12 +361,23 @@ impl Blobs {
         if fresh.is_dir() {
             return Ok(());
         }
-        if !root.is_dir() {
-            aside::out_of_the_way(root)?;
-            private_directory(root).map_err(io::Error::other)?;
-            root.parent().map_or(Ok(()), |above| File::open(above)?.sync_all())?;
-        }
+        self.make_directory(root)?;
         private_directory(fresh).map_err(io::Error::other)
+    }
+
+    /// Makes a directory if it is absent, durably; something else of that name is moved away.
+    fn make_directory(&self, dir: &Path) -> io::Result<()> {
+        if dir.is_dir() {
+            return Ok(());
+        }
+        // One at a time: another call may have made it just now.
+        let _one = self.0.mending.lock().unwrap_or_else(PoisonError::into_inner);
+        if dir.is_dir() {
+            return Ok(());
+        }
+        aside::out_of_the_way(dir)?;
+        private_directory(dir).map_err(io::Error::other)?;
+        dir.parent().map_or(Ok(()), |above| File::open(above)?.sync_all())
     }
 
     fn marker(&self, id: &BlobId) -> Option<PathBuf> {
@@ -482,6 +489,24 @@ mod tests {
 
     fn unused() -> io::Result<bool> {
         Ok(false)
+    }
+
+    #[test]
+    fn directories_that_many_make_at_once_stay_where_they_are() {
+        for round in 0..20u32 {
+            let (dir, blobs) = blobs();
+            let start = std::sync::Barrier::new(8);
+            std::thread::scope(|scope| {
+                for _ in 0..8 {
+                    scope.spawn(|| {
+                        start.wait();
+                        blobs.put(&round.to_le_bytes()).unwrap();
+                    });
+                }
+            });
+            let moved: Vec<String> = files(dir.path()).into_iter().filter(|path| path.contains("damaged")).collect();
+            assert_eq!(moved, Vec::<String>::new());
+        }
     }
 
     #[test]

@@ -6,8 +6,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use linger_protocol::patience::Patience;
 use linger_protocol::permission::Mode;
 use linger_protocol::session::Effort;
+use linger_protocol::unattended::Unattended;
 
 use crate::render::Thinking;
 
@@ -30,7 +32,7 @@ pub(crate) enum Command {
     /// List sessions, the latest first
     Ls(Ls),
     /// Attach to a session
-    Attach(Named),
+    Attach(Attach),
     /// Give a session a prompt and leave
     Send(Send),
     /// Wait until a session has nothing more to do
@@ -45,6 +47,10 @@ pub(crate) enum Command {
     Cancel(Cancel),
     /// Replace a session's older messages by a summary, for the model
     Compact(Compact),
+    /// Put files back to what they were before a turn; what bash changed is not covered
+    Undo(Undo),
+    /// Make the changes again that were undone last
+    Redo(Redo),
     /// Delete a session
     Rm(Rm),
     /// Delete sessions that were not used for a while
@@ -54,10 +60,21 @@ pub(crate) enum Command {
     /// Show what models cost, by day, model or session
     Usage(Usage),
     /// List the tools that models are given
-    Tools(Json),
+    Tools(ToolsOf),
+    /// Show which variables a session's tools get
+    Env(Env),
+    /// What is always allowed: list, remove; and which rule or mode decides on a call: explain
+    Permissions(Permissions),
+    /// MCP servers: list, add, remove, restart, logs, test
+    #[command(subcommand)]
+    Mcp(Mcp),
     /// Keys of providers: list, set, remove
     #[command(subcommand)]
     Key(Key),
+    /// The configuration: show what is in force and what waits, confirm, set, edit
+    Config(Config),
+    /// What the files of a workspace want that widens what may happen: show and trust it, list, revoke
+    Trust(Trust),
     /// The daemon itself
     #[command(subcommand)]
     Daemon(Daemon),
@@ -79,6 +96,18 @@ pub(crate) struct Choice {
     /// How hard the model thinks: none, minimal, low, medium, high, xhigh, max, or auto for its default
     #[arg(long)]
     pub(crate) effort: Option<Effort>,
+    /// How long a turn waits while its provider cannot answer: such as 90s, 2h, forever, or 0
+    #[arg(long, value_name = "TIME")]
+    pub(crate) patience: Option<Patience>,
+    /// A model that stands in while the session's own cannot answer; may be repeated
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) fallback: Vec<String>,
+    /// What happens to a question that nobody answers: hold, deny, or deny:10m after a time
+    #[arg(long, value_name = "WHAT")]
+    pub(crate) unattended: Option<Unattended>,
+    /// The only tools of the session, such as read,grep; mcp__NAME__* is all of a server
+    #[arg(long, value_delimiter = ',', value_name = "TOOLS")]
+    pub(crate) tools: Vec<String>,
     /// A name for the session
     #[arg(long)]
     pub(crate) name: Option<String>,
@@ -89,7 +118,7 @@ pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) choice: Choice,
     /// Use this session: an id, a unique prefix of one, or a name
-    #[arg(short, long)]
+    #[arg(short, long, conflicts_with = "tools")]
     pub(crate) session: Option<String>,
     /// Print the session's id and leave it running
     #[arg(short, long, conflicts_with_all = ["stream", "timeout"])]
@@ -173,9 +202,12 @@ impl From<UsageBy> for linger_protocol::usage::By {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Named {
+pub(crate) struct Attach {
     /// An id, a unique prefix of one, or a name
     pub(crate) session: String,
+    /// Print the events, one JSON object a line, and read no input: as `linger log -f --json`
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -202,6 +234,9 @@ pub(crate) struct Send {
 pub(crate) struct Cancel {
     /// An id, a unique prefix of one, or a name
     pub(crate) session: String,
+    /// Also end the commands that it runs in the background
+    #[arg(long)]
+    pub(crate) background: bool,
     /// Print one JSON object: `session`
     #[arg(long)]
     pub(crate) json: bool,
@@ -239,11 +274,30 @@ pub(crate) struct Json {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct ToolsOf {
+    /// An id, a unique prefix of one, or a name; without it, what a new session here gets
+    pub(crate) session: Option<String>,
+    /// One JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Env {
+    /// An id, a unique prefix of one, or a name; without it, what a new session gets
+    pub(crate) session: Option<String>,
+    /// Print one JSON object: `session`, `variables`, `secret`, `missing`, `withheld` (of this shell, with the reasons)
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Answer {
     /// The question's id, or a unique prefix of it
     pub(crate) question: String,
     /// For a permission allow (this call), session (and those alike in this session), always (and in this workspace) or deny;
-    /// for a choice the name of an option
+    /// for a choice the name of an option; for a form its fields, as in '{"name": "x"}', the text of its only
+    /// field, or decline
     pub(crate) answer: String,
     /// A word with it; with deny, one to the model
     #[arg(long, value_name = "TEXT")]
@@ -263,6 +317,36 @@ pub(crate) struct Compact {
     pub(crate) json: bool,
     /// What the summary should keep
     pub(crate) focus: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Undo {
+    /// An id, a unique prefix of one, or a name; without it, the latest session of this directory
+    pub(crate) session: Option<String>,
+    /// Only the changes of this call, such as c12; `linger log --json` shows the ids
+    #[arg(long, value_name = "ID", conflicts_with = "file")]
+    pub(crate) call: Option<String>,
+    /// Only this file, in the latest turn that changed it
+    #[arg(long, value_name = "PATH")]
+    pub(crate) file: Option<PathBuf>,
+    /// Also files that somebody changed since
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Print one JSON object: `session`, `step` (the turn, if it was undone as a whole), `changes`, `failed`
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Redo {
+    /// An id, a unique prefix of one, or a name; without it, the latest session of this directory
+    pub(crate) session: Option<String>,
+    /// Also files that somebody changed since
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Print one JSON object: `session`, `step` (the turn, if it was undone as a whole), `changes`, `failed`
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -299,6 +383,9 @@ pub(crate) enum Key {
     Set {
         /// The provider, as in PROVIDER/MODEL
         provider: String,
+        /// Print one JSON object: the row of `linger key list --json`
+        #[arg(long)]
+        json: bool,
         /// Accepted only for an error that explains why a key is no argument.
         #[arg(hide = true, allow_hyphen_values = true, trailing_var_arg = true)]
         extra: Vec<String>,
@@ -307,9 +394,194 @@ pub(crate) enum Key {
     Rm {
         /// The provider, as in PROVIDER/MODEL
         provider: String,
+        /// Print one JSON object: `removed`, and `now` if another key is used
+        #[arg(long)]
+        json: bool,
     },
     /// List where each provider's key comes from
     List(Json),
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Config {
+    #[command(subcommand)]
+    pub(crate) command: Option<Configure>,
+    #[command(flatten)]
+    pub(crate) json: Json,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Configure {
+    /// Put changes of the file that wait into force; shows them, and asks
+    Confirm(ConfigConfirmed),
+    /// Set one key in the file, in force at once
+    Set(ConfigSetting),
+    /// Edit the file with $VISUAL or $EDITOR; it is checked, written, and in force at once
+    Edit,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Trust {
+    /// A directory in the workspace; this one when absent
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: Option<PathBuf>,
+    /// List what is trusted
+    #[arg(long, conflicts_with_all = ["directory", "revoke", "yes", "digest"])]
+    pub(crate) list: bool,
+    /// Trust nothing of the workspace any more
+    #[arg(long, conflicts_with_all = ["yes", "digest"])]
+    pub(crate) revoke: bool,
+    /// Do not ask: trust whatever waits
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// Do not ask: trust exactly what has this digest
+    #[arg(long, conflicts_with = "yes")]
+    pub(crate) digest: Option<String>,
+    /// Print one JSON object: `confirmed`, a line for each change; with --list one a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConfigConfirmed {
+    /// Do not ask: confirm whatever waits
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// Do not ask: confirm exactly the changes with this digest, from `linger config --json`
+    #[arg(long, conflicts_with = "yes")]
+    pub(crate) digest: Option<String>,
+    /// Print one JSON object: `confirmed`, a line for each change
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConfigSetting {
+    /// The dotted key, such as `mode` or `permissions.allow`
+    #[arg(value_name = "KEY")]
+    pub(crate) name: String,
+    /// The value as in the file; what is not TOML is a string
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) value: String,
+    /// Print one JSON object: `confirmed`, a line for each change that widens
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Permissions {
+    #[command(subcommand)]
+    pub(crate) command: Option<PermissionsCommand>,
+    #[command(flatten)]
+    pub(crate) json: Json,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PermissionsCommand {
+    /// Say whether a call would run, and which rule or mode says so
+    Explain(ExplainCall),
+    /// Take a rule that an answer added out of the configuration
+    Remove(RemoveRule),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainCall {
+    /// The call, as a rule is written: 'bash(cargo test)', 'edit(src/main.rs)', 'mcp__server__tool'
+    pub(crate) call: String,
+    /// In a new session in this directory, in place of the current one
+    #[arg(long, value_name = "DIR", conflicts_with = "session")]
+    pub(crate) cwd: Option<PathBuf>,
+    /// In this session: an id, a unique prefix of one, or a name
+    #[arg(short, long)]
+    pub(crate) session: Option<String>,
+    /// Print one JSON object: `verdict` (allow, ask, deny), `by`, `place`, `mode`, `cwd`, `path`
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RemoveRule {
+    /// The rule, as `linger permissions` lists it
+    pub(crate) rule: String,
+    /// Only that of the workspace with this root, in place of all
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+    /// Print one JSON object: `removed`
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Mcp {
+    /// List the MCP servers, and how they are
+    List(Json),
+    /// Put a server into the configuration, and start it
+    Add(McpAdd),
+    /// Take a server out of the configuration
+    Remove(McpNamed),
+    /// End a server; the next call starts it
+    Restart(McpNamed),
+    /// Print what a server wrote to standard error, and what it logged
+    Logs(McpNamed),
+    /// Start a server, if it does not run, and list its tools
+    Test(McpNamed),
+    /// Give linger's own tools to another program, as an MCP server on stdin and stdout
+    Serve(McpServe),
+    /// List what a prompt can name as @SERVER:URI
+    Resources(McpOffered),
+    /// List the prompts that servers have ready: /SERVER:PROMPT in a session
+    Prompts(McpOffered),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct McpServe {
+    /// The only tools, such as bash,read
+    #[arg(long, value_name = "TOOL,TOOL", value_delimiter = ',')]
+    pub(crate) tools: Vec<String>,
+    /// A rule for calls that run without asking, such as 'bash(cargo test:*)'; may be given again
+    #[arg(long, value_name = "RULE")]
+    pub(crate) allow: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct McpOffered {
+    /// The server; by default all of them
+    pub(crate) server: Option<String>,
+    /// One JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct McpNamed {
+    /// The server, as in [mcp.NAME]
+    pub(crate) server: String,
+    /// One JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct McpAdd {
+    /// Letters, digits, `-` and `_`; its tools are mcp__NAME__TOOL
+    pub(crate) server: String,
+    /// A variable of the server, not a secret
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) env: Vec<String>,
+    /// Its directory; by default the root of each workspace
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+    /// Print one JSON object: the server as in `linger mcp list --json`
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The address of a server, in place of a program
+    #[arg(long, conflicts_with_all = ["env", "cwd", "command"])]
+    pub(crate) url: Option<String>,
+    /// The program and its arguments
+    #[arg(last = true, required_unless_present = "url")]
+    pub(crate) command: Vec<String>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -317,12 +589,18 @@ pub(crate) enum Daemon {
     /// Show where everything is and what is running
     Status(Json),
     /// Start the daemon if it is not running
-    Start,
+    Start(Json),
     /// End the daemon, even if it hangs; turns continue when it starts again
     Stop {
         /// Also while a turn is running; kills a daemon that does not end
         #[arg(long)]
         force: bool,
+        /// The same at once: commands of tools that run do not get 10 s to end
+        #[arg(long)]
+        now: bool,
+        /// Print one JSON object: `stopped`, false if none was running
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -334,6 +612,9 @@ pub(crate) struct Doctor {
     /// With --repair, also while a turn is running, which continues afterwards
     #[arg(long, requires = "repair")]
     pub(crate) force: bool,
+    /// Ask each provider that can be used for its models, with its key
+    #[arg(long)]
+    pub(crate) probe: bool,
     /// One JSON object a line: `ok` (null: more about the line before), `text`, `hint`
     #[arg(long)]
     pub(crate) json: bool,

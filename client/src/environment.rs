@@ -21,6 +21,13 @@ pub(crate) fn working_directory() -> Result<PathBuf, Failure> {
     })
 }
 
+/// The file mode creation mask of this process. Reading it means setting it: nothing else makes files meanwhile.
+pub(crate) fn umask() -> u32 {
+    let mask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    rustix::process::umask(mask);
+    mask.bits()
+}
+
 /// A path as people write it: `~/…` below the home directory.
 pub(crate) fn short_path(path: &Path) -> String {
     let home = std::env::var_os("HOME").filter(|home| !home.is_empty());

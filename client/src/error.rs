@@ -100,6 +100,8 @@ impl From<RpcError> for Failure {
                 | Code::UnknownPermission
                 | Code::UnknownQuestion
                 | Code::UnknownOption
+                | Code::UnknownServer
+                | Code::BadValue
                 | Code::NoModel
                 | Code::UnknownProvider
                 | Code::KeyMissing

@@ -9,10 +9,11 @@ use linger_protocol::RpcError;
 use linger_protocol::event::{EventBody, NoticeCode, Notification};
 use linger_protocol::id::{Cursor, SessionId};
 use linger_protocol::method::{
-    QuestionAnswer, SessionAttach, SessionCancel, SessionCompact, SessionContinue, SessionPrompt, SessionSet,
+    QuestionAnswer, SessionAttach, SessionCancel, SessionCompact, SessionContinue, SessionPrompt, SessionRedo,
+    SessionSet, SessionUndo,
 };
 use linger_protocol::question::Answer;
-use linger_protocol::session::{Attach, Compact, Keyed, Prompt, Set};
+use linger_protocol::session::{self, Attach, Compact, Keyed, Prompt, Redo, Set, Undo};
 use linger_protocol::transport::blocking::Incoming;
 use serde_json::value::RawValue;
 
@@ -31,9 +32,13 @@ pub(crate) enum Request {
     /// `question/answer`.
     Answer(Answer),
     /// `session/cancel`.
-    Cancel(Keyed),
+    Cancel(session::Cancel),
     /// `session/continue`.
     Continue(Keyed),
+    /// `session/undo`.
+    Undo(Undo),
+    /// `session/redo`.
+    Redo(Redo),
     /// `session/set`.
     Set(Set),
 }
@@ -92,7 +97,8 @@ impl Attachment {
 
     fn attach(&mut self) -> Result<(), Failure> {
         let deltas = (!self.deltas).then_some(false);
-        let attach = Attach { session: self.session.clone(), after: self.cursor.clone(), deltas };
+        let env = self.client.secret_env();
+        let attach = Attach { session: self.session.clone(), after: self.cursor.clone(), deltas, env };
         // If it cannot be sent, the reader reports the lost connection.
         self.attach = self.client.send(&SessionAttach(attach))?;
         Ok(())
@@ -104,8 +110,10 @@ impl Attachment {
             Request::Prompt(prompt) => self.client.send(&SessionPrompt(prompt.clone())),
             Request::Compact(compact) => self.client.send(&SessionCompact(compact.clone())),
             Request::Answer(answer) => self.client.send(&QuestionAnswer(answer.clone())),
-            Request::Cancel(keyed) => self.client.send(&SessionCancel(keyed.clone())),
+            Request::Cancel(cancel) => self.client.send(&SessionCancel(cancel.clone())),
             Request::Continue(keyed) => self.client.send(&SessionContinue(keyed.clone())),
+            Request::Undo(undo) => self.client.send(&SessionUndo(undo.clone())),
+            Request::Redo(redo) => self.client.send(&SessionRedo(redo.clone())),
             Request::Set(set) => self.client.send(&SessionSet(set.clone())),
         }?;
         self.open.push((sent.unwrap_or_default(), request));
@@ -114,7 +122,8 @@ impl Attachment {
 
     /// Cancels the session's turn.
     pub(crate) fn cancel(&mut self) -> Result<(), Failure> {
-        self.request(Request::Cancel(Keyed { session: self.session.clone(), key: Some(key()?) }))
+        let (session, key) = (self.session.clone(), Some(key()?));
+        self.request(Request::Cancel(session::Cancel { session, background: false, key }))
     }
 
     /// Reattaches after a loss if the daemon is back at once; true also if a signal comes first.
@@ -129,10 +138,10 @@ impl Attachment {
         self.resume().map(|()| true)
     }
 
-    /// Reattaches after a loss, and starts a daemon if there is none, unless a signal comes first.
+    /// Reattaches after a loss, and starts a daemon if it died, unless a signal comes first.
     pub(crate) fn reattach(&mut self) -> Result<(), Failure> {
         if self.client.epoch == self.epoch {
-            match self.client.reconnect_or_start() {
+            match self.client.reconnect_attached() {
                 Err(failure) if failure.interrupted => return Ok(()),
                 back => back?,
             }

@@ -11,6 +11,7 @@ const ROOMS: &[&str] = &[
     "arguments",   // the command line, as clap reads it
     "follow",      // an attached session
     "question",    // permissions, as questions to a person
+    "attachable",  // `@server:uri` and `/server:prompt`
     "picture",     // `@picture.png` in a prompt
     "render",      // events as text
     "connect",     // the connection, and the way to it

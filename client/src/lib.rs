@@ -5,6 +5,7 @@
 //! one channel, and each command is one loop over it. `README.md` has the order of the rooms.
 
 mod arguments;
+mod attachable;
 mod capacity;
 mod command;
 mod connect;
@@ -30,7 +31,10 @@ use clap::Parser as _;
 /// Threads that still read stdin or the socket end with the process.
 pub fn main() -> ExitCode {
     forbid_inspection();
-    let arguments = arguments::Arguments::parse();
+    let arguments = match arguments::Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return misused(&error),
+    };
     let default = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         terminal::restore();
@@ -44,6 +48,16 @@ pub fn main() -> ExitCode {
     });
     terminal::restore();
     ExitCode::from(exit.0)
+}
+
+/// Prints what clap says about the command line. Its errors repeat arguments, which may have come from anywhere.
+fn misused(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        error.exit();
+    }
+    // If stderr cannot be written, there is no place to report it.
+    let _ = terminal::Terminal::new().say(error.to_string().trim_end());
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
 /// Keeps other processes of this user, such as those of tools, from taking over the connection, which

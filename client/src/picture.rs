@@ -25,7 +25,7 @@ use crate::terminal::clean_line;
 const ENDINGS: [&str; 11] = ["png", "jpg", "jpeg", "gif", "webp", "bmp", "tif", "tiff", "heic", "avif", "svg"];
 
 /// Punctuation that may follow a name.
-const PUNCTUATION: [char; 11] = ['.', ',', ';', ':', '!', '?', ')', ']', '}', '"', '\''];
+pub(crate) const PUNCTUATION: [char; 11] = ['.', ',', ';', ':', '!', '?', ')', ']', '}', '"', '\''];
 
 /// Bytes of a request that are neither text nor picture.
 const ENVELOPE: usize = 16 << 10;
@@ -41,7 +41,7 @@ pub(crate) fn with_pictures(text: String, places: &[PathBuf]) -> Result<PromptCo
     let mut found: Vec<PathBuf> = Vec::new();
     let mut blocks = Vec::new();
     let mut size = text.len() + ENVELOPE;
-    for name in names(&text) {
+    for name in named(&text).into_iter().filter(|name| !is_address(&name.text)) {
         let Some(path) = find(&name, places)? else { continue };
         if found.contains(&path) {
             continue;
@@ -72,8 +72,13 @@ struct Name {
     range: Range<usize>,
 }
 
+/// The texts that follow an `@` in a text.
+pub(crate) fn names(text: &str) -> impl Iterator<Item = String> {
+    named(text).into_iter().map(|name| name.text)
+}
+
 /// The names that a text has: `@name`, `@name\ with\ spaces`, `@"name with spaces"`.
-fn names(text: &str) -> Vec<Name> {
+fn named(text: &str) -> Vec<Name> {
     let mut names = Vec::new();
     let mut before = None;
     let mut chars = text.char_indices().peekable();
@@ -105,7 +110,7 @@ fn names(text: &str) -> Vec<Name> {
 /// The names of files that complete the name at the end of `typed`, and where it begins; `None` if the
 /// text does not end in a name. Spaces are escaped as in a shell.
 pub(crate) fn completions(typed: &str, places: &[PathBuf]) -> Option<(usize, Vec<String>)> {
-    let name = names(typed).pop().filter(|name| name.range.end == typed.len())?;
+    let name = named(typed).pop().filter(|name| name.range.end == typed.len())?;
     let (directory, begins) = match name.text.rfind('/') {
         Some(slash) => name.text.split_at(slash + 1),
         None => ("", name.text.as_str()),
@@ -160,6 +165,11 @@ fn find(name: &Name, places: &[PathBuf]) -> Result<Option<PathBuf>, Failure> {
         }
         _ => Ok(None),
     }
+}
+
+/// Whether this names a resource of an MCP server, which may end like a picture: `@server:scheme:rest`.
+fn is_address(name: &str) -> bool {
+    name.split(':').nth(2).is_some()
 }
 
 fn candidates(name: &str, places: &[PathBuf]) -> Vec<PathBuf> {
@@ -228,7 +238,7 @@ mod tests {
     const PNG: &[u8] = b"\x89PNG\r\n\x1a\nrest";
 
     fn check(text: &str, expect: &[&str]) {
-        let found: Vec<String> = names(text).into_iter().map(|name| name.text).collect();
+        let found: Vec<String> = names(text).collect();
         assert_eq!(found, expect, "{text}");
     }
 

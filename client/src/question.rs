@@ -16,7 +16,7 @@ use crate::error::Failure;
 use crate::idempotency::key;
 use crate::render::decision_text;
 use crate::render::style::Style;
-use crate::terminal::{clean_exact, clean_line};
+use crate::terminal::{clean_exact, clean_exact_line, clean_line};
 
 /// Lines of one argument that are shown unasked: its beginning, and its end.
 const LINES: [usize; 2] = [30, 10];
@@ -43,12 +43,16 @@ pub(crate) struct Question {
     whole: bool,
     /// Whether an answer was sent from here and is not confirmed yet.
     answered: bool,
+    /// Whether an answer can be written here, as a line.
+    writes: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 enum Body {
     Permission(Action),
     Choice(String, Vec<QuestionOption>),
+    /// The fields of a JSON Schema.
+    Form(String, Value),
 }
 
 /// The effect of a key.
@@ -58,6 +62,8 @@ pub(crate) enum Press {
     Nothing,
     /// The question is to be shown again, whole.
     Show,
+    /// The answer is to be written: a line for [`Questions::write`].
+    Write,
     /// The first question has this answer.
     Answer(Answer),
 }
@@ -71,14 +77,15 @@ impl Question {
 
     /// The question of a row of `question/list`, if it is of a kind that can be shown.
     pub(crate) fn of_pending(row: &PendingQuestion) -> Option<Self> {
-        let Asked { kind, blocks, text, options, permission, digest, .. } = &row.asked;
+        let Asked { kind, blocks, text, options, schema, permission, digest, .. } = &row.asked;
         let body = match (kind, permission) {
             (QuestionKind::Permission, Some(action)) => Body::Permission(action.clone()),
             (QuestionKind::Choice, _) => Body::Choice(text.clone(), options.clone()),
+            (QuestionKind::Form, _) => Body::Form(text.clone(), schema.clone().unwrap_or_default()),
             _ => return None,
         };
         let (id, holds_up, digest) = (row.question.clone(), *blocks != Blocks::Nothing, digest.clone());
-        Some(Self { id, body, holds_up, digest, whole: false, answered: false })
+        Some(Self { id, body, holds_up, digest, whole: false, answered: false, writes: false })
     }
 
     /// The question, for people: all of it, or what of it is shown unasked.
@@ -92,12 +99,15 @@ impl Question {
                 parts(action).iter().for_each(|part| indent(&mut out, part, most));
                 out
             }
-            Body::Choice(text, options) => {
-                let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
-                let mut out = format!("{mark} {}\n", clean_exact(first));
-                if !rest.is_empty() {
-                    indent(&mut out, rest, [usize::MAX, 0]);
+            Body::Form(text, schema) => {
+                let mut out = headed(&mark, text);
+                for field in fields(schema) {
+                    out.push_str(&format!("    {}\n", clean_line(&field)));
                 }
+                out
+            }
+            Body::Choice(text, options) => {
+                let mut out = headed(&mark, text);
                 let numbers = NUMBERS.chars().map(String::from).chain(std::iter::repeat("-".to_owned()));
                 for (number, option) in numbers.zip(options) {
                     let (label, name) = (clean_line(&option.label), clean_line(&option.name));
@@ -114,7 +124,7 @@ impl Question {
         let is_long = |part: &String| lines(&clean_exact(part)).len() > LINES.iter().sum();
         match &self.body {
             Body::Permission(action) => !self.whole && parts(action).iter().any(is_long),
-            Body::Choice(..) => false,
+            Body::Choice(..) | Body::Form(..) => false,
         }
     }
 
@@ -136,6 +146,10 @@ impl Question {
                 format!("  a number answers{enter}; the others: {}\n", self.elsewhere())
             }
             Body::Choice(..) => format!("  a number answers{enter}\n"),
+            Body::Form(_, schema) if self.writes && only_text(schema).is_some() => {
+                format!("  {} write an answer  {} declines{enter}\n", key("w"), key("n"))
+            }
+            Body::Form(..) => format!("  {} declines{enter}; {}\n", key("n"), self.elsewhere()),
         }
     }
 
@@ -151,6 +165,8 @@ impl Question {
             Body::Permission(_) if self.is_cut() => "vVnN",
             Body::Permission(_) => "yYsSaAnN",
             Body::Choice(_, options) => NUMBERS.get(..options.len()).unwrap_or(NUMBERS),
+            Body::Form(_, schema) if self.writes && only_text(schema).is_some() => "wWnN",
+            Body::Form(..) => "nN",
         }
     }
 
@@ -162,6 +178,7 @@ impl Question {
                 let option = options.get(NUMBERS.find(key)?)?;
                 Some(&option.name)
             }
+            Body::Form(..) => matches!(key, 'n' | 'N').then_some("decline"),
         }
     }
 
@@ -176,6 +193,10 @@ impl Question {
         match &self.body {
             Body::Permission(_) => WORDS.map(|(word, _)| word.to_owned()).to_vec(),
             Body::Choice(_, options) => options.iter().map(|option| clean_line(&option.name).into_owned()).collect(),
+            Body::Form(_, schema) => {
+                let accepts = if only_text(schema).is_some() { "'TEXT'" } else { "'{…}'" };
+                vec![accepts.to_owned(), "decline".to_owned()]
+            }
         }
     }
 
@@ -187,15 +208,77 @@ impl Question {
                 decision.or_else(|| Decision::answer(word)).map(Decision::name)
             }
             Body::Choice(_, options) => options.iter().map(|option| option.name.as_str()).find(|name| *name == word),
+            Body::Form(..) if word == "decline" => Some("decline"),
+            Body::Form(_, schema) => Self::accepts(schema, word).then_some("accept"),
         };
         name.map(str::to_owned)
+    }
+
+    /// Whether a word accepts a form: its fields in JSON, or the text of its only field.
+    fn accepts(schema: &Value, word: &str) -> bool {
+        word.trim_start().starts_with('{') || only_text(schema).is_some()
+    }
+
+    /// The fields of a form that a word of `linger answer` or a line accepts; nothing for what is no form.
+    pub(crate) fn fields(&self, word: &str) -> Result<Option<Value>, Failure> {
+        let Body::Form(_, schema) = &self.body else { return Ok(None) };
+        match only_text(schema) {
+            // A text that is the whole of the fields in JSON is taken for them.
+            Some(name) if !is_fields(word, name) => {
+                Ok(Some(Value::Object([(name.to_owned(), Value::from(word))].into_iter().collect())))
+            }
+            _ => {
+                let value = serde_json::from_str(word);
+                value.map(Some).map_err(|error| Failure::usage(format!("the fields are not JSON: {error}")))
+            }
+        }
     }
 
     /// The answer to exactly what was shown.
     pub(crate) fn answer(&self, answer: String, reason: Option<String>) -> Result<Answer, Failure> {
         let (question, digest) = (self.id.clone(), Some(self.digest.clone()));
-        Ok(Answer { question, answer, reason, digest, key: Some(key()?) })
+        Ok(Answer { question, answer, value: None, reason, digest, key: Some(key()?) })
     }
+}
+
+/// The text of a question: its first line behind the mark, the rest below.
+fn headed(mark: &str, text: &str) -> String {
+    let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
+    let mut out = format!("{mark} {}\n", clean_exact(first));
+    if !rest.is_empty() {
+        indent(&mut out, rest, [usize::MAX, 0]);
+    }
+    out
+}
+
+/// The name of a form's field, if it has one and that is any text.
+fn only_text(schema: &Value) -> Option<&str> {
+    let fields = schema.get("properties")?.as_object()?;
+    let (name, field) = fields.iter().next().filter(|_| fields.len() == 1)?;
+    let is_text = field.get("type")?.as_str() == Some("string") && field.get("enum").is_none();
+    is_text.then_some(name)
+}
+
+/// Whether `word` is the fields of a form with this one, in JSON.
+fn is_fields(word: &str, name: &str) -> bool {
+    let fields = serde_json::from_str::<serde_json::Map<String, Value>>(word);
+    fields.is_ok_and(|fields| fields.len() == 1 && fields.contains_key(name))
+}
+
+/// The fields of a form, a line each: name, kind, what it is.
+fn fields(schema: &Value) -> Vec<String> {
+    let required = |name: &String| {
+        let list = schema.get("required").and_then(Value::as_array);
+        list.is_some_and(|list| list.iter().any(|it| it.as_str() == Some(name)))
+    };
+    let line = |(name, field): (&String, &Value)| {
+        let text =
+            |key: &str| field.get(key).and_then(Value::as_str).map(|text| format!(" {text}")).unwrap_or_default();
+        let choices = field.get("enum").map(|choices| format!(" {choices}")).unwrap_or_default();
+        let optional = if required(name) { "" } else { " (optional)" };
+        format!("{name}:{}{choices}{optional}{}", text("type"), text("description"))
+    };
+    schema.get("properties").and_then(Value::as_object).into_iter().flatten().map(line).collect()
 }
 
 /// The words of `linger answer` for a permission.
@@ -210,7 +293,7 @@ const WORDS: [(&str, Decision); 4] = [
 fn parts(Action { tool, action, input, .. }: &Action) -> Vec<String> {
     let said = |name: &str, value: &str| {
         let path = action.strip_prefix(tool).and_then(|rest| rest.strip_prefix(' '));
-        value == action || (name == "path" && path == Some(value))
+        value == action || (["path", "url"].contains(&name) && path == Some(value))
     };
     let argument = |(name, value): (&String, &Value)| match value.as_str() {
         Some(text) if said(name, text) => None,
@@ -230,9 +313,9 @@ fn short_grant(Action { grant, action, .. }: &Action, style: &Style) -> String {
     match parts {
         Some((tool, pattern)) if pattern.chars().count() > MAX_GRANT && repeats(pattern) => {
             let start: String = pattern.chars().take(MAX_GRANT).collect();
-            format!("{}({}{})", clean_line(tool), clean_line(&start), style.ellipsis())
+            format!("{}({}{})", clean_line(tool), clean_exact_line(&start), style.ellipsis())
         }
-        _ => clean_line(grant).into_owned(),
+        _ => clean_exact_line(grant),
     }
 }
 
@@ -273,13 +356,21 @@ pub(crate) fn too_late(data: Option<Value>) -> String {
 #[derive(Debug, Default)]
 pub(crate) struct Questions {
     open: Vec<Question>,
+    /// Whether an answer can be written here.
+    writes: bool,
 }
 
 impl Questions {
+    /// None yet, where an answer can be written.
+    pub(crate) fn with_lines() -> Self {
+        Self { open: Vec::new(), writes: true }
+    }
+
     /// Keeps up with an event; whether the open question is another now.
     pub(crate) fn event(&mut self, event: &Event) -> bool {
         let before = self.first().map(|question| question.id.clone());
-        self.open.extend(Question::of_event(event));
+        let writes = self.writes;
+        self.open.extend(Question::of_event(event).map(|question| Question { writes, ..question }));
         match &event.body {
             EventBody::PermissionResolved { permission: question, .. }
             | EventBody::QuestionResolved { question, .. } => self.remove(question),
@@ -309,6 +400,9 @@ impl Questions {
         let means = self.has(key);
         let first = self.open.iter_mut().find(|question| !question.answered);
         let Some(question) = first.filter(|_| means) else { return Ok(Press::Nothing) };
+        if matches!(key, 'w' | 'W') {
+            return Ok(Press::Write);
+        }
         let Some(name) = question.option(key).map(str::to_owned) else {
             question.whole = true;
             return Ok(Press::Show);
@@ -316,6 +410,15 @@ impl Questions {
         let answer = question.answer(name, None)?;
         question.answered = true;
         Ok(Press::Answer(answer))
+    }
+
+    /// The answer that was written to the first question, if that is still `id`.
+    pub(crate) fn write(&mut self, id: &QuestionId, line: &str) -> Result<Option<Answer>, Failure> {
+        let first = self.open.iter_mut().find(|question| !question.answered);
+        let Some(question) = first.filter(|question| question.id == *id) else { return Ok(None) };
+        let answer = Answer { value: question.fields(line)?, ..question.answer("accept".to_owned(), None)? };
+        question.answered = true;
+        Ok(Some(answer))
     }
 
     /// The daemon did not take an answer: the question is still to be asked.
@@ -377,7 +480,15 @@ mod tests {
     }
 
     fn question(body: Body) -> Question {
-        Question { id: "q1".into(), body, holds_up: true, digest: String::new(), whole: false, answered: false }
+        Question {
+            id: "q1".into(),
+            body,
+            holds_up: true,
+            digest: String::new(),
+            whole: false,
+            answered: false,
+            writes: false,
+        }
     }
 
     fn action(tool: &str, action: &str, input: Value, grant: &str) -> Action {
@@ -396,6 +507,7 @@ mod tests {
         assert!(keys(&long, format!("bash({long})")).contains(&cut));
         assert!(keys(&format!("{long} *"), format!("bash({long} *)")).contains(&format!("bash({long} *)")));
         assert!(keys("cargo test", "bash(cargo test)".to_owned()).contains("bash(cargo test)"));
+        assert!(keys("ls", "bash(l\u{200b}s\u{301})".to_owned()).contains(" always bash(l<200b>s<0301>)"));
     }
 
     #[test]
@@ -408,7 +520,7 @@ mod tests {
         assert_eq!((two.keys(&style, true).as_str(), two.answers()), ("  a number answers, then Enter\n", "12"));
         assert_eq!(two.elsewhere(), "answer with `linger answer q1 n1|n2`");
         assert_eq!((two.named("n2"), two.named("2"), two.named("allow")), (Some("n2".to_owned()), None, None));
-        let mut open = Questions { open: vec![choice(10)] };
+        let mut open = Questions { open: vec![choice(10)], ..Questions::default() };
         assert_eq!(open.first().unwrap().answers(), NUMBERS);
         assert!(open.first().unwrap().text(&style).ends_with("    9 take 9 (n9)\n    - take 10 (n10)\n"));
         assert_eq!(open.press('y').unwrap(), Press::Nothing);
@@ -418,11 +530,52 @@ mod tests {
     }
 
     #[test]
+    fn a_form_is_declined_by_a_key_and_answered_elsewhere() {
+        let style = Style { color: false, unicode: true };
+        let schema = serde_json::json!({
+            "properties": { "name": { "type": "string", "description": "yours" }, "size": { "enum": ["s", "m"] } },
+            "required": ["name"],
+        });
+        let form = question(Body::Form("who?".to_owned(), schema));
+        let text = "? who?\n    name: string yours\n    size: [\"s\",\"m\"] (optional)\n";
+        assert_eq!(form.text(&style), text);
+        let keys = "  n declines; answer with `linger answer q1 '{…}'|decline`\n";
+        assert_eq!((form.keys(&style, false).as_str(), form.answers()), (keys, "nN"));
+        assert_eq!((form.named("{}").as_deref(), form.named("x")), (Some("accept"), None));
+        let mut open = Questions { open: vec![form], ..Questions::default() };
+        assert!(matches!(open.press('n').unwrap(), Press::Answer(Answer { answer, .. }) if answer == "decline"));
+    }
+
+    #[test]
+    fn the_one_text_of_a_form_is_written_as_it_is() {
+        let style = Style { color: false, unicode: true };
+        let schema = serde_json::json!({ "properties": { "answer": { "type": "string" } } });
+        let form = question(Body::Form("why?".to_owned(), schema));
+        assert_eq!(form.elsewhere(), "answer with `linger answer q1 'TEXT'|decline`");
+        assert_eq!((form.named("so"), form.named("decline")), (Some("accept".to_owned()), Some("decline".to_owned())));
+        let value = |word: &str| form.fields(word).unwrap().unwrap();
+        for (word, text) in [("so", "so"), ("{x}", "{x}"), (r#"{"answer": "a"}"#, "a"), (r#"{"b": 1}"#, r#"{"b": 1}"#)]
+        {
+            assert_eq!(value(word), serde_json::json!({ "answer": text }), "{word}");
+        }
+        let mut open = Questions { open: vec![Question { writes: true, ..form }], writes: true };
+        let keys = open.first().unwrap().keys(&style, true);
+        assert_eq!(keys, "  w write an answer  n declines, then Enter\n");
+        assert_eq!(open.press('w').unwrap(), Press::Write);
+        assert_eq!(open.write(&"q2".into(), "so").unwrap(), None);
+        let answer = open.write(&"q1".into(), "so").unwrap().unwrap();
+        assert_eq!((answer.answer.as_str(), answer.value), ("accept", Some(serde_json::json!({ "answer": "so" }))));
+        assert!(open.first().is_none());
+    }
+
+    #[test]
     fn nothing_is_allowed_that_was_not_shown() {
         let style = Style { color: false, unicode: true };
         let command = |lines: usize| (1..=lines).map(|n| format!("echo {n}")).collect::<Vec<_>>().join("\n");
-        let asked =
-            |of: String| Questions { open: vec![question(Body::Permission(action("bash", &of, Value::Null, "")))] };
+        let asked = |of: String| Questions {
+            open: vec![question(Body::Permission(action("bash", &of, Value::Null, "")))],
+            ..Questions::default()
+        };
         let mut short = asked(command(40));
         assert!(short.first().unwrap().text(&style).contains("echo 20\n"));
         assert!(matches!(short.press('y').unwrap(), Press::Answer(answer) if answer.answer == "allow_once"));

@@ -397,6 +397,25 @@ fn a_lost_race_says_who_won() {
 }
 
 #[test]
+fn log_ends_with_the_prompts_that_are_still_queued() {
+    let fake = Fake::one(|daemon| {
+        daemon.hello();
+        daemon.answer("session/list", json!([row("s1", "running", None)]));
+        daemon.answer("session/attach", json!({"cursor": "4"}));
+        for (seq, prompt, text) in [(1, "p1", "first"), (2, "p2", "second\nline")] {
+            let content = json!([{"type": "text", "text": text}]);
+            let accepted =
+                json!({"kind": "prompt_accepted", "seq": seq, "prompt": prompt, "content": content, "when": "queue"});
+            daemon.event(&seq.to_string(), accepted);
+        }
+        daemon.event("3", json!({"kind": "turn_started", "seq": 3, "turn": "t1", "prompt": "p1"}));
+        daemon.event("3", json!({"kind": "caught_up"}));
+    });
+    let ran = fake.run(&["log", "s1"]);
+    assert_eq!((ran.code, ran.out.as_str()), (Some(0), "queued: second\n"));
+}
+
+#[test]
 fn keys_that_the_daemon_wants_are_brought() {
     let fake = Fake::one(|daemon| {
         daemon.answer(

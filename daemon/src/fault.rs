@@ -102,9 +102,9 @@ mod none {
     #[inline(always)]
     pub fn point(_name: &'static str) {}
 
-    /// The crash points of a commit.
+    /// The crash points of a commit of these kinds.
     #[inline(always)]
-    pub(crate) fn commit(_when: &'static str, _appends: &[crate::store::Append]) {}
+    pub fn commit<'a>(_when: &'static str, _kinds: impl Iterator<Item = &'a str>) {}
 
     /// A store operation.
     #[inline(always)]
@@ -206,16 +206,9 @@ mod real {
         pass(name.to_owned());
     }
 
-    /// The crash points of a commit.
-    pub(crate) fn commit(when: &'static str, appends: &[crate::store::Append]) {
-        for append in appends {
-            if !append.pieces.is_empty() {
-                pass(format!("commit.{when}.pieces"));
-            }
-            for event in append.events.iter().filter(|event| COMMITS.contains(&event.kind.as_str())) {
-                pass(format!("commit.{when}.{}", event.kind));
-            }
-        }
+    /// The crash points of a commit of these kinds.
+    pub fn commit<'a>(when: &'static str, kinds: impl Iterator<Item = &'a str>) {
+        kinds.filter(|kind| COMMITS.contains(kind)).for_each(|kind| pass(format!("commit.{when}.{kind}")));
     }
 
     fn pass(name: String) {

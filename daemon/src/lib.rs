@@ -10,6 +10,7 @@ pub mod keeper;
 #[cfg(test)]
 mod layers;
 pub mod log;
+pub mod mcp;
 pub mod permission;
 pub mod process;
 pub mod provider;
@@ -17,6 +18,7 @@ pub mod question;
 pub mod recover;
 pub mod registry;
 pub mod rpc;
+pub mod serve;
 pub mod service;
 pub mod session;
 pub mod store;
@@ -78,7 +80,9 @@ pub async fn run(options: Options, mut listener: impl Accept, shutdown: Cancella
     if left_behind > 0 {
         tracing::warn!(target: "daemon", left_behind, "killed processes of a daemon that died");
     }
+    service::config::begin(&services).await;
     let watching = tokio::spawn(service::config::watch(services.clone(), changes));
+    let asking = services.config.trust_changes().map(|it| tokio::spawn(service::trust::watch(services.clone(), it)));
     // Before resumed turns start processes.
     let adopting = process::adopt_orphans().map(tokio::spawn).inspect_err(|error| {
         tracing::warn!(target: "daemon", %error, "cannot become sub-reaper: processes that leave their group are not recognised");
@@ -119,6 +123,7 @@ pub async fn run(options: Options, mut listener: impl Accept, shutdown: Cancella
     connections.shutdown().await;
     later.iter().for_each(tokio::task::JoinHandle::abort);
     watching.abort();
+    asking.iter().for_each(tokio::task::JoinHandle::abort);
     adopting.iter().for_each(tokio::task::JoinHandle::abort);
     services.env().children.end().await;
     process::end_left_behind(&services.places.database(), keeper);

@@ -2,7 +2,7 @@
 //!
 //! `lingerd` stays in the foreground; daemon and tools are detached from the terminal all the same. Clients start
 //! `lingerd --background`, which leaves the terminal's session and, after printing `ready`, closes standard output. A second daemon
-//! prints `running` and exits with 0. `lingerd --recover` is a helper that repairs the database while no daemon runs.
+//! prints `running` and exits with 0. `lingerd --mcp-serve` has nothing to do with the daemon: see `serve`. `lingerd --recover` is a helper that repairs the database while no daemon runs.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -20,8 +20,10 @@ use lingerd::keeper::{self, Kept};
 use lingerd::process::{ledger, mark};
 use lingerd::provider::keychain::helper;
 use lingerd::rpc::listener::{ListenError, Listener};
+use lingerd::serve;
 use lingerd::service::{Setup, own_environment};
 use lingerd::sys::{descriptors, memory, terminal};
+use lingerd::tool::page;
 use lingerd::tool::set::Tools;
 use lingerd::{Options, diagnostics};
 use tokio::io::AsyncReadExt as _;
@@ -31,11 +33,12 @@ use tokio_util::sync::CancellationToken;
 /// How long to wait for blocking threads at the end.
 const THREADS_TIMEOUT: Duration = Duration::from_secs(1);
 
-const USAGE: &str = "usage: lingerd [--background | --recover]
+const USAGE: &str = "usage: lingerd [--background | --recover | --mcp-serve [--tools TOOL,TOOL] [--allow RULE]]
 
 The daemon that owns linger's agent sessions. Clients start it; `linger daemon status` shows it.
 
   --background   leave the terminal once ready
+  --mcp-serve    the tools as an MCP server: `linger mcp serve`
   --recover      save what can be read of a damaged database, and print a report in JSON: `linger doctor --repair`
   --version      print the version
   --help         print this
@@ -48,8 +51,14 @@ pub(crate) fn main() -> ExitCode {
     if let Some((helper::ARGUMENT, rest)) = arguments.split_first().map(|(first, rest)| (first.as_str(), rest)) {
         return helper::main(rest);
     }
+    if let Some((serve::ARGUMENT, rest)) = arguments.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        return serve::main(rest);
+    }
+    if arguments.first().is_some_and(|first| first == page::ARGUMENT) {
+        return page::main();
+    }
     let (mut background, mut recovers) = (false, false);
-    let mut kept = None;
+    let (mut kept, mut lock) = (None, None);
     for argument in arguments {
         match argument.as_str() {
             "--background" => background = true,
@@ -62,9 +71,10 @@ pub(crate) fn main() -> ExitCode {
                 println!("{USAGE}");
                 return ExitCode::SUCCESS;
             }
-            other => match Kept::from_argument(other) {
-                Some(inherited) => kept = Some(inherited),
-                None => {
+            other => match (Kept::from_argument(other), keeper::lock_from_argument(other)) {
+                (Some(inherited), _) => kept = Some(inherited),
+                (None, Some(inherited)) => lock = Some(inherited),
+                (None, None) => {
                     eprintln!("error: unknown argument '{other}'\nhint: lingerd --help");
                     return ExitCode::from(2);
                 }
@@ -73,7 +83,7 @@ pub(crate) fn main() -> ExitCode {
     }
     let ended = match kept {
         None if recovers => recover(),
-        None => keep(background),
+        None => lock.transpose().and_then(|lock| keep(background, lock)),
         Some(kept) => kept.and_then(|kept| start(kept, background)),
     };
     match ended {
@@ -92,14 +102,14 @@ pub(crate) fn main() -> ExitCode {
 }
 
 /// The keeper: checks the directories and keeps a daemon running.
-fn keep(background: bool) -> anyhow::Result<ExitCode> {
+fn keep(background: bool, lock: Option<Lock>) -> anyhow::Result<ExitCode> {
     let places = Places::of_user()?;
     for dir in [&places.data, &places.state] {
         private_directory(dir)?;
     }
     own_directory(&places.config)?;
     check_socket(&places.socket)?;
-    keeper::run(&places, background)
+    keeper::run(&places, background, lock)
 }
 
 /// The helper that repairs the database: it holds the daemon's lock meanwhile.
@@ -130,8 +140,10 @@ fn start(kept: Kept, background: bool) -> anyhow::Result<ExitCode> {
     if let Err(error) = terminal::leave_terminal() {
         tracing::warn!(target: "daemon", %error, "cannot leave the terminal: tools can write to it");
     }
+    let lock = kept.lock.clone();
+    anyhow::ensure!(lock.is_held(&places), "--kept is for the keeper only: it holds the lock");
     if let Err(error) = mark::take(&places.data) {
-        tracing::info!(target: "daemon", %error, "cannot set the mark of children");
+        tracing::warn!(target: "daemon", %error, "cannot set the mark of children: every answer to a permission is refused");
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let orphaned = Arc::new(AtomicBool::new(false));
@@ -140,7 +152,7 @@ fn start(kept: Kept, background: bool) -> anyhow::Result<ExitCode> {
     runtime.shutdown_timeout(THREADS_TIMEOUT);
     if orphaned.load(Ordering::Relaxed) {
         tracing::info!(target: "daemon", "becoming the keeper");
-        return Err(keeper::replace_this_process(&places, background)).context("cannot replace the dead keeper");
+        return Err(keeper::replace_this_process(&places, background, &lock)).context("cannot replace the dead keeper");
     }
     result.map(|()| ExitCode::SUCCESS)
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use linger_protocol::error::Code;
-use linger_protocol::event::{Event, EventBody};
+use linger_protocol::event::{Event, EventBody, Process};
 use linger_protocol::id::SessionId;
 use linger_protocol::message::{ContentBlock, Role, text_of};
 use linger_protocol::permission::Mode;
@@ -14,8 +14,9 @@ use linger_protocol::place::Places;
 use linger_protocol::session::{Attach, Create, List, Prompt, Set};
 use lingerd::Options;
 use lingerd::rpc::in_process::in_process;
-use lingerd::service::{Authority, Caller, Services, Setup, session};
+use lingerd::service::{Authority, Caller, Services, Setup, daemon, session};
 use lingerd::session::subscription::Subscription;
+use lingerd::sys::peer::{self, Peer};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream};
 use tokio::time::timeout;
@@ -78,6 +79,11 @@ async fn methods_are_plain_functions_and_a_subscription_shows_deltas_with_their_
     // Whoever goes on from a cursor in the middle sees the rest, and nothing twice.
     let seqs: Vec<u64> = events.iter().filter_map(|(_, event)| event.seq).collect();
     assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>());
+    let sent_by = events.iter().find_map(|(_, event)| match &event.body {
+        EventBody::PromptAccepted { process, .. } => *process,
+        _ => None,
+    });
+    assert_eq!(sent_by, Some(Process { pid: std::process::id(), family: true }));
     let middle = events.len() / 2;
     let after = serde_json::from_value(json!({ "session": id, "after": events[middle].0 })).unwrap();
     let (_, mut again) = session::attach(&services, &me, after).await.unwrap();
@@ -104,6 +110,79 @@ async fn a_session_may_not_widen_what_may_happen() {
     session::set(&services, &me, mode).await.unwrap();
     let names: Vec<_> = session::list(&services, &me, List::default()).await.unwrap();
     assert_eq!(names.len(), 2);
+    services.registry.pause().await;
+    services.store.close().await.unwrap();
+}
+
+/// A process that the daemon started, or this test.
+fn process(pid: u32) -> Caller {
+    let uid = peer::user(pid).unwrap();
+    Caller::new(Authority::Peer(Peer { pid: Some(pid), began: peer::started(pid), uid }))
+}
+
+/// The process id that the running tool of a session prints.
+async fn tool_process(subscription: &mut Subscription) -> u32 {
+    loop {
+        let shown = timeout(SOON, subscription.next()).await.unwrap().unwrap();
+        if let EventBody::ToolOutputDelta { text, .. } = shown.into_event().unwrap().body {
+            return text.trim().parse().unwrap();
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_process_of_a_tool_reads_its_own_session_and_its_children_and_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (services, me) = (open(dir.path()), Caller::new(Authority::Daemon));
+    let auto = Create { mode: Some(Mode::Auto), ..create(dir.path(), "own") };
+    let own = session::create(&services, &me, auto).await.unwrap().session;
+    let child = Caller::new(Authority::Session(own.clone()));
+    let child = session::create(&services, &child, create(dir.path(), "child")).await.unwrap().session;
+    let other = session::create(&services, &me, create(dir.path(), "other")).await.unwrap().session;
+    let (_, mut subscription) = session::attach(&services, &me, attach(&own)).await.unwrap();
+    session::prompt(&services, &me, prompt(&own, "run: echo $$; exec sleep 1000")).await.unwrap();
+    let tool = process(tool_process(&mut subscription).await);
+    let hello = json!({ "client": "linger@pts/0", "version": "1", "protocol": [1, 1] });
+    daemon::hello(&services, &tool, serde_json::from_value(hello).unwrap()).await.unwrap();
+    assert!(tool.name().starts_with("pid "), "{}", tool.name());
+
+    let listed = session::list(&services, &tool, List::default()).await.unwrap();
+    let mut listed: Vec<SessionId> = listed.into_iter().map(|row| row.session).collect();
+    listed.sort();
+    let mut tree = vec![own.clone(), child.clone()];
+    tree.sort();
+    assert_eq!(listed, tree);
+    for readable in [&own, &child] {
+        session::attach(&services, &tool, attach(readable)).await.map(drop).unwrap();
+    }
+    let keyed = |session: &SessionId| serde_json::from_value(json!({ "session": session })).unwrap();
+    let cancel = |session: &SessionId| serde_json::from_value(json!({ "session": session })).unwrap();
+    let mut refused = vec![session::attach(&services, &tool, attach(&other)).await.map(drop)];
+    for session in [&own, &child, &other] {
+        let set = serde_json::from_value(json!({ "session": session, "name": "mine" })).unwrap();
+        let force = serde_json::from_value(json!({ "session": session, "force": true })).unwrap();
+        let compact = serde_json::from_value(json!({ "session": session })).unwrap();
+        refused.extend([
+            session::prompt(&services, &tool, prompt(session, "do as I say")).await.map(drop),
+            session::compact(&services, &tool, compact).await.map(drop),
+            session::cancel(&services, &tool, cancel(session)).await.map(drop),
+            session::resume(&services, &tool, keyed(session)).await.map(drop),
+            session::set(&services, &tool, set).await.map(drop),
+            session::remove(&services, &tool, force).await.map(drop),
+        ]);
+    }
+    let all = serde_json::from_value(json!({ "older_than_ms": 0, "force": true })).unwrap();
+    refused.push(session::prune(&services, &tool, all).await.map(drop));
+    refused.push(session::create(&services, &tool, create(dir.path(), "more")).await.map(drop));
+    // A process of the family that no tool started.
+    let unplaced = process(std::process::id());
+    refused.push(session::list(&services, &unplaced, List::default()).await.map(drop));
+    refused.push(session::attach(&services, &unplaced, attach(&own)).await.map(drop));
+    let codes: Vec<_> = refused.into_iter().map(|result| result.unwrap_err().code()).collect();
+    assert_eq!(codes, vec![Some(Code::NotAllowed); codes.len()]);
+
+    session::cancel(&services, &me, cancel(&own)).await.unwrap();
     services.registry.pause().await;
     services.store.close().await.unwrap();
 }
@@ -159,6 +238,64 @@ async fn a_connection_of_a_session_answers_nothing_not_even_what_the_session_ask
     assert_eq!(ask(&mut person, "permission/answer", decision).await["result"]["outcome"], "won");
     event(&mut watcher, "turn_finished").await;
     assert!(dir.path().join("made").exists());
+    shutdown.cancel();
+    daemon.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_permission_that_shows_something_else_than_what_would_run_is_not_shown_and_not_answered() {
+    let dir = tempfile::tempdir().unwrap();
+    let (connector, listener) = in_process();
+    let shutdown = CancellationToken::new();
+    let places = Places::below(dir.path()).unwrap();
+    let daemon = tokio::spawn(lingerd::run(Options::of(Setup::of(places.clone())), listener, shutdown.clone()));
+    let mut person = BufReader::new(connector.connect().await.unwrap());
+    let created = ask(&mut person, "session/create", json!(create(dir.path(), "careful"))).await;
+    let id = SessionId(created["result"]["session"].as_str().unwrap().to_owned());
+    let mut watcher = BufReader::new(connector.connect().await.unwrap());
+    ask(&mut watcher, "session/attach", json!(attach(&id))).await;
+    ask(&mut person, "session/prompt", json!(prompt(&id, "run: touch made"))).await;
+    let permission = event(&mut watcher, "permission_requested").await["permission"].take();
+    assert_eq!(ask(&mut person, "permission/list", json!({})).await["result"].as_array().unwrap().len(), 1);
+    let database = rusqlite::Connection::open(places.database()).unwrap();
+    let other = "UPDATE question SET asked = json_set(asked, '$.action', 'ls', '$.input.command', 'ls')";
+    assert_eq!(database.execute(other, []).unwrap(), 1);
+    assert_eq!(ask(&mut person, "permission/list", json!({})).await["result"], json!([]));
+    let decision = json!({ "permission": permission, "decision": "allow_once" });
+    let refused = ask(&mut person, "permission/answer", decision).await;
+    assert_eq!(refused["error"]["code"], Code::WrongDigest as i32, "{refused}");
+    ask(&mut person, "session/cancel", json!({ "session": id })).await;
+    event(&mut watcher, "turn_finished").await;
+    assert!(!dir.path().join("made").exists());
+    drop(database);
+    shutdown.cancel();
+    daemon.await.unwrap().unwrap();
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn what_left_the_group_of_its_call_ends_with_the_call() {
+    let dir = tempfile::tempdir().unwrap();
+    let (connector, listener) = in_process();
+    let shutdown = CancellationToken::new();
+    let options = Options::of(Setup::of(Places::below(dir.path()).unwrap()));
+    let daemon = tokio::spawn(lingerd::run(options, listener, shutdown.clone()));
+    let mut person = BufReader::new(connector.connect().await.unwrap());
+    let auto = Create { mode: Some(Mode::Auto), umask: Some(0o027), ..create(dir.path(), "auto") };
+    let created = ask(&mut person, "session/create", json!(auto)).await;
+    let id = SessionId(created["result"]["session"].as_str().unwrap().to_owned());
+    // Whoever has it open for writing is alive.
+    let witness = dir.path().join("witness");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &witness, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+    let mut alive = tokio::net::unix::pipe::OpenOptions::new().open_receiver(&witness).unwrap();
+    let leave = "exec >witness; touch up; setsid -f sleep 1000; exec sleep 1000";
+    let run = format!("run: umask >mask; setsid -f sh -c '{leave}' </dev/null; until [ -e up ]; do sleep 0.01; done");
+    ask(&mut person, "session/prompt", json!(prompt(&id, &run))).await;
+    ask(&mut person, "session/attach", json!(attach(&id))).await;
+    event(&mut person, "turn_finished").await;
+    assert!(dir.path().join("up").exists());
+    assert_eq!(std::fs::read_to_string(dir.path().join("mask")).unwrap(), "0027\n", "as the client sent it");
+    timeout(SOON, alive.read_to_end(&mut Vec::new())).await.unwrap().unwrap();
     shutdown.cancel();
     daemon.await.unwrap().unwrap();
 }

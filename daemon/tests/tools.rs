@@ -69,7 +69,7 @@ impl Call for Own {
     }
 
     fn effects(&self) -> Effects {
-        let access = Access::Other { server: "test".to_owned(), tool: self.name.clone() };
+        let access = Access::Other { server: "test".to_owned(), tool: self.name.clone(), version: String::new() };
         Effects { after_crash: self.after_crash, ..Effects::change(access) }
     }
 

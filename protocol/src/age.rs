@@ -24,6 +24,13 @@ pub fn parse(text: &str) -> Result<u64, NoAge> {
     number.checked_mul(*ms).ok_or_else(no_age)
 }
 
+/// An age in its largest whole unit: `90s`, `2m`, `1h`. Milliseconds below a second are cut off.
+pub fn spell(millis: u64) -> String {
+    let whole = UNITS.iter().rev().skip(1).find(|(_, unit)| millis >= *unit && millis.is_multiple_of(*unit));
+    let (letter, unit) = whole.unwrap_or(&UNITS[0]);
+    format!("{}{letter}", millis / unit)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::event::ToolKind;
 use crate::id::SessionId;
 use crate::message::HostedTool;
 
@@ -30,8 +31,11 @@ pub struct Welcome {
     pub protocol: u32,
     /// The daemon's version.
     pub version: String,
-    /// Names of variables that `session/create` takes in `env`.
+    /// Names of variables that `session/create` takes in `env` whatever they look like, and some that every session should have.
     pub env: Vec<String>,
+    /// Names of variables that it never takes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env_deny: Vec<String>,
     /// Names of variables that hold keys which the daemon could use and does not have; see `daemon/keys`.
     pub keys: Vec<String>,
     /// What is wrong with the configuration now.
@@ -152,6 +156,7 @@ pub struct Damage {
 
 /// What is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = crate::schema::open)]
 #[serde(rename_all = "snake_case")]
 pub enum Damaged {
     /// The database that is in use.
@@ -232,6 +237,9 @@ pub struct Stop {
     /// Also while a turn is running.
     #[serde(default)]
     pub force: bool,
+    /// At once: tool calls that run do not get 10 s to end.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub now: bool,
     /// Idempotency key: sent again with it, after a new start too, the request ends nothing more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
@@ -266,6 +274,9 @@ pub struct Model {
     /// Why its provider's list of models is not here, though it was asked for one; the row stands for the provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+    /// Whether the provider's server was contacted for this row.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub contacted: bool,
     /// How many tokens a request may have; absent if that is unknown, and so are the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_window: Option<u64>,
@@ -292,6 +303,58 @@ pub struct Model {
     pub hosted_tools: Vec<HostedTool>,
 }
 
+/// `tool/list`: the tools of a session, or without one those of a new session in a directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Tools {
+    /// The session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionId>,
+    /// The directory, absolute; without it and without a session the rows have no `verdict`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<PathBuf>,
+}
+
+/// What a tool does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolEffect {
+    /// Reads files.
+    Reads,
+    /// Writes files.
+    Writes,
+    /// Runs commands.
+    Runs,
+    /// Talks to other machines.
+    Network,
+    /// Shows something to the user, or asks.
+    Asks,
+    /// What the MCP server does is unknown.
+    #[default]
+    #[serde(other)]
+    Unknown,
+}
+
+/// What rules and mode say of a tool's plain call: one within the workspace, to a host or with a command that no rule names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ToolVerdict {
+    /// `allow`, `ask` or `deny`.
+    pub verdict: ToolDecision,
+    /// The rule or the mode that says so.
+    pub by: String,
+}
+
+/// Whether a call runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolDecision {
+    /// It runs.
+    Allow,
+    /// It waits for an answer.
+    Ask,
+    /// It does not run.
+    Deny,
+}
+
 /// A row of `tool/list`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Tool {
@@ -303,4 +366,16 @@ pub struct Tool {
     pub input_schema: Value,
     /// Whether it changes nothing.
     pub read_only: bool,
+    /// What kind of tool it is.
+    #[serde(default)]
+    pub kind: ToolKind,
+    /// What it does.
+    #[serde(default)]
+    pub effect: ToolEffect,
+    /// Whether a plain call of it would run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<ToolVerdict>,
+    /// The MCP server that it belongs to; absent for the daemon's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
 }

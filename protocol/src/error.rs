@@ -2,9 +2,13 @@
 //!
 //! Codes below −32000 are JSON-RPC's own (malformed, unknown method, wrong parameters); those here are linger's.
 
-use schemars::JsonSchema;
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
+
+use crate::{permission, question};
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $code:literal,)*) => {
@@ -84,21 +88,70 @@ codes! {
     UnknownQuestion = -31027,
     /// The answer is none of the question's options.
     UnknownOption = -31028,
+    /// The value of an answer does not fit the form.
+    BadValue = -31030,
+    /// No MCP server has this name.
+    UnknownServer = -31029,
+    /// The MCP server cannot be started, or refuses.
+    ServerFailed = -31051,
+    /// No call or rule is written so, or there is no such rule.
+    BadRule = -31040,
+    /// Files were changed since; nothing was undone.
+    FileChanged = -31050,
     /// An internal error in the daemon.
     Internal = -31099,
 }
 
 /// An error of a method, as it stands on the wire.
-#[derive(Clone, Debug, PartialEq, thiserror::Error, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error, Serialize, Deserialize)]
 #[error("{message}")]
 pub struct RpcError {
     /// The number of a [`Code`], or one of JSON-RPC's own.
     pub code: i32,
     /// What is wrong, in one line; lower case, no full stop.
     pub message: String,
-    /// More for programs; `hint` has what to do next.
+    /// More for programs: an [`ErrorData`], or what the code says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
+}
+
+/// The `data` of an error, unless its code says otherwise.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ErrorData {
+    /// What to do next.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// The field of `params` that is wrong, such as `content[0].text`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+}
+
+impl JsonSchema for RpcError {
+    fn schema_name() -> Cow<'static, str> {
+        "RpcError".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let given = [
+            generator.subschema_for::<permission::AlreadyAnswered>(),
+            generator.subschema_for::<question::AlreadyAnswered>(),
+        ];
+        let other = generator.subschema_for::<ErrorData>();
+        let error = |about: &str, code: Value, data: Value, required: &[&str]| {
+            let message = json!({ "type": "string", "description": "What is wrong, in one line." });
+            let properties = json!({ "code": code, "message": message, "data": data });
+            json!({ "type": "object", "description": about, "properties": properties, "required": required })
+        };
+        let answered = Code::AlreadyAnswered as i32;
+        let number = json!({ "type": "integer", "format": "int32", "not": { "const": answered } });
+        json_schema!({
+            "description": "An error of a method; `errors` has the names of the codes.",
+            "oneOf": [
+                error("Somebody else was first.", json!({ "const": answered }), json!({ "anyOf": given }), &["code", "message", "data"]),
+                error("Any other.", number, json!(other), &["code", "message"]),
+            ],
+        })
+    }
 }
 
 impl RpcError {
@@ -109,7 +162,7 @@ impl RpcError {
 
     /// The same error with a hint at what to do next.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.data = Some(serde_json::json!({ "hint": hint.into() }));
+        self.data = Some(json!({ "hint": hint.into() }));
         self
     }
 

@@ -2,6 +2,8 @@
 //!
 //! A client sees them as notifications `session/event`; see [`Notification`].
 
+mod parts;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -10,11 +12,20 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use strum::IntoStaticStr;
 
-use crate::id::{BlobId, CallId, Cursor, MessageId, PermissionId, PromptId, QuestionId, SessionId, TurnId};
+pub use parts::{
+    AfterCrash, Asks, ChangeKind, Delta, Exit, FileChange, Instruction, Level, Location, NotRestored, NoticeCode,
+    Outcome, OutputSegment, PlanEntry, PlanStatus, Process, ToolKind, Trigger,
+};
+
+use crate::id::{
+    BackgroundId, BlobId, CallId, Cursor, MessageId, PermissionId, PromptId, QuestionId, SessionId, TurnId,
+};
 use crate::message::{AnswerEnd, ContentBlock, HostedPart, HostedTool, Role, StopReason, Usage};
+use crate::patience::Patience;
 use crate::permission::{Decision, Mode};
 use crate::question::Question;
 use crate::session::{Effort, PrefixFingerprint, When};
+use crate::unattended::Unattended;
 
 /// The method name of the notification that carries an event.
 pub const SESSION_EVENT: &str = "session/event";
@@ -26,6 +37,9 @@ pub struct Notification {
     pub session: SessionId,
     /// Where to read on from after this event.
     pub cursor: Cursor,
+    /// Whether the event is a question of the past: when the client attached it had its answer, or was withdrawn.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub answered: bool,
     /// The event.
     pub event: Event,
 }
@@ -41,6 +55,7 @@ pub struct Event {
     pub seq: Option<u64>,
     /// When it happened, in Unix milliseconds.
     #[serde(default)]
+    #[schemars(!default)]
     pub at: u64,
     /// The turn that it is a part of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -50,6 +65,7 @@ pub struct Event {
 /// The kinds of event and what each carries.
 /// `<&str>::from(&body)` is the kind, as it stands in the event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, IntoStaticStr)]
+#[schemars(transform = crate::schema::open)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum EventBody {
@@ -73,7 +89,10 @@ pub enum EventBody {
         /// The constant part of its requests: all but the conversation.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         setup: Option<PrefixFingerprint>,
-        /// The variables that tools of this session get; never a key.
+        /// The only tools that it has; all when absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tools: Option<Vec<String>>,
+        /// The variables that tools of this session get; the value of a secret one is [`crate::variable::IN_MEMORY`].
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         env: BTreeMap<String, String>,
     },
@@ -98,6 +117,18 @@ pub enum EventBody {
         /// another one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         setup: Option<PrefixFingerprint>,
+        /// The session's own model, which `model` stands in for until the next turn.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stands_in_for: Option<String>,
+        /// How long a turn waits while its provider cannot answer.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        patience: Option<Patience>,
+        /// The models that stand in, in order, while the session's own cannot answer.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fallback: Option<Vec<String>>,
+        /// What happens to a question that no person answers.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        unattended: Option<Unattended>,
     },
     /// A prompt is stored and will start a turn or join one.
     PromptAccepted {
@@ -110,6 +141,9 @@ pub enum EventBody {
         /// The client that sent it, such as `linger@pts/3`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,
+        /// The process that sent it; absent for decisions of the daemon and in events of earlier versions.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        process: Option<Process>,
         /// It asks for a compaction; `content` then says what to keep in view, if anything. It never becomes a message.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         compact: bool,
@@ -163,8 +197,17 @@ pub enum EventBody {
         call_id: CallId,
         /// The tool.
         tool: String,
+        /// What kind of tool it is.
+        #[serde(default)]
+        tool_kind: ToolKind,
         /// What it does, in one line.
         action: String,
+        /// The files and directories that it is about.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        locations: Vec<Location>,
+        /// The arguments, if they have 4 KiB at most; the message with the call has them whole.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        input: Option<Value>,
         /// What a restart of the daemon does with it while it runs; absent: its outcome is unknown then.
         #[serde(default, skip_serializing_if = "AfterCrash::is_unknown")]
         after_crash: AfterCrash,
@@ -192,6 +235,88 @@ pub enum EventBody {
         /// A unified diff of what the call changed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         diff: Option<String>,
+        /// The files that the call changed.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        changes: Vec<FileChange>,
+        /// The files and directories that it was about, with the line where there is one; absent for a call that never started.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        locations: Vec<Location>,
+        /// How its process ended; absent if it had none, or was ended.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        exit: Option<Exit>,
+        /// How long it ran, in milliseconds.
+        ms: u64,
+    },
+    /// Changes of files are about to be undone, or made again after that.
+    UndoStarted {
+        /// Whether they are made again.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        redo: bool,
+        /// The turn, if all of its changes are meant.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        step: Option<TurnId>,
+        /// The call, if only its changes are meant.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        call: Option<CallId>,
+        /// The file, if only its changes are meant.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        file: Option<PathBuf>,
+        /// What is made of which file.
+        changes: Vec<FileChange>,
+        /// The client that asked for it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+        /// The process that asked for it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        process: Option<Process>,
+    },
+    /// Changes of files were undone, or made again after that.
+    Undone {
+        /// Whether they were made again.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        redo: bool,
+        /// The turn, if all of its changes were meant.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        step: Option<TurnId>,
+        /// What was made of which file.
+        changes: Vec<FileChange>,
+        /// The files that are as they were.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        failed: Vec<NotRestored>,
+    },
+    /// The model's plan for its task, as a whole; it takes the place of the plan before it.
+    Plan {
+        /// The entries, in order; at most 100.
+        entries: Vec<PlanEntry>,
+    },
+    /// A command was started in the background: it goes on when its call and its turn are over.
+    BackgroundStarted {
+        /// The command's handle.
+        background: BackgroundId,
+        /// The call that started it.
+        call_id: CallId,
+        /// The command.
+        command: String,
+    },
+    /// A command in the background has ended.
+    BackgroundEnded {
+        /// The command's handle.
+        background: BackgroundId,
+        /// How its process ended by itself; absent if it was ended, or never ran.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        exit: Option<Exit>,
+        /// Why it was ended, or could not be started.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+        /// The end of its output, as far as the model has not read it.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        output: String,
+        /// The file that has the whole output, if it was long.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        file: Option<PathBuf>,
+        /// The name of what is in `file`; `blob/get` gives it too.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        blob: Option<BlobId>,
         /// How long it ran, in milliseconds.
         ms: u64,
     },
@@ -217,6 +342,12 @@ pub enum EventBody {
         grant: String,
         /// The decisions that can be given.
         options: Vec<Decision>,
+        /// The files and directories that the call is about.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        locations: Vec<Location>,
+        /// What it would change, as the files are when it asks.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        changes: Vec<FileChange>,
     },
     /// A permission has its decision.
     PermissionResolved {
@@ -226,6 +357,9 @@ pub enum EventBody {
         decision: Decision,
         /// The client that decided, such as `linger@pts/3`, or the rule.
         by: String,
+        /// The process that sent it; absent for decisions of the daemon and in events of earlier versions.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        process: Option<Process>,
         /// The reason, for the model.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
@@ -244,14 +378,38 @@ pub enum EventBody {
         /// The name of the option that was chosen; absent if the question was withdrawn, as with its turn or its call.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         answer: Option<String>,
+        /// The fields of a form that was accepted.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        value: Option<Value>,
         /// Who answered, such as `linger@pts/3`, or why it was withdrawn.
         by: String,
+        /// The process that sent it; absent for decisions of the daemon and in events of earlier versions.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        process: Option<Process>,
         /// A word that came with the answer.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
+    /// Settings are confirmed that widen what may happen; in the daemon's own log alone.
+    ConfigConfirmed {
+        /// All settings of this kind that are in force from now on, as in the file.
+        settings: Value,
+        /// What was confirmed, a line each; empty if the file only narrowed, and at the first start.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        changes: Vec<String>,
+        /// The client that confirmed it; absent if none had to.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+        /// The root of the workspace whose files have these settings; absent for the configuration itself. With `null` as `settings`
+        /// nothing of it is trusted any more.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        workspace: Option<PathBuf>,
+    },
     /// A turn ended; nothing more belongs to it.
     TurnFinished {
+        /// The prompt that it answered.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        prompt: Option<PromptId>,
         /// Why.
         stop_reason: StopReason,
         /// What went wrong or what the limit was, in one line.
@@ -367,9 +525,12 @@ pub enum EventBody {
         code: Option<NoticeCode>,
         /// One line for people.
         text: String,
-        /// When the wait ends that the notice tells of, if that is known.
+        /// When the wait ends that the notice tells of, if that is known; of `retry`, the next try.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until_at: Option<u64>,
+        /// When the wait began that the notice tells of, in Unix milliseconds; a restart of the daemon does not change it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        since_at: Option<u64>,
     },
     /// A piece of a message's text.
     TextDelta(Delta),
@@ -397,159 +558,6 @@ pub enum EventBody {
     /// Everything that was there when the client attached has been sent.
     CaughtUp {},
     /// A kind that this build does not know; to be skipped.
-    #[serde(other)]
-    Unknown,
-}
-
-/// A piece of a message that is being streamed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Delta {
-    /// The message.
-    pub message: MessageId,
-    /// The content block, counted from 0.
-    pub block: u32,
-    /// Where the piece begins in its block, in bytes.
-    pub offset: u64,
-    /// The piece; cut between characters only.
-    pub text: String,
-}
-
-/// An instruction file (`AGENTS.md` and its kin) as it was read.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Instruction {
-    /// The file.
-    pub path: PathBuf,
-    /// How many bytes of it go into the system prompt.
-    pub bytes: u64,
-    /// How many bytes were left out.
-    #[serde(default)]
-    pub cut: u64,
-    /// `sha256:` and the hash of what was read.
-    pub digest: String,
-}
-
-/// What the daemon asks of a model in the user's place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Asks {
-    /// That its answer fits a schema, which the message has in it.
-    Schema,
-    /// The answer once more, as the one before does not fit the schema.
-    Again,
-    /// That it continues an answer that another model began.
-    GoOn,
-    /// Something that this build does not know.
-    #[serde(other)]
-    Unknown,
-}
-
-/// Where a block of a tool's result stands in the stream of its output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct OutputSegment {
-    /// The block of `content`.
-    pub block: u32,
-    /// Where its text begins in the stream, in bytes.
-    pub offset: u64,
-}
-
-/// What a restart does with a tool call that had started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum AfterCrash {
-    /// It runs again: it only reads.
-    Again,
-    /// It is joined: what it does goes on elsewhere, and its result is waited for again.
-    Join,
-    /// Its result is that its outcome is unknown; it never runs again.
-    #[default]
-    #[serde(other)]
-    Unknown,
-}
-
-impl AfterCrash {
-    /// Whether the outcome is unknown.
-    pub fn is_unknown(&self) -> bool {
-        *self == Self::Unknown
-    }
-}
-
-/// How a tool call ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    /// It ran; whether it succeeded is in `is_error`.
-    Ran,
-    /// It did not run: no such tool, or its arguments do not fit.
-    Invalid,
-    /// It did not run: a user, a rule or the mode said no.
-    Denied,
-    /// It ran longer than it may, and was ended.
-    TimedOut,
-    /// It was cancelled, before or while it ran.
-    Cancelled,
-    /// The daemon died while it ran; what it did is not known.
-    Unknown,
-}
-
-/// Why a context is compacted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Trigger {
-    /// A user asked for it.
-    Asked,
-    /// It filled as much of the model's window as the configuration's `compact_at` says.
-    Full,
-    /// The provider said that it is too long.
-    TooLong,
-    /// Something that this build does not know.
-    #[serde(other)]
-    Unknown,
-}
-
-/// How important a notice is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Level {
-    /// Good to know.
-    Info,
-    /// The work continues, but not as it should.
-    Warning,
-    /// Some work stopped.
-    Error,
-}
-
-/// What kind of notice it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum NoticeCode {
-    /// The turn continues after a restart of the daemon.
-    Resumed,
-    /// The daemon is ending; the turn continues when it starts again.
-    Paused,
-    /// A user took an offered turn up again.
-    Continued,
-    /// The turn met the end of the daemon too often; `session/continue` takes it up again.
-    Offered,
-    /// The daemon was restarted and has no configuration that it can use; the turn continues when it has one.
-    Unconfigured,
-    /// The provider failed and is tried again.
-    Retry,
-    /// The turn waits for a key that the daemon does not have.
-    KeyMissing,
-    /// The session was removed; its last event, without a `seq`.
-    Removed,
-    /// The key came, or another model was chosen, and the turn continues.
-    KeyFound,
-    /// What was stored was damaged. With a `seq`: what became of the session; without: its log cannot be read any further, and
-    /// nothing follows.
-    Damaged,
-    /// The session's model is unknown; the text names a known one with a similar name.
-    UnknownModel,
-    /// A rule of an `allow_always` answer could not be stored in the configuration; it holds in this session.
-    RuleNotStored,
-    /// Nothing of the session can be written just now, so nothing comes; without a `seq`. Events resume when writing works.
-    Storage,
-    /// Something that this build does not know.
     #[serde(other)]
     Unknown,
 }
@@ -598,21 +606,108 @@ impl EventBody {
         }
     }
 
+    /// A change of a session in which nothing is said yet.
+    pub fn changed(change: impl FnOnce(&mut Self)) -> Self {
+        let mut body = Self::SessionChanged {
+            model: None,
+            mode: None,
+            name: None,
+            effort: None,
+            instructions: None,
+            setup: None,
+            stands_in_for: None,
+            patience: None,
+            fallback: None,
+            unattended: None,
+        };
+        change(&mut body);
+        body
+    }
+
     /// The session's instruction files are others from now on.
-    pub fn instructions_changed(instructions: Vec<Instruction>) -> Self {
-        let (model, mode, name, effort, setup) = (None, None, None, None, None);
-        Self::SessionChanged { model, mode, name, effort, instructions: Some(instructions), setup }
+    pub fn instructions_changed(read: Vec<Instruction>) -> Self {
+        Self::changed(|body| {
+            if let Self::SessionChanged { instructions, .. } = body {
+                *instructions = Some(read);
+            }
+        })
     }
 
     /// What stands before the conversation in requests is another from now on.
-    pub fn setup_changed(setup: PrefixFingerprint) -> Self {
-        let (model, mode, name, effort, instructions) = (None, None, None, None, None);
-        Self::SessionChanged { model, mode, name, effort, instructions, setup: Some(setup) }
+    pub fn setup_changed(now: PrefixFingerprint) -> Self {
+        Self::changed(|body| {
+            if let Self::SessionChanged { setup, .. } = body {
+                *setup = Some(now);
+            }
+        })
+    }
+
+    /// The session's model is another from now on; with `own`, only until the next turn.
+    pub fn model_changed(to: String, now: PrefixFingerprint, own: Option<String>) -> Self {
+        Self::changed(|body| {
+            if let Self::SessionChanged { model, setup, stands_in_for, .. } = body {
+                (*model, *setup, *stands_in_for) = (Some(to), Some(now), own);
+            }
+        })
+    }
+
+    /// How the session treats a provider that cannot answer is another from now on.
+    pub fn outage_changed(long: Option<Patience>, others: Option<Vec<String>>) -> Self {
+        Self::changed(|body| {
+            if let Self::SessionChanged { patience, fallback, .. } = body {
+                (*patience, *fallback) = (long, others);
+            }
+        })
+    }
+
+    /// What happens to a question that no person answers is another thing from now on.
+    pub fn unattended_changed(now: Unattended) -> Self {
+        Self::changed(|body| {
+            if let Self::SessionChanged { unattended, .. } = body {
+                *unattended = Some(now);
+            }
+        })
     }
 
     /// A notice of this kind, for people.
     pub fn notice(level: Level, code: NoticeCode, text: impl Into<String>) -> Self {
-        Self::Notice { level, code: Some(code), text: text.into(), until_at: None }
+        Self::Notice { level, code: Some(code), text: text.into(), until_at: None, since_at: None }
+    }
+
+    /// The blobs that it names, but for those of [`Self::file_contents`].
+    pub fn blobs(&self) -> Vec<&BlobId> {
+        fn named<'a>(content: &'a [ContentBlock], found: &mut Vec<&'a BlobId>) {
+            for block in content {
+                found.extend(block.blob());
+                if let ContentBlock::ToolResult { content, .. } = block {
+                    named(content, found);
+                }
+            }
+        }
+        let mut found = Vec::new();
+        match self {
+            Self::PromptAccepted { content, .. } | Self::Message { content, .. } => named(content, &mut found),
+            Self::ToolFinished { content, blob, .. } => {
+                named(content, &mut found);
+                found.extend(blob);
+            }
+            Self::BackgroundEnded { blob, .. } => found.extend(blob),
+            _ => {}
+        }
+        found
+    }
+
+    /// The blobs with contents of files that it names; the oldest of a session are given up when they take too much room.
+    pub fn file_contents(&self) -> Vec<&BlobId> {
+        match self {
+            Self::ToolFinished { changes, .. }
+            | Self::PermissionRequested { changes, .. }
+            | Self::UndoStarted { changes, .. }
+            | Self::Undone { changes, .. } => {
+                changes.iter().flat_map(|change| change.before.iter().chain(&change.after)).collect()
+            }
+            _ => Vec::new(),
+        }
     }
 }
 

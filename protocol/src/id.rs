@@ -48,6 +48,8 @@ ids! {
     MessageId
     /// A tool call; unique within its session, given by the daemon and not by the provider.
     CallId
+    /// A command in the background; unique within its session: `b1`, `b2` and so on.
+    BackgroundId
     /// A question; unique among all sessions of a daemon.
     QuestionId
     /// Bytes that are stored once for all sessions: `sha256:` and their hash in hexadecimal digits.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Where a provider's key comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "KeySource", transform = crate::schema::open)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
     /// A command prints it.
@@ -28,6 +29,7 @@ pub enum Source {
 
 /// A provider and its key; never the key itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "KeyInfo")]
 pub struct Info {
     /// The provider.
     pub provider: String,

@@ -1,19 +1,22 @@
 //! What linger's daemon and its clients agree on.
 //!
-//! The nouns ([`message`], [`event`], [`session`], [`prompt`], [`question`], [`permission`], [`blob`], [`daemon`], [`key`], [`error`]),
+//! The nouns ([`message`], [`event`], [`session`], [`prompt`], [`question`], [`permission`], [`patience`], [`unattended`], [`blob`], [`config`], [`daemon`], [`key`], [`mcp`], [`trust`], [`error`]),
 //! the methods ([`method`]), the places where things lie ([`place`]), and JSON lines over a local socket ([`transport`]), which is the only
 //! I/O of this crate.
 //! Deliberately absent: any logic of sessions, providers or rendering.
 
 pub mod age;
 pub mod blob;
+pub mod config;
 pub mod daemon;
 pub mod error;
 pub mod event;
 pub mod id;
 pub mod key;
+pub mod mcp;
 pub mod message;
 pub mod method;
+pub mod patience;
 pub mod permission;
 pub mod place;
 pub mod prompt;
@@ -21,6 +24,8 @@ pub mod question;
 pub mod schema;
 pub mod session;
 pub mod transport;
+pub mod trust;
+pub mod unattended;
 pub mod usage;
 pub mod variable;
 

@@ -18,6 +18,7 @@ pub enum Role {
 
 /// One piece of a message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = crate::schema::open)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ContentBlock {
     /// Plain text, usually Markdown.
@@ -87,6 +88,7 @@ pub enum ContentBlock {
 
 /// A tool that a provider runs itself, by the name that it has here whatever the provider calls it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = crate::schema::open)]
 #[serde(rename_all = "snake_case")]
 pub enum HostedTool {
     /// Looks on the web.
@@ -114,6 +116,7 @@ impl HostedTool {
 
 /// What a [`ContentBlock::Hosted`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = crate::schema::open)]
 #[serde(rename_all = "snake_case")]
 pub enum HostedPart {
     /// What the model asked for.
@@ -223,6 +226,7 @@ pub enum AnswerEnd {
 
 /// Why a turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = crate::schema::open)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
     /// The model had nothing more to do.

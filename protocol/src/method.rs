@@ -8,7 +8,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::{blob, daemon, key, permission, question, session, usage};
+use crate::{blob, config, daemon, key, mcp, permission, question, session, trust, usage};
 
 /// Parameters that know their method.
 pub trait Method: Serialize {
@@ -63,7 +63,7 @@ macro_rules! methods {
             use jsonrpsee::core::RpcResult;
             use jsonrpsee::proc_macros::rpc;
 
-            use super::{blob, daemon, key, permission, question, session, usage};
+            use super::{blob, config, daemon, key, mcp, permission, question, session, trust, usage};
 
             $(
                 $(#[$about])*
@@ -96,7 +96,7 @@ methods! {
         /// The models that can be used, and what is missing for those that cannot.
         ModelList: "model/list" = models(daemon::Models) -> RpcResult<Vec<daemon::Model>>;
         /// The tools that models are given.
-        ToolList: "tool/list" = tools(daemon::Empty) -> RpcResult<Vec<daemon::Tool>>;
+        ToolList: "tool/list" = tools(daemon::Tools) -> RpcResult<Vec<daemon::Tool>>;
     }
     /// Sessions.
     SessionApi {
@@ -108,14 +108,20 @@ methods! {
         SessionAttach: "session/attach" = attach(session::Attach) -> ResponsePayload['static]<session::Attached>;
         /// Sends no more events of the session.
         SessionDetach: "session/detach" = detach(session::Named) -> RpcResult<daemon::Empty>;
+        /// Names the variables of the session's tools.
+        SessionEnv: "session/env" = env(session::Named) -> RpcResult<session::Environment>;
         /// Gives the session something to do; answers once the prompt is on disk.
         SessionPrompt: "session/prompt" = prompt(session::Prompt) -> RpcResult<session::Prompted>;
         /// Cancels the running turn and keeps the session.
-        SessionCancel: "session/cancel" = cancel(session::Keyed) -> RpcResult<daemon::Empty>;
+        SessionCancel: "session/cancel" = cancel(session::Cancel) -> RpcResult<daemon::Empty>;
         /// Resumes an offered turn, or starts prompts that wait after a cancel or an error.
         SessionContinue: "session/continue" = resume(session::Keyed) -> RpcResult<daemon::Empty>;
         /// Has older messages replaced by a summary, in the context; answers once the request is on disk.
         SessionCompact: "session/compact" = compact(session::Compact) -> RpcResult<session::Prompted>;
+        /// Puts files back to what they were before a turn.
+        SessionUndo: "session/undo" = undo(session::Undo) -> RpcResult<session::Restored>;
+        /// Makes the changes again that were undone last.
+        SessionRedo: "session/redo" = redo(session::Redo) -> RpcResult<session::Restored>;
         /// Changes model, mode or name from the next step on.
         SessionSet: "session/set" = set(session::Set) -> RpcResult<daemon::Empty>;
         /// Deletes a session and everything that was stored for it.
@@ -142,12 +148,63 @@ methods! {
         /// Takes a provider's key out of the keychain.
         KeyRemove: "key/remove" = remove(key::Remove) -> RpcResult<key::Removed>;
     }
+    /// The configuration.
+    ConfigApi {
+        /// What is in force, and what waits until a person confirms it.
+        ConfigGet: "config/get" = get(config::Get) -> RpcResult<config::Configuration>;
+        /// Puts the changes of the file that wait into force.
+        ConfigConfirm: "config/confirm" = confirm(config::Confirm) -> RpcResult<config::Confirmed>;
+        /// Sets one key in the file, and confirms it.
+        ConfigSet: "config/set" = set(config::Set) -> RpcResult<config::Confirmed>;
+        /// Replaces the text of the file, and confirms what that changes.
+        ConfigWrite: "config/write" = write(config::Write) -> RpcResult<config::Confirmed>;
+    }
+    /// Trust in the files of workspaces.
+    TrustApi {
+        /// What the files of a workspace set, and what waits until a person trusts it.
+        TrustGet: "trust/get" = get(trust::Get) -> RpcResult<trust::Workspace>;
+        /// Trusts what waits in a workspace.
+        TrustConfirm: "trust/confirm" = confirm(trust::Confirm) -> RpcResult<config::Confirmed>;
+        /// The workspaces of which something is trusted.
+        TrustList: "trust/list" = list(daemon::Empty) -> RpcResult<Vec<trust::Trusted>>;
+        /// Trusts nothing of a workspace any more.
+        TrustRevoke: "trust/revoke" = revoke(trust::Revoke) -> RpcResult<trust::Revoked>;
+    }
+    /// MCP servers.
+    McpApi {
+        /// The servers that are configured, and how they are.
+        McpList: "mcp/list" = list(daemon::Empty) -> RpcResult<Vec<mcp::Server>>;
+        /// Puts a server into the configuration.
+        McpAdd: "mcp/add" = add(mcp::Add) -> RpcResult<daemon::Empty>;
+        /// Takes a server out of the configuration.
+        McpRemove: "mcp/remove" = remove(mcp::Named) -> RpcResult<daemon::Empty>;
+        /// Ends a server; the next call starts it.
+        McpRestart: "mcp/restart" = restart(mcp::Named) -> RpcResult<daemon::Empty>;
+        /// What a server wrote and logged last.
+        McpLogs: "mcp/logs" = logs(mcp::Named) -> RpcResult<mcp::Logs>;
+        /// Starts a server, if it does not run, and says how it is.
+        McpTest: "mcp/test" = test(mcp::Test) -> RpcResult<mcp::Server>;
+        /// What servers have that a prompt can name.
+        McpResources: "mcp/resources" = resources(mcp::Offered) -> RpcResult<Vec<mcp::Resource>>;
+        /// What a resource has.
+        McpResource: "mcp/resource" = resource(mcp::ReadResource) -> RpcResult<mcp::Attachable>;
+        /// The prompts that servers have ready.
+        McpPrompts: "mcp/prompts" = prompts(mcp::Offered) -> RpcResult<Vec<mcp::ServerPrompt>>;
+        /// What such a prompt says.
+        McpPrompt: "mcp/prompt" = prompt(mcp::GetPrompt) -> RpcResult<mcp::Attachable>;
+    }
     /// Permissions.
     PermissionApi {
         /// The permissions that wait.
         PermissionList: "permission/list" = pending(permission::List) -> RpcResult<Vec<permission::Pending>>;
         /// Decides one permission; the first answer wins, and later ones get its decision and client.
         PermissionAnswer: "permission/answer" = answer(permission::Answer) -> RpcResult<permission::Answered>;
+        /// Says whether a call would run, and which rule or mode says so.
+        PermissionExplain: "permission/explain" = explain(permission::Explain) -> RpcResult<permission::Explained>;
+        /// The rules that `allow_always` answers added.
+        PermissionRules: "permission/rules" = rules(daemon::Empty) -> RpcResult<Vec<permission::AlwaysRule>>;
+        /// Takes such a rule out of the configuration.
+        PermissionRemove: "permission/remove" = remove(permission::RemoveRule) -> RpcResult<permission::RulesRemoved>;
     }
     /// Questions, permissions among them.
     QuestionApi {

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::daemon::ToolDecision;
 use crate::id::{CallId, PermissionId, SessionId};
 
 /// What runs without being asked for.
@@ -107,6 +108,19 @@ pub struct List {
     /// Only those of this session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
+    /// Only those that come after this one: the last row of the page before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<After>,
+}
+
+/// A row of `permission/list`, of which these two fields count.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "AfterPermission")]
+pub struct After {
+    /// When it was asked, in Unix milliseconds.
+    pub at: u64,
+    /// The permission.
+    pub permission: PermissionId,
 }
 
 /// A permission that waits.
@@ -139,7 +153,8 @@ pub struct Pending {
 pub struct Answer {
     /// The permission.
     pub permission: PermissionId,
-    /// The decision.
+    /// The decision: any but `cancelled`.
+    #[schemars(transform = answers_only)]
     pub decision: Decision,
     /// A word to the model, mostly with `reject_once`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -150,6 +165,12 @@ pub struct Answer {
     /// Idempotency key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+}
+
+/// Leaves the decisions that an answer may have.
+fn answers_only(schema: &mut schemars::Schema) {
+    let names = Decision::ANSWERS.map(Decision::name);
+    *schema = schemars::json_schema!({ "description": schema.get("description"), "type": "string", "enum": names });
 }
 
 /// The result of `permission/answer`; a second answer gets the error `already answered`.
@@ -168,4 +189,65 @@ pub struct AlreadyAnswered {
     pub by: String,
     /// When, in Unix milliseconds.
     pub at: u64,
+}
+
+/// `permission/explain`: whether a call would run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Explain {
+    /// The call, written as a rule: `bash(cargo test)`, `edit(src/main.rs)`, `fetch(example.org)`, `mcp__server__tool`.
+    pub call: String,
+    /// In this session: with its directory, its mode and its rules.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionId>,
+    /// In a new session in this directory; one of the two is needed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<PathBuf>,
+}
+
+/// The result of `permission/explain`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Explained {
+    /// `allow`, `ask` or `deny`.
+    pub verdict: ToolDecision,
+    /// What says so: `rule …`, `rules …, …` or `mode …`.
+    pub by: String,
+    /// Where that rule stands; absent for a mode, and for several rules.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
+    /// The mode that was looked at.
+    pub mode: Mode,
+    /// The directory that it was looked at in.
+    pub cwd: PathBuf,
+    /// The file that the call reaches, with links resolved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathBuf>,
+}
+
+/// A rule that an `allow_always` answer added to the configuration: a row of `permission/rules`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AlwaysRule {
+    /// The root of the workspace in which it holds.
+    pub workspace: PathBuf,
+    /// The rule.
+    pub rule: String,
+    /// When it was added, in Unix milliseconds; absent if the daemon's log does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<u64>,
+}
+
+/// `permission/remove`: takes a rule of `permission/rules` out of the configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RemoveRule {
+    /// The rule, as it stands there.
+    pub rule: String,
+    /// Only that of the workspace with this root; absent: of all workspaces.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<PathBuf>,
+}
+
+/// The result of `permission/remove`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RulesRemoved {
+    /// What was removed.
+    pub removed: Vec<AlwaysRule>,
 }

@@ -113,9 +113,24 @@ impl Places {
         self.state.join("lingerd.children")
     }
 
+    /// The tools that MCP servers listed last.
+    pub fn server_tools(&self) -> PathBuf {
+        self.state.join("lingerd.mcp")
+    }
+
     /// The names under which the operating system's keychain has keys for linger; never a key.
     pub fn kept_keys(&self) -> PathBuf {
         self.state.join("lingerd.keys")
+    }
+
+    /// The lists of models that providers have given.
+    pub fn model_lists(&self) -> PathBuf {
+        self.state.join("lingerd.models")
+    }
+
+    /// The addresses of providers that have answered before.
+    pub fn reached(&self) -> PathBuf {
+        self.state.join("lingerd.reached")
     }
 
     /// The log file.
@@ -149,12 +164,20 @@ fn check_owner(path: &Path, meta: &std::fs::Metadata) -> Result<(), PlaceError> 
         return Ok(());
     }
     let problem = format!("belongs to user {owner}, not to you ({me})");
-    Err(PlaceError::Unsafe { path: path.to_path_buf(), problem, remedy: format!("sudo chown {me} {}", path.display()) })
+    Err(PlaceError::Unsafe { path: path.to_path_buf(), problem, remedy: in_place_of(path) })
+}
+
+/// What to do about a directory that is not the user's to change.
+fn in_place_of(path: &Path) -> String {
+    format!("put a directory of yours in the place of {}", path.display())
 }
 
 fn closed_to_others(path: &Path, how: &str, meta: &std::fs::Metadata) -> PlaceError {
     let problem = format!("can be {how} by others (mode {:o})", meta.mode() & 0o777);
-    PlaceError::Unsafe { path: path.to_path_buf(), problem, remedy: format!("chmod 700 {}", path.display()) }
+    // Others use a directory with the sticky bit, such as /tmp, whoever owns it.
+    let is_shared = meta.mode() & 0o1000 != 0;
+    let remedy = if is_shared { in_place_of(path) } else { format!("chmod 700 {}", path.display()) };
+    PlaceError::Unsafe { path: path.to_path_buf(), problem, remedy }
 }
 
 /// Refuses a directory that is not the user's own and closed to others; never makes or changes one.
@@ -162,7 +185,7 @@ pub fn check_directory(dir: &Path) -> Result<(), PlaceError> {
     let other = |problem: &str| PlaceError::Unsafe {
         path: dir.to_path_buf(),
         problem: problem.to_owned(),
-        remedy: format!("put a directory of yours in the place of {}", dir.display()),
+        remedy: in_place_of(dir),
     };
     let meta = std::fs::symlink_metadata(dir).map_err(|error| io_error(dir, error))?;
     if meta.file_type().is_symlink() {

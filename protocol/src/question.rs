@@ -15,13 +15,14 @@ use crate::permission::{self, Decision};
 
 /// What kind of answer a question wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = crate::schema::open)]
 #[serde(rename_all = "snake_case")]
 pub enum QuestionKind {
     /// Whether a tool call may run; its options are [`Decision`]s.
     Permission,
     /// One of the options.
     Choice,
-    /// Reserved: the fields of a JSON Schema.
+    /// The fields of a JSON Schema: an answer `accept` has them as its `value`; `decline` has none.
     Form,
     /// A kind that this build does not know; a client that cannot show it says so and leaves it to others.
     #[serde(other)]
@@ -34,10 +35,10 @@ impl QuestionKind {
         match self {
             Self::Permission => {
                 let decision = Decision::Cancelled;
-                EventBody::PermissionResolved { permission: question, decision, by, reason: None }
+                EventBody::PermissionResolved { permission: question, decision, by, process: None, reason: None }
             }
             Self::Choice | Self::Form | Self::Unknown => {
-                EventBody::QuestionResolved { question, answer: None, by, reason: None }
+                EventBody::QuestionResolved { question, answer: None, value: None, by, process: None, reason: None }
             }
         }
     }
@@ -54,6 +55,21 @@ pub enum Blocks {
     /// Nothing.
     #[default]
     Nothing,
+}
+
+/// What a question is about that the daemon asks by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Subject {
+    /// Changes of the configuration that wait; `config/get` has them too.
+    Configuration,
+    /// The calls of a turn that repeat themselves; `go_on` and `stop` answer it.
+    Circles,
+    /// What the files of a workspace want; `trust/get` has it too.
+    Workspace,
+    /// A subject that this build does not know.
+    #[serde(other)]
+    Unknown,
 }
 
 /// One of the possible answers.
@@ -82,12 +98,18 @@ pub struct Question {
     /// The tool call that asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallId>,
+    /// What it is about, if it is the daemon's own and of a kind that programs know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub about: Option<Subject>,
     /// What is asked; absent for a permission, whose `action` says it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
     /// The possible answers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<QuestionOption>,
+    /// JSON Schema of the fields, if it is a form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<Value>,
     /// What would run, if it is a permission: the fields of `permission/list`.
     #[serde(flatten)]
     pub permission: Option<Action>,
@@ -140,8 +162,10 @@ impl PendingQuestion {
                     kind: QuestionKind::Permission,
                     blocks: Blocks::Call,
                     call: Some(call_id.clone()),
+                    about: None,
                     text: String::new(),
                     options: Decision::ANSWERS.map(|it| QuestionOption::new(it.name(), it.label())).to_vec(),
+                    schema: None,
                     permission: Some(Action { permission: id, tool, action, input, cwd, grant }),
                     digest: digest.clone(),
                 };
@@ -178,6 +202,19 @@ pub struct List {
     /// Only those of this session; `daemon` for the daemon's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
+    /// Only those that come after this one: the last row of the page before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<After>,
+}
+
+/// A row of `question/list`, of which these two fields count.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "AfterQuestion")]
+pub struct After {
+    /// When it was asked, in Unix milliseconds.
+    pub at: u64,
+    /// The question.
+    pub question: QuestionId,
 }
 
 /// `question/answer`: answers one question; the first answer wins.
@@ -187,6 +224,9 @@ pub struct Answer {
     pub question: QuestionId,
     /// The name of an option.
     pub answer: String,
+    /// The fields of a form that is accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Value>,
     /// A word with it; for a permission that is refused, one to the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,

@@ -7,10 +7,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::id::{Cursor, PermissionId, PromptId, QuestionId, SessionId};
+use crate::event::{FileChange, NotRestored};
+use crate::id::{BackgroundId, CallId, Cursor, PermissionId, PromptId, QuestionId, SessionId, TurnId};
 use crate::message::{HostedTool, StopReason, Usage};
+use crate::patience::Patience;
 use crate::permission::Mode;
 use crate::prompt::PromptContent;
+use crate::unattended::Unattended;
 
 /// `session/create`: a new session in a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -26,12 +29,29 @@ pub struct Create {
     /// How hard the model thinks; the configuration's default for the model when absent.
     #[serde(default, skip_serializing_if = "Effort::is_auto")]
     pub effort: Effort,
+    /// How long a turn waits while its provider cannot answer; the provider's when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub patience: Option<Patience>,
+    /// The models that stand in, in order, while the session's own cannot answer; the configuration's of that model when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<Vec<String>>,
+    /// What happens to a question that no person answers; the configuration's default when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unattended: Option<Unattended>,
+    /// The only tools that the session has, and of those that its provider runs; `mcp__NAME__*` is all of a server. All tools
+    /// when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
     /// A name, unique among sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Variables for the session's tools; those that `daemon/hello` does not name are left out.
+    /// Variables for the session's tools; what looks like a secret is left out unless the configuration passes it, and is in
+    /// the daemon's memory alone.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
+    /// The file mode creation mask of the session's commands; the daemon's when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub umask: Option<u32>,
     /// Idempotency key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
@@ -42,6 +62,14 @@ pub struct Create {
 pub struct Created {
     /// The new session.
     pub session: SessionId,
+    /// The model that it took, `provider/model`.
+    #[serde(default)]
+    #[schemars(!default)]
+    pub model: String,
+    /// The mode that it took.
+    #[serde(default)]
+    #[schemars(!default)]
+    pub mode: Mode,
     /// For people: its model is unknown, and which one may be meant. A notice in the session says the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
@@ -59,6 +87,18 @@ pub struct List {
     /// At most this many; 1000 when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
+    /// Only those that come after this one: the last row of the page before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<Before>,
+}
+
+/// A row of `session/list`, of which these two fields count.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Before {
+    /// When it last changed, in Unix milliseconds.
+    pub updated_at: u64,
+    /// The session.
+    pub session: SessionId,
 }
 
 /// What a session is doing.
@@ -76,6 +116,17 @@ pub enum State {
     Offered,
 }
 
+/// A wait for a provider that cannot answer. The turn tries again by itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ProviderWait {
+    /// The last failure, one line for people.
+    pub reason: String,
+    /// When it began, in Unix milliseconds; a restart of the daemon does not change it.
+    pub since_at: u64,
+    /// The next try, in Unix milliseconds; once that has passed, at most 30 s go by between two tries.
+    pub until_at: u64,
+}
+
 /// A row of `session/list`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Info {
@@ -90,11 +141,17 @@ pub struct Info {
     pub model: String,
     /// Its permission mode.
     pub mode: Mode,
+    /// What happens to a question that no person answers, unless it waits.
+    #[serde(default, skip_serializing_if = "Unattended::holds")]
+    pub unattended: Unattended,
     /// How hard its model thinks, where that was said.
     #[serde(default, skip_serializing_if = "Effort::is_auto")]
     pub effort: Effort,
     /// What it is doing.
     pub state: State,
+    /// What its turn waits for while its provider cannot answer; `state` is `running` then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider_wait: Option<ProviderWait>,
     /// How its last turn ended, if it had one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<StopReason>,
@@ -106,6 +163,9 @@ pub struct Info {
     /// Questions of any kind that wait for an answer, permissions among them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub questions: Vec<QuestionId>,
+    /// The commands that it runs in the background.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub background: Vec<Background>,
     /// The beginning of its first prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
@@ -139,6 +199,17 @@ pub struct Info {
     pub unwritten: Option<String>,
 }
 
+/// A command that runs in the background.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Background {
+    /// Its handle.
+    pub background: BackgroundId,
+    /// The command.
+    pub command: String,
+    /// When it was started, in Unix milliseconds.
+    pub started_at: u64,
+}
+
 /// `session/attach`: send the session's events after a cursor, and all that follow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Attach {
@@ -150,6 +221,9 @@ pub struct Attach {
     /// Whether deltas are sent; true when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deltas: Option<bool>,
+    /// Values of secret variables that the session was created with; others are ignored.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
 }
 
 /// The result of `session/attach`; events follow it.
@@ -157,6 +231,21 @@ pub struct Attach {
 pub struct Attached {
     /// The end of the log at this moment.
     pub cursor: Cursor,
+    /// Secret variables of its tools whose values the daemon lacks since it was restarted; `env` of an attach or a prompt brings
+    /// them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing_env: Vec<String>,
+}
+
+/// The result of `session/env`: the names of the variables of a session's tools.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Environment {
+    /// Those with values that are stored.
+    pub variables: Vec<String>,
+    /// Those with secrets, which are in the daemon's memory alone.
+    pub secret: Vec<String>,
+    /// Those of `secret` whose values the daemon lacks since it was restarted.
+    pub missing: Vec<String>,
 }
 
 /// A request that names a session and nothing else: `session/detach`.
@@ -166,7 +255,20 @@ pub struct Named {
     pub session: SessionId,
 }
 
-/// `session/cancel` and `session/continue`: what the session is to do with its turn.
+/// `session/cancel`: stops the session's turn.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Cancel {
+    /// The session.
+    pub session: SessionId,
+    /// Also end its commands in the background.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub background: bool,
+    /// Idempotency key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+}
+
+/// `session/continue`: what the session is to do with its turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Keyed {
     /// The session.
@@ -202,6 +304,9 @@ pub struct Prompt {
     /// JSON Schema that the answer has to fit.
     #[serde(default, deserialize_with = "crate::prompt::schema", skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
+    /// Values of secret variables that the session was created with; others are ignored.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
     /// Idempotency key: sent twice, the prompt happens once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
@@ -229,6 +334,51 @@ pub struct Compact {
     pub key: Option<String>,
 }
 
+/// `session/undo`: puts files back to what they were before the model's tools changed them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Undo {
+    /// The session.
+    pub session: SessionId,
+    /// Only the changes of this call; absent: of the latest turn that changed files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<CallId>,
+    /// Only the changes of this file, in the latest turn that changed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<PathBuf>,
+    /// Also files that somebody changed since.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub force: bool,
+    /// Idempotency key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+}
+
+/// `session/redo`: makes the changes again that were undone last.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Redo {
+    /// The session.
+    pub session: SessionId,
+    /// Also files that somebody changed since.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub force: bool,
+    /// Idempotency key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+}
+
+/// The result of `session/undo` and `session/redo`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Restored {
+    /// The turn, if all of its changes were meant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<TurnId>,
+    /// What was made of which file; a file that was as wanted has none.
+    pub changes: Vec<FileChange>,
+    /// The files that could not be put back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed: Vec<NotRestored>,
+}
+
 /// `session/set`: changes a session from its next step on; absent fields stay.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Set {
@@ -243,6 +393,15 @@ pub struct Set {
     /// How hard the model thinks; `auto` takes back what was said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effort: Option<Effort>,
+    /// How long a turn waits while its provider cannot answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub patience: Option<Patience>,
+    /// The models that stand in, in order, while the session's own cannot answer; an empty list is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<Vec<String>>,
+    /// What happens to a question that no person answers, also to those that wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unattended: Option<Unattended>,
     /// The name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,

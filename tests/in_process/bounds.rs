@@ -19,7 +19,7 @@ async fn a_request_that_is_beyond_a_bound_is_refused_with_the_bound() {
     let long = |n: usize| "x".repeat(n);
     let cases = [
         ("session/create", json!({ "cwd": cwd, "model": format!("work/{}", long(256)) }), TOO_MUCH),
-        ("session/create", json!({ "cwd": cwd, "env": { "PATH": long(64 << 10) } }), TOO_MUCH),
+        ("session/create", json!({ "cwd": cwd, "env": { "PATH": long(128 << 10) } }), TOO_MUCH),
         ("session/create", json!({ "cwd": cwd, "name": long(41) }), -31012),
         ("session/create", json!({ "cwd": format!("/{}", long(5000)) }), -31011),
         ("session/set", json!({ "session": session, "model": format!("work/{}", long(256)) }), TOO_MUCH),

@@ -1,6 +1,6 @@
 //! The configuration changes while the daemon runs.
 
-use linger_tests::harness::Client;
+use linger_tests::harness::{Client, until};
 use linger_tests::model::{Format, Gate, ModelServer, Reply};
 use serde_json::{Value, json};
 
@@ -105,5 +105,102 @@ async fn a_provider_that_is_configured_to_do_something_else_is_an_event_before_i
     configure(&daemon, &client, &before, ("claude", ""), 4).await;
     client.turn(&session, "and without?").await;
     assert_eq!(setups(&client, &session), [json!(["web_search"]), Value::Null]);
+    daemon.check(&[&client], &model);
+}
+
+/// The daemon's own questions.
+async fn asked(client: &Client) -> Vec<Value> {
+    client.call("question/list", json!({ "session": "daemon" })).await.as_array().unwrap().clone()
+}
+
+/// The question about the configuration that lists `change`.
+async fn asks_about(client: &Client, change: &str) -> Value {
+    until("the daemon asks", async || {
+        let rows = asked(client).await;
+        let about = |row: &&Value| row["text"].as_str().is_some_and(|text| text.contains(change));
+        rows.iter().find(about).cloned()
+    })
+    .await
+}
+
+/// The mode that a new session has.
+async fn mode(client: &Client) -> Value {
+    let session = client.create().await;
+    let rows = client.call("session/list", json!({ "matching": session })).await;
+    rows[0]["mode"].clone()
+}
+
+#[tokio::test]
+async fn a_change_that_widens_is_asked_and_in_force_once_it_is_answered() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    let before = std::fs::read_to_string(daemon.dirs.config()).unwrap();
+    let with = |mode: &str, more: &str| before.replace("\"ask\"", &format!("\"{mode}\"")) + more;
+
+    std::fs::write(daemon.dirs.config(), with("edit", "[permissions]\nallow = [\"bash(x)\"]\n")).unwrap();
+    let first = asks_about(&client, "mode: \"edit\" in place of \"ask\"").await;
+    assert_eq!(
+        (&first["about"], &first["session"], &first["blocks"]),
+        (&json!("configuration"), &Value::Null, &json!("nothing"))
+    );
+    assert!(first["text"].as_str().unwrap().contains("permissions.allow: add \"bash(x)\""), "{first}");
+    let notice = client.first(&session, "notice").await;
+    assert_eq!((notice.str("code"), mode(&client).await), ("config_waits", json!("ask")));
+
+    // The file changes again: the question is another one, and an answer to the first has no effect.
+    std::fs::write(daemon.dirs.config(), with("auto", "")).unwrap();
+    let answer =
+        |row: &Value, name: &str| json!({ "question": row["question"], "digest": row["digest"], "answer": name });
+    assert_eq!(client.refused("question/answer", answer(&first, "confirm")).await.code, -31001);
+    let second = asks_about(&client, "mode: \"auto\"").await;
+    assert_eq!((asked(&client).await.len(), mode(&client).await), (1, json!("ask")));
+    let waits = client.call("config/get", json!({})).await;
+    assert_eq!(waits["waiting"]["question"], second["question"]);
+    assert_eq!(waits["settings"]["mode"], "ask");
+    client.call("question/answer", answer(&second, "confirm")).await;
+    assert_eq!((asked(&client).await, mode(&client).await), (vec![], json!("auto")), "in force at once");
+    assert!(client.call("config/get", json!({})).await.get("waiting").is_none());
+
+    // Less counts at once, and what was given up has to be confirmed again.
+    std::fs::write(daemon.dirs.config(), with("ask", "")).unwrap();
+    until("the mode is ask", async || (mode(&client).await == "ask").then_some(())).await;
+    std::fs::write(daemon.dirs.config(), with("auto", "")).unwrap();
+    let third = asks_about(&client, "mode: \"auto\"").await;
+    client.call("question/answer", answer(&third, "keep")).await;
+    assert_eq!((asked(&client).await, mode(&client).await), (vec![], json!("ask")));
+    let waits = client.call("config/get", json!({})).await;
+    assert!(waits["waiting"]["question"].is_null() && waits["waiting"]["changes"].is_array(), "{waits}");
+    let digest = &waits["waiting"]["digest"];
+    assert_eq!(client.refused("config/confirm", json!({ "digest": "sha256:0" })).await.code, -31005);
+    let confirmed = client.call("config/confirm", json!({ "digest": digest })).await;
+    assert_eq!((&confirmed["confirmed"], mode(&client).await), (&waits["waiting"]["changes"], json!("auto")));
+    assert_eq!(client.call("config/confirm", json!({ "digest": digest })).await["confirmed"], json!([]));
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn what_a_client_sets_is_in_force_at_once_and_a_provider_that_waits_says_so() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let set = |name: &str, value: &str| json!({ "name": name, "value": value });
+    let confirmed = client.call("config/set", set("mode", "auto")).await["confirmed"].clone();
+    assert_eq!(confirmed, json!(["mode: \"auto\" in place of \"ask\" (everything runs without asking)"]));
+    assert_eq!((mode(&client).await, asked(&client).await), (json!("auto"), vec![]));
+    assert_eq!(client.refused("config/set", set("mode", "oops")).await.code, -31010);
+
+    let before = std::fs::read_to_string(daemon.dirs.config()).unwrap();
+    let evil = format!(
+        "{before}\n[providers.evil]\nkind = \"openai\"\nbase_url = \"{}/v1\"\napi_key_env = \"WORK_KEY\"\n",
+        model.url()
+    );
+    std::fs::write(daemon.dirs.config(), evil).unwrap();
+    asks_about(&client, "providers.evil.api_key_env").await;
+    let refused = client.refused("session/create", json!({ "cwd": daemon.workspace(), "model": "evil/m" })).await;
+    assert!(refused.message.contains("waits until you confirm it"), "{}", refused.message);
+    client.confirm().await;
+    client.create_with(json!({ "model": "evil/m" })).await;
     daemon.check(&[&client], &model);
 }

@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use linger_protocol::message::ContentBlock;
+use linger_protocol::patience::Patience;
 use linger_tests::model::{Format, Reply, events};
 use lingerd::provider::catalogue::codec;
 use lingerd::provider::compat::Compat;
-use lingerd::provider::retry::{self, Decision};
+use lingerd::provider::retry::{self, Decision, Tries};
 use lingerd::provider::sse::{Framer, MAX_EVENT};
 use lingerd::provider::{Codec, Failure, FailureClass, Response, StreamEvent};
 use serde_json::{Value, json};
@@ -354,8 +355,8 @@ const STATUSES: [(u16, FailureClass, bool); 25] = {
         (302, Rejected, false),
         (400, Rejected, false),
         (401, Auth, false),
-        (402, Rejected, false),
-        (403, Auth, false),
+        (402, Quota, false),
+        (403, Forbidden, false),
         (404, NotFound, false),
         (405, Rejected, false),
         (408, Overloaded, true),
@@ -403,13 +404,13 @@ fn each_status_means_the_same_in_every_format_whatever_its_body() {
             assert!(message.contains(&status.to_string()), "{what}: {message}");
             // It is cut when the keys are out of it.
             assert!(message.len() < 65 << 10 && !message.contains(char::is_control), "{what}: {message}");
-            let decision = retry::decide(&failure, 1, Duration::ZERO, retry::MAX_RETRY_AFTER, 1.0);
+            let decision = retry::decide(&failure, &Tries::default(), Patience::USUAL, 1.0);
             assert_eq!(matches!(decision, Decision::Again { .. }), again, "{what}: {decision:?}");
         }
     }
 }
 
-/// However long each attempt takes, there are no more than the limit, in no more than the time.
+/// However long each attempt takes, an outage is given up when the patience is over, and answers that break off before.
 #[test]
 fn whatever_fails_for_good_is_given_up() {
     use FailureClass::*;
@@ -420,15 +421,15 @@ fn whatever_fails_for_good_is_given_up() {
         {
             let retry_after = asked.map(Duration::from_secs);
             let failure = Failure { class, message: String::new(), retry_after };
-            let (mut attempt, mut elapsed) = (1, Duration::from_secs(took));
-            while let Decision::Again { after } =
-                retry::decide(&failure, attempt, elapsed, retry::MAX_RETRY_AFTER, random)
-            {
-                attempt += 1;
-                elapsed += after + Duration::from_secs(took);
+            let mut tries =
+                Tries { answered_before: true, broke_off: retry::broke_off(class, false), ..Tries::default() };
+            tries.broken_off += u32::from(tries.broke_off);
+            while let Decision::Again { after } = retry::decide(&failure, &tries, Patience::USUAL, random) {
+                tries.broken_off += u32::from(tries.broke_off);
+                tries.waited += after + Duration::from_secs(took);
             }
-            assert!(attempt <= retry::MAX_ATTEMPTS, "{class:?}: {attempt} attempts");
-            assert!(elapsed <= retry::MAX_ELAPSED + Duration::from_secs(took), "{class:?}: {elapsed:?}");
+            assert!(tries.broken_off <= retry::MAX_BROKEN_OFF + 1, "{class:?}: {tries:?}");
+            assert!(tries.waited <= Duration::from_secs(3600 + took), "{class:?}: {tries:?}");
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Permissions: durable, answered once, by whoever is first; and the modes that decide what is asked. Races: `races.rs`.
 
-use linger_tests::harness::Setup;
+use linger_tests::harness::{Raw, Setup};
 use linger_tests::model::{ModelServer, Reply};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::Daemon;
 use crate::shared::permission::{asked, swapped};
@@ -30,6 +30,50 @@ async fn an_answer_to_something_else_than_what_was_shown_is_refused() {
     client.first(&session, "turn_finished").await;
     let resolved = client.first(&session, "permission_resolved").await;
     assert_eq!((resolved.str("decision"), resolved.str("by")), ("allow_once", "test"));
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn replay_says_which_questions_are_in_the_past() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    model.push([bash("true one"), bash("true two"), bash("true three"), Reply::text("done")]);
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.prompt(&session, "go").await;
+    let (first, _) = asked(&client, &session, 1).await;
+    answer(&client, &first, "allow_once").await;
+    let (second, _) = asked(&client, &session, 2).await;
+    let mut late = daemon.raw().await;
+    let attach = json!({ "jsonrpc": "2.0", "id": 1, "method": "session/attach", "params": { "session": session } });
+    late.send(format!("{attach}\n")).await;
+    let mut questions = Vec::new();
+    let mut next = async |raw: &mut Raw| loop {
+        let line = raw.any_line().await.unwrap();
+        let event = &line["params"]["event"];
+        if event["kind"] == "permission_requested" || event["kind"] == "caught_up" {
+            questions.push((
+                event["permission"].clone(),
+                line["params"]["answered"].clone(),
+                event["answered"].clone(),
+            ));
+            break event["kind"].clone();
+        }
+    };
+    while next(&mut late).await != "caught_up" {}
+    answer(&client, &second, "allow_once").await;
+    let (third, _) = asked(&client, &session, 3).await;
+    next(&mut late).await;
+    answer(&client, &third, "allow_once").await;
+    client.first(&session, "turn_finished").await;
+    let (yes, none) = (json!(true), Value::Null);
+    let expect = [
+        (json!(first), yes, none.clone()),
+        (json!(second), none.clone(), none.clone()),
+        (none.clone(), none.clone(), none.clone()),
+        (json!(third), none.clone(), none),
+    ];
+    assert_eq!(questions, expect);
     daemon.check(&[&client], &model);
 }
 
@@ -209,5 +253,39 @@ async fn a_stricter_mode_holds_for_what_has_not_begun() {
     let outcomes: Vec<String> =
         client.transcript().of("tool_finished").map(|finished| finished.str("outcome").to_owned()).collect();
     assert_eq!(outcomes, ["ran", "denied", "denied"]);
+    daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn what_decides_on_a_call_is_said_and_what_is_always_allowed_is_listed_and_taken_back() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    let explain = async |call: &str| {
+        let said = client.call("permission/explain", json!({ "call": call, "session": session })).await;
+        (said["verdict"].clone(), said["by"].clone(), said["place"].is_null())
+    };
+    assert_eq!(explain("bash(git status -s)").await, (json!("ask"), json!("mode ask"), true));
+    model.push([bash("git status"), Reply::text("done")]);
+    client.prompt(&session, "go").await;
+    let (permission, event) = asked(&client, &session, 1).await;
+    assert_eq!(event["grant"], "bash(git status:*)");
+    answer(&client, &permission, "allow_always").await;
+    client.first(&session, "turn_finished").await;
+    assert_eq!(explain("bash(git status -s)").await, (json!("allow"), json!("rule bash(git status:*)"), false));
+    assert_eq!(explain("bash(git status; ls)").await, (json!("ask"), json!("mode ask"), true));
+    let rules = client.call("permission/rules", json!({})).await;
+    let root = daemon.workspace().canonicalize().unwrap();
+    assert_eq!((&rules[0]["workspace"], &rules[0]["rule"]), (&json!(root), &json!("bash(git status:*)")));
+    assert!(rules[0]["at"].is_u64(), "{rules}");
+    let removed = client.call("permission/remove", json!({ "rule": "bash(git status:*)" })).await;
+    assert_eq!(removed["removed"][0]["rule"], "bash(git status:*)");
+    assert_eq!(client.call("permission/rules", json!({})).await, json!([]));
+    assert_eq!(client.refused("permission/remove", json!({ "rule": "bash(git status:*)" })).await.code, -31040);
+    assert_eq!(
+        client.refused("permission/explain", json!({ "call": "bsh(x)", "session": session })).await.code,
+        -31040
+    );
     daemon.check(&[&client], &model);
 }

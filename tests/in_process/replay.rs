@@ -179,3 +179,16 @@ async fn after_detach_nothing_comes_and_after_attach_everything() {
     assert_eq!(assemble(&client.transcript(), &session).0, assemble(&other.transcript(), &session).0);
     daemon.check(&[&client, &other], &model);
 }
+
+#[tokio::test]
+async fn an_attach_that_is_refused_leaves_the_attachment_that_works() {
+    let model = ModelServer::with([Reply::text("Good day")]);
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    let refused = client.refused("session/attach", json!({ "session": session, "after": "99" })).await;
+    assert_eq!(refused.code, -31004);
+    // Its events still come.
+    client.turn(&session, "hello").await;
+    daemon.check(&[&client], &model);
+}

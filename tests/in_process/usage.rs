@@ -84,7 +84,6 @@ async fn a_session_goes_on_with_another_model_and_hears_of_one_that_nobody_knows
     let client = daemon.client().await;
     let session = client.create_with(json!({ "model": "work/w-small" })).await;
     client.attach(&session).await;
-    client.turn(&session, "go").await;
     model.expect_rewrites();
     let set = |model: &str| json!({ "session": session, "model": model });
 

@@ -1,5 +1,4 @@
-//! What is kept beside the events of a session, so that it is found: `linger doctor` names rows that are lost or changed, and a
-//! repair makes them anew from the events.
+//! What is kept beside the events of a session: its state, and rows that are looked up. A lost state is folded again by a repair.
 
 use linger_tests::check::Seen;
 use linger_tests::harness::{Client, Daemon, until};
@@ -31,17 +30,9 @@ async fn asking(model: &ModelServer) -> (Daemon, Client, String, Seen) {
 }
 
 #[tokio::test]
-async fn a_permission_whose_row_is_lost_or_changed_waits_all_the_same() {
+async fn a_permission_waits_although_the_state_of_its_session_has_changed() {
     for sql in [
-        "DELETE FROM question WHERE id = ?",
-        "UPDATE question SET asked = '{' WHERE id = ?",
-        "UPDATE question SET asked = replace(asked, '\"digest\":\"', '\"digest\":\"0') WHERE id = ?",
-        "UPDATE question SET answer = '\"allow_once\"', answered_by = 'nobody', answered_at = 1 WHERE id = ?",
-        "UPDATE question SET session = 'another' WHERE id = ?",
-        "UPDATE question SET asked = replace(asked, 'once', 'other') WHERE id = ?",
-        // Here it is the state that is wrong.
         "UPDATE session SET fold = replace(fold, '\"digest\":\"', '\"digest\":\"0') WHERE fold LIKE '%' || ? || '%'",
-        "UPDATE session SET fold = replace(fold, '\"permission\":', '\"permissiom\":') WHERE fold LIKE '%' || ? || '%'",
         "UPDATE session SET fold = json_set(fold, '$.mode', 'auto') WHERE fold LIKE '%' || ? || '%'",
     ] {
         let model = ModelServer::start();
@@ -66,56 +57,22 @@ async fn a_permission_whose_row_is_lost_or_changed_waits_all_the_same() {
 }
 
 #[tokio::test]
-async fn a_permission_whose_decision_is_lost_is_not_asked_again() {
+async fn a_turn_goes_on_whose_column_has_an_unknown_state() {
     let model = ModelServer::start();
-    let (daemon, client, session, asked) = asking(&model).await;
-    answer(&client, asked.str("permission"), "allow_once").await;
-    client.first(&session, "turn_finished").await;
-    let undone = "UPDATE question SET answer = NULL, answered_by = NULL, answered_at = NULL WHERE id = ?";
-    change(&daemon, undone, &[asked.str("permission")]).await;
+    let daemon = Daemon::start(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    model.push([Reply::text("Good day").gate(&Gate::new()), Reply::text("Good day")]);
+    client.prompt(&session, "hello").await;
+    model.wait_requests(1).await;
+    change(&daemon, "UPDATE session SET state = 'runnin' WHERE id = ?", &[&session]).await;
     daemon.launch().await;
-    // One of which no event speaks, too.
-    let bogus = "INSERT INTO question SELECT 'q0', session, replace(asked, id, 'q0'), NULL, NULL, NULL FROM question";
-    Connection::open(daemon.dirs.database()).unwrap().execute(bogus, []).unwrap();
-    doctor(&daemon, &[], false, "what waits for an answer is not written down").await;
-    doctor(&daemon, &["--repair"], true, "all of it can be read").await;
     let back = daemon.client().await;
-    assert_eq!(back.call("permission/list", json!({})).await, json!([]));
-    // Who has decided is known again.
-    let who = "SELECT answered_by FROM question";
-    let connection = Connection::open(daemon.dirs.database()).unwrap();
-    let mut who = connection.prepare(who).unwrap();
-    let who: Vec<String> = who.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
-    let resolved = client.first(&session, "permission_resolved").await;
-    assert_eq!(who, [resolved.str("by")]);
+    model.wait_requests(2).await;
+    back.attach(&session).await;
+    assert_eq!(back.first(&session, "turn_finished").await.str("stop_reason"), "end_turn");
     daemon.check(&[&client, &back], &model);
     stop(&daemon).await;
-}
-
-#[tokio::test]
-async fn a_turn_goes_on_that_no_column_tells_of() {
-    // What no build has written is looked at; what says that nothing is under way is believed, until somebody asks.
-    for (state, asks) in [("runnin", false), ("idle", true)] {
-        let model = ModelServer::start();
-        let daemon = Daemon::start(&model).await;
-        let client = daemon.client().await;
-        let session = client.session().await;
-        model.push([Reply::text("Good day").gate(&Gate::new()), Reply::text("Good day")]);
-        client.prompt(&session, "hello").await;
-        model.wait_requests(1).await;
-        change(&daemon, "UPDATE session SET state = ? WHERE id = ?", &[state, &session]).await;
-        daemon.launch().await;
-        if asks {
-            doctor(&daemon, &[], false, "what it does").await;
-            doctor(&daemon, &["--repair"], true, "all of it can be read").await;
-        }
-        let back = daemon.client().await;
-        model.wait_requests(2).await;
-        back.attach(&session).await;
-        assert_eq!(back.first(&session, "turn_finished").await.str("stop_reason"), "end_turn");
-        daemon.check(&[&client, &back], &model);
-        stop(&daemon).await;
-    }
 }
 
 #[tokio::test]
@@ -166,7 +123,7 @@ async fn without_its_state_and_its_last_events_a_session_goes_on_only_at_a_users
     })
     .await;
     daemon.launch().await;
-    doctor(&daemon, &[], false, "nobody can tell what came after").await;
+    doctor(&daemon, &[], false, "may be missing").await;
     doctor(&daemon, &["--repair"], false, "carried over").await;
     let back = daemon.client().await;
     back.attach(&session).await;
@@ -204,65 +161,5 @@ async fn rows_that_no_linger_has_written_harm_no_session() {
     let clean = "DELETE FROM scratch; DELETE FROM question WHERE id = 'q0'";
     Connection::open(daemon.dirs.database()).unwrap().execute_batch(clean).unwrap();
     daemon.check(&[&client, &back], &model);
-    stop(&daemon).await;
-}
-
-#[tokio::test]
-async fn a_session_whose_name_was_taken_away_has_it_back_unless_another_has_it() {
-    let model = ModelServer::start();
-    let daemon = Daemon::start(&model).await;
-    let client = daemon.client().await;
-    let (kept, taken) =
-        (client.create_with(json!({ "name": "kept" })).await, client.create_with(json!({ "name": "taken" })).await);
-    damage(&daemon, |path| {
-        let changed = "UPDATE session SET name = NULL, cwd = '/nowhere'";
-        assert_eq!(Connection::open(path).unwrap().execute(changed, []).unwrap(), 2);
-    })
-    .await;
-    daemon.launch().await;
-    let back = daemon.client().await;
-    back.create_with(json!({ "name": "taken" })).await;
-    doctor(&daemon, &[], false, "is not written down where it is looked for").await;
-    doctor(&daemon, &["--repair"], true, "all of it can be read").await;
-    let after = daemon.client().await;
-    let here = after.call("session/list", json!({ "cwd": daemon.workspace() })).await;
-    let name = |id: &str| here.as_array().unwrap().iter().find(|row| row["session"] == id).unwrap()["name"].clone();
-    assert_eq!((name(&kept), name(&taken)), (json!("kept"), json!(null)));
-    daemon.check(&[&client, &back, &after], &model);
-    stop(&daemon).await;
-}
-
-#[tokio::test]
-async fn what_a_session_uses_is_written_down_again_by_a_repair() {
-    let model = ModelServer::start();
-    let daemon = Daemon::auto(&model).await;
-    let client = daemon.client().await;
-    let session = client.session().await;
-    model.push([crate::bash("seq 1 100000"), Reply::text("done")]);
-    client.turn(&session, "go").await;
-    let finished = client.first(&session, "tool_finished").await;
-    let blob = finished.str("blob");
-    let size = async |client: &Client| client.call("session/list", json!({})).await[0]["size"].clone();
-    let before = size(&client).await;
-    change(&daemon, "DELETE FROM blob WHERE hash = ?", &[blob]).await;
-    let negative = "UPDATE session SET size = -1 WHERE id = ?";
-    Connection::open(daemon.dirs.database()).unwrap().execute(negative, [&session]).unwrap();
-    daemon.launch().await;
-    let back = daemon.client().await;
-    assert_eq!(size(&back).await, json!(0));
-    back.refused("blob/get", json!({ "blob": blob })).await;
-    doctor(&daemon, &[], false, "its size, or which images and outputs it uses").await;
-    doctor(&daemon, &["--repair"], true, "all of it can be read").await;
-    let after = daemon.client().await;
-    // With the notice of it; that it is right to the byte, the check below looks.
-    assert!(size(&after).await.as_u64() > before.as_u64());
-    assert_eq!(after.call("blob/get", json!({ "blob": blob, "length": 4 })).await["data"], "MQoyCg==");
-    // What is read is the file, however long it was said to be.
-    let database = Connection::open(daemon.dirs.database()).unwrap();
-    database.execute("UPDATE blob SET size = 1000", []).unwrap();
-    let piece = after.call("blob/get", json!({ "blob": blob, "length": 4 })).await;
-    assert_eq!((&piece["size"], &piece["next"]), (&json!(588_895), &json!(4)));
-    database.execute("UPDATE blob SET size = 588895", []).unwrap();
-    daemon.check(&[&client, &back, &after], &model);
     stop(&daemon).await;
 }

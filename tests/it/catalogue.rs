@@ -2,7 +2,7 @@
 //! right.
 
 use linger_tests::model::{Format, ModelServer, Reply};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::bash;
 use crate::configuration::later_is_at;
@@ -11,7 +11,7 @@ use crate::providers::{check, name, start};
 const SUMMARY: &str = "## Goal\nthe old goal\n\n## Next steps\ngo on";
 
 #[tokio::test]
-async fn a_window_and_prices_that_only_the_provider_knows_count_once_it_was_asked_and_after_a_reload() {
+async fn a_window_and_prices_that_only_the_provider_knows_count_from_its_first_answer_and_after_a_reload() {
     let model = ModelServer::start();
     let pricing = json!({ "prompt": "0.000001", "completion": "0.000002" });
     model.list("/v1/models", json!({ "data": [{ "id": "w", "context_length": 10_000, "pricing": pricing }] }));
@@ -21,9 +21,10 @@ async fn a_window_and_prices_that_only_the_provider_knows_count_once_it_was_aske
     client.attach(&session).await;
     model.push([Reply::text("one").usage(2000, 10, 0)]);
     let first = client.turn(&session, &"lorem ipsum ".repeat(500)).await.event;
-    assert_eq!((&first["context_window"], &first["usage"]["cost_micros"]), (&Value::Null, &Value::Null), "{first}");
+    assert_eq!((&first["context_window"], &first["usage"]["cost_micros"]), (&json!(10_000), &json!(2020)), "{first}");
+    let stored = std::fs::read_to_string(daemon.dirs.state().join("lingerd.models")).unwrap();
+    assert!(stored.contains("10000"), "{stored}");
 
-    client.call("model/list", json!({ "all": true })).await;
     let before = std::fs::read_to_string(daemon.dirs.config()).unwrap();
     later_is_at(&daemon, &client, &before, "http://127.0.0.1:1").await;
 

@@ -148,7 +148,7 @@ async fn a_script_reads_what_each_command_came_to_as_json() {
     let json = async |args: &[&str], code| daemon.cli(args).run().await.exits(code).json();
     let made = json(&["new", "--name", "scripted", "--json"], 0).await;
     let session = made[0]["session"].as_str().unwrap();
-    assert_eq!(made, [json!({ "session": session })]);
+    assert_eq!(made, [json!({ "session": session, "model": "work/m", "mode": "ask" })]);
     model.push([bash(&daemon.effect("once")), Reply::text("done")]);
     let sent = json(&["send", "--json", "scripted", "go"], 0).await;
     assert_eq!(sent, [json!({ "session": session, "prompt": "p1", "seq": 2 })]);
@@ -253,13 +253,20 @@ async fn sigint_cancels_a_run_and_sighup_leaves_it_running() {
 
 #[tokio::test]
 async fn run_exits_1_when_the_turn_fails_and_124_when_it_takes_too_long() {
-    let model = ModelServer::with([Reply::text("half").stop("max_tokens"), Reply::status(401), Reply::new().stall()]);
+    let cut = |text: &str| Reply::text(text).stop("max_tokens");
+    let model = ModelServer::with([cut("a whole wo"), cut("rd, and "), Reply::text("the end")]);
     let daemon = Daemon::start(&model).await;
-    daemon.cli(&["run", "one"]).run().await.exits(1);
+    for args in [&["run", "one"][..], &["run", "--stream", "one"]] {
+        assert_eq!(daemon.cli(args).run().await.exits(0).stdout, "a whole word, and the end\n");
+        model.push([cut("a whole wo"), cut("rd, and "), Reply::text("the end")]);
+    }
+    daemon.cli(&["run", "one"]).run().await.exits(0);
+    model.push([cut("h"), cut("al"), cut("f"), cut("."), Reply::status(401), Reply::new().stall()]);
+    assert_eq!(daemon.cli(&["run", "one"]).run().await.exits(1).stdout, "half.\n");
     let refused = daemon.cli(&["run", "two"]).run().await.exits(1);
     assert!(refused.stderr.contains("scripted status 401") || refused.stderr.contains("key"), "{}", refused.stderr);
     daemon.cli(&["run", "--timeout", "1", "three"]).run().await.exits(124);
-    model.wait_requests(3).await;
+    model.wait_requests(15).await;
     let client = daemon.client().await;
     let latest = client.call("session/list", json!({ "limit": 1 })).await[0]["session"].clone();
     client.attach(latest.as_str().unwrap()).await;
@@ -317,8 +324,7 @@ async fn the_key_of_the_clients_environment_is_brought_to_the_daemon() {
 #[tokio::test]
 async fn a_provider_that_is_down_is_named_with_its_address() {
     let model = ModelServer::start();
-    let down =
-        "[providers.down]\nkind = \"openai\"\nbase_url = \"http://127.0.0.1:1/v1\"\napi_key_env = \"WORK_KEY\"\n";
+    let down = "[providers.down]\nkind = \"openai\"\nbase_url = \"http://127.0.0.1:1/v1\"\napi_key_env = \"WORK_KEY\"\npatience = 0\n";
     let daemon = Daemon::start_with(&model, Setup { config: down.to_owned(), ..Setup::default() }).await;
     let output = daemon.cli(&["run", "-m", "down/m", "hello"]).run().await.exits(1);
     assert!(output.stderr.contains("127.0.0.1:1"), "{}", output.stderr);

@@ -51,12 +51,11 @@ async fn a_command_sees_what_was_written_into_the_configuration_before_it() {
     let daemon = Daemon::start(&model).await;
     let before = std::fs::read_to_string(daemon.dirs.config()).unwrap();
     for round in 0..10 {
-        let mode = ["plan", "edit"][round % 2];
-        std::fs::write(daemon.dirs.config(), format!("mode = \"{mode}\"\n{}", before.replace("mode = \"ask\"\n", "")))
-            .unwrap();
+        let model = ["work/one", "work/other"][round % 2];
+        std::fs::write(daemon.dirs.config(), before.replace("\"work/m\"", &format!("\"{model}\""))).unwrap();
         daemon.cli(&["new"]).run().await.exits(0);
         let latest = daemon.cli(&["ls", "--json"]).run().await.exits(0).json().remove(0);
-        assert_eq!(latest["mode"], mode);
+        assert_eq!(latest["model"], model);
     }
     std::fs::write(daemon.dirs.config(), "mode = \"none\"").unwrap();
     daemon.cli(&["ls"]).run().await.exits(0).says("config.toml:1");

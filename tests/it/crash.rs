@@ -150,8 +150,9 @@ async fn a_daemon_that_a_tool_of_another_one_starts_and_loses_ends_its_own_proce
     let env: String = inner.env(true).iter().map(|(name, value)| format!(" {name}='{value}'")).collect();
     let linger = linger_tests::harness::programs().client.display();
     let left = inner.dirs.root().join("left");
+    // By LINGER_OWNER the inner one sees that the outer one lives.
     let script = format!(
-        "l() {{ env -i{env} {linger} \"$@\"; }}
+        "l() {{ env -i{env} LINGER_OWNER=\"$LINGER_OWNER\" {linger} \"$@\"; }}
         l daemon start && l run --model demo --mode auto 'run: (env -i setsid sleep 657 & echo $! > {left}); true' &&
         kill -9 $(l daemon status --json | tr ',' '\\n' | sed -n 's/\"keeper\"://p; s/\"pid\"://p') &&
         l daemon start && echo both live; l ls >/dev/null && echo it serves; kill -0 $(cat {left}) || echo it is gone",

@@ -12,6 +12,8 @@ use linger_tests::model::{ModelServer, Reply};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use crate::{after_tool, bash};
+
 /// A daemon that the client has started, and its process.
 async fn started() -> (Daemon, u32) {
     let daemon = Daemon::prepare(&ModelServer::start(), Setup::default());
@@ -35,6 +37,8 @@ async fn a_daemon_that_hangs_is_named_and_can_be_ended() {
     process::signal(pid, Signal::STOP);
     daemon.cli(&["daemon", "status"]).run().await.fails_with_hint(5).says("does not answer");
     assert_eq!(state(&daemon).await, "silent");
+    // At once: it does not wait for an answer, whose time-out is half a minute.
+    daemon.cli(&["ls"]).run().await.fails_with_hint(5).says("is stopped").says("kill -CONT");
     daemon.cli(&["daemon", "stop"]).run().await.exits(0).says("sending SIGTERM");
     assert!(is_dead(pid));
     assert_eq!(state(&daemon).await, "none");
@@ -251,4 +255,36 @@ async fn in_a_container_whose_session_is_led_from_outside_a_turn_runs_and_its_qu
     let linger = programs().client.to_string_lossy();
     inside("bash", &["-c", &format!("{script} $(\"$0\" ls | cut -d' ' -f1)"), &linger]).run().await.exits(0);
     assert_eq!(std::fs::read_to_string(daemon.side_effects()).unwrap(), "once\n");
+}
+
+#[tokio::test]
+async fn a_daemon_that_is_told_to_stop_lets_a_running_command_end() {
+    let model = ModelServer::scripted(|request| match after_tool(request) {
+        true => Reply::text("done"),
+        false => bash("mkfifo begun go; echo > begun; cat go; echo ended"),
+    });
+    let daemon = Daemon::auto(&model).await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.prompt(&session, "go").await;
+    client.first(&session, "tool_started").await;
+    let fifo = |name: &str| daemon.workspace().join(name);
+    linger_tests::harness::until("the command has begun", async || fifo("go").exists().then_some(())).await;
+    let begun = std::fs::read(fifo("begun")).unwrap();
+    assert_eq!(begun, b"\n");
+    client.call("daemon/stop", json!({ "force": true })).await;
+    // It is answered at once, and the command runs on.
+    std::fs::write(fifo("go"), "").unwrap();
+    client.closed().await;
+    let before = client.hang_up();
+    daemon.cli(&["daemon", "start", "--json"]).run().await.exits(0);
+    let client = daemon.client().await;
+    client.continues(before);
+    client.attach(&session).await;
+    let finished = client.first(&session, "tool_finished").await;
+    let output = finished.event["content"][0]["text"].to_string();
+    assert!(output.contains("ended"), "{output}");
+    client.first(&session, "turn_finished").await;
+    daemon.cli(&["daemon", "stop"]).run().await.exits(0);
+    daemon.check(&[&client], &model);
 }

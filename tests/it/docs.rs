@@ -12,6 +12,7 @@ use linger_protocol::event::{Event, EventBody};
 use linger_protocol::method::{Visitor, each_method};
 use linger_tests::harness::{Daemon, Raw};
 use linger_tests::model::ModelServer;
+use linger_tests::wire::{fields_once, fits_schema};
 use serde_json::Value;
 use tokio::time::timeout;
 
@@ -130,8 +131,10 @@ async fn the_examples_of_the_protocol_are_true() {
     let document = document();
     let (mut waiting, mut sent) = (Vec::new(), BTreeSet::new());
     for line in blocks(&document, "jsonl").concat().lines() {
+        fields_once(line.trim_start_matches(['→', '←'])).unwrap_or_else(|problem| panic!("{problem} in {line}"));
         if let Some(request) = line.strip_prefix("→ ") {
             let request = names.put_in(request);
+            fits_schema(&serde_json::from_str(&request).unwrap()).unwrap();
             sent.insert(serde_json::from_str::<Value>(&request).unwrap()["method"].as_str().unwrap().to_owned());
             raw.send(format!("{request}\n")).await;
         } else if let Some(shown) = line.strip_prefix("← ") {
@@ -144,6 +147,7 @@ async fn the_examples_of_the_protocol_are_true() {
                 let next = next.ok().flatten();
                 waiting.push(next.unwrap_or_else(|| panic!("nothing like this came: {shown}\nbut {waiting:#?}")));
             };
+            fits_schema(&came).unwrap();
             names.fits(&shown, &came, "").unwrap_or_else(|problem| panic!("{problem}\nin {shown}\nand {came}"));
         }
     }
@@ -220,6 +224,35 @@ fn every_kind_of_event_is_shown_and_known_to_the_types() {
     let kinds = rows
         .flat_map(|row| row.split('|').nth(1).unwrap().split(',').map(|kind| kind.trim().trim_matches('`').to_owned()));
     assert_eq!(kinds.collect::<BTreeSet<_>>(), shown, "the table and the examples show the same kinds");
+}
+
+#[test]
+fn the_table_of_events_names_every_field_of_the_types() {
+    let document = document();
+    let table = document.split("| kind | fields |").nth(1).expect("a table of kinds");
+    let rows: Vec<&str> = table.lines().skip(2).take_while(|line| line.starts_with('|')).collect();
+    let schema = linger_protocol::schema::protocol();
+    let types = &schema["$defs"];
+    let fields = |variant: &Value| -> Vec<String> {
+        let more = variant["$ref"].as_str().map(|name| &types[name.rsplit('/').next().unwrap_or_default()]);
+        let all = [Some(variant), more].into_iter().flatten();
+        all.flat_map(|it| it["properties"].as_object().into_iter().flatten().map(|(name, _)| name.clone())).collect()
+    };
+    let mut missing = Vec::new();
+    for variant in types["Event"]["oneOf"].as_array().expect("kinds of event") {
+        let Some(kind) = variant["properties"]["kind"]["const"].as_str().filter(|kind| *kind != "unknown") else {
+            continue;
+        };
+        let row =
+            rows.iter().find(|row| row.split('|').nth(1).is_some_and(|kinds| kinds.contains(&format!("`{kind}`"))));
+        // What is the same as in the row above is not said again.
+        let said =
+            row.map_or_else(String::new, |row| row.replace("the same, and", "`message`, `block`, `offset`, `text`,"));
+        let named = |field: &str| said.contains(&format!("`{field}`")) || said.contains(&format!("`{field}?`"));
+        let unnamed = fields(variant).into_iter().filter(|field| field != "kind" && !named(field));
+        missing.extend(unnamed.map(|field| format!("{kind}.{field}")));
+    }
+    assert!(missing.is_empty(), "{missing:?}");
 }
 
 #[test]

@@ -71,6 +71,7 @@ async fn a_certificate_of_ones_own_is_refused_until_its_authority_is_named() {
     let config = std::fs::read_to_string(daemon.dirs.config()).unwrap();
     let named = config.replace("[network]\n", &format!("[network]\nca_file = \"{}\"\n", file.display()));
     std::fs::write(daemon.dirs.config(), named).unwrap();
+    client.confirm().await;
     linger_tests::harness::until("the authority is trusted", async || {
         (turn(&client).await == "end_turn").then_some(())
     })
@@ -283,6 +284,7 @@ async fn doctor_says_that_the_daemon_was_started_without_the_proxy_of_this_shell
     let client = daemon.client().await;
     std::fs::write(daemon.dirs.config(), config.replace("[network]\n", "[network]\nproxy = \"http://p.test:1\"\n"))
         .unwrap();
+    client.confirm().await;
     linger_tests::harness::until("the proxy is known", async || {
         let status = client.call("daemon/status", json!({})).await;
         status["proxies"].is_array().then_some(())

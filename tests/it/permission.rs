@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use linger_tests::harness::{Cli, Daemon, Raw, process};
+use linger_tests::harness::{Cli, Daemon, Raw, comes_true, process};
 use linger_tests::model::{ModelServer, Reply};
 use rustix::process::Signal;
 use serde_json::json;
@@ -128,13 +128,56 @@ async fn a_tool_cannot_answer_its_own_permission() {
     model.push_for("thief", [bash(&steal), Reply::text("done")]);
     client.turn(&session, "go").await;
     let output = client.first(&session, "tool_finished").await.raw;
-    assert_eq!(output.matches("may not answer a question").count(), 3, "{output}");
+    assert_eq!(output.matches("a process started by the daemon may not").count(), 3, "{output}");
     assert_eq!(story(&other.transcript(), &waiting).last().unwrap(), "permission_requested");
     model.push([Reply::text("done")]);
     answer(&other, &permission, "reject_once").await;
     other.first(&waiting, "turn_finished").await;
     assert!(!daemon.side_effects().exists());
     daemon.check(&[&client, &other], &model);
+}
+
+#[tokio::test]
+async fn a_tool_that_kills_the_daemon_gets_no_other_that_takes_it_for_a_user() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let other = daemon.client().await;
+    let waiting = other.session().await;
+    model.push([bash(&daemon.effect("stolen"))]);
+    other.prompt(&waiting, "go").await;
+    let (permission, _) = asked(&other, &waiting, 1).await;
+    let (keeper, pid) = (daemon.keeper(), daemon.pid().await);
+    let env: String = daemon.env(true).iter().map(|(name, value)| format!("export {name}='{value}'; ")).collect();
+    let answer = format!("{} answer {permission} allow", linger_tests::harness::programs().client.display());
+    // A dead keeper stays a zombie until its parent, this test, waits for it.
+    let gone = "gone() { ! [ -e /proc/$1/stat ] || grep -q ') Z ' /proc/$1/stat; }";
+    let kill = format!("{gone}; kill -9 {keeper} {pid}; until gone {pid} && gone {keeper}; do :; done");
+    // As it is, between two levels of marks, and lowered.
+    let tries = format!("{answer}; ulimit -x {}; {answer}; ulimit -x 3; {answer}; echo over", (125u64 << 56) + 12345);
+    std::fs::write(daemon.workspace().join("steal"), format!("{env}{kill}; ({tries}) >tried 2>&1; mv tried out\n"))
+        .unwrap();
+    let client = daemon.client().await;
+    let session = client.create_with(json!({ "mode": "auto", "model": "work/thief" })).await;
+    model.push_for(
+        "thief",
+        [bash("setsid -f bash ./steal </dev/null >/dev/null 2>&1; sleep 1000"), Reply::text("done")],
+    );
+    client.prompt(&session, "go").await;
+    let out = daemon.workspace().join("out");
+    assert!(comes_true(linger_tests::TIMEOUT, || out.exists()), "it has tried");
+    let out = std::fs::read_to_string(out).unwrap();
+    assert!(out.ends_with("over\n") && !out.contains("allowed"), "{out}");
+    assert!(!daemon.side_effects().exists(), "{out}");
+    // A person starts it: the question stands.
+    daemon.revive(&[]).await;
+    let back = daemon.client().await;
+    let row = &back.call("permission/list", json!({ "session": waiting })).await[0];
+    assert_eq!(row["permission"], json!(permission), "{out}");
+    model.push([Reply::text("done")]);
+    back.attach(&waiting).await;
+    self::answer(&back, &permission, "reject_once").await;
+    back.first(&waiting, "turn_finished").await;
+    assert!(!daemon.side_effects().exists());
 }
 
 #[tokio::test]
@@ -150,10 +193,18 @@ async fn who_may_have_lowered_an_inherited_limit_cannot_answer_and_is_told_why()
     let script = format!("ulimit -x 7 && exec {} answer {permission} allow", linger.display());
     let low = Cli::new("/bin/bash".as_ref(), daemon.env(true), daemon.workspace(), &["-c", &script]);
     let refused = low.run().await.fails_with_hint(1);
-    assert!(refused.stderr.contains("this process may not answer a question: its limit of file locks"), "{refused:?}");
+    assert!(refused.stderr.contains("its limit of file locks"), "{refused:?}");
     assert!(refused.stderr.contains("ulimit -Hx"), "{refused:?}");
+    // What a tool could do, it cannot do either.
+    let script = format!("ulimit -x 7 && exec {} rm --force {session}", linger.display());
+    let low = Cli::new("/bin/bash".as_ref(), daemon.env(true), daemon.workspace(), &["-c", &script]);
+    let refused = low.run().await.fails_with_hint(1);
+    assert!(refused.stderr.contains("its limit of file locks"), "{refused:?}");
     daemon.cli(&["answer", &permission, "allow"]).run().await.exits(0);
     client.first(&session, "turn_finished").await;
+    let resolved = client.first(&session, "permission_resolved").await;
+    assert_eq!(resolved.event["process"]["family"], false);
+    assert!(resolved.event["process"]["pid"].is_u64());
     daemon.check(&[&client], &model);
 }
 

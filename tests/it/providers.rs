@@ -88,7 +88,7 @@ async fn story_in(format: Format) {
     }
 
     // An answer that stops at the limit, and one that is refused, where the format knows such a thing.
-    model.push([Reply::text("too lo").stop("max_tokens")]);
+    model.push((0..4).map(|_| Reply::text("too lo").stop("max_tokens")));
     assert_eq!(client.turn(&session, "at length").await.str("stop_reason"), "max_tokens");
     if format != Format::Ollama {
         model.push([Reply::text("no").stop("refusal")]);

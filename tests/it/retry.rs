@@ -125,6 +125,7 @@ fn the_ordinary_torture_lists_its_parts_as_tests_are_listed() {
         [
             "fault-switches",
             "kills",
+            "outages",
             "crash-points",
             "store-faults",
             "planted-bugs",

@@ -233,7 +233,8 @@ async fn what_is_removed_gives_its_space_back_and_what_another_session_uses_stay
     let rows = daemon.cli(&["ls", "--json"]).run().await.exits(0).json();
     let sizes: Vec<u64> = rows.iter().map(|row| row["size"].as_u64().unwrap()).collect();
     let sql = "SELECT (SELECT sum(octet_length(data)) FROM event WHERE session = s.id)
-                    + (SELECT sum(size) FROM blob WHERE session = s.id) FROM session s ORDER BY updated_at DESC";
+                    + (SELECT sum(size) FROM blob WHERE session = s.id) FROM session s
+               WHERE id <> 'daemon' ORDER BY updated_at DESC";
     let connection = database(&daemon);
     let real: Vec<u64> = connection
         .prepare(sql)
@@ -396,7 +397,7 @@ fn age(daemon: &Daemon, session: &str, days: u64) {
 
 fn sessions(daemon: &Daemon) -> Vec<String> {
     let connection = database(daemon);
-    let mut statement = connection.prepare("SELECT id FROM session ORDER BY id").unwrap();
+    let mut statement = connection.prepare("SELECT id FROM session WHERE id <> 'daemon' ORDER BY id").unwrap();
     statement.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap()
 }
 

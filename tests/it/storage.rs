@@ -205,9 +205,9 @@ async fn a_session_of_which_nothing_can_be_written_can_be_removed_by_force() {
     let damage = client.call("daemon/status", json!({})).await["damage"].clone();
     assert!(damage[0]["what"] == "unwritten" && damage[0]["text"].as_str().unwrap().contains("refused"), "{damage}");
     let listed = daemon.cli(&["ls"]).run().await.exits(0);
-    assert!(listed.stdout.contains("stalled") && listed.stderr.contains("nothing can be written"), "{listed:?}");
+    assert!(listed.stdout.contains("stalled") && listed.stderr.contains("cannot write events"), "{listed:?}");
     let doctor = daemon.cli(&["doctor"]).run().await.exits(1);
-    assert!(doctor.stdout.contains("✗ nothing can be written of a session"), "{doctor:?}");
+    assert!(doctor.stdout.contains("✗ cannot write events of a session"), "{doctor:?}");
     client.call("session/remove", json!({ "session": session, "force": true })).await;
     take_again(&daemon);
     assert_eq!(client.call("session/list", json!({})).await, json!([]));

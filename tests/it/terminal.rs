@@ -332,3 +332,23 @@ async fn a_daemon_that_dies_under_a_terminal_is_found_again_and_the_text_goes_on
     assert_eq!(terminal.leaves().await, 0);
     daemon.check(&[], &model);
 }
+
+#[tokio::test]
+async fn an_attached_terminal_does_not_start_a_daemon_that_was_stopped() {
+    let model = ModelServer::with([Reply::text("Good day"), Reply::text("and again")]);
+    let daemon = Daemon::start(&model).await;
+    let mut terminal = open(&daemon).await;
+    terminal.line("hello");
+    terminal.shows("Good day").await;
+    let client = daemon.client().await;
+    linger_tests::harness::until("the turn has ended", async || {
+        (client.call("session/list", json!({})).await[0]["state"] == "idle").then_some(())
+    })
+    .await;
+    daemon.cli(&["daemon", "stop", "--json"]).run().await.exits(0);
+    terminal.shows("reconnecting").await;
+    // It has had the time to start one: what it would do after half a second, it does before it says so.
+    terminal.shows("was stopped").await;
+    daemon.cli(&["daemon", "status"]).run().await.fails_with_hint(5).says("no daemon runs");
+    daemon.check(&[], &model);
+}

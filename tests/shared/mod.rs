@@ -5,6 +5,7 @@ pub(crate) mod compaction;
 pub(crate) mod configuration;
 pub(crate) mod hosted;
 pub(crate) mod matrix_turns;
+pub(crate) mod mcp;
 pub(crate) mod permission;
 pub(crate) mod provider_faults;
 pub(crate) mod providers;

@@ -1,7 +1,7 @@
 //! What the tests of `providers` share, whether they need a program or not.
 
 use linger_tests::harness::{Client, Setup};
-use linger_tests::model::{Format, ModelServer};
+use linger_tests::model::{Format, ModelServer, PATIENCE};
 
 use crate::Daemon;
 
@@ -28,9 +28,9 @@ pub(crate) async fn start(model: &ModelServer) -> Daemon {
 pub(crate) async fn start_with(model: &ModelServer, more: &str) -> Daemon {
     let url = model.url();
     let config = format!(
-        "[providers.gpt]\nkind = \"openai-responses\"\nbase_url = \"{url}/v1\"\napi_key_env = \"GPT_KEY\"\n\
-         [providers.google]\nkind = \"gemini\"\nbase_url = \"{url}/v1beta\"\napi_key_env = \"GOOGLE_KEY\"\n\
-         [providers.llama]\nkind = \"ollama\"\nbase_url = \"{url}\"\n{more}",
+        "[providers.gpt]\nkind = \"openai-responses\"\nbase_url = \"{url}/v1\"\napi_key_env = \"GPT_KEY\"\npatience = \"{PATIENCE}\"\n\
+         [providers.google]\nkind = \"gemini\"\nbase_url = \"{url}/v1beta\"\napi_key_env = \"GOOGLE_KEY\"\npatience = \"{PATIENCE}\"\n\
+         [providers.llama]\nkind = \"ollama\"\nbase_url = \"{url}\"\npatience = \"{PATIENCE}\"\n{more}",
     );
     let env = [("GPT_KEY", GPT_KEY), ("GOOGLE_KEY", GOOGLE_KEY)];
     let env = env.map(|(name, key)| (name.to_owned(), key.to_owned())).to_vec();

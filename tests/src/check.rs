@@ -109,9 +109,11 @@ pub fn check(trace: &Trace) -> Vec<Violation> {
     found.0
 }
 
-/// Panics with the violations in `trace`, if there are any.
+/// Panics with the violations in `trace`, and with events that the schema does not allow, if there are any.
 pub fn assert_holds(trace: &Trace) {
-    let violations: Vec<String> = check(trace).iter().map(ToString::to_string).collect();
+    let mut found = Found(check(trace));
+    rules::schema(&trace.clients, &mut found);
+    let violations: Vec<String> = found.0.iter().map(ToString::to_string).collect();
     let seen: String = trace.clients.first().map(Transcript::outline).unwrap_or_default();
     assert!(
         violations.is_empty(),

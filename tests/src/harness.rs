@@ -63,7 +63,7 @@ pub fn faulty() -> &'static Programs {
 }
 
 /// Where programs of this test's profile lie: tests lie in `target/<profile>/deps`, programs in `target/<profile>`.
-fn profile() -> PathBuf {
+pub fn profile() -> PathBuf {
     let exe = std::env::current_exe().expect("this test has a path");
     let deps = exe.parent().expect("this test lies in a directory");
     if deps.ends_with("deps") { deps.parent().unwrap_or(deps) } else { deps }.to_path_buf()

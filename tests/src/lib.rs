@@ -14,6 +14,7 @@ pub mod races;
 pub mod report;
 pub mod stored;
 pub mod torture;
+pub mod wire;
 
 use std::time::Duration;
 

@@ -29,7 +29,7 @@ use body::{Continuity, well_formed};
 pub use gate::Gate;
 use reply::Head;
 pub use reply::{Reply, ReplyUsage};
-pub use wire::{Format, Issued, events};
+pub use wire::{Format, Issued, PATIENCE, events};
 use wire::{Piece, render};
 
 /// A request as the server saw it.
@@ -158,6 +158,9 @@ impl State {
 struct Shared {
     state: Mutex<State>,
     count: watch::Sender<usize>,
+    /// Whether it should listen, and whether it does.
+    wanted: watch::Sender<bool>,
+    listens: watch::Sender<bool>,
 }
 
 impl Shared {
@@ -172,6 +175,40 @@ pub struct ModelServer {
     shared: Arc<Shared>,
     runtime: Option<tokio::runtime::Runtime>,
     verified: std::cell::Cell<bool>,
+}
+
+/// Serves connections, while that is wanted.
+async fn listen(mut listener: TcpListener, shared: Arc<Shared>) {
+    let Ok(address) = listener.local_addr() else { return };
+    let mut wanted = shared.wanted.subscribe();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                let Ok((stream, _)) = accepted else { return };
+                let (shared, mut wanted) = (shared.clone(), shared.wanted.subscribe());
+                tokio::spawn(async move {
+                    tokio::select! {
+                        // A client that hangs up in the middle is part of many scripts.
+                        _hung_up = serve(stream, &shared) => {}
+                        () = becomes(&mut wanted, false) => {}
+                    }
+                });
+            }
+            () = becomes(&mut wanted, false) => {
+                drop(listener);
+                shared.listens.send_replace(false);
+                becomes(&mut wanted, true).await;
+                let Ok(again) = TcpListener::bind(address).await else { return };
+                listener = again;
+                shared.listens.send_replace(true);
+            }
+        }
+    }
+}
+
+async fn becomes(wanted: &mut watch::Receiver<bool>, state: bool) {
+    // The server, which has the sender, outlives its connections.
+    let _ended = wanted.wait_for(|now| *now == state).await;
 }
 
 impl Default for ModelServer {
@@ -191,17 +228,9 @@ impl ModelServer {
             .expect("a runtime for the model server");
         let listener = runtime.block_on_free(TcpListener::bind("127.0.0.1:0"));
         let address = listener.local_addr().expect("the address of the model server");
-        let shared = Arc::new(Shared { state: Mutex::default(), count: watch::Sender::new(0) });
-        let state = shared.clone();
-        runtime.spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                let shared = state.clone();
-                tokio::spawn(async move {
-                    // A client that hangs up in the middle is part of many scripts.
-                    let _hung_up = serve(stream, &shared).await;
-                });
-            }
-        });
+        let (wanted, listens) = (watch::Sender::new(true), watch::Sender::new(true));
+        let shared = Arc::new(Shared { state: Mutex::default(), count: watch::Sender::new(0), wanted, listens });
+        runtime.spawn(listen(listener, shared.clone()));
         Self { address, shared, runtime: Some(runtime), verified: std::cell::Cell::new(false) }
     }
 
@@ -227,6 +256,23 @@ impl ModelServer {
     /// `http://127.0.0.1:port`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    /// Stops listening and resets all connections, as a server that is stopped.
+    pub async fn go_away(&self) {
+        self.listen(false).await;
+    }
+
+    /// Listens again, at the same address.
+    pub async fn come_back(&self) {
+        self.listen(true).await;
+    }
+
+    async fn listen(&self, wanted: bool) {
+        self.shared.wanted.send_replace(wanted);
+        let mut listens = self.shared.listens.subscribe();
+        let done = tokio::time::timeout(TIMEOUT, listens.wait_for(|listens| *listens == wanted)).await;
+        assert!(done.is_ok(), "the model server does not listen, or does not stop");
     }
 
     /// More replies, for whoever asks.

@@ -45,6 +45,44 @@ where
     (address, serving)
 }
 
+/// A web server: what it says to each path, head and body.
+pub struct Pages {
+    address: SocketAddr,
+    serving: JoinHandle<()>,
+}
+
+impl Pages {
+    /// Serves what `answer` says for a path.
+    pub fn start(answer: impl Fn(&str) -> Vec<u8> + Clone + Send + Sync + 'static) -> Self {
+        let (address, serving) = serve("127.0.0.1", move |stream| {
+            let answer = answer.clone();
+            async move {
+                let mut stream = BufReader::new(stream);
+                let (mut first, mut line) = (String::new(), String::new());
+                stream.read_line(&mut first).await?;
+                while stream.read_line(&mut line).await? > 2 {
+                    line.clear();
+                }
+                let path = first.split(' ').nth(1).unwrap_or_default();
+                stream.write_all(&answer(path)).await?;
+                stream.shutdown().await
+            }
+        });
+        Self { address, serving }
+    }
+
+    /// The address of a page.
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
 /// A certificate authority that only this test knows.
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,

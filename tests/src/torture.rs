@@ -7,6 +7,7 @@ mod bugs;
 mod faults;
 mod kills;
 pub mod ordinary;
+mod outages;
 mod persona;
 mod points;
 mod script;
@@ -74,6 +75,28 @@ pub fn kills(count: u64, seed: u64, jobs: usize) -> Report {
         },
     );
     report.detail = format!("{events} events, {requests} requests to the model, {effects} side effects");
+    report.finish(began)
+}
+
+/// Takes the provider away `count` times at random moments, in lives whose plans come from `seed`, `jobs` of them at once.
+pub fn outages(count: u64, seed: u64, jobs: usize) -> Report {
+    let began = Instant::now();
+    let mut report = Report::new("outages of the provider", seed);
+    let lives =
+        (0..count.div_ceil(outages::OUTAGES)).map(|n| (seed + n, outages::OUTAGES.min(count - n * outages::OUTAGES)));
+    let (mut requests, mut effects) = (0, 0);
+    at_once(
+        jobs,
+        lives,
+        async |(seed, outages)| outages::live(seed, outages).await,
+        |(seed, outages), life| {
+            report.count += life.kills;
+            (requests, effects) = (requests + life.requests, effects + life.effects);
+            let said = |what: &String| format!("--outages {outages} --seed {seed}: {what}");
+            life.violations.iter().for_each(|what| report.violation(said(what)));
+        },
+    );
+    report.detail = format!("{requests} requests to the model, {effects} side effects");
     report.finish(began)
 }
 

@@ -27,7 +27,9 @@ pub(super) fn run(args: Answer) -> Result<Exit, Failure> {
         let wrong = format!("'{}' is not an answer to {}", args.answer.escape_default(), row.question);
         return Err(Failure::usage(wrong).hint(format!("one of {}", question.words().join(", "))));
     };
-    match client.call_raw(&QuestionAnswer(question.answer(name.clone(), args.reason)?))? {
+    let value = if name == "accept" { question.fields(&args.answer)? } else { None };
+    let answer = question.answer(name.clone(), args.reason)?;
+    match client.call_raw(&QuestionAnswer(linger_protocol::question::Answer { value, ..answer }))? {
         Ok(_) => {}
         Err(error) if error.code() == Some(Code::AlreadyAnswered) => {
             return Err(decided(error.data));
@@ -77,6 +79,7 @@ fn gone(client: &mut Client, args: &Answer) -> Result<Exit, Failure> {
     let answer = linger_protocol::question::Answer {
         question: args.question.as_str().into(),
         answer: args.answer.clone(),
+        value: None,
         reason: None,
         // The digest of nothing: this answers no question, even if it waits again.
         digest: Some("none".to_owned()),

@@ -4,15 +4,18 @@ use linger_protocol::id::SessionId;
 use linger_protocol::method::SessionList;
 use linger_protocol::session::{Info, List};
 
-use super::{made, resolve};
-use crate::arguments::{Choice, Named};
+use super::{log, made, resolve};
+use crate::arguments::{Attach, Choice, Log};
 use crate::connect::Client;
 use crate::environment::working_directory;
 use crate::error::{Exit, Failure};
 use crate::repl::{needs_terminal, repl};
 use crate::terminal::Capabilities;
 
-pub(super) fn run(args: &Named) -> Result<Exit, Failure> {
+pub(super) fn run(args: &Attach) -> Result<Exit, Failure> {
+    if args.json {
+        return log::run(&Log { session: args.session.clone(), follow: true, json: true });
+    }
     let look = Capabilities::detect();
     needs_terminal(&look, &format!("`linger log -f {}` follows a session without one", args.session))?;
     let mut client = Client::open()?;

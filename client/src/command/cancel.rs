@@ -2,7 +2,7 @@
 
 use linger_protocol::error::Code;
 use linger_protocol::method::SessionCancel;
-use linger_protocol::session::{Keyed, State};
+use linger_protocol::session::{self, State};
 use serde_json::json;
 
 use crate::arguments::Cancel;
@@ -14,7 +14,8 @@ use crate::terminal::Terminal;
 pub(super) fn run(args: &Cancel) -> Result<Exit, Failure> {
     let mut client = Client::open()?;
     let session = super::resolve(&mut client, &args.session)?.session;
-    match client.call_raw(&SessionCancel(Keyed { session: session.clone(), key: Some(key()?) }))? {
+    let cancel = session::Cancel { session: session.clone(), background: args.background, key: Some(key()?) };
+    match client.call_raw(&SessionCancel(cancel))? {
         Ok(raw) => parse::<SessionCancel>(&raw).map(drop)?,
         Err(error) if error.code() == Some(Code::Idle) && error.get_hint().is_none() => {
             let hint = "there is nothing to stop; `linger ls` shows which sessions run";

@@ -12,6 +12,7 @@ use linger_protocol::method::{DaemonStatus, DaemonStop, Method};
 use linger_protocol::place::Places;
 use serde_json::value::RawValue;
 
+use super::print_value;
 use crate::arguments::Daemon;
 use crate::connect::dial;
 use crate::connect::holder::{self, Holder};
@@ -24,6 +25,9 @@ use crate::terminal::Terminal;
 
 /// How long a daemon may take to end: it waits for its disk only.
 const END: Duration = Duration::from_secs(10);
+
+/// How long the daemon lets tool calls that run come to their end before it ends itself.
+const CALL_GRACE: Duration = Duration::from_secs(10);
 
 /// How long a daemon may take to answer: a millisecond, unless its disk is slow.
 const ANSWER: Duration = Duration::from_secs(5);
@@ -40,8 +44,8 @@ const MUCH_UNUSED: u64 = 1 << 20;
 pub(super) fn run(command: &Daemon) -> Result<Exit, Failure> {
     match command {
         Daemon::Status(args) => status(args.json),
-        Daemon::Start => start(),
-        Daemon::Stop { force } => stop(*force),
+        Daemon::Start(args) => start(args.json),
+        Daemon::Stop { force, now, json } => stop(*force, *now, *json),
     }
 }
 
@@ -120,6 +124,11 @@ fn no_status(places: &Places, found: Found, holder: Option<&Holder>) -> Failure 
         }
         (Found::Silent | Found::HungUp | Found::Answer(_), None) => foreign(&socket, "it does not answer"),
         (Found::Foreign(failure), _) => foreign(&socket, failure.message.as_deref().unwrap_or_default()),
+        (Found::Refusal(error), Some(pid)) if error.code() == Some(Code::TooMuch) => {
+            Failure::unreachable(format!("the daemon (process {pid}) refused the connection: {}", error.message)).hint(
+                "close some clients; or `linger daemon stop` ends the daemon, and turns continue at the next start",
+            )
+        }
         (Found::Refusal(error), _) => foreign(&socket, &error.message),
     }
 }
@@ -186,15 +195,24 @@ pub(super) fn low_space(storage: &Storage) -> Option<String> {
     (free < LOW_SPACE).then(|| format!("only {} are left on the file system of the database", size(free)))
 }
 
-fn start() -> Result<Exit, Failure> {
+fn start(json: bool) -> Result<Exit, Failure> {
     let client = Client::open()?;
+    if json {
+        let started = serde_json::json!({ "version": client.welcome.version, "socket": client.places.socket });
+        print_value(&started)?;
+        return Ok(Exit::GOOD);
+    }
     let socket = client.places.socket.display();
     Terminal::new().say(&format!("lingerd {} runs at {socket}", client.welcome.version))?;
     Ok(Exit::GOOD)
 }
 
-fn stop(force: bool) -> Result<Exit, Failure> {
-    let ended = end_daemon(force, "`linger daemon stop --force` stops it all the same")?;
+fn stop(force: bool, now: bool, json: bool) -> Result<Exit, Failure> {
+    let ended = end_daemon(force, now, "`linger daemon stop --force` stops it all the same")?;
+    if json {
+        print_value(&serde_json::json!({ "stopped": ended }))?;
+        return Ok(Exit::GOOD);
+    }
     let said =
         if ended { "the daemon has ended; running turns continue when it starts again" } else { "no daemon runs" };
     Terminal::new().say(said)?;
@@ -202,10 +220,10 @@ fn stop(force: bool) -> Result<Exit, Failure> {
 }
 
 /// Ends the daemon in good order; whether there was one. `all_the_same`: what to do if turns are running.
-pub(super) fn end_daemon(force: bool, all_the_same: &str) -> Result<bool, Failure> {
+pub(super) fn end_daemon(force: bool, now: bool, all_the_same: &str) -> Result<bool, Failure> {
     let mut places = Places::of_user()?;
     let holder = holder::find(&places);
-    let stop = DaemonStop(Stop { force, key: Some(key()?) });
+    let stop = DaemonStop(Stop { force: force || now, now, key: Some(key()?) });
     let mut found = ask(&places, &stop)?;
     if let (Found::Nothing, Some(other)) = (&found, elsewhere(&places, holder.as_ref())) {
         places = other;
@@ -221,7 +239,7 @@ pub(super) fn end_daemon(force: bool, all_the_same: &str) -> Result<bool, Failur
             return Err(Failure::from(error).hint(format!("{all_the_same}; the turns continue when it starts again")));
         }
         (Found::Refusal(error), _) => return Err(error.into()),
-        (Found::Answer(_) | Found::HungUp, Some(holder)) if holder.ends_within(END) => {}
+        (Found::Answer(_) | Found::HungUp, Some(holder)) if holder.ends_within(CALL_GRACE + END) => {}
         (Found::Answer(_) | Found::HungUp, None) => wait_for_socket(&places)?,
         (Found::Nothing, None) => return Ok(false),
         (Found::Foreign(failure), None) => return Err(no_status(&places, Found::Foreign(failure), None)),
@@ -233,10 +251,11 @@ pub(super) fn end_daemon(force: bool, all_the_same: &str) -> Result<bool, Failur
 
 /// Waits until no process accepts at the socket.
 fn wait_for_socket(places: &Places) -> Result<(), Failure> {
-    let deadline = Instant::now() + END;
+    let deadline = Instant::now() + CALL_GRACE + END;
     while dial(places)?.is_some() {
         if Instant::now() > deadline {
-            return Err(Failure::new(Exit::FAILED, format!("the daemon did not end within {} s", END.as_secs()))
+            let within = (CALL_GRACE + END).as_secs();
+            return Err(Failure::new(Exit::FAILED, format!("the daemon did not end within {within} s"))
                 .hint(format!("see {}", places.log().display())));
         }
         std::thread::sleep(Duration::from_millis(20));

@@ -6,6 +6,7 @@ use linger_protocol::daemon::{Checked, Damage, Empty, Model, Models, Recovered, 
 use linger_protocol::key::{Listed, Source};
 use linger_protocol::method::{DaemonCheck, DaemonStatus, KeyList, ModelList};
 use linger_protocol::place::{PlaceError, Places, check_socket};
+use linger_protocol::variable::Withheld;
 use serde_json::json;
 
 use crate::arguments::Doctor;
@@ -31,6 +32,9 @@ const PROXIES: [(&str, [&str; 4]); 2] = [
     ("https", ["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"]),
     ("http", ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"]),
 ];
+
+/// What to do about a provider that does not answer.
+const PROBE_HINT: &str = "check its base_url in the configuration, and its key with `linger key list`";
 
 /// Sessions of a damaged database that are named; `daemon status --json` has all.
 const NAMED: usize = 20;
@@ -102,10 +106,29 @@ fn examine(report: &mut Report, args: &Doctor) -> Result<(), Failure> {
         Ok(rows) => models(report, &rows, named.as_deref())?,
         Err(failure) => return report.failure(&failure),
     }
-    match client.call(&KeyList(Empty {})) {
-        Ok(listed) => keys(report, &listed),
-        Err(failure) => report.failure(&failure),
+    if args.probe {
+        match client.call(&ModelList(Models { all: true })) {
+            Ok(rows) => probed(report, &rows)?,
+            Err(failure) => return report.failure(&failure),
+        }
     }
+    match client.call(&KeyList(Empty {})) {
+        Ok(listed) => keys(report, &listed)?,
+        Err(failure) => return report.failure(&failure),
+    }
+    environment(report, &client)
+}
+
+/// What of this environment tools get, and what is withheld from them.
+fn environment(report: &mut Report, client: &Client) -> Result<(), Failure> {
+    let (given, others) = client.environment();
+    let noteworthy = others.iter().filter(|(_, why)| !matches!(why, Withheld::Own | Withheld::Terminal));
+    let names: Vec<&str> = noteworthy.map(|(name, _)| name.as_str()).collect();
+    let withheld = match names.is_empty() {
+        true => String::new(),
+        false => format!("; withheld: {} (`linger env` says why)", names.join(", ")),
+    };
+    report.good(&format!("tools get {} variables of this shell{withheld}", given.len()))
 }
 
 /// Checks that the system shows the parents of a process: otherwise the daemon cannot tell a user from
@@ -182,7 +205,7 @@ fn repair(mut client: Client, force: bool) -> Result<Recovered, Failure> {
     }
     let places = client.places.clone();
     drop(client);
-    super::daemon::end_daemon(force, "`linger doctor --repair --force` stops the daemon all the same")?;
+    super::daemon::end_daemon(force, false, "`linger doctor --repair --force` stops the daemon all the same")?;
     start::recover(&places)
 }
 
@@ -237,7 +260,7 @@ fn space(report: &mut Report, storage: &Storage) -> Result<(), Failure> {
 fn models(report: &mut Report, rows: &[Model], named: Option<&str>) -> Result<(), Failure> {
     for model in rows.iter().filter(|model| model.ready) {
         let default = if model.default { ", for new sessions" } else { "" };
-        report.good(&format!("model {}{default}", model.model))?;
+        report.good(&format!("{}{default}{}", named_by(model), contact(model)))?;
     }
     if let Some(model) = rows.iter().find(|model| model.default && !model.ready) {
         let missing = model.missing.as_deref().unwrap_or("it is not ready");
@@ -251,6 +274,41 @@ fn models(report: &mut Report, rows: &[Model], named: Option<&str>) -> Result<()
             "new sessions have no model",
             Some("set `model` in the configuration, or use -m; `-m demo` needs no key"),
         )?;
+    }
+    Ok(())
+}
+
+/// A row's model, or its provider where that has no model of its own.
+fn named_by(model: &Model) -> String {
+    match model.model.split_once('/') {
+        Some((provider, "MODEL")) => format!("provider {provider}"),
+        _ => format!("model {}", model.model),
+    }
+}
+
+/// What was contacted for a row.
+fn contact(model: &Model) -> &'static str {
+    match (&model.base_url, model.contacted) {
+        (None, _) => "",
+        (Some(_), true) => "; its server listens",
+        (Some(_), false) => "; not contacted (--probe asks it)",
+    }
+}
+
+/// What the providers answered that were asked for their models.
+fn probed(report: &mut Report, rows: &[Model]) -> Result<(), Failure> {
+    let of = |row: &Model| row.model.split('/').next().unwrap_or_default().to_owned();
+    for rows in rows.chunk_by(|one, two| of(one) == of(two)) {
+        let Some(first) = rows.first() else { continue };
+        let (provider, contacted) = (of(first), rows.iter().any(|row| row.contacted));
+        match rows.iter().find_map(|row| row.problem.as_deref()) {
+            Some(problem) => report.bad(&format!("provider {provider}: {problem}"), Some(PROBE_HINT))?,
+            None if contacted => report.good(&format!("provider {provider} answers: {} models", rows.len()))?,
+            None if first.ready && first.base_url.is_some() => {
+                report.more(&format!("provider {provider} has no list to ask for"), None)?;
+            }
+            None => {}
+        }
     }
     Ok(())
 }

@@ -11,11 +11,14 @@ use crate::render::table::columns;
 use crate::terminal::Terminal;
 
 /// The manual: a topic, what it is about, its text.
-const TOPICS: [(&str, &str, &str); 8] = [
+const TOPICS: [(&str, &str, &str); 11] = [
     ("sessions", "prompts, attaching, summaries, pictures", include_str!("../../../daemon/manual/sessions.md")),
-    ("permissions", "modes, rules, answers", include_str!("../../../daemon/manual/permissions.md")),
+    ("rules", "modes, rules and answers: what may run", include_str!("../../../daemon/manual/rules.md")),
+    ("workspaces", "what a repository may set, and trust", include_str!("../../../daemon/manual/workspaces.md")),
+    ("hooks", "commands of yours around calls and prompts", include_str!("../../../daemon/manual/hooks.md")),
     ("providers", "models, cost, servers of your own", include_str!("../../../daemon/manual/providers.md")),
     ("keys", "provider keys, proxies, certificates", include_str!("../../../daemon/manual/keys.md")),
+    ("servers", "MCP servers, which give the agent more tools", include_str!("../../../daemon/manual/servers.md")),
     ("configuration", "every key of config.toml", include_str!("../../../daemon/manual/configuration.md")),
     ("scripts", "pipes, JSON, exit codes, the socket", include_str!("../../../daemon/manual/scripts.md")),
     ("background", "the daemon, its files, crashes, logging out", include_str!("../../../daemon/manual/background.md")),
@@ -94,7 +97,7 @@ mod tests {
     #[test]
     fn an_unknown_topic_names_the_nearest() {
         let hint = |words: &[&str]| command(words).unwrap_err().hint.unwrap();
-        assert_eq!(hint(&["config"]), "did you mean configuration? `linger help` lists all");
+        assert_eq!(hint(&["configu"]), "did you mean configuration or config? `linger help` lists all");
         assert_eq!(hint(&["permisions"]), "did you mean permissions? `linger help` lists all");
         assert_eq!(hint(&["key-"]), "did you mean key or keys? `linger help` lists all");
         assert_eq!(hint(&["frobnicate"]), "`linger help` lists topics and commands");

@@ -12,6 +12,7 @@ use linger_protocol::key::{Info, Listed, Remove, Removed, Set, Source};
 use linger_protocol::method::{KeyList, KeyRemove, KeySet};
 use serde_json::Value;
 
+use super::print_value;
 use crate::arguments::{Json, Key};
 use crate::connect::{Client, parse};
 use crate::error::{Exit, Failure};
@@ -27,8 +28,8 @@ const MAX_SECRET: u64 = 64 << 10;
 
 pub(super) fn run(command: Key) -> Result<Exit, Failure> {
     match command {
-        Key::Set { provider, extra } => set(provider, &extra),
-        Key::Rm { provider } => rm(provider),
+        Key::Set { provider, json, extra } => set(provider, json, &extra),
+        Key::Rm { provider, json } => rm(provider, json),
         Key::List(args) => list(&args),
     }
 }
@@ -77,7 +78,7 @@ pub(super) fn origin(info: &Info) -> String {
     }
 }
 
-fn set(provider: String, extra: &[String]) -> Result<Exit, Failure> {
+fn set(provider: String, json: bool, extra: &[String]) -> Result<Exit, Failure> {
     if !extra.is_empty() {
         let failure =
             Failure::usage("a key cannot be an argument: other processes see it, and the shell's history keeps it");
@@ -102,6 +103,10 @@ fn set(provider: String, extra: &[String]) -> Result<Exit, Failure> {
     }
     let stored = client.call_within(&KeySet(Set { provider, secret }), KEYCHAIN_TIMEOUT)?;
     let mut terminal = Terminal::new();
+    if json {
+        print_value(&stored)?;
+        return Ok(Exit::GOOD);
+    }
     let at = stored.at.as_deref().unwrap_or("its provider");
     terminal.say(&format!("the keychain has the key of {}; it goes to {at} and nowhere else", stored.provider))?;
     if stored.source != Source::Keychain {
@@ -120,13 +125,17 @@ fn other_ways(info: &Info) -> String {
     )
 }
 
-fn rm(provider: String) -> Result<Exit, Failure> {
+fn rm(provider: String, json: bool) -> Result<Exit, Failure> {
     let mut client = Client::open()?;
     let Removed { removed, now } =
         client.call_within(&KeyRemove(Remove { provider: provider.clone() }), KEYCHAIN_TIMEOUT)?;
     if !removed {
         return Err(Failure::new(Exit::FAILED, format!("the keychain has no key of {provider}"))
             .hint("`linger key list` shows where each key comes from"));
+    }
+    if json {
+        print_value(&Removed { removed, now })?;
+        return Ok(Exit::GOOD);
     }
     let mut terminal = Terminal::new();
     terminal.say(&format!("removed the key of {provider} from the keychain"))?;

@@ -1,6 +1,8 @@
 //! `linger log`: prints what happened in a session, and with `-f` what happens.
 
 use linger_protocol::event::{EventBody, NoticeCode};
+use linger_protocol::id::PromptId;
+use linger_protocol::message::text_of;
 
 use super::resolve;
 use super::wait::reattach;
@@ -11,7 +13,7 @@ use crate::follow::{Attachment, Happened};
 use crate::input::signals;
 use crate::render::style::Style;
 use crate::render::{Renderer, Settings, Thinking};
-use crate::terminal::{Capabilities, Terminal};
+use crate::terminal::{Capabilities, Terminal, clean_line};
 
 pub(super) fn run(args: &Log) -> Result<Exit, Failure> {
     let look = Capabilities::detect();
@@ -36,6 +38,7 @@ pub(super) fn run(args: &Log) -> Result<Exit, Failure> {
         me: String::new(),
     });
     let mut attachment = Attachment::start(client, session, None, false)?;
+    let mut queued = Queued::default();
     loop {
         match attachment.next(None)? {
             Happened::Event(notification, raw) => {
@@ -47,6 +50,12 @@ pub(super) fn run(args: &Log) -> Result<Exit, Failure> {
                     true => terminal.data(raw.get())?,
                     false => terminal.print(renderer.event(&notification.event))?,
                 }
+                queued.event(&notification.event.body);
+                if caught_up && !args.json {
+                    for line in queued.lines() {
+                        terminal.line(&line)?;
+                    }
+                }
                 if removed || (caught_up && !args.follow) {
                     return Ok(Exit::GOOD);
                 }
@@ -55,5 +64,31 @@ pub(super) fn run(args: &Log) -> Result<Exit, Failure> {
             Happened::Signal(_) => return Ok(Exit::GOOD),
             _ => {}
         }
+    }
+}
+
+/// Prompts that wait for their turn.
+#[derive(Default)]
+struct Queued(Vec<(PromptId, String)>);
+
+impl Queued {
+    fn event(&mut self, body: &EventBody) {
+        match body {
+            EventBody::PromptAccepted { prompt, content, compact, .. } => {
+                let text = match compact {
+                    true => "a summary of older messages".to_owned(),
+                    false => clean_line(text_of(content).lines().next().unwrap_or_default()).into_owned(),
+                };
+                self.0.push((prompt.clone(), text));
+            }
+            EventBody::TurnStarted { prompt } | EventBody::Message { prompt: Some(prompt), .. } => {
+                self.0.retain(|(queued, _)| queued != prompt);
+            }
+            _ => {}
+        }
+    }
+
+    fn lines(&self) -> Vec<String> {
+        self.0.iter().map(|(_, text)| format!("queued: {text}")).collect()
     }
 }

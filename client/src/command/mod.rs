@@ -4,21 +4,27 @@ mod answer;
 mod attach;
 mod cancel;
 mod compact;
+mod config;
 mod daemon;
 mod doctor;
+mod env;
 mod help;
 mod inbox;
 mod key;
 mod log;
 mod ls;
+mod mcp;
 mod models;
 mod new;
+mod permissions;
 mod prompt;
 mod prune;
 mod rm;
 mod run;
 mod send;
 mod tools;
+mod trust;
+mod undo;
 mod usage;
 mod wait;
 
@@ -32,7 +38,7 @@ use serde_json::value::RawValue;
 
 use crate::arguments::{Arguments, Choice, Command};
 use crate::connect::Client;
-use crate::environment::{now, working_directory};
+use crate::environment::{now, umask, working_directory};
 use crate::error::{Exit, Failure};
 use crate::idempotency::key;
 use crate::render::sessions::listing;
@@ -59,12 +65,19 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result<Exit, Failure> {
         Some(Command::Answer(args)) => answer::run(args),
         Some(Command::Cancel(args)) => cancel::run(&args),
         Some(Command::Compact(args)) => compact::run(args),
+        Some(Command::Undo(args)) => undo::undo(args),
+        Some(Command::Redo(args)) => undo::redo(args),
         Some(Command::Rm(args)) => rm::run(&args),
         Some(Command::Prune(args)) => prune::run(&args),
         Some(Command::Models(args)) => models::run(&args),
         Some(Command::Usage(args)) => usage::run(&args),
         Some(Command::Tools(args)) => tools::run(&args),
+        Some(Command::Env(args)) => env::run(&args),
+        Some(Command::Permissions(args)) => permissions::run(args),
+        Some(Command::Mcp(command)) => mcp::run(command),
         Some(Command::Key(command)) => key::run(command),
+        Some(Command::Config(args)) => config::run(args),
+        Some(Command::Trust(args)) => trust::run(args),
         Some(Command::Daemon(command)) => daemon::run(&command),
         Some(Command::Doctor(args)) => doctor::run(&args),
         Some(Command::Help(args)) => help::run(&args),
@@ -95,16 +108,29 @@ fn resolve(client: &mut Client, text: &str) -> Result<Info, Failure> {
 
 /// Creates a session in the user's directory.
 fn made(client: &mut Client, choice: Choice) -> Result<Created, Failure> {
-    let Choice { model, mode, effort, name } = choice;
-    let effort = effort.unwrap_or_default();
-    let create =
-        Create { cwd: working_directory()?, model, mode, effort, name, env: client.session_env(), key: Some(key()?) };
+    let Choice { model, mode, effort, patience, fallback, unattended, tools, name } = choice;
+    let tools = Some(tools).filter(|tools| !tools.is_empty());
+    let (effort, fallback) = (effort.unwrap_or_default(), Some(fallback).filter(|models| !models.is_empty()));
+    let create = Create {
+        cwd: working_directory()?,
+        model,
+        mode,
+        effort,
+        patience,
+        fallback,
+        unattended,
+        tools,
+        name,
+        env: client.session_env(),
+        umask: Some(umask()),
+        key: Some(key()?),
+    };
     client.call(&SessionCreate(create))
 }
 
 /// As [`made`], for a command that does not show the session's first events: prints the warning.
 fn create(client: &mut Client, choice: Choice) -> Result<SessionId, Failure> {
-    let Created { session, warning } = made(client, choice)?;
+    let Created { session, warning, .. } = made(client, choice)?;
     if let Some(warning) = warning {
         Terminal::new().say(&format!("warning: {}", clean_line(&warning)))?;
     }

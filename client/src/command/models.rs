@@ -22,10 +22,10 @@ pub(super) fn run(args: &arguments::Models) -> Result<Exit, Failure> {
     let texts: Vec<Box<RawValue>> = serde_json::from_str(raw.get())
         .map_err(|error| Failure::new(Exit::FAILED, format!("the daemon's answer is no list: {error}")))?;
     let mut terminal = Terminal::new();
-    for model in models.iter().filter(|model| model.problem.is_some()) {
+    let pattern = args.pattern.as_deref();
+    for model in models.iter().filter(|model| model.problem.is_some() && concerns(pattern, &model.model)) {
         terminal.say(&problem(model))?;
     }
-    let pattern = args.pattern.as_deref();
     let mut found: Vec<(&Model, &RawValue)> = models.iter().zip(texts.iter().map(AsRef::as_ref)).collect();
     found.retain(|(model, _)| pattern.is_none_or(|pattern| matches(pattern, &model.model)));
     if let (Some(pattern), true) = (pattern, found.is_empty()) {
@@ -61,6 +61,15 @@ fn row(model: &Model) -> Vec<String> {
         }
     };
     vec![model.model.clone(), format!("window {window}"), price, state]
+}
+
+/// Whether a pattern may be of a model of this row's provider.
+fn concerns(pattern: Option<&str>, row: &str) -> bool {
+    let provider = row.split('/').next().unwrap_or_default().to_lowercase();
+    match pattern.and_then(|pattern| pattern.split_once('/')) {
+        Some((wanted, _)) => matches(wanted, &provider),
+        None => true,
+    }
 }
 
 /// What is wrong with a provider that was asked for its models.
@@ -117,6 +126,16 @@ fn is_glob(pattern: &str, text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pattern_with_a_provider_concerns_that_one_alone() {
+        let of = |pattern| ["openai/MODEL", "openrouter/MODEL", "Work/MODEL"].map(|row| concerns(pattern, row));
+        assert_eq!(of(None), [true, true, true]);
+        assert_eq!(of(Some("qwen*")), [true, true, true]);
+        assert_eq!(of(Some("openai/*")), [true, false, false]);
+        assert_eq!(of(Some("open*/x")), [true, true, false]);
+        assert_eq!(of(Some("work/x")), [false, false, true]);
+    }
 
     #[test]
     fn a_pattern_is_a_part_or_a_glob() {

@@ -5,9 +5,12 @@ use std::io::{IsTerminal as _, Read as _};
 use std::path::Path;
 
 use linger_protocol::prompt::PromptContent;
+use linger_protocol::session::Info;
 use linger_protocol::transport::MAX_REQUEST;
 use serde_json::Value;
 
+use crate::attachable::with_resources;
+use crate::connect::Client;
 use crate::environment::working_directory;
 use crate::error::Failure;
 use crate::picture::with_pictures;
@@ -20,6 +23,18 @@ pub(super) struct Written {
 }
 
 impl Written {
+    /// Whether the user typed it, so that it may name files and resources.
+    pub(super) fn is_typed(&self) -> bool {
+        !self.piped
+    }
+
+    /// As [`Self::content`] for a session that is there, with the resources of MCP servers that the text names.
+    pub(super) fn content_of(self, client: &mut Client, info: &Info) -> Result<PromptContent, Failure> {
+        let typed = self.is_typed();
+        let content = self.content(Some(&info.cwd))?;
+        if typed { with_resources(client, &info.session, content) } else { Ok(content) }
+    }
+
     /// The text with the pictures that it names, searched here and in the session's directory.
     pub(super) fn content(self, session: Option<&Path>) -> Result<PromptContent, Failure> {
         if self.piped {

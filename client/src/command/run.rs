@@ -3,11 +3,11 @@
 //! To a terminal the answer streams; to a pipe goes the final message alone. Events that arrive before
 //! the prompt's own answer are held back, because only that answer says which turn is ours.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use linger_protocol::RpcError;
 use linger_protocol::error::Code;
-use linger_protocol::event::{Event, EventBody, Level, Notification};
+use linger_protocol::event::{Event, EventBody, Level, NoticeCode, Notification};
 use linger_protocol::id::{MessageId, PromptId, SessionId, TurnId};
 use linger_protocol::message::{Role, StopReason, text_of};
 use linger_protocol::method::{SessionPrompt, SessionRemove, SessionSet};
@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use super::wait::{AGAIN, Stuck, is_over, timed_out};
 use super::{answer_deadline, create, deadline, prompt, resolve};
 use crate::arguments::{Choice, Run};
+use crate::attachable::with_resources;
 use crate::connect::{Client, RECONNECTING, parse};
 use crate::error::{Exit, Failure};
 use crate::follow::{Attachment, Happened, Request};
@@ -27,6 +28,9 @@ use crate::question::{Press, Question, Questions, too_late};
 use crate::render::style::Style;
 use crate::render::{Renderer, Settings, Thinking, reason};
 use crate::terminal::{Capabilities, Keyboard, Output, Terminal, set_keyboard};
+
+/// How long a turn waits for its provider before a person is told how to leave it.
+const HINT_AFTER: Duration = Duration::from_secs(10);
 
 /// How stdout is used.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -64,8 +68,12 @@ struct Running {
     turn: Option<TurnId>,
     /// Whether a cancel can only hit our own turn.
     alone: bool,
-    /// The messages of our turn so far.
-    messages: Vec<(MessageId, String)>,
+    /// The messages of our turn so far, and whether each was cut at the token limit.
+    messages: Vec<(MessageId, String, bool)>,
+    /// When to say how to leave a turn that waits for its provider.
+    leave_hint: Option<Instant>,
+    /// Whether that was said.
+    quiet: bool,
     /// Whether a cancel was sent.
     cancelling: bool,
 }
@@ -76,6 +84,7 @@ pub(super) fn run(args: Run) -> Result<Exit, Failure> {
     let schema = args.schema.as_deref().map(prompt::schema).transpose()?;
     let mut client = Client::open_within(answer_deadline(deadline))?;
     let info = args.session.as_deref().map(|session| resolve(&mut client, session)).transpose()?;
+    let named = written.is_typed();
     let content = written.content(info.as_ref().map(|info| info.cwd.as_path()))?;
     let session = match &info {
         Some(info) => adopt(&mut client, info, args.choice)?,
@@ -83,8 +92,14 @@ pub(super) fn run(args: Run) -> Result<Exit, Failure> {
     };
     // It can be removed until its first prompt is accepted.
     let mut unused = info.is_none().then(|| session.clone());
+    let content = match named {
+        true => with_resources(&mut client, &session, content)
+            .map_err(|failure| refused(&mut client, unused.take(), failure))?,
+        false => content,
+    };
     let shaped = schema.is_some();
-    let prompt = Prompt { session: session.clone(), content, when: None, schema, key: Some(key()?) };
+    let env = client.secret_env();
+    let prompt = Prompt { session: session.clone(), content, when: None, schema, env, key: Some(key()?) };
     if args.detach {
         let prompted =
             client.call(&SessionPrompt(prompt)).map_err(|failure| refused(&mut client, unused.take(), failure))?;
@@ -127,6 +142,8 @@ pub(super) fn run(args: Run) -> Result<Exit, Failure> {
         turn: None,
         alone: !busy,
         messages: Vec::new(),
+        leave_hint: None,
+        quiet: false,
         cancelling: false,
     };
     running.follow(deadline)
@@ -134,9 +151,12 @@ pub(super) fn run(args: Run) -> Result<Exit, Failure> {
 
 /// The session that `-s` names, changed as the other options say.
 fn adopt(client: &mut Client, info: &Info, choice: Choice) -> Result<SessionId, Failure> {
-    let Choice { model, mode, effort, name } = choice;
-    if model.is_some() || mode.is_some() || effort.is_some() || name.is_some() {
-        let set = Set { session: info.session.clone(), model, mode, effort, name, key: Some(key()?) };
+    let Choice { model, mode, effort, patience, fallback, unattended, name, tools: _ } = choice;
+    let fallback = Some(fallback).filter(|models| !models.is_empty());
+    let session = info.session.clone();
+    let set = Set { session, model, mode, effort, patience, fallback, unattended, name, key: None };
+    if set != (Set { session: info.session.clone(), ..Set::default() }) {
+        let set = Set { key: Some(key()?), ..set };
         client.call(&SessionSet(set))?;
     }
     Ok(info.session.clone())
@@ -188,7 +208,8 @@ impl Running {
         if let Some(exit) = self.check()? {
             return Ok(Some(exit));
         }
-        let wake = [deadline, self.check].into_iter().flatten().min();
+        self.hint_to_leave()?;
+        let wake = [deadline, self.check, self.leave_hint].into_iter().flatten().min();
         match self.attachment.next(wake)? {
             Happened::Event(notification, raw) => self.arrived(*notification, &raw),
             Happened::Answer(request, answer) => self.answered(*request, answer),
@@ -267,10 +288,16 @@ impl Running {
         let changed = self.questions.event(event);
         self.show(event)?;
         match &event.body {
-            EventBody::Message { message, role: Role::Assistant, content, .. } => {
-                self.messages.push((message.clone(), text_of(content)));
+            EventBody::Message { message, role: Role::Assistant, content, cut, .. } => {
+                self.messages.push((message.clone(), text_of(content), *cut));
+                self.stop_waiting();
             }
-            EventBody::MessageSuperseded { message } => self.messages.retain(|(kept, _)| kept != message),
+            EventBody::MessageSuperseded { message } => self.messages.retain(|(kept, ..)| kept != message),
+            EventBody::Notice { code: Some(NoticeCode::Retry), since_at: Some(since), .. } if self.look.can_ask() => {
+                let waited = Duration::from_millis(event.at.saturating_sub(*since));
+                self.leave_hint.get_or_insert_with(|| Instant::now() + HINT_AFTER.saturating_sub(waited));
+            }
+            EventBody::Notice { code: Some(NoticeCode::Reached), .. } => self.stop_waiting(),
             EventBody::TurnFinished { stop_reason, answer, .. } => {
                 return self.finished(*stop_reason, answer.as_ref()).map(Some);
             }
@@ -338,7 +365,7 @@ impl Running {
             self.terminal.data(&answer.to_string())?;
         }
         if self.data == Data::Final {
-            match self.messages.last().map_or("", |(_, text)| text) {
+            match self.final_text().as_str() {
                 "" if stop_reason == StopReason::EndTurn => self.terminal.say("the model's answer is empty")?,
                 "" => {}
                 text => {
@@ -348,6 +375,34 @@ impl Running {
             }
         }
         Ok(Exit::of(stop_reason))
+    }
+
+    /// The text of the last answer, with those that it continues.
+    fn final_text(&self) -> String {
+        let before = self.messages.len().saturating_sub(1);
+        let continued = self.messages.iter().take(before).rev().take_while(|(.., cut)| *cut).count();
+        self.messages.iter().skip(before - continued).map(|(_, text, _)| text.as_str()).collect()
+    }
+
+    /// Says how to leave a turn that waits for its provider, when it is time to.
+    fn hint_to_leave(&mut self) -> Result<(), Failure> {
+        if self.leave_hint.is_none_or(|at| Instant::now() < at) || self.questions.first().is_some() {
+            return Ok(());
+        }
+        self.leave_hint = None;
+        self.fresh_line()?;
+        // Ctrl-D is a signal from now on.
+        self.quiet = true;
+        set_keyboard(Keyboard::Quiet);
+        Ok(self.terminal.say("hint: Ctrl-C cancels, Ctrl-D leaves it waiting")?)
+    }
+
+    /// The provider answers again.
+    fn stop_waiting(&mut self) {
+        self.leave_hint = None;
+        if std::mem::take(&mut self.quiet) && self.questions.first().is_none() {
+            set_keyboard(Keyboard::Shell);
+        }
     }
 
     /// Shows the first open question, or stops asking.
@@ -385,7 +440,7 @@ impl Running {
         };
         match self.questions.press(pressed)? {
             Press::Nothing => return Ok(()),
-            Press::Show => {}
+            Press::Show | Press::Write => {}
             Press::Answer(answer) => self.attachment.request(Request::Answer(answer))?,
         }
         self.ask()

@@ -1,30 +1,53 @@
-//! `linger tools`: the tools that models are given.
+//! `linger tools`: the tools that models are given, where they come from, and what rules and mode say of them.
 
-use linger_protocol::daemon::{Empty, Tool};
+use linger_protocol::daemon::{Tool, ToolDecision, ToolEffect, Tools};
 use linger_protocol::method::ToolList;
 
-use crate::arguments::Json;
+use super::resolve;
+use crate::arguments::ToolsOf;
 use crate::connect::Client;
+use crate::environment::working_directory;
 use crate::error::{Exit, Failure};
 use crate::render::table::columns;
-use crate::terminal::Terminal;
+use crate::terminal::{Terminal, clean_line};
 
-pub(super) fn run(args: &Json) -> Result<Exit, Failure> {
+pub(super) fn run(args: &ToolsOf) -> Result<Exit, Failure> {
     let mut client = Client::open()?;
-    let list = ToolList(Empty {});
+    let list = ToolList(match &args.session {
+        Some(session) => Tools { session: Some(resolve(&mut client, session)?.session), cwd: None },
+        None => Tools { session: None, cwd: Some(working_directory()?) },
+    });
     if args.json {
         super::print_rows(&mut client, &list)?;
         return Ok(Exit::GOOD);
     }
-    let row = |tool: &Tool| {
-        let kind = if tool.read_only { "reads" } else { "changes" };
-        let about = tool.description.lines().next().unwrap_or_default();
-        vec![tool.name.clone(), kind.to_owned(), about.to_owned()]
-    };
     let rows: Vec<_> = client.call(&list)?.iter().map(row).collect();
     let mut terminal = Terminal::new();
     for line in columns(&rows) {
         terminal.line(&line)?;
     }
     Ok(Exit::GOOD)
+}
+
+/// Name, origin, effect, verdict and the first line of the description.
+fn row(tool: &Tool) -> Vec<String> {
+    let origin = tool.server.as_deref().map_or("built in", |_| "MCP");
+    let effect = match tool.effect {
+        ToolEffect::Reads => "reads",
+        ToolEffect::Writes => "writes",
+        ToolEffect::Runs => "runs",
+        ToolEffect::Network => "network",
+        ToolEffect::Asks => "shows or asks",
+        ToolEffect::Unknown => "unknown",
+    };
+    let verdict = tool.verdict.as_ref().map_or_else(String::new, |said| {
+        let word = match said.verdict {
+            ToolDecision::Allow => "runs",
+            ToolDecision::Ask => "asks",
+            ToolDecision::Deny => "refused",
+        };
+        format!("{word}: {}", said.by)
+    });
+    let about = tool.description.lines().next().unwrap_or_default();
+    [tool.name.as_str(), origin, effect, &verdict, about].iter().map(|cell| clean_line(cell).into_owned()).collect()
 }

@@ -131,6 +131,7 @@ fn news(
                 | EventBody::PermissionResolved { .. }
                 | EventBody::QuestionAsked { .. }
                 | EventBody::QuestionResolved { .. }
+                | EventBody::ConfigConfirmed { .. }
                 | EventBody::ToolFinished { .. }
                 | EventBody::Notice { .. }
                 | EventBody::CaughtUp {} = notification.event.body
@@ -195,7 +196,11 @@ impl Stuck {
                     .hint(format!("`linger log {}` says which; set it and attach: the turn continues", info.session)))
             };
         }
-        let mut rows = client.call(&QuestionList(List { session: Some(info.session.clone()) }))?;
+        if !info.unattended.holds() {
+            // It is answered when its time has passed.
+            return Ok(None);
+        }
+        let mut rows = client.call(&QuestionList(List { session: Some(info.session.clone()), ..List::default() }))?;
         rows.retain(|row| row.asked.blocks != Blocks::Nothing);
         if rows.is_empty() {
             return Ok(None);

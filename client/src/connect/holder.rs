@@ -80,10 +80,21 @@ fn owner(locks: &str, inode: u64) -> Option<u32> {
     owners.all(|other| other == owner).then_some(owner)
 }
 
-/// The parent of a process, from proc(5): `pid (name) state ppid …`, where the name may hold anything, parentheses included.
+/// The parent of a process.
 pub(crate) fn parent(pid: u32) -> Option<u32> {
+    stat(pid)?.1
+}
+
+/// Whether a process was stopped, by a signal or a debugger.
+pub(crate) fn is_stopped(pid: u32) -> bool {
+    stat(pid).is_some_and(|(state, _)| matches!(state, 'T' | 't'))
+}
+
+/// State and parent of a process, from proc(5): `pid (name) state ppid …`, where the name may hold anything, parentheses included.
+fn stat(pid: u32) -> Option<(char, Option<u32>)> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+    let mut words = stat.rsplit_once(')')?.1.split_whitespace();
+    Some((words.next()?.chars().next()?, words.next().and_then(|parent| parent.parse().ok())))
 }
 
 /// Whether a command line is a daemon's: its program's name, or what a daemon calls itself.

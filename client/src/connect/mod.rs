@@ -24,6 +24,7 @@ use linger_protocol::method::{DaemonHello, DaemonKeys, Method, SessionList};
 use linger_protocol::place::Places;
 use linger_protocol::session::{Info, List};
 use linger_protocol::transport::blocking::{Incoming, Writer};
+use linger_protocol::variable::Withheld;
 use linger_protocol::{PROTOCOL, RpcError, VERSION};
 use serde_json::value::RawValue;
 
@@ -172,6 +173,7 @@ impl Client {
             protocol: 0,
             version: String::new(),
             env: Vec::new(),
+            env_deny: Vec::new(),
             keys: Vec::new(),
             config_error: None,
             config_stale: false,
@@ -243,8 +245,13 @@ impl Client {
         Ok(())
     }
 
-    /// Waits for the answer to hello, and tells a person.
+    /// Waits for the answer to hello, and tells a person. Fails if the daemon is stopped.
     fn slow_hello(&mut self, id: u64) -> Result<Option<Result<Box<RawValue>, RpcError>>, Failure> {
+        if let Some(pid) = self.writer.listener().filter(|pid| holder::is_stopped(*pid)) {
+            let stopped = format!("the daemon (process {pid}) is stopped, as by Ctrl-Z or `kill -STOP`");
+            let hint = format!("`kill -CONT {pid}` continues it, `linger daemon stop` ends it");
+            return Err(Failure::unreachable(stopped).hint(hint));
+        }
         let talks = !self.greeted && io::stderr().is_terminal();
         let mut terminal = Terminal::new();
         if talks {
@@ -272,9 +279,22 @@ impl Client {
     /// The variables of this environment that a session's tools get; none for a daemon that is not proven.
     pub(crate) fn session_env(&self) -> BTreeMap<String, String> {
         match self.proof {
-            Proof::Daemon => proof::environment(&self.welcome.env, &self.places),
+            Proof::Daemon => self.environment().0,
             _ => BTreeMap::new(),
         }
+    }
+
+    /// Those with secrets among them, which the daemon loses with a restart.
+    pub(crate) fn secret_env(&self) -> BTreeMap<String, String> {
+        match self.proof {
+            Proof::Daemon => proof::secrets(&self.welcome, &self.places),
+            _ => BTreeMap::new(),
+        }
+    }
+
+    /// What of this environment tools get, and why they do not get the rest.
+    pub(crate) fn environment(&self) -> (BTreeMap<String, String>, BTreeMap<String, Withheld>) {
+        proof::environment(&self.welcome, &self.places)
     }
 
     /// Fails if it cannot be told whether the user's own daemon listens: then no secret may be sent.

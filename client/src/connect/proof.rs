@@ -5,14 +5,20 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 
+use linger_protocol::daemon::Welcome;
 use linger_protocol::place::Places;
 use linger_protocol::transport::blocking::Writer;
-use linger_protocol::variable::{PROVIDER_KEYS, TOOL_ENV};
+use linger_protocol::variable::{Choice, PROVIDER_KEYS, TOOL_ENV, Withheld};
 
 use super::holder;
 use crate::error::Failure;
 use crate::terminal::clean_line;
+
+/// So much of the configuration is read, in bytes.
+const MAX_CONFIGURATION: u64 = 1 << 20;
 
 /// What is known of the process that listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,24 +62,72 @@ pub(super) fn stranger(pid: u32, places: &Places) -> Failure {
 
 /// The provider keys of this environment among `wanted`: those of known providers, and those that the configuration names.
 pub(super) fn keys(wanted: &[String], places: &Places) -> BTreeMap<String, String> {
-    known(wanted, &PROVIDER_KEYS, places)
-}
-
-/// The variables of this environment for tools among `wanted`: the usual ones, and those that the configuration names.
-pub(super) fn environment(wanted: &[String], places: &Places) -> BTreeMap<String, String> {
-    known(wanted, &TOOL_ENV, places)
-}
-
-fn known(wanted: &[String], usual: &[&str], places: &Places) -> BTreeMap<String, String> {
-    let others = wanted.iter().any(|name| !usual.contains(&name.as_str()));
-    let config = if others { fs::read_to_string(places.config_file()).unwrap_or_default() } else { String::new() };
-    let known = wanted.iter().filter(|name| usual.contains(&name.as_str()) || names(&config, name));
+    let is_preset = |name: &String| PROVIDER_KEYS.contains(&name.as_str());
+    let others = wanted.iter().any(|name| !is_preset(name));
+    let config = if others { configuration(places) } else { String::new() };
+    let known = wanted.iter().filter(|name| is_preset(name) || names(&config, name));
     known.filter_map(|name| Some((name.clone(), std::env::var(name).ok()?))).collect()
 }
 
-/// Whether a configuration has this text as a string.
+/// What of this environment tools get, and why they do not get the rest. `welcome` may name more: those count that the
+/// configuration names too.
+pub(super) fn environment(
+    welcome: &Welcome,
+    places: &Places,
+) -> (BTreeMap<String, String>, BTreeMap<String, Withheld>) {
+    let config = configuration(places);
+    choice(welcome, &config).take(variables())
+}
+
+/// The variables with secrets that the configuration passes to tools.
+pub(super) fn secrets(welcome: &Welcome, places: &Places) -> BTreeMap<String, String> {
+    if !welcome.env.iter().any(|name| !TOOL_ENV.contains(&name.as_str())) {
+        return BTreeMap::new();
+    }
+    let config = configuration(places);
+    let choice = choice(welcome, &config);
+    variables().filter(|(name, value)| choice.is_passed_secret(name, value)).collect()
+}
+
+/// The text of the configuration; empty if it cannot be read. Opening a pipe of that name must not wait for a writer.
+fn configuration(places: &Places) -> String {
+    let nonblocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let opened = fs::OpenOptions::new().read(true).custom_flags(nonblocking).open(places.config_file());
+    let mut text = String::new();
+    match opened {
+        Ok(file) if file.metadata().is_ok_and(|metadata| metadata.is_file()) => {
+            let read = file.take(MAX_CONFIGURATION).read_to_string(&mut text);
+            if read.is_ok() { text } else { String::new() }
+        }
+        _ => text,
+    }
+}
+
+/// The variables of this process that are text.
+fn variables() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+}
+
+fn choice(welcome: &Welcome, config: &str) -> Choice {
+    let deny = welcome.env_deny.iter().cloned().collect();
+    let pass = welcome.env.iter().filter(|name| names(config, name)).cloned().collect();
+    Choice { pass, deny, keys: key_variables(config).map(str::to_owned).collect() }
+}
+
+/// The variables that hold the keys of configured providers.
+fn key_variables(config: &str) -> impl Iterator<Item = &str> {
+    // `api_key_env = "X"`, and `{ env = "X" }` of a header.
+    config.match_indices("env").filter_map(|(at, key)| {
+        let value = config.get(at + key.len()..)?.trim_start().strip_prefix('=')?.trim_start();
+        let mark = value.chars().next().filter(|mark| matches!(mark, '"' | '\''))?;
+        value.get(1..)?.split(mark).next()
+    })
+}
+
+/// Whether a configuration has this text as a string, or as the name of a variable in one: `${NAME}`, `${NAME:-…}`.
 fn names(config: &str, name: &str) -> bool {
-    ['"', '\''].iter().any(|quote| config.contains(&format!("{quote}{name}{quote}")))
+    let is_string = ['"', '\''].iter().any(|quote| config.contains(&format!("{quote}{name}{quote}")));
+    is_string || ['}', ':'].iter().any(|end| config.contains(&format!("${{{name}{end}")))
 }
 
 #[cfg(test)]
@@ -90,11 +144,33 @@ mod tests {
     }
 
     #[test]
+    fn a_listener_gets_no_secret_that_the_configuration_does_not_pass() {
+        let welcome = |env: &[&str]| -> Welcome {
+            let env: Vec<_> = env.iter().map(|name| (*name).to_owned()).collect();
+            serde_json::from_value(serde_json::json!({"protocol": 1, "version": "", "env": env, "keys": []})).unwrap()
+        };
+        let listed = welcome(&["PATH", "GH_TOKEN", "WORK", "AWS_SECRET_ACCESS_KEY"]);
+        let config = "[env]\npass = [\"GH_TOKEN\"]\n[providers.x]\napi_key_env = 'WORK'";
+        let choice = choice(&listed, config);
+        let given = |name: &str| choice.withheld(name, "x").is_none();
+        let names = ["PATH", "GH_TOKEN", "WORK", "AWS_SECRET_ACCESS_KEY", "KUBECONFIG"];
+        assert_eq!(names.map(given), [true, true, false, false, true]);
+    }
+
+    #[test]
     fn a_configuration_names_a_variable_as_a_whole_string() {
-        let config = "[providers.work]\napi_key_env = \"WORK_KEY\"\n[env]\nextra = ['GH_TOKEN']";
-        for (name, expect) in
-            [("WORK_KEY", true), ("GH_TOKEN", true), ("KEY", false), ("work", false), ("extra", false)]
-        {
+        let config = "[providers.work]\napi_key_env = \"WORK_KEY\"\n[env]\npass = ['GH_TOKEN']\n[mcp.x]\nargs = ['--${MODE:-a}', '${ID}']";
+        assert_eq!(key_variables(config).collect::<Vec<_>>(), ["WORK_KEY"]);
+        assert_eq!(key_variables("headers = { 'api-key' = { env = 'AZURE' } }").collect::<Vec<_>>(), ["AZURE"]);
+        for (name, expect) in [
+            ("WORK_KEY", true),
+            ("GH_TOKEN", true),
+            ("MODE", true),
+            ("ID", true),
+            ("KEY", false),
+            ("work", false),
+            ("pass", false),
+        ] {
             assert_eq!(names(config, name), expect, "{name}");
         }
     }

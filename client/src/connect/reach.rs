@@ -66,6 +66,7 @@ pub(super) fn reach(
         }
         match search.next(began.elapsed()) {
             Step::Wait(time) => pause(jittered(time))?,
+            Step::Start if search.waits && was_stopped(places) => search.leave(began.elapsed()),
             Step::Start => {
                 let started = start::daemon(places);
                 // A daemon that is about to bind its socket has a second for it.
@@ -95,6 +96,11 @@ fn not_accepting(places: &Places) -> Failure {
         .hint(format!("see {}; `linger daemon stop` ends a daemon that hangs", places.log().display()))
 }
 
+/// Whether the daemon ended in good order: its socket is removed and its lock is free. A killed daemon leaves its socket.
+fn was_stopped(places: &Places) -> bool {
+    !places.socket.exists() && holder::find(places).is_none()
+}
+
 fn jittered(pause: Duration) -> Duration {
     // Without entropy there is no jitter.
     let random = f64::from(getrandom::u32().unwrap_or_default()) / f64::from(u32::MAX);
@@ -106,6 +112,8 @@ fn jittered(pause: Duration) -> Duration {
 pub(super) struct Search {
     /// Whether a daemon was lost: then a start that fails may succeed later.
     after_loss: bool,
+    /// Whether a daemon that somebody stopped is left alone.
+    waits: bool,
     start_at: Duration,
     give_up_at: Duration,
     pause: Duration,
@@ -125,12 +133,17 @@ impl Search {
     /// For a new command.
     pub(super) fn first() -> Self {
         let [pause, _] = PAUSE;
-        Self { after_loss: false, start_at: Duration::ZERO, give_up_at: ACCEPT, pause, failed: None }
+        Self { after_loss: false, waits: false, start_at: Duration::ZERO, give_up_at: ACCEPT, pause, failed: None }
     }
 
     /// For a client that lost its daemon.
     pub(super) fn again() -> Self {
         Self { after_loss: true, start_at: KEEPER, give_up_at: COME_BACK, ..Self::first() }
+    }
+
+    /// For a terminal whose session was attached: one that somebody stopped is awaited, and not started.
+    pub(super) fn attached() -> Self {
+        Self { waits: true, ..Self::again() }
     }
 
     fn next(&mut self, now: Duration) -> Step {
@@ -144,6 +157,15 @@ impl Search {
         let [_, longest] = PAUSE;
         self.pause = (pause * 2).min(longest);
         Step::Wait(pause.min(self.start_at - now).min(self.give_up_at - now))
+    }
+
+    /// Starts nothing for now.
+    fn leave(&mut self, now: Duration) {
+        self.start_at = now + AGAIN;
+        self.failed = Some(
+            Failure::unreachable("the daemon was stopped")
+                .hint("any command starts it, `linger daemon start` too; then running turns continue"),
+        );
     }
 
     /// Takes the outcome of a start. Fails if it ends the search.
@@ -207,6 +229,16 @@ mod tests {
         let (starts, end) = steps(Search::first(), || Ok(Started::Running));
         assert_eq!((starts.len(), starts[..3].to_vec()), (10, vec![0, 1010, 2020]));
         assert_eq!(end, Ok(Step::GiveUp(None)));
+    }
+
+    #[test]
+    fn a_daemon_that_was_stopped_is_awaited() {
+        let mut search = Search::attached();
+        assert_eq!(search.next(KEEPER), Step::Start);
+        search.leave(KEEPER);
+        assert!(matches!(search.next(KEEPER), Step::Wait(_)));
+        let Step::GiveUp(Some(failure)) = search.next(COME_BACK) else { panic!("it waits for ever") };
+        assert_eq!(failure.message.as_deref(), Some("the daemon was stopped"));
     }
 
     #[test]

@@ -20,7 +20,7 @@ impl Client {
         if io::stderr().is_terminal() {
             Terminal::new().say(RECONNECTING)?;
         }
-        self.reconnect_or_start()
+        self.reconnect_by(Search::again)
     }
 
     /// Reconnects if the daemon is back at once, as with a keeper; false if it is not.
@@ -44,13 +44,19 @@ impl Client {
         Ok(false)
     }
 
-    /// Reconnects within a bounded time, and starts a daemon if there is none; a signal ends the attempt.
-    pub(crate) fn reconnect_or_start(&mut self) -> Result<(), Failure> {
+    /// Reconnects within a bounded time for an attached session, and starts a daemon if it died; one that somebody stopped is
+    /// awaited. A signal ends the attempt.
+    pub(crate) fn reconnect_attached(&mut self) -> Result<(), Failure> {
+        self.reconnect_by(Search::attached)
+    }
+
+    /// Reconnects within a bounded time; a signal ends the attempt.
+    fn reconnect_by(&mut self, search: impl Fn() -> Search) -> Result<(), Failure> {
         let until = Instant::now() + CROWDED;
         let mut losses = 0;
         while losses < RESENDS {
             let places = self.places.clone();
-            let stream = reach(&places, Search::again(), |pause| self.pause(pause))?;
+            let stream = reach(&places, search(), |pause| self.pause(pause))?;
             match self.replace(stream) {
                 Err(failure) if failure == lost() => losses += 1,
                 Err(failure) if failure.passing && Instant::now() < until => self.pause(CROWDED_PAUSE)?,

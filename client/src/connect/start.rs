@@ -14,6 +14,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
@@ -132,6 +133,18 @@ pub(crate) fn recover(places: &Places) -> Result<Recovered, Failure> {
     }
     serde_json::from_slice(&output.stdout)
         .map_err(|error| Failure::new(Exit::FAILED, format!("the repair has no report: {error}")))
+}
+
+/// Becomes the MCP server with linger's tools; returns only if that fails.
+#[allow(clippy::disallowed_methods, reason = "the daemon's program, as in `command`")]
+pub(crate) fn become_mcp_server(arguments: &[String]) -> Failure {
+    let program = match find() {
+        Ok(program) => program,
+        Err(failure) => return failure,
+    };
+    let error = Command::new(&program).arg("--mcp-serve").args(arguments).exec();
+    Failure::new(Exit::FAILED, format!("cannot start {}: {error}", program.display()))
+        .hint("put a working `lingerd` next to this `linger`, or on PATH")
 }
 
 /// Writes into the daemon's log that it was not started in a scope of its own.

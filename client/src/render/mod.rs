@@ -7,6 +7,8 @@ mod compaction;
 mod hosted;
 pub(crate) mod money;
 pub(crate) mod near;
+pub(crate) mod permissions;
+pub(crate) mod servers;
 pub(crate) mod sessions;
 pub(crate) mod style;
 pub(crate) mod table;
@@ -14,13 +16,13 @@ mod tool;
 
 use std::collections::{HashMap, HashSet};
 
-use linger_protocol::event::{Asks, Delta, Event, EventBody, Instruction, Level};
+use linger_protocol::event::{Asks, Delta, Event, EventBody, Instruction, Level, PlanEntry, PlanStatus};
 use linger_protocol::id::{CallId, MessageId, PromptId};
 use linger_protocol::message::{ContentBlock, Role, StopReason, Usage, text_of};
 use linger_protocol::permission::Decision;
 use linger_protocol::session::PrefixFingerprint;
 
-use crate::terminal::{Output, clean, clean_line};
+use crate::terminal::{Output, clean, clean_exact_line, clean_line};
 use serde_json::Value;
 use style::Style;
 
@@ -106,6 +108,8 @@ pub(crate) struct Renderer {
     /// Our own prompts.
     mine: HashSet<PromptId>,
     replaying: bool,
+    /// Whether the last answer was cut at the token limit with its line open, so that the next one may continue it.
+    cut: bool,
     /// The end of the last announced wait, and whether the turn continues then.
     wait: Option<(u64, bool)>,
     /// The thinking that is shown by its first line only.
@@ -125,6 +129,7 @@ impl Renderer {
             last_call: None,
             mine: HashSet::new(),
             replaying: true,
+            cut: false,
             wait: None,
             summary: Summary::default(),
             hosted: hosted::Hosted::default(),
@@ -159,20 +164,34 @@ impl Renderer {
                 let fault = text.lines().next().unwrap_or_default();
                 self.say(&self.settings.style.dim(&format!("asked again: {}", clean_line(fault))), &mut out);
             }
+            // The text goes on where it stopped.
+            EventBody::Message { role: Role::User, asks: Some(Asks::GoOn), .. } if self.cut => {}
             EventBody::Message { role: Role::User, asks: Some(Asks::GoOn), .. } => {
                 self.say(&self.settings.style.dim("asked to continue another model's answer"), &mut out);
             }
+            // What it says was shown as its own event.
+            EventBody::Message { role: Role::User, asks: Some(Asks::Ended), .. } => {}
             EventBody::Message { role: Role::User, content, prompt, .. } => {
                 self.prompt(content, prompt.as_ref(), &mut out)
             }
-            EventBody::Message { content, interrupted, .. } => {
+            EventBody::Message { content, interrupted, cut, .. } => {
                 self.wait = None;
-                self.message(content, *interrupted, &mut out);
+                self.message(content, *interrupted, *cut, &mut out);
             }
             EventBody::ToolStarted { call_id, tool, action, .. } => self.tool_started(call_id, tool, action, &mut out),
             EventBody::ToolFinished { call_id, .. } => self.tool_finished(call_id, &event.body, &mut out),
+            EventBody::BackgroundEnded { background, exit, reason, .. } => {
+                let how = match exit.and_then(|exit| exit.code) {
+                    Some(code) => format!("exit code {code}"),
+                    None => reason.clone().unwrap_or_else(|| "killed".to_owned()),
+                };
+                let line = format!("{background} in the background has ended: {}", clean_line(&how));
+                self.say(&self.settings.style.dim(&line), &mut out);
+            }
+            EventBody::Undone { redo, changes, failed, .. } => self.undone(*redo, (changes, failed), &mut out),
+            EventBody::Plan { entries } => self.plan(entries, &mut out),
             EventBody::PermissionRequested { permission, tool, action, .. } if self.settings.permissions => {
-                let line = format!("? {permission}: {} {}", clean_line(tool), clean_line(action));
+                let line = format!("? {permission}: {} {}", clean_line(tool), clean_exact_line(action));
                 self.say(&self.settings.style.yellow(&line), &mut out);
             }
             EventBody::PermissionResolved { decision, by, reason, .. } => {
@@ -188,11 +207,25 @@ impl Renderer {
                 let line = self.resolved(answer.as_deref(), by, reason.as_deref());
                 self.say(&line, &mut out);
             }
-            EventBody::SessionChanged { model, mode, effort, name, instructions, setup } => {
+            EventBody::SessionChanged {
+                model,
+                mode,
+                effort,
+                name,
+                instructions,
+                setup,
+                patience,
+                fallback,
+                unattended,
+                ..
+            } => {
                 self.changed("model", model.as_deref(), &mut out);
                 self.changed("mode", mode.map(|mode| mode.to_string()).as_deref(), &mut out);
                 self.changed("effort", effort.map(linger_protocol::session::Effort::name), &mut out);
                 self.changed("name", name.as_deref(), &mut out);
+                self.changed("patience", patience.map(|patience| patience.to_string()).as_deref(), &mut out);
+                self.changed("fallback", fallback.as_ref().map(|models| models.join(", ")).as_deref(), &mut out);
+                self.changed("unattended", unattended.map(|it| it.to_string()).as_deref(), &mut out);
                 instructions.iter().flatten().for_each(|file| self.instructions(file, &mut out));
                 setup.iter().filter(|_| model.is_none()).for_each(|setup| self.setup(setup, &mut out));
             }
@@ -226,8 +259,10 @@ impl Renderer {
                 context_tokens,
                 context_window,
                 steps,
+                ..
             } => {
                 self.wait = until_at.map(|until| (until, false));
+                self.end_cut(&mut out);
                 let fill = money::fill(*context_tokens, *context_window);
                 let fill = fill.map(|fill| format!("; context: {fill}")).unwrap_or_default();
                 let spent = summary(usage, session_usage.as_ref(), *steps) + &fill;
@@ -250,11 +285,28 @@ impl Renderer {
             EventBody::SessionCreated { .. }
             | EventBody::PermissionRequested { .. }
             | EventBody::QuestionAsked { .. }
+            | EventBody::ConfigConfirmed { .. }
+            | EventBody::BackgroundStarted { .. }
+            | EventBody::UndoStarted { .. }
             | EventBody::ToolOutputDelta { .. }
             | EventBody::Lost { .. }
             | EventBody::Unknown => {}
         }
         out
+    }
+
+    /// The plan, an entry a line.
+    fn plan(&mut self, entries: &[PlanEntry], out: &mut Vec<Output>) {
+        let style = self.settings.style;
+        for entry in entries {
+            let content = clean_line(&entry.content);
+            let line = match entry.status {
+                PlanStatus::Completed => style.dim(&format!("  [x] {content}")),
+                PlanStatus::InProgress => style.bold(&format!("  [>] {content}")),
+                PlanStatus::Pending => format!("  [ ] {content}"),
+            };
+            self.say(&line, out);
+        }
     }
 
     /// The end of a question: its answer, or without one what withdrew it.
@@ -279,6 +331,13 @@ impl Renderer {
             Some(Midline::Text) => out.push(Output::Text("\n".to_owned())),
             Some(Midline::Thinking) => out.push(Output::Talk("\n".to_owned())),
             None => {}
+        }
+    }
+
+    /// Ends the line of a cut answer that nothing continues.
+    fn end_cut(&mut self, out: &mut Vec<Output>) {
+        if std::mem::take(&mut self.cut) && self.midline.take().is_some() {
+            out.push(Output::Text("\n".to_owned()));
         }
     }
 
@@ -330,7 +389,9 @@ impl Renderer {
 
     /// A new block begins on a line of its own; blocks of text in one message have an empty line between.
     fn block_begins(&mut self, kind: Midline, out: &mut Vec<Output>) {
+        let continues = std::mem::take(&mut self.cut);
         match (kind, self.midline) {
+            (Midline::Text, Some(Midline::Text)) if continues => {}
             (Midline::Text, Some(Midline::Text)) => out.push(Output::Text("\n\n".to_owned())),
             (_, Some(_)) => self.fresh_line(out),
             (_, None) => {}
@@ -360,18 +421,22 @@ impl Renderer {
         }
     }
 
-    fn message(&mut self, content: &[ContentBlock], interrupted: bool, out: &mut Vec<Output>) {
+    fn message(&mut self, content: &[ContentBlock], interrupted: bool, cut: bool, out: &mut Vec<Output>) {
         let hosted = |block: &ContentBlock| matches!(block, ContentBlock::Hosted { .. });
         if !self.settings.deltas && content.iter().any(hosted) {
             self.blocks(content, out);
         } else if !self.settings.deltas {
             self.text(&text_of(content), out);
         }
-        if self.midline == Some(Midline::Text) {
-            self.midline = None;
-            out.push(Output::Text("\n".to_owned()));
+        // The next answer may continue the line.
+        self.cut = cut && !interrupted && self.midline == Some(Midline::Text);
+        if !self.cut {
+            if self.midline == Some(Midline::Text) {
+                self.midline = None;
+                out.push(Output::Text("\n".to_owned()));
+            }
+            self.fresh_line(out);
         }
-        self.fresh_line(out);
         self.block = None;
         for block in content {
             if let ContentBlock::ToolUse { call_id, name, input, .. } = block {

@@ -15,7 +15,7 @@ pub(crate) fn tokens(count: u64) -> String {
 /// The cost; empty if nothing was used.
 pub(crate) fn cost(usage: &Usage) -> String {
     match (usage.cost_micros, usage.costs_more()) {
-        (None | Some(0), true) => "cost unknown".to_owned(),
+        (None, true) => "cost unknown".to_owned(),
         (None, false) => String::new(),
         (Some(micros), false) => dollars(micros),
         (Some(micros), true) => format!("at least {}", dollars(micros)),
@@ -79,7 +79,7 @@ mod tests {
             ["$0", "$0.000007", "$0.0001", "$0.0123", "$0.1000", "$0.10", "$1.23"]
         );
         assert_eq!(of(Some(50_000), true), "at least $0.0500");
-        assert_eq!(of(Some(0), true), "cost unknown");
+        assert_eq!(of(Some(0), true), "at least $0");
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! Sessions as rows, for people.
 
 use linger_protocol::message::{StopReason, Usage};
-use linger_protocol::session::{Info, State};
+use linger_protocol::session::{Background, Info, ProviderWait, State};
 
 use super::money;
 use super::table::{age, columns, size};
 use crate::environment::short_path;
+use crate::terminal::clean_line;
 
 /// Sessions as aligned lines; `now` in Unix milliseconds.
 pub(crate) fn listing(rows: &[Info], now: u64) -> Vec<String> {
@@ -23,7 +24,28 @@ pub(crate) fn listing(rows: &[Info], now: u64) -> Vec<String> {
             short_path(&info.cwd),
         ]
     };
-    columns(&rows.iter().map(row).collect::<Vec<_>>())
+    let lines = columns(&rows.iter().map(row).collect::<Vec<_>>());
+    let below = rows.iter().map(|info| {
+        let wait = info.provider_wait.as_ref().map(|wait| waiting(wait, now));
+        wait.into_iter().chain(info.background.iter().map(move |job| background(job, now)))
+    });
+    lines.into_iter().zip(below).flat_map(|(line, below)| std::iter::once(line).chain(below)).collect()
+}
+
+/// A line about a wait for a provider: why, since when, and the next try.
+fn waiting(wait: &ProviderWait, now: u64) -> String {
+    let reason = clean_line(&wait.reason);
+    let next = match wait.until_at.saturating_sub(now) {
+        0 => "tries again within 30 s".to_owned(),
+        _ => format!("next try in {}", age(now, wait.until_at)),
+    };
+    format!("  {reason}; waiting for {}, {next}", age(wait.since_at, now))
+}
+
+/// A line about a command in the background.
+fn background(job: &Background, now: u64) -> String {
+    let command: String = clean_line(&job.command).chars().take(60).collect();
+    format!("  {}: {command}, in the background for {}", job.background, age(job.started_at, now))
 }
 
 /// Tokens and their cost, in one cell.
@@ -37,16 +59,21 @@ fn spent(usage: &Usage) -> String {
 
 /// The state of a session, in a word or two.
 fn state(info: &Info) -> String {
-    match info.queued {
-        0 => doing(info),
-        queued => format!("{}, {queued} queued", doing(info)),
+    let mut text = doing(info);
+    if info.queued > 0 {
+        text += &format!(", {} queued", info.queued);
     }
+    if !info.background.is_empty() {
+        text += &format!(", {} in background", info.background.len());
+    }
+    text
 }
 
 fn doing(info: &Info) -> String {
     match (info.state, info.stop_reason) {
         _ if info.damaged.is_some() => "damaged".to_owned(),
         _ if info.unwritten.is_some() => "stalled".to_owned(),
+        (State::Running, _) if info.provider_wait.is_some() => "waiting: provider".to_owned(),
         (State::Running, _) => "running".to_owned(),
         (State::Waiting, _) if info.questions.is_empty() => "waiting: key".to_owned(),
         (State::Waiting, _) => format!("waiting: {}", info.questions.len()),

@@ -388,3 +388,22 @@ fn a_prompt_of_another_client_shows_that_it_has_pictures() {
       with 2 pictures
     ");
 }
+
+#[test]
+fn an_answer_that_was_cut_goes_on_on_the_same_line() {
+    let text = |text: &str| json!([{"type": "text", "text": text}]);
+    let mut cut = said("m1", text("and so o"));
+    cut["cut"] = json!(true);
+    let asks = json!({"kind": "message", "seq": 2, "message": "m2", "role": "user", "asks": "go_on", "content": text("Go on.")});
+    let whole = said("m3", text("n, for ever"));
+    let streamed =
+        json!([delta("m1", 0, "and so o"), cut, asks, delta("m3", 0, "n, for ever"), whole, end("end_turn")]);
+    let printed = json!([cut, asks, whole, end("end_turn")]);
+    for raw in [false, true] {
+        let settings = Settings { raw, ..settings() };
+        assert_eq!(screen(settings.clone(), streamed.clone()), "and so on, for ever\n");
+        assert_eq!(screen(Settings { deltas: false, ..settings.clone() }, printed.clone()), "and so on, for ever\n");
+        let given_up = screen(settings, json!([delta("m1", 0, "and so o"), cut, end("max_tokens")]));
+        assert!(given_up.starts_with("and so o\nstopped: "), "{given_up}");
+    }
+}

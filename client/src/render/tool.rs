@@ -1,12 +1,12 @@
 //! Tool calls as lines: the call, its result, its diff.
 
-use linger_protocol::event::{EventBody, Outcome};
+use linger_protocol::event::{ChangeKind, EventBody, FileChange, NotRestored, Outcome};
 use linger_protocol::id::CallId;
 use linger_protocol::message::text_of;
 
 use super::style::Style;
 use super::{Call, Renderer};
-use crate::terminal::{Output, clean_line};
+use crate::terminal::{Output, clean_exact_line, clean_line};
 
 /// Lines of a diff that are shown; the session has all of them.
 const MAX_DIFF: usize = 40;
@@ -68,6 +68,33 @@ impl Renderer {
         }
     }
 
+    /// The files that were put back, a line each.
+    pub(super) fn undone(
+        &mut self,
+        redo: bool,
+        (changes, failed): (&[FileChange], &[NotRestored]),
+        out: &mut Vec<Output>,
+    ) {
+        let style = self.settings.style;
+        let what = if redo { "done again" } else { "undone" };
+        if changes.is_empty() {
+            self.say(&style.dim(&format!("nothing was {what}")), out);
+        }
+        for change in changes {
+            let how = match change.kind {
+                ChangeKind::Create => "created",
+                ChangeKind::Delete => "deleted",
+                ChangeKind::Edit | ChangeKind::Unknown => "restored",
+            };
+            let line = format!("{what}: {how} {}", clean_line(&change.path.to_string_lossy()));
+            self.say(&style.dim(&line), out);
+        }
+        for left in failed {
+            let (path, reason) = (left.path.to_string_lossy(), clean_line(&left.reason));
+            self.say(&style.yellow(&format!("left as it is: {}: {reason}", clean_line(&path))), out);
+        }
+    }
+
     fn diff(&mut self, diff: &str, out: &mut Vec<Output>) {
         let style = self.settings.style;
         let total = diff.lines().count();
@@ -90,7 +117,7 @@ impl Renderer {
 /// The first line of `text`, cut to `room` characters.
 fn one_line(text: &str, room: usize, style: &Style) -> String {
     let mut lines = text.lines();
-    let first = clean_line(lines.next().unwrap_or_default()).into_owned();
+    let first = clean_exact_line(lines.next().unwrap_or_default());
     let cut: String = first.chars().take(room.max(10)).collect();
     let more = cut.len() < first.len() || lines.next().is_some();
     if more { format!("{cut}{}", style.ellipsis()) } else { cut }

@@ -15,12 +15,13 @@ mod slash;
 use std::path::PathBuf;
 
 use linger_protocol::event::{Event, EventBody, NoticeCode};
-use linger_protocol::id::{Cursor, PromptId, TurnId};
+use linger_protocol::id::{Cursor, PromptId, QuestionId, TurnId};
 use linger_protocol::message::StopReason;
 use linger_protocol::method::SessionPrompt;
 use linger_protocol::permission::Mode;
 use linger_protocol::place::private_directory;
 use linger_protocol::session::{Effort, Info, State};
+use linger_protocol::unattended::Unattended;
 use linger_protocol::{RpcError, error::Code};
 use serde_json::value::RawValue;
 
@@ -47,6 +48,7 @@ struct Repl {
     cwd: PathBuf,
     model: String,
     mode: Mode,
+    unattended: Unattended,
     effort: Effort,
     /// The running turn.
     running: Option<TurnId>,
@@ -68,6 +70,8 @@ struct Repl {
     last_begun: Option<PromptId>,
     /// Whether a prompt is open.
     open: bool,
+    /// The question that the next line answers.
+    writing: Option<QuestionId>,
     /// Whether the replay is over.
     caught_up: bool,
     /// Whether a cancel was sent; the next Ctrl-C leaves.
@@ -113,11 +117,12 @@ pub(crate) fn repl(client: Client, look: &Capabilities, info: Info) -> Result<Ex
         terminal,
         renderer: Renderer::new(settings),
         input,
-        questions: Questions::default(),
+        questions: Questions::with_lines(),
         label,
         cwd: info.cwd,
         model: info.model,
         mode: info.mode,
+        unattended: info.unattended,
         effort: info.effort,
         running: None,
         offered: false,
@@ -129,6 +134,7 @@ pub(crate) fn repl(client: Client, look: &Capabilities, info: Info) -> Result<Ex
         begun: Vec::new(),
         last_begun: None,
         open: false,
+        writing: None,
         caught_up: false,
         cancelling: false,
     };
@@ -188,10 +194,11 @@ impl Repl {
                 self.prompt_started(prompt);
             }
             EventBody::TurnFinished { stop_reason, .. } => self.finished(*stop_reason)?,
-            EventBody::SessionChanged { model, mode, effort, name, .. } => {
+            EventBody::SessionChanged { model, mode, effort, name, unattended, .. } => {
                 self.effort = effort.unwrap_or(self.effort);
                 self.model = model.clone().unwrap_or_else(|| std::mem::take(&mut self.model));
                 self.mode = mode.unwrap_or(self.mode);
+                self.unattended = unattended.unwrap_or(self.unattended);
                 self.label = name.clone().unwrap_or_else(|| std::mem::take(&mut self.label));
             }
             _ => {}
@@ -377,6 +384,9 @@ impl Repl {
         self.open = false;
         let late = self.terminal.prompt_closed()?;
         set_keyboard(Keyboard::Quiet);
+        if let Some(id) = self.writing.take() {
+            return self.written(&id, line).map(|()| None);
+        }
         match line {
             Line::End => return self.leave().map(Some),
             // The prompt opens again at the end of the turn.
@@ -407,6 +417,9 @@ impl Repl {
                 },
                 Some(Ok(Slash::Detach)) => return self.leave().map(Some),
                 Some(Ok(Slash::Compact(focus))) => self.compact(focus)?,
+                Some(Ok(Slash::ServerPrompt { server, prompt, words })) => {
+                    self.server_prompt((server, prompt), words)?
+                }
                 Some(Ok(Slash::Continue)) => self.continue_turn()?,
                 Some(Ok(slash)) => {
                     self.slash(slash)?;
@@ -451,9 +464,30 @@ impl Repl {
         match self.questions.press(key)? {
             Press::Nothing => return Ok(()),
             Press::Show => {}
+            Press::Write => return self.begin_writing(),
             Press::Answer(answer) => self.attachment.request(Request::Answer(answer))?,
         }
         self.show_question()
+    }
+
+    /// Opens a prompt for the answer to the question on the screen.
+    fn begin_writing(&mut self) -> Result<(), Failure> {
+        self.writing = self.questions.first().map(|question| question.id.clone());
+        self.say("  write the answer, then Enter; Ctrl-C goes back")?;
+        self.open_prompt()
+    }
+
+    /// Handles the line that was written to a question.
+    fn written(&mut self, id: &QuestionId, line: Line) -> Result<(), Failure> {
+        match line {
+            Line::Text(text) if !text.trim().is_empty() => match self.questions.write(id, text.trim())? {
+                Some(answer) => self.attachment.request(Request::Answer(answer))?,
+                None => self.say("no longer asked; the line was not sent")?,
+            },
+            _ => self.say("no answer was sent")?,
+        }
+        self.show_question()?;
+        self.prompt_if_idle().map(drop)
     }
 
     fn signal(&mut self, signal: Signal) -> Result<Option<Exit>, Failure> {

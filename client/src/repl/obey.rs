@@ -1,11 +1,13 @@
 //! Carries out a line at the prompt: sends a prompt, or runs a slash command.
 
-use linger_protocol::daemon::{Model, Models};
-use linger_protocol::method::{ModelList, SessionList};
-use linger_protocol::session::{Compact, Keyed, List, Prompt, Set};
+use linger_protocol::daemon::{Empty, Model, Models};
+use linger_protocol::method::{McpList, ModelList, PermissionRules, SessionList};
+use linger_protocol::prompt::PromptContent;
+use linger_protocol::session::{Compact, Keyed, List, Prompt, Redo, Set, Undo};
 
 use super::Repl;
 use super::slash::{self, Slash};
+use crate::attachable::{self, with_resources};
 use crate::environment::{now, working_directory};
 use crate::error::{Exit, Failure};
 use crate::follow::Request;
@@ -13,15 +15,32 @@ use crate::idempotency::key;
 use crate::picture::with_pictures;
 use crate::render::sessions::listing;
 use crate::render::table::columns;
+use crate::render::{permissions, servers};
 
 impl Repl {
     pub(super) fn prompt(&mut self, text: String) -> Result<(), Failure> {
-        self.sent += 1;
         let session = self.attachment.session.clone();
         let places: Vec<_> = working_directory().ok().into_iter().chain([self.cwd.clone()]).collect();
-        let sent = with_pictures(text, &places).and_then(|content| {
+        let content = with_pictures(text, &places);
+        let content = content.and_then(|content| with_resources(&mut self.attachment.client, &session, content));
+        self.send(content)
+    }
+
+    /// Sends what a prompt of an MCP server says.
+    pub(super) fn server_prompt(&mut self, named: (String, String), words: String) -> Result<(), Failure> {
+        let session = self.attachment.session.clone();
+        let content = attachable::prompt(&mut self.attachment.client, &session, named, words);
+        self.send(content)
+    }
+
+    fn send(&mut self, content: Result<PromptContent, Failure>) -> Result<(), Failure> {
+        self.sent += 1;
+        let session = self.attachment.session.clone();
+        let sent = content.and_then(|content| {
             let pictures = content.pictures();
-            let prompt = Prompt { session, content, when: None, schema: None, key: Some(key()?) };
+            // The attachment has brought the variables.
+            let prompt =
+                Prompt { session, content, when: None, schema: None, env: Default::default(), key: Some(key()?) };
             self.attachment.request(Request::Prompt(prompt)).map(|()| pictures)
         });
         match sent {
@@ -57,6 +76,7 @@ impl Repl {
         match slash {
             Slash::Help => self.say(&slash::help())?,
             Slash::Mode(None) => self.say(&format!("mode: {}", self.mode))?,
+            Slash::Unattended(None) => self.say(&format!("unattended: {}", self.unattended))?,
             Slash::Effort(None) => self.say(&format!("effort: {}", self.effort))?,
             Slash::Thinking(None) => self.say(&format!("thinking: {}", self.renderer.thinking()))?,
             Slash::Thinking(Some(thinking)) => self.renderer.set_thinking(thinking),
@@ -66,6 +86,14 @@ impl Repl {
             Slash::Model(None) => self.say(&format!("model: {}", self.model))?,
             Slash::Mode(mode) => {
                 self.attachment.request(Request::Set(Set { session, mode, key: Some(key()?), ..Set::default() }))?;
+            }
+            Slash::Unattended(unattended) => {
+                self.attachment.request(Request::Set(Set {
+                    session,
+                    unattended,
+                    key: Some(key()?),
+                    ..Set::default()
+                }))?;
             }
             Slash::Provider(None) => {
                 let rows = self.attachment.client.call(&ModelList(Models::default()))?;
@@ -77,13 +105,36 @@ impl Repl {
                 self.attachment.request(Request::Set(Set { session, model, key: Some(key()?), ..Set::default() }))?;
             }
             Slash::Cancel => self.attachment.cancel()?,
+            Slash::Undo(force) => {
+                self.attachment.request(Request::Undo(Undo {
+                    session,
+                    force,
+                    key: Some(key()?),
+                    ..Undo::default()
+                }))?;
+            }
+            Slash::Redo(force) => {
+                self.attachment.request(Request::Redo(Redo { session, force, key: Some(key()?) }))?;
+            }
             Slash::Sessions => {
                 let rows = self.attachment.client.call(&SessionList(List::default()))?;
                 for line in listing(&rows, now()) {
                     self.say(&line)?;
                 }
             }
-            Slash::Detach | Slash::Compact(_) | Slash::Continue => {}
+            Slash::Permissions => {
+                let rows = self.attachment.client.call(&PermissionRules(Empty {}))?;
+                for line in permissions::listing(&rows, now()) {
+                    self.say(&line)?;
+                }
+            }
+            Slash::Mcp => {
+                let rows = self.attachment.client.call(&McpList(Empty {}))?;
+                for line in servers::listing(&rows) {
+                    self.say(&line)?;
+                }
+            }
+            Slash::Detach | Slash::Compact(_) | Slash::Continue | Slash::ServerPrompt { .. } => {}
         }
         Ok(())
     }

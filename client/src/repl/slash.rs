@@ -2,6 +2,7 @@
 
 use linger_protocol::permission::Mode;
 use linger_protocol::session::Effort;
+use linger_protocol::unattended::Unattended;
 
 use crate::render::Thinking;
 use crate::render::near::distance;
@@ -13,6 +14,8 @@ pub(crate) enum Slash {
     Help,
     /// Shows or sets the mode.
     Mode(Option<Mode>),
+    /// Shows or sets what happens to a question that nobody answers.
+    Unattended(Option<Unattended>),
     /// Shows or sets the model.
     Model(Option<String>),
     /// Shows or sets how hard the model thinks.
@@ -27,10 +30,27 @@ pub(crate) enum Slash {
     Continue,
     /// Replaces older messages by a summary; the argument says what to keep.
     Compact(Option<String>),
+    /// Undoes the latest changes of files; true also those that were changed since.
+    Undo(bool),
+    /// Makes them again.
+    Redo(bool),
     /// Leaves; the work continues.
     Detach,
     /// Lists the sessions.
     Sessions,
+    /// Lists the MCP servers.
+    Mcp,
+    /// Sends a prompt that an MCP server has ready.
+    ServerPrompt {
+        /// The server.
+        server: String,
+        /// The prompt's name.
+        prompt: String,
+        /// The arguments.
+        words: String,
+    },
+    /// Lists the rules that answers added.
+    Permissions,
 }
 
 /// Every command, its argument and what it does.
@@ -40,11 +60,16 @@ const COMMANDS: &[(&str, &str, &str)] = &[
     ("/model", "[[PROVIDER/]MODEL]", "the model from the next step on"),
     ("/provider", "[PROVIDER]", "its default model; alone: list the providers"),
     ("/effort", "[LEVEL]", "how hard the model thinks: none to max, or auto"),
+    ("/unattended", "[hold|deny[:TIME]]", "what happens to a question nobody answers"),
     ("/thinking", "[show|hide|summary]", "what is shown of the thinking"),
     ("/cancel", "", "cancel the running turn"),
     ("/continue", "", "resume a turn, or start queued prompts"),
     ("/compact", "[WHAT TO KEEP]", "replace older messages by a summary"),
+    ("/undo", "[--force]", "put back what the last turn edited (not bash)"),
+    ("/redo", "[--force]", "make the undone changes again"),
     ("/sessions", "", "the sessions of this daemon"),
+    ("/permissions", "", "what is always allowed"),
+    ("/mcp", "", "the MCP servers, and how they are"),
     ("/detach", "", "leave; the work continues (also Ctrl-D)"),
 ];
 
@@ -58,9 +83,16 @@ pub(crate) fn parse(line: &str) -> Option<Result<Slash, String>> {
     }
     let rest = line.trim().get(name.len()..).map(str::trim).filter(|rest| !rest.is_empty()).map(str::to_owned);
     let argument = words.next().map(str::to_owned);
+    if let Some((server, prompt)) =
+        name.get(1..)?.split_once(':').filter(|(server, prompt)| !server.is_empty() && !prompt.is_empty())
+    {
+        let (server, prompt, words) = (server.to_owned(), prompt.to_owned(), rest.unwrap_or_default());
+        return Some(Ok(Slash::ServerPrompt { server, prompt, words }));
+    }
     Some(match name {
         "/help" | "/?" => Ok(Slash::Help),
         "/mode" => argument.map(|mode| mode.parse()).transpose().map(Slash::Mode),
+        "/unattended" => argument.map(|unattended| unattended.parse()).transpose().map(Slash::Unattended),
         "/effort" => argument.map(|effort| effort.parse()).transpose().map(Slash::Effort),
         "/thinking" => argument.map(|thinking| thinking.parse()).transpose().map(Slash::Thinking),
         "/model" => Ok(Slash::Model(argument)),
@@ -71,10 +103,22 @@ pub(crate) fn parse(line: &str) -> Option<Result<Slash, String>> {
         "/cancel" => Ok(Slash::Cancel),
         "/continue" => Ok(Slash::Continue),
         "/compact" => Ok(Slash::Compact(rest)),
+        "/undo" => force(argument).map(Slash::Undo),
+        "/redo" => force(argument).map(Slash::Redo),
         "/detach" | "/quit" | "/exit" => Ok(Slash::Detach),
         "/sessions" => Ok(Slash::Sessions),
+        "/mcp" => Ok(Slash::Mcp),
+        "/permissions" => Ok(Slash::Permissions),
         _ => Err(unknown(name)),
     })
+}
+
+fn force(argument: Option<String>) -> Result<bool, String> {
+    match argument.as_deref() {
+        None => Ok(false),
+        Some("--force") => Ok(true),
+        Some(other) => Err(format!("unknown option {other}; `linger undo` in a shell takes --call and --file")),
+    }
 }
 
 /// The list that `/help` shows.
@@ -83,6 +127,7 @@ pub(crate) fn help() -> String {
         COMMANDS.iter().map(|(name, argument, what)| vec![format!("{name} {argument}"), (*what).to_owned()]).collect();
     let mut lines = crate::render::table::columns(&rows);
     lines.push("@picture.png in a line sends the picture; Tab completes its name".to_owned());
+    lines.push("@SERVER:URI sends a resource of an MCP server, /SERVER:PROMPT one of its prompts".to_owned());
     lines.push("no line is read while your turn runs: what you type counts after it".to_owned());
     lines.push("a line that ends in \\ continues; Ctrl-C cancels a turn, Ctrl-D leaves".to_owned());
     lines.join("\n")
@@ -109,6 +154,7 @@ mod tests {
     #[test]
     fn a_command_is_told_from_a_prompt_and_a_path() {
         assert_eq!(parse("/mode plan"), Some(Ok(Slash::Mode(Some(Mode::Plan)))));
+        assert_eq!(parse("/unattended deny:1m"), Some(Ok(Slash::Unattended(Some(Unattended::DenyAfter(60_000))))));
         assert_eq!(parse("/effort xhigh"), Some(Ok(Slash::Effort(Some(Effort::Xhigh)))));
         assert!(parse("/effort hihg").unwrap().unwrap_err().contains("none, minimal"));
         assert_eq!(parse("/thinking hide"), Some(Ok(Slash::Thinking(Some(Thinking::Hide)))));
@@ -121,6 +167,8 @@ mod tests {
         assert_eq!(parse("/compact "), Some(Ok(Slash::Compact(None))));
         assert_eq!(parse("/provider work"), Some(Ok(Slash::Provider(Some("work".to_owned())))));
         assert_eq!(parse("/provider work/m"), Some(Err("work/m is a model: /model work/m".to_owned())));
+        let (server, prompt, words) = ("git".to_owned(), "review".to_owned(), "a b".to_owned());
+        assert_eq!(parse("/git:review a b"), Some(Ok(Slash::ServerPrompt { server, prompt, words })));
         assert_eq!(parse("/etc/passwd is odd"), None);
         assert_eq!(parse("hello /help"), None);
         assert!(parse("/mode x").unwrap().is_err());

@@ -4,6 +4,8 @@
 
 use std::borrow::Cow;
 
+use unicode_width::UnicodeWidthChar as _;
+
 /// Makes text safe to show: only printing characters, line feeds and tabs are left.
 ///
 /// Works character by character, so the result does not depend on how a text was cut into pieces.
@@ -18,8 +20,13 @@ pub(crate) fn clean_line(text: &str) -> Cow<'_, str> {
     clean_with(text, true)
 }
 
+/// As [`clean_exact`], for text that has to stay on one line.
+pub(crate) fn clean_exact_line(text: &str) -> String {
+    clean_line(&clean_exact(text)).into_owned()
+}
+
 /// As [`clean`], for text that a person is asked to allow: no character is left out, and a character
-/// without width is shown by its number.
+/// without width, such as a combining one, is shown by its number.
 pub(crate) fn clean_exact(text: &str) -> String {
     let show = |c: char| match c {
         '\r' => "␍".to_owned(),
@@ -65,7 +72,9 @@ fn reorders(c: char) -> bool {
 
 /// Whether `c` takes no room, or looks like a space and is none.
 fn unseen(c: char) -> bool {
-    matches!(c,
+    let takes_no_room = !c.is_control() && c.width() == Some(0);
+    takes_no_room
+        || matches!(c,
         '\u{a0}' | '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
         | '\u{2000}'..='\u{200f}' | '\u{202f}' | '\u{205f}'..='\u{206f}' | '\u{2800}' | '\u{3000}' | '\u{3164}'
         | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}')
@@ -87,6 +96,8 @@ mod tests {
         assert_eq!(clean(evil), "a␛[2Jb<009b>31mc␇␡\nd\te<202e>fé漢");
         assert_eq!(clean_line("rm\n-rf\r"), "rm⏎-rf");
         assert!(matches!(clean("plain\n"), Cow::Borrowed(_)));
+        assert_eq!(clean_exact("e\u{301}\u{1d173}\u{200b}\r\n"), "e<0301><1d173><200b>␍\n");
+        assert_eq!(clean_exact_line("e\u{301}\nx é漢"), "e<0301>⏎x é漢");
     }
 
     proptest! {

@@ -14,7 +14,7 @@ use std::io::{self, IsTerminal as _};
 
 use crate::error::Failure;
 pub(crate) use above::Above;
-pub(crate) use clean::{clean, clean_exact, clean_line};
+pub(crate) use clean::{clean, clean_exact, clean_exact_line, clean_line};
 pub(crate) use keyboard::{Keyboard, discard_typed, remember_editing, restore, resume_editing, set_keyboard};
 
 /// Columns of a terminal that does not tell its size.

@@ -103,7 +103,7 @@ fn lock(data: &Path) -> File {
 /// A configuration that names the variables which the scripts ask for.
 fn configure(dir: &Path) {
     std::fs::create_dir_all(dir).unwrap();
-    let text = "[env]\nextra = [\"PATH_WE_WANT\"]\n[providers.work]\napi_key_env = \"SOME_KEY\"\n";
+    let text = "[env]\npass = [\"PATH_WE_WANT\"]\n[providers.work]\napi_key_env = \"SOME_KEY\"\n";
     std::fs::write(dir.join("config.toml"), text).unwrap();
 }
 
@@ -208,7 +208,8 @@ impl Connection {
     pub fn new_session(&mut self) {
         self.hello();
         let created = self.answer("session/create", json!({"session": "s1"}));
-        assert_eq!(created["env"], json!({"PATH_WE_WANT": "/bin"}));
+        assert_eq!(created["env"]["PATH_WE_WANT"], "/bin");
+        assert!(created["env"].get("SOME_KEY").is_none(), "{created}");
         self.answer("session/attach", json!({"cursor": "1"}));
     }
 

@@ -1,7 +1,7 @@
 //! Instruction files (`AGENTS.md` and similar): which apply to a session, and how a model sees them.
 //!
 //! The user's own comes first, then one per directory from the workspace's root to the session's directory; the nearest comes
-//! last and has precedence. The total is bounded, and the farthest is cut first.
+//! last and has precedence. The total is bounded: the files share it, so that a large one does not push out small ones.
 
 use std::fs::Metadata;
 use std::io::Read;
@@ -12,7 +12,8 @@ use linger_protocol::event::Instruction;
 use rustix::process::geteuid;
 use sha2::{Digest, Sha256};
 
-use crate::tool::{file, text};
+use crate::tool::handle::Entry;
+use crate::tool::text;
 
 /// File names by precedence; a directory contributes at most one file.
 pub(crate) const NAMES: [&str; 3] = ["AGENTS.md", "AGENT.md", "CLAUDE.md"];
@@ -47,7 +48,7 @@ fn root_by(cwd: &Path, home: Option<&Path>, owner: &Owner) -> PathBuf {
 }
 
 /// Whether the owner is this user or root.
-fn is_trusted(owner: u32) -> bool {
+pub(super) fn is_trusted(owner: u32) -> bool {
     owner == geteuid().as_raw() || owner == 0
 }
 
@@ -68,15 +69,16 @@ fn load_by(config: Option<&Path>, root: &Path, cwd: &Path, owner: &Owner) -> Vec
         let owner = owner(path, metadata);
         is_trusted(owner) || here == Some(owner)
     };
-    let mut room = BYTES_MAX;
     let mut seen = Vec::new();
     let mut loaded = Vec::new();
-    // Nearest first: it takes what it needs of the bound, and if two names are one file, the nearer counts.
+    // Nearest first: if two names are one file, the nearer counts.
     for directory in below.into_iter().chain(config) {
         let found = NAMES.iter().find_map(|name| {
             let path = directory.join(name);
-            let (file, metadata) = file::open(&path).ok()?;
-            let counts = Some(directory) == config || (is_ours(&path, &metadata) && harmless(&path, root));
+            // What is judged is what is read: the file is opened without following a link.
+            let real = path.canonicalize().ok()?;
+            let (file, metadata) = Entry::at(&real).and_then(|entry| entry.open()).ok()?;
+            let counts = Some(directory) == config || (is_ours(&path, &metadata) && harmless(&real, root));
             counts.then_some((path, file, metadata))
         });
         let Some((path, file, metadata)) = found else { continue };
@@ -85,35 +87,45 @@ fn load_by(config: Option<&Path>, root: &Path, cwd: &Path, owner: &Owner) -> Vec
             continue;
         }
         seen.push(identity);
-        if let Some((instruction, text)) = take(path, file, metadata.len(), room) {
-            room -= text.len();
-            loaded.push((instruction, text));
-        }
+        loaded.extend(take(path, file, metadata.len()));
     }
+    share(&mut loaded);
     loaded.reverse();
     loaded
 }
 
 /// A repository's symlink must not bring an arbitrary file into a prompt; only one with a name of [`NAMES`].
-fn harmless(path: &Path, root: &Path) -> bool {
-    path.canonicalize().is_ok_and(|real| {
-        real.starts_with(root) || real.file_name().is_some_and(|name| NAMES.iter().any(|known| name == *known))
-    })
+fn harmless(real: &Path, root: &Path) -> bool {
+    real.starts_with(root) || real.file_name().is_some_and(|name| NAMES.iter().any(|known| name == *known))
 }
 
-/// Reads at most `room` bytes; `None` if the file is unreadable or blank.
-fn take(path: PathBuf, file: std::fs::File, size: u64, room: usize) -> Option<(Instruction, String)> {
+/// Cuts the files, nearest first, to [`BYTES_MAX`] bytes together. Each has an equal share; what small ones leave of theirs, the
+/// nearest of the others get.
+fn share(loaded: &mut [(Instruction, String)]) {
+    let equal = BYTES_MAX / loaded.len().max(1);
+    let mut left = BYTES_MAX - loaded.iter().map(|(_, text)| text.len().min(equal)).sum::<usize>();
+    for (instruction, text) in loaded {
+        let more = text.len().saturating_sub(equal).min(left);
+        left -= more;
+        let kept = text::head(text, text.len().min(equal) + more).len();
+        instruction.cut += (text.len() - kept) as u64;
+        instruction.bytes = kept as u64;
+        text.truncate(kept);
+    }
+}
+
+/// Reads at most [`BYTES_MAX`] bytes; `None` if the file is unreadable or blank.
+fn take(path: PathBuf, file: std::fs::File, size: u64) -> Option<(Instruction, String)> {
     let mut bytes = Vec::new();
     file.take(BYTES_MAX as u64).read_to_end(&mut bytes).ok()?;
-    let whole = String::from_utf8_lossy(&bytes).replace('\0', "");
-    if whole.trim().is_empty() {
+    let text = String::from_utf8_lossy(&bytes).replace('\0', "");
+    if text.trim().is_empty() {
         return None;
     }
-    let text = text::head(&whole, room);
-    let cut = (whole.len() - text.len()) as u64 + size.saturating_sub(bytes.len() as u64);
+    let cut = size.saturating_sub(bytes.len() as u64);
     let digest = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let instruction = Instruction { path, bytes: text.len() as u64, cut, digest: format!("sha256:{digest}") };
-    Some((instruction, text.to_owned()))
+    Some((instruction, text))
 }
 
 /// The part of the system prompt with the files; empty without any.
@@ -203,6 +215,23 @@ mod tests {
         );
         let digest = "sha256:04f8996da763b7a969b1028ee3007569eaf3a635486ddab211d512c85b9df8fb";
         assert_eq!(loaded[0].0.digest, digest);
+    }
+
+    #[test]
+    fn a_large_file_does_not_push_out_small_ones() {
+        let line = "123456789\n";
+        let check = |sizes: [usize; 3], expect: [u64; 3]| {
+            let (_dir, root) = tree(&[
+                ("config/AGENTS.md", &line.repeat(sizes[0])),
+                ("w/AGENTS.md", &line.repeat(sizes[1])),
+                ("w/a/b/AGENTS.md", &line.repeat(sizes[2])),
+            ]);
+            let loaded = load(Some(&root.join("config")), &root.join("w"), &root.join("w/a/b"));
+            assert_eq!(loaded.iter().map(|(file, _)| file.bytes).collect::<Vec<_>>(), expect);
+        };
+        check([100, 100, 5000], [1000, 1000, 30_760]);
+        check([100, 5000, 5000], [1000, 10_920, 20_840]);
+        check([5000, 5000, 5000], [10_920, 10_920, 10_920]);
     }
 
     #[test]

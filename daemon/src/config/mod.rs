@@ -2,42 +2,57 @@
 //!
 //! [`Config::parse`] is pure: text in, configuration or the first error out, with file, line and key. [`ConfigStore`] holds the
 //! last good one; [`watch`](watch::Changes) wakes when the file may have changed, [`notices`] tells whether reading it again can
-//! find anything new. Only [`ConfigStore::grant`] writes the file.
+//! find anything new. What widens what may happen is in force once it is confirmed ([`widening`]). Only [`edit`] writes the file.
 //! The file never contains a key; a value that looks like one is refused and not repeated.
 
-mod grant;
+mod edit;
+mod hooks;
 pub mod instructions;
 mod notices;
 mod policy;
 pub mod providers;
+mod servers;
 mod source;
 mod store;
+mod trust;
 mod watch;
+mod widening;
+mod workspace;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use linger_protocol::permission::Mode;
 use linger_protocol::place::Places;
-use linger_protocol::variable::TOOL_ENV;
+use linger_protocol::unattended::Unattended;
+use linger_protocol::variable::{Choice, has_key_prefix, is_name};
 use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde_json::Value;
 use toml::de::DeTable;
 
-use crate::provider::catalogue::{ProviderConfig, ResolveError, nearest};
+use crate::mcp::settings::ServerConfig;
+use crate::provider::address;
+use crate::provider::catalogue::{Kind, ProviderConfig, ResolveError, nearest};
 use crate::provider::models::ModelConfig;
-use crate::provider::network::NetworkConfig;
+use crate::provider::network::{self, NetworkConfig};
+use crate::provider::own_fields::{self, FieldValue};
 use crate::provider::preset::PRESETS;
-pub use grant::GrantError;
+pub use edit::EditError;
+pub use hooks::{Hook, HookEvent};
 pub use policy::Policy;
 pub use source::ConfigError;
-pub use store::{ConfigStore, Reload};
+pub use store::{ConfigStore, Confirmed, Record, Reload, Waiting};
+pub use trust::Now as WorkspaceNow;
 pub use watch::Changes;
+pub use widening::always_line;
+pub use workspace::{CONFIG as WORKSPACE_FILE, Trusted};
 
 use crate::permission::{Rule, Rules};
 use crate::store::blob;
 use crate::tool::TIMEOUT_MAX_S;
 use crate::tool::set::Names;
+use hooks::HookWritten;
 use source::Source;
 
 /// The longest a `bash` call or an idle session may be told to wait, in seconds: a week; more is a slip of the finger.
@@ -52,12 +67,6 @@ const COMPACT_AT: std::ops::RangeInclusive<u8> = 20..=95;
 
 /// Names of keys that hold a secret.
 const SECRET_KEYS: [&str; 6] = ["api_key", "apikey", "key", "token", "secret", "password"];
-
-/// Prefixes of well-known services' keys.
-const SECRET_PREFIXES: [&str; 7] = ["sk-", "sk_", "gsk_", "xai-", "AIza", "ghp_", "github_pat_"];
-
-/// The shortest value that counts as a key by its prefix, in bytes.
-const SHORTEST_SECRET: usize = 16;
 
 /// How an interrupted turn continues after a restart of the daemon.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -77,6 +86,8 @@ pub struct Config {
     pub model: Option<String>,
     /// The mode of new sessions.
     pub mode: Mode,
+    /// What happens in new sessions to a question that no person answers.
+    pub unattended: Unattended,
     /// The most steps of one turn.
     pub max_steps: u32,
     /// When to compact automatically, in percent of the model's window; 0 is never.
@@ -89,18 +100,28 @@ pub struct Config {
     pub retention_ms: Option<u64>,
     /// The default timeout of a `bash` call, in seconds.
     pub bash_timeout_s: u64,
-    /// The variables that a client passes to new sessions.
-    pub env: BTreeSet<String>,
+    /// The private hosts that `fetch` may reach.
+    pub fetch_private: Vec<String>,
+    /// Tools of MCP servers that take more than this of the model's window, in percent, are found in place of sent.
+    pub mcp_direct_percent: u8,
+    /// Which variables of a client's environment tools get.
+    pub env: Choice,
     /// The rules for every session.
     pub rules: Rules,
     /// The rules that `allow_always` answers added, by root of the workspace.
     pub workspaces: BTreeMap<PathBuf, Vec<Rule>>,
     /// The providers, by name.
     pub providers: BTreeMap<String, ProviderConfig>,
+    /// Providers of the file that wait until a person confirms them.
+    pub unconfirmed: BTreeSet<String>,
     /// Properties of models, by `provider/model`.
     pub models: BTreeMap<String, ModelConfig>,
     /// Proxies and trusted certificates.
     pub network: NetworkConfig,
+    /// The MCP servers, by name.
+    pub mcp: BTreeMap<String, ServerConfig>,
+    /// The hooks, in the order of the file.
+    pub hooks: Arc<[Hook]>,
     /// Settings that are valid but have no effect, one line each.
     pub warnings: Vec<String>,
 }
@@ -110,6 +131,7 @@ pub struct Config {
 struct Written {
     model: Option<String>,
     mode: Mode,
+    unattended: Option<Unattended>,
     max_steps: u32,
     compact_at: u8,
     after_restart: AfterRestart,
@@ -122,20 +144,23 @@ struct Written {
     providers: BTreeMap<String, ProviderConfig>,
     models: BTreeMap<String, ModelConfig>,
     network: NetworkConfig,
-    mcp: BTreeMap<String, IgnoredAny>,
+    mcp: BTreeMap<String, ServerConfig>,
+    hooks: Vec<HookWritten>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default, expecting = "a table")]
 struct ToolsWritten {
     bash_timeout_s: u64,
+    fetch_private: Vec<String>,
+    mcp_direct_percent: u8,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default, expecting = "a table")]
 struct EnvWritten {
-    allow: Option<Vec<String>>,
-    extra: Vec<String>,
+    pass: BTreeSet<String>,
+    deny: BTreeSet<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -157,6 +182,7 @@ impl Default for Written {
         Self {
             model: None,
             mode: Mode::default(),
+            unattended: None,
             max_steps: 200,
             compact_at: 80,
             after_restart: AfterRestart::default(),
@@ -170,13 +196,14 @@ impl Default for Written {
             models: BTreeMap::new(),
             network: NetworkConfig::default(),
             mcp: BTreeMap::new(),
+            hooks: Vec::new(),
         }
     }
 }
 
 impl Default for ToolsWritten {
     fn default() -> Self {
-        Self { bash_timeout_s: 120 }
+        Self { bash_timeout_s: 120, fetch_private: Vec::new(), mcp_direct_percent: 10 }
     }
 }
 
@@ -185,7 +212,8 @@ impl Config {
     pub(super) fn own(places: &Places) -> Vec<PathBuf> {
         let mut own = vec![places.config.clone(), places.data.clone(), places.state.clone()];
         own.extend([places.config_file(), places.database(), blob::directory(&places.database())]);
-        own.extend([places.kept_keys(), places.children(), places.log()]);
+        own.extend([places.kept_keys(), places.model_lists(), places.reached(), places.server_tools()]);
+        own.extend([places.children(), places.log()]);
         own.extend(instructions::NAMES.map(|name| places.config.join(name)));
         own
     }
@@ -202,7 +230,17 @@ impl Config {
         // First, because later errors may quote a value.
         refuse_secrets(&source)?;
         let written: Written = toml::from_str(text).map_err(|error| source.explain(&error))?;
+        let written = written.with_home(home);
+        written.check(&source)?;
         written.into_config(&source, places, home, names)
+    }
+
+    /// The configuration with these settings, which are those of a valid file but for what is not confirmed.
+    fn of_settings(settings: Value, places: &Places, home: Option<&Path>, names: &Names) -> Result<Self, ConfigError> {
+        let file = places.config_file();
+        let written: Written = serde_json::from_value(settings).map_err(|error| ConfigError::whole(&file, error))?;
+        let nowhere = DeTable::new();
+        written.with_home(home).into_config(&Source::new(&file, "", &nowhere), places, home, names)
     }
 
     /// The rules that `allow_always` answers added for the workspace with this root.
@@ -212,16 +250,24 @@ impl Config {
 }
 
 impl Written {
+    /// Resolves `~/`.
+    fn with_home(mut self, home: Option<&Path>) -> Self {
+        let file = self.network.ca_file.as_ref().and_then(|file| Some(home?.join(file.strip_prefix("~").ok()?)));
+        self.network.ca_file = file.or(self.network.ca_file);
+        for server in self.mcp.values_mut() {
+            let cwd = server.cwd.as_ref().and_then(|cwd| Some(home?.join(cwd.strip_prefix("~").ok()?)));
+            server.cwd = cwd.or(server.cwd.take());
+        }
+        self
+    }
+
     fn into_config(
-        mut self,
+        self,
         source: &Source<'_>,
         places: &Places,
         home: Option<&Path>,
         names: &Names,
     ) -> Result<Config, ConfigError> {
-        let file = self.network.ca_file.as_ref().and_then(|file| Some(home?.join(file.strip_prefix("~").ok()?)));
-        self.network.ca_file = file.or(self.network.ca_file);
-        self.check(source)?;
         let rules = |path: &[&str], list: &[String]| -> Result<Vec<Rule>, ConfigError> {
             let parse = |(i, text): (usize, &String)| {
                 Rule::parse(text, names).map_err(|error| source.error(&[path, &[&format!("[{i}]")]].concat(), error))
@@ -243,24 +289,37 @@ impl Written {
             }
             workspaces.insert(PathBuf::from(root), rules(&["workspaces", root, "allow"], &workspace.allow)?);
         }
-        let warnings = self.warnings(source, &rules_everywhere, names);
+        let warnings = self.warnings(source, &rules_everywhere, &workspaces, names);
+        let hooks = hooks::check(&self.hooks, names)
+            .map_err(|(at, key, problem)| source.error(&["hooks", &format!("[{at}]"), key], problem))?;
+        let hooks = hooks.into();
         let retention_ms = self.retention.as_deref().map(|text| retention(source, text)).transpose()?;
-        let env = self.env.allow.unwrap_or_else(|| TOOL_ENV.map(str::to_owned).to_vec());
+        let keys = self.providers.values().flat_map(|provider| {
+            let fields = own_fields::variables(&provider.headers).chain(own_fields::variables(&provider.query));
+            fields.chain(provider.api_key_env.as_deref()).map(str::to_owned)
+        });
+        let keys = keys.chain(PRESETS.iter().map(|preset| preset.variable.to_owned())).collect();
         Ok(Config {
             model: self.model,
             mode: self.mode,
+            unattended: self.unattended.unwrap_or_default(),
             max_steps: self.max_steps,
             compact_at: self.compact_at,
             after_restart: self.after_restart,
             idle_unload_s: self.idle_unload_s,
             retention_ms,
             bash_timeout_s: self.tools.bash_timeout_s,
-            env: env.into_iter().chain(self.env.extra).collect(),
+            fetch_private: self.tools.fetch_private,
+            mcp_direct_percent: self.tools.mcp_direct_percent,
+            env: Choice { pass: self.env.pass, deny: self.env.deny, keys },
             rules: rules_everywhere,
             workspaces,
             providers: self.providers,
+            unconfirmed: BTreeSet::new(),
             models: self.models,
             network: self.network,
+            mcp: self.mcp,
+            hooks,
             warnings,
         })
     }
@@ -280,6 +339,15 @@ impl Written {
         if !(1..=TIMEOUT_MAX_S).contains(&self.tools.bash_timeout_s) {
             return Err(source.error(&["tools", "bash_timeout_s"], format!("must be from 1 to {TIMEOUT_MAX_S}")));
         }
+        for (i, host) in self.tools.fetch_private.iter().enumerate() {
+            if !network::is_host(host) {
+                let problem = "is not a host, a domain or a network, such as \"localhost\" or \"10.0.0.0/8\"";
+                return Err(source.error(&["tools", "fetch_private", &format!("[{i}]")], problem));
+            }
+        }
+        if self.tools.mcp_direct_percent > 100 {
+            return Err(source.error(&["tools", "mcp_direct_percent"], "must be from 0 to 100 percent of the window"));
+        }
         if self.model.as_deref().is_some_and(|model| model.split('/').any(|part| part.trim().is_empty())) {
             return Err(source.error(&["model"], "write `provider/model`, or a provider alone"));
         }
@@ -292,16 +360,17 @@ impl Written {
             let Some(text) = node.text else { continue };
             let problem = match path.as_slice() {
                 ["providers", _, "base_url"] => url_problem(text),
+                ["mcp", _, "url"] if !text.contains("${") => url_problem(text),
                 // The value is not quoted: it may be a key in the wrong place.
-                ["providers", _, "api_key_env"] if !is_variable(text) => {
+                ["providers", _, "api_key_env"] if !is_name(text) => {
                     Some("is not the name of a variable; a key itself belongs in the environment".to_owned())
                 }
-                ["env", _, _] if !is_variable(text) => Some("is not the name of a variable".to_owned()),
-                ["env", _, _] if text.starts_with("LINGER_") => {
+                ["env", _, _] if !is_name(text) => Some("is not the name of a variable".to_owned()),
+                ["env", "pass", _] if text.starts_with("LINGER_") => {
                     Some("linger's own variables are never passed to a session".to_owned())
                 }
                 // Otherwise the key would be stored with the session, and the model could read it.
-                ["env", _, _] => self.provider_with_key(text).map(|provider| {
+                ["env", "pass", _] => self.provider_with_key(text).map(|provider| {
                     format!(
                         "{text} holds the key of the provider `{provider}`, which is never passed to a session: a tool \
                          that needs a key gets one from a file, or from a variable of another name"
@@ -321,18 +390,54 @@ impl Written {
                 return Err(source.error(&["providers", name, key], problem));
             }
         }
+        for (name, server) in &self.mcp {
+            // It would be a key of a provider that is no host's of its.
+            let of_provider = |variable: &String| Some((self.provider_with_key(variable)?, variable.clone()));
+            if let Some((provider, variable)) = server.variables().iter().find_map(of_provider) {
+                let problem =
+                    format!("{variable} holds the key of the provider `{provider}`, which no MCP server gets");
+                return Err(source.error(&["mcp", name], problem));
+            }
+            if let Err((key, problem)) = server.check(name) {
+                let path: Vec<&str> = ["mcp", name, key].into_iter().filter(|part| !part.is_empty()).collect();
+                return Err(source.error(&path, problem));
+            }
+        }
         for (name, model) in &self.models {
             self.check_model(name).map_err(|problem| source.error(&["models", name], problem))?;
-            model.check().map_err(|(key, problem)| source.error(&["models", name, key], problem))?;
+            let kind = self.kind(name.split('/').next().unwrap_or_default());
+            model.check(kind).map_err(|(key, problem)| source.error(&["models", name, key], problem))?;
+            for (i, other) in model.fallback.iter().enumerate() {
+                let path = ["models", name, "fallback", &format!("[{i}]")];
+                self.check_model(other).map_err(|problem| source.error(&path, problem))?;
+            }
         }
         Ok(())
     }
 
+    /// The wire format of a provider.
+    fn kind(&self, provider: &str) -> Kind {
+        let configured = self.providers.get(provider).and_then(|provider| provider.kind);
+        let preset = || PRESETS.iter().find(|preset| preset.name == provider).map(|preset| preset.kind);
+        configured.or_else(preset).unwrap_or(Kind::Openai)
+    }
+
     /// The provider whose key is in this variable.
     fn provider_with_key(&self, variable: &str) -> Option<&str> {
-        let written = self.providers.iter().find(|(_, provider)| provider.api_key_env.as_deref() == Some(variable));
+        let names = |provider: &ProviderConfig| {
+            let mut fields = own_fields::variables(&provider.headers).chain(own_fields::variables(&provider.query));
+            provider.api_key_env.as_deref() == Some(variable) || fields.any(|name| name == variable)
+        };
+        let written = self.providers.iter().find(|(_, provider)| names(provider));
+        let of_model = |model: &ModelConfig| {
+            own_fields::variables(&model.headers)
+                .chain(own_fields::variables(&model.query))
+                .any(|name| name == variable)
+        };
+        let model = || self.models.iter().find(|(_, model)| of_model(model));
         let preset = || PRESETS.iter().find(|preset| preset.variable == variable).map(|preset| preset.name);
-        written.map(|(name, _)| name.as_str()).or_else(preset)
+        let of_models = || model().map(|(name, _)| name.split('/').next().unwrap_or(name));
+        written.map(|(name, _)| name.as_str()).or_else(of_models).or_else(preset)
     }
 
     /// Checks that `name` is `provider/model` with a known provider.
@@ -354,20 +459,39 @@ impl Written {
         Err(ResolveError::UnknownProvider { provider: provider.to_owned(), near }.to_string())
     }
 
-    fn warnings(&self, source: &Source<'_>, rules: &Rules, names: &Names) -> Vec<String> {
+    fn warnings(
+        &self,
+        source: &Source<'_>,
+        rules: &Rules,
+        workspaces: &BTreeMap<PathBuf, Vec<Rule>>,
+        names: &Names,
+    ) -> Vec<String> {
         let mut warnings = Vec::new();
+        for (root, rules) in workspaces {
+            let root = root.to_string_lossy();
+            for (i, rule) in rules.iter().enumerate() {
+                let line = source.line(&["workspaces", &root, "allow", &format!("[{i}]")]);
+                let warning = rule.warning(true, names);
+                warnings.extend(warning.map(|text| format!("config.toml:{line}: workspaces.\"{root}\".allow: {text}")));
+            }
+        }
         for (name, list, allows) in
             [("allow", &rules.allow, true), ("ask", &rules.ask, false), ("deny", &rules.deny, false)]
         {
             for (i, rule) in list.iter().enumerate() {
                 let line = source.line(&["permissions", name, &format!("[{i}]")]);
-                let warning = rule.warning(allows, names);
+                let shadow = || rules.shadow(rule).filter(|_| allows);
+                let warning = rule.warning(allows, names).or_else(shadow);
                 warnings.extend(warning.map(|text| format!("config.toml:{line}: permissions.{name}: {text}")));
             }
         }
-        for name in self.mcp.keys() {
-            let line = source.line(&["mcp", name]);
-            warnings.push(format!("config.toml:{line}: mcp.{name}: MCP servers are not supported yet"));
+        for (name, provider) in &self.providers {
+            if let Some(host) = clear_text_host(provider) {
+                let line = source.line(&["providers", name, "base_url"]);
+                warnings.push(format!(
+                    "config.toml:{line}: providers.{name}.base_url: the key goes to {host} unencrypted: use https://, or a tunnel"
+                ));
+            }
         }
         warnings
     }
@@ -379,11 +503,14 @@ fn refuse_secrets(source: &Source<'_>) -> Result<(), ConfigError> {
         let Some(text) = node.text else { continue };
         let path: Vec<&str> = node.path.iter().map(String::as_str).collect();
         let [section, .., key] = path.as_slice() else { continue };
-        let named = *section == "providers" && is_secret(key);
-        let looks = text.len() >= SHORTEST_SECRET
-            && !text.contains(char::is_whitespace)
-            && SECRET_PREFIXES.iter().any(|prefix| text.starts_with(prefix));
-        if named || looks {
+        let is_field = |at: &str| path.get(2) == Some(&at);
+        let named = matches!(*section, "providers" | "models") && is_secret(key) && !is_field("body");
+        // `Bearer …`.
+        if *section == "mcp" && text.split_whitespace().any(has_key_prefix) {
+            let way = "a key is never written here: write `${NAME}`, and keep the key in the variable of that name";
+            return Err(source.error(&path, way));
+        }
+        if named || has_key_prefix(text) {
             return Err(source.error(
                 &path,
                 "a key is never written here: name the variable that holds it (`api_key_env = \"WORK_KEY\"`), or the \
@@ -408,6 +535,17 @@ fn retention(source: &Source<'_>, text: &str) -> Result<u64, ConfigError> {
     Ok(kept)
 }
 
+/// The other machine to which a provider's secrets go over `http://`.
+fn clear_text_host(provider: &ProviderConfig) -> Option<String> {
+    let url = reqwest::Url::parse(provider.base_url.as_deref()?).ok()?;
+    let is_secret = |value: &FieldValue| !matches!(value, FieldValue::Plain(_));
+    let has_secret = provider.api_key_env.is_some()
+        || provider.api_key_command.is_some()
+        || provider.headers.values().chain(provider.query.values()).any(is_secret);
+    let is_clear = url.scheme() == "http" && !address::is_loopback(&url);
+    (has_secret && is_clear).then(|| address::authority(&url))
+}
+
 fn url_problem(text: &str) -> Option<String> {
     match reqwest::Url::parse(text) {
         Ok(url) if !matches!(url.scheme(), "http" | "https") => Some("must begin with http:// or https://".to_owned()),
@@ -420,12 +558,6 @@ fn url_problem(text: &str) -> Option<String> {
         Ok(_) => None,
         Err(error) => Some(format!("is not a URL: {error}")),
     }
-}
-
-fn is_variable(name: &str) -> bool {
-    name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-        && !name.starts_with(|c: char| c.is_ascii_digit())
-        && !name.is_empty()
 }
 
 #[cfg(test)]

@@ -3,14 +3,17 @@
 //! Symlinks are resolved on a blocking thread, so that a hung disk delays only its own call.
 //! Deliberately absent: pending questions and their answers, which are state of a session.
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use linger_protocol::id::SessionId;
 use linger_protocol::permission::Mode;
 use tokio::time::timeout;
 
-use super::ConfigStore;
-use crate::permission::{CallInfo, ResolvedAccess, Rule, Verdict, decide, hides};
+use super::trust::Now;
+use super::{Config, ConfigStore, Hook, HookEvent};
+use crate::permission::{CallInfo, ResolvedAccess, Rule, Rules, Verdict, decide, hides};
 use crate::sys::disk;
 use crate::tool::{Access, Hidden, Workspace};
 
@@ -26,14 +29,58 @@ impl Policy {
         Self { config }
     }
 
-    /// Resolves the target of a call; `None` if the disk does not answer in time.
+    /// Resolves the target of a call, and reads what the files of the workspace say; `None` if the disk does not answer in time.
     pub async fn resolve(&self, access: &Access, workspace: &Arc<Workspace>) -> Option<ResolvedAccess> {
         let rules = self.config.current().map_or_else(|_| self.config.no_rules(), |config| config.rules.clone());
-        if access.path().is_none() {
+        if *access == Access::Nothing {
             return Some(ResolvedAccess::of(access, workspace, &rules));
         }
-        let (access, seen) = (access.clone(), workspace.clone());
-        disk::probe(&workspace.cwd, disk::TIMEOUT, move || ResolvedAccess::of(&access, &seen, &rules)).await
+        let (config, access, seen) = (self.config.clone(), access.clone(), workspace.clone());
+        let resolve = move || {
+            config.look(&seen.root);
+            ResolvedAccess::of(&access, &seen, &rules)
+        };
+        disk::probe(&workspace.cwd, disk::TIMEOUT, resolve).await
+    }
+
+    /// Reads what the files of the workspace say, and gives what a session is to be told of it.
+    pub async fn look(&self, workspace: &Workspace, session: &SessionId) -> Option<String> {
+        self.read(workspace).await;
+        self.config.news_of_workspace(&workspace.root, session)
+    }
+
+    /// Reads what the files of the workspace say, unless the disk does not answer.
+    pub async fn read(&self, workspace: &Workspace) {
+        let (config, root) = (self.config.clone(), workspace.root.clone());
+        // A call reads them again, and is refused then.
+        let _in_time = disk::probe(&workspace.cwd, disk::SHORT_TIMEOUT, move || drop(config.look(&root))).await;
+    }
+
+    /// The hooks of a session: the configuration's, then those of the workspace's files.
+    pub fn hooks(&self, workspace: &Workspace) -> Arc<[Hook]> {
+        let Ok(config) = self.config.current() else { return Arc::default() };
+        match self.config.workspace(&workspace.root) {
+            Some(files) if !files.config.hooks.is_empty() => {
+                config.hooks.iter().chain(&files.config.hooks).cloned().collect()
+            }
+            _ => config.hooks.clone(),
+        }
+    }
+
+    /// Whether any session may have hooks of this event.
+    pub fn may_have_hooks(&self, event: HookEvent) -> bool {
+        let has = |hooks: &[Hook]| hooks.iter().any(|hook| hook.event == event);
+        self.config.current().is_ok_and(|config| has(&config.hooks)) || self.config.has_workspace_hooks(event)
+    }
+
+    /// The mode of a new session whose creator names none.
+    pub fn mode(&self, configured: Mode, workspace: &Workspace) -> Mode {
+        let files = self.config.workspace(&workspace.root).and_then(|files| files.config.mode);
+        match (configured, files) {
+            (_, Some(Mode::Plan)) => Mode::Plan,
+            (Mode::Edit | Mode::Auto, Some(Mode::Ask)) => Mode::Ask,
+            (configured, _) => configured,
+        }
     }
 
     /// Decides one call of a session; `granted` are the rules that answers added to it.
@@ -49,23 +96,53 @@ impl Policy {
                 let tools = self.config.tools().current();
                 let granted = granted.iter().filter_map(|rule| Rule::parse(rule, tools.names()).ok());
                 let grants: Vec<Rule> = granted.chain(config.grants(&workspace.root).iter().cloned()).collect();
-                decide(&config.rules, &grants, mode, call, resolved)
+                let files = self.config.workspace(&workspace.root);
+                let verdict = decide(&rules(&config, files.as_deref()), &grants, mode, call, resolved);
+                match verdict {
+                    // What it would narrow is unknown.
+                    Verdict::Allow { .. } if call.access != Access::Nothing && is_broken(files.as_deref()) => {
+                        Verdict::Ask { rule: Some(BROKEN.to_owned()) }
+                    }
+                    verdict => verdict,
+                }
             }
             // Without a readable configuration the rules are unknown.
             Err(_) => Verdict::Ask { rule: Some("the configuration cannot be read".to_owned()) },
         }
     }
 
+    /// Where a rule stands that [`Self::decide`] names.
+    pub fn place_of(&self, rule: &str, granted: &[String], workspace: &Workspace) -> Option<String> {
+        let config = self.config.current().ok()?;
+        let has = |list: &[Rule]| list.iter().any(|it| it.to_string() == rule);
+        let lists = [("deny", &config.rules.deny), ("ask", &config.rules.ask), ("allow", &config.rules.allow)];
+        if let Some((name, _)) = lists.iter().find(|(_, list)| has(list)) {
+            return Some(format!("permissions.{name} of the configuration"));
+        }
+        let files = self.config.workspace(&workspace.root).unwrap_or_default();
+        let of_files = &files.config;
+        let lists = [("deny", &of_files.deny), ("ask", &of_files.ask), ("allow", &of_files.allow)];
+        if let Some((name, _)) = lists.iter().find(|(_, list)| has(list)) {
+            return Some(format!("permissions.{name} of the workspace's .linger/config.toml"));
+        }
+        if granted.iter().any(|it| it == rule) {
+            return Some("an answer in this session".to_owned());
+        }
+        let root = workspace.root.display();
+        has(config.grants(&workspace.root)).then(|| format!("what is always allowed in {root}"))
+    }
+
     /// The paths that rules hide from a call of `tool`.
     pub fn hidden(&self, tool: &str, access: &Access, workspace: &Arc<Workspace>) -> Hidden {
         let Access::Read(root) = access else { return Arc::new(|_| false) };
+        let files = self.config.workspace(&workspace.root);
         let (config, root, workspace) = (self.config.current().ok(), root.clone(), workspace.clone());
         let tool = tool.to_owned();
         // Computed on the call's own thread, because it blocks on the disk.
         let hidden = OnceLock::new();
         Arc::new(move |path| match &config {
             Some(config) => {
-                let hidden = hidden.get_or_init(|| hides(&config.rules, &tool, &root, &workspace));
+                let hidden = hidden.get_or_init(|| hides(&rules(config, files.as_deref()), &tool, &root, &workspace));
                 hidden(path)
             }
             // The rules are unknown: only the permitted path itself may be read.
@@ -80,9 +157,28 @@ impl Policy {
         let granted = tokio::task::spawn_blocking(move || {
             if let Err(error) = config.grant(&root, &rule) {
                 tracing::warn!(target: "permission", rule, %error, "cannot write the rule into the configuration");
-                failed(format!("allowed in this session only: {error}"));
+                failed(format!("allowed in this session only: cannot store the rule: {error}"));
             }
         });
         let _in_time = timeout(disk::TIMEOUT, granted).await;
     }
+}
+
+/// Why a call asks where the file of the workspace is broken.
+const BROKEN: &str = "the workspace's .linger/config.toml cannot be read";
+
+fn is_broken(files: Option<&Now>) -> bool {
+    files.is_none_or(|files| files.error.is_some())
+}
+
+/// The rules of the configuration and of the workspace's files.
+fn rules<'a>(config: &'a Config, files: Option<&Now>) -> Cow<'a, Rules> {
+    let Some(files) = files.map(|files| &files.config).filter(|files| !files.has_no_rules()) else {
+        return Cow::Borrowed(&config.rules);
+    };
+    let mut rules = config.rules.clone();
+    rules.deny.extend(files.deny.iter().cloned());
+    rules.ask.extend(files.ask.iter().cloned());
+    rules.allow.extend(files.allow.iter().cloned());
+    Cow::Owned(rules)
 }

@@ -173,7 +173,7 @@ fn collect_value<'a>(
 }
 
 /// `providers.work.kind`, `permissions.allow[2]`, `workspaces."/home/x"`.
-fn dotted(path: &[&str]) -> String {
+pub(super) fn dotted(path: &[&str]) -> String {
     let mut dotted = String::new();
     for part in path {
         let bare = part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');

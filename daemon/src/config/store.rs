@@ -2,18 +2,23 @@
 //!
 //! With a broken file at the start there is no configuration, and new turns are refused, because default rules are not the
 //! user's. With a file that breaks later, the last good configuration stays in use.
+//! What widens in a good file waits until a person confirms it ([`super::widening`]); what is confirmed is stored by [`Record`].
 
+use std::fmt;
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use linger_protocol::place::Places;
+use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use super::grant::{GrantError, Prepared, append};
+use super::edit::{self, EditError, Prepared};
 use super::notices::Notices;
+use super::trust::Workspaces;
+use super::widening::{self, Change, confirmable, merge};
 use super::{AfterRestart, Config, ConfigError};
 use crate::permission::Rules;
 use crate::tool::set::Tools;
@@ -26,6 +31,9 @@ const MAX_TRIES: usize = 20;
 
 /// [`Config::idle_unload_s`] while there is no configuration.
 const IDLE_UNLOAD_S: u64 = 60;
+
+/// [`Config::mcp_direct_percent`] while there is no configuration.
+const MCP_DIRECT_PERCENT: u8 = 10;
 
 /// [`Config::bash_timeout_s`] while there is no configuration.
 const BASH_TIMEOUT_S: u64 = 120;
@@ -40,13 +48,78 @@ pub struct ConfigStore {
     loaded: Mutex<Loaded>,
     /// Held while the file is read or changed, so that the last text read is the one in use.
     file: Mutex<()>,
+    /// Stores what is confirmed; absent until [`ConfigStore::begin`].
+    record: OnceLock<Record>,
+    /// The files of workspaces.
+    pub(super) workspaces: Workspaces,
 }
 
-#[derive(Debug, Default)]
+/// Settings that a person has confirmed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Confirmed {
+    /// All confirmed settings that can widen what may happen, a JSON object.
+    pub settings: Value,
+    /// What was confirmed now, a line each.
+    pub changes: Vec<String>,
+    /// Who confirmed it.
+    pub by: String,
+    /// The root of the workspace whose files have these settings; absent for the configuration itself. `null` there trusts nothing
+    /// any more.
+    pub workspace: Option<PathBuf>,
+}
+
+/// Stores what is confirmed, and returns when it is on disk. Called on a thread that may block.
+pub struct Record(pub Box<dyn Fn(Confirmed) -> Result<(), String> + Send + Sync>);
+
+impl fmt::Debug for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Record")
+    }
+}
+
+/// Changes of the file that wait for a person.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Waiting {
+    pub(super) changes: Vec<Change>,
+    /// [`Confirmed::settings`] once they are confirmed.
+    pub(super) settings: Value,
+}
+
+impl Waiting {
+    /// What waits, a line each.
+    pub fn lines(&self) -> Vec<String> {
+        lines(&self.changes)
+    }
+}
+
+fn lines(changes: &[Change]) -> Vec<String> {
+    changes.iter().map(|change| change.text.clone()).collect()
+}
+
+/// A good text of the file.
+#[derive(Debug)]
+struct Found {
+    settings: Value,
+    /// What it means once all of it is confirmed.
+    config: Config,
+    is_blank: bool,
+}
+
+#[derive(Debug)]
 struct Loaded {
     /// The hash of the last text; absent if it could not be read.
     hash: Option<[u8; 32]>,
-    /// The last good configuration.
+    /// The last good text.
+    found: Option<Arc<Found>>,
+    /// The confirmed settings.
+    confirmed: Value,
+    /// Whether the first good text counts as confirmed.
+    takes_found: bool,
+    /// Whether `confirmed` is stored.
+    is_recorded: bool,
+    /// The changes of `found` that are not in force.
+    waiting: Option<Arc<Waiting>>,
+    /// The last good configuration, without what waits.
     good: Option<Arc<Config>>,
     /// The error of the last text.
     error: Option<ConfigError>,
@@ -54,6 +127,23 @@ struct Loaded {
     unwatched: Option<String>,
     /// Tells whether the file may have changed since the last read; if absent, only reading tells.
     notices: Option<Notices>,
+}
+
+impl Default for Loaded {
+    fn default() -> Self {
+        Self {
+            hash: None,
+            found: None,
+            confirmed: Value::Object(Map::new()),
+            takes_found: false,
+            is_recorded: true,
+            waiting: None,
+            good: None,
+            error: None,
+            unwatched: None,
+            notices: None,
+        }
+    }
 }
 
 /// The result of reading the file.
@@ -69,15 +159,36 @@ pub enum Reload {
 
 impl ConfigStore {
     /// Reads the file for the first time. Start watching it before, or a change in between is missed.
-    /// `tools`: the tools that rules can name. Blocks on the disk.
+    /// `tools`: the tools that rules can name. Nothing is confirmed until [`Self::begin`]. Blocks on the disk.
     pub fn open(places: Places, home: Option<PathBuf>, tools: Tools) -> Self {
-        let store = Self { places, home, tools, loaded: Mutex::default(), file: Mutex::default() };
+        let (loaded, file, record) = (Mutex::default(), Mutex::default(), OnceLock::new());
+        let store = Self { places, home, tools, loaded, file, record, workspaces: Workspaces::default() };
         store.reload();
         store
     }
 
-    fn parse(&self, text: &str) -> Result<Config, ConfigError> {
+    /// Continues with the settings that were confirmed earlier; `None` takes the file as it is for confirmed, now or as soon as
+    /// it is valid. `record` stores what is confirmed from now on. Blocks on the disk.
+    pub fn begin(&self, confirmed: Option<Value>, record: Record) {
+        let held = self.file();
+        // A second call would be a mistake, and changes nothing.
+        let _first = self.record.set(record);
+        let mut loaded = self.loaded();
+        match confirmed {
+            Some(confirmed) => loaded.confirmed = confirmed,
+            None => (loaded.takes_found, loaded.is_recorded) = (true, false),
+        }
+        drop(loaded);
+        self.settle(&held);
+    }
+
+    pub(super) fn parse(&self, text: &str) -> Result<Config, ConfigError> {
         Config::parse(text, &self.places, self.home.as_deref(), self.tools.current().names())
+    }
+
+    /// linger's directories and files.
+    pub(super) fn places(&self) -> &Places {
+        &self.places
     }
 
     /// The last good configuration; fails with the file's error if there never was one.
@@ -115,6 +226,11 @@ impl ConfigStore {
         self.current().map_or(BASH_TIMEOUT_S, |config| config.bash_timeout_s)
     }
 
+    /// How much of the model's window the tools of MCP servers may take, in percent.
+    pub fn mcp_direct_percent(&self) -> u8 {
+        self.current().map_or(MCP_DIRECT_PERCENT, |config| config.mcp_direct_percent)
+    }
+
     /// Empty rules, for the time without a configuration.
     pub fn no_rules(&self) -> Rules {
         Rules { home: self.home.clone(), own: Config::own(&self.places), ..Rules::default() }
@@ -137,7 +253,100 @@ impl ConfigStore {
             let file = self.places.config_file();
             format!("{}: cannot watch the file; restart the daemon after a change: {why}", file.display())
         });
-        unwatched.chain(loaded.good.iter().flat_map(|config| config.warnings.clone())).collect()
+        let waiting = loaded.waiting.iter().map(|waiting| {
+            let count = match waiting.changes.len() {
+                1 => "1 change waits".to_owned(),
+                more => format!("{more} changes wait"),
+            };
+            format!("config.toml: {count} until you confirm: `linger config confirm` shows what, and asks")
+        });
+        let written = loaded.good.iter().flat_map(|config| config.warnings.clone());
+        unwatched.chain(waiting).chain(written).collect()
+    }
+
+    /// [`Self::warnings`] about the settings alone.
+    pub fn written_warnings(&self) -> Vec<String> {
+        self.loaded().good.as_ref().map(|config| config.warnings.clone()).unwrap_or_default()
+    }
+
+    /// The changes of the file that wait for a person.
+    pub fn waiting(&self) -> Option<Arc<Waiting>> {
+        self.loaded().waiting.clone()
+    }
+
+    /// The settings of the last good file, without those that wait; absent if there never was one.
+    pub fn settings(&self) -> Option<Value> {
+        let loaded = self.loaded();
+        let (found, confirmed) = (loaded.found.clone()?, loaded.confirmed.clone());
+        drop(loaded);
+        Some(merge(&confirmed, &found.settings).in_force)
+    }
+
+    /// Confirms what waits, if it and the file are still the same; it is in force when this returns. Blocks on the disk.
+    pub fn confirm(&self, shown: &Waiting, by: &str) -> Result<(), EditError> {
+        let held = self.file();
+        if self.has_changed() {
+            return Err(EditError::Stale);
+        }
+        let waiting = self.waiting().filter(|waiting| **waiting == *shown).ok_or(EditError::Stale)?;
+        self.record(waiting.settings.clone(), waiting.lines(), by)?;
+        self.settle(&held);
+        Ok(())
+    }
+
+    pub(super) fn store(&self, confirmed: Confirmed) -> Result<(), EditError> {
+        self.record.get().map_or(Ok(()), |Record(record)| record(confirmed)).map_err(EditError::Unrecorded)
+    }
+
+    /// Stores confirmed settings, and uses them from then on.
+    fn record(&self, settings: Value, changes: Vec<String>, by: &str) -> Result<(), EditError> {
+        self.store(Confirmed { settings: settings.clone(), changes, by: by.to_owned(), workspace: None })?;
+        let mut loaded = self.loaded();
+        (loaded.confirmed, loaded.is_recorded) = (settings, true);
+        Ok(())
+    }
+
+    /// Puts what was found into force, without what waits. What narrows counts at once, and has to be confirmed before it
+    /// widens again.
+    fn settle(&self, _file: &MutexGuard<'_, ()>) {
+        let mut loaded = self.loaded();
+        let Some(found) = loaded.found.clone() else { return };
+        if std::mem::take(&mut loaded.takes_found) {
+            loaded.confirmed = confirmable(&found.settings);
+        }
+        let confirmed = loaded.confirmed.clone();
+        drop(loaded);
+        let merged = merge(&confirmed, &found.settings);
+        let parsed = match merged.changes.as_slice() {
+            [] => Ok(found.config.clone()),
+            _ => self.unconfirmed(&found.config, merged.in_force.clone()),
+        };
+        let mut loaded = self.loaded();
+        loaded.error = parsed.as_ref().err().cloned();
+        loaded.good = parsed.ok().map(Arc::new).or_else(|| loaded.good.take());
+        let waiting = Waiting { changes: merged.changes, settings: confirmable(&found.settings) };
+        loaded.waiting = Some(Arc::new(waiting)).filter(|waiting| !waiting.changes.is_empty());
+        let in_force = confirmable(&merged.in_force);
+        // A file that is missing may be about to be replaced.
+        if !found.is_blank && in_force != confirmed {
+            (loaded.confirmed, loaded.is_recorded) = (in_force, false);
+        }
+        let unrecorded = (!loaded.is_recorded).then(|| loaded.confirmed.clone());
+        drop(loaded);
+        if let Some(settings) = unrecorded
+            && let Err(error) = self.record(settings, Vec::new(), "")
+        {
+            // It is tried again with the next change.
+            tracing::warn!(target: "config", %error, "the narrower configuration is in force, but not stored");
+        }
+    }
+
+    /// The configuration with `settings` in force, of a file with this one.
+    fn unconfirmed(&self, found: &Config, settings: Value) -> Result<Config, ConfigError> {
+        let names = self.tools.current();
+        let config = Config::of_settings(settings, &self.places, self.home.as_deref(), names.names())?;
+        let unconfirmed = found.providers.keys().filter(|name| !config.providers.contains_key(*name)).cloned();
+        Ok(Config { unconfirmed: unconfirmed.collect(), warnings: found.warnings.clone(), ..config })
     }
 
     /// Sets why the file cannot be watched, if so, and the queue of notices, which must be older than the next read.
@@ -172,7 +381,7 @@ impl ConfigStore {
         read(&self.places.config_file()).is_ok_and(|text| text.trim().is_empty()) && self.has_changed()
     }
 
-    fn reload_locked(&self, _file: &MutexGuard<'_, ()>) -> Reload {
+    fn reload_locked(&self, held: &MutexGuard<'_, ()>) -> Reload {
         let file = self.places.config_file();
         let (hash, parsed) = match read(&file) {
             Ok(text) => {
@@ -182,17 +391,18 @@ impl ConfigStore {
                     return loaded.error.clone().map_or(Reload::Unchanged, Reload::Broken);
                 }
                 drop(loaded);
-                (hash, self.parse(&text))
+                (hash, self.found(&text))
             }
             Err(error) => (None, Err(ConfigError::whole(&file, error))),
         };
         let mut loaded = self.loaded();
         loaded.hash = hash;
         match parsed {
-            Ok(config) => {
-                loaded.good = Some(Arc::new(config));
-                loaded.error = None;
-                Reload::Changed
+            Ok(found) => {
+                loaded.found = Some(Arc::new(found));
+                drop(loaded);
+                self.settle(held);
+                self.error().map_or(Reload::Changed, Reload::Broken)
             }
             Err(error) => {
                 loaded.error = Some(error.clone());
@@ -201,46 +411,109 @@ impl ConfigStore {
         }
     }
 
-    /// Adds `rule` to the workspace's `allow` list in the file; comments and order stay. Blocks on the disk.
-    pub fn grant(&self, root: &Path, rule: &str) -> Result<(), GrantError> {
-        self.change(|text| self.with_rule(text, root, rule))
+    fn found(&self, text: &str) -> Result<Found, ConfigError> {
+        let config = self.parse(text)?;
+        let settings = toml::from_str(text).map_err(|error| ConfigError::whole(&self.places.config_file(), error))?;
+        Ok(Found { settings, config, is_blank: text.trim().is_empty() })
     }
 
-    /// Replaces the file's text with the result of `edit`, if any; calls it again if the file was saved in the meantime.
+    /// The text of the file as it is now. Blocks on the disk.
+    pub fn text(&self) -> io::Result<String> {
+        read(&self.places.config_file())
+    }
+
+    /// Adds `rule` to the workspace's `allow` list in the file, confirmed; comments and order stay. Blocks on the disk.
+    pub fn grant(&self, root: &Path, rule: &str) -> Result<(), EditError> {
+        self.change("an answer", |text| {
+            self.parse(text).map_err(EditError::Broken)?;
+            Ok(edit::append(text, root, rule)?)
+        })
+        .map(drop)
+    }
+
+    /// Removes `rule` from the `allow` lists of workspaces, of the one with this root or of all; gives the roots where it stood.
+    /// Blocks on the disk.
+    pub fn revoke(&self, root: Option<&Path>, rule: &str, by: &str) -> Result<Vec<PathBuf>, EditError> {
+        let mut removed = Vec::new();
+        self.change(by, |text| {
+            self.parse(text).map_err(EditError::Broken)?;
+            let (new, roots) = edit::without_rule(text, root, rule)?;
+            removed = roots;
+            Ok(Some(new).filter(|new| new != text))
+        })?;
+        Ok(removed)
+    }
+
+    /// Sets the dotted `key` in the file, confirmed by `by`; comments and order stay. Returns what was confirmed, a line each.
+    /// Blocks on the disk.
+    pub fn set(&self, key: &str, value: &str, by: &str) -> Result<Vec<String>, EditError> {
+        self.change(by, |text| {
+            self.parse(text).map_err(EditError::Broken)?;
+            Ok(Some(edit::set(text, key, value)?).filter(|new| new != text))
+        })
+    }
+
+    /// Replaces the file's text, if it `is_before`, with `text`; what it changes is confirmed by `by`. Returns that, a line
+    /// each. With `dry_run` nothing is written. Blocks on the disk.
+    pub fn write(
+        &self,
+        is_before: impl Fn(&str) -> bool,
+        text: &str,
+        by: &str,
+        dry_run: bool,
+    ) -> Result<Vec<String>, EditError> {
+        if dry_run {
+            return Ok(lines(&self.own_changes(&self.text()?, text)?));
+        }
+        self.change(by, |now| if is_before(now) { Ok(Some(text.to_owned())) } else { Err(EditError::Stale) })
+    }
+
+    /// Replaces the file's text with the result of `edit`, if any; calls it again if the file was saved in the meantime. What
+    /// that changes is confirmed; what waited before goes on waiting.
     pub(super) fn change(
         &self,
-        mut edit: impl FnMut(&str) -> Result<Option<String>, GrantError>,
-    ) -> Result<(), GrantError> {
+        by: &str,
+        mut edit: impl FnMut(&str) -> Result<Option<String>, EditError>,
+    ) -> Result<Vec<String>, EditError> {
         let held = self.file();
         let file = self.places.config_file();
         for _ in 0..MAX_TRIES {
             let text = read(&file)?;
+            let mut confirmed = Vec::new();
             if let Some(new) = edit(&text)? {
+                let own = self.own_changes(&text, &new)?;
                 let new = Prepared::new(&file, &new)?;
                 // Never overwrite what was saved in the meantime.
                 if read(&file)? != text {
                     continue;
                 }
+                confirmed = lines(&own);
+                if !own.is_empty() {
+                    let settings = widening::with(&self.loaded().confirmed, &own);
+                    self.record(settings, confirmed.clone(), by)?;
+                }
                 new.put()?;
             }
             self.reload_locked(&held);
-            return Ok(());
+            return Ok(confirmed);
         }
         Err(io::Error::other("another program keeps changing the file").into())
     }
 
-    /// The file's text with the rule; `None` if it is there already.
-    fn with_rule(&self, text: &str, root: &Path, rule: &str) -> Result<Option<String>, GrantError> {
-        let parse = |text: &str| self.parse(text);
-        parse(text).map_err(GrantError::Broken)?;
-        let Some(text) = append(text, root, rule)? else { return Ok(None) };
-        // Write only what can be read back.
-        if text.len() as u64 > MAX_FILE {
+    /// What widens from one text of the file to the next, which must be one that can be read back.
+    fn own_changes(&self, text: &str, new: &str) -> Result<Vec<Change>, EditError> {
+        if new.len() as u64 > MAX_FILE {
             let error = format!("the file would be larger than {MAX_FILE} bytes");
-            return Err(GrantError::Refused(ConfigError::whole(&self.places.config_file(), error)));
+            return Err(EditError::Refused(ConfigError::whole(&self.places.config_file(), error)));
         }
-        parse(&text).map_err(GrantError::Refused)?;
-        Ok(Some(text))
+        let new = self.found(new).map_err(EditError::Refused)?;
+        let last_good = || self.loaded().found.as_ref().map(|found| found.settings.clone());
+        let before = self.found(text).ok().map(|found| found.settings).or_else(last_good);
+        let confirmed = self.loaded().confirmed.clone();
+        let waited = before.map(|before| merge(&confirmed, &before).changes).unwrap_or_default();
+        let mut changes = merge(&confirmed, &new.settings).changes;
+        changes.retain(|change| !waited.contains(change));
+        Ok(changes)
     }
 
     fn file(&self) -> MutexGuard<'_, ()> {

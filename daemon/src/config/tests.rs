@@ -1,6 +1,7 @@
 //! What is written and what it means; what is wrong and where; the file changing under the daemon.
 
 use std::os::unix::fs::PermissionsExt;
+use std::sync::{Arc, Mutex};
 
 use super::*;
 use crate::tool::set::Tools;
@@ -29,7 +30,9 @@ impl House {
     }
 
     pub(super) fn open(&self) -> ConfigStore {
-        ConfigStore::open(self.places.clone(), None, Tools::default())
+        let store = ConfigStore::open(self.places.clone(), None, Tools::default());
+        store.begin(None, Record(Box::new(|_| Ok(()))));
+        store
     }
 }
 
@@ -43,10 +46,50 @@ fn error(text: &str) -> String {
 }
 
 #[test]
+fn the_rules_of_contrib_are_rules_that_can_match() {
+    let text = include_str!("../../../contrib/deny.toml");
+    let config = parse(text).unwrap();
+    assert!(config.rules.deny.len() > 30 && config.rules.ask.len() > 15);
+    assert_eq!(config.warnings, [""; 0]);
+}
+
+#[test]
+fn a_rule_that_is_always_allowed_is_taken_back_where_it_stands() {
+    let house = house();
+    let text = "mode = \"ask\" # mine\n[workspaces.\"/a\"]\nallow = [\"bash(x)\", \"bash(y)\"]\n[workspaces.\"/b\"]\nallow = [\"bash(x)\"]\n";
+    house.write(text);
+    let store = house.open();
+    assert_eq!(store.revoke(Some(Path::new("/a")), "bash(x)", "me").unwrap(), [Path::new("/a")]);
+    assert_eq!(house.text(), text.replace("[\"bash(x)\", \"bash(y)\"]", "[ \"bash(y)\"]"));
+    assert_eq!(store.current().unwrap().grants(Path::new("/a")).len(), 1);
+    assert_eq!(store.revoke(None, "bash(z)", "me").unwrap(), Vec::<PathBuf>::new());
+    assert_eq!(store.revoke(None, "bash(x)", "me").unwrap(), [Path::new("/b")]);
+    assert!(store.current().unwrap().grants(Path::new("/b")).is_empty());
+}
+
+#[test]
+fn the_line_of_an_added_rule_is_that_of_its_change() {
+    let house = house();
+    let added = Arc::new(Mutex::new(Vec::new()));
+    let store = ConfigStore::open(house.places.clone(), None, Tools::default());
+    let seen = added.clone();
+    store.begin(
+        None,
+        Record(Box::new(move |confirmed| {
+            seen.lock().unwrap().extend(confirmed.changes);
+            Ok(())
+        })),
+    );
+    store.grant(Path::new("/a b"), "bash(echo \"x\")").unwrap();
+    assert_eq!(*added.lock().unwrap(), [always_line("/a b", "bash(echo \"x\")")]);
+}
+
+#[test]
 fn an_empty_file_means_the_defaults() {
     let config = parse("").unwrap();
     assert_eq!((config.mode, config.max_steps, config.idle_unload_s, config.bash_timeout_s), (Mode::Ask, 200, 60, 120));
-    assert_eq!(config.env, TOOL_ENV.map(str::to_owned).into_iter().collect());
+    assert!(config.env.pass.is_empty() && config.env.deny.is_empty());
+    assert!(config.env.keys.contains("ANTHROPIC_API_KEY"));
     assert_eq!(config.rules.own.get(..3).unwrap(), ["/c", "/d", "/s"].map(PathBuf::from));
     assert!(config.model.is_none() && config.providers.is_empty() && config.warnings.is_empty());
 }
@@ -69,7 +112,15 @@ fn mode_edit_asks_before_a_file_is_changed_that_linger_reaches_by_a_link() {
     link("state", house.places.state.clone());
     link("keys", cwd.join("state/lingerd.keys"));
     let rules = Config::parse("", &house.places, None, Tools::default().current().names()).unwrap().rules;
-    let workspace = Workspace { root: cwd.clone(), is_seen: true, cwd, env: Default::default(), timeout_s: 1 };
+    let workspace = Workspace {
+        root: cwd.clone(),
+        is_seen: true,
+        cwd,
+        env: Default::default(),
+        secrets: Default::default(),
+        seen: Default::default(),
+        timeout_s: 1,
+    };
     let asks = |file: &str| {
         let access = Access::Write(workspace.cwd.join(file));
         let resolved = ResolvedAccess::of(&access, &workspace, &rules);
@@ -97,8 +148,8 @@ idle_unload_s = 0
 [tools]
 bash_timeout_s = 5
 [env]
-allow = ["PATH"]
-extra = ["FOO"]
+pass = ["GH_TOKEN"]
+deny = ["FOO"]
 [providers.work]
 kind = "openai"
 base_url = "http://127.0.0.1:4000/v1"
@@ -114,7 +165,8 @@ allow = ["bash(make)"]
     .unwrap();
     assert_eq!(config.model.as_deref(), Some("work"));
     assert_eq!((config.mode, config.max_steps, config.idle_unload_s, config.bash_timeout_s), (Mode::Plan, 3, 0, 5));
-    assert_eq!(config.env, ["FOO", "PATH"].map(str::to_owned).into_iter().collect());
+    let given = |name: &str| config.env.withheld(name, "x").is_none();
+    assert_eq!(["GH_TOKEN", "FOO", "WORK_KEY", "PATH"].map(given), [true, false, false, true]);
     assert_eq!(config.providers["work"].base_url.as_deref(), Some("http://127.0.0.1:4000/v1"));
     let texts = |rules: &[Rule]| rules.iter().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!(texts(&config.rules.allow), ["read(**)", "bash(git status)"]);
@@ -181,7 +233,8 @@ fn an_error_names_file_line_and_key() {
         (
             "[models.\"openai/gpt-5\"]\ncontext = 1",
             "/c/config.toml:2:1: models.\"openai/gpt-5\".context: unknown field `context`, expected one of `context_window`, \
-             `max_output`, `input_price`, `output_price`, `cache_read_price`, `cache_write_price`, `effort`",
+             `max_output`, `input_price`, `output_price`, `cache_read_price`, `cache_write_price`, `effort`, `headers`, \
+             `query`, `body`, `fallback`, `fallback_after`",
         ),
         ("max_steps = 0", "/c/config.toml:1:1: max_steps: must be at least 1"),
         (
@@ -209,18 +262,18 @@ fn an_error_names_file_line_and_key() {
             "/c/config.toml:3:2: permissions.allow[1]: `bash(x` is not a rule: write `tool` or `tool(pattern)`, such as `bash(git status)`",
         ),
         ("[workspaces.\"a b\"]", "/c/config.toml:1:13: workspaces.\"a b\": a workspace is named by its absolute path"),
-        ("[env]\nextra = [\"A-B\"]", "/c/config.toml:2:10: env.extra[0]: is not the name of a variable"),
+        ("[env]\npass = [\"A-B\"]", "/c/config.toml:2:9: env.pass[0]: is not the name of a variable"),
         (
-            "[env]\nextra = [\"LINGER_SOCKET\"]",
-            "/c/config.toml:2:10: env.extra[0]: linger's own variables are never passed to a session",
+            "[env]\npass = [\"LINGER_SOCKET\"]",
+            "/c/config.toml:2:9: env.pass[0]: linger's own variables are never passed to a session",
         ),
         (
-            "[env]\nextra = [\"FOO\", \"ANTHROPIC_API_KEY\"]",
-            "/c/config.toml:2:17: env.extra[1]: ANTHROPIC_API_KEY holds the key of the provider `anthropic`, which is never passed to a session: a tool that needs a key gets one from a file, or from a variable of another name",
+            "[env]\npass = [\"FOO\", \"ANTHROPIC_API_KEY\"]",
+            "/c/config.toml:2:16: env.pass[1]: ANTHROPIC_API_KEY holds the key of the provider `anthropic`, which is never passed to a session: a tool that needs a key gets one from a file, or from a variable of another name",
         ),
         (
-            "[env]\nallow = [\"WORK_KEY\"]\n[providers.work]\nkind = \"openai\"\nbase_url = \"http://h\"\napi_key_env = \"WORK_KEY\"",
-            "/c/config.toml:2:10: env.allow[0]: WORK_KEY holds the key of the provider `work`, which is never passed to a session: a tool that needs a key gets one from a file, or from a variable of another name",
+            "[env]\npass = [\"WORK_KEY\"]\n[providers.work]\nkind = \"openai\"\nbase_url = \"http://h\"\napi_key_env = \"WORK_KEY\"",
+            "/c/config.toml:2:9: env.pass[0]: WORK_KEY holds the key of the provider `work`, which is never passed to a session: a tool that needs a key gets one from a file, or from a variable of another name",
         ),
         ("permissions = 3", "/c/config.toml:1:1: permissions: invalid type: integer `3`, expected a table"),
     ];
@@ -252,6 +305,7 @@ fn a_key_in_the_file_is_refused_and_not_repeated() {
         "[providers.work]\nmax_tokens = \"sk-hunter2hunter2\"",
         "[providers.work]\nbase_url = \"https://x:hunter2@host/\"",
         "[mcp.x.env]\nA = \"ghp_hunter2hunter2\"",
+        "[mcp.x.headers]\nAuthorization = \"Bearer ghp_hunter2hunter2\"",
     ] {
         let error = error(text);
         assert!(!error.contains("hunter2"), "{error}");
@@ -272,18 +326,57 @@ fn a_model_of_a_provider_that_is_not_there_is_named_with_its_place() {
 
 #[test]
 fn what_has_no_effect_is_named() {
-    let config = parse(
-        "[permissions]\nallow = [\n  \"bash(npm run *)\",\n]\ndeny = [\"Read(x)\"]\n[mcp.files]\ncommand = \"npx\"",
-    )
-    .unwrap();
+    let config =
+        parse("[permissions]\nallow = [\n  \"bash(npm run *)\",\n]\ndeny = [\"Read(x)\", \"mcp__x__*\"]").unwrap();
     assert_eq!(
         config.warnings,
         [
-            "config.toml:3: permissions.allow: `bash(npm run *)` allows only that exact command; `*` has no meaning in an allow rule for commands",
+            "config.toml:3: permissions.allow: `bash(npm run *)` allows only that exact command; `bash(npm run:*)` allows all that begin so",
             "config.toml:5: permissions.deny: `Read(x)` never matches: no tool is called `Read`; did you mean `read`?",
-            "config.toml:6: mcp.files: MCP servers are not supported yet",
         ]
     );
+    let config =
+        parse("[permissions]\nallow = [\"bash(a b)\", \"bash(c)\", \"ls\"]\nask = [\"bash(c)\"]\ndeny = [\"ls\"]");
+    assert_eq!(
+        config.unwrap().warnings,
+        [
+            "config.toml:2: permissions.allow: `bash(c)` never matches: `bash(c)` in ask comes first",
+            "config.toml:2: permissions.allow: `ls` never matches: `ls` in deny comes first",
+        ]
+    );
+}
+
+#[test]
+fn a_key_that_goes_to_another_machine_in_the_clear_is_warned_about() {
+    let warnings = |base_url: &str, key: &str| {
+        parse(&format!("[providers.work]\nkind = 'openai'\nbase_url = '{base_url}'\n{key}")).unwrap().warnings
+    };
+    let expect =
+        "config.toml:3: providers.work.base_url: the key goes to 10.0.0.5:8000 unencrypted: use https://, or a tunnel";
+    assert_eq!(warnings("http://10.0.0.5:8000/v1", "api_key_env = 'K'"), [expect]);
+    assert_eq!(warnings("http://10.0.0.5:8000/v1", "headers = { 'x' = { env = 'K' } }"), [expect]);
+    for (base_url, key) in [
+        ("http://10.0.0.5:8000/v1", ""),
+        ("https://h/v1", "api_key_env = 'K'"),
+        ("http://localhost:8000/v1", "api_key_env = 'K'"),
+    ] {
+        assert_eq!(warnings(base_url, key), [""; 0], "{base_url} {key}");
+    }
+}
+
+#[test]
+fn a_wrong_server_is_told_with_its_place() {
+    let check = |text: &str, expect: &str| {
+        let error = error(text);
+        assert!(error.starts_with("/c/config.toml:") && error.contains(expect), "{error}");
+    };
+    check("[mcp.a]\ncommand = \"x\"\nurl = \"http://h/\"", "mcp.a.url: has `command` too");
+    check("[mcp.a]\nrequired = true", "mcp.a: needs `command`");
+    check("[mcp.a]\nurl = \"ftp://h/\"", "mcp.a.url: must begin with http");
+    check("[mcp.a]\ncommand = \"x\"\nenv.A = \"${OPENAI_API_KEY}\"", "mcp.a: OPENAI_API_KEY holds the key");
+    check("[mcp.a]\ncommand = \"x\"\nfast = true", "mcp.a.fast: unknown field `fast`");
+    let config = parse("[mcp.a]\ncommand = \"x\"\ncwd = \"~/w\"").unwrap();
+    assert_eq!(config.mcp["a"].cwd.as_deref(), Some(Path::new("/home/x/w")));
 }
 
 #[test]
@@ -329,7 +422,7 @@ fn a_file_that_cannot_be_read_is_an_error_with_its_name() {
 #[test]
 fn a_grant_keeps_comments_and_form() {
     let house = house();
-    house.write("# mine\nmode = \"ask\" # for now\n\n[workspaces.\"/w\"] # work\nallow = [\n    \"bash(a)\", # first\n]\n\n[env]\nextra = []\n");
+    house.write("# mine\nmode = \"ask\" # for now\n\n[workspaces.\"/w\"] # work\nallow = [\n    \"bash(a)\", # first\n]\n\n[env]\npass = []\n");
     let store = house.open();
     store.grant(Path::new("/w"), "bash(echo \"x\" (y)\nz)").unwrap();
     store.grant(Path::new("/w"), "bash(a)").unwrap();
@@ -341,7 +434,7 @@ fn a_grant_keeps_comments_and_form() {
     let expected = [
         "# mine\nmode = \"ask\" # for now\n\n[workspaces.\"/w\"] # work\nallow = [\n    \"bash(a)\", # first\n",
         "    \"\"\"\nbash(echo \"x\" (y)\nz)\"\"\",\n]\n\n[workspaces.\"/v\"]\nallow = [\"edit(src/a.rs)\"]\n",
-        "\n[env]\nextra = []\n",
+        "\n[env]\npass = []\n",
     ];
     assert_eq!(house.text(), expected.concat());
 }
@@ -374,11 +467,11 @@ fn a_grant_does_not_touch_a_broken_file_and_adds_no_broken_rule() {
     house.write("max_steps = 0\n");
     let store = house.open();
     let error = store.grant(Path::new("/w"), "bash(a)").unwrap_err();
-    assert!(matches!(&error, GrantError::Broken(_)) && error.to_string().contains("max_steps"), "{error}");
+    assert!(matches!(&error, EditError::Broken(_)) && error.to_string().contains("max_steps"), "{error}");
     assert_eq!(house.text(), "max_steps = 0\n");
     house.write("max_steps = 1\n");
-    assert!(matches!(store.grant(Path::new("/w"), "bash(a"), Err(GrantError::Refused(_))));
-    assert!(matches!(store.grant(Path::new("w"), "bash(a)"), Err(GrantError::Refused(_))));
+    assert!(matches!(store.grant(Path::new("/w"), "bash(a"), Err(EditError::Refused(_))));
+    assert!(matches!(store.grant(Path::new("w"), "bash(a)"), Err(EditError::Refused(_))));
     assert_eq!(house.text(), "max_steps = 1\n");
 }
 
@@ -440,7 +533,7 @@ fn what_the_user_saves_while_a_rule_is_written_stays() {
         }
         Ok(Some(format!("{text}mode = \"plan\"\n")))
     };
-    store.change(saving).unwrap();
+    store.change("", saving).unwrap();
     assert_eq!(house.text(), "max_steps = 7\nmode = \"plan\"\n");
     assert_eq!(store.current().unwrap().max_steps, 7);
 
@@ -448,17 +541,17 @@ fn what_the_user_saves_while_a_rule_is_written_stays() {
     let without_end = |text: &str| {
         n += 1;
         house.write(&format!("# {n}\n"));
-        Ok(Some(format!("{text}mode = \"plan\"\n")))
+        Ok(Some(format!("{text}idle_unload_s = 3\n")))
     };
-    let error = store.change(without_end).unwrap_err().to_string();
-    assert_eq!(error, "cannot store the rule: another program keeps changing the file");
+    let error = store.change("", without_end).unwrap_err().to_string();
+    assert_eq!(error, "another program keeps changing the file");
     assert_eq!(house.text(), "# 20\n");
 }
 
 #[test]
 fn what_is_not_watched_is_told() {
     let house = house();
-    house.write("[mcp.files]\ncommand = \"x\"");
+    house.write("[permissions]\ndeny = [\"Read(x)\"]");
     let store = house.open();
     store.set_watched(Some("no more watches"), None);
     let file = house.places.config_file();
@@ -466,4 +559,153 @@ fn what_is_not_watched_is_told() {
     assert_eq!((&store.warnings()[0], store.warnings().len()), (&told, 2));
     store.set_watched(None, None);
     assert_eq!(store.warnings().len(), 1);
+}
+
+/// A store with a record of what was confirmed: who confirmed it, and what.
+fn recorded(house: &House, confirmed: Option<Value>) -> (ConfigStore, Arc<Mutex<Vec<Confirmed>>>) {
+    let store = ConfigStore::open(house.places.clone(), None, Tools::default());
+    let kept = Arc::new(Mutex::new(Vec::new()));
+    let record = kept.clone();
+    let record = move |confirmed| {
+        record.lock().unwrap().push(confirmed);
+        Ok(())
+    };
+    store.begin(confirmed, Record(Box::new(record)));
+    (store, kept)
+}
+
+fn last(kept: &Mutex<Vec<Confirmed>>) -> (Value, String) {
+    let kept = kept.lock().unwrap();
+    let last = kept.last().unwrap();
+    (last.settings.clone(), last.by.clone())
+}
+
+#[test]
+fn the_first_start_takes_what_it_finds_and_a_later_change_waits() {
+    let house = house();
+    house.write("mode = 'edit'\nmax_steps = 3");
+    let (store, kept) = recorded(&house, None);
+    assert_eq!((store.current().unwrap().mode, store.waiting()), (Mode::Edit, None));
+    assert_eq!(last(&kept), (serde_json::json!({ "mode": "edit" }), String::new()));
+
+    house.write(
+        "mode = 'auto'\nmax_steps = 4\n[providers.evil]\nkind = 'openai'\nbase_url = 'http://e'\napi_key_env = 'K'",
+    );
+    assert_eq!(store.reload(), Reload::Changed);
+    let config = store.current().unwrap();
+    assert_eq!((config.mode, config.max_steps, config.providers.len()), (Mode::Edit, 4, 0));
+    assert_eq!(config.unconfirmed, BTreeSet::from(["evil".to_owned()]));
+    let waiting = store.waiting().unwrap();
+    assert_eq!(waiting.lines().len(), 4);
+    assert!(store.warnings()[0].contains("4 changes wait until you confirm"), "{:?}", store.warnings());
+    assert_eq!(kept.lock().unwrap().len(), 1);
+
+    // What was shown is what is confirmed.
+    house.write("mode = 'auto'\nmax_steps = 4\n");
+    assert!(matches!(store.confirm(&waiting, "me"), Err(EditError::Stale)));
+    store.reload();
+    assert!(matches!(store.confirm(&waiting, "me"), Err(EditError::Stale)));
+    let waiting = store.waiting().unwrap();
+    store.confirm(&waiting, "me").unwrap();
+    assert_eq!((store.current().unwrap().mode, store.waiting()), (Mode::Auto, None));
+    assert_eq!(last(&kept), (serde_json::json!({ "mode": "auto" }), "me".to_owned()));
+}
+
+#[test]
+fn a_file_that_changed_while_no_daemon_ran_waits() {
+    let house = house();
+    house.write("mode = 'auto'\n[permissions]\nallow = ['bash']");
+    let (store, _) = recorded(&house, Some(serde_json::json!({ "permissions": { "deny": ["read(x)"] } })));
+    let config = store.current().unwrap();
+    assert_eq!((config.mode, config.rules.allow.len(), config.rules.deny.len()), (Mode::Ask, 0, 1));
+    assert_eq!(store.waiting().unwrap().lines().len(), 3);
+}
+
+#[test]
+fn a_broken_file_at_the_first_start_is_taken_once_it_is_valid() {
+    let house = house();
+    house.write("mode = 'oops'");
+    let (store, _) = recorded(&house, None);
+    assert!(store.current().is_err());
+    house.write("mode = 'auto'");
+    store.reload();
+    assert_eq!((store.current().unwrap().mode, store.waiting()), (Mode::Auto, None));
+}
+
+#[test]
+fn what_narrows_is_stored_and_a_missing_file_forgets_nothing() {
+    let house = house();
+    house.write("mode = 'auto'");
+    let (store, kept) = recorded(&house, None);
+    std::fs::remove_file(house.places.config_file()).unwrap();
+    store.reload();
+    assert_eq!(store.current().unwrap().mode, Mode::Ask);
+    house.write("mode = 'auto'");
+    store.reload();
+    assert_eq!(store.current().unwrap().mode, Mode::Auto, "an editor had only replaced it");
+    house.write("mode = 'ask'");
+    store.reload();
+    assert_eq!(last(&kept).0, serde_json::json!({ "mode": "ask" }));
+    house.write("mode = 'auto'");
+    store.reload();
+    assert_eq!((store.current().unwrap().mode, store.waiting().is_some()), (Mode::Ask, true));
+}
+
+#[test]
+fn what_linger_writes_is_confirmed_and_what_waits_goes_on_waiting() {
+    let house = house();
+    house.write("# mine\nmode = \"ask\" # for now\n");
+    let (store, kept) = recorded(&house, None);
+    house.write("# mine\nmode = \"ask\" # for now\n[permissions]\nallow = ['bash(evil)']\n");
+    store.reload();
+    store.grant(Path::new("/w"), "bash(a)").unwrap();
+    assert_eq!(store.set("mode", "auto", "me").unwrap().len(), 1);
+    assert_eq!(store.set("permissions.deny", "['read(x)']", "me").unwrap(), [""; 0]);
+    let config = store.current().unwrap();
+    assert_eq!((config.mode, config.rules.allow.len(), config.rules.deny.len()), (Mode::Auto, 0, 1));
+    assert_eq!(config.grants(Path::new("/w")).len(), 1);
+    assert_eq!(store.waiting().unwrap().lines().len(), 1, "the rule that nobody confirmed");
+    let expected = serde_json::json!({
+        "mode": "auto", "workspaces": { "/w": { "allow": ["bash(a)"] } },
+        "permissions": { "allow": [], "deny": ["read(x)"] },
+    });
+    assert_eq!(last(&kept).0, expected);
+    let text = "# mine\nmode = \"auto\" # for now\n[permissions]\nallow = ['bash(evil)']\ndeny = ['read(x)']\n";
+    assert!(house.text().starts_with(text), "{}", house.text());
+
+    let edited = house.text().replace("auto", "edit").replace("'bash(evil)'", "'bash(good)'");
+    let widens = store.write(|_| true, &edited, "me", true).unwrap();
+    assert!(house.text().contains("evil") && widens.len() == 1, "{widens:?}");
+    assert!(matches!(store.write(|_| false, &edited, "me", false), Err(EditError::Stale)));
+    store.write(|_| true, &edited, "me", false).unwrap();
+    assert_eq!((store.current().unwrap().rules.allow.len(), store.waiting()), (1, None));
+    for (key, value) in [("mode", "oops"), ("no such key", "1"), ("permissions", "1"), ("nothing", "1"), ("", "1")] {
+        assert!(store.set(key, value, "me").is_err(), "{key}");
+    }
+}
+
+#[test]
+fn what_cannot_be_stored_is_not_in_force() {
+    let house = house();
+    let store = ConfigStore::open(house.places.clone(), None, Tools::default());
+    store.begin(Some(serde_json::json!({})), Record(Box::new(|_| Err("no space".to_owned()))));
+    house.write("mode = 'auto'");
+    store.reload();
+    let error = store.confirm(&store.waiting().unwrap(), "me").unwrap_err();
+    assert_eq!(error.to_string(), "cannot store what is confirmed: no space");
+    assert_eq!(store.current().unwrap().mode, Mode::Ask);
+    assert!(store.set("mode", "edit", "me").is_err() && house.text() == "mode = 'auto'");
+}
+
+#[test]
+fn the_recipes_for_mcp_servers_are_valid() {
+    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../contrib/mcp");
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+        assert!(text.starts_with("# "), "a line says what it is for: {text}");
+        names.extend(parse(&text).unwrap().mcp.into_keys());
+    }
+    names.sort();
+    assert_eq!(names, ["browser", "duckdb", "fetch", "files", "git", "memory", "search"]);
 }

@@ -16,7 +16,7 @@ use notify::event::{AccessKind, AccessMode};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::watch;
 
-use super::grant::make_directory;
+use super::edit::make_directory;
 use super::notices::Notices;
 
 /// The delay between a change and reading the file. Editors that truncate and write, or rename twice, are done by then; reading

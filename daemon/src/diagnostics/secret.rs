@@ -1,6 +1,9 @@
 //! Secrets: a type that hides its value, and the redactor that removes them from text.
 
-use std::sync::{Arc, RwLock};
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use linger_protocol::variable::IN_MEMORY;
 
 /// A key. It has no `Display`, its `Debug` hides it, and only [`Secret::reveal`] returns it.
 #[derive(Clone, PartialEq, Eq)]
@@ -21,6 +24,54 @@ impl Secret {
 impl std::fmt::Debug for Secret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("<secret>")
+    }
+}
+
+/// The values of the secret variables of one session's tools, shared by all that hold it; nowhere but in memory.
+#[derive(Clone, Default)]
+pub struct SecretVariables(Arc<RwLock<BTreeMap<String, Secret>>>);
+
+impl SecretVariables {
+    /// Takes a value in place of an earlier one.
+    pub fn put(&self, name: &str, value: Secret) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), value);
+    }
+
+    /// The names in `stored` whose values are secret, and those of them whose values are not here.
+    pub fn names(&self, stored: &BTreeMap<String, String>) -> (Vec<String>, Vec<String>) {
+        let held = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let secret: Vec<String> =
+            stored.iter().filter(|(_, value)| *value == IN_MEMORY).map(|(name, _)| name.clone()).collect();
+        let missing = secret.iter().filter(|name| !held.contains_key(*name)).cloned().collect();
+        (secret, missing)
+    }
+
+    /// `stored` with the values of its secrets, for a process that gets them; what is missing is left out.
+    pub fn fill(&self, stored: &Arc<BTreeMap<String, String>>) -> Arc<BTreeMap<String, String>> {
+        if !stored.values().any(|value| value == IN_MEMORY) {
+            return stored.clone();
+        }
+        let held = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let fill = |(name, value): (&String, &String)| match value.as_str() {
+            IN_MEMORY => Some((name.clone(), held.get(name)?.reveal().to_owned())),
+            _ => Some((name.clone(), value.clone())),
+        };
+        Arc::new(stored.iter().filter_map(fill).collect())
+    }
+}
+
+impl PartialEq for SecretVariables {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for SecretVariables {}
+
+impl std::fmt::Debug for SecretVariables {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let held = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        f.debug_set().entries(held.keys()).finish()
     }
 }
 
@@ -64,6 +115,21 @@ impl Redactor {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_secret_variable_is_filled_in_for_a_process_and_named_while_it_is_missing() {
+        let stored = [("GH_TOKEN", IN_MEMORY), ("NPM_TOKEN", IN_MEMORY), ("PATH", "/bin")];
+        let stored: Arc<BTreeMap<_, _>> =
+            Arc::new(stored.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect());
+        let secrets = SecretVariables::default();
+        secrets.put("GH_TOKEN", Secret::new("hunter2"));
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        assert_eq!(secrets.names(&stored), (names(&["GH_TOKEN", "NPM_TOKEN"]), names(&["NPM_TOKEN"])));
+        let filled = secrets.fill(&stored);
+        let filled: Vec<_> = filled.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        assert_eq!(filled, ["GH_TOKEN=hunter2", "PATH=/bin"]);
+        assert_eq!(format!("{secrets:?}"), "{\"GH_TOKEN\"}");
+    }
 
     #[test]
     fn of_too_many_secrets_the_one_that_is_not_used_is_forgotten() {

@@ -7,16 +7,19 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, RawFd};
+use std::os::unix::fs::{FileExt, MetadataExt as _, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use linger_protocol::place::{PlaceError, Places, private_directory};
 use rustix::fs::OFlags;
-use rustix::io::Errno;
+use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use rustix::process::{Pid, test_kill_process};
 use serde_json::json;
+
+use crate::process::mark::TooLow;
+use crate::sys::peer;
 
 /// How much of the file is read, in bytes: a process id and a path are far shorter.
 const MAX_CONTENT: u64 = 16 << 10;
@@ -61,6 +64,9 @@ pub enum LockError {
     /// The data directory cannot be used.
     #[error(transparent)]
     Place(#[from] PlaceError),
+    /// A daemon may not start in this process.
+    #[error(transparent)]
+    TooLow(#[from] TooLow),
     /// The file cannot be used.
     #[error("{path}: {error}", path = .0.display(), error = .1)]
     Io(PathBuf, io::Error),
@@ -90,6 +96,27 @@ impl Lock {
     /// The lock that the keeper took and passed on; released when both processes have dropped it.
     pub fn inherited(file: File) -> Self {
         Self { file, follows_a_death: false }
+    }
+
+    /// Whether this is the lock of these directories, and this process or its keeper has taken it.
+    pub fn is_held(&self, places: &Places) -> bool {
+        let id = |file: std::fs::Metadata| (file.dev(), file.ino());
+        // The directory may have been removed since.
+        let is_same =
+            std::fs::metadata(path(places)).is_ok_and(|file| self.file.metadata().is_ok_and(|own| id(own) == id(file)));
+        let is_gone = || !path(places).exists();
+        // Another descriptor of the same file: it is locked unless this one is not.
+        let again =
+            File::open(format!("/proc/self/fd/{}", self.file.as_raw_fd())).or_else(|_| File::open(path(places)));
+        let is_taken = again.is_ok_and(|again| matches!(again.try_lock(), Err(TryLockError::WouldBlock)));
+        (is_same || is_gone()) && is_taken && self.file.try_lock().is_ok()
+    }
+
+    /// Prepares for a program that takes this process's place: the descriptor stays open, and the line no longer names the holder.
+    pub fn pass_on(&self) -> io::Result<RawFd> {
+        fcntl_setfd(&self.file, FdFlags::empty())?;
+        overwrite(&self.file, "")?;
+        Ok(self.file.as_raw_fd())
     }
 
     /// Writes the process that takes signals for the whole daemon, and the bound socket, into the file.
@@ -126,7 +153,17 @@ impl Drop for Lock {
 
 /// The path of the lock file.
 pub fn path(places: &Places) -> PathBuf {
-    places.data.join("lingerd.lock")
+    path_in(&places.data)
+}
+
+fn path_in(data: &Path) -> PathBuf {
+    data.join("lingerd.lock")
+}
+
+/// Whether the daemon of this data directory lives above this process, as its lock file says.
+pub fn is_above(data: &Path) -> bool {
+    let keeper = File::open(path_in(data)).ok().and_then(|mut file| read(&mut file).pid);
+    keeper.is_some_and(|keeper| peer::line(std::process::id()).any(|pid| pid == keeper))
 }
 
 /// Replaces the content with `text`, padded to [`RECORD`].
@@ -170,6 +207,7 @@ impl LockError {
         match self {
             Self::Held(held) if held.repairs => Some("try again when that is done"),
             Self::Held(_) => Some("`linger doctor --repair` stops the daemon first"),
+            Self::TooLow(low) => Some(low.hint()),
             _ => None,
         }
     }
@@ -223,6 +261,11 @@ mod tests {
         assert_eq!((repairs.pid, repairs.repairs), (Some(std::process::id()), true));
         assert!(LockError::Held(repairs).to_string().starts_with("the database is being repaired (process "));
         assert_eq!(std::fs::metadata(path(&places)).unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(lock.is_held(&places));
+        let other = Lock::inherited(open(&path(&places)).unwrap().0);
+        assert!(!other.is_held(&places), "another descriptor of the file");
+        // It would overwrite the line.
+        std::mem::forget(other);
         drop(lock);
         let said = std::fs::read_to_string(path(&places)).unwrap();
         assert_eq!((said.trim(), said.len()), ("", RECORD), "the length is kept: the disk may be full next time");

@@ -21,6 +21,7 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -33,7 +34,7 @@ use signal_hook::low_level::pipe;
 
 use crate::keeper::lock::{Lock, LockError};
 use crate::process::ledger;
-use crate::process::{OWNER, adopt, children};
+use crate::process::{OWNER, adopt, children, mark};
 use crate::sys::{descriptors, memory, terminal};
 use crate::{diagnostics, fault};
 
@@ -62,13 +63,16 @@ const ENDING: u8 = b'e';
 /// The daemon's argument that carries [`Kept`]: process id, restarts and descriptors.
 const KEPT: &str = "--kept=";
 
+/// The argument with the lock of a daemon that becomes the keeper: a descriptor.
+const LOCK: &str = "--lock=";
+
 /// What a daemon inherits from its keeper.
 #[derive(Debug)]
 pub struct Kept {
     /// The connection to the keeper.
     pub link: Link,
     /// The lock, which the keeper holds too.
-    pub lock: Lock,
+    pub lock: Arc<Lock>,
     /// The socket from the service manager, if any.
     pub listener: Option<UnixListener>,
     /// The keeper's process id.
@@ -120,7 +124,7 @@ impl Kept {
         let take = |fd: i64| Ok::<OwnedFd, anyhow::Error>(descriptors::take(RawFd::try_from(fd)?)?);
         Ok(Self {
             link: Link(take(*link)?.into()),
-            lock: Lock::inherited(take(*lock)?.into()),
+            lock: Arc::new(Lock::inherited(take(*lock)?.into())),
             listener: if *listener < 0 { None } else { Some(take(*listener)?.into()) },
             keeper: u32::try_from(*keeper)?,
             restarts: u32::try_from(*restarts)?,
@@ -128,11 +132,12 @@ impl Kept {
     }
 }
 
-/// Keeps a daemon running until it ends on request; returns its exit code.
-pub fn run(places: &Places, background: bool) -> anyhow::Result<ExitCode> {
+/// Keeps a daemon running until it ends on request; returns its exit code. `lock`: of a daemon whose place this process takes.
+pub fn run(places: &Places, background: bool, lock: Option<Lock>) -> anyhow::Result<ExitCode> {
     // First of all, because a client may send SIGHUP as soon as it sees the lock.
     let hangup = notified(&[SIGHUP])?;
-    let lock = match Lock::take(places) {
+    let taken = lock.filter(|lock| lock.is_held(places)).map_or_else(|| take_lock(places), Ok);
+    let lock = match taken {
         Ok(lock) => lock,
         Err(LockError::Held(held)) if !held.repairs => {
             println!("running");
@@ -167,10 +172,29 @@ pub fn run(places: &Places, background: bool) -> anyhow::Result<ExitCode> {
     kept
 }
 
-/// Replaces this process with a keeper: for a daemon that has lost its own. Returns only on failure.
-pub fn replace_this_process(places: &Places, background: bool) -> io::Error {
-    let arguments = background.then_some("--background");
-    program(places).map_or_else(|error| error, |mut program| program.args(arguments).exec())
+/// Takes the lock, if a daemon may start in this process.
+fn take_lock(places: &Places) -> Result<Lock, LockError> {
+    let lock = Lock::take(places)?;
+    mark::may_start(&places.data, lock::is_above)?;
+    Ok(lock)
+}
+
+/// Replaces this process with a keeper, which holds the same lock: for a daemon that has lost its own. Returns only on failure.
+pub fn replace_this_process(places: &Places, background: bool, lock: &Lock) -> io::Error {
+    let replace = || {
+        let mut argument = OsString::from(LOCK);
+        argument.push(lock.pass_on()?.to_string());
+        let mut program = program(places)?;
+        Ok::<_, io::Error>(program.arg(argument).args(background.then_some("--background")).exec())
+    };
+    replace().unwrap_or_else(|error| error)
+}
+
+/// Parses the argument of [`replace_this_process`]; `None` if it is another one. Takes ownership of the descriptor it names.
+pub fn lock_from_argument(argument: &str) -> Option<anyhow::Result<Lock>> {
+    let fd = argument.strip_prefix(LOCK)?;
+    let take = |fd: &str| Ok::<_, anyhow::Error>(Lock::inherited(descriptors::take(fd.parse()?)?.into()));
+    Some(take(fd).context("--lock is for the daemon only"))
 }
 
 struct Keeper<'a> {

@@ -3,10 +3,14 @@
 //! Pure but for one thing: symlinks are resolved on disk ([`ResolvedAccess`]), because a rule is about the file that a call
 //! reaches, not about the name it uses. Deliberately absent: pending questions, answers, and where rules are stored.
 //!
-//! Invariants: when in doubt, ask. An allow rule for a command matches that exact command only. A path whose target is
-//! uncertain (`..`, a dangling symlink) is allowed by no rule and only by mode `auto`.
+//! Invariants: when in doubt, ask. An allow rule for commands matches that exact command, or each simple command of one that
+//! [`script`] reads whole. A path whose target is uncertain (`..`, a dangling symlink) is allowed by no rule and only by mode
+//! `auto`.
 
+mod home;
 mod rule;
+mod script;
+mod subcommand;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -36,6 +40,18 @@ pub struct Rules {
     pub own: Vec<PathBuf>,
 }
 
+impl Rules {
+    /// A warning if a rule that comes first leaves nothing for this allow rule.
+    pub fn shadow(&self, allowed: &Rule) -> Option<String> {
+        let text = allowed.to_string();
+        let lists = [("deny", &self.deny), ("ask", &self.ask)];
+        let is_all = |rule: &Rule| rule.pattern().is_none() && rule.tool() == allowed.tool();
+        let covers = |rule: &&Rule| is_all(rule) || rule.to_string() == text;
+        let (list, rule) = lists.iter().find_map(|(name, list)| Some((name, list.iter().find(covers)?)))?;
+        Some(format!("`{allowed}` never matches: `{rule}` in {list} comes first"))
+    }
+}
+
 /// The parts of a call that decide about its permission.
 #[derive(Clone, Debug)]
 pub struct CallInfo<'a> {
@@ -62,6 +78,8 @@ pub enum Verdict {
     },
     /// It does not run.
     Deny {
+        /// The rule that forbids it; absent when the mode does.
+        rule: Option<String>,
         /// The reason, for the model and for people.
         reason: String,
     },
@@ -73,27 +91,26 @@ pub struct ResolvedAccess {
     bases: PathBases,
     /// Absent when the call touches no path.
     target: Option<Target>,
-    /// [`Rules::own`], as written and resolved; empty unless the call writes.
-    own: Vec<PathBuf>,
-    /// Whether the call writes into a git directory, or makes one.
-    in_git: bool,
+    /// Whether the call writes what controls git, linger, or which programs run: mode `edit` asks.
+    is_guarded: bool,
 }
 
 impl ResolvedAccess {
     /// Blocks on the disk unless the access is a command: never call it on the runtime thread.
     pub fn of(access: &Access, workspace: &Workspace, rules: &Rules) -> Self {
         let target = Target::of(access, workspace);
-        let own = match access {
-            Access::Write(_) => rules.own.iter().flat_map(|own| [own.clone(), workspace.resolve(own)]).collect(),
-            _ => Vec::new(),
-        };
         let writes = target.as_ref().filter(|_| matches!(access, Access::Write(_)));
-        let in_git = writes.is_some_and(|target| is_in_git(&target.resolved));
+        let is_guarded = writes.is_some_and(|target| {
+            let own: Vec<PathBuf> = rules.own.iter().flat_map(|own| [own.clone(), workspace.resolve(own)]).collect();
+            is_in_git(&target.resolved)
+                || controls_git_or_linger(target, &own)
+                || home::steers(target, workspace, rules.home.as_deref())
+        });
         let bases = match target {
             Some(_) => PathBases::of(workspace, rules.home.as_deref()),
             None => PathBases::unresolved(workspace),
         };
-        Self { bases, target, own, in_git }
+        Self { bases, target, is_guarded }
     }
 
     /// The file that the call reaches; absent when it touches no path.
@@ -112,10 +129,11 @@ pub fn decide(rules: &Rules, grants: &[Rule], mode: Mode, call: &CallInfo<'_>, r
     let read_only = !call.changes && !matches!(call.access, Access::Write(_)) && !call.access.is_outside();
 
     if let Some(rule) = first(&rules.deny, Effect::Narrow) {
-        return Verdict::Deny { reason: format!("the rule {rule} forbids it") };
+        return Verdict::Deny { reason: format!("the rule {rule} forbids it"), rule: Some(rule) };
     }
-    if mode == Mode::Plan && !read_only {
-        return Verdict::Deny { reason: "mode plan allows only what changes nothing".to_owned() };
+    let fetches = !call.changes && matches!(call.access, Access::Network(_));
+    if mode == Mode::Plan && !read_only && !fetches {
+        return Verdict::Deny { rule: None, reason: "mode plan allows only what changes nothing".to_owned() };
     }
     if let Some(rule) = first(&rules.ask, Effect::Narrow) {
         return Verdict::Ask { rule: Some(rule) };
@@ -123,16 +141,39 @@ pub fn decide(rules: &Rules, grants: &[Rule], mode: Mode, call: &CallInfo<'_>, r
     if let Some(rule) = first(&rules.allow, Effect::Widen).or_else(|| first(grants, Effect::Widen)) {
         return Verdict::Allow { by: format!("rule {rule}") };
     }
+    if let Some(matched) = allow_each(rules.allow.iter().chain(grants), call) {
+        let (noun, matched) = (if matched.len() == 1 { "rule" } else { "rules" }, matched.join(", "));
+        return Verdict::Allow { by: format!("{noun} {matched}") };
+    }
     let inside = target.as_ref().is_some_and(|target| target.is_exact && target.resolved.starts_with(&bases.root));
     let allowed = match mode {
+        _ if call.access == Access::Nothing => true,
         Mode::Auto => true,
         Mode::Ask | Mode::Plan => read_only && inside,
-        Mode::Edit if matches!(call.access, Access::Write(_)) => {
-            inside && !target.as_ref().is_some_and(|target| resolved.in_git || is_guarded(target, &resolved.own))
-        }
+        Mode::Edit if matches!(call.access, Access::Write(_)) => inside && !resolved.is_guarded,
         Mode::Edit => read_only && inside,
     };
     if allowed { Verdict::Allow { by: format!("mode {mode}") } } else { Verdict::Ask { rule: None } }
+}
+
+/// Whether a hook with this matcher is about the call: it matches as generously as a rule in `deny`.
+pub fn concerns(matcher: &Rule, call: &CallInfo<'_>, resolved: &ResolvedAccess) -> bool {
+    matcher.matches(call, resolved.target.as_ref(), &resolved.bases, Effect::Narrow)
+}
+
+/// The rules that allow each simple command of a command line, if it is nothing else; each rule once.
+fn allow_each<'a>(rules: impl Iterator<Item = &'a Rule> + Clone, call: &CallInfo<'_>) -> Option<Vec<String>> {
+    let Access::Command(line) = &call.access else { return None };
+    let commands = script::simple_commands(rule::plain(line))?;
+    let mut matched = Vec::new();
+    for words in &commands {
+        let rule = rules.clone().find(|rule| rule.allows_simple(call, words)).filter(|_| !script::evaluates(words))?;
+        let rule = rule.to_string();
+        if !matched.contains(&rule) {
+            matched.push(rule);
+        }
+    }
+    Some(matched)
 }
 
 /// The paths below `root` that rules hide from `tool`; for tools that read a whole tree.
@@ -157,12 +198,17 @@ pub fn hides(
     move |path| hidden.iter().any(|rule| matches(rule, path))
 }
 
-/// The rule that `allow_session` and `allow_always` add: exactly this command, file, host or server tool.
+/// The rule that `allow_session` and `allow_always` add: exactly this command, file or host, or this version of a server's tool; or all commands that begin
+/// with this program and subcommand ([`subcommand`]).
 pub fn grant_for(call: &CallInfo<'_>, resolved: &ResolvedAccess) -> String {
     let tool = if matches!(call.access, Access::Write(_)) { "edit" } else { call.tool };
     let Some(target) = &resolved.target else {
         return match &call.access {
+            // With a blank behind it the star is one, and not the beginning of more.
+            Access::Command(text) if let Some(start) = subcommand::of(text) => format!("{tool}({start}:*)"),
+            Access::Command(text) if rule::plain(text).ends_with(":*") => format!("{tool}({} )", rule::plain(text)),
             Access::Command(text) | Access::Network(text) => format!("{tool}({text})"),
+            Access::Other { version, .. } if !version.is_empty() => format!("{tool}(#{version})"),
             _ => tool.to_owned(),
         };
     };
@@ -205,10 +251,13 @@ pub fn hash(value: &Value) -> String {
     hash.iter().fold("sha256:".to_owned(), |hex, byte| format!("{hex}{byte:02x}"))
 }
 
-/// Whether mode `edit` asks before this file is changed, because it controls git or linger.
-fn is_guarded(target: &Target, own: &[PathBuf]) -> bool {
+/// The names of what steers git, or linger in a workspace.
+const OF_WORKSPACE: [&str; 3] = [".git", ".linger", ".mcp.json"];
+
+/// Whether this file belongs to a `.git`, or is linger's own.
+fn controls_git_or_linger(target: &Target, own: &[PathBuf]) -> bool {
     [&target.literal, &target.resolved].into_iter().any(|path| {
-        path.components().any(|part| part.as_os_str().eq_ignore_ascii_case(".git"))
+        path.components().any(|part| OF_WORKSPACE.iter().any(|name| part.as_os_str().eq_ignore_ascii_case(name)))
             || own.iter().any(|own| path.starts_with(own))
     })
 }
@@ -263,6 +312,8 @@ fn canonical(value: &Value, out: &mut String) {
 }
 
 #[cfg(test)]
-mod model;
+mod command_tests;
+#[cfg(test)]
+mod swap_tests;
 #[cfg(test)]
 mod tests;

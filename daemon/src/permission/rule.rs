@@ -3,18 +3,19 @@
 //! | tool | covers |
 //! |---|---|
 //! | `edit`, `write` | every call that changes a file, whichever tool makes it; the two words mean the same |
-//! | `read` | every call that reads a file, and the roots of `ls`, `glob` and `grep`; in *allow* those three only when the pattern ends in `**`, for they read the whole tree below |
+//! | `read` | every call that reads a file (in *deny* and *ask* also `edit`, whose errors quote it), and the roots of `ls`, `glob` and `grep`; in *allow* those three only when the pattern ends in `**`, for they read the whole tree below |
 //! | `mcp__server__*` | calls of all tools of that server |
 //! | `ls`, `glob`, `grep`, `bash`, `mcp__server__tool`, others | calls of that tool |
 //!
 //! A path pattern is a glob in which `*` stops at `/`, `**` does not, and `[*]` is a star itself. A relative one begins at the
 //! session's directory and never leaves it; `/…` and `~/…` are absolute; `dir/` means `dir/**`; `..` is refused.
-//! A command pattern is the command itself, character for character. A host pattern is a host's name, or `*.name` for those below.
+//! A command pattern is the command itself; `cargo test:*` is every command that begins with these words. A host pattern is a host's name, or `*.name` for those below.
 //! The tool set says which kind a tool takes ([`Names`]); the pattern of an unknown tool is read as every kind.
 //!
 //! Rules that narrow (deny, ask) match generously, because a false hit costs only a question: the path as written *or* as
 //! resolved, everything below a plainly named directory, `**/…` anywhere on the disk, a trailing ` *` or `:*` as a prefix of
-//! any part of a command line. Rules that widen (allow) match strictly: the resolved path, the whole command.
+//! any part of a command line. Rules that widen (allow) match strictly: the resolved path; the whole command, or each of the
+//! simple commands that it consists of, when it is nothing else ([`script`]).
 //! A narrowing command rule is a convenience, not a fence: a shell can spell one command in many ways. Every command without
 //! an allow rule asks.
 
@@ -24,6 +25,8 @@ use std::path::{Component, Path, PathBuf};
 use globset::{GlobBuilder, GlobMatcher};
 
 use super::CallInfo;
+use super::script::{self, Words};
+use super::subcommand;
 use crate::tool::pattern::too_large;
 use crate::tool::set::{MCP, Names, Takes};
 use crate::tool::{Access, Workspace, text};
@@ -73,8 +76,14 @@ pub(super) enum Effect {
 struct Pattern {
     /// The pattern of a command or a host.
     text: String,
+    /// Whether it ends in `:*`; with a blank behind the star it does not.
+    is_prefix: bool,
+    /// The simple command, or its beginning, that an allow rule matches; absent if the pattern is none.
+    words: Option<Words>,
     /// The pattern of a path; absent if the tool takes none.
     path: Option<PathPattern>,
+    /// Whether it begins or ends with a blank, which hardly any path does.
+    written_with_blanks: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -110,6 +119,7 @@ pub(super) struct Target {
 /// The directories that patterns are relative to, as written and resolved.
 #[derive(Debug)]
 pub(super) struct PathBases {
+    /// Stored without links, and not resolved again: behind one that has taken its place nothing is in the workspace.
     pub(super) root: PathBuf,
     cwd: [PathBuf; 2],
     home: Option<[PathBuf; 2]>,
@@ -135,7 +145,16 @@ impl Rule {
                 Some(_) => None,
                 None => PathPattern::parse(pattern, text).ok(),
             };
-            Ok(Pattern { text: plain(pattern).to_owned(), path })
+            let start = pattern.strip_suffix(":*");
+            let one = |commands: Vec<Words>| <[Words; 1]>::try_from(commands).ok();
+            let words = script::simple_commands(plain(start.unwrap_or(pattern))).and_then(one);
+            Ok(Pattern {
+                text: plain(pattern).to_owned(),
+                is_prefix: start.is_some(),
+                words: words.map(|[words]| words),
+                path,
+                written_with_blanks: pattern.trim() != pattern,
+            })
         };
         let pattern = pattern.map(read).transpose()?;
         Ok(Self { text: text.to_owned(), tool: tool.to_owned(), pattern })
@@ -149,13 +168,72 @@ impl Rule {
         };
         let pattern = self.pattern.as_ref()?;
         match takes {
-            Takes::Command if allows && prefix(&pattern.text).is_some() => Some(format!(
-                "`{self}` allows only that exact command; `*` has no meaning in an allow rule for commands"
-            )),
+            Takes::Command if allows => self.allow_warning(pattern),
+            Takes::Command if !allows && prefix(&pattern.text).unwrap_or(&pattern.text).contains('*') => {
+                let start = pattern.text.split('*').next().unwrap_or_default().trim_end();
+                let hint =
+                    if start.is_empty() { format!("`{}`", self.tool) } else { format!("`{}({start}:*)`", self.tool) };
+                Some(format!(
+                    "`{self}` matches only a command with that very `*` in it; {hint} matches every one that begins so"
+                ))
+            }
+            Takes::Path if pattern.written_with_blanks => {
+                Some(format!("`{self}` never matches: its path begins or ends with a blank"))
+            }
+            Takes::Version if allows && !pattern.text.starts_with('#') => {
+                Some(format!("`{self}` never matches: the arguments of a server's tool are no pattern"))
+            }
+            Takes::Version if !allows => Some(format!("`{self}` applies to all calls of `{}`", self.tool)),
             Takes::Nothing if allows => Some(format!("`{self}` never matches: `{}` takes no pattern", self.tool)),
             Takes::Nothing => Some(format!("`{self}` applies to all calls: `{}` takes no pattern", self.tool)),
             _ => None,
         }
+    }
+
+    /// As [`Self::warning`], of an allow rule for commands.
+    fn allow_warning(&self, pattern: &Pattern) -> Option<String> {
+        let words = pattern.words.as_deref().unwrap_or_default();
+        if let Some(why) = subcommand::runs_any(words, pattern.is_prefix) {
+            return Some(format!("`{self}` {why}"));
+        }
+        let tool = &self.tool;
+        let start = match pattern.text.strip_suffix(":*").filter(|_| pattern.is_prefix) {
+            Some(start) => start,
+            None if pattern.text == "*" => {
+                return Some(format!("`{self}` allows only the command `*`; `{tool}` allows every command"));
+            }
+            None => {
+                let start = pattern.text.strip_suffix(" *")?;
+                return Some(format!(
+                    "`{self}` allows only that exact command; `{tool}({start}:*)` allows all that begin so"
+                ));
+            }
+        };
+        match &pattern.words {
+            None => {
+                Some(format!("`{self}` never matches: before `:*` stand plain words of one command, not `{start}`"))
+            }
+            Some(words) if script::evaluates(words) => {
+                let name = words.first().map_or("", String::as_str);
+                Some(format!("`{self}` never matches: `{name}` runs what its words do not say; allow an exact command"))
+            }
+            Some(_) => None,
+        }
+    }
+
+    /// Whether an allow rule matches this simple command, as one of those that a command line consists of.
+    pub(super) fn allows_simple(&self, call: &CallInfo<'_>, words: &[String]) -> bool {
+        self.tool == call.tool && self.pattern.as_ref().is_some_and(|pattern| pattern.allows_simple(words))
+    }
+
+    /// The tool that it names.
+    pub fn tool(&self) -> &str {
+        &self.tool
+    }
+
+    /// What stands in its parentheses.
+    pub fn pattern(&self) -> Option<&str> {
+        self.text.split_once('(')?.1.strip_suffix(')')
     }
 
     pub(super) fn matches(
@@ -169,12 +247,14 @@ impl Rule {
             && match (&self.pattern, &call.access, target) {
                 (None, ..) => true,
                 (Some(pattern), Access::Command(command), _) => match effect {
-                    Effect::Widen => plain(command) == pattern.text,
-                    Effect::Narrow => narrow_text(&pattern.text, command),
+                    Effect::Widen => !pattern.is_prefix && plain(command) == pattern.text,
+                    Effect::Narrow => pattern.narrows_command(command),
                 },
                 (Some(pattern), Access::Network(host), _) => is_host(&pattern.text, host, effect),
-                // The arguments of a server's tool cannot be compared with a pattern.
-                (Some(_), Access::Other { .. }, _) => effect == Effect::Narrow,
+                // A tool that changed since it was permitted asks again.
+                (Some(pattern), Access::Other { version, .. }, _) => {
+                    effect == Effect::Narrow || pattern.text.strip_prefix('#') == Some(version)
+                }
                 (Some(Pattern { path: Some(pattern), .. }), _, Some(target)) => match effect {
                     Effect::Widen => target.is_exact && pattern.widens(target, bases),
                     Effect::Narrow => pattern.narrows(target, bases),
@@ -188,6 +268,8 @@ impl Rule {
             (tool, _) if tool == call.tool => true,
             (tool, _) if of_server(tool).is_some_and(|server| call.tool.starts_with(server)) => true,
             ("edit" | "write", Access::Write(_)) => true,
+            // It tells what is in the file, if only by what it does not find there.
+            ("read", Access::Write(_)) => call.tool == "edit" && effect == Effect::Narrow,
             ("read", Access::Read(_)) => match &self.pattern {
                 Some(Pattern { path: Some(pattern), .. }) => effect == Effect::Narrow || pattern.whole_tree,
                 _ => true,
@@ -200,6 +282,27 @@ impl Rule {
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
+    }
+}
+
+impl Pattern {
+    /// Whether an allow rule with this pattern matches the simple command.
+    fn allows_simple(&self, command: &[String]) -> bool {
+        self.words.as_ref().is_some_and(|words| match self.is_prefix {
+            true => command.starts_with(words),
+            false => command == words.as_slice(),
+        })
+    }
+
+    /// Whether a deny or ask rule with this pattern matches the command line: wherever an allow rule would, and beyond.
+    fn narrows_command(&self, command: &str) -> bool {
+        let text = self.text.as_str();
+        let hits =
+            |part: &str| plain(part) == text || prefix(text).is_some_and(|prefix| plain(part).starts_with(prefix));
+        let hits_simple = |words: script::Words| self.allows_simple(&words) || hits(&words.join(" "));
+        hits(command)
+            || command.split(SEPARATORS).any(|part| !plain(part).is_empty() && hits(part))
+            || script::simple_commands(plain(command)).into_iter().flatten().any(hits_simple)
     }
 }
 
@@ -245,10 +348,12 @@ impl PathPattern {
     }
 
     fn widens(&self, target: &Target, bases: &PathBases) -> bool {
-        bases
-            .dirs(self.base)
-            .iter()
-            .any(|base| target.resolved.strip_prefix(base).is_ok_and(|path| self.glob.is_match(path)))
+        let dirs = match self.base {
+            // Stored without links: behind one that has taken its place nothing is allowed.
+            Base::Cwd => bases.cwd.get(..1).unwrap_or_default(),
+            base => bases.dirs(base),
+        };
+        dirs.iter().any(|base| target.resolved.strip_prefix(base).is_ok_and(|path| self.glob.is_match(path)))
     }
 
     fn narrows(&self, target: &Target, bases: &PathBases) -> bool {
@@ -278,7 +383,7 @@ impl Target {
 impl PathBases {
     pub(super) fn of(workspace: &Workspace, home: Option<&Path>) -> Self {
         let both = |path: &Path| [path.to_path_buf(), workspace.resolve(path)];
-        Self { root: workspace.resolve(&workspace.root), cwd: both(&workspace.cwd), home: home.map(both) }
+        Self { root: workspace.root.clone(), cwd: both(&workspace.cwd), home: home.map(both) }
     }
 
     /// The same without blocking on the disk, for a call without a path.
@@ -321,7 +426,7 @@ fn is_host(pattern: &str, host: &str, effect: Effect) -> bool {
 }
 
 /// The command without surrounding blanks, which the shell ignores; an escaped blank at the end belongs to it.
-fn plain(command: &str) -> &str {
+pub(super) fn plain(command: &str) -> &str {
     const BLANKS: [char; 3] = [' ', '\t', '\n'];
     let start = command.trim_start_matches(BLANKS);
     let trimmed = start.trim_end_matches(BLANKS);
@@ -331,11 +436,6 @@ fn plain(command: &str) -> &str {
 /// The text before a trailing `:*` or ` *`, or before a lone `*`.
 fn prefix(text: &str) -> Option<&str> {
     if text == "*" { Some("") } else { text.strip_suffix(":*").or_else(|| text.strip_suffix(" *")) }
-}
-
-fn narrow_text(text: &str, command: &str) -> bool {
-    let hits = |part: &str| plain(part) == text || prefix(text).is_some_and(|prefix| plain(part).starts_with(prefix));
-    hits(command) || command.split(SEPARATORS).any(|part| !plain(part).is_empty() && hits(part))
 }
 
 /// `path` without `.` and `..`, without consulting the disk.

@@ -9,19 +9,19 @@ use serde_json::json;
 use super::*;
 
 /// The tools that come with the daemon, and one that talks to hosts.
-fn names() -> Names {
+pub(super) fn names() -> Names {
     let builtin = crate::tool::builtin();
     let own = [("fetch", Takes::Host)].into_iter();
     builtin.iter().map(|tool| (tool.name(), tool.pattern())).chain(own).collect()
 }
 
-struct House {
+pub(super) struct House {
     dir: tempfile::TempDir,
-    workspace: Workspace,
+    pub(super) workspace: Workspace,
 }
 
 /// `proj` is a repository with a session in `proj/app`; `out` lies outside; links lead from one to the other.
-fn house() -> House {
+pub(super) fn house() -> House {
     let dir = tempfile::tempdir().unwrap();
     let base = dir.path().canonicalize().unwrap();
     for path in ["proj/.git/hooks", "proj/app/src", "proj/app/secrets", "out/sub", "home/.ssh", "proj/own"] {
@@ -40,6 +40,8 @@ fn house() -> House {
         root: base.join("proj"),
         is_seen: true,
         env: Arc::new(BTreeMap::new()),
+        secrets: Default::default(),
+        seen: Default::default(),
         timeout_s: 1,
     };
     House { dir, workspace }
@@ -74,7 +76,7 @@ impl House {
                 (
                     if word == "mcp__db__query" { "mcp__db__query" } else { "mcp__db2__query" },
                     false,
-                    Access::Other { server, tool },
+                    Access::Other { server, tool, version: "1a".to_owned() },
                 )
             }
             "lookup" => ("lookup", false, Access::Command(rest.to_owned())),
@@ -83,12 +85,12 @@ impl House {
         CallInfo { tool, changes, access }
     }
 
-    fn verdict(&self, rules: [&[&str]; 3], mode: Mode, call: &str) -> String {
+    pub(super) fn verdict(&self, rules: [&[&str]; 3], mode: Mode, call: &str) -> String {
         let (rules, call) = (self.rules(rules), self.call(call));
         match decide(&rules, &[], mode, &call, &ResolvedAccess::of(&call.access, &self.workspace, &rules)) {
             Verdict::Allow { by } => format!("allow: {by}"),
             Verdict::Ask { rule } => format!("ask: {}", rule.unwrap_or_default()),
-            Verdict::Deny { reason } => format!("deny: {reason}"),
+            Verdict::Deny { reason, .. } => format!("deny: {reason}"),
         }
     }
 }
@@ -121,7 +123,7 @@ fn the_mode_decides_what_no_rule_names() {
         ("write alias/own/config.toml", ["ask", "ask", "allow", "deny"]),
         ("ls -l", ["ask", "ask", "allow", "deny"]),
         ("lookup weather", ["ask", "ask", "allow", "ask"]),
-        ("fetch example.org", ["ask", "ask", "allow", "deny"]),
+        ("fetch example.org", ["ask", "ask", "allow", "ask"]),
         ("mcp__db__query db", ["ask", "ask", "allow", "deny"]),
     ];
     for (call, expected) in table {
@@ -129,6 +131,17 @@ fn the_mode_decides_what_no_rule_names() {
             let verdict = house.verdict([&[], &[], &[]], mode, call);
             assert_eq!(verdict.split(':').next(), Some(expected), "{call} in mode {mode}");
         }
+    }
+}
+
+#[test]
+fn behind_a_link_that_took_the_place_of_the_workspace_nothing_is_within() {
+    let house = house();
+    std::fs::rename(house.path("proj"), house.path("moved")).unwrap();
+    std::os::unix::fs::symlink(house.path("out"), house.path("proj")).unwrap();
+    std::fs::create_dir(house.path("out/app")).unwrap();
+    for (call, mode) in [("write proj/app/x", Mode::Edit), ("read proj/app/x", Mode::Ask), ("read proj/x", Mode::Ask)] {
+        assert_eq!(house.verdict([&[], &[], &["read(**)", "edit(x)"]], mode, call), "ask: ", "{call}");
     }
 }
 
@@ -160,6 +173,36 @@ fn mode_edit_asks_before_a_directory_becomes_one_of_git_or_one_is_changed() {
     for path in ["half/config", "sub/config", "sub/objects/x", "config", "objects/x", "named/objects/x", "HEADER"] {
         check(path, "allow");
     }
+}
+
+#[test]
+fn mode_edit_asks_in_home_and_above_before_what_starts_programs_changes() {
+    let mut house = house();
+    std::os::unix::fs::symlink(house.path("home/.ssh"), house.path("home/keys")).unwrap();
+    let path = format!("relative:{}:/usr/bin", house.path("home/tools").display());
+    house.workspace.env = Arc::new(BTreeMap::from([("PATH".to_owned(), path)]));
+    let mut check = |root: &str, asks: &[&str], allows: &[&str]| {
+        (house.workspace.root, house.workspace.cwd) = (house.path(root), house.path(root));
+        let cases = asks.iter().map(|path| (path, "ask")).chain(allows.iter().map(|path| (path, "allow")));
+        for (path, expect) in cases {
+            let verdict = house.verdict([&[], &[], &[]], Mode::Edit, &format!("write {path}"));
+            assert_eq!(verdict.split(':').next(), Some(expect), "{path} in {root}");
+        }
+    };
+    let guarded = [
+        "home/.bashrc",
+        "home/.ssh/authorized_keys",
+        "home/keys/authorized_keys",
+        "home/.config/git/hooks/post-checkout",
+        "home/.local/bin/git",
+        "home/bin/git",
+        "home/tools/git",
+        "home/app/.envrc",
+    ];
+    check("home", &guarded, &["home/notes", "home/app/src/a.rs", "home/tools.txt", "home/app/bin/run"]);
+    check("", &guarded, &["home/notes", "out/x", "proj/app/src/a.rs"]);
+    // In a project nothing changes.
+    check("home/app", &[], &["home/app/.envrc", "home/app/bin/run", "home/app/.github/workflows/ci.yml"]);
 }
 
 #[test]
@@ -203,7 +246,7 @@ fn narrowing_path_rules_match_generously() {
     let misses = [
         ("read(.env)", "read out/.env"),
         ("read(*.rs)", "read proj/app/src/a.rs"),
-        ("read(**/.env)", "edit proj/app/.env"),
+        ("read(**/.env)", "write proj/app/.env"),
         ("grep(**)", "read proj/README"),
         ("edit(**)", "touch x"),
     ];
@@ -251,13 +294,13 @@ fn commands_are_allowed_whole_and_denied_by_prefix() {
     let allow = |rule: &str, call: &str| house.verdict([&[], &[], &[rule]], Mode::Ask, call).starts_with("allow");
     assert!(allow("bash(git status)", "git status"));
     assert!(allow("bash(git status)", "  git status\n"));
+    assert!(allow("bash(git status)", "git  status"));
+    assert!(allow("bash(git:*)", "git status"));
     assert!(allow("bash", "anything at all"));
     for (rule, call) in [
         ("bash(git status)", "git status; rm -rf /"),
         ("bash(git status)", "git status\\ "),
-        ("bash(git status)", "git  status"),
         ("bash(git status)", "git status\u{a0}"),
-        ("bash(git:*)", "git status"),
         ("bash(git *)", "git status"),
         ("bash(*)", "git status"),
         ("read(**)", "cat x"),
@@ -303,6 +346,11 @@ fn what_is_no_rule_is_refused_with_the_right_form() {
 fn a_rule_that_can_never_match_is_named() {
     let warning = |rule: &str, allows| Rule::parse(rule, &names()).unwrap().warning(allows, &names());
     assert!(warning("bash(npm run *)", true).unwrap().contains("exact command"));
+    assert!(warning("bash(*)", true).unwrap().ends_with("`bash` allows every command"));
+    assert!(warning("bash(a $x:*)", true).unwrap().contains("never matches"));
+    assert!(warning("bash(:*)", true).unwrap().contains("never matches"));
+    assert!(warning("bash(export A:*)", true).unwrap().contains("`export` runs what its words do not say"));
+    assert_eq!(warning("bash(npm run:*)", true), None);
     assert_eq!(warning("bash(npm run *)", false), None);
     assert_eq!(
         warning("Bash(x)", true).unwrap(),
@@ -311,9 +359,33 @@ fn a_rule_that_can_never_match_is_named() {
     assert_eq!(warning("later", true).unwrap(), "`later` never matches: no tool is called `later`");
     assert_eq!(warning("mcp__x__y", true), None, "tools of servers come later");
     assert_eq!(warning("mcp__x__*", false), None);
-    assert!(warning("mcp__x__y(z)", true).unwrap().ends_with("never matches: `mcp__x__y` takes no pattern"));
+    assert!(warning("mcp__x__y(z)", true).unwrap().ends_with("are no pattern"));
     assert!(warning("mcp__x__y(z)", false).unwrap().contains("applies to all calls"));
     assert_eq!(warning("edit(src/**)", true), None);
+    for rule in ["bash(rm*)", "bash(**)", "bash(rm* *)"] {
+        assert!(warning(rule, false).unwrap().contains("matches only a command with that very `*`"), "{rule}");
+    }
+    assert!(warning("bash(rm*)", false).unwrap().contains("`bash(rm:*)`"));
+    assert_eq!(
+        ["bash(rm *)", "bash(rm:*)", "bash(*)", "bash"].map(|rule| warning(rule, false)),
+        [None, None, None, None]
+    );
+    assert!(warning("read( **/.env )", false).unwrap().contains("a blank"));
+}
+
+#[test]
+fn a_file_that_may_not_be_read_is_not_edited_either() {
+    let house = house();
+    let deny = [&["read(**/.env)"][..], &[], &[]];
+    for mode in [Mode::Edit, Mode::Auto] {
+        assert!(house.verdict(deny, mode, "edit proj/app/.env").starts_with("deny"), "{mode}");
+        assert!(house.verdict(deny, mode, "grep proj/app/.env").starts_with("deny"), "{mode}");
+        assert!(house.verdict(deny, mode, "write proj/app/.env").starts_with("allow"), "{mode}");
+    }
+    let ask = [&[][..], &["read(**/.env)"], &[]];
+    assert_eq!(house.verdict(ask, Mode::Edit, "edit proj/app/.env"), "ask: read(**/.env)");
+    let allow = [&[][..], &[], &["read(**)"]];
+    assert_eq!(house.verdict(allow, Mode::Ask, "edit proj/app/.env"), "ask: ");
 }
 
 #[test]
@@ -392,6 +464,7 @@ fn grants_name_one_file_or_one_command() {
         ("write proj/app/a\\b", "edit(a\\b)"),
         ("echo (x) \"y\"\n ls", "bash(echo (x) \"y\"\n ls)"),
         ("npm run *", "bash(npm run *)"),
+        ("scp host:*", "bash(scp host:* )"),
     ] {
         let call = house.call(call);
         assert_eq!(granting(&house, &call), grant);
@@ -407,17 +480,6 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_command_is_allowed_only_by_a_rule_that_equals_it(rule in r"[a-c*:; ()\\\n]{1,8}", command in r"[a-c*:; ()\\\n]{1,8}") {
-        let house = house();
-        if let Ok(parsed) = Rule::parse(&format!("bash({rule})"), &names()) {
-            let call = CallInfo { tool: "bash", changes: true, access: Access::Command(command.clone()) };
-            let allowed = granted(&house, &parsed.to_string(), &call);
-            let blank = [' ', '\n'];
-            prop_assert!(!allowed || rule.trim_matches(blank) == command.trim_matches(blank));
-        }
-    }
-
-    #[test]
     fn a_grant_matches_the_call_it_came_from_and_no_other(one in "[^\0/]{1,12}", other in "[^\0/]{1,12}", command: bool) {
         prop_assume!(!one.trim().is_empty() && !["..", "."].contains(&one.as_str()) && !["..", "."].contains(&other.as_str()));
         let house = house();
@@ -430,7 +492,11 @@ proptest! {
         prop_assert!(granted(&house, &grant, &call(&one)), "{grant:?}");
         prop_assert_eq!(Rule::parse(&grant, &names()).unwrap().to_string(), grant.clone());
         let blank = [' ', '\t', '\n'];
-        let same = if command { one.trim_matches(blank) == other.trim_matches(blank) } else { one == other };
+        let words = |text: &str| script::simple_commands(text.trim_matches(blank));
+        let same = match command {
+            true => one.trim_matches(blank) == other.trim_matches(blank) || words(&one).is_some_and(|one| words(&other) == Some(one)),
+            false => one == other,
+        };
         prop_assert!(same || !granted(&house, &grant, &call(&other)), "{grant:?} allows {other:?}");
     }
 
@@ -480,6 +546,9 @@ fn a_rule_names_a_host_and_a_servers_tool() {
         "deny: the rule mcp__db__query(drop) forbids it",
     );
     check([&[], &[], &["mcp__db__query(x)"]], "mcp__db__query db", "ask: ");
+    check([&[], &[], &["mcp__db__query(#1a)"]], "mcp__db__query db", "allow: rule mcp__db__query(#1a)");
+    // It says otherwise what it does than when it was permitted.
+    check([&[], &[], &["mcp__db__query(#1b)", "mcp__db__query(1a)"]], "mcp__db__query db", "ask: ");
     for written in ["mcp__*", "bash*", "mcp__a__*b", "*"] {
         assert!(Rule::parse(written, &names()).is_err(), "{written}");
     }
@@ -493,7 +562,7 @@ fn what_is_granted_is_this_host_and_this_tool() {
         grant_for(&call, &ResolvedAccess::of(&call.access, &house.workspace, &Rules::default()))
     };
     assert_eq!(grant("fetch example.org"), "fetch(example.org)");
-    assert_eq!(grant("mcp__db__query db"), "mcp__db__query");
+    assert_eq!(grant("mcp__db__query db"), "mcp__db__query(#1a)");
 }
 
 #[test]

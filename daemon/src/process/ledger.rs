@@ -12,6 +12,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use linger_protocol::id::SessionId;
 use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process_group};
 
@@ -33,8 +34,8 @@ pub struct Ledger {
 
 #[derive(Debug, Default)]
 struct Recorded {
-    /// The running children.
-    running: Vec<Pid>,
+    /// The running children, each with the session whose tool it is.
+    running: Vec<(Pid, Option<SessionId>)>,
     /// The open file; absent before [`Ledger::open`] and after a failed write.
     file: Option<File>,
 }
@@ -81,10 +82,20 @@ impl Ledger {
         recorded.file.take().map_or(Ok(()), |_| std::fs::remove_file(path))
     }
 
-    /// Records a child.
-    pub(super) fn add(&self, child: Pid) {
+    /// The session whose tool started this process: that of its nearest recorded ancestor. `None` for a process that has left its
+    /// parents, and for a child of no session.
+    pub fn session(&self, pid: u32) -> Option<SessionId> {
+        let recorded = self.recorded();
+        peer::line(pid).find_map(|pid| {
+            let child = |(child, _): &&(Pid, _)| child.as_raw_nonzero().get().cast_unsigned() == pid;
+            recorded.running.iter().find(child).map(|(_, session)| session.clone())
+        })?
+    }
+
+    /// Records a child of a tool of `session`, or of the daemon itself.
+    pub(super) fn add(&self, child: Pid, session: Option<SessionId>) {
         let mut recorded = self.recorded();
-        recorded.running.push(child);
+        recorded.running.push((child, session));
         let Recorded { running, file: Some(file) } = &mut *recorded else { return };
         if let Err(error) = write(file, child, running) {
             tracing::warn!(target: "process", %error, "cannot record children; after a crash some may be left running");
@@ -95,7 +106,7 @@ impl Ledger {
     /// Removes a child that has ended; empties the file with the last one.
     pub(super) fn remove(&self, child: Pid) {
         let mut recorded = self.recorded();
-        recorded.running.retain(|pid| *pid != child);
+        recorded.running.retain(|(pid, _)| *pid != child);
         if let Recorded { running, file: Some(file) } = &*recorded
             && running.is_empty()
         {
@@ -140,12 +151,12 @@ fn still_runs(line: &str) -> Option<Pid> {
 }
 
 /// Adds a line for `child`, which is among `running`.
-fn write(file: &mut File, child: Pid, running: &[Pid]) -> io::Result<()> {
+fn write(file: &mut File, child: Pid, running: &[(Pid, Option<SessionId>)]) -> io::Result<()> {
     let rewrite = file.metadata()?.len() > REWRITE_AT;
-    let added = if rewrite { running } else { &[child] };
+    let all = running.iter().map(|(pid, _)| *pid).filter(|pid| rewrite || *pid == child);
     // A child that has ended already needs no line.
-    let line = |pid: &Pid| Some(format!("{} {}\n", pid.as_raw_nonzero(), started(*pid)?));
-    let lines: String = added.iter().filter_map(line).collect();
+    let line = |pid: Pid| Some(format!("{} {}\n", pid.as_raw_nonzero(), started(pid)?));
+    let lines: String = all.filter_map(line).collect();
     if rewrite {
         // A daemon killed at this moment has an empty ledger; the mark finds its children.
         file.set_len(0)?;
@@ -184,7 +195,7 @@ mod tests {
         let pid = Pid::from_child(&child);
         let mut file = OpenOptions::new().append(true).create(true).open(&path).unwrap();
         for _ in 0..20_000 {
-            write(&mut file, pid, &[pid]).unwrap();
+            write(&mut file, pid, &[(pid, None)]).unwrap();
         }
         let length = path.metadata().unwrap().len();
         assert!(length <= REWRITE_AT + 64, "{length}");
@@ -206,7 +217,9 @@ mod tests {
         one.open(&path).unwrap();
         two.open(&other).unwrap();
         let me = rustix::process::getpid();
-        one.add(me);
+        one.add(me, Some("s1".into()));
+        assert_eq!(one.session(std::process::id()), Some("s1".into()));
+        assert_eq!(two.session(std::process::id()), None);
         assert_eq!(std::fs::read_to_string(&path).unwrap().lines().map(still_runs).collect::<Vec<_>>(), [Some(me)]);
         assert_eq!(std::fs::read_to_string(&other).unwrap(), "");
         one.close(&path).unwrap();

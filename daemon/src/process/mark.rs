@@ -18,13 +18,17 @@
 //! What escapes: a process that lowers the limit further, one with `CAP_SYS_RESOURCE`, and processes that others start on request
 //! (`systemd-run`, `at`, a running multiplexer), which are not descendants. The first may survive, but cannot pass for a user:
 //! only a limit above the mark proves that it was not inherited, and every other peer is refused ([`kin`]).
+//!
+//! So the mark must not be lower than that of the processes to refuse: a daemon does not start below its own mark or below a
+//! lowered limit ([`may_start`]), as a tool could that killed the daemon and its keeper. A program that takes their lock too, or
+//! that makes up a second daemon above itself, runs as the user and passes for one; only a sandbox prevents that.
 
 #[cfg(target_os = "linux")]
 use std::collections::BTreeSet;
 use std::io;
 #[cfg(target_os = "linux")]
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 #[cfg(target_os = "linux")]
 use std::time::{Duration, Instant};
@@ -34,7 +38,6 @@ use rustix::event::{PollFd, PollFlags, poll};
 #[cfg(target_os = "linux")]
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, pidfd_open, pidfd_send_signal};
 
-#[cfg(target_os = "linux")]
 use super::OWNER;
 #[cfg(target_os = "linux")]
 use crate::sys::peer;
@@ -49,8 +52,9 @@ const LEVELS: std::ops::RangeInclusive<u64> = 1..=0x7f;
 #[cfg(target_os = "linux")]
 const GONE: Duration = Duration::from_secs(2);
 
-/// The mark of this process and its descendants; unset until [`take`] succeeds. A process has one, because it is a limit.
-static MARK: OnceLock<u64> = OnceLock::new();
+/// The mark of this process and its descendants; `None` if [`take`] failed, unset in a program that takes none. A process has
+/// one, because it is a limit.
+static MARK: OnceLock<Option<u64>> = OnceLock::new();
 
 /// What the mark tells about a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,13 +65,20 @@ pub enum Kin {
     Marked,
     /// Its limit is below the mark: it may have lowered an inherited one.
     Below,
-    /// The system does not show its limits.
+    /// The system does not show its limits, or the daemon has no mark.
     Unknown,
 }
 
 /// Sets the mark of the daemon with this data directory on this process. Fails if the system does not support it or the
-/// inherited limit is too low; then only environment and ledger identify processes that a dead daemon left.
+/// inherited limit is too low; then every process is [`Kin::Unknown`], and only environment and ledger identify processes that a
+/// dead daemon left.
 pub fn take(data: &Path) -> io::Result<()> {
+    let taken = try_take(data);
+    let _once = MARK.set(taken.as_ref().ok().copied());
+    taken.map(drop)
+}
+
+fn try_take(data: &Path) -> io::Result<u64> {
     let mark = choose(limit_of(std::process::id())?, whose(data)?);
     let mark = mark.ok_or_else(|| io::Error::other("the limit of file locks is too low"))?;
     set(mark)?;
@@ -75,16 +86,52 @@ pub fn take(data: &Path) -> io::Result<()> {
     if limit_of(std::process::id())? != Some(mark) {
         return Err(io::Error::other("the system does not keep the limit of file locks"));
     }
-    let _once = MARK.set(mark);
-    Ok(())
+    Ok(mark)
+}
+
+/// A daemon cannot start here: its mark would not be above those of processes that it must refuse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TooLow {
+    /// The limit is the mark of the same data directory.
+    #[error("this process was started by a daemon that has ended")]
+    Orphan,
+    /// The limit is no mark of a daemon above this process.
+    #[error("the limit of file locks is lowered to {0}")]
+    Lowered(u64),
+}
+
+impl TooLow {
+    /// What to do about it.
+    pub fn hint(&self) -> &'static str {
+        "start it from a terminal where `ulimit -Hx` prints unlimited"
+    }
+}
+
+/// Whether a daemon of the data directory `data` may start in this process. Within a tool of another daemon it may: `is_above`
+/// says whether the daemon of a data directory lives above this process, and [`OWNER`] which one that is.
+pub fn may_start(data: &Path, is_above: impl Fn(&Path) -> bool) -> Result<(), TooLow> {
+    let outer = std::env::var_os(OWNER).map(PathBuf::from);
+    // A system without such limits has no mark.
+    let limit = limit_of(std::process::id()).unwrap_or_default();
+    admit(limit, whose(data).ok(), outer.as_deref().and_then(Path::parent).filter(|outer| is_above(outer)))
+}
+
+/// As [`may_start`], for a process with this limit below the daemon of `outer`.
+fn admit(limit: Option<u64>, own: Option<u64>, outer: Option<&Path>) -> Result<(), TooLow> {
+    let Some(limit) = limit else { return Ok(()) };
+    if own.is_some_and(|own| is_of(limit, own)) {
+        return Err(TooLow::Orphan);
+    }
+    let is_outer = outer.and_then(|outer| whose(outer).ok()).is_some_and(|outer| is_of(limit, outer));
+    if is_outer { Ok(()) } else { Err(TooLow::Lowered(limit)) }
 }
 
 /// What the mark tells about a process that is not a descendant of the daemon.
 pub fn kin(pid: u32) -> Kin {
     match (MARK.get(), limit_of(pid)) {
         (None, _) => Kin::Stranger,
-        (Some(_), Err(_)) => Kin::Unknown,
-        (Some(mark), Ok(limit)) => against(*mark, limit),
+        (Some(None), _) | (Some(_), Err(_)) => Kin::Unknown,
+        (Some(Some(mark)), Ok(limit)) => against(*mark, limit),
     }
 }
 
@@ -150,7 +197,7 @@ fn hard(limits: &str) -> Option<Option<u64>> {
 #[cfg(target_os = "linux")]
 pub fn end_left_behind(database: &Path, spared: Option<u32>) -> usize {
     let variable = format!("{OWNER}={}", database.display());
-    let mark = MARK.get().map(|mark| mark & WHOSE);
+    let mark = MARK.get().copied().flatten().map(|mark| mark & WHOSE);
     let me = std::process::id();
     let spared: BTreeSet<u32> = [Some(me), spared].into_iter().flatten().flat_map(peer::line).collect();
     let is_ours = |pid: u32| has_variable(pid, &variable) || mark.is_some_and(|mark| has_mark(pid, mark));
@@ -236,6 +283,23 @@ mod tests {
         let kin = [None, Some(u64::MAX - 1), Some(mark + 1), Some(mark), Some(mark - 1), Some(0)];
         let expect = [Kin::Stranger, Kin::Stranger, Kin::Stranger, Kin::Marked, Kin::Below, Kin::Below];
         assert_eq!(kin.map(|limit| against(mark, limit)), expect);
+    }
+
+    #[test]
+    fn a_daemon_starts_above_its_own_mark_and_below_that_of_a_daemon_above_it() {
+        let (own, outer) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let name = whose(own.path()).unwrap();
+        let admit = |limit, outer: Option<&Path>| admit(limit, Some(name), outer);
+        assert_eq!(admit(None, None), Ok(()));
+        let mark = choose(None, name).unwrap();
+        assert_eq!(admit(Some(mark), None), Err(TooLow::Orphan));
+        assert_eq!(admit(Some(mark), Some(own.path())), Err(TooLow::Orphan));
+        let above = choose(None, whose(outer.path()).unwrap()).unwrap();
+        assert_eq!(admit(Some(above), Some(outer.path())), Ok(()), "within a tool of another one");
+        for lowered in [3, (125 << 56) + 12345, above - 1, mark - 1] {
+            assert_eq!(admit(Some(lowered), Some(outer.path())), Err(TooLow::Lowered(lowered)));
+        }
+        assert_eq!(admit(Some(above), None), Err(TooLow::Lowered(above)), "the other one has ended");
     }
 
     #[test]

@@ -3,13 +3,14 @@
 //! A [`Process`] leads its own process group. Its holder owns the group: dropping it kills the group, [`Process::end`] sends
 //! SIGTERM first. A child gets exactly the environment and input it is given, and one pipe for its output. A long-lived child
 //! with a two-way connection is a [`server::Server`].
-//! A process that leaves the group (`setsid`) stays a descendant ([`adopt_orphans`]) and ends with the daemon, or at the next
-//! start: [`end_left_behind`] and [`ledger`] find it.
+//! A process that leaves the group (`setsid`) stays a descendant ([`adopt_orphans`]) and ends with its call ([`strays`]), or at the
+//! next start: [`end_left_behind`] and [`ledger`] find it.
 
 mod finish;
 pub mod ledger;
 pub mod mark;
 pub mod server;
+mod strays;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -26,6 +27,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt as _};
 use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Notify;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -73,9 +75,6 @@ pub enum Input {
     /// These bytes, without a bound, then end of file.
     Bytes(Vec<u8>),
 }
-
-/// The most input for a helper, in bytes: a pipe holds this much on every system, so writing it never blocks.
-pub const MAX_INPUT: usize = 16 << 10;
 
 /// A child and its process group; dropping it kills the group.
 #[derive(Debug)]
@@ -183,19 +182,22 @@ fn receiver(pipe: io::PipeReader) -> io::Result<pipe::Receiver> {
 
 impl Group {
     /// Starts `file` with `argv[0]` `name` and these as standard input, output and error.
-    /// Its environment is that of `spawn` and [`OWNER`].
+    /// Its environment is that of `spawn`, [`OWNER`] and [`strays::CALL`].
     #[allow(clippy::disallowed_methods)] // The only spawn.
     fn start<S: AsRef<OsStr>>(
-        Spawn { cwd, env, children: Children { ledger, .. } }: &Spawn,
+        Spawn { cwd, env, children: Children { ledger, .. }, session }: &Spawn,
         (name, file): (&str, &Path),
         args: &[S],
         [stdin, stdout, stderr]: [Stdio; 3],
     ) -> io::Result<Self> {
-        if own().len() >= MAX_CHILDREN {
+        // Held until the child is in the list: a reaper that sees it would take it for an orphan otherwise.
+        let mut running = own();
+        if running.len() >= MAX_CHILDREN {
             return Err(io::Error::other(format!(
                 "{MAX_CHILDREN} commands are already running; try again when some have ended"
             )));
         }
+        let call = strays::name(session.as_ref());
         let mut command = Command::new(file);
         command
             .arg0(name)
@@ -207,6 +209,7 @@ impl Group {
             .env("NO_COLOR", "1")
             .envs(env.as_ref())
             .envs(ledger.owner.as_ref().map(|owner| (OWNER, owner)))
+            .env(strays::CALL, &call)
             .stdin(stdin)
             .stderr(stderr)
             .stdout(stdout)
@@ -218,8 +221,9 @@ impl Group {
         fault::point("child.spawned");
         let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         if let Some(group) = group {
-            own().push(group);
-            ledger.add(group);
+            running.push(Own { pid: group, call });
+            drop(running);
+            ledger.add(group, session.clone());
         }
         // From here on dropping `Self` ends the child. `command` holds the other ends of the pipes until the return.
         Ok(Self { child, ledger: ledger.clone(), leader: group, group })
@@ -258,37 +262,55 @@ impl Drop for Group {
     fn drop(&mut self) {
         self.kill();
         if let Some(leader) = self.leader {
-            own().retain(|pid| *pid != leader);
+            own().retain(|child| child.pid != leader);
             self.ledger.remove(leader);
+            ENDED.notify_one();
         }
     }
 }
 
-/// The children that a [`Group`] waits for. Process-wide: the reaper must know the children of every daemon in the process.
-static OWN: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+/// A child that a [`Group`] waits for.
+#[derive(Debug)]
+struct Own {
+    pid: Pid,
+    /// Its [`strays::CALL`].
+    call: String,
+}
 
-fn own() -> MutexGuard<'static, Vec<Pid>> {
+/// The children that a [`Group`] waits for. Process-wide: the reaper must know the children of every daemon in the process.
+static OWN: Mutex<Vec<Own>> = Mutex::new(Vec::new());
+
+/// Wakes the reaper when a child has ended.
+static ENDED: Notify = Notify::const_new();
+
+fn own() -> MutexGuard<'static, Vec<Own>> {
     OWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Makes this process the sub-reaper of all its descendants, so that [`crate::sys::peer`] can trace each back to it.
-/// The future reaps orphans that end, until it is dropped.
+/// The future reaps orphans that end, and ends those whose call has ended, until it is dropped.
 pub fn adopt_orphans() -> io::Result<impl Future<Output = ()>> {
     let mut ended = signal(SignalKind::child())?;
     adopt()?;
     Ok(async move {
         loop {
-            ended.recv().await;
-            // A [`Process`] reaps its own child, usually before this line; then there is nothing to do.
-            tokio::task::yield_now().await;
-            if !has_ended_child() {
-                continue;
+            tokio::select! {
+                _ = ended.recv() => {
+                    // A [`Process`] reaps its own child, usually before this line; then there is nothing to do.
+                    tokio::task::yield_now().await;
+                    if !has_ended_child() {
+                        continue;
+                    }
+                }
+                () = ENDED.notified() => {}
             }
-            let own = own().clone();
-            // An orphan missed now is reaped at the next SIGCHLD.
-            for orphan in children().unwrap_or_default().into_iter().filter(|child| !own.contains(child)) {
-                // NOHANG skips orphans that still run.
-                let _lives = rustix::process::waitpid(Some(orphan), WaitOptions::NOHANG);
+            let is_own = |child: &Pid| own().iter().any(|own| own.pid == *child);
+            // An orphan missed now is seen at the next SIGCHLD.
+            for orphan in children().unwrap_or_default().into_iter().filter(|child| !is_own(child)) {
+                // NOHANG gives nothing for orphans that still run.
+                if matches!(rustix::process::waitpid(Some(orphan), WaitOptions::NOHANG), Ok(None)) {
+                    strays::end(orphan);
+                }
             }
         }
     })

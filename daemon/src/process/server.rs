@@ -6,11 +6,12 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::Arc;
 
+use linger_protocol::id::SessionId;
 use tokio::net::unix::pipe;
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -18,7 +19,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::ledger::Ledger;
-use super::{GRACE, Group, Input, MAX_INPUT, Process, Stderr, find, receiver};
+use super::{GRACE, Group, Input, Process, Stderr, find, receiver};
 
 /// The children of one daemon; all clones are one.
 #[derive(Clone, Debug, Default)]
@@ -102,6 +103,9 @@ async fn keep(mut group: Group, wanted: CancellationToken, ended: watch::Sender<
     }
 }
 
+/// The variable with the file mode creation mask of a session's commands, in octal.
+pub const UMASK: &str = "LINGER_UMASK";
+
 /// Starts children in one directory and environment: every child starts here; part of a tool's context.
 #[derive(Clone, Debug)]
 pub struct Spawn {
@@ -111,13 +115,22 @@ pub struct Spawn {
     pub env: Arc<BTreeMap<String, String>>,
     /// The daemon's children.
     pub children: Children,
+    /// The session whose tools these are; absent for children of the daemon itself, and of no session.
+    pub session: Option<SessionId>,
 }
 
 impl Spawn {
     /// Starts `script` in bash, or in sh if there is no bash; dropping the [`Process`] ends it.
     pub async fn shell(&self, script: &str, input: Input, stderr: Stderr) -> io::Result<Process> {
         let (name, file) = find(&["bash", "sh"], &self.env, &self.cwd).await?;
-        Process::start(self, (&name, &file), &["-c", script], input, stderr)
+        // In its first line, so that errors count the script's own lines.
+        let masked = self.umask().map(|mask| format!("umask {mask}; {script}"));
+        Process::start(self, (&name, &file), &["-c", masked.as_deref().unwrap_or(script)], input, stderr)
+    }
+
+    /// The value of [`UMASK`].
+    fn umask(&self) -> Option<&str> {
+        self.env.get(UMASK).map(String::as_str).filter(|mask| mask.bytes().all(|digit| (b'0'..=b'7').contains(&digit)))
     }
 
     /// Starts a program by its name in PATH or its path; dropping the [`Process`] ends it.
@@ -132,18 +145,12 @@ impl Spawn {
         Process::start(self, (&name, &file), args, input, stderr)
     }
 
-    /// Starts this program again as a helper with `input`; fails if that is longer than [`MAX_INPUT`].
-    pub fn helper(&self, args: &[&str], input: &[u8]) -> io::Result<Process> {
-        if input.len() > MAX_INPUT {
-            return Err(io::Error::other(format!("the input of a helper is longer than {MAX_INPUT} bytes")));
-        }
+    /// Starts this program again as a helper.
+    pub fn helper(&self, args: &[&str], input: Input) -> io::Result<Process> {
         let own = Path::new("/proc/self/exe");
         let program = if own.exists() { own.to_path_buf() } else { std::env::current_exe()? };
-        let (reader, mut writer) = io::pipe()?;
-        writer.write_all(input)?;
-        drop(writer);
         let name = program.to_string_lossy();
-        Process::piped(self, (&name, &program), args, reader.into(), Stderr::Apart)
+        Process::start(self, (&name, &program), args, input, Stderr::Apart)
     }
 
     /// Starts a long-lived program, which outlives the call that started it. Fails when the daemon is ending.
@@ -176,7 +183,7 @@ mod tests {
     const SOON: Duration = Duration::from_secs(20);
 
     fn spawn() -> Spawn {
-        Spawn { cwd: "/".into(), env: Arc::default(), children: Children::default() }
+        Spawn { cwd: "/".into(), env: Arc::default(), children: Children::default(), session: None }
     }
 
     /// Sends a line and gives the one that comes back.
@@ -222,7 +229,20 @@ mod tests {
         drop(life);
         // The pipe ends when nothing that has it lives.
         timeout(SOON, output.read_to_end(&mut Vec::new())).await.unwrap().unwrap();
-        assert_eq!(spawn.children.running.len(), 0);
+        spawn.children.running.close();
+        timeout(SOON, spawn.children.running.wait()).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_command_has_the_mask_of_its_session() {
+        for (mask, expect) in [("0027", "0027"), ("0002", "0002")] {
+            let env = Arc::new(BTreeMap::from([(UMASK.to_owned(), mask.to_owned())]));
+            let process =
+                Spawn { env, ..spawn() }.shell("umask; nonsense", Input::Nothing, Stderr::Apart).await.unwrap();
+            let finished = timeout(SOON, process.finish(SOON, 100)).await.unwrap().unwrap();
+            assert_eq!(String::from_utf8_lossy(&finished.output).trim(), expect);
+            assert!(finished.stderr.contains("line 1: nonsense"), "{}", finished.stderr);
+        }
     }
 
     #[tokio::test]

@@ -5,46 +5,53 @@
 mod config;
 mod error;
 mod key;
+mod learned;
 mod lists;
 mod names;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use linger_protocol::daemon::Model;
+use linger_protocol::patience::Patience;
 use linger_protocol::session::{Effort, PrefixFingerprint};
 use reqwest::Url;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::address;
 use super::anthropic::{self, Anthropic};
 use super::compat::Compat;
-use super::driver::{Endpoint, Timeouts};
+use super::driver::{Endpoint, FieldText, Timeouts};
 use super::effort;
 use super::gemini::{self, Gemini};
 use super::hosted::Hosted;
 use super::keys::{Account, Bearer, Keys};
-use super::models::{self, Facts, ModelConfig, Price, Prices};
+use super::models::{self, ModelConfig, ModelInfo, Price, Prices};
 use super::network::Network;
 use super::ollama::{self, Ollama};
 use super::openai::OpenAi;
+use super::output_schema::{self, SchemaStrategy};
+use super::own_fields::{self, Field, FieldValue, Fields, Part, Source};
 use super::preset::{self, PLACEHOLDER, PRESETS};
 use super::responses::Responses;
 use super::setup::setup;
-use super::shape::{self, Shaping};
 use super::tools::ToolSpecs;
 use super::{Codec, Provider};
 use crate::diagnostics::{self, secret::Secret};
 pub use config::{Kind, ProviderConfig};
 pub use error::ResolveError;
 use lists::Lists;
+pub use lists::Stored;
 
 /// How many variables a hint names.
 const NAMED: usize = 3;
 
 /// How long to wait for a local server when listing models: a local connection takes microseconds.
 const LOCAL_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// How long a model may not answer before another one stands in, unless configured.
+const FALLBACK_AFTER: Patience = Patience::Millis(60_000);
 
 /// The source of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +66,21 @@ pub enum KeySource {
     Keychain(Account),
 }
 
+/// The secrets of a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Secrets {
+    /// The key; absent if the provider needs none.
+    pub key: Option<Secret>,
+    /// The values of the fields that are secrets, in their order.
+    pub fields: Vec<Secret>,
+}
+
+impl From<Option<Secret>> for Secrets {
+    fn from(key: Option<Secret>) -> Self {
+        Self { key, fields: Vec::new() }
+    }
+}
+
 /// A model that can be used once its key is known.
 #[derive(Clone, Debug)]
 pub struct Resolved {
@@ -71,9 +93,15 @@ pub struct Resolved {
     /// [`super::Request::max_tokens`].
     pub max_tokens: u32,
     /// Its properties.
-    pub facts: Facts,
+    pub facts: ModelInfo,
+    /// How long a turn waits while it cannot answer.
+    pub patience: Patience,
     /// The source of its key.
     pub key: KeySource,
+    /// Headers and query parameters of the user's own.
+    pub fields: Vec<Field>,
+    /// Fields of the body of the user's own.
+    pub body: Map<String, Value>,
     /// The variable with the preset's key, if the user's own `base_url` does not get it.
     withheld: Option<&'static str>,
     kind: Kind,
@@ -84,7 +112,19 @@ pub struct Resolved {
 impl Resolved {
     /// The fingerprint of requests apart from messages, for this system prompt and these tools.
     pub fn setup(&self, system: &str, tools: &ToolSpecs) -> PrefixFingerprint {
-        setup((system, tools), &self.origin, (self.kind, self.compat), self.facts.effort)
+        setup((system, tools), &self.origin, (self.kind, self.compat), self.facts.effort, &self.body)
+    }
+
+    /// Without the provider's own tools that are not among `only`, the tools of a session.
+    pub fn limited(mut self, only: Option<&[String]>) -> Self {
+        let hosted = self.compat.hosted.limited(only);
+        if hosted != self.compat.hosted {
+            self.compat.hosted = hosted;
+            if let (Provider::Http(endpoint), Some(codec)) = (&mut self.target, codec(self.kind, self.compat)) {
+                endpoint.codec = codec;
+            }
+        }
+        self
     }
 
     /// Whether requests enable thinking, for a session's `effort`.
@@ -97,9 +137,9 @@ impl Resolved {
     pub fn idle_effort(&self, effort: Effort) -> Option<String> {
         let takes = match self.kind {
             _ if effort.is_auto() => true,
-            Kind::Openai => self.compat.reasoning_effort != Some(false),
+            Kind::Openai | Kind::OpenaiResponses => self.compat.reasoning_effort != Some(false),
             Kind::Anthropic => anthropic::takes_effort(&self.compat, &self.model, effort),
-            Kind::OpenaiResponses | Kind::Gemini | Kind::Ollama | Kind::Demo => true,
+            Kind::Gemini | Kind::Ollama | Kind::Demo => true,
         };
         (!takes).then(|| format!("{} does not support effort: {} has no effect", self.origin, effort.name()))
     }
@@ -123,12 +163,38 @@ impl Resolved {
         self.compat.reasoning_content == Some(true)
     }
 
-    /// The provider, with the key obtained from [`Resolved::key`].
-    pub fn open(&self, key: Option<Secret>) -> Provider {
+    /// Host and port of its endpoint; absent if it needs no network.
+    pub fn address(&self) -> Option<String> {
+        match &self.target {
+            Provider::Http(endpoint) => Url::parse(&endpoint.base_url).ok().map(|url| address::authority(&url)),
+            _ => None,
+        }
+    }
+
+    /// The sources of its secrets: the key's, then those of [`Resolved::fields`].
+    pub fn sources(&self) -> impl Iterator<Item = &KeySource> {
+        let fields = self.fields.iter().filter_map(|field| match &field.value {
+            Source::Secret(source) => Some(source),
+            Source::Plain(_) => None,
+        });
+        std::iter::once(&self.key).chain(fields)
+    }
+
+    /// The provider, with the secrets obtained from [`Resolved::sources`].
+    pub fn open(&self, secrets: Secrets) -> Provider {
         let mut target = self.target.clone();
         if let Provider::Http(endpoint) = &mut target {
-            endpoint.key = key;
-            endpoint.key.iter().for_each(|key| endpoint.redactor.add(key));
+            secrets.key.iter().chain(&secrets.fields).for_each(|secret| endpoint.redactor.add(secret));
+            endpoint.key = secrets.key;
+            let mut values = secrets.fields.into_iter();
+            let value = |field: &Field| match &field.value {
+                Source::Plain(value) => Some(FieldText::Plain(value.clone())),
+                Source::Secret(_) => values.next().map(FieldText::Secret),
+            };
+            let texts: Vec<Option<FieldText>> = self.fields.iter().map(value).collect();
+            let fields = self.fields.iter().zip(texts);
+            let fields = fields.filter_map(|(field, text)| Some((field.part, field.name.clone(), text?)));
+            endpoint.fields = Arc::new(fields.collect());
         }
         target
     }
@@ -146,6 +212,8 @@ pub struct Catalogue {
     network: Arc<Network>,
     /// The model lists fetched from providers.
     lists: Arc<Lists>,
+    /// Configured providers that are not confirmed.
+    unconfirmed: BTreeSet<String>,
 }
 
 /// A provider, its configuration completed with defaults.
@@ -162,7 +230,13 @@ struct Entry {
     model: Option<String>,
     max_tokens: u32,
     limits: Timeouts,
+    patience: Patience,
     compat: Compat,
+    /// The flags that the user set.
+    configured: Compat,
+    headers: Fields,
+    query: Fields,
+    body: Map<String, Value>,
     /// The preset with this address, whose models and prices apply.
     place: Option<&'static str>,
     /// The preset that the user reconfigured.
@@ -181,7 +255,7 @@ impl Entry {
         let origin = named.unwrap_or(vendor);
         let base_url = config.base_url.clone().unwrap_or_else(|| origin.base_url.to_owned());
         // A vendor's key goes only to the vendor, unless configured otherwise.
-        let place = if config.base_url.is_none() { Some(origin) } else { preset::at(&base_url) };
+        let place = if config.base_url.is_none() { Some(origin) } else { preset::by_address(&base_url) };
         let own = |text: fn(&preset::Preset) -> &'static str| {
             place.map(text).filter(|text| !text.is_empty()).map(str::to_owned)
         };
@@ -204,7 +278,12 @@ impl Entry {
             model: config.model.clone().or_else(|| Some(named?.model.to_owned()).filter(|model| !model.is_empty())),
             max_tokens: config.max_tokens.unwrap_or_default(),
             limits: config.limits(),
+            patience: config.patience.unwrap_or(Patience::USUAL),
             compat: Compat { hosted, ..config.compat.or(known) },
+            configured: config.compat,
+            headers: config.headers.clone(),
+            query: config.query.clone(),
+            body: config.body.clone(),
             place: place.map(|place| place.name),
             preset: named.map(|named| named.name),
             local: place.is_some_and(|place| place.local),
@@ -218,7 +297,7 @@ impl Entry {
 
     /// The most tokens of an answer: the provider's setting, but not above the model's maximum; without a setting the model's
     /// maximum, if the format requires a number. 0 leaves it to the provider or the format.
-    fn max_tokens(&self, facts: &Facts) -> u32 {
+    fn max_tokens(&self, facts: &ModelInfo) -> u32 {
         let most = facts.max_output.map(|most| u32::try_from(most).unwrap_or(u32::MAX));
         match (self.max_tokens, most) {
             (0, Some(most)) if self.kind == Kind::Anthropic => most,
@@ -228,12 +307,12 @@ impl Entry {
     }
 
     /// The properties of a model at this address, without the user's settings.
-    fn facts(&self, model: &str) -> Facts {
+    fn facts(&self, model: &str) -> ModelInfo {
         let mut facts = match (self.place, self.preset) {
             (Some(place), _) => models::facts(place, model),
             // At another address the model is the same, but its prices are unknown.
-            (None, Some(preset)) => Facts { prices: Prices::default(), ..models::facts(preset, model) },
-            (None, None) => Facts::default(),
+            (None, Some(preset)) => ModelInfo { prices: Prices::default(), ..models::facts(preset, model) },
+            (None, None) => ModelInfo::default(),
         };
         if self.kind == Kind::Demo {
             facts.prices.usual = Price::FREE;
@@ -272,12 +351,22 @@ impl Catalogue {
             keys,
             network,
             lists: Arc::default(),
+            unconfirmed: BTreeSet::new(),
         }
+    }
+
+    /// The same, with the names of configured providers that are not confirmed.
+    pub fn with_unconfirmed(self, unconfirmed: BTreeSet<String>) -> Self {
+        Self { unconfirmed, ..self }
     }
 
     /// Every variable that may hold a key.
     pub fn variables(&self) -> Vec<String> {
-        let mut variables: Vec<String> = self.entries.values().filter_map(|entry| entry.variable.clone()).collect();
+        let keys = self.entries.values().filter_map(|entry| entry.variable.as_deref());
+        let tables = self.entries.values().flat_map(|entry| [&entry.headers, &entry.query]);
+        let tables = tables.chain(self.models.values().flat_map(|model| [&model.headers, &model.query]));
+        let mut variables: Vec<String> =
+            keys.chain(tables.flat_map(own_fields::variables)).map(str::to_owned).collect();
         variables.sort_unstable();
         variables.dedup();
         variables
@@ -321,6 +410,9 @@ impl Catalogue {
         let (name, model) = spec.split_once('/').unwrap_or((spec, ""));
         let provider = name.to_owned();
         let Some(entry) = self.entries.get(name) else {
+            if self.unconfirmed.contains(name) {
+                return Err(ResolveError::Unconfirmed { provider });
+            }
             return Err(ResolveError::UnknownProvider { provider, near: self.meant(spec, None) });
         };
         let model = match (model, &entry.model) {
@@ -342,47 +434,86 @@ impl Catalogue {
             variable: variable.to_owned(),
         })?;
         let origin = format!("{provider}/{model}");
+        let (fields, body) = self.own_fields(&provider, &origin, entry)?;
         let facts = self.facts(name, entry, &model);
-        let (kind, mut compat) = (entry.kind, entry.compat(facts.window));
-        if self.lists.has_learned(name, &model) {
-            compat.reasoning_content = Some(true);
-        }
+        let (kind, compat) = (entry.kind, self.learned(name, &model, entry.compat(facts.window)));
         let target = self.target(name, entry, compat);
         let max_tokens = entry.max_tokens(&facts);
-        let withheld = entry.withheld;
-        Ok(Resolved { provider, model, origin, max_tokens, facts, key, withheld, kind, compat, target })
+        let (withheld, patience) = (entry.withheld, entry.patience);
+        Ok(Resolved {
+            provider,
+            model,
+            origin,
+            max_tokens,
+            facts,
+            patience,
+            key,
+            fields,
+            body,
+            withheld,
+            kind,
+            compat,
+            target,
+        })
+    }
+
+    /// The user's own fields for a model.
+    fn own_fields(
+        &self,
+        provider: &str,
+        origin: &str,
+        entry: &Entry,
+    ) -> Result<(Vec<Field>, Map<String, Value>), ResolveError> {
+        let none = ModelConfig::default();
+        let model = self.models.get(origin).unwrap_or(&none);
+        let headers = own_fields::merged(&entry.headers, &model.headers);
+        let query = own_fields::merged(&entry.query, &model.query);
+        let headers = headers.into_iter().map(|(name, value)| (Part::Header, name, value));
+        let query = query.into_iter().map(|(name, value)| (Part::Query, name, value));
+        let field = |(part, name, value): (Part, String, FieldValue)| {
+            let value = match value {
+                FieldValue::Plain(value) => Source::Plain(value),
+                FieldValue::Command { command } => Source::Secret(KeySource::Command(command)),
+                FieldValue::Variable { env } => match self.keys.get(&env) {
+                    Some(value) => Source::Secret(KeySource::Known(value)),
+                    None => {
+                        let (provider, field) = (provider.to_owned(), name);
+                        return Err(ResolveError::FieldMissing { provider, field, variable: env });
+                    }
+                },
+            };
+            Ok(Field { part, name, value })
+        };
+        let fields = headers.chain(query).map(field).collect::<Result<_, _>>()?;
+        let mut body = entry.body.clone();
+        own_fields::merge(&mut body, &model.body);
+        Ok((fields, body))
     }
 
     /// The properties of a model: configured, else from its provider's own list, else from the table of its preset.
-    fn facts(&self, name: &str, entry: &Entry, model: &str) -> Facts {
+    fn facts(&self, name: &str, entry: &Entry, model: &str) -> ModelInfo {
         let known = self.lists.facts(name, model).or(entry.facts(model));
-        let said = self.models.get(&format!("{name}/{model}")).copied().unwrap_or_default();
-        let facts = said.over(known);
+        let none = ModelConfig::default();
+        let said = self.models.get(&format!("{name}/{model}")).unwrap_or(&none);
+        let mut facts = said.override_in(known);
+        // What the server refuses counts, whatever was said before.
+        facts.window = [facts.window, self.lists.refused_above(name, model)].into_iter().flatten().min();
         match entry.kind {
             // Its window is what the request asks for, even if the model could have more.
             Kind::Ollama => {
                 let num_ctx = entry.compat(said.context_window).num_ctx.unwrap_or(ollama::NUM_CTX);
-                Facts { window: Some(u64::from(num_ctx)), ..facts }
+                let window = Some(u64::from(num_ctx)).into_iter().chain(self.lists.facts(name, model).window).min();
+                ModelInfo { window, ..facts }
             }
             _ => facts,
         }
     }
 
-    /// Sends `reasoning_content` with calls from now on, because the provider asked for it; false if the configuration forbids it.
-    pub fn learn_reasoning(&self, origin: &str) -> bool {
-        let Some((name, model)) = origin.split_once('/') else { return false };
-        let learns = |entry: &Entry| entry.kind == Kind::Openai && entry.compat.reasoning_content != Some(false);
-        let learns = self.entries.get(name).is_some_and(learns);
-        if learns {
-            self.lists.learn(name, model);
-        }
-        learns
-    }
-
-    /// Takes over the model lists of an earlier catalogue, except for providers whose address changed.
-    pub fn take_over(&self, before: &Self) {
-        let place = |of: &Self, name: &str| of.entries.get(name).map(|entry| (entry.kind, entry.base_url.clone()));
-        self.lists.take_over(&before.lists, |name| place(self, name) == place(before, name));
+    /// The configured models that stand in for `origin` while it cannot answer, and after how long.
+    pub fn fallback(&self, origin: &str) -> (&[String], Duration) {
+        let config = self.models.get(origin);
+        let after = config.and_then(|config| config.fallback_after).unwrap_or(FALLBACK_AFTER);
+        (config.map_or(&[], |config| &config.fallback), after.limit().unwrap_or(Duration::MAX))
     }
 
     /// The rows of `model/list`: each provider with its default model. Connects to local servers to see which ones run.
@@ -397,7 +528,9 @@ impl Catalogue {
                 (false, None) if entry.local => not_listening(&entry.base_url).await,
                 (false, None) => None,
             };
+            let contacted = missing.is_none() && entry.local;
             rows.push(Model {
+                contacted,
                 default: default.as_ref() == Some(&model),
                 ready: missing.is_none(),
                 missing,
@@ -408,16 +541,19 @@ impl Catalogue {
     }
 
     /// How a model can be asked for answers that fit `schema`.
-    pub fn shaping(&self, model: &str, schema: &Value) -> Shaping {
+    pub fn schema_strategy(&self, model: &str, schema: &Value) -> SchemaStrategy {
         let (name, model) = model.split_once('/').unwrap_or((model, ""));
         let entry = self.entries.get(name);
-        entry.map_or(Shaping::Words, |entry| shape::shaping(entry.kind, entry.compat, model, schema))
+        entry.map_or(SchemaStrategy::PromptOnly, |entry| {
+            output_schema::schema_strategy(entry.kind, self.learned(name, model, entry.compat), model, schema)
+        })
     }
 
     /// Whether answers of a model that fit `schema` come as the field of an object.
     pub fn wraps(&self, model: &str, schema: &Value) -> bool {
         let entry = self.entries.get(model.split('/').next().unwrap_or(model));
-        self.shaping(model, schema) != Shaping::Words && entry.is_some_and(|entry| shape::wraps(entry.kind, schema))
+        self.schema_strategy(model, schema) != SchemaStrategy::PromptOnly
+            && entry.is_some_and(|entry| output_schema::wraps(entry.kind, schema))
     }
 
     /// The context window of a model (`provider/model`), in tokens, if known.
@@ -467,6 +603,7 @@ impl Catalogue {
             base_url: entry.base_url.clone(),
             codec,
             key: None,
+            fields: Arc::default(),
             limits: entry.limits,
             network: self.network.clone(),
             redactor: self.keys.redactor().clone(),

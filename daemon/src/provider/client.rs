@@ -11,9 +11,14 @@ use std::time::Duration;
 
 use reqwest::{Certificate, Client};
 
-use super::network::{Roots, Way};
+use super::network::{Roots, Route};
+use super::public::{PrivateHosts, PublicNames};
 use super::transport_error::{failed, failure_of};
 use super::{Failure, FailureClass};
+
+/// How long bytes may be unacknowledged: a changed network leaves dead connections behind, on which a request would wait in vain.
+#[cfg(target_os = "linux")]
+const UNACKNOWLEDGED: Duration = Duration::from_secs(20);
 
 /// Idle connections kept per provider; each holds a file descriptor.
 const MAX_IDLE: usize = 16;
@@ -24,8 +29,9 @@ const MAX_CLIENTS: usize = 16;
 /// The largest file of certificates, in bytes: all public authorities take a few hundred KiB.
 const MAX_FILE: u64 = 8 << 20;
 
-/// The properties that distinguish clients: connect timeout, TLS, route.
-type Traits = (Duration, bool, Way);
+/// The properties that distinguish clients: connect timeout, TLS, route; and for one that connects to public addresses alone, the
+/// exceptions.
+type Traits = (Duration, bool, Route, Option<PrivateHosts>);
 
 /// The clients of one daemon.
 #[derive(Clone, Debug, Default)]
@@ -37,10 +43,37 @@ impl Clients {
     }
 
     /// The shared client for this route; `secure`: the other end speaks TLS.
-    pub(super) async fn client(&self, way: &Way, secure: bool, connect_timeout: Duration) -> Result<Client, Failure> {
-        let secure = secure || way.proxy.as_ref().is_some_and(super::network::Proxy::is_secure);
-        let roots = if secure { way.roots.clone() } else { Roots::default() };
-        let traits = (connect_timeout, secure, Way { proxy: way.proxy.clone(), roots });
+    pub(super) async fn client(
+        &self,
+        route: &Route,
+        secure: bool,
+        connect_timeout: Duration,
+    ) -> Result<Client, Failure> {
+        self.with(route, secure, connect_timeout, None).await
+    }
+
+    /// As [`Self::client`], but it connects to public addresses and to `private` ones alone. Behind a proxy, that looks names up.
+    pub(super) async fn public_client(
+        &self,
+        route: &Route,
+        secure: bool,
+        connect_timeout: Duration,
+        private: PrivateHosts,
+    ) -> Result<Client, Failure> {
+        let private = Some(private).filter(|_| route.proxy.is_none());
+        self.with(route, secure, connect_timeout, private).await
+    }
+
+    async fn with(
+        &self,
+        route: &Route,
+        secure: bool,
+        connect_timeout: Duration,
+        private: Option<PrivateHosts>,
+    ) -> Result<Client, Failure> {
+        let secure = secure || route.proxy.as_ref().is_some_and(super::network::Proxy::is_secure);
+        let roots = if secure { route.roots.clone() } else { Roots::default() };
+        let traits = (connect_timeout, secure, Route { proxy: route.proxy.clone(), roots }, private);
         if let Some(client) = self.map().get(&traits) {
             return Ok(client.clone());
         }
@@ -60,12 +93,12 @@ impl Clients {
     }
 
     /// Drops the clients with the same certificates as this route, so that these are read again.
-    pub(super) fn forget(&self, way: &Way) {
-        self.map().retain(|(_, secure, known), _| !*secure || known.roots != way.roots);
+    pub(super) fn forget(&self, route: &Route) {
+        self.map().retain(|(_, secure, known, _), _| !*secure || known.roots != route.roots);
     }
 }
 
-fn build((connect_timeout, secure, way): &Traits) -> Result<Client, Failure> {
+fn build((connect_timeout, secure, route, private): &Traits) -> Result<Client, Failure> {
     // An error means that a provider is already installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = Client::builder()
@@ -73,12 +106,18 @@ fn build((connect_timeout, secure, way): &Traits) -> Result<Client, Failure> {
         .redirect(reqwest::redirect::Policy::none())
         .pool_max_idle_per_host(MAX_IDLE)
         .connect_timeout(*connect_timeout);
+    #[cfg(target_os = "linux")]
+    let builder = builder.tcp_user_timeout(UNACKNOWLEDGED);
     let builder = match secure {
-        true => builder.tls_certs_merge(certificates(&way.roots)?),
+        true => builder.tls_certs_merge(certificates(&route.roots)?),
         false => builder.tls_certs_only([]),
     };
-    let failed = |error: reqwest::Error| not_made(&error, way);
-    let builder = match &way.proxy {
+    let builder = match private {
+        Some(private) => builder.dns_resolver(Arc::new(PublicNames(private.clone()))),
+        None => builder,
+    };
+    let failed = |error: reqwest::Error| not_made(&error, route);
+    let builder = match &route.proxy {
         Some(proxy) => builder.proxy(reqwest::Proxy::all(proxy.reveal().clone()).map_err(failed)?),
         // Ignores the proxy variables of this process.
         None => builder.no_proxy(),
@@ -87,8 +126,8 @@ fn build((connect_timeout, secure, way): &Traits) -> Result<Client, Failure> {
 }
 
 /// The failure of creating a client.
-fn not_made(error: &reqwest::Error, way: &Way) -> Failure {
-    let failure = failure_of(FailureClass::Network, error, way);
+fn not_made(error: &reqwest::Error, route: &Route) -> Failure {
+    let failure = failure_of(FailureClass::Network, error, route);
     if failure.message.contains("No CA certificates were loaded") {
         let advice = "install the package ca-certificates, or set ca_file in [network]";
         return failed(FailureClass::Network, format!("no CA certificates found on this machine; {advice}"));
@@ -157,8 +196,8 @@ mod tests {
         let named = |paths: &[&Path]| -> Vec<(PathBuf, String)> {
             paths.iter().map(|path| (path.to_path_buf(), "network.ca_file".to_owned())).collect()
         };
-        let way = Way { proxy: None, roots: Roots { files: named(files), directories: named(directories) } };
-        build(&(Duration::from_secs(1), true, way)).unwrap_err().message
+        let route = Route { proxy: None, roots: Roots { files: named(files), directories: named(directories) } };
+        build(&(Duration::from_secs(1), true, route, None)).unwrap_err().message
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub struct Compat {
     pub prompt_cache_key: Option<bool>,
     /// `openai`: models of Anthropic's (`anthropic/…`) cache only with `cache_control` in the request. Default no.
     pub cache_control: Option<bool>,
+    /// `openai`, `openai-responses`, `ollama`: answers are streamed. Default yes.
+    pub streaming: Option<bool>,
     /// `openai`: the server takes `stream_options.include_usage`. Default yes.
     pub stream_usage: Option<bool>,
     /// `openai`: `usage.cost` is what a request cost, in US dollars. Default no.
@@ -42,10 +44,12 @@ pub struct Compat {
     pub encrypted_reasoning: Option<bool>,
     /// The server can be held to a JSON Schema. Default yes; otherwise the model is told in words.
     pub json_schema: Option<bool>,
+    /// `openai`, `openai-responses`: a schema may be marked as strict. Default yes, where it is.
+    pub strict_schema: Option<bool>,
     /// `openai`, `openai-responses`, `gemini`, `ollama`: it can in requests that have tools. Default yes, yes, for models from
     /// Gemini 3 on, and no.
     pub schema_with_tools: Option<bool>,
-    /// `openai`: the server takes `reasoning_effort`. Default yes; it is sent only if an effort was chosen.
+    /// `openai`, `openai-responses`: the server takes an effort. Default yes; it is sent only if one was chosen.
     pub reasoning_effort: Option<bool>,
     /// `anthropic`, `gemini`: how hard to think is a number of tokens. Default: for models before Claude 4.6 and Gemini 3.
     pub thinking_budget: Option<bool>,
@@ -55,7 +59,7 @@ pub struct Compat {
     pub thinking: Option<bool>,
     /// `gemini`: hosted tools work together with other tools. Default: for models from Gemini 3 on, and not on Vertex AI.
     pub hosted_with_tools: Option<bool>,
-    /// `gemini`: addresses and key as on Vertex AI. Default no.
+    /// `anthropic`, `gemini`: addresses and key as on Vertex AI. Default no.
     pub vertex: Option<bool>,
     /// `gemini`: a call that another model made gets the placeholder for its missing signature. Default: for models from
     /// Gemini 3 on, which insist on one.
@@ -74,6 +78,7 @@ impl Compat {
         developer_role: None,
         prompt_cache_key: None,
         cache_control: None,
+        streaming: None,
         stream_usage: None,
         usage_cost: None,
         reasoning_content: None,
@@ -84,6 +89,7 @@ impl Compat {
         think_open: None,
         encrypted_reasoning: None,
         json_schema: None,
+        strict_schema: None,
         schema_with_tools: None,
         reasoning_effort: None,
         thinking_budget: None,
@@ -102,6 +108,7 @@ impl Compat {
             developer_role: self.developer_role.or(other.developer_role),
             prompt_cache_key: self.prompt_cache_key.or(other.prompt_cache_key),
             cache_control: self.cache_control.or(other.cache_control),
+            streaming: self.streaming.or(other.streaming),
             stream_usage: self.stream_usage.or(other.stream_usage),
             usage_cost: self.usage_cost.or(other.usage_cost),
             reasoning_content: self.reasoning_content.or(other.reasoning_content),
@@ -112,6 +119,7 @@ impl Compat {
             think_open: self.think_open.or(other.think_open),
             encrypted_reasoning: self.encrypted_reasoning.or(other.encrypted_reasoning),
             json_schema: self.json_schema.or(other.json_schema),
+            strict_schema: self.strict_schema.or(other.strict_schema),
             schema_with_tools: self.schema_with_tools.or(other.schema_with_tools),
             reasoning_effort: self.reasoning_effort.or(other.reasoning_effort),
             thinking_budget: self.thinking_budget.or(other.thinking_budget),
@@ -134,11 +142,12 @@ impl Compat {
     /// A flag that is set and means nothing to `kind`.
     pub fn misplaced(&self, kind: Kind) -> Option<&'static str> {
         use Kind::{Anthropic, Gemini, Ollama, Openai, OpenaiResponses};
-        let set: [(&str, bool, &[Kind]); 22] = [
+        let set: [(&str, bool, &[Kind]); 24] = [
             ("max_completion_tokens", self.max_completion_tokens.is_some(), &[Openai]),
             ("developer_role", self.developer_role.is_some(), &[Openai]),
             ("prompt_cache_key", self.prompt_cache_key.is_some(), &[Openai, OpenaiResponses]),
             ("cache_control", self.cache_control.is_some(), &[Openai]),
+            ("streaming", self.streaming.is_some(), &[Openai, OpenaiResponses, Ollama]),
             ("stream_usage", self.stream_usage.is_some(), &[Openai]),
             ("usage_cost", self.usage_cost.is_some(), &[Openai]),
             ("reasoning_content", self.reasoning_content.is_some(), &[Openai]),
@@ -149,12 +158,13 @@ impl Compat {
             ("think_open", self.think_open.is_some(), &[Anthropic, Openai, OpenaiResponses, Gemini, Ollama]),
             ("encrypted_reasoning", self.encrypted_reasoning.is_some(), &[OpenaiResponses]),
             ("json_schema", self.json_schema.is_some(), &[Anthropic, Openai, OpenaiResponses, Gemini, Ollama]),
+            ("strict_schema", self.strict_schema.is_some(), &[Openai, OpenaiResponses]),
             ("schema_with_tools", self.schema_with_tools.is_some(), &[Openai, OpenaiResponses, Gemini, Ollama]),
-            ("reasoning_effort", self.reasoning_effort.is_some(), &[Openai]),
+            ("reasoning_effort", self.reasoning_effort.is_some(), &[Openai, OpenaiResponses]),
             ("thinking_budget", self.thinking_budget.is_some(), &[Anthropic, Gemini]),
             ("thinking", self.thinking.is_some(), &[Anthropic, OpenaiResponses, Gemini, Ollama]),
             ("hosted_with_tools", self.hosted_with_tools.is_some(), &[Gemini]),
-            ("vertex", self.vertex.is_some(), &[Gemini]),
+            ("vertex", self.vertex.is_some(), &[Anthropic, Gemini]),
             ("signature_placeholder", self.signature_placeholder.is_some(), &[Gemini]),
             ("num_ctx", self.num_ctx.is_some(), &[Ollama]),
         ];
@@ -185,9 +195,9 @@ mod tests {
     #[test]
     fn every_flag_has_a_kind_that_reads_it() {
         let all: Compat = toml::from_str(
-            "max_completion_tokens = true\ndeveloper_role = true\nprompt_cache_key = true\ncache_control = true\nstream_usage = true\nusage_cost = true\n\
+            "max_completion_tokens = true\ndeveloper_role = true\nprompt_cache_key = true\ncache_control = true\nstreaming = true\nstream_usage = true\nusage_cost = true\n\
              reasoning_content = true\nshort_call_ids = true\ntool_result_name = true\nassistant_after_tool = true\n\
-             assistant_after_user = true\nthink_open = true\nencrypted_reasoning = true\njson_schema = true\nschema_with_tools = true\nreasoning_effort = true\n\
+             assistant_after_user = true\nthink_open = true\nencrypted_reasoning = true\njson_schema = true\nstrict_schema = true\nschema_with_tools = true\nreasoning_effort = true\n\
              thinking_budget = true\nthinking = true\nhosted_with_tools = true\nvertex = true\nsignature_placeholder = true\nnum_ctx = 1",
         )
         .unwrap();

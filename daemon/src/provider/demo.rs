@@ -263,8 +263,9 @@ mod tests {
             max_tokens: 0,
             cache_key: "",
             images: &Images::new(),
-            shape: None,
+            output_schema: None,
             effort: linger_protocol::session::Effort::Auto,
+            own_fields: None,
         };
         let began = Instant::now();
         let mut stream = Provider::Demo.start(&request, &mut Encoding::default());

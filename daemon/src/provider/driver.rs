@@ -16,13 +16,14 @@ use reqwest::header::{HeaderMap, HeaderValue};
 use reqwest::{Client, Url};
 use tokio::time::{Instant, timeout_at};
 
-use super::failure::one_line;
-use super::network::{Network, Way};
+use super::failure::{one_line, spell};
+use super::network::{Network, Route};
+use super::own_fields::Part;
 use super::sse::Framer;
 pub use super::timeouts::Timeouts;
-use super::timeouts::{Deadlines, Until, silence};
-use super::transport_error::{failed, failure_of, redirected, unknown_to};
-use super::unstreamed::{Opening, PAGE};
+use super::timeouts::{Deadline, Deadlines, silence};
+use super::transport_error::{failed, failure_of, proxy_auth_required, redirect_failure};
+use super::unstreamed::{Opening, page};
 use super::{Codec, Decoder, Encoding, Failure, FailureClass, Request, StreamEvent, address};
 use crate::diagnostics::secret::{Redactor, Secret};
 use crate::sys::clock;
@@ -37,7 +38,7 @@ const ERROR_BODY: Duration = Duration::from_secs(5);
 const BATCH: usize = 64 << 10;
 /// The timeout for the rest of a body after a complete answer, so that its connection can be reused.
 const DRAIN: Duration = Duration::from_secs(1);
-/// The largest `Retry-After` that is parsed, in seconds; a longer one is never honoured.
+/// The largest `Retry-After` that is parsed, in seconds.
 const MAX_RETRY_AFTER: f64 = 30.0 * 86_400.0;
 
 /// A provider's address and wire format.
@@ -51,12 +52,32 @@ pub struct Endpoint {
     pub codec: Arc<dyn Codec>,
     /// The key; absent if it needs none.
     pub key: Option<Secret>,
+    /// Headers and query parameters of the user's own.
+    pub fields: Arc<Vec<(Part, String, FieldText)>>,
     /// Its timeouts.
     pub limits: Timeouts,
     /// Proxies and certificates.
     pub network: Arc<Network>,
     /// Removes secrets from the messages of failures.
     pub redactor: Redactor,
+}
+
+/// The value of a field.
+#[derive(Clone, Debug)]
+pub enum FieldText {
+    /// As written.
+    Plain(String),
+    /// From a variable or a command.
+    Secret(Secret),
+}
+
+impl FieldText {
+    fn reveal(&self) -> &str {
+        match self {
+            Self::Plain(text) => text,
+            Self::Secret(secret) => secret.reveal(),
+        }
+    }
 }
 
 impl std::fmt::Debug for Endpoint {
@@ -67,40 +88,40 @@ impl std::fmt::Debug for Endpoint {
 
 /// One attempt at one request.
 pub struct HttpStream {
-    state: State,
+    state: AttemptState,
     redactor: Redactor,
     deadlines: Deadlines,
     /// Decoded events not returned yet; kept here so that `next` is cancel safe.
     events: Vec<StreamEvent>,
-    /// Something came already.
-    shown: bool,
-    /// The usage at the end.
-    counted: Usage,
-    /// Whether a part of an answer had come before the end.
-    begun: bool,
+    /// Whether `next` has returned events.
+    returned_any: bool,
+    /// The usage once the attempt has ended.
+    final_usage: Usage,
+    /// Whether any content came, once the attempt has ended.
+    had_content: bool,
 }
 
-enum State {
+enum AttemptState {
     Sending(Pin<Box<dyn Future<Output = Result<reqwest::Response, Failure>> + Send>>, Opening),
-    Reading(Box<Reading>),
+    Reading(Box<ResponseReader>),
     Ended,
 }
 
-struct Reading {
+struct ResponseReader {
     response: reqwest::Response,
     opening: Opening,
     framer: Framer,
     decoder: Box<dyn Decoder>,
-    /// Bytes so far.
+    /// Body bytes so far.
     received: usize,
 }
 
 impl std::fmt::Debug for HttpStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let state = match self.state {
-            State::Sending(..) => "sending",
-            State::Reading(_) => "reading",
-            State::Ended => "ended",
+            AttemptState::Sending(..) => "sending",
+            AttemptState::Reading(_) => "reading",
+            AttemptState::Ended => "ended",
         };
         f.debug_tuple("HttpStream").field(&state).finish()
     }
@@ -112,51 +133,51 @@ impl HttpStream {
         let encoded = encoding.encode(endpoint.codec.as_ref(), request);
         let opening = Opening::new(endpoint.codec.clone());
         Self {
-            state: State::Sending(Box::pin(send(endpoint.clone(), encoded)), opening),
+            state: AttemptState::Sending(Box::pin(send(endpoint.clone(), encoded)), opening),
             redactor: endpoint.redactor.clone(),
             deadlines: Deadlines::new(endpoint.limits),
             events: Vec::new(),
-            shown: false,
-            counted: Usage::default(),
-            begun: false,
+            returned_any: false,
+            final_usage: Usage::default(),
+            had_content: false,
         }
     }
 
     /// The usage so far; see [`super::Stream::usage`].
     pub fn usage(&self) -> Usage {
         match &self.state {
-            State::Reading(reading) => reading.decoder.usage(),
-            State::Sending(..) | State::Ended => self.counted,
+            AttemptState::Reading(reading) => reading.decoder.usage(),
+            AttemptState::Sending(..) | AttemptState::Ended => self.final_usage,
         }
     }
 
-    /// Whether a part of an answer came; see [`super::Stream::has_begun`].
+    /// Whether any content of the answer has come; see [`super::Stream::has_begun`].
     pub fn has_begun(&self) -> bool {
         match &self.state {
-            State::Reading(reading) => reading.decoder.gathered() > 0,
-            State::Sending(..) | State::Ended => self.begun,
+            AttemptState::Reading(reading) => reading.decoder.gathered() > 0,
+            AttemptState::Sending(..) | AttemptState::Ended => self.had_content,
         }
     }
 
     /// The next events; see [`super::Stream::next`].
     pub async fn next(&mut self) -> Vec<StreamEvent> {
-        while self.events.is_empty() && !matches!(self.state, State::Ended) {
-            self.wait().await;
+        while self.events.is_empty() && !matches!(self.state, AttemptState::Ended) {
+            self.advance().await;
             let usage = self.usage();
-            if self.events.is_empty() && !self.shown && !usage.is_uncounted() {
+            if self.events.is_empty() && !self.returned_any && !usage.is_uncounted() {
                 self.events.push(StreamEvent::Counted);
             }
         }
-        self.shown = true;
-        if let State::Reading(reading) = &mut self.state {
+        self.returned_any = true;
+        if let AttemptState::Reading(reading) = &mut self.state {
             reading.take_ready(&mut self.events).await;
         }
         let mut out = std::mem::take(&mut self.events);
         if let Some(end) = out.iter().position(is_terminal) {
             out.truncate(end + 1);
-            (self.counted, self.begun) = (self.usage(), self.has_begun());
-            let ended = std::mem::replace(&mut self.state, State::Ended);
-            if let (State::Reading(reading), Some(StreamEvent::Done(_))) = (ended, out.last()) {
+            (self.final_usage, self.had_content) = (self.usage(), self.has_begun());
+            let ended = std::mem::replace(&mut self.state, AttemptState::Ended);
+            if let (AttemptState::Reading(reading), Some(StreamEvent::Done(_))) = (ended, out.last()) {
                 tokio::spawn(drain(reading.response));
             }
         }
@@ -167,25 +188,25 @@ impl HttpStream {
     }
 
     /// Waits for the next response, chunk or timeout.
-    async fn wait(&mut self) {
+    async fn advance(&mut self) {
         let now = Instant::now();
         let gathered = match &self.state {
-            State::Reading(reading) => Some(reading.decoder.gathered()),
-            State::Sending(..) | State::Ended => None,
+            AttemptState::Reading(reading) => Some(reading.decoder.gathered()),
+            AttemptState::Sending(..) | AttemptState::Ended => None,
         };
-        let Until { at: deadline, hard, late } = self.deadlines.until(now, gathered);
+        let Deadline { at: deadline, is_hard, failure: late } = self.deadlines.next(now, gathered);
         match &mut self.state {
-            State::Ended => {}
+            AttemptState::Ended => {}
             // A stream that always has data would never reach its timeout below.
-            State::Reading(reading) if hard && deadline <= now => reading.end(Some(late), &mut self.events),
-            State::Sending(sending, ..) => match timeout_at(deadline, sending).await {
+            AttemptState::Reading(reading) if is_hard && deadline <= now => reading.end(Some(late), &mut self.events),
+            AttemptState::Sending(sending, ..) => match timeout_at(deadline, sending).await {
                 Ok(Ok(response)) => self.receive(response),
                 Ok(Err(failure)) => self.events.push(StreamEvent::Failed(failure)),
                 Err(_) => self.events.push(StreamEvent::Failed(late)),
             },
-            State::Reading(reading) => match timeout_at(deadline, reading.response.chunk()).await {
+            AttemptState::Reading(reading) => match timeout_at(deadline, reading.response.chunk()).await {
                 Ok(chunk) => {
-                    self.deadlines.heard();
+                    self.deadlines.bytes_arrived();
                     reading.take(chunk, &mut self.events);
                 }
                 Err(_) => reading.end(Some(late), &mut self.events),
@@ -194,30 +215,31 @@ impl HttpStream {
     }
 
     fn receive(&mut self, response: reqwest::Response) {
-        self.deadlines.heard();
-        if let State::Sending(_, opening) = std::mem::replace(&mut self.state, State::Ended) {
+        self.deadlines.bytes_arrived();
+        if let AttemptState::Sending(_, opening) = std::mem::replace(&mut self.state, AttemptState::Ended) {
             let (framer, decoder) = (Framer::new(opening.codec.framing()), opening.codec.decoder());
-            self.state = State::Reading(Box::new(Reading { response, opening, framer, decoder, received: 0 }));
+            self.state =
+                AttemptState::Reading(Box::new(ResponseReader { response, opening, framer, decoder, received: 0 }));
         }
     }
 }
 
-impl Reading {
+impl ResponseReader {
     /// Takes available chunks without waiting.
     /// The HTTP library has one chunk ready, and the next after its connection task has run; so it yields once before giving up.
     async fn take_ready(&mut self, out: &mut Vec<StreamEvent>) {
         let enough = self.received + BATCH;
-        let mut gave_way = false;
+        let mut yielded = false;
         while self.received < enough && !out.last().is_some_and(is_terminal) {
             match poll_once(self.response.chunk()).await {
                 Poll::Ready(chunk) => {
-                    gave_way = false;
+                    yielded = false;
                     self.take(chunk, out);
                 }
-                Poll::Pending if gave_way => return,
+                Poll::Pending if yielded => return,
                 Poll::Pending => {
-                    gave_way = true;
-                    give_way().await;
+                    yielded = true;
+                    yield_once().await;
                 }
             }
         }
@@ -227,14 +249,15 @@ impl Reading {
         match chunk {
             Ok(Some(chunk)) => self.decode(chunk.as_ref(), out),
             Ok(None) => self.end(None, out),
-            Err(error) => self.end(Some(cut(&error)), out),
+            Err(error) => self.end(Some(broken_body(&error)), out),
         }
     }
 
     fn decode(&mut self, chunk: &[u8], out: &mut Vec<StreamEvent>) {
         self.received += chunk.len();
         if let Err(failure) = self.opening.take(chunk) {
-            return out.extend(failure.map(StreamEvent::Failed));
+            let asked = |failure: Failure| failure.asked(self.response.url());
+            return out.extend(failure.map(asked).map(StreamEvent::Failed));
         }
         let decoder = &mut self.decoder;
         let fed = self.framer.push(chunk, &mut |event, data| decoder.feed(event, data, out));
@@ -248,6 +271,10 @@ impl Reading {
 
     /// Ends the response. A complete answer counts, however its connection ended.
     fn end(&mut self, reason: Option<Failure>, out: &mut Vec<StreamEvent>) {
+        if let Some(answer) = self.opening.whole_answer() {
+            self.decoder.feed("", &answer, out);
+            return self.decoder.finish(out);
+        }
         if let Some(failure) = self.opening.end(reason.as_ref()) {
             return out.push(StreamEvent::Failed(failure));
         }
@@ -271,10 +298,10 @@ async fn poll_once<T>(future: impl Future<Output = T>) -> Poll<T> {
 }
 
 /// Lets woken tasks run. Unlike Tokio's `yield_now` it does not poll the I/O driver first.
-async fn give_way() {
-    let mut gave_way = false;
+async fn yield_once() {
+    let mut yielded = false;
     poll_fn(|context| {
-        if std::mem::replace(&mut gave_way, true) {
+        if std::mem::replace(&mut yielded, true) {
             return Poll::Ready(());
         }
         context.waker().wake_by_ref();
@@ -283,7 +310,7 @@ async fn give_way() {
     .await;
 }
 
-/// Fetches a small document with GET, such as a list of models: at most `most` bytes, within `timeouts`.
+/// Fetches a small document, such as a list of models: at most `most` bytes, within `timeout`. With a body it is a POST.
 pub async fn get(
     endpoint: &Endpoint,
     asked: super::HttpRequest,
@@ -291,18 +318,22 @@ pub async fn get(
     most: usize,
 ) -> Result<Vec<u8>, Failure> {
     let read = async {
-        let place = Place::of(endpoint, &asked.path).await?;
-        let response = authorized(endpoint, &place, place.client.get(place.url.clone()), asked.headers).await?;
-        whole(response, most).await
+        let target = Target::of(endpoint, &asked.path).await?;
+        let request = match asked.body.is_empty() {
+            true => target.client.get(target.url.clone()),
+            false => post(&target, asked.body),
+        };
+        let response = send_authorized(endpoint, &target, request, asked.headers).await?;
+        read_whole(response, most).await
     };
     let result = tokio::time::timeout(timeout, read).await.unwrap_or_else(|_| Err(silence(timeout)));
     result.map_err(|failure| Failure { message: one_line(&endpoint.redactor.redact(&failure.message)), ..failure })
 }
 
 /// A whole body; fails if it is larger than `most` bytes.
-async fn whole(mut response: reqwest::Response, most: usize) -> Result<Vec<u8>, Failure> {
+async fn read_whole(mut response: reqwest::Response, most: usize) -> Result<Vec<u8>, Failure> {
     let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(|error| cut(&error))? {
+    while let Some(chunk) = response.chunk().await.map_err(|error| broken_body(&error))? {
         body.extend_from_slice(&chunk);
         if body.len() > most {
             return Err(failed(FailureClass::Rejected, format!("it answered with more than {} MiB", most >> 20)));
@@ -313,33 +344,44 @@ async fn whole(mut response: reqwest::Response, most: usize) -> Result<Vec<u8>, 
 
 /// Sends the request; fails unless the response is a success.
 async fn send(endpoint: Endpoint, encoded: super::HttpRequest) -> Result<reqwest::Response, Failure> {
-    let place = Place::of(&endpoint, &encoded.path).await?;
-    let request = place.client.post(place.url.clone()).header("content-type", "application/json");
-    let response = authorized(&endpoint, &place, request.body(encoded.body), encoded.headers).await?;
+    let target = Target::of(&endpoint, &encoded.path).await?;
+    let response = send_authorized(&endpoint, &target, post(&target, encoded.body), encoded.headers).await?;
     let kind = response.headers().get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    if kind.starts_with("text/html") { Err(failed(FailureClass::NotFound, PAGE)) } else { Ok(response) }
+    if !kind.starts_with("text/html") {
+        return Ok(response);
+    }
+    let body = read_prefix(response, ERROR_BODY.min(endpoint.limits.first_byte / 2)).await;
+    Err(page(&String::from_utf8_lossy(&body)).asked(&target.url))
 }
 
-/// The address of a request, and its route.
-struct Place {
+/// A request with this JSON.
+fn post(target: &Target, body: Vec<u8>) -> reqwest::RequestBuilder {
+    target.client.post(target.url.clone()).header("content-type", "application/json").body(body)
+}
+
+/// Where a request goes: its URL and its route.
+struct Target {
     url: Url,
-    way: Way,
+    route: Route,
     client: Client,
 }
 
-impl Place {
+impl Target {
     async fn of(endpoint: &Endpoint, path: &str) -> Result<Self, Failure> {
-        let url = address::join(&endpoint.base_url, path).map_err(|why| failed(FailureClass::NotFound, why))?;
-        let way = endpoint.network.way(&url).map_err(|why| failed(FailureClass::Network, why))?;
-        let client = endpoint.network.clients.client(&way, url.scheme() == "https", endpoint.limits.connect).await?;
-        Ok(Self { url, way, client })
+        let mut url = address::join(&endpoint.base_url, path).map_err(|why| failed(FailureClass::NotFound, why))?;
+        for (_, name, value) in endpoint.fields.iter().filter(|(part, ..)| *part == Part::Query) {
+            url.query_pairs_mut().append_pair(name, value.reveal());
+        }
+        let route = endpoint.network.route(&url).map_err(|why| failed(FailureClass::Network, why))?;
+        let client = endpoint.network.clients.client(&route, url.scheme() == "https", endpoint.limits.connect).await?;
+        Ok(Self { url, route, client })
     }
 }
 
 /// Sends a request with its headers and the key; fails unless the response is a success.
-async fn authorized(
+async fn send_authorized(
     endpoint: &Endpoint,
-    place: &Place,
+    target: &Target,
     mut request: reqwest::RequestBuilder,
     headers: Vec<(&'static str, String)>,
 ) -> Result<reqwest::Response, Failure> {
@@ -354,37 +396,50 @@ async fn authorized(
         value.set_sensitive(true);
         request = request.header(name, value);
     }
-    let response = request.send().await.map_err(|error| unsent(endpoint, &error, &place.way))?;
+    for (_, name, value) in endpoint.fields.iter().filter(|(part, ..)| *part == Part::Header) {
+        request = request.header(name.as_str(), field_header(endpoint, name, value)?);
+    }
+    let response = request.send().await.map_err(|error| connect_failure(endpoint, &error, &target.route))?;
     match response.status() {
         status if status.is_success() => Ok(response),
         status if status.is_redirection() => {
-            Err(redirected(&endpoint.name, status.as_u16(), response.headers(), &place.url))
+            Err(redirect_failure(&endpoint.name, status.as_u16(), response.headers(), &target.url))
         }
-        _ => Err(refused(endpoint, response, &place.way).await),
+        _ => Err(response_failure(endpoint, response, &target.route).await.asked(&target.url)),
     }
 }
 
+/// A header of the user's own.
+fn field_header(endpoint: &Endpoint, name: &str, value: &FieldText) -> Result<HeaderValue, Failure> {
+    let mut header = HeaderValue::try_from(value.reveal()).map_err(|_| {
+        let message = format!("the header {name} of {} has characters that no header can carry", endpoint.name);
+        failed(FailureClass::Auth, message)
+    })?;
+    header.set_sensitive(matches!(value, FieldText::Secret(_)));
+    Ok(header)
+}
+
 /// The failure of a request without a response.
-fn unsent(endpoint: &Endpoint, error: &reqwest::Error, way: &Way) -> Failure {
-    let failure = failure_of(FailureClass::Connect, error, way);
+fn connect_failure(endpoint: &Endpoint, error: &reqwest::Error, route: &Route) -> Failure {
+    let failure = failure_of(FailureClass::Connect, error, route);
     if failure.class == FailureClass::Network {
         // The next attempt reads the certificates again, which may be corrected by then.
-        endpoint.network.clients.forget(way);
+        endpoint.network.clients.forget(route);
     }
     failure
 }
 
 /// The failure of an unsuccessful response, which may be the proxy's own.
-async fn refused(endpoint: &Endpoint, response: reqwest::Response, way: &Way) -> Failure {
+async fn response_failure(endpoint: &Endpoint, response: reqwest::Response, route: &Route) -> Failure {
     let (status, headers) = (response.status().as_u16(), response.headers().clone());
-    let body = beginning(response, ERROR_BODY.min(endpoint.limits.first_byte / 2)).await;
-    match &way.proxy {
-        Some(proxy) if status == 407 => unknown_to(proxy),
+    let body = read_prefix(response, ERROR_BODY.min(endpoint.limits.first_byte / 2)).await;
+    match &route.proxy {
+        Some(proxy) if status == 407 => proxy_auth_required(proxy),
         Some(proxy) => {
-            let failure = advised(endpoint.codec.failure(status, &body), &headers);
+            let failure = with_retry_advice(endpoint.codec.failure(status, &body), status, &headers);
             Failure { message: format!("{}; asked through the proxy {proxy}", failure.message), ..failure }
         }
-        None => advised(endpoint.codec.failure(status, &body), &headers),
+        None => with_retry_advice(endpoint.codec.failure(status, &body), status, &headers),
     }
 }
 
@@ -394,7 +449,7 @@ async fn drain(mut response: reqwest::Response) {
 }
 
 /// The first bytes of a body, as many as arrive in time.
-async fn beginning(mut response: reqwest::Response, timeout: Duration) -> Vec<u8> {
+async fn read_prefix(mut response: reqwest::Response, timeout: Duration) -> Vec<u8> {
     let (mut body, late) = (Vec::new(), Instant::now() + timeout);
     while let Ok(Ok(Some(chunk))) = timeout_at(late, response.chunk()).await {
         body.extend_from_slice(&chunk);
@@ -406,11 +461,14 @@ async fn beginning(mut response: reqwest::Response, timeout: Duration) -> Vec<u8
     body
 }
 
-/// `failure` with `Retry-After` from the headers.
-fn advised(mut failure: Failure, headers: &HeaderMap) -> Failure {
+/// `failure` with `Retry-After` from the headers, or the end of the rate limit.
+fn with_retry_advice(mut failure: Failure, status: u16, headers: &HeaderMap) -> Failure {
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     failure.retry_after =
         retry_after(header("retry-after-ms"), header("retry-after"), clock::now()).or(failure.retry_after);
+    if failure.retry_after.is_none() && status == 429 {
+        failure.retry_after = limit_reset(header, clock::now());
+    }
     match (header("x-should-retry"), failure.class) {
         (Some("false"), FailureClass::Overloaded) => failure.class = FailureClass::Rejected,
         (Some("true"), FailureClass::Rejected) => failure.class = FailureClass::Overloaded,
@@ -434,9 +492,28 @@ fn retry_after(millis: Option<&str>, seconds_or_date: Option<&str>, now: u64) ->
     duration(since_epoch.saturating_sub(Duration::from_millis(now)).as_secs_f64())
 }
 
+/// When the exhausted rate limits are over, by OpenAI's headers, which many servers have taken over; `now` in Unix milliseconds.
+/// `x-ratelimit-reset-tokens` is a time such as `6m0s` or seconds; OpenRouter's `x-ratelimit-reset` is a moment.
+fn limit_reset<'a>(header: impl Fn(&str) -> Option<&'a str>, now: u64) -> Option<Duration> {
+    let reset = |suffix: &str| {
+        let is_exhausted = header(&format!("x-ratelimit-remaining{suffix}")).is_none_or(|left| left == "0");
+        let text = header(&format!("x-ratelimit-reset{suffix}")).filter(|_| is_exhausted)?;
+        let now = now as f64 / 1000.0;
+        let seconds = match text.parse::<f64>() {
+            // A moment, in milliseconds or in seconds.
+            Ok(at) if at > 1e11 => at / 1000.0 - now,
+            Ok(at) if at > 1e9 => at - now,
+            Ok(seconds) => seconds,
+            Err(_) => spell(text)?.as_secs_f64(),
+        };
+        Duration::try_from_secs_f64(seconds.clamp(0.0, MAX_RETRY_AFTER)).ok()
+    };
+    ["-requests", "-tokens", ""].into_iter().filter_map(reset).max()
+}
+
 /// The failure of a truncated body.
-fn cut(error: &reqwest::Error) -> Failure {
-    failure_of(FailureClass::Stream, error, &Way::default())
+fn broken_body(error: &reqwest::Error) -> Failure {
+    failure_of(FailureClass::Stream, error, &Route::default())
 }
 
 #[cfg(test)]

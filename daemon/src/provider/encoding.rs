@@ -9,10 +9,10 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use linger_protocol::id::CallId;
 use linger_protocol::message::{ContentBlock, Role};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::tools::ToolSpecs;
-use super::{Codec, Encoder, HttpRequest, Message, Request, wire};
+use super::{Codec, Encoder, HttpRequest, Message, Request, own_fields, wire};
 
 /// What was encoded of one context, to which messages are only ever added. With another codec, model, system prompt or other
 /// tools it starts again from the first message.
@@ -131,6 +131,22 @@ pub(super) fn object(fields: &Value, lists: &[(&str, &[&str])]) -> String {
     text
 }
 
+/// `body`, which was made of `head` and `lists`, with the user's own fields.
+pub(super) fn with_own_fields(
+    body: String,
+    mut head: Value,
+    lists: &[(&str, &[&str])],
+    own: Option<&Map<String, Value>>,
+) -> Vec<u8> {
+    match (head.as_object_mut(), own.filter(|own| !own.is_empty())) {
+        (Some(fields), Some(own)) => {
+            own_fields::merge(fields, own);
+            object(&head, lists).into_bytes()
+        }
+        _ => body.into_bytes(),
+    }
+}
+
 /// The names of tool calls on the wire: the provider's own where they go back to it and are unique, ours otherwise.
 #[derive(Debug, Default)]
 pub(super) struct CallNames {
@@ -221,8 +237,8 @@ mod tests {
     use super::super::hosted::Hosted;
     use super::super::ollama::Ollama;
     use super::super::openai::OpenAi;
+    use super::super::output_schema::{self, OutputSchema, SchemaStrategy};
     use super::super::responses::Responses;
-    use super::super::shape::{self, Shape, Shaping};
     use super::super::support::{KINDS, THEIRS, assistant, call, history, mixed_history, request, user};
     use super::super::wellformed::{extends, validate};
     use super::*;
@@ -282,11 +298,11 @@ mod tests {
     /// The request for an answer that fits, as a turn makes it.
     fn shaped<'a>(kind: Kind, request: Request<'a>, schema: &'a Value, due: Option<bool>) -> Request<'a> {
         let Some(due) = due else { return request };
-        let shape = Some(Shape { schema, due });
-        match shape::shaping(kind, Compat::NONE, request.model, schema) {
-            Shaping::Together => Request { shape, ..request },
-            Shaping::Apart if due => Request { shape, tools: ToolSpecs::none(), ..request },
-            Shaping::Apart | Shaping::Words => request,
+        let output_schema = Some(OutputSchema { schema, due });
+        match output_schema::schema_strategy(kind, Compat::NONE, request.model, schema) {
+            SchemaStrategy::WithTools => Request { output_schema, ..request },
+            SchemaStrategy::WithoutTools if due => Request { output_schema, tools: ToolSpecs::none(), ..request },
+            SchemaStrategy::WithoutTools | SchemaStrategy::PromptOnly => request,
         }
     }
 
@@ -321,7 +337,7 @@ mod tests {
                 let codec = catalogue::codec(kind, compat).unwrap();
                 let body: Value = serde_json::from_slice(&encoding.encode(codec.as_ref(), &request).body).unwrap();
                 prop_assert_eq!(validate(kind, &body), Ok(()), "{:#}", body);
-                prop_assert_eq!(body.to_string().contains("\"n\":{"), request.shape.is_some(), "{:#}", body);
+                prop_assert_eq!(body.to_string().contains("\"n\":{"), request.output_schema.is_some(), "{:#}", body);
                 if let Some(before) = sent.insert((kind.name(), due), body.clone()) {
                     prop_assert!(extends(&before, &body), "{:#}\n is no prefix of\n{:#}", before, body);
                 }
@@ -375,8 +391,8 @@ mod tests {
                 }
                 before_due = due;
                 let codec = codecs[whom.0].as_ref();
-                let shape = due.map(|due| Shape { schema: &schema, due });
-                let request = Request { origin: whom.1, shape, ..request(&messages[..n]) };
+                let output_schema = due.map(|due| OutputSchema { schema: &schema, due });
+                let request = Request { origin: whom.1, output_schema, ..request(&messages[..n]) };
                 prop_assert_eq!(encoding.encode(codec, &request), codec.encoder().encode(&request));
             }
         }

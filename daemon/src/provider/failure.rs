@@ -4,14 +4,16 @@
 //! so the phrases are tables.
 //! Deliberately absent: transport errors (`transport_error`), and retries (`retry`).
 
+mod window;
 mod words;
 
 use std::time::Duration;
 
 use serde_json::Value;
 
-use super::wire::mended;
-use words::{ALTERNATE, ALTERNATE_HINT, HISTORY, IMAGES, NO_IMAGES, NOUNS, REASONING, TOO_LONG};
+use super::parameter::Parameter;
+use super::wire::with_good_escapes;
+use words::{ALTERNATE, ALTERNATE_HINT, HISTORY, IMAGES, NO_IMAGES, NOUNS, QUOTA, REASONING, TOO_LONG};
 
 /// The longest error text that is passed on.
 const MAX_MESSAGE: usize = 600;
@@ -48,8 +50,12 @@ pub enum FailureClass {
     Stream,
     /// A network setup problem: an untrusted certificate, a proxy that wants a password.
     Network,
-    /// 401, 403: the key is wrong.
+    /// 401: the key is wrong.
     Auth,
+    /// 403: the key is known, and may not do this; or something before the provider refuses.
+    Forbidden,
+    /// 402, a quota or credit that is used up: only payment helps, or another month.
+    Quota,
     /// 404: no such model or address.
     NotFound,
     /// The context is larger than the model's window.
@@ -60,6 +66,8 @@ pub enum FailureClass {
     History,
     /// A call in the history, made by another model, lacks the thinking before it, even an empty one.
     Reasoning,
+    /// An optional part of the request is refused.
+    Parameter(Parameter),
     /// Any other 4xx, no money left, policy.
     Rejected,
 }
@@ -70,6 +78,11 @@ impl FailureClass {
         match self {
             Self::Connect | Self::Refused => "check that the server runs and that base_url is right, then prompt again",
             Self::Overloaded | Self::Timeout | Self::Stream => "prompt again in a while, or choose another model",
+            Self::Forbidden => {
+                "the key may lack a permission, the API may be off in its project, or your region or network is refused: see the \
+                 provider's message, then the account's settings"
+            }
+            Self::Quota => "top up or raise the limit in the provider's console, or choose another model",
             Self::Auth => "check the key: `linger key list` shows its source",
             Self::Network => "check [network] in config.toml and run `linger doctor`, then prompt again",
             Self::NotFound => "check the model's name and base_url",
@@ -81,16 +94,22 @@ impl FailureClass {
             Self::Reasoning => {
                 "with kind openai set `reasoning_content = true` in [providers.NAME.compat], or choose another model with /model"
             }
+            Self::Parameter(parameter) => parameter.hint(),
             Self::Rejected => "check the model, its settings and the account, then prompt again",
         }
     }
 }
 
 impl Failure {
+    /// The context window that the message names, in tokens.
+    pub fn window(&self) -> Option<u64> {
+        window::named(&self.message)
+    }
+
     /// The failure of a response with `status`. `body` is JSON with an error in one of the usual places, or anything.
     pub(super) fn of_response(status: u16, body: &[u8]) -> Self {
         let text = String::from_utf8_lossy(body);
-        let parsed: Value = serde_json::from_str(&mended(&text)).unwrap_or_default();
+        let parsed: Value = serde_json::from_str(&with_good_escapes(&text)).unwrap_or_default();
         // Google's compatible endpoint wraps its error in a list.
         let parsed = parsed.get(0).unwrap_or(&parsed);
         let error = parsed.get("error").unwrap_or(parsed);
@@ -98,9 +117,16 @@ impl Failure {
         // The body may echo the request, which may contain any phrase.
         let told = if said.is_empty() { text.split(INPUT).next().unwrap_or_default() } else { &said };
         let class = classify(Some(status), &kinds(error), told);
-        let said = if said.is_empty() && !text.trim_start().starts_with('<') { text.trim() } else { &said };
+        let page = page_title(&text);
+        let said = match page {
+            Some("") => "",
+            Some(title) => title,
+            None if said.is_empty() => text.trim(),
+            None => &said,
+        };
         let message = match (kinds(error).first(), said.is_empty()) {
             (_, true) => format!("the provider answered {status} without a reason"),
+            (None, false) if page.is_some() => format!("{status}: a web page, \"{}\"", one_line(said)),
             (None, false) => format!("{status}: {said}"),
             (Some(kind), false) => format!("{status} {kind}: {said}"),
         };
@@ -121,6 +147,13 @@ impl Failure {
     }
 }
 
+/// The title of a web page, maybe empty; `None` if `text` is none.
+pub(super) fn page_title(text: &str) -> Option<&str> {
+    let page = text.trim_start().strip_prefix('<')?;
+    let title = page.find("<title").and_then(|at| page.get(at..)?.split_once('>')?.1.split_once('<'));
+    Some(title.map_or("", |(title, _)| title.trim()))
+}
+
 /// The wait in an error: Google has a field in the body, OpenAI and others a phrase besides the header.
 fn asked_wait(error: &Value) -> Option<Duration> {
     let details = error.get("details").and_then(Value::as_array);
@@ -135,7 +168,7 @@ fn said_wait(said: &str) -> Option<Duration> {
 }
 
 /// A time like `6m0s`, `1.5s` or `20ms`.
-fn spell(time: &str) -> Option<Duration> {
+pub(super) fn spell(time: &str) -> Option<Duration> {
     let mut seconds = 0.0;
     let mut rest = time;
     while let Some(end) = rest.find(|c: char| c.is_ascii_alphabetic()) {
@@ -202,8 +235,11 @@ fn classify(status: Option<u16>, kinds: &[&str], said: &str) -> FailureClass {
     let said = one_line(said).to_ascii_lowercase();
     let has = |text: &&str| said.contains(*text) || kinds.iter().any(|kind| kind.contains(*text));
     let is = |kind: &&str| kinds.contains(kind);
-    if ["insufficient_quota", "billing_error", "content_policy_violation"].iter().any(is) {
+    if is(&"content_policy_violation") {
         return FailureClass::Rejected;
+    }
+    if status == Some(402) || QUOTA.iter().any(has) {
+        return FailureClass::Quota;
     }
     let alone_too_large = status == Some(429) && said.contains("request too large for");
     let may_be = alone_too_large || !matches!(status, Some(401 | 403 | 404 | 429));
@@ -223,6 +259,11 @@ fn classify(status: Option<u16>, kinds: &[&str], said: &str) -> FailureClass {
     if (matches!(status, Some(400 | 422)) || invalid || undecipherable) && says(&HISTORY) {
         return FailureClass::History;
     }
+    if (matches!(status, Some(400 | 422)) || invalid || (status == Some(404) && said.contains("tool use")))
+        && let Some(parameter) = Parameter::refused(&said)
+    {
+        return FailureClass::Parameter(parameter);
+    }
     let refused = matches!(status, Some(400 | 415 | 422)) || invalid;
     if (refused && is_of_images(kinds, &said)) || (status == Some(500) && NO_IMAGES.iter().any(has)) {
         return FailureClass::Images;
@@ -232,7 +273,8 @@ fn classify(status: Option<u16>, kinds: &[&str], said: &str) -> FailureClass {
         return FailureClass::Auth;
     }
     match status {
-        Some(401 | 403) => FailureClass::Auth,
+        Some(401) => FailureClass::Auth,
+        Some(403) => FailureClass::Forbidden,
         Some(404) => FailureClass::NotFound,
         Some(413) => FailureClass::TooLong,
         Some(408 | 409 | 425 | 429 | 500..) => FailureClass::Overloaded,
@@ -244,7 +286,8 @@ fn classify(status: Option<u16>, kinds: &[&str], said: &str) -> FailureClass {
 /// The class of an error by its name, if known.
 fn class_of(kind: &str) -> Option<FailureClass> {
     match kind {
-        "authentication_error" | "permission_error" | "invalid_api_key" => Some(FailureClass::Auth),
+        "authentication_error" | "invalid_api_key" => Some(FailureClass::Auth),
+        "permission_error" => Some(FailureClass::Forbidden),
         "not_found_error" | "model_not_found" => Some(FailureClass::NotFound),
         "invalid_request_error" | "invalid_prompt" | "bio_policy" | "misalignment_policy_violation" => {
             Some(FailureClass::Rejected)

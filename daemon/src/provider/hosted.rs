@@ -8,6 +8,7 @@ use linger_protocol::message::{ContentBlock, HostedPart, HostedTool};
 use serde_json::Value;
 
 use super::catalogue::{Kind, nearest};
+use super::tools::is_among;
 use super::wire;
 
 /// How much of what came of a call is written down for people, in bytes; the provider's own form of it has all.
@@ -63,6 +64,13 @@ impl Hosted {
         }
     }
 
+    /// Those that are among `only`, the tools of a session.
+    pub fn limited(self, only: Option<&[String]>) -> Self {
+        let has = |tool: HostedTool| is_among(only, tool.name());
+        let (web_search, code_execution) = (has(HostedTool::WebSearch), has(HostedTool::CodeExecution));
+        Self { web_search: self.web_search && web_search, code_execution: self.code_execution && code_execution }
+    }
+
     /// The tools that are switched on.
     pub fn tools(self) -> Vec<HostedTool> {
         let on = [(self.web_search, HostedTool::WebSearch), (self.code_execution, HostedTool::CodeExecution)];
@@ -93,7 +101,7 @@ pub(crate) fn readable(block: &ContentBlock) -> Option<String> {
 
 /// What is written down of what a tool was given or put out.
 pub(super) fn said(text: &str) -> String {
-    let text = wire::clean(text.trim());
+    let text = wire::without_nul(text.trim());
     if text.len() <= MAX_SAID {
         return text.into_owned();
     }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::diagnostics::secret::{Redactor, Secret};
 use crate::process::server::{Children, Spawn};
 use crate::process::{End, Input, Stderr};
-use crate::provider::catalogue::KeySource;
+use crate::provider::catalogue::{KeySource, Resolved, Secrets};
 use crate::provider::keychain::{Keychain, KeychainError};
 use crate::provider::keys::{Account, Keys};
 use crate::provider::single_flight::SingleFlight;
@@ -80,9 +80,9 @@ impl KeySources {
                 self.flights.join(&name, async move { asked(&keychain, &account).await }).await
             }
             KeySource::Command(command) => {
-                let (command, redactor) = (command.clone(), self.keys.redactor().clone());
+                let (command, keys) = (command.clone(), self.keys.clone());
                 let children = self.keychain.children.clone();
-                self.flights.join(&name, async move { printed(&command, children, &redactor).await }).await
+                self.flights.join(&name, async move { printed(&command, children, &keys).await }).await
             }
             KeySource::None | KeySource::Known(_) => return Ok(None),
         };
@@ -97,6 +97,18 @@ impl KeySources {
             Err(Lack::Failed(_) | Lack::Waits(_)) => {}
         }
         got.map(Some)
+    }
+
+    /// The secrets of a model: its key, and the values of its fields.
+    pub async fn obtain_all(&self, resolved: &Resolved) -> Result<Secrets, Lack> {
+        let mut secrets = Secrets::default();
+        for (n, source) in resolved.sources().enumerate() {
+            match self.obtain(source).await? {
+                key if n == 0 => secrets.key = key,
+                value => secrets.fields.extend(value),
+            }
+        }
+        Ok(secrets)
     }
 
     /// Drops a key that the provider refused; true if its source can be asked again.
@@ -177,16 +189,20 @@ async fn asked(keychain: &Keychain, account: &Account) -> Result<Secret, Lack> {
 }
 
 /// The key that `command` prints: its first non-empty line, because password managers print notes after it.
-async fn printed(command: &str, children: Children, redactor: &Redactor) -> Result<Secret, Lack> {
-    // The user's own command, as in the user's own shell: it gets the environment that the daemon was started with.
+async fn printed(command: &str, children: Children, keys: &Keys) -> Result<Secret, Lack> {
     let own =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    let env: BTreeMap<String, String> = own.collect();
+    let env = environment(own, keys);
     let home = env.get("HOME").map_or("/", String::as_str).into();
-    let spawn = Spawn { cwd: home, env: Arc::new(env), children };
-    run(command, &spawn, KEY_TIME, redactor)
+    let spawn = Spawn { cwd: home, env: Arc::new(env), children, session: None };
+    run(command, &spawn, KEY_TIME, keys.redactor())
         .await
         .map_err(|why| Lack::Failed(format!("`{command}` (api_key_command) {why}; try it in a terminal")))
+}
+
+/// The variables of a command: the user's, as in the user's own shell, without providers' keys and linger's own.
+fn environment(own: impl Iterator<Item = (String, String)>, keys: &Keys) -> BTreeMap<String, String> {
+    own.filter(|(name, _)| !name.starts_with("LINGER_") && !keys.is_key(name)).collect()
 }
 
 async fn run(command: &str, spawn: &Spawn, limit: Duration, redactor: &Redactor) -> Result<Secret, String> {
@@ -219,7 +235,7 @@ mod tests {
     const SOON: Duration = Duration::from_secs(20);
 
     fn spawn() -> Spawn {
-        Spawn { cwd: "/".into(), env: Arc::default(), children: Children::default() }
+        Spawn { cwd: "/".into(), env: Arc::default(), children: Children::default(), session: None }
     }
 
     async fn check(command: &str, expect: Result<&str, &str>) {
@@ -241,6 +257,15 @@ mod tests {
         check("kill -9 $$", Err("failed: signal: 9 (SIGKILL)")).await;
         let late = run("sleep 1000", &spawn(), Duration::from_millis(50), &Redactor::default()).await;
         assert_eq!(late, Err("took longer than 0.05 s".to_owned()));
+    }
+
+    #[test]
+    fn a_command_gets_no_key_and_nothing_of_lingers_own() {
+        let keys = Keys::default();
+        keys.insert("WORK_KEY", "the-work-key", crate::provider::keys::Bearer::Daemon);
+        let names = ["PATH", "OP_SERVICE_ACCOUNT_TOKEN", "ANTHROPIC_API_KEY", "WORK_KEY", "LINGER_SOCKET"];
+        let env = environment(names.map(|name| (name.to_owned(), "x".to_owned())).into_iter(), &keys);
+        assert_eq!(env.into_keys().collect::<Vec<_>>(), ["OP_SERVICE_ACCOUNT_TOKEN", "PATH"]);
     }
 
     fn sources(dir: &std::path::Path) -> KeySources {

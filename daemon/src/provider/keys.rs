@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{PoisonError, RwLock};
 
+use linger_protocol::variable::PROVIDER_KEYS;
+
 use crate::diagnostics::secret::{Redactor, Secret};
 
 /// The origin of a key.
@@ -94,6 +96,12 @@ impl Keys {
     /// The origin of the key of `variable`.
     pub fn bearer(&self, variable: &str) -> Option<Bearer> {
         self.held.read().unwrap_or_else(PoisonError::into_inner).get(variable).map(|held| held.from)
+    }
+
+    /// Whether this variable holds the key of a provider.
+    pub fn is_key(&self, variable: &str) -> bool {
+        let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
+        PROVIDER_KEYS.contains(&variable) || held.contains_key(variable)
     }
 
     /// Marks a key that the provider refused.

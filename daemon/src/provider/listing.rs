@@ -6,7 +6,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::models::{Facts, MAX_WINDOW, price_of};
+use super::models::{MAX_WINDOW, ModelInfo, price_of};
 
 /// The most models of one provider that are taken; the largest has some five hundred.
 pub const MAX_MODELS: usize = 2000;
@@ -46,7 +46,7 @@ pub struct Listed {
     /// Its name.
     pub name: String,
     /// What the list says of it.
-    pub facts: Facts,
+    pub facts: ModelInfo,
 }
 
 /// The models in a list, by name: `data` (OpenAI, Anthropic), `models` (Gemini, Ollama), or the list alone (Together).
@@ -66,6 +66,59 @@ pub fn parse(body: &[u8]) -> Result<Vec<Listed>, String> {
     Ok(models)
 }
 
+impl Listed {
+    /// Whether the list says what it costs.
+    pub fn has_prices(&self) -> bool {
+        self.facts.prices.usual.input.is_some()
+    }
+}
+
+/// Whether a list is of llama.cpp's server.
+pub fn is_llamacpp(body: &[u8]) -> bool {
+    let list: Value = serde_json::from_slice(body).unwrap_or_default();
+    list.pointer("/data/0/owned_by").is_some_and(|owner| owner == "llamacpp")
+}
+
+/// The window in llama.cpp's `/props`: of one slot, in tokens.
+pub fn llamacpp_window(body: &[u8]) -> Option<u64> {
+    let props: Value = serde_json::from_slice(body).ok()?;
+    tokens(props.pointer("/default_generation_settings/n_ctx")?)
+}
+
+/// The window in Ollama's `/api/show`: `ARCHITECTURE.context_length` of `model_info`, in tokens.
+pub fn ollama_window(body: &[u8]) -> Option<u64> {
+    let shown: Value = serde_json::from_slice(body).ok()?;
+    let mut fields = shown.get("model_info")?.as_object()?.iter();
+    tokens(fields.find(|(name, _)| name.ends_with(".context_length"))?.1)
+}
+
+/// The models in LiteLLM's `/model/info`: windows in tokens, prices in US dollars per token.
+pub fn litellm_info(body: &[u8]) -> Vec<Listed> {
+    let info: Value = serde_json::from_slice(body).unwrap_or_default();
+    let rows = info.get("data").and_then(Value::as_array);
+    let one = |row: &Value| {
+        let (name, info) = (row.get("model_name")?.as_str()?, row.get("model_info")?);
+        let price = |key: &str| price_of(info.get(key)?.as_f64()? * 1e6);
+        let mut facts = ModelInfo {
+            window: info.get("max_input_tokens").or_else(|| info.get("max_tokens")).and_then(tokens),
+            max_output: info.get("max_output_tokens").and_then(tokens),
+            ..ModelInfo::default()
+        };
+        let usual = &mut facts.prices.usual;
+        usual.input = price("input_cost_per_token");
+        usual.output = price("output_cost_per_token");
+        usual.cache_read = price("cache_read_input_token_cost");
+        usual.cache_write = price("cache_creation_input_token_cost");
+        Some(Listed { name: name.to_owned(), facts })
+    };
+    rows.into_iter().flatten().filter_map(one).take(MAX_MODELS).collect()
+}
+
+/// A plausible number of tokens.
+fn tokens(value: &Value) -> Option<u64> {
+    value.as_u64().filter(|tokens| (1..=MAX_WINDOW).contains(tokens))
+}
+
 fn listed(row: &Value) -> Option<Listed> {
     let text = |key: &str| row.get(key).and_then(Value::as_str);
     // Gemini's are called `models/NAME`, Ollama's have a `name` or only a `model`.
@@ -83,7 +136,7 @@ fn listed(row: &Value) -> Option<Listed> {
         let said = places.iter().find_map(|place| row.pointer(place)?.as_u64());
         said.filter(|tokens| (1..=MAX_WINDOW).contains(tokens))
     };
-    let mut facts = Facts { window: tokens(&WINDOW), max_output: tokens(&MAX_OUTPUT), ..Facts::default() };
+    let mut facts = ModelInfo { window: tokens(&WINDOW), max_output: tokens(&MAX_OUTPUT), ..ModelInfo::default() };
     let price = |key: &str| {
         // OpenRouter writes dollars per token, as text; Together dollars per million, as numbers.
         let said = row.get("pricing")?.get(key)?;
@@ -106,7 +159,7 @@ mod tests {
     /// The models as text: name, window, longest answer, prices.
     fn check(list: &Value, expect: &[&str]) {
         let line = |listed: &Listed| {
-            let Facts { window, max_output, prices, .. } = listed.facts;
+            let ModelInfo { window, max_output, prices, .. } = listed.facts;
             let usual = prices.usual;
             let prices = [usual.input, usual.output, usual.cache_read, usual.cache_write];
             let tokens = [window, max_output].map(|tokens| tokens.map_or("-".to_owned(), |tokens| tokens.to_string()));
@@ -144,6 +197,30 @@ mod tests {
             {"id": "s", "max_context_length": 40_960, "loaded_context_length": 4096}]});
         check(&room, &["l 8192 - - - - -", "s 4096 - - - - -"]);
         check(&json!({"data": []}), &[]);
+    }
+
+    #[test]
+    fn what_servers_say_beside_their_lists_is_read() {
+        let info = json!({"data": [{"model_name": "m", "litellm_params": {"model": "anthropic/x"}, "model_info": {
+            "max_input_tokens": 128_000, "max_output_tokens": 4096, "input_cost_per_token": 3e-6,
+            "output_cost_per_token": 1.5e-5, "cache_read_input_token_cost": null}}, {"model_name": "n"}]});
+        let [listed] = litellm_info(info.to_string().as_bytes()).try_into().unwrap();
+        assert_eq!(
+            (listed.name.as_str(), listed.facts.window, listed.facts.max_output),
+            ("m", Some(128_000), Some(4096))
+        );
+        assert!(listed.has_prices() && (listed.facts.prices.usual.output.unwrap() - 15.0).abs() < 1e-9);
+        let props = json!({"default_generation_settings": {"n_ctx": 2048, "params": {}}, "total_slots": 1});
+        assert_eq!(llamacpp_window(props.to_string().as_bytes()), Some(2048));
+        let shown =
+            json!({"license": "x", "model_info": {"general.architecture": "llama", "llama.context_length": 8192}});
+        assert_eq!(ollama_window(shown.to_string().as_bytes()), Some(8192));
+        assert!(is_llamacpp(json!({"data": [{"id": "m", "owned_by": "llamacpp"}]}).to_string().as_bytes()));
+        for body in ["", "[]", "{}", r#"{"data": [5]}"#, r#"{"model_info": []}"#] {
+            let body = body.as_bytes();
+            assert!(!is_llamacpp(body) && litellm_info(body).is_empty(), "{body:?}");
+            assert_eq!((llamacpp_window(body), ollama_window(body)), (None, None));
+        }
     }
 
     #[test]

@@ -6,7 +6,6 @@
 //! Deliberately absent: retries (the turn decides, with [`retry`]) and anything about sessions.
 
 pub mod address;
-mod answer;
 pub mod anthropic;
 pub mod catalogue;
 pub mod client;
@@ -21,25 +20,31 @@ pub mod hosted;
 pub mod key_source;
 pub mod keychain;
 pub mod keys;
+pub mod lister;
 pub mod listing;
 pub mod models;
 pub mod network;
 pub mod ollama;
 pub mod openai;
+pub mod output_schema;
+pub mod own_fields;
+pub mod parameter;
 pub mod preset;
+pub mod public;
+pub mod reached;
+mod response_builder;
 pub mod responses;
 pub mod retry;
 pub mod schema;
 #[cfg(test)]
 pub(crate) mod scripted;
 pub mod setup;
-pub mod shape;
 pub mod single_flight;
 pub mod sse;
 #[cfg(test)]
 pub(crate) mod support;
-mod tagged;
-pub mod think;
+mod think_decoder;
+pub mod think_tags;
 mod timeouts;
 pub mod tools;
 mod transport_error;
@@ -47,22 +52,21 @@ mod unstreamed;
 pub mod wellformed;
 mod wire;
 
-pub(crate) use wire::json_size;
+pub(crate) use wire::{json_size, with_good_escapes};
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::time::Duration;
 
 use linger_protocol::id::BlobId;
 use linger_protocol::message::{ContentBlock, HostedPart, HostedTool, Role, Usage};
 use linger_protocol::session::Effort;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::diagnostics::secret::Secret;
 
 pub use encoding::Encoding;
 pub use failure::{Failure, FailureClass};
-use shape::Shape;
+use output_schema::OutputSchema;
 use tools::ToolSpecs;
 
 /// What a model is asked in one step.
@@ -85,9 +89,11 @@ pub struct Request<'a> {
     /// The images that messages name, as far as they are not encoded yet; one that is not here is said to be missing.
     pub images: &'a Images,
     /// What the answer has to fit.
-    pub shape: Option<Shape<'a>>,
+    pub output_schema: Option<OutputSchema<'a>>,
     /// How hard the model is to think.
     pub effort: Effort,
+    /// The user's own fields of the body.
+    pub own_fields: Option<&'a Map<String, Value>>,
 }
 
 /// Images in base64, by the names of their blobs.
@@ -124,16 +130,6 @@ impl Provider {
             Self::Demo => None,
             #[cfg(test)]
             Self::Scripted(_, key) => key.as_ref(),
-        }
-    }
-
-    /// How long it may ask to wait before it is asked again.
-    pub fn longest_wait(&self) -> Duration {
-        match self {
-            Self::Http(endpoint) => endpoint.limits.retry_after,
-            Self::Demo => retry::MAX_RETRY_AFTER,
-            #[cfg(test)]
-            Self::Scripted(..) => retry::MAX_RETRY_AFTER,
         }
     }
 
@@ -256,12 +252,20 @@ pub trait Codec: fmt::Debug + Send + Sync {
     fn decoder(&self) -> Box<dyn Decoder>;
     /// What a response with a status other than 2xx means.
     fn failure(&self, status: u16, body: &[u8]) -> Failure;
+    /// Whether answers are asked for as a whole, without streaming.
+    fn is_unstreamed(&self) -> bool {
+        false
+    }
+    /// A whole answer as an event of a stream that the decoder takes.
+    fn as_event(&self, answer: Value) -> Value {
+        answer
+    }
     /// What asks for the list of models (with GET, without a body), if there is one; [`listing::parse`] reads it.
     fn listing(&self) -> Option<HttpRequest>;
 }
 
 /// Turns the requests of one context to one model into what is sent. Pure; gives the same as one that gets the last of them only.
-/// From one request to the next, messages are added and none is changed; model, system prompt, tools and shape stay as they are.
+/// From one request to the next, messages are added and none is changed; model, model, tools and output schema stay as they are.
 pub trait Encoder: fmt::Debug + Send {
     /// Path and body of `request`.
     fn encode(&mut self, request: &Request<'_>) -> HttpRequest;

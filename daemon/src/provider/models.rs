@@ -1,39 +1,44 @@
-//! What is known of a model: how much it can see, how much it may say, what it costs.
+//! Properties of models: context window, largest output, prices.
 //!
-//! Pure: a table that comes with the program, made by `contrib/models.py`, and what the user wrote, which wins.
-//! What neither says is unknown: never nothing, never a guess. A name that ends in a date is taken for its family.
-//! Deliberately absent: what a provider says of its models when it is asked, which the catalogue puts before this table.
+//! Pure: a built-in table, made by `contrib/models.py`, and the configuration, which wins.
+//! What neither has is unknown, never zero or a guess. A name that ends in a date counts as its family's.
+//! Deliberately absent: the lists of providers, which the catalogue prefers to this table.
 
 use linger_protocol::message::Usage;
+use linger_protocol::patience::Patience;
 use linger_protocol::session::Effort;
 use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::catalogue::Kind;
+use super::own_fields::{self, Fields};
 
 /// A line a model, sorted by the bytes of its name: `PRESET/MODEL WINDOW MAX_OUTPUT INPUT OUTPUT CACHE_READ CACHE_WRITE`,
 /// and where long requests cost more, up to [`TIERS`] times a threshold and the four prices again; `-` is unknown.
 const TABLE: &str = include_str!("models.txt");
 
-/// The largest price that is taken for one, in dollars per million tokens: a hundred times the dearest of today.
+/// The largest plausible price, in dollars per million tokens: a hundred times the dearest of today.
 const MAX_PRICE: f64 = 100_000.0;
 
-/// The largest window that is taken for one, in tokens: a hundred times the largest of today.
+/// The largest plausible window, in tokens: a hundred times the largest of today.
 pub const MAX_WINDOW: u64 = 1_000_000_000;
 
-/// How far prices may be apart, as a part of them, that are the same: they are written per token here and per million there.
+/// The relative difference below which prices are equal: some are given per token, some per million.
 const SAME_PRICE: f64 = 1e-6;
 
 /// How many thresholds a model's prices may have; the script leaves prices with more of them out.
 const TIERS: usize = 3;
 
-/// What is known of one model.
+/// The known properties of one model.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Facts {
-    /// How many tokens a request may have.
+pub struct ModelInfo {
+    /// The context window, in tokens.
     pub window: Option<u64>,
-    /// How many tokens an answer may have.
+    /// The largest answer, in tokens.
     pub max_output: Option<u64>,
-    /// What tokens cost.
+    /// Prices of tokens.
     pub prices: Prices,
-    /// How hard it is to think, if a session says nothing else.
+    /// The reasoning effort of sessions that set none.
     pub effort: Effort,
 }
 
@@ -46,7 +51,7 @@ pub struct Prices {
     pub long: [Option<(u64, Price)>; TIERS],
 }
 
-/// What the four kinds of tokens cost, in US dollars per million.
+/// Prices of the four kinds of tokens, in US dollars per million.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Price {
     /// Tokens of the request that no cache had.
@@ -60,17 +65,17 @@ pub struct Price {
 }
 
 impl Price {
-    /// What costs nothing.
+    /// All prices zero.
     pub const FREE: Self = Self { input: Some(0.0), output: Some(0.0), cache_read: Some(0.0), cache_write: Some(0.0) };
 }
 
-/// `[models."provider/model"]`, as it is written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+/// `[models."provider/model"]` as written.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default, expecting = "a table")]
 pub struct ModelConfig {
-    /// [`Facts::window`].
+    /// [`ModelInfo::window`].
     pub context_window: Option<u64>,
-    /// [`Facts::max_output`].
+    /// [`ModelInfo::max_output`].
     pub max_output: Option<u64>,
     /// [`Price::input`].
     pub input_price: Option<f64>,
@@ -80,18 +85,29 @@ pub struct ModelConfig {
     pub cache_read_price: Option<f64>,
     /// [`Price::cache_write`].
     pub cache_write_price: Option<f64>,
-    /// [`Facts::effort`].
+    /// [`ModelInfo::effort`].
     pub effort: Option<Effort>,
+    /// Headers of the user's own, in place of the provider's with the same names.
+    pub headers: Fields,
+    /// Query parameters, likewise.
+    pub query: Fields,
+    /// Fields of the body, merged with the provider's.
+    pub body: Map<String, Value>,
+    /// The models that stand in for it, in order, while it cannot answer.
+    pub fallback: Vec<String>,
+    /// How long it may not answer before that.
+    pub fallback_after: Option<Patience>,
 }
 
 impl ModelConfig {
-    /// What is wrong with it: the key that is at fault, and why.
-    pub fn check(&self) -> Result<(), (&'static str, String)> {
+    /// Fails with the bad key and the reason; `kind` is the provider's.
+    pub fn check(&self, kind: Kind) -> Result<(), (&'static str, String)> {
         for (key, tokens) in [("context_window", self.context_window), ("max_output", self.max_output)] {
             if tokens.is_some_and(|tokens| !(1..=MAX_WINDOW).contains(&tokens)) {
                 return Err((key, format!("must be from 1 to {MAX_WINDOW} tokens")));
             }
         }
+        own_fields::check(kind, &self.headers, &self.query, &self.body)?;
         for (key, price) in [
             ("input_price", self.input_price),
             ("output_price", self.output_price),
@@ -105,8 +121,8 @@ impl ModelConfig {
         Ok(())
     }
 
-    /// `known`, but for what is written here. A price that is written counts for requests of every length.
-    pub fn over(&self, known: Facts) -> Facts {
+    /// `known` with the configured values in place. A configured price counts for requests of every length.
+    pub fn override_in(&self, known: ModelInfo) -> ModelInfo {
         let priced = self.input_price.or(self.output_price).or(self.cache_read_price).or(self.cache_write_price);
         let over = |price: Price| Price {
             input: self.input_price.or(price.input),
@@ -114,12 +130,12 @@ impl ModelConfig {
             cache_read: self.cache_read_price.or(price.cache_read),
             cache_write: self.cache_write_price.or(price.cache_write),
         };
-        Facts {
+        ModelInfo {
             window: self.context_window.or(known.window),
             max_output: self.max_output.or(known.max_output),
             prices: Prices {
                 usual: over(known.prices.usual),
-                // Whoever names a price means it for every request.
+                // A configured price counts for every request.
                 long: if priced.is_some() { [None; TIERS] } else { known.prices.long },
             },
             effort: self.effort.unwrap_or(known.effort),
@@ -127,8 +143,8 @@ impl ModelConfig {
     }
 }
 
-impl Facts {
-    /// This, and `other` where this says nothing; prices as a whole, for they belong together, unless both mean the same ones.
+impl ModelInfo {
+    /// This, completed by `other`. Prices are taken as a whole, unless both have the same ones.
     pub fn or(self, other: Self) -> Self {
         Self {
             window: self.window.or(other.window),
@@ -148,7 +164,7 @@ impl Prices {
         if self == Self::default() {
             other
         } else if same(one.input, two.input) && same(one.output, two.output) {
-            // The other one may know more of them, such as thresholds.
+            // The other one may have more of them, such as thresholds.
             let cache_read = one.cache_read.or(two.cache_read);
             let usual = Price { cache_read, cache_write: one.cache_write.or(two.cache_write), ..one };
             Self { usual, long: if self.long[0].is_none() { other.long } else { self.long } }
@@ -157,7 +173,7 @@ impl Prices {
         }
     }
 
-    /// What a step with this usage cost, in micro-dollars; nothing when a price that it needs is unknown.
+    /// The cost of a step with this usage, in micro-dollars; `None` if a needed price is unknown.
     pub fn cost(&self, usage: &Usage) -> Option<u64> {
         let long = self.long.iter().flatten().rfind(|(above, _)| usage.input_tokens > *above);
         let price = long.map_or(self.usual, |(_, price)| *price);
@@ -176,18 +192,18 @@ impl Prices {
     }
 }
 
-/// `dollars` per million tokens, if that is a price.
+/// `dollars` per million tokens, if plausible.
 pub fn price_of(dollars: f64) -> Option<f64> {
     (0.0..=MAX_PRICE).contains(&dollars).then_some(dollars)
 }
 
-/// The models of a preset that the table knows, in its order.
+/// The models of a preset in the table, in its order.
 pub fn names(preset: &str) -> impl Iterator<Item = &'static str> {
     TABLE.lines().filter_map(move |line| line.split_once(' ')?.0.strip_prefix(preset)?.strip_prefix('/'))
 }
 
-/// What the table says of a model of a preset.
-pub fn facts(preset: &str, model: &str) -> Facts {
+/// The table's properties of a preset's model.
+pub fn facts(preset: &str, model: &str) -> ModelInfo {
     let exact = |model: &str| line(TABLE, &format!("{preset}/{model}")).and_then(parse);
     exact(model).or_else(|| exact(family(model)?)).unwrap_or_default()
 }
@@ -226,7 +242,7 @@ fn line<'a>(mut table: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// A line without its name.
-fn parse(rest: &str) -> Option<Facts> {
+fn parse(rest: &str) -> Option<ModelInfo> {
     let mut fields = rest.split(' ');
     let (window, max_output) = (fields.next()?.parse().ok(), fields.next()?.parse().ok());
     let usual = price(&mut fields)?;
@@ -235,7 +251,7 @@ fn parse(rest: &str) -> Option<Facts> {
         let Some(above) = fields.next() else { break };
         *tier = Some((above.parse().ok()?, price(&mut fields)?));
     }
-    Some(Facts { window, max_output, prices: Prices { usual, long }, effort: Effort::Auto })
+    Some(ModelInfo { window, max_output, prices: Prices { usual, long }, effort: Effort::Auto })
 }
 
 fn price<'a>(fields: &mut impl Iterator<Item = &'a str>) -> Option<Price> {
@@ -272,7 +288,7 @@ mod tests {
             assert!(crate::provider::preset::named(preset).is_some() && !model.is_empty(), "{line}");
             let facts = parse(rest).unwrap_or_else(|| panic!("{line}"));
             assert_eq!(super::facts(preset, model), facts, "{line}");
-            assert_ne!(facts, Facts::default(), "{line}");
+            assert_ne!(facts, ModelInfo::default(), "{line}");
             let tiers: Vec<u64> = facts.prices.long.iter().flatten().map(|(above, _)| *above).collect();
             assert!(tiers.is_sorted(), "{line}");
             assert_eq!(rest.split(' ').count(), 6 + 5 * tiers.len(), "{line}");
@@ -296,7 +312,7 @@ mod tests {
     #[test]
     fn a_name_is_known_exactly_or_by_its_family() {
         let sonnet = facts("anthropic", "claude-sonnet-5");
-        assert_ne!(sonnet, Facts::default());
+        assert_ne!(sonnet, ModelInfo::default());
         for dated in ["claude-sonnet-5-20260101", "claude-sonnet-5@20260101", "claude-sonnet-5-2026-01-01"] {
             assert_eq!(facts("anthropic", dated), sonnet, "{dated}");
         }
@@ -312,10 +328,10 @@ mod tests {
             "claude-sonnet-5 ",
             "~",
         ] {
-            assert_eq!(facts("anthropic", unknown), Facts::default(), "{unknown}");
+            assert_eq!(facts("anthropic", unknown), ModelInfo::default(), "{unknown}");
         }
-        assert_eq!(facts("openai", "claude-sonnet-5"), Facts::default());
-        assert_eq!(facts("nobody", "gpt-5"), Facts::default());
+        assert_eq!(facts("openai", "claude-sonnet-5"), ModelInfo::default());
+        assert_eq!(facts("nobody", "gpt-5"), ModelInfo::default());
     }
 
     #[test]
@@ -355,12 +371,12 @@ mod tests {
         let known = facts("alibaba", "qwen3-coder-plus");
         let said = |input: f64| {
             let usual = Price { input: Some(input), output: Some(5.0), ..Price::default() };
-            Facts { window: Some(9), prices: Prices { usual, ..Prices::default() }, ..Facts::default() }
+            ModelInfo { window: Some(9), prices: Prices { usual, ..Prices::default() }, ..ModelInfo::default() }
         };
-        assert_eq!(Facts::default().or(known), known);
+        assert_eq!(ModelInfo::default().or(known), known);
         assert_eq!(said(1.000_000_000_1).or(known).prices.long, known.prices.long);
-        assert_eq!(said(1.0).or(known), Facts { window: Some(9), ..known });
-        assert_eq!(said(0.9).or(known), Facts { max_output: known.max_output, ..said(0.9) });
+        assert_eq!(said(1.0).or(known), ModelInfo { window: Some(9), ..known });
+        assert_eq!(said(0.9).or(known), ModelInfo { max_output: known.max_output, ..said(0.9) });
     }
 
     #[test]
@@ -368,15 +384,15 @@ mod tests {
         let known = facts("alibaba", "qwen3-coder-plus");
         assert!(known.prices.long[2].is_some() && known.prices.usual.cache_write.is_none());
         let window = ModelConfig { context_window: Some(9), ..ModelConfig::default() };
-        assert_eq!(window.over(known), Facts { window: Some(9), ..known });
+        assert_eq!(window.override_in(known), ModelInfo { window: Some(9), ..known });
         let priced = ModelConfig { cache_write_price: Some(0.5), max_output: Some(7), ..ModelConfig::default() };
         let usual = Price { cache_write: Some(0.5), ..known.prices.usual };
         let prices = Prices { usual, long: [None; TIERS] };
-        assert_eq!(priced.over(known), Facts { max_output: Some(7), prices, ..known });
+        assert_eq!(priced.override_in(known), ModelInfo { max_output: Some(7), prices, ..known });
         let all = toml::from_str::<ModelConfig>(
             "context_window = 1\nmax_output = 1\ninput_price = 1\noutput_price = 0\n\
              cache_read_price = 0.5\ncache_write_price = 2.25",
         );
-        assert_eq!(all.unwrap().over(Facts::default()).prices.usual, flat(1.0, 0.0, 0.5, 2.25));
+        assert_eq!(all.unwrap().override_in(ModelInfo::default()).prices.usual, flat(1.0, 0.0, 0.5, 2.25));
     }
 }

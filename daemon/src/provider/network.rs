@@ -1,54 +1,56 @@
-//! The way out: whether a request goes through a proxy, and whom this machine trusts. Pure: from what is configured and what
-//! the daemon was started with, to the way that one address takes.
+//! The route of a request: its proxy and the certificates that are trusted. Pure: `[network]` and the daemon's environment in,
+//! the route of one address out.
 //!
-//! `[network]` wins over the environment, key by key, and the environment is the daemon's own at its start: a client comes and
-//! goes, and a turn must not take another way because another terminal looks on.
+//! `[network]` wins over the environment, key by key. The environment is the daemon's own at its start: the route of a turn must
+//! not depend on the attached clients.
 //! A password in a proxy's address is a secret: [`Proxy`] does not show it, and the file may not have one.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use hyper_util::client::proxy::matcher::Matcher;
-use reqwest::Url;
+use reqwest::{Client, Url};
 use serde::Deserialize;
 
 use super::address::{authority, is_loopback};
 use super::client::Clients;
+use super::public::PrivateHosts;
 use crate::diagnostics::secret::Secret;
 
-/// What `proxy` says when no proxy is meant, whatever the environment says.
+/// The value of `proxy` that turns proxies off, whatever the environment has.
 const DIRECT: &str = "direct";
 
-/// What a proxy may speak.
+/// The supported schemes of a proxy.
 const SCHEMES: [&str; 6] = ["http", "https", "socks4", "socks4a", "socks5", "socks5h"];
 
-/// `[network]`, as it is written.
+/// `[network]` as written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default, expecting = "a table")]
 pub struct NetworkConfig {
     /// The proxy for everything, or `direct`.
     pub proxy: Option<String>,
-    /// Hosts, domains and networks that no proxy is used for.
+    /// Hosts, domains and networks that are reached directly.
     pub no_proxy: Option<Vec<String>>,
-    /// Whether a proxy is used for this very machine too.
+    /// Whether loopback addresses go through the proxy too.
     pub proxy_loopback: bool,
     /// Certificates that are trusted beside those of the system.
     pub ca_file: Option<PathBuf>,
 }
 
 impl NetworkConfig {
-    /// What is wrong with it: the key that is at fault, and why. Never repeats an address that may hold a password.
+    /// Fails with the bad key and the reason, which never repeats an address that may hold a password.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         if let Some(proxy) = self.proxy.as_deref().filter(|proxy| *proxy != DIRECT) {
             let url = parse(proxy).map_err(|problem| ("proxy", problem))?;
             if !url.username().is_empty() || url.password().is_some() {
-                let way = "a password is never written here: start the daemon with HTTPS_PROXY=http://USER:PASSWORD@… \
+                let advice = "a password is never written here: start the daemon with HTTPS_PROXY=http://USER:PASSWORD@… \
                            in its environment, and leave `proxy` out";
-                return Err(("proxy", way.to_owned()));
+                return Err(("proxy", advice.to_owned()));
             }
         }
         let is_host = |entry: &String| {
-            let (host, port) = spared_host(entry.trim());
+            let (host, port) = host_and_port(entry.trim());
             let bare = !host.contains(['[', ']', ',']) && !entry.contains("://");
             bare && port.is_none_or(|port| port.parse::<u16>().is_ok())
         };
@@ -68,12 +70,12 @@ impl NetworkConfig {
     }
 }
 
-/// The variables that the daemon was started with.
+/// The variables of the daemon's environment that matter here.
 #[derive(Clone, Default)]
 pub struct Variables(Vec<(&'static str, String)>);
 
 impl Variables {
-    /// Those that have a meaning here. Where both cases are there, the lower one counts, as everywhere.
+    /// Of two spellings the lower-case one counts, as everywhere.
     const NAMES: [&str; 10] = [
         "https_proxy",
         "HTTPS_PROXY",
@@ -87,7 +89,7 @@ impl Variables {
         "SSL_CERT_DIR",
     ];
 
-    /// Takes what `get` has; nothing is as good as empty.
+    /// Reads them with `get`; an empty one counts as absent.
     pub fn read(get: impl Fn(&str) -> Option<String>) -> Self {
         let found =
             |name| get(name).map(|value| (name, value.trim().to_owned())).filter(|(_, value)| !value.is_empty());
@@ -101,16 +103,16 @@ impl Variables {
     }
 }
 
-/// A proxy. Two are the same if they are reached and asked in the same way.
+/// A proxy. Two are equal if address, password and origin are.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Proxy {
     url: Url,
-    /// Who named it: a variable, or `network.proxy`.
+    /// Its origin: a variable, or `network.proxy`.
     pub named_by: String,
 }
 
 impl Proxy {
-    /// Its address with its password, for whoever connects to it.
+    /// Its address with the password, for the connection.
     pub fn reveal(&self) -> &Url {
         &self.url
     }
@@ -136,7 +138,7 @@ impl fmt::Debug for Proxy {
 /// Certificates that are trusted beside those of the system.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Roots {
-    /// Files, each with who named it.
+    /// Files, each with the variable or key that names it.
     pub files: Vec<(PathBuf, String)>,
     /// Directories, likewise.
     pub directories: Vec<(PathBuf, String)>,
@@ -144,19 +146,21 @@ pub struct Roots {
 
 /// How one address is reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Way {
-    /// Through this proxy; directly if there is none.
+pub struct Route {
+    /// The proxy; absent for a direct connection.
     pub proxy: Option<Proxy>,
-    /// Who is trusted.
+    /// Extra root certificates.
     pub roots: Roots,
 }
 
-/// The way out of this machine.
+/// Proxies and certificates of all routes.
 #[derive(Debug, Default)]
 pub struct Network {
+    /// `network.proxy` turns proxies off.
+    is_direct: bool,
     http: Option<Result<Proxy, String>>,
     https: Option<Result<Proxy, String>>,
-    /// Say which hosts no proxy is used for, some for one port only.
+    /// The hosts that are reached directly, some for one port only.
     no_proxy: Vec<(Option<u16>, Matcher)>,
     proxy_loopback: bool,
     roots: Roots,
@@ -165,7 +169,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// What `config` and `variables` come to.
+    /// Combines `config` and `variables`.
     pub fn new(config: &NetworkConfig, variables: &Variables, clients: Clients) -> Self {
         let of = |names: &[&str]| {
             let (name, value) = match config.proxy.as_deref() {
@@ -188,6 +192,7 @@ impl Network {
             roots.directories.extend(directories.map(|directory| (directory, name.to_owned())));
         }
         Self {
+            is_direct: config.proxy.as_deref() == Some(DIRECT),
             http: of(&["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"]),
             https: of(&["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"]),
             no_proxy: matchers(listed.as_deref().unwrap_or_default()),
@@ -197,36 +202,59 @@ impl Network {
         }
     }
 
-    /// How `url` is reached; why not, if its proxy has no address. Going without it would go where nobody may look.
-    pub fn way(&self, url: &Url) -> Result<Way, String> {
+    /// The route to `url`. Fails if its proxy has a bad address: a direct connection might show the request to others.
+    pub fn route(&self, url: &Url) -> Result<Route, String> {
         let proxy = if url.scheme() == "https" { &self.https } else { &self.http };
-        let proxy = match proxy.as_ref().filter(|_| !self.spared(url)) {
+        let proxy = match proxy.as_ref().filter(|_| !self.bypasses_proxy(url)) {
             Some(Err(problem)) => return Err(problem.clone()),
             Some(Ok(proxy)) => Some(proxy.clone()),
             None => None,
         };
-        Ok(Way { proxy, roots: self.roots.clone() })
+        Ok(Route { proxy, roots: self.roots.clone() })
     }
 
-    /// Whether no proxy is used for `url`.
-    fn spared(&self, url: &Url) -> bool {
+    /// The client for `url`, on its route; fails if the route cannot be used.
+    pub async fn client(&self, url: &Url, connect_timeout: Duration) -> Result<Client, String> {
+        let route = self.route(url)?;
+        let client = self.clients.client(&route, url.scheme() == "https", connect_timeout).await;
+        client.map_err(|failure| failure.message)
+    }
+
+    /// As [`Self::client`], for a page of the web: it connects to public addresses and to `private` ones alone.
+    pub async fn public_client(
+        &self,
+        url: &Url,
+        connect_timeout: Duration,
+        private: PrivateHosts,
+    ) -> Result<Client, String> {
+        if let Some(refusal) = private.refusal(url) {
+            return Err(refusal);
+        }
+        let route = self.route(url)?;
+        let client = self.clients.public_client(&route, url.scheme() == "https", connect_timeout, private).await;
+        client.map_err(|failure| failure.message)
+    }
+
+    /// Whether `url` is reached directly.
+    fn bypasses_proxy(&self, url: &Url) -> bool {
         if is_loopback(url) {
             return !self.proxy_loopback;
         }
-        // What is no such address is not spared; the request says what is wrong with it.
+        // A bad address goes through the proxy; the request reports it.
         let uri = url.as_str().parse::<http::Uri>().ok();
-        let spares = |matcher: &Matcher| uri.as_ref().is_some_and(|uri| matcher.intercept(uri).is_none());
+        let matches = |matcher: &Matcher| uri.as_ref().is_some_and(|uri| matcher.intercept(uri).is_none());
         let at = |port: Option<u16>| port.is_none() || port == url.port_or_known_default();
-        self.no_proxy.iter().any(|(port, matcher)| at(*port) && spares(matcher))
+        self.no_proxy.iter().any(|(port, matcher)| at(*port) && matches(matcher))
     }
 
-    /// The proxies, one line each: what they are for, where they are, who named them.
+    /// The proxies, a line each: scheme, address, origin.
     pub fn proxies(&self) -> Vec<String> {
         let said = |proxy: &Result<Proxy, String>| match proxy {
             Ok(proxy) => proxy.to_string(),
             Err(problem) => problem.clone(),
         };
         match (&self.https, &self.http) {
+            _ if self.is_direct => vec!["none (network.proxy is \"direct\")".to_owned()],
             (Some(https), Some(http)) if https == http => vec![said(https)],
             (https, http) => [("https", https), ("http", http)]
                 .into_iter()
@@ -235,33 +263,39 @@ impl Network {
         }
     }
 
-    /// What must never be shown: the passwords of proxies, and what carries them.
+    /// The passwords of proxies, in each form to redact.
     pub fn secrets(&self) -> Vec<Secret> {
         let proxies = [&self.http, &self.https].into_iter().flatten().flatten();
         proxies.flat_map(|proxy| passwords(&proxy.url)).map(|password| Secret::new(&password)).collect()
     }
 }
 
-/// What spares hosts from proxies, of a list as in `NO_PROXY`.
+/// Matchers for a list as in `NO_PROXY`.
 fn matchers(list: &str) -> Vec<(Option<u16>, Matcher)> {
     let list = list.to_lowercase();
     let mut ports: Vec<(Option<u16>, String)> = Vec::new();
     for entry in list.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
-        let (host, port) = spared_host(entry);
-        // What cannot be read matches nothing, as everywhere.
+        let (host, port) = host_and_port(entry);
+        // A bad entry matches nothing, as everywhere.
         let Ok(port) = port.map(str::parse).transpose() else { continue };
         match ports.iter_mut().find(|(known, _)| *known == port) {
             Some((_, hosts)) => hosts.extend([",", host]),
             None => ports.push((port, host.to_owned())),
         }
     }
-    // Which proxy it would be does not matter here.
+    // The proxy's address does not matter here.
     let matcher = |hosts: String| Matcher::builder().all("http://proxy").no(hosts).build();
     ports.into_iter().map(|(port, hosts)| (port, matcher(hosts))).collect()
 }
 
-/// Host, domain or network, and the port that may follow it. An address of IPv6 may have brackets, and has if a port follows.
-fn spared_host(entry: &str) -> (&str, Option<&str>) {
+/// Whether this is a host, a domain or a network, without a port.
+pub fn is_host(entry: &str) -> bool {
+    let (host, port) = host_and_port(entry.trim());
+    !host.is_empty() && port.is_none() && !host.contains(['[', ']', ',', ' ']) && !entry.contains("://")
+}
+
+/// Splits an entry into host, domain or network, and port. An IPv6 address needs brackets if a port follows.
+fn host_and_port(entry: &str) -> (&str, Option<&str>) {
     match entry.strip_prefix('[').and_then(|entry| entry.split_once(']')) {
         Some((host, "")) => (host, None),
         Some((host, rest)) if rest.starts_with(':') => (host, rest.get(1..)),
@@ -271,7 +305,7 @@ fn spared_host(entry: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// The password in `url` in each form that it may come back in.
+/// The password in `url`: as written, decoded, and as in a `Proxy-Authorization` header.
 fn passwords(url: &Url) -> Vec<String> {
     use base64::Engine as _;
     let Some(password) = url.password() else { return Vec::new() };
@@ -281,7 +315,7 @@ fn passwords(url: &Url) -> Vec<String> {
     vec![password.to_owned(), decoded(password), header]
 }
 
-/// The address of a proxy, which may leave out `http://`. What is wrong with it does not repeat it.
+/// Parses the address of a proxy, with or without `http://`. The error does not repeat it.
 fn parse(text: &str) -> Result<Url, String> {
     let whole = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
     let problem =
@@ -309,13 +343,13 @@ mod tests {
     }
 
     /// The way to `url`, in a word.
-    fn way(config_text: &str, set: &[(&str, &str)], url: &str) -> String {
+    fn route(config_text: &str, set: &[(&str, &str)], url: &str) -> String {
         let config = config(config_text);
         assert_eq!(config.check(), Ok(()), "{config_text}");
-        let way = Network::new(&config, &variables(set), Clients::default()).way(&Url::parse(url).unwrap());
-        match way {
-            Ok(Way { proxy: None, .. }) => "direct".to_owned(),
-            Ok(Way { proxy: Some(proxy), .. }) => proxy.to_string(),
+        let route = Network::new(&config, &variables(set), Clients::default()).route(&Url::parse(url).unwrap());
+        match route {
+            Ok(Route { proxy: None, .. }) => "direct".to_owned(),
+            Ok(Route { proxy: Some(proxy), .. }) => proxy.to_string(),
             Err(problem) => problem,
         }
     }
@@ -326,7 +360,7 @@ mod tests {
     #[test]
     fn the_environment_names_proxies_as_everywhere() {
         fn check(set: &[(&str, &str)], https: &str, http: &str) {
-            assert_eq!((way("", set, HTTPS).as_str(), way("", set, HTTP).as_str()), (https, http), "{set:?}");
+            assert_eq!((route("", set, HTTPS).as_str(), route("", set, HTTP).as_str()), (https, http), "{set:?}");
         }
         check(&[], "direct", "direct");
         check(&[("HTTPS_PROXY", "http://p:1")], "http://p:1 (HTTPS_PROXY)", "direct");
@@ -343,19 +377,22 @@ mod tests {
 
     #[test]
     fn the_configuration_wins() {
+        let direct =
+            Network::new(&config("proxy = 'direct'"), &variables(&[("HTTP_PROXY", "http://p:1")]), Clients::default());
+        assert_eq!(direct.proxies(), ["none (network.proxy is \"direct\")"]);
         let set = [("HTTPS_PROXY", "http://p:1"), ("NO_PROXY", "example.com")];
-        assert_eq!(way("", &set, HTTPS), "direct");
-        assert_eq!(way("no_proxy = []", &set, HTTPS), "http://p:1 (HTTPS_PROXY)");
-        assert_eq!(way("proxy = 'http://c:3'\nno_proxy = []", &set, HTTP), "http://c:3 (network.proxy)");
-        assert_eq!(way("proxy = 'http://c:3'", &set, HTTP), "direct");
-        assert_eq!(way("proxy = 'direct'\nno_proxy = []", &set, HTTPS), "direct");
+        assert_eq!(route("", &set, HTTPS), "direct");
+        assert_eq!(route("no_proxy = []", &set, HTTPS), "http://p:1 (HTTPS_PROXY)");
+        assert_eq!(route("proxy = 'http://c:3'\nno_proxy = []", &set, HTTP), "http://c:3 (network.proxy)");
+        assert_eq!(route("proxy = 'http://c:3'", &set, HTTP), "direct");
+        assert_eq!(route("proxy = 'direct'\nno_proxy = []", &set, HTTPS), "direct");
     }
 
     #[test]
     fn hosts_domains_and_networks_are_spared() {
-        fn check(list: &str, url: &str, spared: bool) {
+        fn check(list: &str, url: &str, bypasses_proxy: bool) {
             let set = [("ALL_PROXY", "http://p:1"), ("NO_PROXY", list)];
-            assert_eq!(way("", &set, url) == "direct", spared, "{list} {url}");
+            assert_eq!(route("", &set, url) == "direct", bypasses_proxy, "{list} {url}");
         }
         check("example.com", "https://api.example.com/v1", true);
         check(".example.com", "https://api.example.com/v1", true);
@@ -381,9 +418,9 @@ mod tests {
     fn this_machine_needs_no_proxy_unless_somebody_says_so() {
         let set = [("ALL_PROXY", "http://p:1")];
         for local in ["http://127.0.0.1:8000/v1", "http://localhost/v1", "https://[::1]:1/v1"] {
-            assert_eq!(way("", &set, local), "direct");
-            assert_eq!(way("proxy = 'http://c:3'", &set, local), "direct");
-            assert_eq!(way("proxy_loopback = true", &set, local), "http://p:1 (ALL_PROXY)");
+            assert_eq!(route("", &set, local), "direct");
+            assert_eq!(route("proxy = 'http://c:3'", &set, local), "direct");
+            assert_eq!(route("proxy_loopback = true", &set, local), "http://p:1 (ALL_PROXY)");
         }
     }
 
@@ -391,9 +428,9 @@ mod tests {
     fn a_password_is_used_and_not_shown() {
         let set = [("HTTPS_PROXY", "http://user:hunter%402hunter@p:1")];
         let network = Network::new(&NetworkConfig::default(), &variables(&set), Clients::default());
-        let way = network.way(&Url::parse(HTTPS).unwrap()).unwrap();
-        assert_eq!(way.proxy.as_ref().unwrap().reveal().password(), Some("hunter%402hunter"));
-        for shown in [format!("{way:?} {network:?}"), network.proxies().concat()] {
+        let route = network.route(&Url::parse(HTTPS).unwrap()).unwrap();
+        assert_eq!(route.proxy.as_ref().unwrap().reveal().password(), Some("hunter%402hunter"));
+        for shown in [format!("{route:?} {network:?}"), network.proxies().concat()] {
             assert!(!shown.contains("hunter"), "{shown}");
         }
         let secrets: Vec<_> = network.secrets().iter().map(|secret| secret.reveal().to_owned()).collect();
@@ -426,7 +463,7 @@ mod tests {
     fn certificates_of_all_sources_are_trusted_together() {
         let set = [("SSL_CERT_FILE", "/a.pem"), ("SSL_CERT_DIR", "/b::/c")];
         let network = Network::new(&config("ca_file = '/mine.pem'"), &variables(&set), Clients::default());
-        let roots = network.way(&Url::parse(HTTPS).unwrap()).unwrap().roots;
+        let roots = network.route(&Url::parse(HTTPS).unwrap()).unwrap().roots;
         let named = |list: &[(&str, &str)]| -> Vec<(PathBuf, String)> {
             list.iter().map(|(path, by)| (PathBuf::from(path), (*by).to_owned())).collect()
         };

@@ -1,8 +1,8 @@
-//! The services and servers that need no configuration: where they are, which key they take, how they depart from their format.
+//! The services and servers that need no configuration: address, key, deviations from the format.
 //!
 //! Data alone. Sources: the services' own documentation, and for the flags what their servers answered to other clients; each
-//! flag names its own, as of autumn 2026. A service without a flag takes what its format says, or nothing was found against it.
-//! Deliberately absent: models other than the one to begin with, which change too often to be listed here.
+//! flag names its own, as of autumn 2026. A service without flags follows its format, as far as known.
+//! Deliberately absent: models other than the default, which change too often.
 
 use reqwest::Url;
 
@@ -16,21 +16,21 @@ pub struct Preset {
     pub name: &'static str,
     /// The wire format.
     pub kind: Kind,
-    /// Where it is. [`PLACEHOLDER`] in it means that only the user can know.
+    /// Its address. [`PLACEHOLDER`] stands for a part that the user has to fill in.
     pub base_url: &'static str,
     /// The variable that holds its key.
     pub variable: &'static str,
     /// The command that prints its key; empty where a key stays the same.
     pub command: &'static str,
-    /// The model when only the provider is named; empty where none is there for everybody.
+    /// The default model; empty where no model is available to every account.
     pub model: &'static str,
-    /// A server on this machine: it may do without a key, and can be used while somebody listens.
+    /// A server on this machine: works without a key, and is ready while something listens.
     pub local: bool,
-    /// How it departs from the format.
+    /// Its deviations from the format.
     pub compat: Compat,
 }
 
-/// What stands in an address for what only the user can know.
+/// The part of an address that the user has to fill in.
 pub const PLACEHOLDER: &str = "PROJECT";
 
 const NONE: Preset = Preset {
@@ -59,7 +59,7 @@ const TEMPLATES: Compat = Compat {
     ..Compat::NONE
 };
 
-/// In the order in which a default is looked for. The first of a kind is that kind's vendor.
+/// In the order of preference for a default. The first of a kind is that kind's vendor.
 pub const PRESETS: &[Preset] = &[
     Preset {
         name: "anthropic",
@@ -119,7 +119,7 @@ pub const PRESETS: &[Preset] = &[
         model: "mistral-medium-latest",
         // Fields that it does not know are refused with 422; it counts tokens without being asked.
         // It takes a schema. `reasoning_effort` is `high` or `none` for two of its models, more for a third, and refused for the
-        // rest: docs.mistral.ai, "Adjustable reasoning". Whoever has such a model sets the flag.
+        // rest: docs.mistral.ai, "Adjustable reasoning". For such a model, set the flag.
         compat: Compat {
             stream_usage: Some(false),
             short_call_ids: Some(true),
@@ -167,7 +167,7 @@ pub const PRESETS: &[Preset] = &[
         name: "vertex",
         kind: Kind::Gemini,
         base_url: "https://aiplatform.googleapis.com/v1/projects/PROJECT/locations/global",
-        // A token is good for an hour, so it is asked for and not kept in a variable.
+        // A token is valid for an hour, so a command prints it.
         command: "gcloud auth print-access-token",
         compat: Compat { vertex: Some(true), ..Compat::NONE },
         ..NONE
@@ -213,14 +213,14 @@ pub fn named(name: &str) -> Option<&'static Preset> {
     PRESETS.iter().find(|preset| preset.name == name)
 }
 
-/// Whose address a provider of this kind has that names none.
+/// The vendor of a kind: the default address of a configured provider without a preset.
 pub fn vendor(kind: Kind) -> Option<&'static Preset> {
     let kind = if kind == Kind::OpenaiResponses { Kind::Openai } else { kind };
     PRESETS.iter().find(|preset| preset.kind == kind)
 }
 
-/// Whose place an address is: the same scheme, host and port.
-pub fn at(base_url: &str) -> Option<&'static Preset> {
+/// The preset at an address: the same scheme, host and port.
+pub fn by_address(base_url: &str) -> Option<&'static Preset> {
     let url = Url::parse(base_url).ok()?;
     let host = url.host_str().map(|host| if matches!(host, "localhost" | "[::1]") { "127.0.0.1" } else { host })?;
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn an_address_is_known_by_its_place() {
         fn check(base_url: &str, expect: Option<&str>) {
-            assert_eq!(at(base_url).map(|preset| preset.name), expect, "{base_url}");
+            assert_eq!(by_address(base_url).map(|preset| preset.name), expect, "{base_url}");
         }
         check("https://api.openai.com/v1", Some("openai"));
         check("https://api.openai.com", Some("openai"));

@@ -1,23 +1,37 @@
 //! Whether and when to retry a failed attempt. Pure: time and randomness come in from outside.
 //!
+//! A failure that passes by itself is waited out, for as long as the patience lasts. An attempt that breaks off in the middle of
+//! an answer costs money, so there are few of those. The backoff follows from the time waited so far, so it continues after a
+//! restart of the daemon without a counter.
 //! Deliberately absent: waiting, and superseding text that was shown; both belong to the turn.
 
 use std::time::Duration;
 
+use linger_protocol::patience::Patience;
+
 use super::{Failure, FailureClass};
 
-/// The most attempts at one step: with the waits below they span a short outage.
-pub const MAX_ATTEMPTS: u32 = 6;
-/// The most attempts when the connection is refused: a restarting server is back by then, a wrong address stays wrong.
-pub const MAX_REFUSED: u32 = 3;
-/// The longest time for the attempts of one step; after that a user should look.
-pub const MAX_ELAPSED: Duration = Duration::from_secs(600);
-/// The longest `Retry-After` by default; beyond it a user should know.
-pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
-/// The first wait is at most this, each further one at most twice the one before.
-const BASE: Duration = Duration::from_millis(500);
+/// How often a step is repeated after an attempt that broke off.
+pub const MAX_BROKEN_OFF: u32 = 5;
+/// How long to wait for an address that has never answered: it is probably wrong, or its server is not started.
+pub const NEVER_ANSWERED: Duration = Duration::from_secs(10);
+/// The shortest wait.
+const SHORTEST: Duration = Duration::from_millis(500);
 /// The longest wait of our own backoff.
-const CAP: Duration = Duration::from_secs(30);
+pub const CAP: Duration = Duration::from_secs(30);
+
+/// The failed attempts of a step so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tries {
+    /// The time since the first of them failed.
+    pub waited: Duration,
+    /// How many broke off in the middle of an answer, the last one included.
+    pub broken_off: u32,
+    /// Whether the last one did.
+    pub broke_off: bool,
+    /// Whether the provider's address has ever answered.
+    pub answered_before: bool,
+}
 
 /// What to do after a failed attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,45 +48,69 @@ pub enum Decision {
     },
 }
 
-/// Decides after attempt number `attempt` (from 1) failed, `elapsed` after the first began.
-/// `longest` bounds `Retry-After`; `random` is from 0 to 1.
-pub fn decide(failure: &Failure, attempt: u32, elapsed: Duration, longest: Duration, random: f64) -> Decision {
-    match failure.class {
+/// Whether a failure of this class passes by itself.
+pub fn passes(class: FailureClass) -> bool {
+    matches!(
+        class,
         FailureClass::Connect
-        | FailureClass::Refused
-        | FailureClass::Overloaded
-        | FailureClass::Timeout
-        | FailureClass::Stream => {}
-        FailureClass::Network
-        | FailureClass::Auth
-        | FailureClass::NotFound
-        | FailureClass::TooLong
-        | FailureClass::Images
-        | FailureClass::History
-        | FailureClass::Reasoning
-        | FailureClass::Rejected => return Decision::GiveUp { note: None },
+            | FailureClass::Refused
+            | FailureClass::Overloaded
+            | FailureClass::Timeout
+            | FailureClass::Stream
+    )
+}
+
+/// Whether another model may stand in after a failure of this class: it passes by itself, or the key or the account is refused.
+pub fn may_fall_back(class: FailureClass) -> bool {
+    passes(class) || matches!(class, FailureClass::Auth | FailureClass::Forbidden | FailureClass::Quota)
+}
+
+/// Whether an attempt that failed like this may have cost money. `begun`: a part of the answer came.
+pub fn broke_off(class: FailureClass, begun: bool) -> bool {
+    begun || matches!(class, FailureClass::Timeout | FailureClass::Stream)
+}
+
+/// Decides after a failed attempt; `random` is from 0 to 1.
+pub fn decide(failure: &Failure, tries: &Tries, patience: Patience, random: f64) -> Decision {
+    let give_up = |note: String| Decision::GiveUp { note: Some(note).filter(|note| !note.is_empty()) };
+    if !passes(failure.class) {
+        return give_up(String::new());
     }
-    if attempt >= attempts(failure.class) {
-        return Decision::GiveUp { note: Some(format!("gave up after {attempt} attempts")) };
+    if tries.broke_off && tries.broken_off > MAX_BROKEN_OFF {
+        return give_up(format!("gave up after {} attempts", tries.broken_off));
     }
+    let never = matches!(failure.class, FailureClass::Connect | FailureClass::Refused) && !tries.answered_before;
+    let limit = patience.limit();
+    let limit = if never { Some(limit.map_or(NEVER_ANSWERED, |limit| limit.min(NEVER_ANSWERED))) } else { limit };
+    let left = limit.map_or(Duration::MAX, |limit| limit.saturating_sub(tries.waited));
     let asked = failure.retry_after.unwrap_or_default();
-    if asked > longest {
-        return Decision::GiveUp { note: Some(format!("the provider asks to wait {}", spoken(asked))) };
+    if asked > left {
+        return give_up(format!("the provider asks to wait {}", spoken(asked)));
     }
-    let ceiling = BASE.saturating_mul(1 << attempt.saturating_sub(1).min(16)).min(CAP);
-    let after = ceiling.mul_f64(random.clamp(0.0, 1.0)).max(asked);
-    if elapsed + after > MAX_ELAPSED.max(longest) {
-        return Decision::GiveUp { note: Some(format!("gave up after {}", spoken(elapsed))) };
+    if left < SHORTEST {
+        let waited =
+            if tries.waited < SHORTEST { String::new() } else { format!("gave up after {}", spoken(tries.waited)) };
+        return give_up(waited);
     }
-    Decision::Again { after }
+    let ceiling = tries.waited.clamp(2 * SHORTEST, CAP);
+    let backoff = ceiling.mul_f64(0.5 + random.clamp(0.0, 1.0) / 2.0);
+    Decision::Again { after: backoff.min(left).max(asked) }
 }
 
-/// The most attempts for this class of failure.
-pub fn attempts(class: FailureClass) -> u32 {
-    if class == FailureClass::Refused { MAX_REFUSED } else { MAX_ATTEMPTS }
+/// The text of a notice about the next try; [`reason`] gets the failure back.
+pub fn announced(failure: &Failure, waited: Option<Duration>, after: Duration) -> String {
+    let waited = waited.map(|waited| format!("waiting for {}, ", spoken(waited))).unwrap_or_default();
+    let after = if after < CAP { format!("{:.1} s", after.as_secs_f64()) } else { spoken(after) };
+    format!("{}; {waited}trying again in {after}", failure.message)
 }
 
-fn spoken(duration: Duration) -> String {
+/// The failure in the text of a notice about the next try.
+pub fn reason(announced: &str) -> &str {
+    announced.rsplit_once("; ").map_or(announced, |(reason, _)| reason)
+}
+
+/// A time for people.
+pub fn spoken(duration: Duration) -> String {
     match duration.as_secs() {
         seconds @ 0..120 => format!("{seconds} seconds"),
         seconds @ 120..7200 => format!("{} minutes", seconds / 60),
@@ -84,65 +122,101 @@ fn spoken(duration: Duration) -> String {
 mod tests {
     use super::*;
 
+    const HOUR: Patience = Patience::USUAL;
+
+    fn failure(class: FailureClass, retry_after: Option<u64>) -> Failure {
+        Failure { class, message: "it failed".to_owned(), retry_after: retry_after.map(Duration::from_secs) }
+    }
+
+    /// `waited` is in milliseconds, as is the expected wait.
     fn check(
         class: FailureClass,
         retry_after: Option<u64>,
-        attempt: u32,
-        elapsed: u64,
-        random: f64,
+        waited: u64,
+        patience: Patience,
         expect: Result<u64, &str>,
     ) {
-        let failure = Failure { class, message: String::new(), retry_after: retry_after.map(Duration::from_secs) };
+        let tries = Tries { waited: Duration::from_millis(waited), answered_before: true, ..Tries::default() };
         let expect = match expect {
             Ok(millis) => Decision::Again { after: Duration::from_millis(millis) },
             Err("") => Decision::GiveUp { note: None },
             Err(note) => Decision::GiveUp { note: Some(note.to_owned()) },
         };
-        let got = decide(&failure, attempt, Duration::from_secs(elapsed), MAX_RETRY_AFTER, random);
-        assert_eq!(got, expect, "{class:?} {retry_after:?} attempt {attempt} after {elapsed} s");
+        let got = decide(&failure(class, retry_after), &tries, patience, 1.0);
+        assert_eq!(got, expect, "{class:?} {retry_after:?} after {waited} ms");
     }
 
     #[test]
-    fn how_long_a_provider_may_ask_to_wait_can_be_set() {
-        let seconds = Duration::from_secs;
-        let failure =
-            Failure { class: FailureClass::Overloaded, message: String::new(), retry_after: Some(seconds(900)) };
-        let decided = |longest| decide(&failure, 1, Duration::ZERO, longest, 0.0);
-        assert_eq!(decided(seconds(1000)), Decision::Again { after: seconds(900) });
-        assert!(matches!(decided(seconds(899)), Decision::GiveUp { .. }));
-    }
-
-    #[test]
-    fn what_may_pass_is_tried_again_with_growing_waits() {
+    fn what_passes_by_itself_is_waited_out_with_growing_pauses() {
         use FailureClass::*;
-        for class in [Connect, Overloaded, Timeout, Stream] {
-            check(class, None, 1, 0, 1.0, Ok(500));
+        for class in [Connect, Refused, Overloaded, Timeout, Stream] {
+            check(class, None, 0, HOUR, Ok(1000));
+            check(class, None, 900, HOUR, Ok(1000));
+            check(class, None, 8000, HOUR, Ok(8000));
+            check(class, None, 31_000, HOUR, Ok(30_000));
+            check(class, None, 3_599_000, HOUR, Ok(1000));
+            check(class, None, 3_599_600, HOUR, Err("gave up after 59 minutes"));
+            check(class, None, 999_000_000, Patience::Forever, Ok(30_000));
+            check(class, None, 0, Patience::Millis(0), Err(""));
         }
-        check(Connect, None, 1, 0, 0.0, Ok(0));
-        check(Connect, None, 2, 0, 0.5, Ok(500));
-        check(Connect, None, 5, 0, 1.0, Ok(8000));
-        check(Connect, None, 5, 0, 7.0, Ok(8000));
-        check(Refused, None, 2, 0, 0.0, Ok(0));
-        check(Refused, None, 3, 0, 0.0, Err("gave up after 3 attempts"));
-        check(Connect, None, 6, 0, 0.0, Err("gave up after 6 attempts"));
-        check(Timeout, None, 3, 600, 1.0, Err("gave up after 10 minutes"));
+        let tries = Tries { answered_before: true, ..Tries::default() };
+        let shortest = Decision::Again { after: Duration::from_millis(500) };
+        assert_eq!(decide(&failure(Overloaded, None), &tries, HOUR, 0.0), shortest);
     }
 
     #[test]
     fn what_will_not_pass_is_not_tried_again() {
         use FailureClass::*;
-        for class in [Auth, NotFound, TooLong, Images, History, Rejected] {
-            check(class, Some(1), 1, 0, 0.0, Err(""));
+        for class in [Network, Auth, NotFound, TooLong, Images, History, Reasoning, Rejected] {
+            check(class, Some(1), 0, Patience::Forever, Err(""));
         }
     }
 
     #[test]
-    fn a_provider_may_ask_for_a_minute_but_no_more() {
+    fn a_provider_may_ask_for_as_long_as_the_patience_lasts() {
         use FailureClass::Overloaded;
-        check(Overloaded, Some(7), 1, 0, 0.5, Ok(7000));
-        check(Overloaded, Some(60), 1, 0, 0.5, Ok(60_000));
-        check(Overloaded, Some(61), 1, 0, 0.5, Err("the provider asks to wait 61 seconds"));
-        check(Overloaded, Some(90_000), 1, 0, 0.5, Err("the provider asks to wait 25 hours"));
-        check(Overloaded, Some(0), 2, 0, 1.0, Ok(1000));
+        check(Overloaded, Some(7), 0, HOUR, Ok(7000));
+        check(Overloaded, Some(0), 2000, HOUR, Ok(2000));
+        check(Overloaded, Some(3600), 0, HOUR, Ok(3_600_000));
+        check(Overloaded, Some(3600), 1000, HOUR, Err("the provider asks to wait 60 minutes"));
+        check(Overloaded, Some(90_000), 0, HOUR, Err("the provider asks to wait 25 hours"));
+        check(Overloaded, Some(90_000), 0, Patience::Forever, Ok(90_000_000));
+    }
+
+    #[test]
+    fn an_address_that_never_answered_is_given_up_soon() {
+        let decided = |class, waited| {
+            let tries = Tries { waited: Duration::from_millis(waited), ..Tries::default() };
+            decide(&failure(class, None), &tries, Patience::Forever, 1.0)
+        };
+        let given_up = Decision::GiveUp { note: Some("gave up after 10 seconds".to_owned()) };
+        for class in [FailureClass::Connect, FailureClass::Refused] {
+            assert_eq!(decided(class, 6000), Decision::Again { after: Duration::from_secs(4) });
+            assert_eq!(decided(class, 10_000), given_up);
+        }
+        assert_eq!(decided(FailureClass::Overloaded, 10_000), Decision::Again { after: Duration::from_secs(10) });
+    }
+
+    #[test]
+    fn attempts_that_broke_off_are_few() {
+        let decided = |broken_off, broke_off| {
+            let tries = Tries { broken_off, broke_off, answered_before: true, ..Tries::default() };
+            decide(&failure(FailureClass::Stream, None), &tries, Patience::Forever, 1.0)
+        };
+        assert!(matches!(decided(5, true), Decision::Again { .. }));
+        assert_eq!(decided(6, true), Decision::GiveUp { note: Some("gave up after 6 attempts".to_owned()) });
+        assert!(matches!(decided(6, false), Decision::Again { .. }), "a refused connection is free");
+        assert!(broke_off(FailureClass::Overloaded, true) && broke_off(FailureClass::Timeout, false));
+        assert!(!broke_off(FailureClass::Overloaded, false));
+    }
+
+    #[test]
+    fn the_reason_is_found_in_what_was_announced() {
+        let failure = Failure { message: "503: busy; come back".to_owned(), ..failure(FailureClass::Overloaded, None) };
+        let seconds = Duration::from_secs;
+        let texts = [announced(&failure, None, seconds(1)), announced(&failure, Some(seconds(31)), seconds(600))];
+        assert_eq!(texts[0], "503: busy; come back; trying again in 1.0 s");
+        assert_eq!(texts[1], "503: busy; come back; waiting for 31 seconds, trying again in 10 minutes");
+        texts.iter().for_each(|text| assert_eq!(reason(text), failure.message));
     }
 }

@@ -1,7 +1,7 @@
-//! JSON Schema of a user's: whether one is good, and whether an answer fits it. The only user of the crate `boon`.
+//! A user's JSON Schema: validation of the schema and of answers. The only user of the crate `boon`.
 //!
-//! Nothing is fetched: a reference that leaves the schema is an error. Patterns are matched in linear time.
-//! Deliberately absent: how a model is asked for a shape, which [`crate::provider::shape`] knows.
+//! Nothing is fetched: an external reference is an error. Patterns are matched in linear time.
+//! Deliberately absent: how a model is held to a schema ([`crate::provider::output_schema`]).
 
 use std::collections::HashMap;
 
@@ -10,34 +10,34 @@ use linger_protocol::message::ContentBlock;
 use regex::RegexBuilder;
 use serde_json::Value;
 
-use crate::provider::shape::{unwrapped, without_nulls};
-use crate::provider::think;
+use crate::provider::output_schema::{unwrap_answer, without_nulls};
+use crate::provider::think_tags;
 
-/// The largest schema, in bytes: it goes with each request of its turn. What providers take is smaller.
+/// The largest schema, in bytes: it is part of each request of its turn. Providers have lower limits.
 pub const MAX_SCHEMA: usize = 64 << 10;
 
-/// How many schemas may be applied to one value, each as often as it is: references to references can double at each of them.
+/// The most applications of schemas to one value: chained references can double them at each link.
 const MAX_WORK: u64 = 10_000;
 
-/// How many patterns a schema may have: each is compiled, which a handful of characters can make a matter of milliseconds.
+/// The most patterns in a schema: compiling one may take milliseconds.
 const MAX_PATTERNS: usize = 64;
 
-/// How large one pattern may be when it is compiled, in bytes: a class of letters of all languages takes some 30,000.
+/// The largest compiled pattern, in bytes: a class of all letters takes some 30,000.
 const PATTERN: usize = 512 << 10;
 
-/// How many faults of an answer the model is told; more do not help it.
+/// The most errors that the model is told; more do not help it.
 const FAULTS: usize = 5;
 
-/// How much of one fault is told, in characters: it quotes the answer.
+/// The largest error, in characters: it quotes the answer.
 const FAULT: usize = 300;
 
-/// How deep a schema may be nested; each level is a call when an answer is checked.
+/// The deepest nesting of a schema; validation recurses.
 const DEPTH: usize = 64;
 
-/// What the schema is called while it is read; a reference that is relative leads from here.
+/// The base of relative references.
 const NAME: &str = "schema:/";
 
-/// Fetches nothing.
+/// A loader that fetches nothing.
 struct Nowhere;
 
 impl UrlLoader for Nowhere {
@@ -46,13 +46,13 @@ impl UrlLoader for Nowhere {
     }
 }
 
-/// A schema that is good.
+/// A compiled schema.
 struct Validator {
     schemas: Schemas,
     whole: SchemaIndex,
 }
 
-/// What is wrong with a schema, in one line.
+/// Checks a schema; the error is one line.
 pub fn check(schema: &Value) -> Result<(), String> {
     let size = crate::provider::json_size(schema);
     if size > MAX_SCHEMA {
@@ -60,7 +60,7 @@ pub fn check(schema: &Value) -> Result<(), String> {
     }
     match schema {
         Value::Object(_) => {}
-        // Good JSON Schema, which no provider takes.
+        // Valid JSON Schema, but no provider takes it.
         Value::Bool(true) => return Err("it is `true`, and has to be an object; `{}` says the same".to_owned()),
         Value::Bool(false) => return Err("it is `false`, which no answer fits".to_owned()),
         _ => return Err("it is no JSON object, such as {\"type\": \"object\"}".to_owned()),
@@ -82,13 +82,13 @@ pub fn check(schema: &Value) -> Result<(), String> {
     validator(schema).map(drop)
 }
 
-/// The value that an answer is, if it fits; what is wrong with it, if not. It may stand in a fence of Markdown, and within an object
-/// if it was asked for so.
+/// The value of an answer that fits, or its errors. It may be in a fenced code block, and in a wrapping object if that was
+/// requested.
 pub fn fit(schema: &Value, content: &[ContentBlock], wrapped: bool) -> Result<Value, String> {
     let validator = validator(schema)?;
     let texts: Vec<&str> =
         content.iter().filter_map(ContentBlock::as_text).filter(|text| !text.trim().is_empty()).collect();
-    let (raw, whole) = (think::untagged(content), texts.concat());
+    let (raw, whole) = (think_tags::text_with_tags(content), texts.concat());
     let last = texts.last().copied().unwrap_or_default();
     let mut wrong = None;
     for text in [raw.as_str(), whole.as_str(), last, fenced(last)] {
@@ -100,13 +100,17 @@ pub fn fit(schema: &Value, content: &[ContentBlock], wrapped: bool) -> Result<Va
     Err(wrong.unwrap_or_default())
 }
 
-/// The value that fits: what comes within an object if it was asked for so, and without the nulls that were asked for in the place
-/// of what may be left out.
+/// What is wrong with a value, if it does not fit.
+pub fn fits(schema: &Value, value: &Value) -> Result<(), String> {
+    faults(&validator(schema)?, value).map_or(Ok(()), Err)
+}
+
+/// The value that fits: out of its wrapping object, and without the nulls that strict schemas want for absent properties.
 fn fitting(schema: &Value, validator: &Validator, value: Value, wrapped: bool) -> Result<Value, String> {
-    let inner = if wrapped { unwrapped(value.clone()) } else { value.clone() };
+    let inner = if wrapped { unwrap_answer(value.clone()) } else { value.clone() };
     let Some(fault) = faults(validator, &inner) else { return Ok(inner) };
     let whole = without_nulls(inner, schema);
-    // What was asked for within an object may itself be one that looks like it.
+    // A wrapped answer may itself look like a wrapping object.
     let fits = [whole, value].into_iter().find(|value| faults(validator, value).is_none());
     fits.ok_or(fault)
 }
@@ -127,7 +131,7 @@ fn validator(schema: &Value) -> Result<Validator, String> {
     Ok(Validator { schemas, whole })
 }
 
-/// What is wrong with a value, in one line.
+/// The errors of a value, in one line.
 fn faults(validator: &Validator, value: &Value) -> Option<String> {
     validator.schemas.validate(value, validator.whole).err().map(|error| faults_of(&error, value))
 }
@@ -138,7 +142,7 @@ fn faults_of(error: &ValidationError<'_, '_>, value: &Value) -> String {
     lines.join("; ")
 }
 
-/// The innermost faults, each a line with its place; of alternatives only that none fits.
+/// Collects the innermost errors, each with its location; for alternatives only that none fits.
 fn collect(error: &ValidationError<'_, '_>, value: &Value, lines: &mut Vec<String>) {
     let is_choice = matches!(error.kind, ErrorKind::AnyOf | ErrorKind::OneOf(_) | ErrorKind::Not);
     if !is_choice && !error.causes.is_empty() {
@@ -153,7 +157,7 @@ fn collect(error: &ValidationError<'_, '_>, value: &Value, lines: &mut Vec<Strin
     }
 }
 
-/// What is wrong with the `value` at a place, in the words that models know from other validators.
+/// The errors of the `value` at a location, worded like common validators.
 fn texts(kind: &ErrorKind<'_, '_>, value: &Value) -> Vec<String> {
     let names = |names: Vec<String>| names.join(", ");
     let text = match kind {
@@ -189,7 +193,7 @@ fn cut(text: &str) -> String {
     text.chars().take(FAULT).chain(" …".chars()).collect()
 }
 
-/// What stands between the first fence and the last.
+/// The text between the first fence and the last.
 fn fenced(text: &str) -> &str {
     let Some((_, after)) = text.split_once("```") else { return text };
     let Some((_, body)) = after.split_once('\n') else { return text };
@@ -204,7 +208,7 @@ fn depth(value: &Value) -> usize {
     }
 }
 
-/// The patterns that there are, wherever they stand.
+/// Collects all patterns.
 fn patterns<'a>(schema: &'a Value, found: &mut Vec<&'a str>) {
     match schema {
         Value::Array(items) => items.iter().for_each(|item| patterns(item, found)),
@@ -218,13 +222,13 @@ fn patterns<'a>(schema: &'a Value, found: &mut Vec<&'a str>) {
     }
 }
 
-/// Whether a pattern would be larger than [`PATTERN`]. One that is none is found later.
+/// Whether a compiled pattern exceeds [`PATTERN`]. Invalid ones are reported later.
 fn is_large(pattern: &str) -> bool {
     matches!(RegexBuilder::new(pattern).size_limit(PATTERN).build(), Err(regex::Error::CompiledTooBig(_)))
 }
 
-/// Why checking a value would not end, or not in time: a reference that leads back to itself without going into the value, or
-/// references that lead to others again and again.
+/// Why validation would not end, or take too long: a reference cycle that does not descend into the value, or an explosion of
+/// references.
 fn endless(schema: &Value) -> Option<String> {
     /// How many schemas are applied to one value here; `known` is what the references come to that have been followed.
     fn walk<'a>(

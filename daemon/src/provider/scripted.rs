@@ -1,7 +1,7 @@
-//! A provider for tests: answers from a script, and keeps what it was asked.
+//! A provider for tests: responds from a script, and records requests.
 //!
-//! Each request takes the next [`Answer`]; a request without one fails. What was asked is kept as one
-//! line a message, and is checked: each call has one result, in the next message.
+//! Each request takes the next [`ScriptedResponse`]; a request without one fails. A request is recorded as one
+//! line a message, and checked: each call has one result, in the next message.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,35 +19,35 @@ pub struct Script(Arc<Mutex<Inner>>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    answers: VecDeque<Answer>,
+    answers: VecDeque<ScriptedResponse>,
     asked: Vec<String>,
 }
 
-/// One answer.
+/// One response.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Answer {
-    beats: VecDeque<Beat>,
+pub(crate) struct ScriptedResponse {
+    items: VecDeque<ScriptItem>,
     content: Vec<ContentBlock>,
     stop: Stop,
     usage: Usage,
     failure: Option<Failure>,
 }
 
-/// What comes next in an answer.
+/// The next item of a response.
 #[derive(Clone, Debug)]
-enum Beat {
+enum ScriptItem {
     Event(StreamEvent),
-    /// Nothing, until there is a permit.
+    /// Waits for a permit.
     Wait(Arc<Semaphore>),
 }
 
 impl Script {
-    /// Adds an answer.
-    pub(crate) fn push(&self, answer: Answer) {
+    /// Adds a response.
+    pub(crate) fn push(&self, answer: ScriptedResponse) {
         self.inner().answers.push_back(answer);
     }
 
-    /// What was asked, one text a request.
+    /// The recorded requests, one text each.
     pub(crate) fn asked(&self) -> Vec<String> {
         self.inner().asked.clone()
     }
@@ -59,24 +59,25 @@ impl Script {
     pub(super) fn start(&self, request: &Request<'_>) -> ScriptedStream {
         check(request);
         let mut inner = self.inner();
-        inner.asked.push(words(request));
-        let answer = inner.answers.pop_front().unwrap_or_else(|| Answer::fails(FailureClass::Rejected, "no answer"));
+        inner.asked.push(describe(request));
+        let answer =
+            inner.answers.pop_front().unwrap_or_else(|| ScriptedResponse::fails(FailureClass::Rejected, "no answer"));
         ScriptedStream { answer, begun: false }
     }
 }
 
-impl Answer {
-    /// One that says this.
+impl ScriptedResponse {
+    /// A response with this text.
     pub(crate) fn text(text: &str) -> Self {
         Self { usage: Usage { input_tokens: 10, output_tokens: 5, ..Usage::default() }, ..Self::default() }.says(text)
     }
 
-    /// One that only calls a tool.
+    /// A response with only a tool call.
     pub(crate) fn call(name: &str, input: Value) -> Self {
         Self::text("").calls(name, input)
     }
 
-    /// One that fails before anything comes.
+    /// A failure before any event.
     pub(crate) fn fails(class: FailureClass, message: &str) -> Self {
         Self::default().then_fails(class, message)
     }
@@ -86,7 +87,7 @@ impl Answer {
         if !text.is_empty() {
             let (block, text) = (self.content.len() as u32, text.to_owned());
             self.content.push(ContentBlock::text(text.clone()));
-            self.beats.push_back(Beat::Event(StreamEvent::Text { block, text }));
+            self.items.push_back(ScriptItem::Event(StreamEvent::Text { block, text }));
         }
         self
     }
@@ -97,7 +98,7 @@ impl Answer {
             text.push_str(more);
         }
         let block = self.content.len().saturating_sub(1) as u32;
-        self.beats.push_back(Beat::Event(StreamEvent::Text { block, text: more.to_owned() }));
+        self.items.push_back(ScriptItem::Event(StreamEvent::Text { block, text: more.to_owned() }));
         self
     }
 
@@ -105,7 +106,7 @@ impl Answer {
     pub(crate) fn thinks(mut self, text: &str) -> Self {
         let (block, text) = (self.content.len() as u32, text.to_owned());
         self.content.push(ContentBlock::Thinking { text: text.clone(), native: Some(Value::from("signed")) });
-        self.beats.push_back(Beat::Event(StreamEvent::Thinking { block, text }));
+        self.items.push_back(ScriptItem::Event(StreamEvent::Thinking { block, text }));
         self
     }
 
@@ -114,7 +115,7 @@ impl Answer {
         let (block, text) = (self.content.len() as u32, text.to_owned());
         let (tool, part) = (HostedTool::WebSearch, HostedPart::Call);
         self.content.push(ContentBlock::Hosted { tool, part, text: text.clone(), native: None });
-        self.beats.push_back(Beat::Event(StreamEvent::Hosted { block, tool, part, text }));
+        self.items.push_back(ScriptItem::Event(StreamEvent::Hosted { block, tool, part, text }));
         self
     }
 
@@ -127,7 +128,7 @@ impl Answer {
 
     /// Waits here for a permit of `gate`.
     pub(crate) fn waits(mut self, gate: &Arc<Semaphore>) -> Self {
-        self.beats.push_back(Beat::Wait(gate.clone()));
+        self.items.push_back(ScriptItem::Wait(gate.clone()));
         self
     }
 
@@ -136,20 +137,20 @@ impl Answer {
         Self { stop, ..self }
     }
 
-    /// The provider asks to be left alone for so many seconds.
+    /// With `Retry-After`, in seconds.
     pub(crate) fn retry_after(mut self, seconds: u64) -> Self {
         let wait = Some(std::time::Duration::from_secs(seconds));
         self.failure = self.failure.map(|failure| Failure { retry_after: wait, ..failure });
         self
     }
 
-    /// What the provider counts.
+    /// The provider's token counts.
     pub(crate) fn counts(mut self, input_tokens: u64, output_tokens: u64) -> Self {
         self.usage = Usage { input_tokens, output_tokens, ..Usage::default() };
         self
     }
 
-    /// Fails after what came so far.
+    /// Fails after the previous items.
     pub(crate) fn then_fails(mut self, class: FailureClass, message: &str) -> Self {
         self.failure = Some(Failure { class, message: message.to_owned(), retry_after: None });
         self
@@ -159,19 +160,19 @@ impl Answer {
 /// One attempt.
 #[derive(Debug)]
 pub struct ScriptedStream {
-    answer: Answer,
+    answer: ScriptedResponse,
     begun: bool,
 }
 
 impl ScriptedStream {
     pub(super) async fn next(&mut self) -> Vec<StreamEvent> {
-        while let Some(Beat::Wait(gate)) = self.answer.beats.front() {
+        while let Some(ScriptItem::Wait(gate)) = self.answer.items.front() {
             if let Ok(permit) = gate.acquire().await {
                 permit.forget();
             }
-            self.answer.beats.pop_front();
+            self.answer.items.pop_front();
         }
-        if let Some(Beat::Event(event)) = self.answer.beats.pop_front() {
+        if let Some(ScriptItem::Event(event)) = self.answer.items.pop_front() {
             self.begun = true;
             return vec![event];
         }
@@ -179,7 +180,7 @@ impl ScriptedStream {
             return vec![StreamEvent::Failed(failure)];
         }
         self.begun = true;
-        let Answer { content, stop, usage, .. } = std::mem::take(&mut self.answer);
+        let ScriptedResponse { content, stop, usage, .. } = std::mem::take(&mut self.answer);
         vec![StreamEvent::Done(Response { content, stop, usage })]
     }
 
@@ -193,13 +194,13 @@ impl ScriptedStream {
 }
 
 /// A request as text: one line a message.
-fn words(request: &Request<'_>) -> String {
+fn describe(request: &Request<'_>) -> String {
     let mut lines: Vec<String> = Vec::new();
     if request.tools.is_empty() {
         lines.push("(without tools)".to_owned());
     }
-    if let Some(shape) = request.shape {
-        lines.push(format!("(schema{})", if shape.due { ", due" } else { "" }));
+    if let Some(output_schema) = request.output_schema {
+        lines.push(format!("(schema{})", if output_schema.due { ", due" } else { "" }));
     }
     let block = |block: &ContentBlock| match block {
         ContentBlock::Text { text } => text.clone(),

@@ -4,6 +4,7 @@
 //! Pure. Deliberately absent: parts with their own events (model, instructions, effort, a schema).
 
 use linger_protocol::session::{Effort, PrefixFingerprint};
+use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use super::catalogue::Kind;
@@ -14,18 +15,20 @@ use super::tools::ToolSpecs;
 const DIGEST: usize = 16;
 
 /// The fingerprint for a model with this system prompt and these tools, its provider's wire format and flags, and its default
-/// effort.
+/// effort, and the user's own fields of the body.
 pub fn setup(
     (system, tools): (&str, &ToolSpecs),
     origin: &str,
     (kind, compat): (Kind, Compat),
     effort: Effort,
+    own_fields: &Map<String, Value>,
 ) -> PrefixFingerprint {
     let hosted_tools = compat.hosted.tools();
     let hosted: Vec<&str> = hosted_tools.iter().map(|tool| tool.name()).collect();
     let (hosted, flags) = (hosted.join(" "), compat.encoded());
     let (version, tools, effort) = (env!("CARGO_PKG_VERSION"), tools.digest(), effort.name());
-    let digest = short(&format!("{version}\0{system}\0{tools}\0{origin}\0{flags}\0{hosted}\0{effort}"));
+    let own_fields = if own_fields.is_empty() { String::new() } else { Value::from(own_fields.clone()).to_string() };
+    let digest = short(&format!("{version}\0{system}\0{tools}\0{origin}\0{flags}\0{hosted}\0{effort}{own_fields}"));
     PrefixFingerprint { kind: kind.name().to_owned(), hosted_tools, digest }
 }
 
@@ -55,17 +58,18 @@ mod tests {
         let format = (Kind::Anthropic, Compat::NONE);
         let hosted = Compat { hosted: Hosted { web_search: true, code_execution: false }, ..Compat::NONE };
         let thinking = Compat { thinking_budget: Some(true), ..Compat::NONE };
-        let plain = setup(own, "a/b", format, Effort::Auto);
-        assert_eq!(plain, setup((system, &tools("Lists")), "a/b", format, Effort::Auto));
+        let plain = setup(own, "a/b", format, Effort::Auto, &Map::new());
+        assert_eq!(plain, setup((system, &tools("Lists")), "a/b", format, Effort::Auto, &Map::new()));
         assert_eq!((plain.kind.as_str(), plain.digest.len()), ("anthropic", DIGEST));
         let others = [
-            setup(("You were", &lists), "a/b", format, Effort::Auto),
-            setup((system, &shows), "a/b", format, Effort::Auto),
-            setup(own, "a/c", format, Effort::Auto),
-            setup(own, "a/b", (Kind::Openai, Compat::NONE), Effort::Auto),
-            setup(own, "a/b", (Kind::Anthropic, thinking), Effort::Auto),
-            setup(own, "a/b", (Kind::Anthropic, hosted), Effort::Auto),
-            setup(own, "a/b", format, Effort::High),
+            setup(("You were", &lists), "a/b", format, Effort::Auto, &Map::new()),
+            setup((system, &shows), "a/b", format, Effort::Auto, &Map::new()),
+            setup(own, "a/c", format, Effort::Auto, &Map::new()),
+            setup(own, "a/b", (Kind::Openai, Compat::NONE), Effort::Auto, &Map::new()),
+            setup(own, "a/b", (Kind::Anthropic, thinking), Effort::Auto, &Map::new()),
+            setup(own, "a/b", (Kind::Anthropic, hosted), Effort::Auto, &Map::new()),
+            setup(own, "a/b", format, Effort::High, &Map::new()),
+            setup(own, "a/b", format, Effort::Auto, json!({ "temperature": 0 }).as_object().unwrap()),
         ];
         assert!(others.iter().all(|other| *other != plain), "{others:?}");
         assert_eq!(others[5].hosted_tools, [HostedTool::WebSearch]);

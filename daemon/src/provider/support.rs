@@ -111,8 +111,9 @@ pub(crate) fn request(messages: &[Message]) -> Request<'_> {
         max_tokens: 100,
         cache_key: "s1",
         images: &NO_IMAGES,
-        shape: None,
+        output_schema: None,
         effort: Effort::Auto,
+        own_fields: None,
     }
 }
 

@@ -1,14 +1,11 @@
-//! The time limits of one answer: until its response begins, for the next byte, for the next piece of
-//! content, and in total.
+//! The timeouts of one answer: for its first byte, the next byte, the next content, and the whole.
 //!
-//! Pure: the time comes in from outside. Deliberately absent: the waiting, and the connect timeout, which
-//! belongs to the HTTP client.
+//! Pure: the time comes in from outside. Deliberately absent: waiting, and the connect timeout, which belongs to the HTTP client.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::retry::MAX_RETRY_AFTER;
 use super::transport_error::failed;
 use super::{Failure, FailureClass};
 
@@ -27,7 +24,7 @@ const TOTAL: Duration = Duration::from_secs(3600);
 pub struct Timeouts {
     /// For a connection.
     pub connect: Duration,
-    /// Until a response begins; on a slow machine a model reads its prompt meanwhile.
+    /// Deadline a response begins; on a slow machine a model reads its prompt meanwhile.
     pub first_byte: Duration,
     /// For the next byte.
     pub idle: Duration,
@@ -35,20 +32,11 @@ pub struct Timeouts {
     pub content: Duration,
     /// For a whole answer.
     pub total: Duration,
-    /// The longest `Retry-After` that is honoured.
-    pub retry_after: Duration,
 }
 
 impl Default for Timeouts {
     fn default() -> Self {
-        Self {
-            connect: CONNECT,
-            first_byte: IDLE,
-            idle: IDLE,
-            content: CONTENT,
-            total: TOTAL,
-            retry_after: MAX_RETRY_AFTER,
-        }
+        Self { connect: CONNECT, first_byte: IDLE, idle: IDLE, content: CONTENT, total: TOTAL }
     }
 }
 
@@ -60,66 +48,66 @@ impl Timeouts {
     }
 }
 
-/// When the limits of one answer run out.
+/// When the timeouts of one answer expire.
 #[derive(Debug)]
 pub(super) struct Deadlines {
     limits: Timeouts,
-    /// When the silence is too long. Kept here, so that a call that is dropped does not extend it.
-    silent: Option<Instant>,
-    /// When nothing of the answer has come for too long.
-    dry: Option<Instant>,
-    /// When the whole answer has taken too long.
-    end: Option<Instant>,
-    /// How much of the answer there was.
+    /// When the silence becomes too long. Kept here, so that dropping a call does not extend it.
+    silence_ends: Option<Instant>,
+    /// When the next content is due.
+    content_due: Option<Instant>,
+    /// When the whole answer is due.
+    total_ends: Option<Instant>,
+    /// The size of the answer at the last call.
     gathered: usize,
 }
 
 /// The next deadline.
 #[derive(Debug)]
-pub(super) struct Until {
+pub(super) struct Deadline {
     /// When it is.
     pub(super) at: Instant,
     /// Whether it holds even while bytes arrive.
-    pub(super) hard: bool,
+    pub(super) is_hard: bool,
     /// The failure once it has passed.
-    pub(super) late: Failure,
+    pub(super) failure: Failure,
 }
 
 impl Deadlines {
     pub(super) fn new(limits: Timeouts) -> Self {
-        Self { limits, silent: None, dry: None, end: None, gathered: 0 }
+        Self { limits, silence_ends: None, content_due: None, total_ends: None, gathered: 0 }
     }
 
     /// The next deadline. `gathered` is the size of the answer so far, `None` before its response begins.
-    pub(super) fn until(&mut self, now: Instant, gathered: Option<usize>) -> Until {
+    pub(super) fn next(&mut self, now: Instant, gathered: Option<usize>) -> Deadline {
         let Timeouts { first_byte, idle, content, total, .. } = self.limits;
-        let end = *self.end.get_or_insert(now + total);
+        let end = *self.total_ends.get_or_insert(now + total);
         let silence_limit = if gathered.is_none() { first_byte } else { idle };
-        let silent = *self.silent.get_or_insert(now + silence_limit);
+        let silent = *self.silence_ends.get_or_insert(now + silence_limit);
         let dry = gathered.map(|gathered| {
             if std::mem::replace(&mut self.gathered, gathered) != gathered {
-                self.dry = None;
+                self.content_due = None;
             }
-            *self.dry.get_or_insert(now + content)
+            *self.content_due.get_or_insert(now + content)
         });
         match dry {
-            Some(dry) if dry < silent.min(end) => Until { at: dry, hard: true, late: empty(content) },
-            _ if end < silent => Until { at: end, hard: true, late: endless(total) },
-            _ => Until { at: silent, hard: false, late: silence(silence_limit) },
+            Some(dry) if dry < silent.min(end) => Deadline { at: dry, is_hard: true, failure: no_content(content) },
+            _ if end < silent => Deadline { at: end, is_hard: true, failure: total_passed(total) },
+            _ => Deadline { at: silent, is_hard: false, failure: silence(silence_limit) },
         }
     }
 
     /// Bytes arrived.
-    pub(super) fn heard(&mut self) {
-        self.silent = None;
+    pub(super) fn bytes_arrived(&mut self) {
+        self.silence_ends = None;
     }
 }
 
-fn endless(total: Duration) -> Failure {
+fn total_passed(total: Duration) -> Failure {
     failed(FailureClass::Timeout, format!("the answer was not complete after {} seconds", total.as_secs_f64()))
 }
 
-fn empty(content: Duration) -> Failure {
+fn no_content(content: Duration) -> Failure {
     let seconds = content.as_secs_f64();
     failed(
         FailureClass::Timeout,
@@ -150,10 +138,14 @@ mod tests {
         let mut deadlines = Deadlines::new(limits);
         // Seconds since the beginning, what has come, and until when is waited for what.
         let mut check = |now: u64, gathered: Option<usize>, until: u64, hard: bool, why: &str| {
-            let got = deadlines.until(began + seconds(now), gathered);
-            assert_eq!((got.at, got.hard), (began + seconds(until), hard), "{now} {gathered:?}");
-            assert!(got.late.message.contains(why) && got.late.class == FailureClass::Timeout, "{:?}", got.late);
-            deadlines.heard();
+            let got = deadlines.next(began + seconds(now), gathered);
+            assert_eq!((got.at, got.is_hard), (began + seconds(until), hard), "{now} {gathered:?}");
+            assert!(
+                got.failure.message.contains(why) && got.failure.class == FailureClass::Timeout,
+                "{:?}",
+                got.failure
+            );
+            deadlines.bytes_arrived();
         };
         check(0, None, 30, false, "silent for 30");
         check(10, Some(0), 30, false, "silent for 20");
@@ -172,10 +164,10 @@ mod tests {
     fn silence_is_not_extended_by_asking_again() {
         let (began, second) = (Instant::now(), Duration::from_secs(1));
         let mut deadlines = Deadlines::new(Timeouts::default());
-        let first = deadlines.until(began, None).at;
-        assert_eq!(deadlines.until(began + second, None).at, first);
-        deadlines.heard();
-        assert_eq!(deadlines.until(began + second, Some(0)).at, first + second);
+        let first = deadlines.next(began, None).at;
+        assert_eq!(deadlines.next(began + second, None).at, first);
+        deadlines.bytes_arrived();
+        assert_eq!(deadlines.next(began + second, Some(0)).at, first + second);
     }
 
     #[test]

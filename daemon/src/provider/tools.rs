@@ -28,6 +28,12 @@ pub(super) enum Style {
 /// How many there are.
 const STYLES: usize = 4;
 
+/// Whether a tool is among those that a session has: `only` has names, and beginnings of names before a `*`.
+pub fn is_among(only: Option<&[String]>, name: &str) -> bool {
+    let is = |it: &String| it.strip_suffix('*').map_or(it == name, |start| name.starts_with(start));
+    only.is_none_or(|only| only.iter().any(is))
+}
+
 /// Tools in a stable order.
 #[derive(Debug, Default)]
 pub struct ToolSpecs {
@@ -98,9 +104,9 @@ impl ToolSpecs {
 
 /// A tool as one style writes it.
 fn object(style: Style, spec: &ToolSpec) -> String {
-    let text = |text: &str| Value::from(wire::clean(text)).to_string();
+    let text = |text: &str| Value::from(wire::without_nul(text)).to_string();
     let (name, description) = (text(&spec.name), text(&spec.description));
-    let schema = wire::clean_value(&spec.input_schema);
+    let schema = wire::without_nul_in(&spec.input_schema);
     match style {
         Style::Messages => format!(r#"{{"name":{name},"description":{description},"input_schema":{schema}}}"#),
         Style::Chat => format!(

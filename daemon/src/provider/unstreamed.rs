@@ -6,16 +6,24 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::failure::{one_line, page_title};
 use super::transport_error::failed;
-use super::wire::mended;
+use super::wire::with_good_escapes;
 use super::{Codec, Failure, FailureClass, Framing};
 
-/// Why there is no stream where a page is.
-pub(super) const PAGE: &str = "answered with a web page instead of a stream";
+/// The failure of a web page in the place of a stream.
+pub(super) fn page(text: &str) -> Failure {
+    let title = page_title(text).filter(|title| !title.is_empty());
+    let title = title.map(|title| format!(", \"{}\"", one_line(title))).unwrap_or_default();
+    failed(FailureClass::NotFound, format!("answered with a web page instead of a stream{title}"))
+}
 
 /// Why there is no stream where a whole answer is.
-const AT_ONCE: &str =
-    "answered all at once instead of streaming: the server, or a proxy before it, has to heed `stream`";
+const AT_ONCE: &str = "answered all at once instead of streaming: the server, or a proxy before it, has to heed `stream`, or set `streaming = false` in \
+     [providers.NAME.compat]";
+
+/// The largest whole answer that was asked for, in bytes.
+const MAX_ANSWER: usize = 32 << 20;
 
 /// The most of a whole answer that is kept: an error that it may be is shorter.
 const MAX_WHOLE: usize = 64 << 10;
@@ -57,13 +65,24 @@ impl Opening {
         }
         match self.kind {
             Kind::Unknown | Kind::Stream => Ok(()),
-            Kind::Page => Err(Some(failed(FailureClass::NotFound, PAGE))),
+            Kind::Page => Err(Some(page(&String::from_utf8_lossy(chunk)))),
             Kind::Whole => {
-                let room = MAX_WHOLE - self.whole.len();
+                let most = if self.codec.is_unstreamed() { MAX_ANSWER } else { MAX_WHOLE };
+                let room = most - self.whole.len();
                 self.whole.extend_from_slice(chunk.get(..room).unwrap_or(chunk));
-                Err((self.whole.len() == MAX_WHOLE).then(at_once))
+                Err((self.whole.len() == most).then(at_once))
             }
         }
+    }
+
+    /// A whole answer that was asked for, as the data of one event.
+    pub(super) fn whole_answer(&self) -> Option<String> {
+        if self.kind != Kind::Whole || !self.codec.is_unstreamed() {
+            return None;
+        }
+        let answer: Value = serde_json::from_str(&with_good_escapes(&String::from_utf8_lossy(&self.whole))).ok()?;
+        let is_error = answer.get("error").is_some_and(|error| !error.is_null());
+        (!is_error).then(|| self.codec.as_event(answer).to_string())
     }
 
     /// What came instead of a stream, now that no more comes. What was cut for some `reason` failed for that.
@@ -71,7 +90,7 @@ impl Opening {
         if self.kind != Kind::Whole {
             return None;
         }
-        match (reason, serde_json::from_str::<Value>(&mended(&String::from_utf8_lossy(&self.whole)))) {
+        match (reason, serde_json::from_str::<Value>(&with_good_escapes(&String::from_utf8_lossy(&self.whole)))) {
             (_, Ok(answer)) => {
                 // Responses say so of good answers too.
                 let error = answer.get(0).unwrap_or(&answer).get("error").filter(|error| !error.is_null());

@@ -1,6 +1,6 @@
-//! What the codecs share of JSON: text and values that both ends can hold, and the parts of messages that all formats have.
+//! JSON helpers of the codecs: text and values that both ends accept, and parts of messages that all formats have.
 //!
-//! Pure. Deliberately absent: the answer that is gathered (`answer`), and errors (`failure`).
+//! Pure. Deliberately absent: building the response (`response_builder`), and errors (`failure`).
 
 use std::borrow::Cow;
 
@@ -10,19 +10,19 @@ use serde_json::{Value, json};
 
 use super::{Images, Message, Request};
 
-/// The most tokens of one kind that an answer is believed to have: a thousand times the largest window.
+/// The largest plausible token count: a thousand times the largest window.
 const MAX_TOKENS: u64 = 1_000_000_000;
 
-/// What a tool result says that would otherwise be empty.
+/// The text of an otherwise empty tool result.
 const NO_OUTPUT: &str = "(no output)";
 
-/// What a user's message says that would otherwise be empty.
+/// The text of an otherwise empty user message.
 pub(super) const NOTHING_SAID: &str = "(an empty message)";
 
-/// What stands for an image whose file cannot be read any more.
+/// The text in place of an unreadable image.
 const LOST_IMAGE: &str = "(an image that is lost)";
 
-/// What a result says whose images its format cannot hold, so that they come after it.
+/// The text of a result whose images follow it, because its format cannot hold them.
 pub(super) const IMAGES_FOLLOW: &str = "(the images of this result follow)";
 
 /// A string of JSON, borrowed where it has no escapes.
@@ -30,9 +30,9 @@ pub(super) const IMAGES_FOLLOW: &str = "(the images of this result follow)";
 #[serde(transparent)]
 pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
-/// `data` without the two escapes that break what reads it next, each replaced by U+FFFD: halves of surrogate pairs, which no Rust
-/// string can hold, and NUL, which no provider takes back. `None` if there are none.
-pub(super) fn mend(data: &str) -> Option<String> {
+/// `data` with bad escapes replaced by U+FFFD: lone surrogates, which no Rust string can hold, and NUL, which no provider takes
+/// back. `None` if there are none.
+pub(super) fn replace_bad_escapes(data: &str) -> Option<String> {
     let mut out = String::new();
     let mut copied = 0;
     let mut at = 0;
@@ -64,45 +64,45 @@ fn escaped(data: &str, at: usize) -> Option<u16> {
     u16::from_str_radix(digits, 16).ok()
 }
 
-/// `data`, mended where it must be.
-pub(super) fn mended(data: &str) -> Cow<'_, str> {
-    mend(data).map_or(Cow::Borrowed(data), Cow::Owned)
+/// `data` with bad escapes replaced.
+pub(crate) fn with_good_escapes(data: &str) -> Cow<'_, str> {
+    replace_bad_escapes(data).map_or(Cow::Borrowed(data), Cow::Owned)
 }
 
 /// `text` without NUL.
-pub(super) fn clean(text: &str) -> Cow<'_, str> {
+pub(super) fn without_nul(text: &str) -> Cow<'_, str> {
     if memchr::memchr(0, text.as_bytes()).is_some() { text.replace('\0', "\u{fffd}").into() } else { text.into() }
 }
 
 /// `value` without NUL in any string.
-pub(super) fn clean_value(value: &Value) -> Value {
+pub(super) fn without_nul_in(value: &Value) -> Value {
     match value {
-        Value::String(text) => clean(text).into(),
-        Value::Array(items) => items.iter().map(clean_value).collect(),
-        Value::Object(fields) => {
-            Value::Object(fields.iter().map(|(name, value)| (clean(name).into_owned(), clean_value(value))).collect())
-        }
+        Value::String(text) => without_nul(text).into(),
+        Value::Array(items) => items.iter().map(without_nul_in).collect(),
+        Value::Object(fields) => Value::Object(
+            fields.iter().map(|(name, value)| (without_nul(name).into_owned(), without_nul_in(value))).collect(),
+        ),
         other => other.clone(),
     }
 }
 
-/// The text of a block that a provider may be sent: cleaned, and `None` if there is nothing to see in it.
+/// The text of a block for a provider: without NUL; `None` if blank.
 pub(super) fn visible(text: &str) -> Option<Cow<'_, str>> {
-    (!text.trim().is_empty()).then(|| clean(text))
+    (!text.trim().is_empty()).then(|| without_nul(text))
 }
 
-/// A tool's name as every provider takes it: a model may have made one up.
+/// A tool's name with characters that every provider takes: a model may have invented it.
 pub(super) fn tool_name(name: &str) -> String {
     let fits = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
     let name: String = name.chars().map(fits).take(64).collect();
     if name.is_empty() { "unknown".to_owned() } else { name }
 }
 
-/// The arguments of a call as an object; what is none is wrapped, never guessed at.
+/// The arguments of a call as an object; anything else is wrapped.
 pub(super) fn arguments(input: &Value) -> Value {
     match input {
-        Value::Object(_) => clean_value(input),
-        Value::String(raw) => json!({ "invalid_arguments": clean(raw) }),
+        Value::Object(_) => without_nul_in(input),
+        Value::String(raw) => json!({ "invalid_arguments": without_nul(raw) }),
         other => json!({ "invalid_arguments": other.to_string() }),
     }
 }
@@ -117,6 +117,12 @@ pub(super) fn native_str<'a>(native: &'a Option<Value>, name: &str) -> Option<&'
     native.as_ref()?.get(name)?.as_str()
 }
 
+/// `model` as a segment of a path.
+pub(super) fn path_segment(model: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~@".contains(&byte);
+    model.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
 /// Sets a field of an object.
 pub(super) fn set(object: &mut Value, name: &str, value: impl Into<Value>) {
     if let Some(fields) = object.as_object_mut() {
@@ -124,7 +130,7 @@ pub(super) fn set(object: &mut Value, name: &str, value: impl Into<Value>) {
     }
 }
 
-/// What a tool result says, as texts and images; never empty.
+/// The texts and images of a tool result; never empty.
 pub(super) fn result_blocks(content: &[ContentBlock]) -> Vec<ContentBlock> {
     let mut blocks: Vec<ContentBlock> = content
         .iter()
@@ -140,7 +146,7 @@ pub(super) fn result_blocks(content: &[ContentBlock]) -> Vec<ContentBlock> {
     blocks
 }
 
-/// The bytes of an image in base64; or, when they are lost, what the model is told.
+/// The bytes of an image in base64, or the text for the model if they are lost.
 pub(super) fn image<'a>(source: &'a ImageSource, images: &'a Images) -> Result<&'a str, &'static str> {
     match source {
         ImageSource::Data { data } => Ok(data),
@@ -148,7 +154,7 @@ pub(super) fn image<'a>(source: &'a ImageSource, images: &'a Images) -> Result<&
     }
 }
 
-/// How many bytes of JSON a value takes.
+/// The size of a value as JSON, in bytes.
 pub(crate) fn json_size(value: &impl serde::Serialize) -> usize {
     struct Count(usize);
     impl std::io::Write for Count {
@@ -161,24 +167,24 @@ pub(crate) fn json_size(value: &impl serde::Serialize) -> usize {
         }
     }
     let mut count = Count(0);
-    // What cannot be written takes no room; counting cannot fail.
+    // Counting cannot fail.
     let _counted = serde_json::to_writer(&mut count, value);
     count.0
 }
 
-/// The arguments that a model wrote: an object, or a string of what it wrote instead.
+/// A model's arguments: an object, or a string with the original text.
 pub(super) fn parse_arguments(raw: &str) -> Value {
     if raw.trim().is_empty() {
         return json!({});
     }
-    match serde_json::from_str(&mended(raw)) {
+    match serde_json::from_str(&with_good_escapes(raw)) {
         Ok(object @ Value::Object(_)) => object,
         Ok(Value::Null) => json!({}),
         _ => raw.into(),
     }
 }
 
-/// Takes the larger of what is there and what `fields` says under `pointer`: counts only grow within a response.
+/// Raises `total` to the count at `pointer`: counts only grow within a response.
 pub(super) fn count(total: &mut u64, fields: &Value, pointer: &str) {
     let said = fields.pointer(pointer).and_then(|n| n.as_u64().or_else(|| n.as_f64().map(|n| n as u64)));
     *total = (*total).max(said.unwrap_or_default().min(MAX_TOKENS));
@@ -191,7 +197,7 @@ mod tests {
     #[test]
     fn bad_escapes_are_mended_and_good_ones_left() {
         fn check(input: &str, expect: Option<&str>) {
-            assert_eq!(mend(input).as_deref(), expect, "{input}");
+            assert_eq!(replace_bad_escapes(input).as_deref(), expect, "{input}");
         }
         check(r#""\ud800""#, Some("\"\u{fffd}\""));
         check(r#""a\udc00b\ud83d\ude00c""#, Some("\"a\u{fffd}b\\ud83d\\ude00c\""));

@@ -8,10 +8,11 @@ mod pending;
 use linger_protocol::RpcError;
 use linger_protocol::error::Code;
 use linger_protocol::id::CallId;
-use linger_protocol::question::{Blocks, Question, QuestionKind, QuestionOption};
-use serde_json::json;
+use linger_protocol::question::{Action, Blocks, PendingQuestion, Question, QuestionKind, QuestionOption};
+use serde_json::{Value, json};
 
 use crate::permission;
+use crate::provider::schema;
 pub use pending::PendingQuestions;
 
 /// The longest text of a question, in bytes: a list of changes may take some pages.
@@ -30,7 +31,51 @@ pub const MAX_OPEN: usize = 256;
 pub fn choice(text: impl Into<String>, options: Vec<QuestionOption>, blocks: Blocks, call: Option<CallId>) -> Question {
     let text = text.into();
     let digest = permission::hash(&json!({ "kind": "choice", "options": options, "text": text }));
-    Question { kind: QuestionKind::Choice, blocks, call, text, options, permission: None, digest }
+    Question {
+        kind: QuestionKind::Choice,
+        blocks,
+        call,
+        about: None,
+        text,
+        options,
+        schema: None,
+        permission: None,
+        digest,
+    }
+}
+
+/// The answer that gives the fields of a form.
+pub const ACCEPT: &str = "accept";
+
+/// The answer to a form that gives nothing.
+pub const DECLINE: &str = "decline";
+
+/// Makes a form question: the fields of `schema`.
+pub fn form(text: impl Into<String>, schema: Value, blocks: Blocks, call: Option<CallId>) -> Question {
+    let text = text.into();
+    let digest = permission::hash(&json!({ "kind": "form", "schema": schema, "text": text }));
+    let options = vec![QuestionOption::new(ACCEPT, "Give the fields"), QuestionOption::new(DECLINE, "Give nothing")];
+    let (kind, schema) = (QuestionKind::Form, Some(schema));
+    Question { kind, blocks, call, about: None, text, options, schema, permission: None, digest }
+}
+
+/// By what a question is resolved that no person answered.
+pub const UNATTENDED: &str = "unattended";
+
+/// Whether the digest of a permission is that of what is shown.
+pub fn is_as_shown(question: &PendingQuestion) -> bool {
+    let shown = |action: &Action| permission::digest(&action.tool, &action.input, &action.cwd);
+    question.asked.permission.as_ref().is_none_or(|action| shown(action) == question.asked.digest)
+}
+
+/// Checks that the fields of an answer are what a question with this schema wants.
+pub fn check_value(schema: Option<&Value>, answer: &str, value: Option<&Value>) -> Result<(), String> {
+    match (schema.filter(|_| answer == ACCEPT), value) {
+        (None, None) => Ok(()),
+        (None, Some(_)) => Err(format!("the answer '{answer}' has no value")),
+        (Some(_), None) => Err("the form wants a value".to_owned()),
+        (Some(schema), Some(value)) => schema::fits(schema, value),
+    }
 }
 
 /// Validates a question: its size, its text and its options.
@@ -38,6 +83,9 @@ pub fn check(question: &Question) -> Result<(), RpcError> {
     let refuse = |what: String| Err(RpcError::new(Code::TooMuch, what));
     if question.text.len() > MAX_TEXT {
         return refuse(format!("a question may have {MAX_TEXT} bytes"));
+    }
+    if let Some(schema) = &question.schema {
+        schema::check(schema).map_err(|why| RpcError::new(Code::BadSchema, format!("the form's schema: {why}")))?;
     }
     if question.options.len() > MAX_OPTIONS {
         return refuse(format!("a question may have {MAX_OPTIONS} options"));

@@ -1,8 +1,7 @@
-//! Carrying sessions over from a database that was set aside: each as far as it can be read, in one transaction, so that it is
-//! there or is not. A helper that dies in the middle is begun again, and goes on with those that are not here yet. What could not
-//! be carried over is in the report beside the file.
+//! Copies sessions from a set-aside database: the readable part of each, in one transaction. A helper that was killed can be run
+//! again. The report beside the file lists what could not be copied.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,156 +9,109 @@ use linger_protocol::event::{Event, EventBody, Level, NoticeCode};
 use linger_protocol::id::{BlobId, CallId, MessageId, QuestionId, SessionId, TurnId};
 use linger_protocol::message::{ContentBlock, StopReason, Usage};
 use linger_protocol::question::QuestionKind;
-use rusqlite::{Connection, OptionalExtension as _};
+use rusqlite::Connection;
 
 use super::salvage::{self, Examined};
 use super::source::{Source, Unreadable};
 use crate::log::Stored;
-use crate::session::actor::{environment, question_fold, spent, stored};
+use crate::session::actor::{blob_fold, environment, question_fold, spent, stored};
 use crate::session::state::State;
 use crate::session::{Draft, recovery};
 use crate::store::aside::{Aside, Left};
 use crate::store::blob::{Blobs, Held};
 use crate::store::idempotency::{Key, Outcome};
 use crate::store::write::write_session;
-use crate::store::{Fold, Spent, StoreError, lost_blob};
+use crate::store::{Fold, StoreError, lost_blob, read, usage};
 use crate::sys::clock;
 
-/// Sessions that a report names.
+/// The most sessions that a report names.
 const MAX_LEFT: usize = 10_000;
 
-/// Who has decided questions whose answer is lost.
+/// The `by` of questions whose answer is lost.
 const DAMAGE: &str = "damage";
 
-/// The database that sessions are carried over into.
+/// The database that sessions are copied to.
 pub(super) struct Target<'a> {
     pub(super) connection: &'a Connection,
     pub(super) blobs: &'a Blobs,
-    /// Blobs that are lost and used no more, each with what is said of it.
+    /// Lost blobs, which no session uses any more, each with its text for the user.
     pub(super) given_up: BTreeMap<BlobId, String>,
 }
 
-/// One database that was set aside, and what is known of it so far.
+/// A set-aside database and the one that it is copied to.
 struct Carry<'a, 't> {
     target: &'a mut Target<'t>,
+    source: &'a Source,
     file: &'a Path,
-    removed: BTreeSet<String>,
-    /// What each session has paid for, as far as that is written down; under the empty name those that were removed.
-    paid: HashMap<String, Vec<Spent>>,
-    /// Sessions that are here whole.
-    whole: BTreeSet<String>,
-    /// Those that are not.
-    left: BTreeMap<String, Left>,
 }
 
-/// Carries over what can be of a database that was set aside, and writes down what was. Fails if nothing can be written.
-///
-/// If its tables can be walked, that is all there is to it. Else those sessions come first that are whole as far as the tables
-/// lead, and then what is left of the others is looked for page by page.
+/// Copies what can be read of a set-aside database, and saves its report. Fails if nothing can be written.
 pub(super) fn carry_over(target: &mut Target<'_>, aside: &mut Aside) -> anyhow::Result<()> {
-    let (removed, paid, whole, left) = (BTreeSet::new(), HashMap::new(), BTreeSet::new(), BTreeMap::new());
-    let mut carry = Carry { target, file: &aside.path, removed, paid, whole, left };
-    let mut is_all = false;
+    let report = &mut aside.report;
     match Source::open(&aside.path) {
         Ok(source) => {
-            (carry.removed, carry.paid) = (source.removed(), source.paid());
-            carry.pay_for_removed()?;
-            is_all = source.is_walkable();
-            aside.report.uncertain = !carry.all(&source, is_all)?;
-            is_all |= !aside.report.uncertain && carry.left.is_empty();
+            let mut carry = Carry { target, source: &source, file: &aside.path };
+            carry.costs()?;
+            (report.carried, report.left) = carry.sessions()?;
+            report.uncertain = !source.has_all;
         }
         Err(Unreadable::Newer(version)) => {
-            // The linger that wrote it will.
-            aside.report.schema = version;
+            // The linger that wrote it can copy it.
+            report.schema = version;
             return Ok(aside.save()?);
         }
-        Err(error) => {
-            tracing::error!(target: "recover", file = %aside.path.display(), %error, "nothing can be reached in it");
-            let nothing = std::fs::metadata(&aside.path).is_ok_and(|meta| meta.is_file() && meta.len() == 0);
-            aside.report.uncertain = !nothing && !matches!(error, Unreadable::Empty);
-        }
+        Err(Unreadable::Empty) => {}
+        Err(Unreadable::Nothing) => report.uncertain = true,
+        Err(Unreadable::Other(error)) => return Err(error),
     }
-    if !is_all {
-        match Source::piece_together(&aside.path) {
-            Ok(source) => drop(carry.all(&source, true)?),
-            Err(Unreadable::Nothing | Unreadable::Empty) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    aside.report.carried = u32::try_from(carry.whole.len()).unwrap_or(u32::MAX);
-    aside.report.left = carry.left.into_values().take(MAX_LEFT).collect();
-    aside.report.settled = true;
-    let (carried, left) = (aside.report.carried, aside.report.left.len());
-    tracing::info!(target: "recover", file = %aside.path.display(), carried, left, "sessions were carried over");
+    report.settled = true;
+    tracing::info!(target: "recover", file = %aside.path.display(), carried = report.carried, "sessions were carried over");
     Ok(aside.save()?)
 }
 
 impl Carry<'_, '_> {
-    /// Carries over the sessions of one source, only whole ones or also what is left of others (`partial`); whether there can be
-    /// no others.
-    fn all(&mut self, source: &Source, partial: bool) -> anyhow::Result<bool> {
-        let outcomes = source.outcomes();
-        let (mut ids, all) = salvage::ids(&source.connection);
-        ids.retain(|id| !self.removed.contains(id));
-        for id in ids {
-            let done = match self.session(source, &id, outcomes.get(&id), partial) {
-                // The others do without it.
+    /// Copies all sessions; gives how many are here whole, and the others.
+    fn sessions(&mut self) -> anyhow::Result<(u32, Vec<Left>)> {
+        let (mut carried, mut left) = (0, Vec::new());
+        for id in &self.source.sessions {
+            match self.session(id) {
+                // The daemon's own log is no session; what it says of the configuration is confirmed again if it is lost.
+                Ok(_) if SessionId::from(id.as_str()).is_daemon() => {}
+                Ok(None) => carried += 1,
+                Ok(Some(rest)) => left.push(rest),
                 Err(error) if error.is_clash() => {
-                    let text = error.0.to_string();
-                    Some(Left { session: id.clone(), events: 0, of: 0, text })
+                    left.push(Left { session: id.clone(), events: 0, of: 0, text: error.0.to_string() });
                 }
-                done => done?,
-            };
-            match done {
-                None => {
-                    self.left.remove(&id);
-                    self.whole.insert(id);
-                }
-                Some(left) => {
-                    tracing::warn!(target: "recover", session = id, left.events, left.of, left.text, "is not whole");
-                    self.left.insert(id, left);
-                }
+                Err(error) => return Err(error.into()),
             }
         }
-        Ok(all)
+        left.truncate(MAX_LEFT);
+        Ok((carried, left))
     }
 
-    /// Carries one session over, unless it is here; gives what is missing of it.
-    fn session(
-        &mut self,
-        source: &Source,
-        id: &str,
-        outcomes: Option<&Vec<Outcome>>,
-        partial: bool,
-    ) -> Result<Option<Left>, StoreError> {
+    /// Copies a session, unless it is here; gives what is missing of it.
+    fn session(&mut self, id: &str) -> Result<Option<Left>, StoreError> {
         let connection = self.target.connection;
         let transaction = connection.unchecked_transaction()?;
         let is_in = |sql: &str| transaction.prepare_cached(sql)?.exists([id]);
-        let is_here = is_in("SELECT 1 FROM session WHERE id = ?")?;
-        if is_here && self.whole.contains(id) {
-            return Ok(None);
-        }
         if is_in("SELECT 1 FROM removed WHERE session = ?")? {
-            // It was carried over, and the user wants it no more.
+            // The user has removed it since.
             return Ok(None);
         }
-        let examined = source.examine(id);
+        let examined = salvage::examine(&self.source.connection, id);
         let (events, of, broken) = (examined.events, examined.known, examined.broken.clone());
-        let left = |events| broken.clone().map(|text| Left { session: id.to_owned(), events, of, text });
-        if is_here {
-            // A helper that was cut short has carried it over.
-            return Ok(left(events));
+        let left = |events, text| Left { session: id.to_owned(), events, of, text };
+        if is_in("SELECT 1 FROM session WHERE id = ?")? {
+            // An earlier run of the helper copied it.
+            return Ok(broken.map(|text| left(events, text)));
         }
-        // Without its beginning and its state nobody knows where it works.
         let homeless = examined.state.cwd.as_os_str().is_empty() && !SessionId::from(id).is_daemon();
-        if events == 0 || homeless || (broken.is_some() && !partial) {
-            return Ok(left(0).or_else(|| Some(Left { session: id.to_owned(), of, ..Left::default() })));
+        if events == 0 || homeless {
+            return Ok(Some(left(0, broken.unwrap_or_default())));
         }
-        // Of lost answers too, what they have cost is known.
-        let paid = self.paid.get(id).filter(|_| !examined.lost.is_empty()).cloned().unwrap_or_default();
         let (mut after, mut asked, mut held) = (0, BTreeMap::new(), Vec::new());
         for (first, last) in examined.lost.iter().copied().chain([(examined.head + 1, examined.head)]) {
-            self.copy(source, id, (after, first - 1), (&mut asked, &mut held), paid.is_empty())?;
+            self.copy(id, (after, first - 1), &mut asked, &mut held)?;
             for seq in first..=last {
                 let event =
                     Event { body: EventBody::Lost { first, last }, seq: Some(seq), at: clock::now(), turn: None };
@@ -167,48 +119,47 @@ impl Carry<'_, '_> {
             }
             after = last;
         }
-        let paid: Vec<Fold> = paid.into_iter().map(Fold::Spent).collect();
-        write_session(&transaction, id, &[], &[], &paid)?;
-        let outcomes = outcomes.filter(|_| examined.head == examined.known);
-        self.end(source, id, examined, asked, outcomes)?;
+        self.end(id, examined, asked)?;
         transaction.commit()?;
         held.iter().for_each(Held::committed);
-        Ok(left(events))
+        Ok(broken.map(|text| left(events, text)))
     }
 
-    /// Copies the events between two numbers as they are; notes in `asked` which questions have no answer, and holds the blobs.
-    /// What they have cost is counted anew if it is to be `counted`.
+    /// Copies the events between two numbers. Adds unanswered questions to `asked`, and used blobs to `held`.
     fn copy(
         &mut self,
-        source: &Source,
         id: &str,
         (mut after, until): (u64, u64),
-        (asked, held): (&mut BTreeMap<QuestionId, QuestionKind>, &mut Vec<Held>),
-        counted: bool,
+        asked: &mut BTreeMap<QuestionId, QuestionKind>,
+        held: &mut Vec<Held>,
     ) -> Result<(), StoreError> {
         while after < until {
-            let page = source.page(id, after, until);
+            let (page, _) = read::page(&self.source.connection, id, after, until, (salvage::PAGE, usize::MAX));
             let Some(last) = page.last() else {
-                let next = after + 1;
-                return Err(StoreError::damage(format!(
-                    "event {next} of session {id} could be read before, and cannot now"
-                )));
+                return Err(StoreError::damage(format!("session {id} cannot be read any more")));
             };
             after = last.seq;
             let mut folds = Vec::new();
-            for event in salvage::understood(&page) {
+            for event in page.iter().filter_map(|stored| serde_json::from_str::<Event>(&stored.data).ok()) {
                 let fold = question_fold(&SessionId::from(id), &event);
                 match &fold {
                     Some(Fold::Asked(pending)) => drop(asked.insert(pending.question.clone(), pending.asked.kind)),
                     Some(Fold::Answered { question, .. }) => drop(asked.remove(question)),
                     _ => {}
                 }
-                folds.extend(fold.into_iter().chain(spent(&event).filter(|_| counted)));
-            }
-            for blob in salvage::blobs(&page) {
-                let blob = self.target.hold(&blob)?;
-                folds.extend(blob.clone().map(Fold::Blob));
-                held.extend(blob);
+                folds.extend(fold);
+                for blob in event.body.blobs() {
+                    let blob = self.target.hold(blob)?;
+                    folds.extend(blob.clone().map(Fold::Blob));
+                    held.extend(blob);
+                }
+                for blob in event.body.file_contents() {
+                    // One that was given up is no loss.
+                    let blob =
+                        self.target.blobs.check(blob).ok().and_then(|()| self.target.blobs.hold(blob).ok().flatten());
+                    folds.extend(blob.clone().map(|blob| blob_fold(blob, &event)));
+                    held.extend(blob);
+                }
             }
             let events: Vec<Arc<Stored>> = page.into_iter().map(Arc::new).collect();
             write_session(self.target.connection, id, &[], &events, &folds)?;
@@ -216,16 +167,9 @@ impl Carry<'_, '_> {
         Ok(())
     }
 
-    /// The end of its transaction: what it is told, and its row.
-    fn end(
-        &self,
-        source: &Source,
-        id: &str,
-        examined: Examined,
-        asked: BTreeMap<QuestionId, QuestionKind>,
-        outcomes: Option<&Vec<Outcome>>,
-    ) -> Result<(), StoreError> {
-        let Examined { mut state, env, results, broken, events, known, goes_on, .. } = examined;
+    /// Ends the transaction of a session: the events that a repair adds, and its other rows.
+    fn end(&self, id: &str, examined: Examined, asked: BTreeMap<QuestionId, QuestionKind>) -> Result<(), StoreError> {
+        let Examined { mut state, env, results, broken, events, known, head, goes_on, .. } = examined;
         let (updated_at, file) = (state.updated_at, self.file.display());
         let text = match &broken {
             None => format!("the database was set aside, and this session carried over whole from {file}"),
@@ -235,10 +179,10 @@ impl Carry<'_, '_> {
             ),
         };
         let (drafts, pieces) = match goes_on {
-            true => (Vec::new(), source.pieces(id)),
+            true => (Vec::new(), read::pieces(&self.source.connection, id).unwrap_or_default()),
             false => (cut_off(&state, &results), Vec::new()),
         };
-        // Their answers are lost, or nobody can say any more what they would allow.
+        // Their answers are lost, or what they allow is.
         let waits = |id: &QuestionId| state.open_questions().any(|asked| asked.id == *id);
         let unanswered = asked.into_iter().filter(|(id, _)| !waits(id));
         let unanswered = unanswered.map(|(id, kind)| Draft::new(kind.withdrawn(id, DAMAGE.to_owned())));
@@ -252,52 +196,53 @@ impl Carry<'_, '_> {
             folds.extend(question_fold(&session, &event).into_iter().chain(spent(&event)));
             new.push(Arc::new(stored(&event)));
         }
-        // To be carried over is no sign of life: lists keep their order.
+        // A repair is no activity: lists keep their order.
         state.updated_at = updated_at;
         let is_taken = |name: &String| {
             let others = "SELECT 1 FROM session WHERE name = ? AND id <> ?";
             self.target.connection.prepare_cached(others)?.exists([name, id])
         };
         if state.name.as_ref().map(is_taken).transpose()?.unwrap_or_default() {
-            // A session that was made meanwhile has it.
+            // A newer session has it.
             state.name = None;
         }
         folds.insert(0, state.to_fold());
-        for outcome in outcomes.into_iter().flatten() {
-            // A client may have asked again before its session was here.
+        // The event of an outcome may be among lost ones at the end.
+        for outcome in self.source.outcomes(id).into_iter().filter(|_| head == known) {
+            // A client may have repeated its request in the new database.
             if !self.is_known(&outcome.key.id)? {
-                folds.push(Fold::Outcome(outcome.clone()));
+                folds.push(Fold::Outcome(outcome));
             }
         }
         Ok(write_session(self.target.connection, id, &pieces, &new, &folds)?)
     }
 
-    /// Carries over what sessions have cost that were removed, which is in no event any more: once, however often this is begun.
-    fn pay_for_removed(&mut self) -> Result<(), StoreError> {
-        let key = Key { id: format!("paid in {}", self.file.display()), params: String::new() };
-        let Some(spent) = self.paid.remove("").filter(|spent| !spent.is_empty()) else { return Ok(()) };
+    /// Copies the costs of all sessions, also removed ones, as far as they can be read; only once, however often a repair is begun.
+    fn costs(&self) -> Result<(), StoreError> {
+        let key = Key { id: format!("costs in {}", self.file.display()), params: String::new() };
         if self.is_known(&key.id)? {
             return Ok(());
         }
-        let done = Fold::Outcome(Outcome { key, result: "null".to_owned() });
-        let folds: Vec<Fold> = spent.into_iter().map(Fold::Spent).chain([done]).collect();
         let transaction = self.target.connection.unchecked_transaction()?;
-        write_session(&transaction, "", &[], &[], &folds)?;
+        for (session, spent) in usage::all(&self.source.connection).unwrap_or_default() {
+            write_session(&transaction, &session, &[], &[], &[Fold::Spent(spent)])?;
+        }
+        let done = Fold::Outcome(Outcome { key, result: "null".to_owned() });
+        write_session(&transaction, "", &[], &[], &[done])?;
         Ok(transaction.commit()?)
     }
 
-    /// Whether the outcome of this key is written down.
+    /// Whether the outcome of this key is stored.
     fn is_known(&self, key: &str) -> rusqlite::Result<bool> {
-        let known = self.target.connection.query_row("SELECT 1 FROM outcome WHERE key = ?", [key], |_| Ok(()));
-        known.optional().map(|known| known.is_some())
+        self.target.connection.prepare_cached("SELECT 1 FROM outcome WHERE key = ?")?.exists([key])
     }
 }
 
 impl Target<'_> {
-    /// Holds a blob that a session uses. One whose file is lost is used no more; what has its name and is another is set aside.
+    /// Holds a blob that a session uses; `None` if it is lost. A file that does not match its name is set aside.
     fn hold(&mut self, blob: &BlobId) -> Result<Option<Held>, StoreError> {
         let Err(error) = self.blobs.check(blob) else { return Ok(self.blobs.hold(blob)?) };
-        // It may be as it should.
+        // An error that may pass is no damage.
         let Some(text) = lost_blob(self.blobs, blob, &error) else { return Ok(self.blobs.hold(blob)?) };
         let lies = self.blobs.set_aside(blob)?;
         let lies = lies.map(|lies| format!("; what was there is {}", lies.display())).unwrap_or_default();
@@ -306,10 +251,11 @@ impl Target<'_> {
     }
 }
 
-/// Closes what a session has open of which something is lost. Nothing of it goes on by itself: what is lost has happened.
+/// Ends the running turn of a session that has lost events, so that nothing continues by itself.
 fn cut_off(state: &State, results: &HashMap<CallId, ContentBlock>) -> Vec<Draft> {
     let why = "a part of the session could not be read";
-    let finished = |usage, steps| EventBody::TurnFinished {
+    let finished = |prompt, usage, steps| EventBody::TurnFinished {
+        prompt,
         stop_reason: StopReason::Error,
         detail: Some(why.to_owned()),
         hint: Some("look at what it did before you go on".to_owned()),
@@ -323,15 +269,16 @@ fn cut_off(state: &State, results: &HashMap<CallId, ContentBlock>) -> Vec<Draft>
     };
     if let Some(turn) = &state.turn {
         let mut drafts = recovery::close(state, &[], results, why);
-        drafts.push(Draft::of_turn(&turn.id, finished(turn.usage, turn.steps)));
+        drafts.push(Draft::of_turn(&turn.id, finished(turn.prompt.clone(), turn.usage, turn.steps)));
         return drafts;
     }
     let Some(queued) = state.queue.front().filter(|_| state.has_due_prompt()) else { return Vec::new() };
-    // The first prompt that waits would start, and may have had its turn: it is shown, and not answered. The others wait.
+    // The first queued prompt would start, and may have had its turn: it is shown, and not answered. The others stay queued.
     let turn = TurnId(format!("t{}", state.counts.turns + 1));
     let message = MessageId(format!("m{}", state.counts.messages + 1));
     let started = EventBody::TurnStarted { prompt: queued.prompt.clone() };
     let said = || EventBody::user_message(message, queued.content.clone(), Some(queued.prompt.clone()), None);
-    let bodies = [Some(started), (!queued.compact).then(said), Some(finished(Usage::default(), 0))];
+    let bodies =
+        [Some(started), (!queued.compact).then(said), Some(finished(Some(queued.prompt.clone()), Usage::default(), 0))];
     bodies.into_iter().flatten().map(|body| Draft::of_turn(&turn, body)).collect()
 }

@@ -1,14 +1,14 @@
-//! What is done with a damaged database. Nobody waits for any of it, and nothing of it runs beside the work.
+//! Damage to the database: finding, reporting and repairing it.
 //!
-//! The daemon sets aside what it cannot open, serves what can be read, and says what is damaged ([`status`], [`check`]). It mends
-//! nothing. That is done while it is down, by a helper ([`run`], `lingerd --recover`) which holds the daemon's lock: it sets the
-//! damaged database aside, makes a new one, and carries the sessions over ([`carry`]), also from what was set aside earlier. There
-//! is one way for damage of every kind, and the original stays as it was.
+//! The daemon sets aside what it cannot open, serves the readable rest, and reports damage ([`damage`], [`check`]); it repairs
+//! nothing. A helper does ([`run`], `lingerd --recover`), which holds the daemon's lock while the daemon is down: it sets the
+//! damaged database aside, creates a new one, and copies the sessions ([`carry`]), also from files that were set aside earlier. The
+//! originals stay unchanged.
 
 mod carry;
 mod pages;
-pub(crate) mod salvage;
-pub(crate) mod source;
+mod salvage;
+mod source;
 mod status;
 
 use std::collections::BTreeMap;
@@ -22,49 +22,51 @@ use tokio_util::sync::CancellationToken;
 
 use crate::store::aside::{self, Kind, Report};
 use crate::store::blob::Blobs;
-use crate::store::event_row::stored;
 use crate::store::{Store, lost_blob, open};
 use crate::sys::clock;
 
 use carry::{Target, carry_over};
 pub use status::{damage, warnings};
 
-/// How long looking may take in a daemon: a gigabyte or two.
-const LOOK: Duration = Duration::from_secs(10);
+/// How long a check may take in a daemon: enough for a gigabyte or two.
+const CHECK: Duration = Duration::from_secs(10);
 
-/// How many instructions of SQLite pass between two looks at the clock.
+/// SQLite instructions between two looks at the clock.
 const STEPS: i32 = 10_000;
 
-/// Reads everything that is stored, for some seconds at most, and says what of it is damaged; changes nothing. Blocks.
+/// Something damaged in the database in use: what it is, its session, and the reason.
+type Finding = (Damaged, Option<SessionId>, String);
+
+/// Reads the whole database, for some seconds at most, and reports damage; changes nothing. Blocks.
 pub fn check(store: &Store, shutdown: &CancellationToken) -> Checked {
     let (began, shutdown) = (Instant::now(), shutdown.clone());
-    let is_over = move || shutdown.is_cancelled() || began.elapsed() > LOOK;
-    let looked =
+    let is_over = move || shutdown.is_cancelled() || began.elapsed() > CHECK;
+    let scanned =
         Connection::open_with_flags(&*store.path, OpenFlags::SQLITE_OPEN_READ_ONLY).and_then(|mut connection| {
             connection.progress_handler(STEPS, Some(is_over.clone()))?;
-            look(&connection, &store.blobs, is_over)
+            scan(&connection, &store.blobs, is_over)
         });
     let mut damage = damage(store);
-    // Of these all were looked at.
+    // The scan looks at all blobs again.
     damage.retain(|known| known.what != Damaged::Blob);
-    let looked = looked.unwrap_or_else(|error| Looked { database: Some(error.to_string()), ..Looked::default() });
-    for (what, session, text) in looked.findings() {
-        // Where the daemon has met it too, this says it better.
+    let (findings, complete) = scanned.unwrap_or_else(|error| (vec![(Damaged::InUse, None, error.to_string())], false));
+    for (what, session, text) in findings {
+        // Its reason is better than the one that the daemon met.
         damage.retain(|known| known.what != what || known.session != session || what == Damaged::Blob);
         damage.push(status::in_use(what, session, clock::now(), &text));
     }
     let repairable = damage.iter().any(status::is_repairable);
-    Checked { complete: looked.complete, repairable, damage }
+    Checked { complete, repairable, damage }
 }
 
-/// Saves what can be read of what is damaged in the database at `path` or was set aside beside it, and says what became of it.
-/// Nobody else may use the database. Fails if nothing can be written; begun again, it goes on where it was.
+/// Repairs the database at `path` and copies the sessions of those that were set aside earlier. Nobody else may use the database.
+/// Fails if nothing can be written; run again, it continues.
 pub fn run(path: &Path) -> anyhow::Result<Recovered> {
     let path = open::own_path(path);
     let blobs = Blobs::beside(&path);
     let (mut connection, _) = open::open(&path)?;
-    let looked = look(&connection, &blobs, || false)?;
-    if let Some((_, _, reason)) = looked.findings().into_iter().next() {
+    let (findings, _) = scan(&connection, &blobs, || false)?;
+    if let Some((_, _, reason)) = findings.into_iter().next() {
         drop(connection);
         aside::begin(&path, Report { reason, at: clock::now(), ..Report::default() })?;
         (connection, _) = open::open(&path)?;
@@ -82,72 +84,46 @@ pub fn run(path: &Path) -> anyhow::Result<Recovered> {
     Ok(Recovered { damage })
 }
 
-/// What was found in the database that is in use.
-#[derive(Debug, Default)]
-struct Looked {
-    /// Everything was read.
-    complete: bool,
-    /// What is wrong with its pages.
-    database: Option<String>,
-    sessions: Vec<(SessionId, String)>,
-    blobs: Vec<String>,
-}
-
-impl Looked {
-    /// All of it, in the order in which it is told.
-    fn findings(&self) -> Vec<(Damaged, Option<SessionId>, String)> {
-        let database = self.database.iter().map(|text| (Damaged::InUse, None, text.clone()));
-        let sessions = self.sessions.iter().map(|(id, text)| (Damaged::Session, Some(id.clone()), text.clone()));
-        let blobs = self.blobs.iter().map(|text| (Damaged::Blob, None, text.clone()));
-        database.chain(sessions).chain(blobs).collect()
-    }
-}
-
 /// What is wrong with the pages of a database, if anything.
 fn complaint(connection: &Connection) -> rusqlite::Result<Option<String>> {
-    let said: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
-    Ok(Some(said.replace("*** in database main ***\n", "")).filter(|said| said != "ok"))
+    let result: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+    Ok(Some(result.replace("*** in database main ***\n", "")).filter(|result| result != "ok"))
 }
 
-/// Reads everything, as it is at one moment, until it `is_over`.
-fn look(connection: &Connection, blobs: &Blobs, is_over: impl Fn() -> bool) -> rusqlite::Result<Looked> {
-    let mut looked = Looked::default();
-    let now = connection.unchecked_transaction()?;
-    match complaint(connection) {
-        _ if is_over() => return Ok(looked),
-        Ok(complaint) => looked.database = complaint,
-        Err(error) => looked.database = Some(error.to_string()),
+/// Reads everything, in one transaction, until it `is_over`; gives what is damaged, and whether all was read.
+fn scan(connection: &Connection, blobs: &Blobs, is_over: impl Fn() -> bool) -> rusqlite::Result<(Vec<Finding>, bool)> {
+    let mut findings = Vec::new();
+    let transaction = connection.unchecked_transaction()?;
+    let complaint = complaint(connection).unwrap_or_else(|error| Some(error.to_string()));
+    if is_over() {
+        return Ok((findings, false));
     }
-    let removed = salvage::removed(connection).unwrap_or_default();
-    for id in salvage::ids(connection).0.into_iter().filter(|id| !removed.contains(id)) {
-        let examined = salvage::examine(connection, &id, stored);
+    findings.extend(complaint.map(|text| (Damaged::InUse, None, text)));
+    for id in salvage::sessions(connection, Vec::new()) {
+        let examined = salvage::examine(connection, &id);
         if is_over() {
-            return Ok(looked);
+            return Ok((findings, false));
         }
-        // One that has no file was lost, and given up.
-        let uncounted = examined.unused.iter().any(|blob| blobs.check(blob).is_ok());
-        let uncounted = uncounted.then(|| salvage::UNCOUNTED.to_owned());
-        looked.sessions.extend(examined.broken.or(examined.wrong).or(uncounted).map(|text| (SessionId(id), text)));
+        findings.extend(examined.broken.or(examined.wrong).map(|text| (Damaged::Session, Some(SessionId(id)), text)));
     }
-    // What keeps them from being read is told above.
+    // An unreadable table is reported above.
     let mut used = connection.prepare("SELECT DISTINCT hash FROM blob")?;
     let used: Vec<BlobId> = used.query_map([], |row| row.get(0).map(BlobId))?.map_while(Result::ok).collect();
-    drop(now);
+    drop(transaction);
     for blob in used {
-        // Who used it may have been removed meanwhile.
+        // Its session may have been removed meanwhile.
         let is_used = || connection.prepare_cached("SELECT 1 FROM blob WHERE hash = ?")?.exists([blob.as_str()]);
         if let Err(error) = blobs.check(&blob)
             && let Some(text) = lost_blob(blobs, &blob, &error)
             && is_used()?
         {
-            looked.blobs.push(text);
+            findings.push((Damaged::Blob, None, text));
         }
         if is_over() {
-            return Ok(looked);
+            return Ok((findings, false));
         }
     }
-    looked.complete = true;
-    Ok(looked)
+    Ok((findings, true))
 }
 
 #[cfg(test)]

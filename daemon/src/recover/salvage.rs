@@ -1,89 +1,84 @@
 //! Reading what can be read of a session.
 //!
-//! A session is its events: its state is folded from them again ([`State::apply`]), and whatever else is stored of it follows
-//! from both. Each event keeps its number: one that cannot be read gets a `lost` in its place, so that cursors, and the numbers in
-//! the state, mean what they meant.
-//! The stored state knows what the lost events did. Where it can be read, and it counts on nothing that is lost, the session goes
-//! on from it ([`Examined::goes_on`]); else what can be told is folded from the rest, and nothing goes on by itself.
+//! A session is its events: its state is folded from them ([`State::apply`]), and all other rows follow from both. Each event keeps
+//! its number: an unreadable one is replaced by a `lost`, so that cursors and the numbers in the state stay valid.
+//! The stored state knows what the lost events did. If it is readable and nothing that it needs is lost, the session continues
+//! from it ([`Examined::goes_on`]); otherwise the state is folded from the other events, and nothing continues by itself.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use linger_protocol::event::{Event, EventBody};
-use linger_protocol::id::{BlobId, CallId, QuestionId, SessionId};
+use linger_protocol::id::CallId;
 use linger_protocol::message::{ContentBlock, Role};
-use linger_protocol::question::PendingQuestion;
-use rusqlite::{Connection, OptionalExtension as _};
+use rusqlite::Connection;
 
 use crate::session::recovery;
 use crate::session::state::{State, Turn};
-use crate::store::event_row::Reading;
-use crate::store::read::{self, Page, SessionRow};
-use crate::store::{StoreError, write};
+use crate::store::{StoreError, read, write};
 
-/// Events that are read at once, in bytes.
+/// Bytes of events that are read at once.
 pub(super) const PAGE: usize = 256 << 10;
 
-/// Events of one session that may be lost before what follows them is given up too: each has one in its place.
+/// The most lost events of one session, each of which gets a `lost`; the events after more of them are given up.
 const MAX_LOST: u64 = 100_000;
 
 /// A session as far as it can be read.
 #[derive(Debug, Default)]
-pub(crate) struct Examined {
-    /// Its row, if it has one that can be read.
-    pub(crate) row: Option<SessionRow>,
+pub(super) struct Examined {
     /// How many events can be read.
-    pub(crate) events: u64,
-    /// How many there are known to be.
-    pub(crate) known: u64,
-    /// The number of the last of which something is known: that it can be read, or that it is lost.
-    pub(crate) head: u64,
-    /// The events up to there that are lost, first and last of those in a row.
-    pub(crate) lost: Vec<(u64, u64)>,
-    /// Where it stands: what is stored, if that can be trusted, or what is folded from its events.
-    pub(crate) state: State,
-    /// Whether the session can go on from that state, whatever is lost.
-    pub(crate) goes_on: bool,
+    pub(super) events: u64,
+    /// How many it is known to have.
+    pub(super) known: u64,
+    /// The number of the last event that was read or is lost.
+    pub(super) head: u64,
+    /// The lost events up to there: the first and the last of each gap.
+    pub(super) lost: Vec<(u64, u64)>,
+    /// The stored state if it can be trusted, else the fold of its events.
+    pub(super) state: State,
+    /// Whether the session can continue from that state.
+    pub(super) goes_on: bool,
     /// The variables of its tools.
-    pub(crate) env: BTreeMap<String, String>,
+    pub(super) env: BTreeMap<String, String>,
     /// Results of calls that are not in a message yet.
-    pub(crate) results: HashMap<CallId, ContentBlock>,
-    /// Why not all events are there, if there should be others.
-    pub(crate) broken: Option<String>,
-    /// What of the rest of it is not as its events have it.
-    pub(crate) wrong: Option<String>,
-    /// Whether the stored state is lost, or not that of the events.
-    pub(crate) stale: bool,
-    /// Blobs that its events name and that no row says it uses: given up earlier, or the rows are lost.
-    pub(crate) unused: BTreeSet<BlobId>,
-    /// The questions that its events ask and leave open.
-    asked: BTreeMap<QuestionId, PendingQuestion>,
+    pub(super) results: HashMap<CallId, ContentBlock>,
+    /// Why events are missing, if any are.
+    pub(super) broken: Option<String>,
+    /// Why its row or its stored state cannot be used, if they cannot.
+    pub(super) wrong: Option<String>,
 }
 
-/// Reads a session from its first event on. All of it must be as it is at one moment: in a transaction, if it is in use.
-pub(crate) fn examine(connection: &Connection, id: &str, reading: Reading) -> Examined {
+/// Reads a session from its first event on; in a transaction, if the database is in use.
+pub(super) fn examine(connection: &Connection, id: &str) -> Examined {
     let mut session = Examined::default();
-    match read::session(connection, id) {
-        Ok(Some(row)) => session.row = Some(row),
-        Ok(None) => session.wrong = Some("the row that says where it stands is missing".to_owned()),
-        Err(error) => session.wrong = Some(text_of(error)),
+    let row = read::session(connection, id).unwrap_or_else(|error| {
+        session.wrong = Some(StoreError::from(error).0.to_string());
+        None
+    });
+    if row.is_none() {
+        session.wrong.get_or_insert_with(|| "its row is missing".to_owned());
     }
-    let stored = session.row.as_ref().and_then(|row| State::from_stored(&row.fold));
-    let env = session.row.as_ref().and_then(|row| serde_json::from_str(&row.env).ok());
+    let stored = row.as_ref().and_then(|row| State::from_stored(&row.fold));
+    let env = row.as_ref().and_then(|row| serde_json::from_str(&row.env).ok());
     let has_env = env.is_some();
     session.env = env.unwrap_or_default();
-    session.read_events(connection, id, stored.as_ref(), reading);
-    if let Some(row) = &session.row
-        && session.state.cwd.as_os_str().is_empty()
-    {
-        // Its first event is lost, and its state too.
-        session.state.cwd = row.cwd.clone().into();
-        session.state.name = session.state.name.take().or_else(|| row.name.clone());
+    session.read_events(connection, id, stored.as_ref());
+    if let Some(row) = row.filter(|_| session.state.cwd.as_os_str().is_empty()) {
+        // Its first event and its state are lost.
+        session.state.cwd = row.cwd.into();
+        session.state.name = session.state.name.take().or(row.name);
     }
-    session.stale = !has_env || stored.as_ref().is_none_or(|stored| stored.head != session.head);
-    session.compare(connection, id, stored.as_ref());
+    if !has_env || stored.as_ref().is_none_or(|stored| stored.head != session.head) {
+        session.wrong.get_or_insert_with(|| "its state cannot be read, or is not that of its last event".to_owned());
+    }
+    let size = format!("SELECT size = {} FROM session WHERE id = ?1", write::SIZE);
+    let is_size_right = || connection.query_row(&size, [id], |row| row.get(0)).unwrap_or(false);
+    if session.broken.is_none() && stored.is_none() && !is_size_right() {
+        // If it continued, a call that has run might run again.
+        let why = session.wrong.as_deref().unwrap_or_default();
+        session.broken = Some(format!("{why}, and events after {} may be missing", session.head));
+    }
     session.goes_on = session.broken.is_none();
-    if let Some(stored) =
-        stored.filter(|stored| session.broken.is_some() && stored.head == session.head && session.head == session.known)
+    if let Some(stored) = stored.filter(|stored| !session.goes_on && [session.head, session.known] == [stored.head; 2])
     {
         session.trust(stored);
     }
@@ -91,28 +86,23 @@ pub(crate) fn examine(connection: &Connection, id: &str, reading: Reading) -> Ex
 }
 
 impl Examined {
-    fn read_events(&mut self, connection: &Connection, id: &str, stored: Option<&State>, reading: Reading) {
+    fn read_events(&mut self, connection: &Connection, id: &str, stored: Option<&State>) {
         let last = read::last(connection, id);
         let head = stored.map_or(0, |stored| stored.head);
         self.known = last.as_ref().map_or(head, |last| head.max(*last));
         let until = self.known;
         self.broken = last.err().filter(|_| stored.is_none()).map(|error| format!("its end cannot be found: {error}"));
         while self.head < until && self.head - self.events < MAX_LOST {
-            let (page, error) = read::page(connection, id, self.head, until, (PAGE, usize::MAX), reading);
+            let (page, error) = read::page(connection, id, self.head, until, (PAGE, usize::MAX));
             for stored in &page {
-                if let Err(text) = self.take(id, &stored.data, stored.seq) {
+                if let Err(text) = self.take(&stored.data, stored.seq) {
                     self.broken.get_or_insert(text);
-                    self.lose(stored.seq);
+                    self.lose();
                 }
             }
-            self.unused.extend(blobs(&page).into_iter().filter(|blob| is_unused(connection, id, blob)));
             if let Some(error) = error.filter(|_| page.is_empty()) {
-                self.broken.get_or_insert_with(|| text_of(error));
-                let last = before_next(connection, id, self.head + 1, until);
-                if last - self.events > MAX_LOST {
-                    break;
-                }
-                self.lose(last);
+                self.broken.get_or_insert_with(|| StoreError::from(error).0.to_string());
+                self.lose();
             }
         }
         if self.events == 0 && self.broken.is_none() {
@@ -120,61 +110,26 @@ impl Examined {
         }
     }
 
-    /// Notes what of the rest is not as the events have it.
-    fn compare(&mut self, connection: &Connection, id: &str, stored: Option<&State>) {
-        let size = format!("SELECT size != {} FROM session WHERE id = ?1", write::SIZE);
-        let miscounted: bool = connection.query_row(&size, [id], |row| row.get(0)).unwrap_or(false);
-        let Some(row) = &self.row else { return };
-        let found_by = |stored: &State| {
-            row.state == stored.stored_name() && row.name == stored.name && row.cwd == stored.cwd.to_string_lossy()
-        };
-        let waits = || {
-            read::waiting(connection, id).is_ok_and(|stored| {
-                let is_as_asked = |(id, stored): (&QuestionId, &Option<_>)| stored.as_ref() == self.asked.get(id);
-                stored.len() == self.asked.len() && stored.iter().all(is_as_asked)
-            })
-        };
-        let text = if self.stale {
-            "its state cannot be read, or is not that of its last event"
-        } else if !stored.is_some_and(found_by) || !waits() {
-            "what it does and what waits for an answer is not written down where it is looked for"
-        } else if miscounted {
-            UNCOUNTED
-        } else {
-            return;
-        };
-        if self.broken.is_none() && stored.is_none() && miscounted {
-            // Had it gone on, a call that has run might run again.
-            let head = self.head;
-            self.broken = Some(format!(
-                "its state cannot be read, its size is not that of {head} events, and nobody can tell what came after them"
-            ));
-        }
-        self.wrong = Some(text.to_owned());
-    }
-
     /// Whether this event is lost.
     fn is_lost(&self, seq: u64) -> bool {
         self.lost.iter().any(|(first, last)| (*first..=*last).contains(&seq))
     }
 
-    /// Takes the next events, up to `last`, as lost.
-    fn lose(&mut self, last: u64) {
-        let first = self.head + 1;
-        for seq in first..=last {
-            let body = EventBody::Lost { first, last };
-            self.state.apply(&Event { body, seq: Some(seq), at: self.state.updated_at, turn: None });
-        }
-        self.head = last;
-        match self.lost.last_mut().filter(|before| before.1 + 1 == first) {
-            Some(before) => before.1 = last,
-            None => self.lost.push((first, last)),
+    /// Counts the next event as lost.
+    fn lose(&mut self) {
+        let seq = self.head + 1;
+        let body = EventBody::Lost { first: seq, last: seq };
+        self.state.apply(&Event { body, seq: Some(seq), at: self.state.updated_at, turn: None });
+        self.head = seq;
+        match self.lost.last_mut().filter(|gap| gap.1 + 1 == seq) {
+            Some(gap) => gap.1 = seq,
+            None => self.lost.push((seq, seq)),
         }
     }
 
-    /// Takes the state that is stored: it has what the lost events did.
+    /// Uses the stored state, which has what the lost events did.
     fn trust(&mut self, mut state: State) {
-        // A prompt that waits has its words in its event.
+        // The content of a queued prompt is in its event.
         state.queue.retain(|queued| !self.is_lost(queued.seq));
         let of_turn = |turn: &Turn| {
             let asked = turn.shape.as_ref().is_none_or(|shape| !self.is_lost(shape.seq));
@@ -184,7 +139,7 @@ impl Examined {
         self.state = state;
     }
 
-    fn take(&mut self, session: &str, data: &str, seq: u64) -> Result<(), String> {
+    fn take(&mut self, data: &str, seq: u64) -> Result<(), String> {
         let event: Event =
             serde_json::from_str(data).map_err(|error| format!("event {seq} cannot be understood: {error}"))?;
         if event.seq != Some(seq) {
@@ -192,12 +147,6 @@ impl Examined {
         }
         self.state.apply(&event);
         match &event.body {
-            EventBody::PermissionRequested { .. } | EventBody::QuestionAsked { .. } => {
-                let pending = PendingQuestion::of_event(&SessionId::from(session), &event);
-                self.asked.extend(pending.map(|pending| (pending.question.clone(), pending)));
-            }
-            EventBody::PermissionResolved { permission: question, .. }
-            | EventBody::QuestionResolved { question, .. } => drop(self.asked.remove(question)),
             EventBody::SessionCreated { env, .. } if self.env.is_empty() => self.env.clone_from(env),
             EventBody::Message { role: Role::User, .. } => self.results.clear(),
             body => self.results.extend(recovery::result_of(body)),
@@ -207,74 +156,21 @@ impl Examined {
     }
 }
 
-/// What is said of a session whose size or blobs are wrong.
-pub(super) const UNCOUNTED: &str =
-    "its size, or which images and outputs it uses, is not written down as its events have it";
-
-fn text_of(error: rusqlite::Error) -> String {
-    StoreError::from(error).0.to_string()
-}
-
-/// Whether no row says that a session uses a blob.
-fn is_unused(connection: &Connection, id: &str, blob: &BlobId) -> bool {
-    let row = connection.prepare_cached("SELECT 1 FROM blob WHERE session = ? AND hash = ?");
-    row.and_then(|mut row| row.exists([id, blob.as_str()])).is_ok_and(|used| !used)
-}
-
-/// The number of the event before the next one that can be reached, where `lost` cannot be read.
-fn before_next(connection: &Connection, id: &str, lost: u64, until: u64) -> u64 {
-    let sql = "SELECT seq FROM event WHERE session = ? AND seq > ? ORDER BY seq LIMIT 1";
-    let next = || -> rusqlite::Result<Option<i64>> {
-        connection.prepare_cached(sql)?.query_row(rusqlite::params![id, lost as i64], |row| row.get(0)).optional()
-    };
-    match next() {
-        Ok(Some(next)) => (next as u64).saturating_sub(1).clamp(lost, until),
-        Ok(None) => until,
-        // The way there is lost too; the one after may have another.
-        Err(_) => lost,
-    }
-}
-
-/// The events of a page, as far as they can be understood.
-pub(super) fn understood(page: &Page) -> impl Iterator<Item = Event> {
-    page.iter().filter_map(|stored| serde_json::from_str(&stored.data).ok())
-}
-
-/// The blobs that these events name.
-pub(crate) fn blobs(page: &Page) -> BTreeSet<BlobId> {
-    fn named(content: &[ContentBlock], found: &mut BTreeSet<BlobId>) {
-        for block in content {
-            found.extend(block.blob().cloned());
-            if let ContentBlock::ToolResult { content, .. } = block {
-                named(content, found);
-            }
-        }
-    }
-    let mut found = BTreeSet::new();
-    for event in understood(page) {
-        match event.body {
-            EventBody::PromptAccepted { content, .. } | EventBody::Message { content, .. } => {
-                named(&content, &mut found)
-            }
-            EventBody::ToolFinished { content, blob, .. } => {
-                named(&content, &mut found);
-                found.extend(blob);
-            }
-            _ => {}
-        }
-    }
-    found
-}
-
-/// Sessions that the user has removed, of which there still are events.
-pub(super) fn removed(connection: &Connection) -> rusqlite::Result<BTreeSet<String>> {
+/// The ids of `known` and all other sessions, without those that the user has removed and that still have events.
+pub(super) fn sessions(connection: &Connection, mut known: Vec<String>) -> Vec<String> {
     let sql = "SELECT session FROM removed WHERE session NOT IN (SELECT id FROM session)";
-    connection.prepare(sql)?.query_map([], |row| row.get(0))?.collect()
+    let removed = || -> rusqlite::Result<BTreeSet<String>> {
+        connection.prepare(sql)?.query_map([], |row| row.get(0))?.collect()
+    };
+    let mut seen = removed().unwrap_or_default();
+    known.extend(ids(connection).0);
+    known.retain(|id| seen.insert(id.clone()));
+    known
 }
 
-/// The ids of all sessions that can be found, the latest first where that is known; and whether the table of sessions could be
-/// read to its end, so that there are no others.
-pub(crate) fn ids(connection: &Connection) -> (Vec<String>, bool) {
+/// The ids of all sessions that can be found, the latest first where that is known; and whether the table of sessions was read to
+/// its end, so that no others exist.
+pub(super) fn ids(connection: &Connection) -> (Vec<String>, bool) {
     let mut found = Vec::new();
     let mut walk = |sql| -> rusqlite::Result<()> {
         let mut statement = connection.prepare(sql)?;
@@ -284,7 +180,7 @@ pub(crate) fn ids(connection: &Connection) -> (Vec<String>, bool) {
         }
         Ok(())
     };
-    // An error ends a walk: what lies behind it is found page by page. A damaged table may lead in circles.
+    // An error ends a walk. A damaged table may have a cycle.
     let all = walk("SELECT id FROM session NOT INDEXED ORDER BY updated_at DESC LIMIT 1000000").is_ok();
     let _as_far_as_it_goes = walk("SELECT id FROM session INDEXED BY session_updated LIMIT 1000000");
     let _as_far_as_it_goes = walk("SELECT DISTINCT session FROM event INDEXED BY event_seq LIMIT 1000000");

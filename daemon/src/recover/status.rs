@@ -1,4 +1,4 @@
-//! What damage there is and what became of it, in words: for `daemon/status`, and for whoever says hello.
+//! Damage in words, for `daemon/status` and for clients that say hello.
 
 use linger_protocol::daemon::{self, Damage, Damaged};
 use linger_protocol::id::SessionId;
@@ -7,35 +7,37 @@ use crate::store::aside::{self, Aside, Kind, Left};
 use crate::store::damage::Met;
 use crate::store::{SCHEMA, Store};
 
-/// What to do about what a repair can do something about.
+/// The hint of damage that a repair by this build can reduce.
 const REPAIR: &str = "`linger doctor --repair` saves what can be read";
 
-/// What every client is told when it says hello. Looks at no disk.
+/// The warnings for every client that says hello. Reads nothing from the disk.
 pub fn warnings(store: &Store) -> Vec<String> {
     let seen = store.found.seen();
     let asides = seen.asides.into_iter().map(of_aside);
-    // Of what cannot be had any more, of a session or an image they are told by `linger doctor`.
-    let told = asides.chain(database(seen.database)).filter(|damage| damage.hint.is_some() && !damage.lost);
-    told.chain(unwritten(&seen.unwritten.into_values().collect::<Vec<_>>())).map(|damage| damage.text).collect()
+    // `linger doctor` reports damaged sessions and blobs, and what cannot be repaired.
+    let database = seen.database.map(|met| in_use(Damaged::InUse, None, met.at, &met.text));
+    let told = asides.chain(database).filter(|damage| damage.hint.is_some() && !damage.lost);
+    told.chain(unwritten(seen.unwritten.into_values().collect())).map(|damage| damage.text).collect()
 }
 
-/// The damage that was met, and what was set aside.
+/// All known damage, and the files that were set aside.
 pub fn damage(store: &Store) -> Vec<Damage> {
     store.found.set_aside(aside::list(&store.path));
     let seen = store.found.seen();
     let sessions = seen.sessions.into_iter();
     let sessions = sessions.map(|(id, met)| in_use(Damaged::Session, Some(id), met.at, &met.text));
     let blobs = seen.blobs.into_values().map(|met| in_use(Damaged::Blob, None, met.at, &met.text));
-    let unwritten = unwritten(&seen.unwritten.into_values().collect::<Vec<_>>());
+    let unwritten = unwritten(seen.unwritten.into_values().collect());
     let asides = seen.asides.into_iter().map(of_aside);
-    asides.chain(database(seen.database)).chain(sessions).chain(blobs).chain(unwritten).collect()
+    let database = seen.database.map(|met| in_use(Damaged::InUse, None, met.at, &met.text));
+    asides.chain(database).chain(sessions).chain(blobs).chain(unwritten).collect()
 }
 
 fn plain(what: Damaged, at: u64, text: String, hint: Option<String>) -> Damage {
     Damage { what, session: None, file: None, at, text, hint, carried: 0, left: Vec::new(), lost: false }
 }
 
-/// Something in the database that is in use.
+/// Damage in the database in use.
 pub(super) fn in_use(what: Damaged, session: Option<SessionId>, at: u64, text: &str) -> Damage {
     let text = match (what, &session) {
         (Damaged::Session, Some(id)) => format!("session {id} is damaged: {text}"),
@@ -45,31 +47,27 @@ pub(super) fn in_use(what: Damaged, session: Option<SessionId>, at: u64, text: &
     Damage { session, ..plain(what, at, text, Some(REPAIR.to_owned())) }
 }
 
-fn database(met: Option<Met>) -> Option<Damage> {
-    met.map(|met| in_use(Damaged::InUse, None, met.at, &met.text))
-}
-
-fn unwritten(all: &[Met]) -> Option<Damage> {
+fn unwritten(all: Vec<Met>) -> Option<Damage> {
     let first = all.iter().min_by_key(|met| met.at)?;
     let text = match all.len() {
-        1 => format!("nothing can be written of a session: {}", first.text),
-        count => format!("nothing can be written of {count} sessions: {}", first.text),
+        1 => format!("cannot write events of a session: {}", first.text),
+        count => format!("cannot write events of {count} sessions: {}", first.text),
     };
-    let hint = "make room on the disk, or see why it fails; what waits goes on by itself".to_owned();
+    let hint = "free space on the disk, or see why writing fails; the sessions resume when it works".to_owned();
     Some(plain(Damaged::Unwritten, first.at, text, Some(hint)))
 }
 
-/// A blob that a repair gave up, and what is said of it.
+/// A blob that a repair gave up.
 pub(super) fn given_up(text: &str) -> Damage {
     plain(Damaged::Blob, 0, format!("an image or an output was lost, and is used no more: {text}"), None)
 }
 
-/// Whether a repair by this build could do something about it.
+/// Whether a repair by this build can reduce it.
 pub(super) fn is_repairable(damage: &Damage) -> bool {
     damage.hint.as_deref() == Some(REPAIR)
 }
 
-/// What was set aside, and what became of it.
+/// A file that was set aside, and how much of it was copied.
 pub(super) fn of_aside(aside: Aside) -> Damage {
     let Aside { path, report } = aside;
     let file = path.display();
@@ -101,21 +99,21 @@ pub(super) fn of_aside(aside: Aside) -> Damage {
     Damage { file: Some(path), carried: report.carried, left: left.collect(), lost, ..damage }
 }
 
-/// How much of a database is here.
+/// How much of a database was copied.
 fn carried(carried: u32, left: &[Left], uncertain: bool) -> String {
-    let others = if uncertain { "; whether there were others cannot be read" } else { "" };
-    match (carried, left.len()) {
-        (0, 0) => "nothing in it could be read".to_owned(),
-        (carried, 0) if uncertain => format!("{carried} sessions were carried over whole{others}"),
-        (carried, 0) => format!("all sessions that are in it were carried over ({carried})"),
-        (carried, count) => {
-            let sum = |of: fn(&Left) -> u64| left.iter().map(of).sum::<u64>();
-            let (events, of) = (sum(|left| left.events), sum(|left| left.of.max(left.events)));
-            let least = if left.iter().any(|left| left.of == 0) { "at least " } else { "" };
-            format!(
-                "of its {} sessions {carried} were carried over whole, {count} not: of their {least}{of} events {events} are here{others}",
-                u64::from(carried) + count as u64
-            )
-        }
+    let others = if uncertain { "; it may have others that cannot be found" } else { "" };
+    if left.is_empty() {
+        return match carried {
+            0 => "nothing in it could be read".to_owned(),
+            _ if uncertain => format!("{carried} sessions were carried over whole{others}"),
+            _ => format!("all sessions that are in it were carried over ({carried})"),
+        };
     }
+    let (count, sum) = (left.len(), |of: fn(&Left) -> u64| left.iter().map(of).sum::<u64>());
+    let (events, of) = (sum(|left| left.events), sum(|left| left.of.max(left.events)));
+    let least = if left.iter().any(|left| left.of == 0) { "at least " } else { "" };
+    let all = u64::from(carried) + count as u64;
+    format!(
+        "of its {all} sessions {carried} were carried over whole, {count} not: of their {least}{of} events {events} are here{others}"
+    )
 }

@@ -4,13 +4,28 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use rusqlite::Connection;
+use tempfile::TempDir;
 
 use super::*;
-use crate::store::open::tests::{copy_of, files, killed};
+use crate::session::state::State;
+use crate::store::files;
+use crate::store::open::tests::{copy_of, files, killed_with};
 use crate::store::rng::Rng;
 
 /// How many damaged copies are repaired.
 const SEEDS: u64 = 40;
+
+fn set_head(connection: &Connection, session: &str, head: i64) {
+    let fold: String =
+        connection.query_row("SELECT fold FROM session WHERE id = ?", [session], |row| row.get(0)).unwrap();
+    let state = State { head: head as u64, ..State::from_stored(&fold).unwrap() };
+    connection.execute("UPDATE session SET fold = ? WHERE id = ?", [&state.to_stored(), session]).unwrap();
+}
+
+/// A database of some sessions, as after a kill.
+pub(super) fn killed() -> TempDir {
+    killed_with(set_head)
+}
 
 /// What of each event is known by its session and number.
 fn events(path: &Path) -> BTreeMap<(String, i64), String> {
@@ -23,9 +38,9 @@ fn events(path: &Path) -> BTreeMap<(String, i64), String> {
 /// What is wrong with a database; all of it must be read.
 fn findings(path: &Path) -> Vec<String> {
     let connection = Connection::open(path).unwrap();
-    let looked = look(&connection, &Blobs::beside(path), || false).unwrap();
-    assert!(looked.complete);
-    looked.findings().into_iter().map(|(what, session, text)| format!("{what:?} {session:?}: {text}")).collect()
+    let (findings, complete) = scan(&connection, &Blobs::beside(path), || false).unwrap();
+    assert!(complete);
+    findings.into_iter().map(|(what, session, text)| format!("{what:?} {session:?}: {text}")).collect()
 }
 
 /// The blobs of the database that is damaged here have no files.
@@ -44,7 +59,7 @@ fn whatever_is_damaged_a_repair_leaves_what_can_be_read_and_each_event_its_numbe
     for seed in 0..SEEDS {
         let (_dir, path) = copy_of(&original);
         let mut rng = Rng(seed);
-        let file = aside::with(&path, if rng.below(4) == 0 { "-wal" } else { "" });
+        let file = files::with(&path, if rng.below(4) == 0 { "-wal" } else { "" });
         let mut bytes = fs::read(&file).unwrap();
         match rng.below(4) {
             0 => (0..1 + rng.below(20)).for_each(|_| {
@@ -147,4 +162,29 @@ fn what_is_missing_of_a_session_is_said_also_by_a_repair_that_is_begun_again() {
     aside.report = Report { settled: false, carried: 0, left: Vec::new(), ..aside.report };
     aside.save().unwrap();
     assert_eq!(left(), first);
+}
+
+#[test]
+fn costs_are_copied_once_also_those_of_removed_sessions() {
+    let (_dir, path) = copy_of(&killed());
+    let connection = Connection::open(&path).unwrap();
+    connection.execute("INSERT INTO usage VALUES (1, '', 'demo/demo', 2, 3, 4, 5, 6, 7, 8, 0)", []).unwrap();
+    drop(connection);
+    let costs = || -> Vec<(String, i64, Option<i64>)> {
+        let connection = Connection::open(&path).unwrap();
+        let mut rows =
+            connection.prepare("SELECT session, input, cost FROM usage ORDER BY day, session, model").unwrap();
+        let rows = rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
+        rows.map(Result::unwrap).collect()
+    };
+    let before = costs();
+    let spoil = "UPDATE event SET data = '{' WHERE session = '3c725prqhm' AND seq = 5";
+    Connection::open(&path).unwrap().execute(spoil, []).unwrap();
+    run(&path).unwrap();
+    assert_eq!(costs(), before);
+    let mut aside = aside::list(&path).remove(0);
+    aside.report = Report { settled: false, ..aside.report };
+    aside.save().unwrap();
+    run(&path).unwrap();
+    assert_eq!(costs(), before);
 }

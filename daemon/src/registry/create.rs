@@ -1,34 +1,33 @@
-//! Making a session.
+//! Creating a session.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use linger_protocol::RpcError;
 use linger_protocol::error::Code;
-use linger_protocol::event::EventBody;
+use linger_protocol::event::{EventBody, Level, NoticeCode};
 use linger_protocol::id::SessionId;
 use linger_protocol::session::{Create, Created};
+use linger_protocol::variable::{IN_MEMORY, MAX_TOTAL};
 use tokio::sync::oneshot;
 
 use super::Registry;
+use crate::diagnostics::secret::Secret;
+use crate::process::server::UMASK;
 use crate::session::actor::{Actor, idle_effort, unknown_model};
 use crate::store::idempotency::Key;
 use crate::store::{Fold, StoreError};
 use crate::sys::{clock, disk};
 
-/// Characters of a session's id: 50 bits, so that a prefix of three or four tells those of one user apart.
+/// Characters of a session's id: 50 bits, so that a prefix of three or four is unique among a user's sessions.
 const ID: usize = 10;
 
 /// Sessions in the database; a row and its log take some KiB at least.
 const MAX_SESSIONS: u32 = 100_000;
 
-/// Variables of one session in total, in bytes: PATH may take a few thousand.
-const MAX_ENV: usize = 64 << 10;
-
 impl Registry {
-    /// Makes a session, or finds the one that was made for the key. `parent` is the session that starts it; the caller has
-    /// that session's authority.
+    /// Creates a session, or finds the one that was created for the key. `parent` is the session that starts it; the caller has its
+    /// authority.
     pub async fn create(
         self: &Arc<Self>,
         params: Create,
@@ -43,7 +42,7 @@ impl Registry {
         }
     }
 
-    /// Answers when it is on disk.
+    /// Returns when it is on disk.
     async fn make(
         self: &Arc<Self>,
         params: Create,
@@ -55,33 +54,48 @@ impl Registry {
         let resolved = env.providers.model(params.model.as_deref())?;
         let doubt = env.providers.warning(&resolved.origin);
         let idle = resolved.idle_effort(params.effort);
-        let (setup, model) = (Some(env.setup(&resolved, env.tools.current().specs())), resolved.origin);
+        if let Some(unknown) = params.tools.as_deref().and_then(|only| env.tools.unknown(only)) {
+            return Err(RpcError::new(Code::UnknownOption, unknown).hint("`linger tools` lists them"));
+        }
+        let (setup, model) = (Some(env.setup(&resolved, params.tools.as_deref())), resolved.origin);
+        let fallback = params.fallback.as_deref().map(|models| env.providers.fallbacks(models)).transpose()?;
+        let on_outage = (params.patience.is_some() || fallback.is_some())
+            .then(|| EventBody::outage_changed(params.patience, fallback));
         let cwd = directory(&params.cwd).await?;
         let _named = match &params.name {
             Some(name) => Some(env.names.take(&env.store, name, None).await?),
             None => None,
         };
-        let variables: BTreeMap<String, String> =
-            params.env.into_iter().filter(|(name, _)| config.env.contains(name)).collect();
-        if variables.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > MAX_ENV {
-            return Err(RpcError::new(Code::TooMuch, format!("the variables of a session may have {MAX_ENV} bytes")));
+        if params.env.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > MAX_TOTAL {
+            return Err(RpcError::new(Code::TooMuch, format!("the variables of a session may have {MAX_TOTAL} bytes")));
         }
+        let (mut variables, _) = config.env.take(params.env);
         let sessions = env.store.session_count().await?;
         if sessions >= MAX_SESSIONS {
             let error = RpcError::new(Code::TooMuch, format!("there are {sessions} sessions already"));
             return Err(error.hint("remove some: `linger rm SESSION`"));
         }
         let id = SessionId(clock::random_word(ID));
-        let created = Created { session: id.clone(), warning: doubt.clone() };
+        variables.extend(params.umask.map(|mask| (UMASK.to_owned(), format!("{:04o}", mask & 0o777))));
+        for (name, value) in variables.iter_mut().filter(|(name, value)| config.env.is_passed_secret(name, value)) {
+            env.secrets_of(&id).put(name, Secret::new(&std::mem::replace(value, IN_MEMORY.to_owned())));
+        }
+        let workspace = Arc::new(env.workspace(&id, &cwd, variables.clone(), disk::TIMEOUT).await);
+        let warned_of = env.policy.look(&workspace, &id).await;
+        let (mode, name) = (params.mode.unwrap_or_else(|| env.policy.mode(config.mode, &workspace)), params.name);
+        let created = Created { session: id.clone(), model: model.clone(), mode, warning: doubt.clone() };
         let outcome = key.map(|key| Fold::Outcome(key.outcome(&created)));
-        let (mode, name) = (params.mode.unwrap_or(config.mode), params.name);
         tracing::info!(target: "session", session = %id, cwd = %cwd.display(), model, %mode, "created");
-        let workspace = Arc::new(env.workspace(&cwd, variables.clone(), disk::TIMEOUT).await);
-        let (effort, env_of) = (params.effort, variables.clone());
-        let body = EventBody::SessionCreated { cwd, model, mode, effort, name, parent, setup, env: env_of };
+        let of_workspace = warned_of.map(|text| EventBody::notice(Level::Warning, NoticeCode::ConfigWaits, text));
+        env.servers.begin(&workspace, id.as_str());
+        let (effort, env_of, tools) = (params.effort, variables.clone(), params.tools);
+        let body = EventBody::SessionCreated { cwd, model, mode, effort, name, parent, setup, tools, env: env_of };
         let (done, committed) = oneshot::channel();
         let commands = self.mailboxes.add_new(id.clone())?;
-        let said = doubt.as_deref().map(unknown_model).into_iter().chain(idle.map(idle_effort)).collect();
+        let warned = doubt.as_deref().map(unknown_model).into_iter().chain(idle.map(idle_effort));
+        let unattended = params.unattended.unwrap_or(config.unattended);
+        let unattended = (!unattended.holds()).then(|| EventBody::unattended_changed(unattended));
+        let said = on_outage.into_iter().chain(unattended).chain(warned).chain(of_workspace).collect();
         let shared = (env.clone(), self.clone() as Arc<_>);
         let actor = Actor::create(shared, id.clone(), (body, said), (&variables, workspace), outcome, done);
         match committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into()))) {
@@ -98,7 +112,7 @@ impl Registry {
     }
 }
 
-/// The real path of a directory that a session is to work in.
+/// The canonical path of a session's working directory.
 async fn directory(cwd: &Path) -> Result<PathBuf, RpcError> {
     let gone = |problem: String| {
         RpcError::new(Code::NoWorkspace, format!("{}: {problem}", cwd.display())).hint("name a directory that exists")

@@ -1,4 +1,4 @@
-//! Loading a session: its actor is made from what is stored, and runs; or what is asked of it is refused.
+//! Loading a session: its actor is created from the store and runs, or its commands are refused.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use tokio::sync::oneshot;
 
 use super::{Commands, Registry, ending};
 use crate::log::Log;
-use crate::session::actor::{Actor, Command, KeyedReply, MEND};
+use crate::session::actor::{Actor, Command, KeyedReply, WRITE_RETRY};
 use crate::store::{SessionRow, StoreError};
 
 impl Registry {
-    /// Loads a session and runs it. `planned`: it has a turn to take up also without a request, so what cannot be read now is
-    /// tried again. What is asked meanwhile is tried at once, and answered.
+    /// Loads a session and runs it. `planned`: it has a turn to resume without a request, so a failed load is repeated; a command
+    /// that arrives meanwhile repeats it immediately.
     pub(super) async fn load(
         self: Arc<Self>,
         id: SessionId,
@@ -23,12 +23,12 @@ impl Registry {
     ) {
         let unfinished = planned.is_some();
         let mut asked = None;
-        let mut pause = MEND[0];
+        let mut pause = WRITE_RETRY[0];
         loop {
             let (error, may_pass) = match self.loaded(&id).await {
                 Ok(actor) => {
                     if let Some(planned) = planned {
-                        // What cannot be stored now, the actor stores when it can.
+                        // The actor retries failed writes.
                         let _later = actor.barrier().await;
                         drop(planned);
                     }
@@ -48,19 +48,19 @@ impl Registry {
                 }
                 return;
             }
-            tracing::error!(target: "session", session = %id, %error, "its turn cannot be taken up for now");
+            tracing::error!(target: "session", session = %id, %error, "cannot resume its turn yet");
             tokio::select! {
                 command = commands.recv() => match command {
                     Some(command) => asked = Some(command),
                     // The daemon ends.
                     None => return,
                 },
-                () = tokio::time::sleep(pause) => pause = (pause * 2).min(MEND[1]),
+                () = tokio::time::sleep(pause) => pause = (pause * 2).min(WRITE_RETRY[1]),
             }
         }
     }
 
-    /// Says why a session does not do what is asked. One thing can be done with one that is damaged, by force.
+    /// Refuses a command of a session that cannot be loaded. A damaged session can only be removed, with force.
     async fn refuse(&self, id: &SessionId, command: Command, error: RpcError) {
         match command {
             Command::Remove(false, asked) if error.code() == Some(Code::Damaged) => {
@@ -72,17 +72,17 @@ impl Registry {
                 let log = Log::new(id.clone(), 0, Vec::new());
                 let removed = self.env.store.remove(log, outcomes).await;
                 if removed.is_ok() {
-                    tracing::info!(target: "session", session = %id, "removed, damaged as it was");
+                    tracing::info!(target: "session", session = %id, "removed a damaged session");
                     self.env.store.found.readable(id);
                 }
-                // The client may have gone.
+                // The client may be gone.
                 let _gone = reply.send(removed.map_err(RpcError::from));
             }
             command => command.refuse(error),
         }
     }
 
-    /// The actor of a stored session; or why there is none, and whether there may be in a moment.
+    /// The actor of a stored session; or the error, and whether a retry may succeed.
     async fn loaded(self: &Arc<Self>, id: &SessionId) -> Result<Actor, (RpcError, bool)> {
         let failed = |error: StoreError| {
             let may_pass = !error.is_damage();
@@ -90,7 +90,7 @@ impl Registry {
         };
         let store = &self.env.store;
         let row = store.session(id.clone()).await.map_err(failed)?;
-        // The daemon's own log begins with the first thing that is written to it.
+        // The daemon's own log is created by its first event.
         let row = row.or_else(|| id.is_daemon().then(|| SessionRow { id: id.clone(), ..SessionRow::default() }));
         let Some(row) = row else {
             if self.shutdown.is_cancelled() {

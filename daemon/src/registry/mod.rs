@@ -1,8 +1,7 @@
-//! The sessions that are loaded: id to mailbox. A session that is not loaded is loaded by the first command for it.
+//! The loaded sessions: id to mailbox. The first command to an unloaded session loads it.
 //!
-//! A command goes into the mailbox under the lock of the map, and an idle actor leaves the map under the same lock only with an
-//! empty mailbox, so that no command is ever sent to an actor that has gone.
-//! A file each for what is done with many or with none: [`create`], [`load`], [`resume`], [`prune`].
+//! A command enters a mailbox under the lock of the map, and an idle actor leaves the map under the same lock and with an empty
+//! mailbox only, so that no command reaches an actor that has ended.
 
 mod create;
 mod load;
@@ -33,25 +32,25 @@ const MAX_LOADED: usize = 4096;
 
 /// The sessions of one daemon.
 pub struct Registry {
-    /// What all of them share.
+    /// The services that they share.
     pub env: Arc<Env>,
-    /// Keyed requests of no session: sessions that are being made, and pruned.
+    /// Keyed requests in progress that belong to no session: creating and pruning.
     pub under_way: UnderWay,
     mailboxes: Mailboxes,
-    /// When sessions were last looked through for those that are kept no longer, in Unix milliseconds.
+    /// When old sessions were last searched for, in Unix milliseconds.
     pruned_at: AtomicU64,
-    /// Cancelled when the daemon is to end: nothing is loaded any more.
+    /// Cancelled when the daemon ends: no session is loaded any more.
     shutdown: CancellationToken,
 }
 
 impl Registry {
-    /// A registry in which no session is loaded.
+    /// A registry without loaded sessions.
     pub fn new(env: Arc<Env>, shutdown: CancellationToken) -> Self {
         let (under_way, mailboxes, pruned_at) = (UnderWay::default(), Mailboxes::default(), AtomicU64::new(0));
         Self { env, under_way, mailboxes, pruned_at, shutdown }
     }
 
-    /// Sends a command to a session, loading it if need be. The command is answered in any case.
+    /// Sends a command to a session, and loads that if needed. The command always gets a reply.
     pub fn send(self: &Arc<Self>, id: &SessionId, command: Command) {
         if self.shutdown.is_cancelled() {
             return command.refuse(ending());
@@ -76,27 +75,33 @@ impl Registry {
         answered.unwrap_or_else(|_| Err(RpcError::new(Code::Internal, format!("session {session} did not answer"))))
     }
 
-    /// Asks a question that belongs to no session; the receiver gets the answer. It waits in the daemon's own log, where the
-    /// same question asked again, as after a restart, is not asked a second time.
+    /// Asks a question that belongs to no session; the receiver gets the answer. It is pending in the daemon's own log. Asking the
+    /// same question again, as after a restart, waits for the pending one.
     pub fn ask_for_daemon(self: &Arc<Self>, asked: Question) -> oneshot::Receiver<Result<Resolution, RpcError>> {
         let (reply, answered) = oneshot::channel();
-        self.send(&SessionId::daemon(), Command::Ask(asked, reply));
+        self.send(&SessionId::daemon(), Command::Ask(Box::new(asked), reply));
         answered
     }
 
-    /// Lets every session write down where it is, and ends it.
+    /// Warns the clients of every session that is loaded.
+    pub fn warn_all(self: &Arc<Self>, code: NoticeCode, text: &str) {
+        let loaded: Vec<SessionId> = self.mailboxes.map().keys().filter(|id| !id.is_daemon()).cloned().collect();
+        loaded.iter().for_each(|id| self.send(id, Command::Warn(code, text.to_owned())));
+    }
+
+    /// Lets every session store its state, and ends it.
     pub async fn pause(&self) {
         let mailboxes: Vec<_> = self.mailboxes.map().drain().collect();
         let mut paused = Vec::new();
         for (_, mailbox) in mailboxes {
             let (done, answer) = oneshot::channel();
             if mailbox.send(Command::Pause(done)).is_ok() {
-                // An actor whose mailbox is closed ends without a word.
+                // An actor with a closed mailbox does not reply.
                 paused.push((mailbox, answer));
             }
         }
         for (_open, answer) in paused {
-            // A session that panicked has nothing to say; its log has.
+            // A session that panicked does not reply.
             let _gone = answer.await;
         }
     }

@@ -1,7 +1,7 @@
-//! Which sessions are kept no longer: `session/prune`, and what the configuration calls `retention`.
+//! Deleting old sessions: `session/prune`, and `retention` of the configuration.
 //!
-//! A list of candidates is read, and each is asked to go: whether it does is decided by its actor, for itself, so that a
-//! session that is used meanwhile stays. No timer: an idle daemon makes nothing that could grow old in a hurry.
+//! The store lists the candidates, and the actor of each decides, so that a session that is used meanwhile stays. There is no
+//! timer: sessions are searched at the start and when one is created.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,14 +18,14 @@ use crate::store::SessionRow;
 use crate::store::damage::Found;
 use crate::sys::clock;
 
-/// Sessions that are named in an answer.
+/// The most sessions that a response names.
 const NAMED: usize = 1000;
 
-/// How long to wait before sessions are looked through again, in milliseconds: `retention` counts days.
+/// The pause between two searches, in milliseconds: `retention` counts days.
 const AGAIN_MS: u64 = 3_600_000;
 
 impl Registry {
-    /// Deletes the sessions that were not used for a while, or says which these are.
+    /// Deletes the sessions that were not used for a while, or only lists them.
     pub async fn prune(self: &Arc<Self>, params: Prune) -> Result<Pruned, RpcError> {
         let store = &self.env.store;
         let before = clock::now().saturating_sub(params.older_than_ms);
@@ -42,8 +42,7 @@ impl Registry {
         Ok(pruned)
     }
 
-    /// Deletes, in the background, what is older than the configuration keeps; at the start, and when a session is made, now
-    /// and then.
+    /// Deletes sessions older than `retention`, in the background; called at the start and when a session is created.
     pub fn retain(self: &Arc<Self>) {
         let now = clock::now();
         let last = self.pruned_at.load(Ordering::Relaxed);
@@ -53,7 +52,7 @@ impl Registry {
         let registry = self.clone();
         tokio::spawn(async move {
             if let Err(error) = registry.delete_old(now.saturating_sub(kept)).await {
-                tracing::warn!(target: "retention", %error, "sessions that are too old could not be deleted");
+                tracing::warn!(target: "retention", %error, "cannot delete sessions older than `retention`");
             }
         });
     }
@@ -61,7 +60,7 @@ impl Registry {
     async fn delete_old(self: &Arc<Self>, before: u64) -> Result<(), RpcError> {
         for (session, size) in self.env.store.untouched(before, false).await? {
             if self.prune_one(&session, before, false).await? {
-                tracing::info!(target: "retention", %session, size, "deleted: not used since before `retention`");
+                tracing::info!(target: "retention", %session, size, "deleted: older than `retention`");
             }
         }
         Ok(())
@@ -72,7 +71,7 @@ impl Registry {
         match self.ask(id, |reply| Command::Prune(before, force, reply)).await {
             Ok(()) => Ok(true),
             Err(error) if matches!(error.code(), Some(Code::Busy | Code::UnknownSession)) => Ok(false),
-            // The others can go all the same; `linger doctor` names this one.
+            // `linger doctor` reports this one; the others are deleted.
             Err(error) if error.code() == Some(Code::Damaged) => {
                 tracing::warn!(target: "retention", session = %id, %error, "not deleted");
                 Ok(false)
@@ -82,7 +81,7 @@ impl Registry {
     }
 }
 
-/// The row of `session/list`; one that cannot be read is in the list too.
+/// The row of `session/list`, also of an unreadable session.
 pub fn info(found: &Found, row: SessionRow) -> Info {
     match State::from_stored(&row.fold) {
         Some(state) => {

@@ -1,4 +1,4 @@
-//! Taking up the turns that were under way when the daemon ended, and those that waited for a configuration.
+//! Resuming the turns that ran when the daemon ended, and those that wait for a configuration.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,17 +8,17 @@ use tokio::sync::oneshot;
 
 use super::Registry;
 use crate::fault;
-use crate::session::actor::{Command, MEND};
+use crate::session::actor::{Command, WRITE_RETRY};
 use crate::session::state::UNCONFIGURED;
 use crate::store::StoreError;
 
-/// How long clients are kept waiting for what becomes of the turns that were under way: thousands of sessions, or a workspace on
-/// a disk that does not answer.
+/// How long clients wait until all turns are resumed: longer with thousands of sessions, or with a workspace on an unresponsive
+/// disk.
 const PLANS: Duration = Duration::from_secs(1);
 
 impl Registry {
-    /// Takes up the turns that were under way when the daemon ended; gives why not, if it may work in a moment. When it is
-    /// done, no session says that it runs because it once did, unless that takes longer than clients are kept waiting.
+    /// Resumes the turns that ran when the daemon ended. Fails if a retry may succeed. Afterwards no session is listed as running
+    /// without a task, unless resuming takes longer than clients wait.
     pub async fn resume_unfinished(self: &Arc<Self>) -> Result<(), StoreError> {
         match self.unfinished().await {
             Ok(unfinished) => {
@@ -26,23 +26,23 @@ impl Registry {
                 let plans: Vec<_> = woken.map(|session| self.wake(session)).collect();
                 let all = async {
                     for plan in plans {
-                        // Nothing is said, it only ends.
+                        // It ends without a message.
                         let _planned = plan.await;
                     }
                 };
                 if tokio::time::timeout(PLANS, all).await.is_err() {
-                    tracing::warn!(target: "daemon", "not all turns have been taken up yet");
+                    tracing::warn!(target: "daemon", "not all turns are resumed yet");
                 }
                 Ok(())
             }
             Err(error) if error.is_damage() => {
-                // Sessions can be served that cannot be listed.
-                tracing::error!(target: "daemon", %error, "unfinished turns cannot be found");
+                // Sessions can be served without a list of them.
+                tracing::error!(target: "daemon", %error, "cannot list unfinished turns");
                 self.env.store.found.database(&error.to_string());
                 Ok(())
             }
             Err(error) => {
-                tracing::error!(target: "daemon", %error, "unfinished turns cannot be found for now");
+                tracing::error!(target: "daemon", %error, "cannot list unfinished turns yet");
                 Err(error)
             }
         }
@@ -50,13 +50,13 @@ impl Registry {
 
     /// [`Self::resume_unfinished`], until it works.
     pub async fn resume_later(self: Arc<Self>) {
-        let mut pause = MEND[0];
+        let mut pause = WRITE_RETRY[0];
         loop {
             tokio::time::sleep(pause).await;
             if self.resume_unfinished().await.is_ok() {
                 return;
             }
-            pause = (pause * 2).min(MEND[1]);
+            pause = (pause * 2).min(WRITE_RETRY[1]);
         }
     }
 
@@ -65,7 +65,7 @@ impl Registry {
         let waiting = match self.env.store.in_state(UNCONFIGURED).await {
             Ok(waiting) => waiting,
             Err(error) => {
-                tracing::error!(target: "daemon", %error, "turns that wait for the configuration cannot be found");
+                tracing::error!(target: "daemon", %error, "cannot list turns that wait for the configuration");
                 return;
             }
         };
@@ -74,8 +74,8 @@ impl Registry {
         }
     }
 
-    /// The sessions whose turns are resumed without a request. From now on it is known which pending permission is of which
-    /// session, also of those that are not loaded.
+    /// The sessions whose turns are resumed without a request. Also fills the table of pending questions, which has those of unloaded
+    /// sessions.
     async fn unfinished(&self) -> Result<Vec<SessionId>, StoreError> {
         let unfinished = self.env.store.unfinished().await?;
         let unanswered = self.env.store.unanswered().await?;
@@ -83,11 +83,11 @@ impl Registry {
         Ok(unfinished)
     }
 
-    /// Loads a session whose turn is unfinished, however many are loaded: there were as many before. What it gives ends
-    /// when it is stored what becomes of the turn, or cannot be for now; at once if it is loaded already.
+    /// Loads a session with an unfinished turn, regardless of the limit: as many were loaded before. The receiver ends when the
+    /// turn's next event is stored or cannot be, or at once if the session is loaded already.
     pub fn wake(self: &Arc<Self>, id: &SessionId) -> oneshot::Receiver<()> {
         let (planned, is_planned) = oneshot::channel();
-        // Or a client was first.
+        // A client may have loaded it.
         if let Some(commands) = self.mailboxes.add_stored(id) {
             tokio::spawn(self.clone().load(id.clone(), commands, Some(planned)));
         }

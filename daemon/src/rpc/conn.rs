@@ -40,12 +40,22 @@ struct Attachment {
     generation: u64,
     /// The task; absent until the session has answered.
     forwarder: Option<AbortHandle>,
+    /// The attachment that this one replaces once the session has answered; a refusal leaves it.
+    earlier: Option<Box<Attachment>>,
 }
 
 impl Attachment {
     /// Whether the forwarder runs or is about to.
     fn is_live(&self) -> bool {
         self.forwarder.as_ref().is_none_or(|task| !task.is_finished())
+    }
+
+    /// It, or the one that it was to replace, if that one has a forwarder.
+    fn working(mut self) -> Option<Self> {
+        match self.forwarder {
+            Some(_) => Some(self),
+            None => self.earlier.take().map(|earlier| *earlier),
+        }
     }
 }
 
@@ -116,7 +126,7 @@ impl Conn {
         self.attached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Registers an attach in progress, so that a later detach ends it. Replaces an earlier attachment to the session.
+    /// Registers an attach in progress, so that a later detach ends it. An earlier attachment to the session goes on until then.
     pub(super) fn begin_attach(&self, session: &SessionId) -> Result<u64, RpcError> {
         let mut attached = self.attached();
         attached.retain(|_, attachment| attachment.is_live());
@@ -125,22 +135,28 @@ impl Conn {
             return Err(error.hint("detach from some, or open another connection"));
         }
         let generation = self.attaches.fetch_add(1, Ordering::Relaxed);
-        attached.insert(session.clone(), Attachment { generation, forwarder: None });
+        // Of several attaches that wait, only the attachment that works is kept.
+        let earlier = attached.remove(session).and_then(Attachment::working).map(Box::new);
+        attached.insert(session.clone(), Attachment { generation, forwarder: None, earlier });
         Ok(generation)
     }
 
     /// Starts the forwarder of an attach, unless it was detached or replaced in the meantime.
     pub(super) fn end_attach(&self, session: &SessionId, generation: u64, forward: impl FnOnce() -> AbortHandle) {
         if let Some(attachment) = self.attached().get_mut(session).filter(|now| now.generation == generation) {
+            drop(attachment.earlier.take());
             attachment.forwarder = Some(forward());
         }
     }
 
-    /// Removes an attach that failed.
+    /// Removes an attach that failed; the attachment before it stays.
     pub(super) fn forget_attach(&self, session: &SessionId, generation: u64) {
         let mut attached = self.attached();
-        if attached.get(session).is_some_and(|now| now.generation == generation) {
-            attached.remove(session);
+        if attached.get(session).is_some_and(|now| now.generation == generation)
+            && let Some(mut failed) = attached.remove(session)
+            && let Some(earlier) = failed.earlier.take()
+        {
+            attached.insert(session.clone(), *earlier);
         }
     }
 

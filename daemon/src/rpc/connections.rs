@@ -3,6 +3,8 @@
 //! Nothing of a session lives in a connection, so closing an unused one loses nothing: its client connects again and continues
 //! from its cursor. Unused connections must not lock a user out. So at the limit a new client replaces an idle connection
 //! without attachments, or else one that has stopped reading; it is refused only if all others are working.
+//! The last quarter is for users: neither processes that the daemon started nor one process with many connections get a place
+//! there, so that a user can still cancel and answer.
 //! Deliberately absent: the methods ([`crate::rpc`]) and the transport ([`linger_protocol::transport::serve`]).
 
 use std::collections::HashMap;
@@ -21,13 +23,19 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::task::{AbortHandle, Id, JoinSet};
 
 use crate::rpc::Conn;
-use crate::service::{Authority, Services};
+use crate::service::{Authority, Caller, Services};
 
 /// The most connections; each takes a few KiB and a file descriptor.
 const MAX_CONNECTIONS: usize = 512;
 
 /// Connections may take one file descriptor in this many; the rest is for the database, models and tools.
 const SHARE_OF_FILES: u64 = 2;
+
+/// One place in this many is kept for users.
+const SHARE_OF_USERS: usize = 4;
+
+/// One place in this many, of those kept for users, may go to a single process.
+const SHARE_OF_PROCESS: usize = 4;
 
 /// After this long without a request a connection may be replaced: a client sends hello within milliseconds.
 const IDLE: Duration = Duration::from_secs(2);
@@ -89,12 +97,13 @@ impl Connections {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        if self.open.len() >= self.limit && !self.make_room() {
-            tracing::warn!(target: "daemon", ?authority, "refused: all {} connections are working", self.limit);
-            return refuse(stream, self.limit).await;
-        }
         let (outbox, outgoing) = Outbox::new(&self.capacity);
         let conn = Arc::new(Conn::new(authority, outbox.clone()));
+        if let Err(limit) = self.find_place(conn.caller()) {
+            let authority = conn.caller().authority();
+            tracing::warn!(target: "daemon", ?authority, "refused: {limit} connections are working");
+            return refuse(stream, limit).await;
+        }
         let mut extensions = Extensions::new();
         extensions.insert(conn.clone());
         let task = self.tasks.spawn(serve::serve(stream, self.methods.clone(), extensions, outbox, outgoing));
@@ -102,9 +111,29 @@ impl Connections {
         self.services.connections.store(u32::try_from(self.open.len()).unwrap_or(u32::MAX), Ordering::Relaxed);
     }
 
-    /// Closes the least used connection; false if all are working.
-    fn make_room(&mut self) -> bool {
-        let uses = self.open.iter().map(|(id, open)| (*id, open.conn.used()));
+    /// Finds a place for a caller, closing another connection if needed; fails with the number of places that it may have one of.
+    fn find_place(&mut self, caller: &Caller) -> Result<(), usize> {
+        let (open, limit) = (self.open.len(), self.limit);
+        let common = limit - limit / SHARE_OF_USERS;
+        if open < common {
+            return Ok(());
+        }
+        let own = self.open.values().filter(|open| caller.is_same_process(open.conn.caller())).count();
+        let is_favoured = own < limit / SHARE_OF_USERS / SHARE_OF_PROCESS && caller.is_user(&self.services);
+        // Nobody else may close the connection of a user.
+        match (is_favoured, open < limit) {
+            (true, true) => Ok(()),
+            (true, false) => self.make_room(|_| true).then_some(()).ok_or(limit),
+            (false, _) => {
+                self.make_room(|it| !it.is_known_user() || caller.is_same_process(it)).then_some(()).ok_or(common)
+            }
+        }
+    }
+
+    /// Closes the least used connection of these callers; false if all are working.
+    fn make_room(&mut self, may_close: impl Fn(&Caller) -> bool) -> bool {
+        let closable = self.open.iter().filter(|(_, open)| may_close(open.conn.caller()));
+        let uses = closable.map(|(id, open)| (*id, open.conn.used()));
         let Some((id, used)) = least_used(uses) else { return false };
         let Some(open) = self.open.remove(&id) else { return false };
         tracing::warn!(target: "daemon", client = open.conn.caller().name(), ?used, "closed to make room for another client");

@@ -53,11 +53,11 @@ fn lines(session: &SessionId, shown: Vec<Shown>) -> Vec<String> {
     shown.into_iter().map(|shown| line(session, shown)).collect()
 }
 
-fn line(session: &SessionId, Shown { cursor, what }: Shown) -> String {
+fn line(session: &SessionId, Shown { cursor, what, answered }: Shown) -> String {
     match what {
         // Stored events are JSON.
-        What::Event(stored) => notification(session, &cursor, &stored.data),
-        What::Delta(event) | What::Notice(event) => notification(session, &cursor, &json(&event)),
+        What::Event(stored) => notification(session, &cursor, answered, &stored.data),
+        What::Delta(event) | What::Notice(event) => notification(session, &cursor, false, &json(&event)),
     }
 }
 
@@ -66,9 +66,84 @@ fn json(event: &Event) -> String {
 }
 
 /// A notification with an event in JSON.
-fn notification(session: &SessionId, cursor: &Cursor, event: &str) -> String {
+fn notification(session: &SessionId, cursor: &Cursor, answered: bool, event: &str) -> String {
+    let answered = if answered { ",\"answered\":true" } else { "" };
     // Ids and cursors need no JSON escapes.
     format!(
-        "{{\"jsonrpc\":\"2.0\",\"method\":\"{SESSION_EVENT}\",\"params\":{{\"session\":\"{session}\",\"cursor\":\"{cursor}\",\"event\":{event}}}}}"
+        "{{\"jsonrpc\":\"2.0\",\"method\":\"{SESSION_EVENT}\",\"params\":{{\"session\":\"{session}\",\"cursor\":\"{cursor}\"{answered},\"event\":{event}}}}}"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use linger_protocol::place::Places;
+    use linger_protocol::transport::outbox::PENDING;
+    use linger_protocol::transport::room::Capacity;
+    use serde_json::json;
+    use tokio::time::timeout;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::service::{Authority, Caller, Services, Setup, session};
+
+    /// More than any of these takes; a hang fails the test.
+    const SOON: Duration = Duration::from_secs(60);
+
+    /// As many clients as there can be, and what they may hold together.
+    const CLIENTS: usize = 512;
+    const BOUND: usize = 80_000_000;
+
+    fn open(dir: &Path) -> Arc<Services> {
+        Services::open(Setup::of(Places::below(dir).unwrap()), CancellationToken::new()).unwrap()
+    }
+
+    /// What one client that does not read holds, of a session with six answers of `size` bytes: all of it, and the room for it.
+    async fn held(services: &Services, dir: &Path, size: usize) -> (usize, usize) {
+        let me = Caller::new(Authority::Daemon);
+        let create = serde_json::from_value(json!({ "cwd": dir, "model": "demo" })).unwrap();
+        let id = session::create(services, &me, create).await.unwrap().session;
+        let attach = || serde_json::from_value(json!({ "session": id })).unwrap();
+        let (_, mut live) = session::attach(services, &me, attach()).await.unwrap();
+        for _ in 0..6 {
+            let say = json!({ "session": id, "content": format!("say: {}", "x".repeat(size)) });
+            session::prompt(services, &me, serde_json::from_value(say).unwrap()).await.unwrap();
+            loop {
+                let shown = timeout(SOON, live.next()).await.unwrap().unwrap();
+                if matches!(&shown.what, What::Event(stored) if stored.kind == "turn_finished") {
+                    break;
+                }
+            }
+        }
+        let (_, subscription) = session::attach(services, &me, attach()).await.unwrap();
+        let (outbox, _unread) = Outbox::new(&Capacity::default());
+        let forwarder = tokio::spawn(forward(subscription, outbox.clone()));
+        // It stops there: the room for the next batch comes when this has been read.
+        timeout(SOON, outbox.activity().holds_more_than(PENDING)).await.unwrap();
+        tokio::task::yield_now().await;
+        forwarder.abort();
+        (outbox.activity().held(), outbox.activity().room())
+    }
+
+    #[tokio::test]
+    async fn clients_that_do_not_read_hold_little_whatever_the_size_of_a_message_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let services = open(dir.path());
+        for size in [3_000, 8_000, 15_000, 28_000, 33_000, 60_000, 125_000, 235_000, 255_000, 300_000] {
+            let (held, room) = held(&services, dir.path(), size).await;
+            let all = if room > 0 {
+                assert!(held <= room + PENDING, "{size}: {held} bytes, and room for {room}");
+                // The others wait for room.
+                held * (Capacity::LARGE / room) + CLIENTS * PENDING / 2
+            } else {
+                held * CLIENTS
+            };
+            assert!(all <= BOUND, "messages of {size} bytes: each client holds {held}, all of them {all}");
+        }
+        services.registry.pause().await;
+        services.store.close().await.unwrap();
+    }
 }

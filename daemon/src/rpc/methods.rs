@@ -7,16 +7,17 @@ use jsonrpsee::core::RpcResult;
 use jsonrpsee::types::ErrorObjectOwned;
 use jsonrpsee::{Extensions, Methods, ResponsePayload};
 use linger_protocol::api::{
-    BlobApiServer, DaemonApiServer, KeyApiServer, PermissionApiServer, QuestionApiServer, SessionApiServer,
-    UsageApiServer,
+    BlobApiServer, ConfigApiServer, DaemonApiServer, KeyApiServer, McpApiServer, PermissionApiServer,
+    QuestionApiServer, SessionApiServer, TrustApiServer, UsageApiServer,
 };
-use linger_protocol::daemon::{Checked, Empty, Hello, Keys, Model, Models, Status, Stop, Tool, Welcome};
+use linger_protocol::daemon::{Checked, Empty, Hello, Keys, Model, Models, Status, Stop, Tool, Tools, Welcome};
 use linger_protocol::permission::{Answered, Pending};
 use linger_protocol::question::PendingQuestion;
 use linger_protocol::session::{
-    Attach, Attached, Compact, Create, Created, Info, Keyed, List, Named, Prompt, Prompted, Prune, Pruned, Remove, Set,
+    Attach, Attached, Cancel, Compact, Create, Created, Environment, Info, Keyed, List, Named, Prompt, Prompted, Prune,
+    Pruned, Redo, Remove, Restored, Set, Undo,
 };
-use linger_protocol::{RpcError, blob, key, permission, question, usage};
+use linger_protocol::{RpcError, blob, config, key, mcp, permission, question, trust, usage};
 
 use super::conn::{conn, make_room};
 use super::forward::forward;
@@ -32,6 +33,9 @@ const MODELS_ROOM: usize = 1 << 20;
 /// The capacity for a piece of a blob, in bytes: base64 adds a third.
 const PIECE_ROOM: usize = 3 << 19;
 
+/// The capacity for a configuration and its text, in bytes.
+const CONFIG_ROOM: usize = 4 << 20;
+
 /// The adapter.
 #[derive(Clone)]
 struct Rpc(Arc<Services>);
@@ -44,7 +48,10 @@ pub fn methods(services: Arc<Services>) -> anyhow::Result<Methods> {
     methods.merge(SessionApiServer::into_rpc(rpc.clone()))?;
     methods.merge(BlobApiServer::into_rpc(rpc.clone()))?;
     methods.merge(KeyApiServer::into_rpc(rpc.clone()))?;
+    methods.merge(McpApiServer::into_rpc(rpc.clone()))?;
     methods.merge(UsageApiServer::into_rpc(rpc.clone()))?;
+    methods.merge(ConfigApiServer::into_rpc(rpc.clone()))?;
+    methods.merge(TrustApiServer::into_rpc(rpc.clone()))?;
     methods.merge(QuestionApiServer::into_rpc(rpc.clone()))?;
     methods.merge(PermissionApiServer::into_rpc(rpc))?;
     Ok(methods)
@@ -88,8 +95,8 @@ impl DaemonApiServer for Rpc {
         Ok(rows.await?)
     }
 
-    async fn tools(&self, extensions: &Extensions, params: Empty) -> RpcResult<Vec<Tool>> {
-        Ok(service::daemon::tools(&self.0, conn(extensions)?.caller(), params).await?)
+    async fn tools(&self, extensions: &Extensions, params: Tools) -> RpcResult<Vec<Tool>> {
+        Ok(service::tool::list(&self.0, conn(extensions)?.caller(), params).await?)
     }
 }
 
@@ -136,6 +143,10 @@ impl SessionApiServer for Rpc {
         Ok(conn(extensions)?.detach(&params.session)?)
     }
 
+    async fn env(&self, extensions: &Extensions, params: Named) -> RpcResult<Environment> {
+        Ok(service::session::env(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
     async fn prompt(&self, extensions: &Extensions, params: Prompt) -> RpcResult<Prompted> {
         Ok(service::session::prompt(&self.0, conn(extensions)?.caller(), params).await?)
     }
@@ -144,7 +155,15 @@ impl SessionApiServer for Rpc {
         Ok(service::session::compact(&self.0, conn(extensions)?.caller(), params).await?)
     }
 
-    async fn cancel(&self, extensions: &Extensions, params: Keyed) -> RpcResult<Empty> {
+    async fn undo(&self, extensions: &Extensions, params: Undo) -> RpcResult<Restored> {
+        Ok(service::session::undo(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn redo(&self, extensions: &Extensions, params: Redo) -> RpcResult<Restored> {
+        Ok(service::session::redo(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn cancel(&self, extensions: &Extensions, params: Cancel) -> RpcResult<Empty> {
         Ok(service::session::cancel(&self.0, conn(extensions)?.caller(), params).await?)
     }
 
@@ -200,6 +219,93 @@ impl KeyApiServer for Rpc {
 }
 
 #[async_trait]
+impl ConfigApiServer for Rpc {
+    async fn get(&self, extensions: &Extensions, params: config::Get) -> RpcResult<config::Configuration> {
+        let conn = conn(extensions)?;
+        let room = if params.text { CONFIG_ROOM } else { CONFIG_ROOM / 2 };
+        Ok(conn.query_large(extensions, room, service::config::get(&self.0, conn.caller(), params)).await?)
+    }
+
+    async fn confirm(&self, extensions: &Extensions, params: config::Confirm) -> RpcResult<config::Confirmed> {
+        Ok(service::config::confirm(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn set(&self, extensions: &Extensions, params: config::Set) -> RpcResult<config::Confirmed> {
+        Ok(service::config::set(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn write(&self, extensions: &Extensions, params: config::Write) -> RpcResult<config::Confirmed> {
+        Ok(service::config::write(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+}
+
+#[async_trait]
+impl TrustApiServer for Rpc {
+    async fn get(&self, extensions: &Extensions, params: trust::Get) -> RpcResult<trust::Workspace> {
+        let conn = conn(extensions)?;
+        let get = service::trust::get(&self.0, conn.caller(), params);
+        Ok(conn.query_large(extensions, CONFIG_ROOM, get).await?)
+    }
+
+    async fn confirm(&self, extensions: &Extensions, params: trust::Confirm) -> RpcResult<config::Confirmed> {
+        Ok(service::trust::confirm(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn list(&self, extensions: &Extensions, params: Empty) -> RpcResult<Vec<trust::Trusted>> {
+        let conn = conn(extensions)?;
+        let list = service::trust::list(&self.0, conn.caller(), params);
+        Ok(conn.query_large(extensions, CONFIG_ROOM, list).await?)
+    }
+
+    async fn revoke(&self, extensions: &Extensions, params: trust::Revoke) -> RpcResult<trust::Revoked> {
+        Ok(service::trust::revoke(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+}
+
+#[async_trait]
+impl McpApiServer for Rpc {
+    async fn list(&self, extensions: &Extensions, params: Empty) -> RpcResult<Vec<mcp::Server>> {
+        Ok(service::mcp::list(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn add(&self, extensions: &Extensions, params: mcp::Add) -> RpcResult<Empty> {
+        Ok(service::mcp::add(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn remove(&self, extensions: &Extensions, params: mcp::Named) -> RpcResult<Empty> {
+        Ok(service::mcp::remove(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn restart(&self, extensions: &Extensions, params: mcp::Named) -> RpcResult<Empty> {
+        Ok(service::mcp::restart(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn logs(&self, extensions: &Extensions, params: mcp::Named) -> RpcResult<mcp::Logs> {
+        Ok(service::mcp::logs(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn test(&self, extensions: &Extensions, params: mcp::Test) -> RpcResult<mcp::Server> {
+        Ok(service::mcp::test(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn resources(&self, extensions: &Extensions, params: mcp::Offered) -> RpcResult<Vec<mcp::Resource>> {
+        Ok(service::mcp::resources(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn resource(&self, extensions: &Extensions, params: mcp::ReadResource) -> RpcResult<mcp::Attachable> {
+        Ok(service::mcp::resource(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn prompts(&self, extensions: &Extensions, params: mcp::Offered) -> RpcResult<Vec<mcp::ServerPrompt>> {
+        Ok(service::mcp::prompts(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn prompt(&self, extensions: &Extensions, params: mcp::GetPrompt) -> RpcResult<mcp::Attachable> {
+        Ok(service::mcp::prompt(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+}
+
+#[async_trait]
 impl PermissionApiServer for Rpc {
     async fn pending(&self, extensions: &Extensions, params: permission::List) -> RpcResult<Vec<Pending>> {
         let conn = conn(extensions)?;
@@ -209,6 +315,24 @@ impl PermissionApiServer for Rpc {
 
     async fn answer(&self, extensions: &Extensions, params: permission::Answer) -> RpcResult<Answered> {
         Ok(service::question::decide(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn explain(&self, extensions: &Extensions, params: permission::Explain) -> RpcResult<permission::Explained> {
+        Ok(service::permission::explain(&self.0, conn(extensions)?.caller(), params).await?)
+    }
+
+    async fn rules(&self, extensions: &Extensions, params: Empty) -> RpcResult<Vec<permission::AlwaysRule>> {
+        let conn = conn(extensions)?;
+        let list = service::permission::rules(&self.0, conn.caller(), params);
+        Ok(conn.query_large(extensions, CONFIG_ROOM / 2, list).await?)
+    }
+
+    async fn remove(
+        &self,
+        extensions: &Extensions,
+        params: permission::RemoveRule,
+    ) -> RpcResult<permission::RulesRemoved> {
+        Ok(service::permission::remove(&self.0, conn(extensions)?.caller(), params).await?)
     }
 }
 

@@ -12,9 +12,10 @@ use super::{Caller, Services};
 const MAX_PIECE: u64 = 1 << 20;
 
 /// A piece of a blob that some session uses.
-pub async fn get(services: &Services, _: &Caller, params: Get) -> Result<Piece, RpcError> {
+pub async fn get(services: &Services, caller: &Caller, params: Get) -> Result<Piece, RpcError> {
+    let readable = caller.readable(services).await?;
     let store = &services.store;
-    if !store.uses(params.blob.clone()).await? {
+    if !store.uses(params.blob.clone(), readable.tree()).await? {
         let error = RpcError::new(Code::UnknownBlob, format!("no session uses a blob '{}'", params.blob));
         return Err(error.hint("the ids of blobs are in events"));
     };

@@ -1,13 +1,18 @@
 //! The caller of a method and its authority; refuses other callers what only a user may do.
+//!
+//! A process that the daemon started, and one that may be such a process, changes nothing. It reads the session whose tool started
+//! it and that session's children, if the ledger tells which session that is; otherwise nothing.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use linger_protocol::RpcError;
 use linger_protocol::error::Code;
+use linger_protocol::event::Process;
 use linger_protocol::id::SessionId;
 
 use super::Services;
 use crate::process::mark::{self, Kin};
+use crate::session::actor::Author;
 use crate::sys::peer::{self, Peer};
 
 /// The longest name of a caller, in characters.
@@ -19,6 +24,40 @@ pub struct Caller {
     authority: Authority,
     /// Its name from `daemon/hello`.
     name: Mutex<Option<String>>,
+    /// Set once the process at the other end is known to be a user's: its connection stays one, also when it has ended.
+    is_user: OnceLock<()>,
+}
+
+/// The sessions that a caller may read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Readable {
+    /// All of them.
+    All,
+    /// One session and its children.
+    Tree(Vec<SessionId>),
+}
+
+impl Readable {
+    /// The sessions of a tree.
+    pub(super) fn tree(self) -> Option<Vec<SessionId>> {
+        match self {
+            Self::All => None,
+            Self::Tree(tree) => Some(tree),
+        }
+    }
+
+    /// Whether it is all there is, also what belongs to no session.
+    pub(super) fn is_all(&self) -> bool {
+        matches!(self, Self::All)
+    }
+
+    /// Whether this session is among them.
+    pub(super) fn has(&self, session: &SessionId) -> bool {
+        match self {
+            Self::All => true,
+            Self::Tree(tree) => tree.contains(session),
+        }
+    }
 }
 
 /// What a caller may do.
@@ -35,7 +74,7 @@ pub enum Authority {
 impl Caller {
     /// A caller without a name.
     pub fn new(authority: Authority) -> Self {
-        Self { authority, name: Mutex::default() }
+        Self { authority, name: Mutex::default(), is_user: OnceLock::new() }
     }
 
     /// Its authority.
@@ -54,23 +93,98 @@ impl Caller {
         })
     }
 
-    /// Sets the name, without control characters and cut to [`MAX_NAME`]; ignores an empty one.
-    pub(super) fn set_name(&self, name: &str) {
+    /// Sets the name, without control characters and cut to [`MAX_NAME`]; ignores an empty one, and that of a process that is not
+    /// known to be a user's.
+    pub(super) fn set_name(&self, services: &Services, name: &str) {
         let name: String = name.chars().filter(|c| !c.is_control()).take(MAX_NAME).collect();
-        if !name.is_empty() {
+        let standing = self.standing(services);
+        if !name.is_empty() && (standing.is_outside() || matches!(standing, Standing::Session(_))) {
             *self.name.lock().unwrap_or_else(PoisonError::into_inner) = Some(name);
         }
     }
 
+    /// Whether both are connections of one process.
+    pub fn is_same_process(&self, other: &Self) -> bool {
+        match (&self.authority, &other.authority) {
+            (Authority::Peer(peer), Authority::Peer(other)) => peer.pid.is_some() && peer == other,
+            (Authority::Session(session), Authority::Session(other)) => session == other,
+            (Authority::Daemon, _) | (_, Authority::Daemon) => false,
+            _ => false,
+        }
+    }
+
+    /// Whether it is a user's process, as far as the system tells now.
+    pub fn is_user(&self, services: &Services) -> bool {
+        self.standing(services).is_outside()
+    }
+
+    /// Whether it is already known to be a user's process.
+    pub fn is_known_user(&self) -> bool {
+        self.is_user.get().is_some() || self.authority == Authority::Daemon
+    }
+
+    /// The author of what it sends, for the log.
+    pub(super) fn author(&self) -> Author {
+        let (pid, family) = match &self.authority {
+            Authority::Peer(peer) => (peer.pid, self.is_user.get().is_none()),
+            Authority::Session(_) | Authority::Daemon => (Some(std::process::id()), true),
+        };
+        Author { name: self.name(), process: pid.map(|pid| Process { pid, family }) }
+    }
+
     /// Fails unless the caller is a user: for a session, and for a process that the daemon started or may have started.
     pub(super) fn must_be_user(&self, services: &Services, what: &str) -> Result<(), RpcError> {
-        let (message, hint) = match self.standing(services.keeper) {
-            Standing::User => return Ok(()),
-            Standing::Session => (format!("a session may not {what}"), "do it from a terminal or an editor"),
-            Standing::Family => {
+        match self.standing(services) {
+            Standing::User => Ok(()),
+            standing => Err(self.refuse(&standing, what)),
+        }
+    }
+
+    /// Fails unless the caller is a user, as far as the system tells: for a session, and for a process that the daemon started.
+    pub(super) fn must_be_outside(&self, services: &Services, what: &str) -> Result<(), RpcError> {
+        let standing = self.standing(services);
+        if standing.is_outside() { Ok(()) } else { Err(self.refuse(&standing, what)) }
+    }
+
+    /// Fails unless the caller may change this session: a user, or its parent.
+    pub(super) async fn may_change(
+        &self,
+        services: &Services,
+        session: &SessionId,
+        what: &str,
+    ) -> Result<(), RpcError> {
+        match self.standing(services) {
+            standing if standing.is_outside() => Ok(()),
+            Standing::Session(own) if services.store.tree(own.clone()).await?.contains(session) => Ok(()),
+            standing => Err(self.refuse(&standing, what)),
+        }
+    }
+
+    /// The sessions that it may read; fails if that is none.
+    pub(super) async fn readable(&self, services: &Services) -> Result<Readable, RpcError> {
+        let root = match self.standing(services) {
+            standing if standing.is_outside() => return Ok(Readable::All),
+            Standing::Session(session) | Standing::Family(Some(session)) => session,
+            standing => return Err(self.refuse(&standing, "read a session")),
+        };
+        Ok(Readable::Tree(services.store.tree(root).await?))
+    }
+
+    /// Fails unless the caller may read this session.
+    pub(super) async fn may_read(&self, services: &Services, session: &SessionId) -> Result<(), RpcError> {
+        if self.readable(services).await?.has(session) {
+            return Ok(());
+        }
+        Err(self.refuse(&self.standing(services), "read a session of others"))
+    }
+
+    fn refuse(&self, standing: &Standing, what: &str) -> RpcError {
+        let (message, hint) = match standing {
+            Standing::Session(_) => (format!("a session may not {what}"), "do it from a terminal or an editor"),
+            Standing::User | Standing::Family(_) => {
                 (format!("a process started by the daemon may not {what}"), "do it from a terminal or an editor")
             }
-            Standing::Unknown => (
+            Standing::Hidden | Standing::Unknown => (
                 format!("this process may not {what}: cannot tell whether the daemon started it"),
                 "/proc must show the parents of the client's process: run `linger doctor`",
             ),
@@ -82,13 +196,20 @@ impl Caller {
             ),
         };
         tracing::warn!(target: "permission", caller = self.name(), what, "refused: {message}");
-        Err(RpcError::new(Code::NotAllowed, message).hint(hint))
+        RpcError::new(Code::NotAllowed, message).hint(hint)
     }
 
-    fn standing(&self, keeper: Option<u32>) -> Standing {
+    fn standing(&self, services: &Services) -> Standing {
         match &self.authority {
-            Authority::Peer(peer) => standing(*peer, keeper),
-            Authority::Session(_) => Standing::Session,
+            Authority::Peer(_) if self.is_user.get().is_some() => Standing::User,
+            Authority::Peer(peer) => {
+                let standing = standing(*peer, services);
+                if matches!(standing, Standing::User) {
+                    let _once = self.is_user.set(());
+                }
+                standing
+            }
+            Authority::Session(session) => Standing::Session(session.clone()),
             Authority::Daemon => Standing::User,
         }
     }
@@ -98,28 +219,38 @@ impl Caller {
 enum Standing {
     /// The daemon did not start it.
     User,
-    /// It acts for a session.
-    Session,
-    /// The daemon started it.
-    Family,
-    /// Its ancestors are unknown.
+    /// It acts for this session.
+    Session(SessionId),
+    /// The daemon started it, for the tools of this session if the ledger knows.
+    Family(Option<SessionId>),
+    /// Its ancestors are unknown, but its limits are above the mark: it may do all but answer and widen.
+    Hidden,
+    /// Nothing tells whether the daemon started it.
     Unknown,
     /// It may have lowered the inherited mark.
     Limited,
 }
 
-/// The standing of a process. `keeper`: processes that a dead daemon left descend from it.
-fn standing(peer: Peer, keeper: Option<u32>) -> Standing {
+impl Standing {
+    /// Whether, as far as the system tells, the daemon did not start it. Other systems than Linux tell nothing: there a tool is
+    /// refused answers, and nothing else.
+    fn is_outside(&self) -> bool {
+        matches!(self, Self::User | Self::Hidden) || (cfg!(not(target_os = "linux")) && matches!(self, Self::Unknown))
+    }
+}
+
+/// The standing of a process. Those that a dead daemon left descend from the keeper.
+fn standing(peer: Peer, services: &Services) -> Standing {
     let Some(pid) = peer.pid.filter(|pid| peer::started(*pid) == peer.began) else { return Standing::Unknown };
-    let family = [Some(std::process::id()), keeper].into_iter().flatten();
+    let family = [Some(std::process::id()), services.keeper].into_iter().flatten();
     let descends: Vec<Option<bool>> = family.map(|ancestor| peer::descends_from(pid, ancestor)).collect();
     if descends.contains(&Some(true)) {
-        return Standing::Family;
+        return Standing::Family(services.env().children.ledger.session(pid));
     }
     match mark::kin(pid) {
-        _ if descends.contains(&None) => Standing::Unknown,
+        Kin::Stranger if descends.contains(&None) => Standing::Hidden,
         Kin::Stranger => Standing::User,
-        Kin::Marked => Standing::Family,
+        Kin::Marked => Standing::Family(None),
         Kin::Below => Standing::Limited,
         Kin::Unknown => Standing::Unknown,
     }

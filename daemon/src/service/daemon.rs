@@ -1,19 +1,24 @@
 //! `daemon/*` and `tool/*`: hello, status, stop, check, and the list of tools.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::pin::pin;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use linger_protocol::daemon::{Checked, Damage, Damaged, Empty, Hello, Keys, Status, Stop, Storage, Tool, Welcome};
+use linger_protocol::daemon::{Checked, Damage, Damaged, Empty, Hello, Keys, Status, Stop, Storage, Welcome};
 use linger_protocol::error::Code;
+use linger_protocol::variable::TOOL_ENV;
 use linger_protocol::{PROTOCOL, RpcError, VERSION};
+use tokio::time::timeout;
 
 use super::{Caller, Services, config};
 use crate::diagnostics;
 use crate::provider::key_source::KEY_BYTES;
-use crate::provider::keys::Bearer;
 use crate::recover;
 use crate::store::idempotency::Key;
+
+/// How long tool calls that run may take to end when the daemon is told to stop.
+const CALL_GRACE: Duration = Duration::from_secs(10);
 
 /// Agrees on a protocol version and tells which variables and keys the client should pass.
 pub async fn hello(services: &Services, caller: &Caller, params: Hello) -> Result<Welcome, RpcError> {
@@ -27,41 +32,44 @@ pub async fn hello(services: &Services, caller: &Caller, params: Hello) -> Resul
         let error = RpcError::new(Code::Version, message);
         return Err(error.hint("restart the daemon with the client's own version: `linger daemon stop`"));
     }
-    caller.set_name(&params.client);
+    caller.set_name(services, &params.client);
     config::refresh(services).await;
-    let (mut env, mut keys) = (Vec::new(), Vec::new());
+    let (mut env, mut env_deny, mut keys) = (Vec::new(), Vec::new(), Vec::new());
     let current = services.config.current();
     if let Ok(config) = &current {
-        env = config.env.iter().cloned().collect();
-        keys = services.providers.catalogue().map(|catalogue| catalogue.wanted()).unwrap_or_default();
+        let usual = TOOL_ENV.iter().filter(|name| !config.env.deny.contains(**name)).map(|name| (*name).to_owned());
+        env = usual.chain(config.env.pass.iter().cloned()).collect();
+        env_deny = config.env.deny.iter().cloned().collect();
+        keys = services.providers.wanted();
     }
     let config_error = services.config.error().map(|error| error.to_string());
     Ok(Welcome {
         protocol,
         version: VERSION.to_owned(),
         env,
+        env_deny,
         keys,
         config_stale: config_error.is_some() && current.is_ok(),
         config_error,
-        config_warnings: current.map(|config| config.warnings.clone()).unwrap_or_default(),
+        config_warnings: services.config.warnings(),
         damage: recover::warnings(&services.store),
     })
 }
 
-/// Takes provider keys, which stay in memory and go only to their provider's host.
+/// Takes provider keys, which go only to their provider's host, and variables of MCP servers; they stay in memory.
 pub async fn keys(services: &Services, caller: &Caller, params: Keys) -> Result<Empty, RpcError> {
     caller.must_be_user(services, "bring keys")?;
     if params.keys.values().any(|key| key.len() > KEY_BYTES) {
         return Err(RpcError::new(Code::TooMuch, format!("a key may have {KEY_BYTES} bytes")));
     }
-    let Ok(catalogue) = services.providers.catalogue() else { return Ok(Empty {}) };
-    catalogue.add_keys(params.keys.iter().map(|(name, key)| (name.as_str(), key.as_str())), Bearer::Client);
+    services.providers.add(&params.keys);
     services.providers.changed.send_replace(());
     Ok(Empty {})
 }
 
 /// Paths, counts and problems of the daemon; never fails because of damage.
-pub async fn status(services: &Services, _: &Caller, _: Empty) -> Result<Status, RpcError> {
+pub async fn status(services: &Services, caller: &Caller, _: Empty) -> Result<Status, RpcError> {
+    caller.readable(services).await?;
     let counts = services.store.counts().await;
     if let Err(error) = &counts {
         tracing::warn!(target: "daemon", %error, "cannot count the sessions");
@@ -124,7 +132,17 @@ pub async fn stop(services: &Services, caller: &Caller, mut params: Stop) -> Res
     {
         tracing::error!(target: "daemon", %error, "stopping without storing the key of the request");
     }
-    services.shutdown.cancel();
+    let (env, shutdown) = (services.env().clone(), services.shutdown.clone());
+    if params.now {
+        shutdown.cancel();
+        return Ok(Empty {});
+    }
+    tokio::spawn(async move {
+        // From here on no call begins.
+        let mut none = pin!(env.running_calls.none());
+        let _ended = timeout(CALL_GRACE, &mut none).await;
+        shutdown.cancel();
+    });
     Ok(Empty {})
 }
 
@@ -136,17 +154,6 @@ pub async fn check(services: &Services, caller: &Caller, _: Empty) -> Result<Che
     let mut checked = checked.map_err(|error| RpcError::new(Code::Internal, error.to_string()))?;
     checked.damage.extend(astray(services).await);
     Ok(checked)
-}
-
-/// The tool set for models.
-pub async fn tools(services: &Services, _: &Caller, _: Empty) -> Result<Vec<Tool>, RpcError> {
-    let row = |tool: &Arc<dyn crate::tool::Tool>| Tool {
-        name: tool.name().to_owned(),
-        description: tool.description().to_owned(),
-        input_schema: tool.schema(),
-        read_only: !tool.changes(),
-    };
-    Ok(services.env().tools.current().iter().map(row).collect())
 }
 
 /// Why the log cannot be written, if so.

@@ -12,7 +12,8 @@ use crate::provider::keychain::{KeychainError, MAX_KEY};
 use crate::provider::keys::Account;
 
 /// The source of each provider's key, and whether the keychain works.
-pub async fn list(services: &Services, _: &Caller, _: Empty) -> Result<Listed, RpcError> {
+pub async fn list(services: &Services, caller: &Caller, _: Empty) -> Result<Listed, RpcError> {
+    caller.must_be_outside(services, "list keys")?;
     let providers = &services.providers;
     services.config.current()?;
     let sources = &providers.key_sources;

@@ -1,17 +1,21 @@
 //! The methods of the protocol, and the services that they use.
 //!
 //! Each method is a plain async function of the services, the caller and the request, one file per method family: [`daemon`],
-//! [`model`], [`session`], [`question`], [`blob`], [`usage`], [`key`]. They check what a [`Caller`] may do; they do not know the
-//! transport. [`Services`] has one field a concern.
+//! [`model`], [`permission`], [`session`], [`question`], [`config`], [`blob`], [`usage`], [`key`], [`mcp`], [`tool`](self::tool), [`trust`].
+//! They check what a [`Caller`] may do; they do not know the transport. [`Services`] has one field a concern.
 
 pub mod blob;
 mod caller;
 pub mod config;
 pub mod daemon;
 pub mod key;
+pub mod mcp;
 pub mod model;
+pub mod permission;
 pub mod question;
 pub mod session;
+pub mod tool;
+pub mod trust;
 pub mod usage;
 
 use std::path::PathBuf;
@@ -34,7 +38,6 @@ use crate::registry::Registry;
 use crate::session::env::{Env, SYSTEM};
 use crate::store::Store;
 use crate::sys::clock;
-use crate::tool;
 use crate::tool::set::Tools;
 
 /// All services of one daemon.
@@ -59,6 +62,10 @@ pub struct Services {
     pub restarts: u32,
     /// The number of connections.
     pub connections: AtomicU32,
+    /// The question about the configuration.
+    pub config_question: config::Asked,
+    /// The questions about workspaces.
+    pub trust_questions: trust::Asked,
 }
 
 /// The arguments of [`Services::open`].
@@ -67,7 +74,7 @@ pub struct Setup {
     pub places: Places,
     /// The configuration, already read.
     pub config: Arc<ConfigStore>,
-    /// The tools of all sessions: [`tool::builtin`], and others. The set can be replaced at any time.
+    /// The tools of all sessions: [`crate::tool::builtin`], and others. The set can be replaced at any time.
     pub tools: Tools,
     /// The beginning of every system prompt: [`SYSTEM`], or another.
     pub system: String,
@@ -106,7 +113,7 @@ impl Services {
     pub fn open(setup: Setup, shutdown: CancellationToken) -> anyhow::Result<Arc<Self>> {
         let Setup { places, config, tools, system, redactor, environment, keeper, restarts } = setup;
         let store = Store::open(&places.database())?;
-        tool::keep_shut(&places.database());
+        crate::tool::keep_shut(&places.database());
         let children = Children::of(&places.database());
         let keychain = Keychain::new(places.kept_keys(), children.clone());
         let keys = Arc::new(Keys::new(redactor, keychain.accounts()));
@@ -114,7 +121,7 @@ impl Services {
         let providers = Arc::new(Providers::new(config.clone(), keys, key_sources, environment));
         let env = Env::new(places.clone(), store.clone(), config.clone(), providers.clone(), tools, system, children);
         let registry = Arc::new(Registry::new(Arc::new(env), shutdown.clone()));
-        let (started_at, connections) = (clock::now(), AtomicU32::new(0));
+        let (started_at, connections, config_question) = (clock::now(), AtomicU32::new(0), config::Asked::default());
         Ok(Arc::new(Self {
             places,
             store,
@@ -126,7 +133,16 @@ impl Services {
             keeper,
             restarts,
             connections,
+            config_question,
+            trust_questions: trust::Asked::default(),
         }))
+    }
+
+    /// Applies the MCP servers of the configuration in force.
+    fn configure_servers(&self) {
+        if let Ok(config) = self.config.current() {
+            self.env().servers.configure(&config.mcp);
+        }
     }
 
     /// The services that sessions share.

@@ -13,24 +13,19 @@ use tokio::task::JoinSet;
 
 use super::{Caller, Services};
 use crate::config::providers::Providers;
-use crate::provider::catalogue::Catalogue;
-use crate::provider::driver;
+use crate::provider::catalogue::{Catalogue, Secrets};
+use crate::provider::lister::{self, LIST_TIMEOUT};
 use crate::provider::listing;
-
-/// How long a provider may take: most answer in a fraction of a second, and a user waits.
-const LIST_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// How long to search for an example model, which only improves an error message.
 const EXAMPLE_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// The largest list of one provider, in bytes: the largest known has a few kilobytes for each of five hundred models.
-const MAX_LIST: usize = 8 << 20;
 
 /// The most rows of all lists together.
 const MAX_ROWS: usize = 5000;
 
 /// The rows of `model/list`: one a provider, or all models of all providers.
-pub async fn list(services: &Services, _: &Caller, params: Models) -> Result<Vec<Model>, RpcError> {
+pub async fn list(services: &Services, caller: &Caller, params: Models) -> Result<Vec<Model>, RpcError> {
+    caller.must_be_outside(services, "list models")?;
     let providers = &services.providers;
     let catalogue = providers.catalogue()?;
     let rows = catalogue.list().await;
@@ -44,6 +39,7 @@ pub async fn list(services: &Services, _: &Caller, params: Models) -> Result<Vec
     }
     let mut lists = asked.join_all().await;
     lists.sort_by_key(|(n, _)| *n);
+    providers.store_lists(&catalogue).await;
     Ok(lists.into_iter().flat_map(|(_, rows)| rows).take(MAX_ROWS).collect())
 }
 
@@ -82,7 +78,7 @@ async fn of_provider(providers: &Providers, catalogue: &Catalogue, row: Model) -
     }
     let provider = row.model.split('/').next().unwrap_or_default().to_owned();
     match listed(providers, catalogue, &provider).await {
-        Ok(Some(models)) => catalogue.rows(&provider, &row, &models),
+        Ok(Some(models)) => catalogue.rows(&provider, &Model { contacted: true, ..row }, &models),
         Ok(None) => catalogue.known_rows(&provider, &row),
         Err(problem) => {
             tracing::info!(target: "request", provider, problem, "cannot list models");
@@ -98,14 +94,12 @@ async fn listed(
     provider: &str,
 ) -> Result<Option<Vec<listing::Listed>>, String> {
     let Some(resolved) = catalogue.any_of(provider) else { return Ok(None) };
-    if catalogue.lister(provider, None).is_none() {
+    if catalogue.lister(provider, Secrets::default()).is_none() {
         return Ok(None);
     }
-    let key = tokio::time::timeout(LIST_TIMEOUT, providers.key_sources.obtain(&resolved.key)).await;
+    let key = tokio::time::timeout(LIST_TIMEOUT, providers.key_sources.obtain_all(&resolved)).await;
     let key = key.map_err(|_| format!("cannot get its key within {} s", LIST_TIMEOUT.as_secs()))?;
     let key = key.map_err(|lack| format!("its key: {lack}"))?;
     let Some(endpoint) = catalogue.lister(provider, key) else { return Ok(None) };
-    let Some(request) = endpoint.codec.listing() else { return Ok(None) };
-    let body = driver::get(&endpoint, request, LIST_TIMEOUT, MAX_LIST).await.map_err(|failure| failure.message)?;
-    listing::parse(&body).map(Some)
+    lister::list(&endpoint, catalogue.scope_of(provider, None)).await
 }

@@ -2,11 +2,12 @@
 
 use linger_protocol::RpcError;
 use linger_protocol::error::Code;
-use linger_protocol::id::PermissionId;
+use linger_protocol::id::{PermissionId, SessionId};
 use linger_protocol::permission::{self, Answered, Decision, Pending};
-use linger_protocol::question::{AlreadyAnswered, Answer, List, PendingQuestion};
+use linger_protocol::question::{After, AlreadyAnswered, Answer, List, PendingQuestion};
 
-use super::{Caller, Services};
+use super::{Caller, Services, config};
+use crate::question::is_as_shown;
 use crate::session::actor::{Command, KeyedReply, answered_before};
 use crate::store::idempotency::Key;
 
@@ -14,8 +15,16 @@ use crate::store::idempotency::Key;
 const MAX_REASON: usize = 16 << 10;
 
 /// The pending questions.
-pub async fn list(services: &Services, _: &Caller, params: List) -> Result<Vec<PendingQuestion>, RpcError> {
-    Ok(services.store.pending(params.session).await?)
+pub async fn list(services: &Services, caller: &Caller, params: List) -> Result<Vec<PendingQuestion>, RpcError> {
+    let readable = caller.readable(services).await?;
+    let mut pending = services.store.pending(params.session, params.after).await?;
+    for question in pending.extract_if(.., |question| !is_as_shown(question)) {
+        let text = format!("question {} is not what was asked, as its digest says", question.question);
+        let session = question.session.unwrap_or_else(SessionId::daemon);
+        services.store.found.session(&session, &text);
+    }
+    pending.retain(|asked| readable.is_all() || asked.session.as_ref().is_some_and(|session| readable.has(session)));
+    Ok(pending)
 }
 
 /// Answers a question; the first answer wins, and a later one fails with the winner's.
@@ -26,8 +35,13 @@ pub async fn answer(services: &Services, caller: &Caller, mut params: Answer) ->
 }
 
 /// The pending permissions.
-pub async fn permissions(services: &Services, _: &Caller, params: permission::List) -> Result<Vec<Pending>, RpcError> {
-    let questions = services.store.pending(params.session).await?;
+pub async fn permissions(
+    services: &Services,
+    caller: &Caller,
+    params: permission::List,
+) -> Result<Vec<Pending>, RpcError> {
+    let after = params.after.map(|after| After { at: after.at, question: after.permission });
+    let questions = list(services, caller, List { session: params.session, after }).await?;
     Ok(questions.into_iter().filter_map(PendingQuestion::into_permission).collect())
 }
 
@@ -44,7 +58,7 @@ pub async fn decide(
     let key = Key::of("permission/answer", params.permission.as_str(), params.key.take(), &params)?;
     let permission::Answer { permission, decision, reason, digest, .. } = params;
     let (question, answer) = (permission.clone(), decision.name().to_owned());
-    let answer = Answer { question, answer, reason, digest, key: None };
+    let answer = Answer { question, answer, value: None, reason, digest, key: None };
     give(services, caller, answer, key).await.map_err(|error| of_permission(error, &permission))
 }
 
@@ -60,7 +74,10 @@ async fn give(services: &Services, caller: &Caller, answer: Answer, key: Option<
             None => return Err(answered_before(&services.store, &answer.question).await),
         },
     };
-    let by = caller.name();
+    let by = caller.author();
+    if session.is_daemon() {
+        return config::answer(services, answer, by, key).await;
+    }
     services.registry.ask(&session, |reply| Command::Answer(answer, by, KeyedReply { key, reply })).await?;
     Ok(Answered { outcome: "won".to_owned() })
 }

@@ -1,16 +1,27 @@
 //! `session/*`: listing sessions, sending them commands, and attaching.
 
+use std::collections::BTreeMap;
+
 use linger_protocol::RpcError;
 use linger_protocol::daemon::Empty;
 use linger_protocol::error::Code;
+use linger_protocol::id::SessionId;
+use linger_protocol::message::{ContentBlock, text_of};
 use linger_protocol::permission::Mode;
+use linger_protocol::prompt::PromptContent;
 use linger_protocol::session::{
-    Attach, Attached, Compact, Create, Created, Info, Keyed, List, Prompt, Prompted, Prune, Pruned, Remove, Set,
+    Attach, Attached, Cancel, Compact, Create, Created, Environment, Info, Keyed, List, Named, Prompt, Prompted, Prune,
+    Pruned, Redo, Remove, Restored, Set, Undo,
 };
 
+use serde_json::Value;
+
 use super::{Authority, Caller, Services, model};
+use crate::config::HookEvent;
+use crate::log::cursor::Position;
 use crate::registry::prune;
-use crate::session::actor::{Command, KeyedReply};
+use crate::session::actor::{CallBasis, Command, KeyedReply};
+use crate::session::hooks::{Hooks, Refusal};
 use crate::session::subscription::Subscription;
 use crate::store::idempotency::Key;
 use crate::sys::disk;
@@ -20,10 +31,16 @@ const MAX_ROWS: u32 = 1000;
 
 /// Creates a session. If it names no model, the error suggests one.
 pub async fn create(services: &Services, caller: &Caller, mut params: Create) -> Result<Created, RpcError> {
+    if !matches!(caller.authority(), Authority::Session(_)) {
+        caller.must_be_outside(services, "create a session")?;
+    }
     if matches!(params.mode, Some(Mode::Edit | Mode::Auto)) {
         caller.must_be_user(services, "create a session that asks less")?;
     }
+    // Of the variables nothing is stored with the key.
+    let env = std::mem::take(&mut params.env);
     let key = Key::of("session/create", "", params.key.take(), &params)?;
+    params.env = env;
     let named = params.model.clone();
     // A session's own sessions are its children.
     let parent = match caller.authority() {
@@ -43,7 +60,8 @@ pub async fn create(services: &Services, caller: &Caller, mut params: Create) ->
 }
 
 /// Sessions, the latest first; matches are searched in carried over ones too.
-pub async fn list(services: &Services, _: &Caller, params: List) -> Result<Vec<Info>, RpcError> {
+pub async fn list(services: &Services, caller: &Caller, params: List) -> Result<Vec<Info>, RpcError> {
+    let readable = caller.readable(services).await?;
     let cwd = match params.cwd {
         None => None,
         Some(cwd) => {
@@ -61,39 +79,109 @@ pub async fn list(services: &Services, _: &Caller, params: List) -> Result<Vec<I
         let window = catalogue.as_ref().and_then(|catalogue| catalogue.window(&info.model));
         Info { context_window: window, ..info }
     };
-    Ok(services.store.sessions(params.matching, cwd, limit, info).await?)
+    let mut rows = services.store.sessions(params.matching, cwd, (limit, params.before), info).await?;
+    rows.retain(|row| readable.has(&row.session));
+    Ok(rows)
 }
 
 /// Subscribes to the session's events after a cursor, stored and new.
-pub async fn attach(services: &Services, _: &Caller, params: Attach) -> Result<(Attached, Subscription), RpcError> {
-    let reading = services.registry.ask(&params.session, |reply| Command::Attach(params.after, reply)).await?;
-    let attached = Attached { cursor: reading.head.clone() };
+pub async fn attach(
+    services: &Services,
+    caller: &Caller,
+    params: Attach,
+) -> Result<(Attached, Subscription), RpcError> {
+    caller.may_read(services, &params.session).await?;
+    let env = brought(services, caller, params.env);
+    let attach = |reply| Command::Attach(params.after, env, reply);
+    let reading = services.registry.ask(&params.session, attach).await?;
+    let attached = Attached { cursor: Position::after(reading.head).cursor(), missing_env: reading.missing.clone() };
     Ok((attached, Subscription::new(reading, services.store.clone(), params.deltas.unwrap_or(true))))
+}
+
+/// The secret variables that a request brings; none from a process that the daemon started.
+fn brought(services: &Services, caller: &Caller, env: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    match env.is_empty() || caller.must_be_user(services, "bring variables").is_err() {
+        true => BTreeMap::new(),
+        false => env,
+    }
+}
+
+/// The names of the variables of a session's tools.
+pub async fn env(services: &Services, caller: &Caller, params: Named) -> Result<Environment, RpcError> {
+    caller.may_read(services, &params.session).await?;
+    services.registry.ask(&params.session, Command::Environment).await
 }
 
 /// Queues a prompt; answers once it is on disk.
 pub async fn prompt(services: &Services, caller: &Caller, mut params: Prompt) -> Result<Prompted, RpcError> {
-    let (by, session) = (caller.name(), params.session.clone());
+    caller.may_change(services, &params.session, "send a prompt").await?;
+    let (by, session) = (caller.author(), params.session.clone());
+    let env = std::mem::take(&mut params.env);
     let key = Key::of("session/prompt", session.as_str(), params.key.take(), &params)?;
+    params.env = env;
+    if services.env().policy.may_have_hooks(HookEvent::Prompt) {
+        params.content = hooked(services, &session, params.content).await?;
+    }
     services.registry.ask(&session, |reply| Command::Prompt(params, key, by, reply)).await
+}
+
+/// The content of a prompt with what hooks add to it. Fails if one refuses it.
+async fn hooked(services: &Services, session: &SessionId, content: PromptContent) -> Result<PromptContent, RpcError> {
+    let CallBasis { workspace, .. } = services.registry.ask(session, Command::CallBasis).await?;
+    services.env().policy.read(&workspace).await;
+    let hooks = Hooks::of(services.env(), &workspace, session);
+    if !hooks.has(HookEvent::Prompt) {
+        return Ok(content);
+    }
+    let mut blocks = content.into_blocks();
+    let fields = [("prompt".to_owned(), Value::from(text_of(&blocks)))].into_iter().collect();
+    let said = hooks.run(HookEvent::Prompt, fields, |_| true).await;
+    let said = said.map_err(|Refusal { why, .. }| {
+        RpcError::new(Code::BadPrompt, format!("the prompt is refused: {why}"))
+            .hint("a hook of the configuration says so")
+    })?;
+    blocks.extend(said.added.map(ContentBlock::text));
+    Ok(PromptContent::Blocks(blocks))
 }
 
 /// Queues a compaction of the context; answers once the request is on disk.
 pub async fn compact(services: &Services, caller: &Caller, mut params: Compact) -> Result<Prompted, RpcError> {
-    let (by, session) = (caller.name(), params.session.clone());
+    caller.may_change(services, &params.session, "compact a session").await?;
+    let (by, session) = (caller.author(), params.session.clone());
     let key = Key::of("session/compact", session.as_str(), params.key.take(), &params)?;
     services.registry.ask(&session, |reply| Command::Compact(params, key, by, reply)).await
 }
 
+/// Puts files back to what they were before a turn.
+pub async fn undo(services: &Services, caller: &Caller, mut params: Undo) -> Result<Restored, RpcError> {
+    caller.may_change(services, &params.session, "undo changes").await?;
+    let (by, session) = (caller.author(), params.session.clone());
+    let key = Key::of("session/undo", session.as_str(), params.key.take(), &params)?;
+    services.registry.ask(&session, |reply| Command::Undo(params, key, by, reply)).await
+}
+
+/// Makes the changes again that were undone last.
+pub async fn redo(services: &Services, caller: &Caller, mut params: Redo) -> Result<Restored, RpcError> {
+    caller.may_change(services, &params.session, "redo changes").await?;
+    let (by, session) = (caller.author(), params.session.clone());
+    let key = Key::of("session/redo", session.as_str(), params.key.take(), &params)?;
+    services.registry.ask(&session, |reply| Command::Redo(params, key, by, reply)).await
+}
+
 /// Cancels the running turn and keeps the session.
-pub async fn cancel(services: &Services, _: &Caller, mut params: Keyed) -> Result<Empty, RpcError> {
+pub async fn cancel(services: &Services, caller: &Caller, mut params: Cancel) -> Result<Empty, RpcError> {
+    caller.may_change(services, &params.session, "cancel a turn").await?;
     let key = Key::of("session/cancel", params.session.as_str(), params.key.take(), &params)?;
-    services.registry.ask(&params.session, |reply| Command::Cancel(KeyedReply { key, reply })).await?;
+    services
+        .registry
+        .ask(&params.session, |reply| Command::Cancel(params.background, KeyedReply { key, reply }))
+        .await?;
     Ok(Empty {})
 }
 
 /// Resumes an offered turn, or starts prompts that are still queued after a cancel or an error.
-pub async fn resume(services: &Services, _: &Caller, mut params: Keyed) -> Result<Empty, RpcError> {
+pub async fn resume(services: &Services, caller: &Caller, mut params: Keyed) -> Result<Empty, RpcError> {
+    caller.may_change(services, &params.session, "continue a turn").await?;
     let key = Key::of("session/continue", params.session.as_str(), params.key.take(), &params)?;
     services.registry.ask(&params.session, |reply| Command::Continue(KeyedReply { key, reply })).await?;
     Ok(Empty {})
@@ -104,6 +192,7 @@ pub async fn set(services: &Services, caller: &Caller, mut params: Set) -> Resul
     if params.mode.is_some() {
         caller.must_be_user(services, "change the mode of a session")?;
     }
+    caller.may_change(services, &params.session, "change a session").await?;
     let session = params.session.clone();
     let key = Key::of("session/set", session.as_str(), params.key.take(), &params)?;
     services.registry.ask(&session, |reply| Command::Set(params, KeyedReply { key, reply })).await?;
@@ -111,7 +200,8 @@ pub async fn set(services: &Services, caller: &Caller, mut params: Set) -> Resul
 }
 
 /// Deletes a session and all its data.
-pub async fn remove(services: &Services, _: &Caller, mut params: Remove) -> Result<Empty, RpcError> {
+pub async fn remove(services: &Services, caller: &Caller, mut params: Remove) -> Result<Empty, RpcError> {
+    caller.may_change(services, &params.session, "remove a session").await?;
     let key = Key::of("session/remove", params.session.as_str(), params.key.take(), &params)?;
     let command = |key| move |reply| Command::Remove(params.force, KeyedReply { key, reply });
     match (services.registry.ask(&params.session, command(key.clone())).await, key) {
@@ -125,7 +215,8 @@ pub async fn remove(services: &Services, _: &Caller, mut params: Remove) -> Resu
 }
 
 /// Deletes sessions that were unused for a while, or with `dry_run` lists them.
-pub async fn prune(services: &Services, _: &Caller, mut params: Prune) -> Result<Pruned, RpcError> {
+pub async fn prune(services: &Services, caller: &Caller, mut params: Prune) -> Result<Pruned, RpcError> {
+    caller.must_be_outside(services, "prune sessions")?;
     let key = Key::of("session/prune", "", params.key.take(), &params)?;
     // A repeated request waits for the outcome of the first.
     let _turn = match &key {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use linger_protocol::event::{AfterCrash, EventBody, Outcome};
+use linger_protocol::event::{AfterCrash, EventBody, Location, Outcome, ToolKind};
 use linger_protocol::id::{CallId, SessionId};
 use linger_protocol::message::{ContentBlock, ImageSource, text_of};
 use serde_json::Value;
@@ -19,15 +19,18 @@ use tokio::task::JoinSet;
 
 use super::Draft;
 use super::actor::{Fragment, PermissionAnswer, PermissionRequest, TurnMessage};
+use super::call_hooks::{Hooked, NotRun, Prepared};
 use super::env::Env;
+use super::preview::Preview;
 use super::state::State;
-use super::turn::{Commits, Emitter, TurnEnded};
+use super::turn::{Emitter, TurnEnded};
 use crate::fault;
 use crate::log::{OpenStream, Piece};
 use crate::permission::{ResolvedAccess, digest};
 use crate::provider::json_size;
 use crate::store::blob::{Held, StowError, in_base64};
 use crate::sys::disk;
+use crate::tool::background::Jobs;
 use crate::tool::set::ToolSet;
 use crate::tool::{Access, Call, Context, Effects, OutputDelta, ToolOutput, Workspace};
 
@@ -36,6 +39,9 @@ const OUTPUT_QUEUE: usize = 4;
 
 /// The most calls of one step; a model makes a dozen. More are not run, and their results say so.
 const MAX_CALLS: usize = 128;
+
+/// The most arguments that the start of a call repeats, in bytes of JSON; the message with the call has all.
+const MAX_INPUT: usize = 4 << 10;
 
 /// The bound on all results of a step, in bytes of JSON: they become one message, which clients read as one event.
 const MAX_RESULTS: usize = linger_protocol::transport::MAX_EVENT / 2;
@@ -54,7 +60,9 @@ pub struct Runner {
     pub workspace: Arc<Workspace>,
     /// Sends events to the actor.
     pub emit: Emitter,
-    /// The session, for the log file.
+    /// The session's commands in the background.
+    pub jobs: Jobs,
+    /// The session; its children are recorded as those of its tools.
     pub session: SessionId,
     /// The size of the results so far, in bytes of JSON.
     pub size: Arc<AtomicUsize>,
@@ -80,13 +88,16 @@ struct Ready {
 struct Checked {
     id: CallId,
     tool: String,
+    kind: ToolKind,
     digest: String,
-    /// The file that it reached when permission was asked.
+    /// The file that it reached when permission was asked; it runs on that one, and follows no link to it.
     target: Option<PathBuf>,
     effects: Effects,
     begun: Option<Begun>,
     input: Arc<Value>,
+    preview: Preview,
     call: Box<dyn Call>,
+    hooked: Hooked,
 }
 
 /// A call with or without its result.
@@ -177,6 +188,11 @@ impl Runner {
         if cut {
             return refuse("not run: the answer was cut at the token limit; write less at once".to_owned());
         }
+        let (name, input) = match self.tools.meant(name.clone(), input) {
+            Ok(meant) => meant,
+            Err(invalid) => return refuse(format!("not run: {invalid}")),
+        };
+        let refuse = |text: String| self.refuse(id.clone(), &name, Outcome::Invalid, text).map(Slot::Done);
         let tool = match self.tools.find(&name) {
             Ok(tool) => tool,
             Err(unknown) => return refuse(unknown.to_string()),
@@ -186,27 +202,33 @@ impl Runner {
                 .map_or_else(|error| error.to_string(), |_| "not an object".to_owned());
             return refuse(format!("not run: the arguments are not a JSON object: {problem}"));
         }
-        let call = match tool.prepare(&input, &self.workspace) {
-            Ok(call) => call,
-            Err(invalid) => return refuse(format!("not run: {invalid}")),
+        let prepared = match self.prepared(tool.as_ref(), &name, input).await {
+            Ok(prepared) => prepared,
+            Err(NotRun(outcome, why)) => return self.refuse(id, &name, outcome, why).map(Slot::Done),
         };
-        let effects = call.effects();
-        let Some(resolved) = self.env.policy.resolve(&effects.access, &self.workspace).await else {
+        let Prepared { input, call, effects, resolved, hooked } = prepared;
+        let target = resolved.target().map(Path::to_path_buf);
+        let Some((call, preview)) = self.preview(call, target.as_deref()).await else {
             return refuse(format!("not run: {}", disk::unresponsive(&self.workspace.cwd)));
         };
-        let target = resolved.target().map(Path::to_path_buf);
         let digest = digest(&name, &input, &self.workspace.cwd);
         let input = Arc::new(input);
-        let checked = Checked { id, tool: name, digest, target, effects, begun: None, input, call };
+        let kind = tool.kind();
+        let checked =
+            Checked { id, tool: name, kind, digest, target, effects, begun: None, input, preview, call, hooked };
         let permitted = Some(self.ask(&checked, resolved)?);
         Ok(Slot::Ready(Box::new(Ready { checked, permitted })))
     }
 
     /// Prepares a call that started before a restart; it has its permission.
     fn prepare_begun(&self, id: CallId, name: String, input: Value, begun: Begun) -> Result<Slot, TurnEnded> {
-        let call = self.tools.find(&name).and_then(|tool| tool.prepare(&input, &self.workspace));
-        let call = match call {
-            Ok(call) => call,
+        let meant = self.tools.meant(name.clone(), input);
+        let found = meant.and_then(|(name, input)| {
+            let call = self.tools.find(&name)?.prepare(&input, &self.workspace)?;
+            Ok((call, name, input))
+        });
+        let (call, name, input) = match found {
+            Ok(found) => found,
             Err(why) => {
                 let text =
                     format!("interrupted, outcome unknown: the daemon was restarted while this call ran, and {why}");
@@ -214,7 +236,11 @@ impl Runner {
             }
         };
         let (digest, effects, input) = (String::new(), call.effects(), Arc::new(input));
-        let checked = Checked { id, tool: name, digest, target: None, effects, begun: Some(begun), input, call };
+        // Its start is recorded.
+        let kind = ToolKind::Other;
+        let (begun, preview, hooked) = (Some(begun), Preview::of(&*call), Hooked::default());
+        let checked =
+            Checked { id, tool: name, kind, digest, target: None, effects, begun, input, preview, call, hooked };
         Ok(Slot::Ready(Box::new(Ready { checked, permitted: None })))
     }
 
@@ -233,6 +259,7 @@ impl Runner {
             action: checked.call.action(),
             input: checked.input.clone(),
             digest: checked.digest.clone(),
+            preview: checked.preview.clone(),
             reply,
         };
         self.emit.tell(TurnMessage::AskPermission(Box::new(permit)))?;
@@ -258,26 +285,31 @@ impl Runner {
 
     /// Runs a permitted call, or continues a started one; `late`: other calls of its step have run since it asked.
     async fn run_one(&self, Ready { checked, permitted }: Ready, late: bool) -> Result<ContentBlock, TurnEnded> {
-        let can_begin = match permitted {
-            Some(permitted) => {
-                let permitted = self.permitted(&checked, permitted, late).await?;
-                if let Some(reason) = self.forbidden(&checked, permitted).await {
-                    return self.refuse(checked.id, &checked.tool, Outcome::Denied, reason);
-                }
-                self.start(&checked).await?
+        if let Some(permitted) = permitted {
+            let permitted = self.permitted(&checked, permitted, late).await?;
+            if let Some(reason) = self.forbidden(&checked, permitted).await {
+                return self.refuse(checked.id, &checked.tool, Outcome::Denied, reason);
             }
-            None => true,
+        }
+        // Until the result is recorded: a daemon that is told to stop waits for it, and then no other begins.
+        let _running = self.env.running_calls.begin().await;
+        let can_begin = match checked.begun {
+            Some(_) => true,
+            None => self.start(&checked).await?,
         };
-        let Checked { id, tool, effects, begun, call, .. } = checked;
+        let Checked { id, tool, target, effects, begun, preview, call, hooked, input, .. } = checked;
         let began = Instant::now();
         let output = match can_begin {
-            true => self.run_call(&id, &tool, &effects, begun, call).await?,
+            true => self.run_call(&id, (&tool, target), &effects, begun, call).await?,
             false => ToolOutput::error(disk::unresponsive(&self.workspace.cwd)),
         };
-        let (output, images) = self.stow(output).await;
+        let (mut output, images) = self.stow(output).await;
+        if can_begin {
+            self.add_hooked(hooked, (&tool, &input), &mut output).await?;
+        }
         let outcome = output.outcome;
         fault::point("call.finished");
-        self.finish(id, &tool, began.elapsed().as_millis() as u64, outcome, output, images)
+        self.finish(id, &tool, (began.elapsed().as_millis() as u64, preview.locations), outcome, output, images)
     }
 
     /// The reason why a call must not run, if any.
@@ -293,12 +325,21 @@ impl Runner {
     }
 
     /// Records the start of a call; false if it cannot begin.
-    async fn start(&self, Checked { id, tool, effects, call, .. }: &Checked) -> Result<bool, TurnEnded> {
+    async fn start(&self, checked: &Checked) -> Result<bool, TurnEnded> {
+        let Checked { id, tool, kind, effects, input, preview, call, .. } = checked;
         fault::point("call.before_start");
         let action = call.action();
         tracing::info!(target: "tool", session = %self.session, call = %id, tool, action, "started");
         let (call_id, after_crash) = (id.clone(), effects.after_crash);
-        let started = EventBody::ToolStarted { call_id, tool: tool.clone(), action, after_crash };
+        let started = EventBody::ToolStarted {
+            call_id,
+            tool: tool.clone(),
+            tool_kind: *kind,
+            action,
+            locations: preview.locations.clone(),
+            input: (json_size(&**input) <= MAX_INPUT).then(|| Value::clone(input)),
+            after_crash,
+        };
         let can_begin = if effects.changes || after_crash == AfterCrash::Join {
             // On disk before the call can have any effect.
             let (written, can_begin) = tokio::join!(self.emit.synced(vec![started]), self.can_begin(&effects.access));
@@ -338,7 +379,7 @@ impl Runner {
     async fn run_call(
         &self,
         id: &CallId,
-        tool: &str,
+        (tool, target): (&str, Option<PathBuf>),
         effects: &Effects,
         begun: Option<Begun>,
         call: Box<dyn Call>,
@@ -346,11 +387,15 @@ impl Runner {
         let (sender, mut pieces) = mpsc::channel(OUTPUT_QUEUE);
         let context = Context {
             call: format!("{}/{id}", self.session),
+            target,
             output: sender,
             blobs: self.env.store.blobs.clone(),
             hidden: self.env.policy.hidden(tool, &effects.access, &self.workspace),
-            spawn: self.workspace.spawn(self.env.children.clone()),
+            spawn: self.workspace.spawn(self.env.children.clone(), Some(self.session.clone())),
             ask: self.emit.asks(id),
+            id: id.clone(),
+            jobs: self.jobs.clone(),
+            web: self.env.providers.web(),
         };
         let joined = begun.is_some_and(|begun| begun.after_crash == AfterCrash::Join);
         if begun.is_some() {
@@ -360,13 +405,12 @@ impl Runner {
         let base = begun.map_or(0, |begun| begun.offset);
         let running = if joined { call.join(context) } else { call.run(context) };
         tokio::pin!(running);
-        let mut commits = Commits::default();
         loop {
             tokio::select! {
                 biased;
                 Some(OutputDelta { offset, text }) = pieces.recv() => {
                     let fragment = Fragment::Output { call: id.clone(), offset: base.saturating_add(offset), text };
-                    commits.add(self.emit.pieces(vec![fragment])?).await?;
+                    self.emit.pieces(vec![fragment]).await?;
                 }
                 mut output = &mut running => {
                     output.output.iter_mut().for_each(|part| part.offset = part.offset.saturating_add(base));
@@ -391,14 +435,14 @@ impl Runner {
 
     /// The result of a call that does not run.
     fn refuse(&self, call_id: CallId, tool: &str, outcome: Outcome, text: String) -> Result<ContentBlock, TurnEnded> {
-        self.finish(call_id, tool, 0, outcome, ToolOutput::error(text), Vec::new())
+        self.finish(call_id, tool, (0, Vec::new()), outcome, ToolOutput::error(text), Vec::new())
     }
 
     fn finish(
         &self,
         call_id: CallId,
         tool: &str,
-        ms: u64,
+        (ms, mut locations): (u64, Vec<Location>),
         outcome: Outcome,
         mut output: ToolOutput,
         mut blobs: Vec<Held>,
@@ -409,18 +453,40 @@ impl Runner {
             let text = format!(
                 "[the result of {size} bytes is left out: all results of one answer may have {MAX_RESULTS} bytes; make this call alone]"
             );
-            let ToolOutput { whole, diff, .. } = output;
-            output = ToolOutput { whole, diff, ..ToolOutput::error(text) };
+            let ToolOutput { whole, diff, change, exit, .. } = output;
+            output = ToolOutput { whole, diff, change, exit, ..ToolOutput::error(text) };
             blobs.clear();
         }
-        let ToolOutput { content, is_error, output, whole, diff, .. } = output;
+        let ToolOutput { content, is_error, output, whole, diff, change, exit, plan, .. } = output;
+        let change = change.map(|kept| {
+            locations.iter_mut().for_each(|location| location.line = kept.line);
+            blobs.extend(kept.blobs);
+            kept.change
+        });
+        let changes = change.into_iter().collect();
         let (file, blob) = (whole.as_ref().and_then(Held::path), whole.as_ref().map(|held| held.id().clone()));
+        whole.iter().for_each(|whole| self.workspace.seen.output(whole));
         blobs.extend(whole);
         tracing::info!(target: "result", session = %self.session, call = %call_id, tool, ms, is_error, ?outcome,
             bytes = text_of(&content).len(), "finished");
         let result = ContentBlock::ToolResult { call_id: call_id.clone(), is_error, content: content.clone() };
-        let finished = EventBody::ToolFinished { call_id, is_error, outcome, content, output, file, blob, diff, ms };
-        self.emit.drafts(vec![Draft { blobs, ..Draft::new(finished) }], false, None)?;
+        let finished = EventBody::ToolFinished {
+            call_id,
+            is_error,
+            outcome,
+            content,
+            output,
+            file,
+            blob,
+            diff,
+            changes,
+            locations,
+            exit,
+            ms,
+        };
+        let plan = plan.map(|entries| Draft::new(EventBody::Plan { entries }));
+        let finished = Draft { blobs, ..Draft::new(finished) };
+        self.emit.drafts(plan.into_iter().chain([finished]).collect(), false, None)?;
         Ok(result)
     }
 }

@@ -5,14 +5,15 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use linger_protocol::event::NoticeCode;
 use linger_protocol::id::SessionId;
 use linger_protocol::place::Places;
 use linger_protocol::session::PrefixFingerprint;
-use tokio::sync::mpsc;
+use linger_protocol::variable::IN_MEMORY;
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
 use super::actor::Command;
 use super::names::Names;
@@ -21,19 +22,30 @@ use crate::config::ConfigStore;
 use crate::config::Policy;
 use crate::config::instructions::workspace_root;
 use crate::config::providers::Providers;
+use crate::diagnostics::secret::SecretVariables;
 use crate::fault;
 use crate::log::Log;
+use crate::mcp::{Outside, Servers};
 use crate::process::server::Children;
 use crate::provider::catalogue::Resolved;
-use crate::provider::tools::ToolSpecs;
 use crate::question::PendingQuestions;
 use crate::store::Store;
 use crate::sys::disk;
 use crate::tool::Workspace;
-use crate::tool::set::Tools;
+use crate::tool::seen::Seen;
+use crate::tool::set::{ToolSet, Tools};
 
 /// The beginning of linger's own system prompts.
 pub const SYSTEM: &str = include_str!("system.md");
+
+/// Sessions whose seen files are remembered; beyond that, those that are not loaded are forgotten, and have to read again.
+const MAX_SEEN: usize = 256;
+
+/// The window of a model that is not known, in tokens.
+const USUAL_WINDOW: u64 = 128_000;
+
+/// About how many bytes of a JSON Schema are a token.
+const BYTES_PER_TOKEN: u64 = 4;
 
 /// The shared services.
 pub struct Env {
@@ -49,6 +61,8 @@ pub struct Env {
     pub policy: Arc<Policy>,
     /// The tools; a turn takes the current set before each step.
     pub tools: Tools,
+    /// The MCP servers, which add to the tools.
+    pub servers: Arc<Servers>,
     /// All children.
     pub children: Children,
     /// The beginning of every system prompt.
@@ -59,6 +73,37 @@ pub struct Env {
     pub questions: PendingQuestions,
     /// The total size of queued prompts.
     pub queued_bytes: QueuedBytes,
+    /// The tool calls that run.
+    pub running_calls: RunningCalls,
+    /// The secret variables of the sessions' tools, also of sessions that are not loaded.
+    secrets: Mutex<BTreeMap<SessionId, SecretVariables>>,
+    /// What the sessions' models have seen of files, also of sessions that are not loaded.
+    seen: Mutex<BTreeMap<SessionId, Seen>>,
+}
+
+/// Counts the tool calls of all sessions that run, so that a daemon that is told to stop can wait for them.
+pub struct RunningCalls(Semaphore);
+
+impl RunningCalls {
+    /// More than ever run: each holds a place until its result is recorded.
+    const MAX: u32 = 1 << 20;
+
+    /// Waits until calls may begin; the call runs while the permit lives.
+    pub async fn begin(&self) -> Option<SemaphorePermit<'_>> {
+        // It is never closed.
+        self.0.acquire().await.ok()
+    }
+
+    /// Waits until no call runs. None begins while this waits, or while the permit lives.
+    pub async fn none(&self) -> Option<SemaphorePermit<'_>> {
+        self.0.acquire_many(Self::MAX).await.ok()
+    }
+}
+
+impl Default for RunningCalls {
+    fn default() -> Self {
+        Self(Semaphore::new(Self::MAX as usize))
+    }
 }
 
 /// The registry, from an actor's side.
@@ -84,6 +129,8 @@ impl Env {
         system: String,
         children: Children,
     ) -> Self {
+        let outside = Outside { children: children.clone(), keys: providers.keys.clone(), http: providers.http() };
+        let servers = Servers::new(tools.clone(), outside, places.server_tools());
         Self {
             places,
             store,
@@ -91,31 +138,80 @@ impl Env {
             config,
             providers,
             tools,
+            servers,
             children,
             system,
             names: Names::default(),
             questions: PendingQuestions::default(),
             queued_bytes: QueuedBytes::default(),
+            running_calls: RunningCalls::default(),
+            secrets: Mutex::default(),
+            seen: Mutex::default(),
         }
     }
 
+    /// The secret variables of a session's tools.
+    pub fn secrets_of(&self, session: &SessionId) -> SecretVariables {
+        self.secrets.lock().unwrap_or_else(PoisonError::into_inner).entry(session.clone()).or_default().clone()
+    }
+
+    /// What a session's model has seen of files.
+    fn seen_by(&self, session: &SessionId) -> Seen {
+        let mut all = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= MAX_SEEN {
+            all.retain(|_, seen| !seen.is_unused());
+        }
+        all.entry(session.clone()).or_default().clone()
+    }
+
+    /// Forgets what is in memory of a session that was removed: its secret variables, and what it has seen.
+    pub fn forget_secrets(&self, session: &SessionId) {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).remove(session);
+        self.secrets.lock().unwrap_or_else(PoisonError::into_inner).remove(session);
+    }
+
     /// The workspace of a session in `cwd`. Its root is `cwd` if the disk does not answer within `limit`.
-    pub async fn workspace(&self, cwd: &Path, mut env: BTreeMap<String, String>, limit: Duration) -> Workspace {
+    pub async fn workspace(
+        &self,
+        session: &SessionId,
+        cwd: &Path,
+        mut env: BTreeMap<String, String>,
+        limit: Duration,
+    ) -> Workspace {
         if fault::bug("I11") {
             env.extend(std::env::vars());
         }
         let home = env.get("HOME").map(PathBuf::from);
         let timeout_s = self.config.bash_timeout_s();
         let seen = cwd.to_path_buf();
-        let root = disk::probe(cwd, limit, move || workspace_root(&seen, home.as_deref())).await;
+        let root = move || match seen.canonicalize() {
+            // It is stored without links. One that has taken its place, or that of a directory above, does not move the workspace
+            // to where it leads: nothing is within until it is gone.
+            Ok(real) if real != seen => seen,
+            _ => workspace_root(&seen, home.as_deref()),
+        };
+        let root = disk::probe(cwd, limit, root).await;
         let cwd = cwd.to_path_buf();
         let is_seen = root.is_some();
-        Workspace { root: root.unwrap_or_else(|| cwd.clone()), is_seen, cwd, env: Arc::new(env), timeout_s }
+        let secrets = match env.values().any(|value| value == IN_MEMORY) {
+            true => self.secrets_of(session),
+            false => SecretVariables::default(),
+        };
+        let root = root.unwrap_or_else(|| cwd.clone());
+        Workspace { root, is_seen, cwd, env: Arc::new(env), secrets, seen: self.seen_by(session), timeout_s }
     }
 
-    /// The prefix fingerprint of requests to this model with these tools.
-    pub fn setup(&self, resolved: &Resolved, tools: &ToolSpecs) -> PrefixFingerprint {
-        resolved.setup(&self.system, tools)
+    /// The prefix fingerprint of requests to this model by a session that has `only` these tools.
+    pub fn setup(&self, resolved: &Resolved, only: Option<&[String]>) -> PrefixFingerprint {
+        resolved.clone().limited(only).setup(&self.system, self.tools_of(&resolved.origin, only).specs())
+    }
+
+    /// The tools of a session with this model that has `only` these. What those of MCP servers may take of a request depends on
+    /// the model's window.
+    pub fn tools_of(&self, model: &str, only: Option<&[String]>) -> Arc<ToolSet> {
+        let window = self.providers.window(model).unwrap_or(USUAL_WINDOW);
+        let tokens = window / 100 * u64::from(self.config.mcp_direct_percent());
+        self.tools.of(only, usize::try_from(tokens.saturating_mul(BYTES_PER_TOKEN)).unwrap_or(usize::MAX))
     }
 }
 

@@ -1,11 +1,17 @@
 //! Sessions: the actor that owns one, the turn that is its child, the log that both write and clients read.
 
 pub mod actor;
+mod call_hooks;
 pub mod calls;
+pub mod circles;
 pub mod compaction;
 pub mod context;
 pub mod env;
+pub mod hooks;
 pub mod names;
+#[cfg(test)]
+mod permission_model;
+pub mod preview;
 pub mod queued_bytes;
 pub mod recovery;
 pub mod state;

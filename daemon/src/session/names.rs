@@ -32,7 +32,7 @@ impl Names {
             let error = RpcError::new(Code::BadName, format!("another session is about to get the name '{name}'"));
             return Err(error.hint("choose another name"));
         };
-        let rows = store.sessions(Some(name.to_owned()), None, 2, |row| row.id).await?;
+        let rows = store.sessions(Some(name.to_owned()), None, (2, None), |row| row.id).await?;
         match rows.into_iter().find(|id| Some(id) != own) {
             None => Ok(guard),
             Some(id) => Err(RpcError::new(

@@ -95,7 +95,7 @@ pub fn plan(state: &State, streams: &[OpenStream], cause: Cause) -> Plan {
 /// Withdraws the questions of a finished call, because of `why`.
 pub fn withdrawn(turn: &Turn, call: &CallId, why: &str) -> Vec<EventBody> {
     let open = turn.waiting().filter(|asked| asked.call.as_ref() == Some(call));
-    open.map(|asked| asked.resolved(None, why.to_owned(), None)).collect()
+    open.map(|asked| asked.withdrawn(why)).collect()
 }
 
 /// The event that removes an interrupted message from the context before its step is repeated.
@@ -114,7 +114,7 @@ pub fn close(state: &State, streams: &[OpenStream], results: &HashMap<CallId, Co
         let (reason, model) = (why.to_owned(), Some(state.model.clone()));
         bodies.push(EventBody::CompactionFailed { prompt, reason, tokens, model, usage: None });
     }
-    bodies.extend(turn.waiting().map(|asked| asked.resolved(None, why.to_owned(), None)));
+    bodies.extend(turn.waiting().map(|asked| asked.withdrawn(why)));
     let mut content = Vec::new();
     for call in &turn.calls {
         if let Some(result) = results.get(&call.id) {
@@ -206,6 +206,9 @@ fn finished(call: &Call, streams: &[OpenStream], outcome: Outcome, why: &str) ->
         file: None,
         blob: None,
         diff: None,
+        changes: Vec::new(),
+        locations: Vec::new(),
+        exit: None,
         ms: 0,
     }
 }

@@ -56,6 +56,7 @@ impl Scene {
             content: content.clone(),
             when: When::Queue,
             by: None,
+            process: None,
             compact: false,
             schema: None,
         });
@@ -79,7 +80,10 @@ impl Scene {
         self.event(EventBody::ToolStarted {
             call_id: CallId::from(id),
             tool,
+            tool_kind: linger_protocol::event::ToolKind::Other,
             action,
+            locations: Vec::new(),
+            input: None,
             after_crash: AfterCrash::Unknown,
         });
     }
@@ -96,6 +100,8 @@ impl Scene {
             rule: None,
             grant: "bash(true)".to_owned(),
             options: Vec::new(),
+            locations: Vec::new(),
+            changes: Vec::new(),
         });
     }
 
@@ -208,6 +214,7 @@ fn where_the_configuration_says_so_a_turn_is_offered_after_every_restart_also_an
                 code: Some(NoticeCode::Paused),
                 text: String::new(),
                 until_at: None,
+                since_at: None,
             });
         }
         let plan = plan(&scene.state, &scene.streams, Cause::Restart(Some(AfterRestart::Offer)));
@@ -253,6 +260,7 @@ fn a_finished_step_and_an_orderly_end_are_no_crashes() {
             code: Some(NoticeCode::Paused),
             text: String::new(),
             until_at: None,
+            since_at: None,
         });
         let plan = plan(&scene.state, &scene.streams, Cause::Restart(Some(AfterRestart::Resume)));
         assert!(plan.resume);
@@ -296,6 +304,9 @@ fn closing_gives_every_call_one_result_whatever_it_was_doing() {
         file: None,
         blob: None,
         diff: None,
+        changes: Vec::new(),
+        locations: Vec::new(),
+        exit: None,
         ms: 3,
     });
     scene.started("c2");
@@ -307,6 +318,7 @@ fn closing_gives_every_call_one_result_whatever_it_was_doing() {
     assert!(scene.state.turn.as_ref().unwrap().calls.is_empty());
     let usage = linger_protocol::message::Usage::default();
     scene.event(EventBody::TurnFinished {
+        prompt: None,
         stop_reason: StopReason::Cancelled,
         detail: None,
         hint: None,

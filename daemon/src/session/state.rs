@@ -6,22 +6,29 @@
 mod apply;
 #[cfg(test)]
 mod tests;
+pub mod undo;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use linger_protocol::event::{AfterCrash, EventBody, Instruction};
-use linger_protocol::id::{CallId, MessageId, PromptId, QuestionId, SessionId, TurnId};
+use linger_protocol::event::{AfterCrash, EventBody, Instruction, Process};
+use linger_protocol::id::{BackgroundId, CallId, MessageId, PromptId, QuestionId, SessionId, TurnId};
 use linger_protocol::message::{ContentBlock, StopReason, Usage};
+use linger_protocol::patience::Patience;
 use linger_protocol::permission::{Decision, Mode};
+use linger_protocol::question::Subject;
 use linger_protocol::session::{self, Effort as Thinking, Info, PrefixFingerprint, When};
+use linger_protocol::unattended::Unattended;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::circles::{Circles, Made};
 use super::compaction::Effort;
 use crate::log::cursor::Position;
+use crate::question;
 use crate::store::Fold;
+use undo::UndoState;
 
 /// After this many crashes without a finished step a turn is offered, not resumed.
 const MAX_CRASHES: u32 = 3;
@@ -35,8 +42,17 @@ pub struct State {
     pub cwd: PathBuf,
     /// `provider/model`.
     pub model: String,
+    /// What happens while its provider cannot answer.
+    #[serde(default)]
+    pub outage: OutagePolicy,
     /// The permission mode.
     pub mode: Mode,
+    /// What happens to a question that no person answers.
+    #[serde(default, skip_serializing_if = "Unattended::holds")]
+    pub unattended: Unattended,
+    /// The only tools that it has; absent for all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
     /// The effort for the model.
     #[serde(default, skip_serializing_if = "Thinking::is_auto")]
     pub thinking: Thinking,
@@ -67,6 +83,18 @@ pub struct State {
     /// Open questions that block nothing; the turn has the others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub questions: Vec<QuestionState>,
+    /// The commands in the background that run, or whose end the model was not told.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub background: Vec<BackgroundState>,
+    /// What can be undone of the changes of files.
+    #[serde(default, skip_serializing_if = "UndoState::is_empty")]
+    pub undo: UndoState,
+    /// The confirmed settings of the configuration; only in the daemon's own log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirmed: Option<Value>,
+    /// What is trusted of the files of workspaces; only in the daemon's own log.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub trusted: BTreeMap<PathBuf, Value>,
     /// How the last turn ended.
     pub stop_reason: Option<StopReason>,
     /// The seq of the event before the latest turn.
@@ -80,6 +108,20 @@ pub struct State {
     pub counts: Counts,
 }
 
+/// What happens while a session's provider cannot answer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OutagePolicy {
+    /// How long a turn waits; absent for the provider's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub patience: Option<Patience>,
+    /// The models that stand in; absent for the configuration's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<Vec<String>>,
+    /// The session's own model, while another one stands in for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_model: Option<String>,
+}
+
 /// Sources of ids.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
@@ -91,6 +133,23 @@ pub struct Counts {
     pub calls: u64,
     /// Prompts.
     pub prompts: u64,
+    /// Commands in the background.
+    #[serde(default)]
+    pub background: u64,
+}
+
+/// A command in the background.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackgroundState {
+    /// Its handle.
+    pub id: BackgroundId,
+    /// The command, at most 1 KiB.
+    pub command: String,
+    /// When it was started, in Unix milliseconds.
+    pub started_at: u64,
+    /// What the model is to be told of its end, once it has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<String>,
 }
 
 /// A queued prompt.
@@ -132,6 +191,9 @@ pub struct Shape {
 pub struct Turn {
     /// The turn.
     pub id: TurnId,
+    /// The prompt that it answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<PromptId>,
     /// Steps that have finished.
     pub steps: u32,
     /// Tokens so far.
@@ -152,8 +214,17 @@ pub struct Turn {
     pub paused: bool,
     /// Whether it waits for a key.
     pub key_missing: bool,
+    /// What it waits for while its provider cannot answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider_wait: Option<session::ProviderWait>,
+    /// Attempts of the current step that broke off in the middle of an answer.
+    #[serde(default)]
+    pub broken_off: u32,
     /// Whether the last answer hit the token limit, so that its calls may be incomplete.
     pub cut: bool,
+    /// How often that answer was continued.
+    #[serde(default)]
+    pub continued: u32,
     /// Whether the last answer is paused and the next step continues it.
     #[serde(default)]
     pub goes_on: bool,
@@ -171,6 +242,9 @@ pub struct Turn {
     /// The output schema of its answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shape: Option<Shape>,
+    /// Its latest calls, to notice those that repeat.
+    #[serde(default, skip_serializing_if = "Circles::is_empty")]
+    pub circles: Circles,
 }
 
 /// A running compaction.
@@ -194,6 +268,9 @@ pub struct Call {
     pub after_crash: AfterCrash,
     /// Whether it has its result.
     pub finished: bool,
+    /// What it is, to notice calls that repeat.
+    #[serde(default)]
+    pub made: Made,
 }
 
 /// A question that is open, or whose answer is still needed.
@@ -203,12 +280,21 @@ pub struct QuestionState {
     pub id: QuestionId,
     /// The seq of the event that asked it.
     pub seq: u64,
+    /// When it was asked, in Unix milliseconds; 0 in states of earlier versions.
+    #[serde(default)]
+    pub at: u64,
     /// The blocked call; absent if it blocks the turn, or nothing.
     pub call: Option<CallId>,
     /// The digest of its content.
     pub digest: String,
     /// The possible answers.
     pub options: Options,
+    /// What it is about, if the daemon asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub about: Option<Subject>,
+    /// JSON Schema of the fields, if it is a form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<Value>,
     /// The answer, once there is one.
     pub answer: Option<Resolution>,
 }
@@ -228,6 +314,9 @@ pub enum Options {
 pub struct Resolution {
     /// The name of the option that was chosen; absent if the question was withdrawn.
     pub answer: Option<String>,
+    /// The fields of a form that was accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Value>,
     /// The name of the caller that answered, or why it was withdrawn.
     pub by: String,
     /// When, in Unix milliseconds.
@@ -236,7 +325,18 @@ pub struct Resolution {
     pub reason: Option<String>,
 }
 
+/// The option of a question about a turn that lets it go on.
+pub const GO_ON: &str = "go_on";
+
+/// The option of a question about a turn that ends it.
+pub const STOP: &str = "stop";
+
 impl QuestionState {
+    /// Whether this option was chosen.
+    pub fn is_answered(&self, option: &str) -> bool {
+        self.answer.as_ref().is_some_and(|given| given.answer.as_deref() == Some(option))
+    }
+
     /// The rule that a lasting decision adds; absent if it is not a permission.
     pub fn grant(&self) -> Option<&str> {
         match &self.options {
@@ -253,15 +353,35 @@ impl QuestionState {
         }
     }
 
+    /// The answer that it has when no person answers: a permission is denied, a form declined, a turn stopped. Without one it is
+    /// withdrawn: the options of a call mean what the model or a server says.
+    pub fn unanswered(&self) -> Option<&'static str> {
+        if self.grant().is_some() {
+            return Some(Decision::RejectOnce.name());
+        }
+        let least = match (&self.schema, &self.call) {
+            (Some(_), _) => question::DECLINE,
+            (None, None) => STOP,
+            (None, Some(_)) => return None,
+        };
+        Some(least).filter(|least| self.names().contains(least))
+    }
+
+    /// The event that withdraws it.
+    pub fn withdrawn(&self, why: &str) -> EventBody {
+        self.resolved(Resolution { answer: None, value: None, by: why.to_owned(), at: 0, reason: None }, None)
+    }
+
     /// The event that resolves it; without an `answer` it is withdrawn.
-    pub fn resolved(&self, answer: Option<String>, by: String, reason: Option<String>) -> EventBody {
+    pub fn resolved(&self, given: Resolution, process: Option<Process>) -> EventBody {
+        let Resolution { answer, value, by, reason, .. } = given;
         let question = self.id.clone();
         match &self.options {
             Options::Permission(_) => {
                 let decision = answer.and_then(|name| Decision::answer(&name)).unwrap_or(Decision::Cancelled);
-                EventBody::PermissionResolved { permission: question, decision, by, reason }
+                EventBody::PermissionResolved { permission: question, decision, by, process, reason }
             }
-            Options::Choice(_) => EventBody::QuestionResolved { question, answer, by, reason },
+            Options::Choice(_) => EventBody::QuestionResolved { question, answer, value, by, process, reason },
         }
     }
 }
@@ -309,6 +429,11 @@ impl State {
         }
     }
 
+    /// Whether the turn waits for a provider that cannot answer.
+    pub fn waits_for_provider(&self) -> bool {
+        self.turn.as_ref().is_some_and(|turn| turn.provider_wait.is_some())
+    }
+
     /// Whether a queued prompt should start a turn: after a crash the next daemon must start it.
     pub fn has_due_prompt(&self) -> bool {
         self.turn.is_none() && !self.held && !self.queue.is_empty()
@@ -319,8 +444,17 @@ impl State {
         match &self.turn {
             _ if self.has_due_prompt() => OWED,
             Some(turn) if turn.unconfigured => UNCONFIGURED,
+            // The next daemon records that they have ended.
+            _ if self.running_background().next().is_some() => BACKGROUND,
+            // As above: it makes the rest.
+            None if self.undo.under_way.is_some() => BACKGROUND,
             _ => state_name(self.doing()),
         }
+    }
+
+    /// The commands that run in the background.
+    pub fn running_background(&self) -> impl Iterator<Item = &BackgroundState> {
+        self.background.iter().filter(|job| job.ended.is_none())
     }
 
     /// All questions, blocking ones first.
@@ -343,6 +477,14 @@ impl State {
         self.open_questions().map(|asked| (asked.id.clone(), asked.digest.clone())).collect()
     }
 
+    /// The unanswered questions of the turn, each with the time at which it is denied, in Unix milliseconds.
+    pub fn deadlines(&self) -> impl Iterator<Item = (&QuestionState, u64)> {
+        let waiting = self.turn.iter().flat_map(Turn::waiting);
+        // In a state of an earlier version nothing says when it was asked.
+        let dated = waiting.filter(|asked| asked.at > 0);
+        dated.filter_map(|asked| Some((asked, self.unattended.deadline(asked.at)?)))
+    }
+
     /// The approximate size of the context, in tokens, if ever counted.
     pub fn context_tokens(&self) -> Option<u64> {
         Some(self.context).filter(|tokens| *tokens > 0)
@@ -356,12 +498,15 @@ impl State {
             cwd: self.cwd.clone(),
             model: self.model.clone(),
             mode: self.mode,
+            unattended: self.unattended,
             effort: self.thinking,
             state: self.doing(),
+            provider_wait: self.turn.as_ref().filter(|turn| !turn.offered).and_then(|turn| turn.provider_wait.clone()),
             stop_reason: self.stop_reason,
             queued: self.queue.len() as u32,
             permissions: self.open_questions().filter(|it| it.grant().is_some()).map(|it| it.id.clone()).collect(),
             questions: self.open_questions().map(|asked| asked.id.clone()).collect(),
+            background: self.running_background().map(BackgroundState::row).collect(),
             title: self.title.clone(),
             parent: self.parent.clone(),
             usage: self.usage,
@@ -378,6 +523,13 @@ impl State {
     }
 }
 
+impl BackgroundState {
+    fn row(&self) -> session::Background {
+        let Self { id, command, started_at, .. } = self.clone();
+        session::Background { background: id, command, started_at }
+    }
+}
+
 impl Call {
     /// Whether it ran when the turn's task ended, so that its outcome is unknown.
     pub fn is_lost(&self) -> bool {
@@ -389,6 +541,12 @@ impl Turn {
     /// The unanswered questions of the turn.
     pub fn waiting(&self) -> impl Iterator<Item = &QuestionState> {
         self.questions.iter().filter(|asked| asked.answer.is_none())
+    }
+
+    /// The question about the turn that a user answered with the end of it.
+    pub fn ended_by_answer(&self) -> Option<&QuestionState> {
+        let is_end = |asked: &&QuestionState| asked.about.is_some() && asked.call.is_none() && asked.is_answered(STOP);
+        self.questions.iter().find(is_end)
     }
 
     /// Whether its next step waits for an answer.
@@ -413,9 +571,10 @@ impl Turn {
         self.was_cut() && self.crashes + 1 >= MAX_CRASHES
     }
 
-    /// Whether the daemon's end counts as a crash of this turn: not if it ended in good order, nor while the turn waits for an answer.
+    /// Whether the daemon's end counts as a crash of this turn: not if it ended in good order, nor while the turn waits for an answer
+    /// or for its provider.
     pub fn was_cut(&self) -> bool {
-        !self.paused && self.waiting().next().is_none()
+        !self.paused && self.provider_wait.is_none() && self.waiting().next().is_none()
     }
 }
 
@@ -424,6 +583,9 @@ const SUM: &str = ",\"sum\":\"";
 
 /// The name in the database of a session with a due prompt ([`State::has_due_prompt`]).
 const OWED: &str = "owed";
+
+/// The name in the database of a session without a running turn, with a command in the background or an undo under way.
+const BACKGROUND: &str = "background";
 
 /// The name in the database of a session whose turn waits for a good configuration.
 pub const UNCONFIGURED: &str = "unconfigured";

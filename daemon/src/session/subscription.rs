@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use linger_protocol::event::{Delta, Event, EventBody, Level, NoticeCode, OutputSegment};
-use linger_protocol::id::{CallId, Cursor, MessageId, SessionId, TurnId};
+use linger_protocol::id::{CallId, Cursor, MessageId, QuestionId, SessionId, TurnId};
 use linger_protocol::message::{ContentBlock, Role};
 use tokio::sync::watch;
 
@@ -16,7 +16,7 @@ use super::actor::AttachPoint;
 use crate::fault;
 use crate::log::cursor::Position;
 use crate::log::{Health, Log, OpenStream, Piece, PieceKind, Stored};
-use crate::store::{Store, StoreError};
+use crate::store::{LARGE, Store, StoreError};
 use crate::sys::clock;
 
 /// The size of a batch, in bytes: a client that does not read holds a few of these.
@@ -24,6 +24,9 @@ const BATCH: usize = 16 << 10;
 
 /// The kind of the placeholder for an event lost to damage.
 const LOST: &str = "lost";
+
+/// The kinds of events that ask a question.
+const ASKING: [&str; 2] = ["permission_requested", "question_asked"];
 
 /// One reader's view of one session.
 pub struct Subscription {
@@ -34,6 +37,8 @@ pub struct Subscription {
     at: Position,
     changed: watch::Receiver<()>,
     phase: Phase,
+    /// The end of the log when it began, and the questions up to there that had no answer.
+    past: (u64, Vec<QuestionId>),
     /// Whether `caught_up` was sent.
     caught_up: bool,
     /// Whether the current write error was sent.
@@ -58,6 +63,8 @@ pub struct Shown {
     pub cursor: Cursor,
     /// The item.
     pub what: What,
+    /// Whether it is a question that had its answer, or was withdrawn, when the subscription began.
+    pub answered: bool,
 }
 
 /// A shown item.
@@ -101,9 +108,9 @@ enum Unread {
 impl Subscription {
     /// Subscribes from the attach point; without `deltas` only whole events.
     pub fn new(reading: AttachPoint, store: Store, deltas: bool) -> Self {
-        let AttachPoint { log, changed, at, .. } = reading;
+        let AttachPoint { log, changed, at, head, open, missing: _ } = reading;
         let (phase, read) = (Phase::Behind, VecDeque::new());
-        Self { log, store, deltas, at, changed, phase, caught_up: false, told: false, read }
+        Self { log, store, deltas, at, changed, phase, past: (head, open), caught_up: false, told: false, read }
     }
 
     /// Its session.
@@ -141,8 +148,12 @@ impl Subscription {
 
     /// The available items; a large event only with `has_room`. Cancel safe.
     pub async fn take(&mut self, has_room: bool) -> Batch {
+        let before = self.at.seq;
         match self.read_on(has_room).await {
             Ok((Batch::Shown(mut shown), complete)) => {
+                if before < self.past.0 {
+                    shown.iter_mut().for_each(|shown| shown.answered = self.was_answered(&shown.what));
+                }
                 if complete {
                     self.phase = Phase::AtHead;
                     self.at_head(&mut shown);
@@ -152,6 +163,20 @@ impl Subscription {
             Ok((large, _)) => large,
             Err(error) => Batch::Shown(vec![self.failed(&error)]),
         }
+    }
+
+    /// Whether an item is a question that was closed when the subscription began.
+    fn was_answered(&self, what: &What) -> bool {
+        #[derive(serde::Deserialize)]
+        struct Asking {
+            #[serde(alias = "permission")]
+            question: QuestionId,
+        }
+        let What::Event(stored) = what else { return false };
+        let (until, open) = &self.past;
+        ASKING.contains(&stored.kind.as_str())
+            && stored.seq <= *until
+            && serde_json::from_str::<Asking>(&stored.data).is_ok_and(|asking| !open.contains(&asking.question))
     }
 
     /// The notices for a reader that has everything.
@@ -195,12 +220,12 @@ impl Subscription {
 
     fn last(&mut self, level: Level, code: Option<NoticeCode>, text: String) -> Shown {
         self.phase = Phase::Ended;
-        self.notice(EventBody::Notice { level, code, text, until_at: None })
+        self.notice(EventBody::Notice { level, code, text, until_at: None, since_at: None })
     }
 
     fn notice(&self, body: EventBody) -> Shown {
         let event = Event { body, seq: None, at: clock::now(), turn: None };
-        Shown { cursor: self.at.cursor(), what: What::Notice(event) }
+        Shown { cursor: self.at.cursor(), what: What::Notice(event), answered: false }
     }
 
     /// Reads after the cursor; true if it reaches the head. A large event only with `has_room`.
@@ -250,7 +275,7 @@ impl Subscription {
         }
         let (mut events, mut bytes) = (Vec::new(), 0);
         for event in tail.events.iter().filter(|event| event.seq > self.at.seq) {
-            if bytes >= BATCH {
+            if bytes >= BATCH || (bytes > 0 && bytes + event.data.len() > LARGE) {
                 return Unread::Here(events, None);
             }
             bytes += event.data.len();
@@ -302,7 +327,7 @@ fn cannot_write(why: &str) -> EventBody {
     let text = format!(
         "cannot write to disk: {why}; nothing shown so far is lost, and the session resumes when writing works"
     );
-    EventBody::Notice { level: Level::Error, code: Some(NoticeCode::Storage), text, until_at: None }
+    EventBody::Notice { level: Level::Error, code: Some(NoticeCode::Storage), text, until_at: None, since_at: None }
 }
 
 /// Shows the rest of the stream that an event closes, then the event. Advances `position`.
@@ -322,7 +347,7 @@ fn push_event(position: &mut Position, deltas: bool, stored: &Arc<Stored>, shown
         position.streams.clear();
     }
     position.seq = stored.seq;
-    shown.push(Shown { cursor: position.cursor(), what: What::Event(stored.clone()) });
+    shown.push(Shown { cursor: position.cursor(), what: What::Event(stored.clone()), answered: false });
 }
 
 /// Shows a piece of a stream. Advances `position`.
@@ -339,7 +364,7 @@ fn push_piece(position: &mut Position, piece: Piece, at: u64, turn: Option<&Turn
         PieceKind::Output => EventBody::ToolOutputDelta { call_id: CallId(stream), offset, text },
     };
     let event = Event { body, seq: None, at, turn: turn.cloned() };
-    shown.push(Shown { cursor: position.cursor(), what: What::Delta(event) });
+    shown.push(Shown { cursor: position.cursor(), what: What::Delta(event), answered: false });
 }
 
 /// The index in the text of `piece` that follows block and offset.

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::{StoreError, aside};
+use super::{StoreError, files};
 use crate::fault;
 
 /// How much is added, in bytes: about ten turns.
@@ -41,7 +41,7 @@ pub(super) struct Ahead {
 impl Ahead {
     /// For the database at `path`; each commit updates `pages`.
     pub(super) fn new(path: &Path, pages: Arc<AtomicI32>) -> Self {
-        Self { path: aside::with(path, "-wal"), file: None, pages, not_before: 0 }
+        Self { path: files::with(path, "-wal"), file: None, pages, not_before: 0 }
     }
 
     /// Whether little space is free.

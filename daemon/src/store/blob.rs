@@ -1,15 +1,14 @@
 //! Blobs: bytes that are stored once by their hash, in files beside the database.
 //!
 //! `blobs/ab/cdef…` has the bytes whose SHA-256 begins with `abcdef`. A file is written under another name, synced and renamed,
-//! so that whatever has a blob's name is whole; the same bytes are one file. What others do to these files is found by the hash
-//! before anything is made of them ([`Blobs::check`]): a file that has other bytes is never served, and set aside by whoever has
-//! the right ones. Which session uses which blob is in the database,
-//! written in the transaction of the event that names it ([`crate::store`]); a file that nothing there names is a *stray*.
+//! so that a file with a blob's name is complete; the same bytes are one file. Before a file is used, its bytes are compared with
+//! its hash ([`Blobs::check`]): one with other bytes is never served, and set aside when the right bytes are stored.
+//! The database says which session uses which blob, in the transaction of the event that names it ([`crate::store`]); a file that
+//! it does not name is a *stray*.
 //!
-//! Between the file and that transaction a [`Held`] keeps the blob: in memory, so that no removal takes it away meanwhile, and
-//! by an empty file of its name in this daemon's own `blobs/new-…`, so that the next start knows what a daemon that died may
-//! have left. No start reads more than these.
-//! All of this blocks; callers are on a thread that may.
+//! Until that transaction a [`Held`] keeps the blob: in memory against removal, and by an empty file of its name in this daemon's
+//! `blobs/new-…`, so that the next start finds strays of a killed daemon without reading the other directories.
+//! All functions block.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -27,13 +26,13 @@ use linger_protocol::place::private_directory;
 use sha2::{Digest as _, Sha256};
 use tempfile::{NamedTempFile, TempPath};
 
-use crate::store::aside;
+use crate::store::files;
 use crate::sys::clock;
 
-/// How a blob's name begins.
+/// The prefix of a blob's name.
 const PREFIX: &str = "sha256:";
 
-/// How the directories begin that hold what is being written and what is held.
+/// The prefix of the directories with unfinished files and markers of held blobs.
 const FRESH: &str = "new-";
 
 /// The blobs of one database; cheap to clone.
@@ -43,23 +42,23 @@ pub struct Blobs(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     root: PathBuf,
-    /// Files that are being written, are held, or are about to be deleted; made when it is needed.
+    /// The directory of unfinished, held and deleted files; created when needed.
     fresh: PathBuf,
-    /// How often each blob is held. Whoever deletes one has the lock meanwhile.
+    /// How often each blob is held; locked while one is deleted.
     held: Mutex<HashMap<BlobId, usize>>,
-    /// Files whose bytes were compared with their names, as they were then.
+    /// Files whose bytes matched their names, with their stamps.
     checked: Mutex<HashMap<BlobId, Stamp>>,
-    /// Whoever puts a file in its place has this.
+    /// Locked while a file or directory is put in place.
     mending: Mutex<()>,
 }
 
-/// What changes with a file: device, inode, size, and when it was changed last, in seconds and nanoseconds.
+/// Identifies the content of a file: device, inode, size, and change time in seconds and nanoseconds.
 type Stamp = (u64, u64, u64, i64, i64);
 
-/// Files that are known to be whole: those that are read a piece at a time are read whole once.
+/// The most files whose check is remembered.
 const MAX_CHECKED: usize = 1024;
 
-/// A blob that is there, and stays while this lives.
+/// A stored blob, which is not deleted while this lives.
 #[derive(Clone, Debug)]
 pub struct Held(Arc<Hold>);
 
@@ -68,46 +67,46 @@ struct Hold {
     blobs: Blobs,
     id: BlobId,
     size: u64,
-    /// The database names it: the next start need not look at it.
+    /// The database names it, so that its marker is not needed.
     committed: AtomicBool,
 }
 
 /// Why an image could not be stored.
 #[derive(Debug, thiserror::Error)]
 pub enum StowError {
-    /// It is not base64, or nothing that models take.
+    /// It is not base64, or not a format that models accept.
     #[error("an image is a PNG, JPEG, GIF or WebP in base64")]
     NoImage,
-    /// Providers would refuse it, and with it the whole session from then on.
+    /// Providers would refuse it, and with it every later request of the session.
     #[error("an image has {MAX_IMAGE} bytes at most, this one has {0}")]
     TooLarge(u64),
     /// There is no such blob.
     #[error("there is no blob '{0}'")]
     Unknown(BlobId),
-    /// The disk.
+    /// An I/O error.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// As many first bytes as it takes to know an image.
+/// How many first bytes identify an image.
 const PROBE: u64 = 16;
 
-/// The media type of an image that models take.
+/// The media type of an image that models accept.
 fn good_image(probe: &[u8], size: u64) -> Result<&'static str, StowError> {
     let media_type = image_type(probe).ok_or(StowError::NoImage)?;
     if size > MAX_IMAGE { Err(StowError::TooLarge(size)) } else { Ok(media_type) }
 }
 
-/// What became of a blob that may be deleted.
+/// The result of [`Blobs::discard`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Discarded {
-    /// It stays or is gone; nothing is left to do.
+    /// It is used or deleted.
     Settled,
-    /// Somebody holds it; look again later.
+    /// It is held; try again later.
     Held,
 }
 
-/// Where the blobs of the database at `database` lie.
+/// The directory of the blobs of a database.
 pub(crate) fn directory(database: &Path) -> PathBuf {
     database.with_file_name("blobs")
 }
@@ -130,13 +129,13 @@ impl Blobs {
         self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where a blob is, or would be; nothing if it has no blob's name.
+    /// The path of a blob; `None` if `id` is not a blob's name.
     pub fn path(&self, id: &BlobId) -> Option<PathBuf> {
         let (first, rest) = digits(id)?.split_at_checked(2)?;
         Some(self.0.root.join(first).join(rest))
     }
 
-    /// A file to write a blob into; it is gone if it never becomes one.
+    /// A temporary file to write a blob to.
     pub fn begin(&self) -> io::Result<NamedTempFile> {
         self.make_fresh()?;
         tempfile::Builder::new().prefix("w-").tempfile_in(&self.0.fresh)
@@ -155,7 +154,7 @@ impl Blobs {
         self.adopt(file.into_temp_path(), id, size)
     }
 
-    /// Makes a file that was begun a blob; `id` is the hash of what is in it.
+    /// Makes a file of [`Blobs::begin`] a blob; `id` is the hash of its bytes.
     pub fn adopt(&self, file: TempPath, id: BlobId, size: u64) -> io::Result<Held> {
         let path = self.path(&id).ok_or_else(|| io::Error::other("not a blob's name"))?;
         let held = self.keep(&id, size)?;
@@ -164,14 +163,14 @@ impl Blobs {
             Err(error) => match error.kind() {
                 io::ErrorKind::NotFound => false,
                 io::ErrorKind::InvalidData => true,
-                // It may be as it should.
+                // An error that may pass.
                 _ => return Err(error),
             },
         };
         File::open(&file)?.sync_all()?;
         let dir = path.parent().unwrap_or(&self.0.root);
         self.make_directory(dir)?;
-        // One at a time: what another has just put there is right.
+        // Another call may have stored the right bytes just now.
         let _one = self.0.mending.lock().unwrap_or_else(PoisonError::into_inner);
         if is_wrong && self.check(&id).is_err_and(|error| error.kind() == io::ErrorKind::InvalidData) {
             self.set_aside(&id)?;
@@ -181,10 +180,10 @@ impl Blobs {
         Ok(held)
     }
 
-    /// Holds a blob that is there; nothing if it is not.
+    /// Holds a blob; `None` if it is not stored.
     pub fn hold(&self, id: &BlobId) -> io::Result<Option<Held>> {
         let Some(path) = self.path(id) else { return Ok(None) };
-        // Held before it is looked at: what is seen then cannot be taken away any more.
+        // Hold it before the check, so that it cannot be deleted after.
         let held = self.keep(id, 0)?;
         match fs::metadata(&path) {
             Ok(there) => self.keep(id, there.len()).map(Some),
@@ -206,12 +205,12 @@ impl Blobs {
         Ok(Held(Arc::new(Hold { blobs: self.clone(), id: id.clone(), size, committed: AtomicBool::new(false) })))
     }
 
-    /// Replaces the bytes of images by names of blobs; those that are names already must be those of blobs.
+    /// Replaces the bytes of images by names of blobs. Fails if an image is unusable, or names an unknown blob.
     pub fn stow(&self, content: Vec<ContentBlock>) -> Result<(Vec<ContentBlock>, Vec<Held>), StowError> {
         let mut holds = Vec::new();
         let stow = |block| -> Result<ContentBlock, StowError> {
             let ContentBlock::Image { source, .. } = block else { return Ok(block) };
-            // What it is, its bytes say: providers refuse what is called something else.
+            // The bytes tell the type: providers refuse another one.
             let (held, media_type) = match source {
                 ImageSource::Data { data } => {
                     let bytes = BASE64.decode(data).map_err(|_| StowError::NoImage)?;
@@ -234,11 +233,11 @@ impl Blobs {
         Ok((content, holds))
     }
 
-    /// Compares the bytes of a blob with its name. [`io::ErrorKind::NotFound`]: there is none; [`io::ErrorKind::InvalidData`]: they
-    /// are others.
+    /// Compares the bytes of a blob with its name. Fails with [`io::ErrorKind::NotFound`] if it is missing, with
+    /// [`io::ErrorKind::InvalidData`] if they differ.
     pub fn check(&self, id: &BlobId) -> io::Result<()> {
         let path = self.path(id).ok_or(io::ErrorKind::NotFound)?;
-        // What is in its place and no file may never end.
+        // Reading a pipe or a device may never end.
         let meta = path.symlink_metadata();
         let gone = |error: io::Error| if is_gone(&error) { io::ErrorKind::NotFound.into() } else { error };
         if !meta.map_err(gone)?.is_file() {
@@ -270,10 +269,10 @@ impl Blobs {
         Ok(())
     }
 
-    /// Gives what has the name of a blob a dated name; nothing if there is nothing.
+    /// Renames the file of a blob, if any, to a dated name, and gives that.
     pub fn set_aside(&self, id: &BlobId) -> io::Result<Option<PathBuf>> {
         match self.path(id) {
-            Some(path) => aside::out_of_the_way(&path),
+            Some(path) => files::move_aside(&path),
             None => Ok(None),
         }
     }
@@ -295,13 +294,14 @@ impl Blobs {
         Ok(bytes)
     }
 
-    /// A whole blob in base64, if it is what its name says.
+    /// A whole blob in base64, after [`Blobs::check`].
     pub fn load(&self, id: &BlobId) -> io::Result<String> {
         self.check(id)?;
         Ok(BASE64.encode(self.read(id, 0, u64::MAX)?))
     }
 
-    /// Deletes a blob unless it is held, or `used` says that a session uses it. What is left to delete is in `gone`.
+    /// Deletes a blob unless it is held, or `used` says that a session uses it: renames its file, and adds that to `gone` for the
+    /// caller to delete.
     pub fn discard<E: From<io::Error>>(
         &self,
         id: &BlobId,
@@ -310,7 +310,7 @@ impl Blobs {
     ) -> Result<Discarded, E> {
         let Some(path) = self.path(id) else { return Ok(Discarded::Settled) };
         self.make_fresh()?;
-        // Nobody can begin to hold it until it is settled.
+        // The lock keeps others from holding it meanwhile.
         let held = self.held();
         if held.contains_key(id) {
             return Ok(Discarded::Held);
@@ -318,7 +318,7 @@ impl Blobs {
         if used()? {
             return Ok(Discarded::Settled);
         }
-        // Out of the way at once: deleting a large file takes its time.
+        // Renaming is quick; deleting a large file is not.
         let away = self.0.fresh.join(format!("gone-{}", clock::random_word(8)));
         match fs::rename(&path, &away) {
             Ok(()) => gone.push(away),
@@ -328,7 +328,7 @@ impl Blobs {
         Ok(Discarded::Settled)
     }
 
-    /// What daemons that died left in their directories: blobs that may be strays, and the directories.
+    /// The directories of killed daemons, and the blobs that they held, which may be strays.
     pub fn left_behind(&self) -> io::Result<(Vec<BlobId>, Vec<PathBuf>)> {
         let (mut ids, mut dirs) = (Vec::new(), Vec::new());
         let entries = match fs::read_dir(&self.0.root) {
@@ -351,7 +351,7 @@ impl Blobs {
         Ok((ids, dirs))
     }
 
-    /// Leaves nothing behind unless the next start has a use for it.
+    /// Removes this daemon's directory if it is empty.
     pub fn close(&self) {
         let _in_use = fs::remove_dir(&self.0.fresh);
     }
@@ -365,17 +365,17 @@ impl Blobs {
         private_directory(fresh).map_err(io::Error::other)
     }
 
-    /// Makes a directory if it is absent, durably; something else of that name is moved away.
+    /// Creates a directory if it is absent, synced; another kind of file of that name is renamed.
     fn make_directory(&self, dir: &Path) -> io::Result<()> {
         if dir.is_dir() {
             return Ok(());
         }
-        // One at a time: another call may have made it just now.
+        // Another call may have created it just now.
         let _one = self.0.mending.lock().unwrap_or_else(PoisonError::into_inner);
         if dir.is_dir() {
             return Ok(());
         }
-        aside::out_of_the_way(dir)?;
+        files::move_aside(dir)?;
         private_directory(dir).map_err(io::Error::other)?;
         dir.parent().map_or(Ok(()), |above| File::open(above)?.sync_all())
     }
@@ -396,7 +396,7 @@ impl Held {
         self.0.size
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> Option<PathBuf> {
         self.0.blobs.path(&self.0.id)
     }
@@ -425,13 +425,13 @@ impl Drop for Hold {
         if self.committed.load(Ordering::Acquire)
             && let Some(marker) = self.blobs.marker(&self.id)
         {
-            // If it stays, the next start looks at a blob that is in use.
+            // If it stays, the next start checks a used blob.
             let _stays = fs::remove_file(marker);
         }
     }
 }
 
-/// Whether there is nothing of that name, or no directory where it would be.
+/// Whether the file or its directory is missing.
 fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
@@ -450,12 +450,12 @@ pub fn id_of(hash: &[u8]) -> BlobId {
     BlobId(hash.iter().fold(PREFIX.to_owned(), |name, byte| format!("{name}{byte:02x}")))
 }
 
-/// How long so many bytes are in base64; huge if that is no length.
+/// The length of so many bytes in base64; `usize::MAX` if it overflows.
 pub fn in_base64(bytes: u64) -> usize {
     usize::try_from(bytes).ok().and_then(|bytes| base64::encoded_len(bytes, true)).unwrap_or(usize::MAX)
 }
 
-/// The hexadecimal digits of a blob's name; nothing if they are not those of a hash.
+/// The hexadecimal digits of a blob's name; `None` if they are not a hash.
 fn digits(id: &BlobId) -> Option<&str> {
     let digits = id.as_str().strip_prefix(PREFIX)?;
     let good = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);

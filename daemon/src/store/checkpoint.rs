@@ -16,7 +16,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 use rusqlite::wal::CheckpointMode;
 
-use super::damage::Found;
+use super::damage::{Found, is_damage};
 
 /// How many unmoved pages wake the thread: 4 MiB, as SQLite's default.
 const STEP: c_int = 1000;
@@ -80,7 +80,9 @@ fn run(path: &Path, moved: &AtomicI32, woken: &Receiver<()>, found: &Found) -> r
             Ok(pages) => moved.store(pages, Ordering::Relaxed),
             Err(error) => {
                 tracing::warn!(target: "store", %error, "a checkpoint failed");
-                found.write_failed(&error);
+                if is_damage(&error) {
+                    found.database(&error.to_string());
+                }
                 // Try again after another STEP.
                 let pages = length(&connection).unwrap_or(0);
                 moved.store(pages, Ordering::Relaxed);

@@ -1,9 +1,7 @@
-//! What is damage, and where it was met; and what cannot be written just now.
+//! What counts as damage, and the damage that this daemon has met; also which sessions cannot be written.
 //!
-//! Damage is found where it is met, and not looked for at the start, which would read everything. A query of one session that
-//! meets it makes that session damaged and no other: its error is typed, lists and starts go on without it. A write that meets it
-//! says that the database is damaged. Both are kept here until the session can be read again or the daemon ends; nothing is
-//! mended here.
+//! Damage is detected when it is read. A query of one session makes only that session damaged: its error is typed, lists and starts
+//! go on without it. A write makes the database damaged. Both are kept until the session can be read again or the daemon ends.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,15 +12,15 @@ use rusqlite::{Error, ErrorCode, ffi};
 use super::aside::Aside;
 use crate::sys::clock;
 
-/// Damaged sessions that are remembered, and blobs: more than anybody reads, and a list must end.
+/// The most damaged sessions that are kept, and the most blobs: more than a user reads.
 const MAX_SESSIONS: usize = 1000;
 
-/// Whether this means that what is stored is not what was written.
+/// Whether an error means that what is stored is not what was written.
 pub fn is_damage(error: &Error) -> bool {
     match error {
         Error::SqliteFailure(error, _) => match error.code {
             ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => true,
-            // The disk cannot give back what it took; other input and output errors come from writing, or pass.
+            // The disk cannot read back what it stored; other I/O errors come from writing, or pass.
             ErrorCode::SystemIoFailure => matches!(
                 error.extended_code,
                 ffi::SQLITE_IOERR_READ | ffi::SQLITE_IOERR_SHORT_READ | ffi::SQLITE_IOERR_CORRUPTFS
@@ -37,7 +35,7 @@ pub fn is_damage(error: &Error) -> bool {
     }
 }
 
-/// What was read and cannot be what was written.
+/// The error of a value that cannot be what was written.
 pub fn unreadable(text: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
     Error::FromSqlConversionFailure(0, rusqlite::types::Type::Text, text.into())
 }
@@ -45,13 +43,13 @@ pub fn unreadable(text: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> 
 /// One piece of damage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Met {
-    /// When it was first met, in Unix milliseconds.
+    /// When it was met first, in Unix milliseconds.
     pub at: u64,
-    /// What was said.
+    /// The reason.
     pub text: String,
 }
 
-/// What was met so far.
+/// All damage met so far.
 #[derive(Clone, Default)]
 pub struct Seen {
     /// The database that is in use, beyond single sessions.
@@ -60,13 +58,13 @@ pub struct Seen {
     pub sessions: BTreeMap<SessionId, Met>,
     /// Blobs whose files are lost.
     pub blobs: BTreeMap<BlobId, Met>,
-    /// Sessions of which nothing can be written just now.
+    /// Sessions that cannot be written at present.
     pub unwritten: BTreeMap<SessionId, Met>,
-    /// What lies aside, as of the last look.
+    /// Set-aside files, as of the last listing.
     pub asides: Vec<Aside>,
 }
 
-/// Keeps what is wrong with one of them; whether that is news.
+/// Adds a reason; whether it is the first one.
 fn note<K: Ord + Clone>(all: &mut BTreeMap<K, Met>, one: &K, text: &str) -> bool {
     if all.contains_key(one) || all.len() >= MAX_SESSIONS {
         return false;
@@ -89,7 +87,7 @@ impl Found {
         self.lock().clone()
     }
 
-    /// What lies aside now.
+    /// Replaces the list of set-aside files.
     pub fn set_aside(&self, asides: Vec<Aside>) {
         self.lock().asides = asides;
     }
@@ -101,21 +99,14 @@ impl Found {
         }
     }
 
-    /// A session can be read, or is no more.
+    /// A session can be read, or was removed.
     pub fn readable(&self, session: &SessionId) {
         self.lock().sessions.remove(session);
     }
 
-    /// What is wrong with a session.
+    /// Why a session cannot be read.
     pub fn of(&self, session: &SessionId) -> Option<String> {
         self.lock().sessions.get(session).map(|met| met.text.clone())
-    }
-
-    /// Something met this error beside any session.
-    pub fn write_failed(&self, error: &Error) {
-        if is_damage(error) {
-            self.database(&error.to_string());
-        }
     }
 
     /// The database is damaged beyond one session.
@@ -127,30 +118,29 @@ impl Found {
         }
     }
 
-    /// A blob cannot be had.
+    /// A blob is lost.
     pub fn blob(&self, blob: &BlobId, text: &str) {
         if note(&mut self.lock().blobs, blob, text) {
             tracing::error!(target: "store", %blob, text, "lost");
         }
     }
 
-    /// There is nothing wrong with a blob any more.
+    /// A blob can be read.
     pub fn blob_is_well(&self, blob: &BlobId) {
         self.lock().blobs.remove(blob);
     }
 
-    /// Nothing of a session can be written just now.
+    /// A session cannot be written at present.
     pub fn unwritten(&self, session: &SessionId, text: &str) {
-        let unwritten = &mut self.lock().unwritten;
-        unwritten.entry(session.clone()).or_insert_with(|| Met { at: clock::now(), text: text.to_owned() });
+        note(&mut self.lock().unwritten, session, text);
     }
 
-    /// Something of it was, or it is no more.
+    /// A session was written, or was removed.
     pub fn written(&self, session: &SessionId) {
         self.lock().unwritten.remove(session);
     }
 
-    /// Why nothing of a session can be written just now.
+    /// Why a session cannot be written at present.
     pub fn why_unwritten(&self, session: &SessionId) -> Option<String> {
         self.lock().unwritten.get(session).map(|met| met.text.clone())
     }

@@ -9,10 +9,10 @@ use std::path::Path;
 use anyhow::Context as _;
 use rusqlite::Connection;
 
-use super::aside;
+use super::files;
 
 /// The schema, a step a version.
-const STEPS: [&str; 1] = [include_str!("schema/1.sql")];
+const STEPS: [&str; 2] = [include_str!("schema/1.sql"), include_str!("schema/2.sql")];
 
 /// The version of the schema that this build knows.
 pub const SCHEMA: i64 = STEPS.len() as i64;
@@ -58,17 +58,17 @@ fn between(steps: &[&str], from: i64, to: i64) -> String {
 
 /// Copies the database, as of now, to `linger.db.v1-backup`; an older copy of the same version gives way.
 fn backup(connection: &Connection, path: &Path, version: i64) -> anyhow::Result<std::path::PathBuf> {
-    let to = aside::with(path, &format!(".v{version}-backup"));
-    let new = aside::with(&to, ".new");
+    let to = files::with(path, &format!(".v{version}-backup"));
+    let new = files::with(&to, ".new");
     let copied = (|| {
-        aside::clear_database(&new)?;
+        files::clear_database(&new)?;
         // SQLite takes an empty file that is there, and keeps its mode.
-        let file = aside::private_file(&new)?;
+        let file = files::private_file(&new)?;
         let name = new.to_str().context("its name is not UTF-8")?;
         connection.execute("VACUUM INTO ?", [name])?;
         file.sync_all()?;
         std::fs::rename(&new, &to)?;
-        aside::sync_directory(&to)?;
+        files::sync_directory(&to)?;
         anyhow::Ok(())
     })();
     copied.with_context(|| {

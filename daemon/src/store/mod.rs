@@ -1,11 +1,11 @@
 //! The store: SQLite on threads of its own.
 //!
-//! One thread writes: it commits whatever is queued ([`queue`]) in one transaction and never waits to collect more, so that one
-//! commit costs microseconds and many at once share it. An [`Append`] that precedes a side effect or was acknowledged to a user is
-//! *synced*: it is on disk when it is answered; the rest survives the death of the process.
+//! One thread writes: it commits the queue ([`queue`]) in one transaction and never waits to collect more, so that one commit
+//! costs microseconds and many at once share it. An [`Append`] that precedes a side effect or was acknowledged to a user is
+//! *synced*: it is on disk before its result is sent; the others survive a kill of the process.
 //! One thread reads ([`reader`]), on a connection of its own; a third moves the WAL into the database beside the commits
-//! ([`checkpoint`]). All end when the last [`Store`] is dropped; what was queued is written. [`Store::close`] waits for that.
-//! A session that is removed is gone at once; its rows and its space follow when there is time ([`upkeep`]).
+//! ([`checkpoint`]). All end when the last [`Store`] is dropped, after the queue is written. [`Store::close`] waits for that.
+//! The rows of a removed session are deleted while the thread is idle ([`upkeep`]).
 //! Deliberately absent: any knowledge of what an event means.
 
 mod ahead;
@@ -14,6 +14,7 @@ pub mod blob;
 mod checkpoint;
 pub mod damage;
 pub(crate) mod event_row;
+pub mod files;
 pub mod idempotency;
 mod intact;
 pub(crate) mod migrate;
@@ -41,7 +42,7 @@ use tokio::sync::oneshot;
 
 pub use event_row::sum as event_sum;
 pub use migrate::SCHEMA;
-pub use read::{Answered, PENDING, Page, SessionRow};
+pub use read::{Answered, LARGE, PENDING, Page, SessionRow};
 
 use intact::Intact;
 
@@ -56,32 +57,32 @@ use reader::{Lane, Query};
 /// The database's `auto_vacuum`: free pages are given back when they are asked for, and move nothing otherwise.
 pub(crate) const INCREMENTAL: i64 = 2;
 
-/// What a query or a write failed with; shared by everything that was queued behind it.
+/// The error of a query or a write; shared by the writes queued behind it.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("storage failed: {0}")]
 pub struct StoreError(pub Reason);
 
-/// What is wrong, and whether that is damage.
+/// The reason of an error.
 #[derive(Clone, Debug)]
 pub struct Reason {
     text: Arc<str>,
     damage: bool,
-    /// It contradicts what is stored already.
+    /// A constraint of the database forbids it.
     clash: bool,
 }
 
 impl StoreError {
-    /// What is stored cannot be what was written.
+    /// The error of stored data that is not what was written.
     pub fn damage(text: impl Into<Arc<str>>) -> Self {
         Self(Reason { text: text.into(), damage: true, clash: false })
     }
 
-    /// Whether trying again is no use: what is stored cannot be what was written.
+    /// Whether stored data is not what was written, so that a retry is useless.
     pub fn is_damage(&self) -> bool {
         self.0.damage
     }
 
-    /// Whether trying again is no use: it contradicts what is stored already.
+    /// Whether a constraint of the database forbids it, so that a retry is useless.
     pub fn is_clash(&self) -> bool {
         self.0.clash
     }
@@ -108,10 +109,10 @@ impl From<String> for Reason {
 impl From<StoreError> for RpcError {
     fn from(error: StoreError) -> Self {
         if error.is_damage() {
-            let hint = "`linger doctor` says what is damaged, `linger doctor --repair` saves what can be read";
-            return Self::new(Code::Damaged, format!("what is stored is damaged: {}", error.0)).hint(hint);
+            let hint = "`linger doctor` reports damage, `linger doctor --repair` saves what can be read";
+            return Self::new(Code::Damaged, format!("stored data is damaged: {}", error.0)).hint(hint);
         }
-        Self::new(Code::Storage, error.to_string()).hint("see whether the disk is full; `linger doctor` says more")
+        Self::new(Code::Storage, error.to_string()).hint("check whether the disk is full; `linger doctor` reports more")
     }
 }
 
@@ -126,7 +127,7 @@ impl From<rusqlite::Error> for StoreError {
         let damage = is_damage(&error);
         let clash = error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation);
         let text = match error {
-            // What was read says itself what is wrong with it.
+            // The conversion's own error is the reason.
             rusqlite::Error::FromSqlConversionFailure(_, _, error) => error.to_string(),
             error => error.to_string(),
         };
@@ -134,7 +135,7 @@ impl From<rusqlite::Error> for StoreError {
     }
 }
 
-/// Where an [`Append`] says what became of it.
+/// Gets the result of a write.
 pub type Done = oneshot::Sender<Result<(), StoreError>>;
 
 /// Changes to one session, all or nothing.
@@ -147,23 +148,23 @@ pub struct Append {
     pub turn: Option<TurnId>,
     /// Text for the scratch rows of open streams.
     pub pieces: Vec<Piece>,
-    /// What is folded from the events.
+    /// Changes to the other tables.
     pub folds: Vec<Fold>,
-    /// Whether it must be on disk before it is answered.
+    /// Whether it must be on disk before `done` gets its result.
     pub sync: bool,
-    /// Who wants to know.
+    /// Gets the result, if anything waits for it.
     pub done: Option<Done>,
 }
 
-/// A change to what is folded from the log.
+/// A change to a table that is folded from the log.
 pub enum Fold {
     /// The session's state.
     Session {
         /// Unique among sessions.
         name: Option<String>,
-        /// Where it works.
+        /// Its working directory.
         cwd: String,
-        /// `running` and the like, for finding sessions to take up at the start.
+        /// Such as `running`; a start resumes sessions by it.
         state: &'static str,
         /// When it last changed.
         updated_at: u64,
@@ -174,37 +175,41 @@ pub enum Fold {
     },
     /// The variables of the session's tools; written once, with the first event.
     Environment(String),
-    /// A question waits.
+    /// A question was asked.
     Asked(Box<PendingQuestion>),
     /// A question has its answer, or was withdrawn.
     Answered {
         /// The question.
         question: QuestionId,
-        /// The name of the option that was chosen; absent if it was withdrawn.
+        /// The name of the chosen option; absent if it was withdrawn.
         answer: Option<String>,
-        /// Who answered, or why it was withdrawn.
+        /// The client that answered, or why it was withdrawn.
         by: String,
         /// When, in Unix milliseconds.
         at: u64,
     },
     /// The session uses a blob.
     Blob(Held),
-    /// Answers were paid for.
+    /// The session uses a blob with the content of a file, which the event of this seq names.
+    Content(Held, u64),
+    /// The session gives up the contents that no event after this seq names.
+    GiveUp(u64),
+    /// Answers cost something.
     Spent(Spent),
-    /// What a request with an idempotency key came to.
+    /// The outcome of a keyed request.
     Outcome(Outcome),
 }
 
-/// Answers of a day and a model, and what they cost.
+/// The usage of answers of one day and one model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spent {
     /// The day, in days since 1970, as UTC has it.
     pub day: u64,
     /// `provider/model`.
     pub model: String,
-    /// How many.
+    /// How many answers.
     pub answers: u64,
-    /// How much they were.
+    /// The sum of their usage.
     pub usage: Usage,
 }
 
@@ -218,19 +223,19 @@ enum Write {
 /// The threads; cheap to clone.
 #[derive(Clone)]
 pub struct Store {
-    /// The damage that was met.
+    /// The damage that was found.
     pub found: Found,
     /// The database's own path, without links.
     pub path: Arc<Path>,
     writer: Queue,
     reader: mpsc::Sender<(Lane, Query)>,
-    /// What is too large for a row.
+    /// Content that is too large for a row.
     pub blobs: Blobs,
     intact: Arc<Intact>,
 }
 
 impl Store {
-    /// Opens or makes the database at `path`, mode 0600; one that cannot be used is set aside.
+    /// Opens or creates the database at `path`, mode 0600. An unusable one is set aside.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         let found = Found::default();
         let path = open::own_path(path);
@@ -252,37 +257,36 @@ impl Store {
         Ok(Self { found, path: path.into(), writer, reader, blobs, intact })
     }
 
-    /// Why nothing is written: the files of the database are not those that were opened. Looks at the disk.
+    /// Why nothing can be written, if the database's files were moved or replaced. Reads the directory.
     pub fn astray(&self) -> Option<String> {
         self.intact.look().err().map(|error| error.0.to_string())
     }
 
-    /// Waits until a database that could only be read when it was opened can be written: then it has to be opened anew.
+    /// Waits until a database that was opened read-only can be written; it must then be opened again.
     pub async fn writable(&self) {
         self.intact.writable().await;
     }
 
-    /// Queues an append; it is answered, and shown, once it is committed.
+    /// Queues an append; its result and its events follow the commit.
     pub fn append(&self, append: Append) {
         self.writer.send(Write::Append(Box::new(append)));
     }
 
-    /// Removes a session: it is gone once this answers, and what is stored of it is deleted when there is time. The outcomes of
-    /// the requests that asked for it stay.
+    /// Removes a session; its rows are deleted later, in small steps. The outcomes of the remove requests are kept.
     pub async fn remove(&self, log: Arc<Log>, outcomes: Vec<Outcome>) -> Result<(), StoreError> {
         let (done, answer) = oneshot::channel();
         self.writer.send(Write::Remove(log, outcomes, done));
         answer.await.map_err(|_| ended())?
     }
 
-    /// What there is to say when a blob cannot be read; it is damage if it is gone, or another.
+    /// The error of a blob that cannot be read; damage if it is missing or has other bytes.
     pub fn lost_blob(&self, id: &BlobId, error: std::io::Error) -> StoreError {
         let Some(text) = lost_blob(&self.blobs, id, &error) else { return error.into() };
         self.found.blob(id, &text);
         StoreError::damage(format!("blob {id}: {text}"))
     }
 
-    /// Writes down what a request of no session came to, synced.
+    /// Stores the outcome of a request of no session, synced.
     pub async fn remember(&self, outcome: Outcome) -> Result<(), StoreError> {
         let (done, answer) = oneshot::channel();
         self.writer.send(Write::Outcome(outcome, done));
@@ -304,7 +308,7 @@ impl Store {
     ) -> Result<T, StoreError> {
         let (done, answer) = oneshot::channel();
         let query: Query = Box::new(move |connection| {
-            // Whoever asked may have gone: then nothing is read, or nobody hears it.
+            // The caller may be gone.
             if !done.is_closed() {
                 let _unheard = done.send(fault::store().and_then(|()| query(connection)));
             }
@@ -313,7 +317,7 @@ impl Store {
         Ok(answer.await.map_err(|_| ended())??)
     }
 
-    /// Runs a query of one session; if it meets damage, the session is damaged.
+    /// Runs a query of one session; an error that is damage makes the session damaged.
     async fn read_of<T: Send + 'static>(
         &self,
         lane: Lane,
@@ -323,14 +327,14 @@ impl Store {
         self.read_in(lane, query).await.inspect_err(|error| self.met(session, error))
     }
 
-    /// A query of a session met this.
+    /// Records damage that a query of a session found.
     pub(crate) fn met(&self, session: &SessionId, error: &StoreError) {
         if error.is_damage() {
             self.found.session(session, &error.0.to_string());
         }
     }
 
-    /// Writes what is queued, moves the WAL into the database, and takes nothing any more.
+    /// Writes the queue and moves the WAL into the database; later writes fail.
     pub async fn close(&self) -> Result<(), StoreError> {
         let (done, answer) = oneshot::channel();
         self.writer.send(Write::Close(done));
@@ -338,7 +342,7 @@ impl Store {
     }
 }
 
-/// What is said of a blob that is gone, or another; nothing of one that may be as it should.
+/// Why a blob is lost; `None` for an error that may pass.
 pub(crate) fn lost_blob(blobs: &Blobs, id: &BlobId, error: &std::io::Error) -> Option<String> {
     match error.kind() {
         std::io::ErrorKind::NotFound => Some(format!("{} is missing", blobs.path(id).unwrap_or_default().display())),

@@ -1,16 +1,15 @@
 //! Opening the database: the daemon starts, whatever it finds.
 //!
-//! A database that cannot be used is set aside ([`super::aside`]) and a new one made; a repair carries its sessions over from
-//! there. To know, the start looks at what is small: the header, the schema, held against the one that the steps
-//! make, and the ids of all sessions. Reading everything would take minutes where a start takes milliseconds; damage further in is
-//! met by whoever reads it ([`super::damage`]). Only before its schema changes all of it is read. Until the database is found to be good nothing is written to it, also not by
-//! closing it, so that what is set aside is what was found, byte for byte.
-//! A database of a later linger is set aside too: an older one does not know what it would break.
-//! A new database is made under another name and renamed, so that one that is empty or half made is always damage.
-//! While a connection is open, neither the database nor its index is opened by anybody but SQLite: when a process closes any
-//! descriptor of a file, it loses all the locks that it has on it, and others take it for unused (fcntl(2)).
+//! An unusable database is set aside ([`super::aside`]) and a new one created; a repair copies its sessions. A start checks the
+//! header, the schema and the ids of all sessions, which takes milliseconds; deeper damage is detected by the query that meets it
+//! ([`super::damage`]). All of it is read only before its schema changes. Until the checks pass, nothing is written, not even by
+//! closing, so that the database is set aside byte for byte.
+//! A database of a later linger is set aside too.
+//! A new database is created under another name and renamed, so that an empty or incomplete one is always damage.
+//! While a connection is open, only SQLite opens the database and its index: when a process closes any descriptor of a file, it
+//! loses all its locks on it (fcntl(2)).
 //! A network file system is refused: the WAL's index is shared memory, which two machines do not share, and locks there are
-//! promises.
+//! unreliable.
 
 use std::io::{self, Read as _};
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
@@ -22,8 +21,9 @@ use rusqlite::config::DbConfig;
 use rusqlite::wal::CheckpointMode;
 use rusqlite::{Connection, ffi};
 
-use super::aside::{self, Kind, PARTS, Report};
+use super::aside::{self, Kind, Report};
 use super::damage::is_damage;
+use super::files::{self, PARTS};
 use super::migrate::{self, APPLICATION, SCHEMA};
 use crate::fault;
 use crate::sys::clock;
@@ -34,11 +34,8 @@ const CACHE_KIB: i64 = 256;
 /// The WAL is cut back to this size after a checkpoint, in bytes.
 const WAL_LIMIT: i64 = 16 << 20;
 
-/// How long somebody else may hold the database: a person with `sqlite3`.
+/// How long another process, such as `sqlite3`, may lock the database.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
-
-/// The largest index of a WAL that is kept as it was found, in bytes: that of a WAL of a gigabyte.
-const MAX_INDEX: u64 = 4 << 20;
 
 /// The first bytes of every database (<https://sqlite.org/fileformat.html>, 1.3).
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
@@ -69,8 +66,8 @@ impl From<io::Error> for Trouble {
     }
 }
 
-/// Where the database itself lies: a link would be set aside instead of what it means, and the WAL lies beside the latter. What a
-/// link means that is no file was never a database, and is not ours to move: then it is the link that is set aside.
+/// The path of the database without links, because its WAL is there. A link to something that is not a file stays: then the link is
+/// set aside.
 pub fn own_path(path: &Path) -> PathBuf {
     path.canonicalize().ok().filter(|own| own.is_file()).unwrap_or_else(|| path.to_path_buf())
 }
@@ -78,10 +75,10 @@ pub fn own_path(path: &Path) -> PathBuf {
 /// A connection for writing to a database of this schema, made if there is none, and one for reading.
 pub fn open(path: &Path) -> anyhow::Result<(Connection, Connection)> {
     refuse_network(path)?;
-    let failed = || format!("{}: what is left of a database cannot be set aside", path.display());
+    let failed = || format!("{}: cannot set the database aside", path.display());
     aside::finish(path).with_context(failed)?;
     // SQLite looks there before it opens anything.
-    aside::move_away(&aside::with(path, "-journal")).with_context(failed)?;
+    files::move_away(&files::with(path, "-journal")).with_context(failed)?;
     let write = match path.symlink_metadata() {
         Ok(_) => match usable(path) {
             Ok(connection) => connection,
@@ -101,8 +98,7 @@ pub fn open(path: &Path) -> anyhow::Result<(Connection, Connection)> {
             }
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            // SQLite would take a WAL without its database for that of the new one.
-            PARTS.iter().skip(1).try_for_each(|part| aside::orphan(path, part)).with_context(failed)?;
+            aside::orphan(path).with_context(failed)?;
             create(path)?
         }
         Err(error) => return Err(error).with_context(|| path.display().to_string()),
@@ -116,7 +112,7 @@ fn newer(version: i64) -> String {
     format!("its schema is version {version}, this lingerd knows {SCHEMA}: a newer one wrote it")
 }
 
-/// The settings of a connection that is used.
+/// Opens a connection with its settings.
 pub fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let connection = Connection::open(path)?;
     settle(&connection)?;
@@ -124,8 +120,7 @@ pub fn connect(path: &Path) -> rusqlite::Result<Connection> {
 }
 
 fn settle(connection: &Connection) -> rusqlite::Result<()> {
-    // An end in good order moves the WAL into the database itself. SQLite would delete it and its index then, for which there may
-    // be no room at the next start.
+    // The writing thread moves the WAL at the end. SQLite would also delete it, and the next start may have no room for a new one.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     connection.busy_timeout(PATIENCE)?;
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
@@ -136,19 +131,19 @@ fn settle(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Makes a database under another name; it gets its own when it is whole and on disk.
+/// Creates a database under another name, and renames it when it is complete and synced.
 fn create(path: &Path) -> anyhow::Result<Connection> {
-    let new = aside::with(path, ".new");
+    let new = files::with(path, ".new");
     let made = (|| {
-        // What a start that was killed here had begun; it never held anything.
-        aside::clear_database(&new)?;
+        // Of a start that was killed here.
+        files::clear_database(&new)?;
         // SQLite gives the WAL and its index the mode of the database.
-        let file = aside::private_file(&new)?;
+        let file = files::private_file(&new)?;
         let connection = Connection::open(&new)?;
-        // One sync of the whole is enough: until it has its name, nobody misses it.
+        // One sync at the end is enough.
         connection.pragma_update(None, "synchronous", "OFF")?;
         connection.pragma_update_and_check(None, "journal_mode", "MEMORY", |_| Ok(()))?;
-        // Before anything is in it; what has something stays as it is.
+        // Possible only while it is empty.
         connection.pragma_update(None, "auto_vacuum", super::INCREMENTAL)?;
         connection.execute_batch(&format!("BEGIN; {} COMMIT;", migrate::sql(0, SCHEMA)))?;
         connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
@@ -156,80 +151,40 @@ fn create(path: &Path) -> anyhow::Result<Connection> {
         file.sync_all()?;
         drop(file);
         std::fs::rename(&new, path)?;
-        aside::sync_directory(path)?;
+        files::sync_directory(path)?;
         anyhow::Ok(connect(path)?)
     })();
     made.with_context(|| format!("{}: cannot make the database", path.display()))
 }
 
-/// A connection to the database that is there, brought to this schema; until it is known to be good it is only read.
+/// Opens an existing database, read-only until the checks pass, and brings it to this schema.
 fn usable(path: &Path) -> Result<Connection, Trouble> {
     look(path)?;
     for part in PARTS {
-        make_private(&aside::with(path, part))?;
+        make_private(&files::with(path, part))?;
     }
-    let as_found = Beside::of(path)?;
     let connection = Connection::open(path)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-    let checked = check(&connection).and_then(|version| {
-        if (1..SCHEMA).contains(&version) {
-            // The steps would meet damage halfway, when something has been written already.
-            check_all(&connection)?;
-        }
-        if !connection.is_readonly(rusqlite::MAIN_DB)? {
-            keep_lost_commits(path, &connection)?;
-        }
-        migrate::migrate(&connection, path, version).map_err(|error| match error.downcast::<rusqlite::Error>() {
-            Ok(error) => Trouble::from(error),
-            Err(error) => Trouble::Other(error),
-        })?;
-        Ok(settle(&connection)?)
-    });
-    if let Err(trouble) = checked {
-        drop(connection);
-        match as_found.restore(path) {
-            // There nothing was changed.
-            Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {}
-            restored => restored?,
-        }
-        return Err(trouble);
+    let version = check(&connection)?;
+    if (1..SCHEMA).contains(&version) {
+        // A step must not fail halfway.
+        check_all(&connection)?;
     }
+    if !connection.is_readonly(rusqlite::MAIN_DB)? {
+        keep_lost_commits(path, &connection)?;
+    }
+    migrate::migrate(&connection, path, version).map_err(|error| match error.downcast::<rusqlite::Error>() {
+        Ok(error) => Trouble::from(error),
+        Err(error) => Trouble::Other(error),
+    })?;
+    settle(&connection)?;
     Ok(connection)
 }
 
-/// What lies beside a database that is only looked at: SQLite makes a WAL if there is none, and its index anew in any case.
-struct Beside {
-    wal: bool,
-    index: Option<Vec<u8>>,
-    large: bool,
-}
-
-impl Beside {
-    fn of(path: &Path) -> io::Result<Self> {
-        let index = aside::with(path, "-shm");
-        let length = std::fs::metadata(&index).map(|meta| meta.len()).ok();
-        let kept = length.filter(|length| *length <= MAX_INDEX).map(|_| std::fs::read(&index)).transpose()?;
-        let large = length.is_some() && kept.is_none();
-        Ok(Self { wal: aside::with(path, "-wal").exists(), index: kept, large })
-    }
-
-    fn restore(self, path: &Path) -> io::Result<()> {
-        let (wal, index) = (aside::with(path, "-wal"), aside::with(path, "-shm"));
-        if !self.wal && std::fs::metadata(&wal).is_ok_and(|meta| meta.len() == 0) {
-            std::fs::remove_file(&wal)?;
-        }
-        match self.index {
-            Some(found) => std::fs::write(&index, found),
-            None if !self.large && index.exists() => std::fs::remove_file(&index),
-            None => Ok(()),
-        }
-    }
-}
-
-/// What can be seen without SQLite, which takes an empty file for a new database and deletes its WAL.
+/// Checks without SQLite, which takes an empty file for a new database and deletes its WAL.
 fn look(path: &Path) -> Result<(), Trouble> {
     for part in PARTS {
-        let other = aside::with(path, part).symlink_metadata().is_ok_and(|meta| !meta.is_file());
+        let other = files::with(path, part).symlink_metadata().is_ok_and(|meta| !meta.is_file());
         if other {
             return Err(Trouble::Damaged(format!("linger.db{part} is not a file")));
         }
@@ -240,7 +195,7 @@ fn look(path: &Path) -> Result<(), Trouble> {
     let size = std::fs::metadata(path)?.len();
     // A checkpoint that was killed may have left half a page; all of it is in the WAL.
     let torn =
-        |page: u64| size % page != 0 && std::fs::metadata(aside::with(path, "-wal")).map_or(0, |meta| meta.len()) == 0;
+        |page: u64| size % page != 0 && std::fs::metadata(files::with(path, "-wal")).map_or(0, |meta| meta.len()) == 0;
     match header.as_slice() {
         [] => Err(Trouble::Damaged("it is empty".to_owned())),
         [magic @ .., high, low] if magic == MAGIC => match u64::from(u16::from_be_bytes([*high, *low])) {
@@ -251,7 +206,7 @@ fn look(path: &Path) -> Result<(), Trouble> {
     }
 }
 
-/// The version of a database that can be used.
+/// Checks the schema and the ids of sessions; gives the version.
 fn check(connection: &Connection) -> Result<i64, Trouble> {
     connection.busy_timeout(PATIENCE)?;
     let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
@@ -284,7 +239,7 @@ fn check(connection: &Connection) -> Result<i64, Trouble> {
     Ok(version)
 }
 
-/// Reads everything, which takes its time, once a version.
+/// Reads everything, before a schema step.
 fn check_all(connection: &Connection) -> Result<(), Trouble> {
     let complaint: String = connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
     if complaint == "ok" { Ok(()) } else { Err(Trouble::Damaged(complaint)) }
@@ -296,13 +251,12 @@ fn schema(connection: &Connection) -> rusqlite::Result<Vec<(String, String, Opti
     statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?.collect()
 }
 
-/// Keeps a copy of a WAL that has commits behind the place where it cannot be read any more: SQLite will write over them.
+/// Copies a WAL that has commits after its first unreadable page: SQLite will overwrite them.
 ///
-/// After the death of a process there are none: a commit's last page is written when all others are, and only the very last page
-/// may be half there. They are the mark of a lost power supply, or of damage. (Formats: <https://sqlite.org/walformat.html>.)
+/// A killed process leaves none: the last page of a commit is written after its others. They are a sign of a power cut, or of damage. (Formats: <https://sqlite.org/walformat.html>.)
 fn keep_lost_commits(path: &Path, connection: &Connection) -> Result<(), Trouble> {
-    let Ok(wal) = std::fs::File::open(aside::with(path, "-wal")) else { return Ok(()) };
-    // How many pages of it can be read. The index has that too, but must not be opened here: see the top.
+    let Ok(wal) = std::fs::File::open(files::with(path, "-wal")) else { return Ok(()) };
+    // How many pages of it are readable. The index has that too, but only SQLite may open it.
     let (readable, _) = connection.wal_checkpoint_v2(None::<&str>, CheckpointMode::NOOP)?;
     // In the WAL's header the size of a page is at 8 and the salt at 16; in that of a page its commit mark at 4, the salt at 8.
     let at = |file: &std::fs::File, at: u64| {
@@ -321,13 +275,13 @@ fn keep_lost_commits(path: &Path, connection: &Connection) -> Result<(), Trouble
     }
     if more {
         let reason = format!("{lost} commits at the end of the WAL cannot be read; what comes before them is in use");
-        let copy = aside::copy(path, "-wal", reason)?;
-        tracing::error!(target: "store", lost, file = %copy.path.display(), "the end of the WAL cannot be read; a copy was kept");
+        let copy = aside::copy_wal(path, reason)?;
+        tracing::error!(target: "store", lost, file = %copy.display(), "the end of the WAL cannot be read; a copy was kept");
     }
     Ok(())
 }
 
-/// A file that was there before, with whatever mode, becomes the user's alone.
+/// Gives an existing file the mode 0600.
 fn make_private(path: &Path) -> io::Result<()> {
     match path.symlink_metadata() {
         Ok(meta) if meta.permissions().mode() & 0o777 != 0o600 => {
@@ -338,7 +292,7 @@ fn make_private(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Refuses a directory that other machines may use too.
+/// Refuses a directory on a network file system.
 fn refuse_network(path: &Path) -> anyhow::Result<()> {
     let dir = path.parent().unwrap_or(Path::new("/"));
     let kind = rustix::fs::statfs(dir).with_context(|| dir.display().to_string())?.f_type;
@@ -414,7 +368,7 @@ fn mount_type(mounts: &str, dir: &Path) -> Option<String> {
         let point = PathBuf::from(unescape(left.split(' ').nth(4)?));
         dir.starts_with(&point).then(|| Some((point.components().count(), right.split(' ').next()?.to_owned())))?
     };
-    // Of two mounts on one point the later one is seen.
+    // The last mount on a point is the visible one.
     mounts.lines().filter_map(mount).max_by_key(|(depth, _)| *depth).map(|(_, kind)| kind)
 }
 

@@ -1,10 +1,10 @@
 //! The queue of the writing thread: appends made in the same pass of the runtime are handed over together.
 //!
 //! An actor often writes twice without a pause: a prompt and the turn that it starts, the result of a call and the message of
-//! all results. The writing thread would take up the first before the second is there, and commit twice. So what is written is
-//! handed over by a task of its own, which runs when those that are about to run have.
-//! Text that streams is handed over at once after a pause, and then at most every [`PACE`]: of hundreds of streams, dozens of
-//! pieces share a commit, its wake-ups and a timer. Whatever else is written waits for nothing, and takes along what is there.
+//! all results. So that both share a commit, a separate task hands writes over, after the tasks that are ready to run.
+//! Streamed text is handed over immediately after a pause, and then at a [`pace`] that grows with the number of streams: with
+//! hundreds of them, each commit has a piece of most, and each piece has several tokens. Other writes are handed over immediately,
+//! with all that are queued.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
@@ -14,39 +14,50 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{StoreError, Write, ended};
 
-/// From one hand-over of text to the next: nobody sees so short a time, and a stream of 100 tokens a second has none in it.
-const PACE: Duration = Duration::from_millis(2);
+/// The shortest time between two hand-overs of text: shorter than between the tokens of one stream.
+const SHORTEST: Duration = Duration::from_millis(2);
 
-/// So much text, in bytes, is handed over at once: it is worth a commit by itself.
+/// The longest: two frames of a screen.
+const LONGEST: Duration = Duration::from_millis(32);
+
+/// What each stream adds to it: about the cost of its piece of a commit, so that text takes at most half a processor.
+const EACH: Duration = Duration::from_micros(160);
+
+/// A write with this many bytes of text is handed over immediately: it is worth a commit by itself.
 const MUCH: usize = 1 << 10;
+
+/// From a hand-over with pieces of so many streams to the next.
+fn pace(streams: u32) -> Duration {
+    (EACH * streams).clamp(SHORTEST, LONGEST)
+}
 
 /// The sending end; cheap to clone.
 #[derive(Clone)]
 pub(super) struct Queue {
-    waiting: Arc<Mutex<Waiting>>,
+    pending: Arc<Mutex<PendingWrites>>,
     writer: mpsc::Sender<Write>,
 }
 
-/// What has not been handed over.
+/// Writes that are not handed over yet.
 #[derive(Default)]
-struct Waiting {
+struct PendingWrites {
     /// In order.
     writes: Vec<Write>,
-    /// How much of it is text of streams, in bytes.
-    text: usize,
-    /// When somebody will hand it over.
+    /// How many of them are text: one a stream, as the next piece of a stream comes when this one is committed.
+    texts: u32,
+    /// When a task will hand them over.
     due: Option<Instant>,
-    /// When text was handed over last.
-    last_text: Option<Instant>,
+    /// When text may be handed over again.
+    next_text: Option<Instant>,
 }
 
-impl Waiting {
-    /// Puts something at the end; gives when it has to be handed over, unless somebody will have done that by then.
+impl PendingWrites {
+    /// Appends a write; gives when it must be handed over, unless a task will have done that by then.
     fn add(&mut self, write: Write, now: Instant) -> Option<Instant> {
         let text = write.text();
         self.writes.push(write);
-        self.text += text.unwrap_or_default();
-        let paced = self.last_text.filter(|_| text.is_some() && self.text < MUCH).map(|last| last + PACE);
+        self.texts += u32::from(text.is_some());
+        let paced = self.next_text.filter(|_| text.is_some_and(|bytes| bytes < MUCH));
         let due = paced.map_or(now, |paced| paced.max(now));
         if self.due.is_some_and(|earlier| earlier <= due) {
             return None;
@@ -56,10 +67,10 @@ impl Waiting {
     }
 
     fn take(&mut self, now: Instant) -> Vec<Write> {
-        if self.text > 0 {
-            self.last_text = Some(now);
+        if self.texts > 0 {
+            self.next_text = Some(now + pace(self.texts));
         }
-        (self.text, self.due) = (0, None);
+        (self.texts, self.due) = (0, None);
         std::mem::take(&mut self.writes)
     }
 }
@@ -67,17 +78,17 @@ impl Waiting {
 impl Queue {
     pub(super) fn new() -> (Self, mpsc::Receiver<Write>) {
         let (writer, writes) = mpsc::channel();
-        (Self { waiting: Arc::default(), writer }, writes)
+        (Self { pending: Arc::default(), writer }, writes)
     }
 
     /// Appends to the queue.
     pub(super) fn send(&self, write: Write) {
         let now = Instant::now();
-        let Some(due) = self.waiting().add(write, now) else { return };
+        let Some(due) = self.pending().add(write, now) else { return };
         match Handle::try_current() {
             Ok(runtime) => {
                 let queue = self.clone();
-                // It ends by itself, at once or within [`PACE`].
+                // It ends by itself, at once or within [`LONGEST`].
                 drop(runtime.spawn(async move {
                     if due > now {
                         sleep_until(due).await;
@@ -91,21 +102,21 @@ impl Queue {
 
     /// Hands over in order: the lock is held until the last one, which never blocks.
     fn hand_over(&self) {
-        let mut waiting = self.waiting();
-        for write in waiting.take(Instant::now()) {
+        let mut pending = self.pending();
+        for write in pending.take(Instant::now()) {
             if let Err(mpsc::SendError(write)) = self.writer.send(write) {
                 write.refuse(&ended());
             }
         }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pending(&self) -> MutexGuard<'_, PendingWrites> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Write {
-    /// How much text of streams it has, in bytes, if it has nothing else.
+    /// Its bytes of streamed text, if it has nothing else.
     fn text(&self) -> Option<usize> {
         match self {
             Self::Append(append) if append.events.is_empty() && append.folds.is_empty() && !append.sync => {
@@ -116,7 +127,7 @@ impl Write {
         }
     }
 
-    /// Says that it was not written. Nobody may be waiting for that any more.
+    /// Fails the write; the caller may be gone.
     fn refuse(self, error: &StoreError) {
         let done = match self {
             Self::Append(append) => {
@@ -189,7 +200,7 @@ mod tests {
             send(text("b")).await;
         }
         assert_eq!(count(), 0);
-        tokio::time::sleep(PACE).await;
+        tokio::time::sleep(SHORTEST).await;
         tokio::task::yield_now().await;
         assert_eq!(count(), 3);
         send(text("c")).await;
@@ -198,9 +209,25 @@ mod tests {
         send(text("e")).await;
         send(text(&"f".repeat(MUCH))).await;
         assert_eq!(count(), 2, "much of it waits for nothing");
-        tokio::time::sleep(PACE * 2).await;
+        tokio::time::sleep(LONGEST).await;
         send(text("g")).await;
         assert_eq!(count(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_more_streams_the_longer_the_pace() {
+        let (queue, writes) = Queue::new();
+        let count = || writes.try_iter().count();
+        (0..100).for_each(|_| queue.send(text("a")));
+        tokio::task::yield_now().await;
+        assert_eq!(count(), 100);
+        queue.send(text("b"));
+        tokio::time::sleep(pace(100) - Duration::from_millis(1)).await;
+        assert_eq!(count(), 0);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        tokio::task::yield_now().await;
+        assert_eq!(count(), 1);
+        assert_eq!([pace(1), pace(100), pace(1000)], [SHORTEST, Duration::from_millis(16), LONGEST]);
     }
 
     #[test]

@@ -1,29 +1,28 @@
 //! Queries of the reading connection.
 //!
-//! What cannot be read makes its session damaged and no more: a list goes on without it, or names it.
-
-use std::collections::BTreeMap;
+//! An unreadable row makes only its session damaged: lists omit the session, or name it.
 
 use linger_protocol::id::{BlobId, QuestionId, SessionId};
-use linger_protocol::question::PendingQuestion;
+use linger_protocol::question::{After, PendingQuestion};
+use linger_protocol::session::Before;
 use rusqlite::{Connection, OptionalExtension as _, Row, Rows, ToSql, params};
 use serde::de::DeserializeOwned;
 
 use super::damage::{is_damage, unreadable};
-use super::event_row::{EVENT, Reading, stored};
+use super::event_row::{EVENT, stored};
 use super::reader::Lane;
 use super::{Store, StoreError};
 use crate::log::{Piece, PieceKind, Stored};
 use crate::store::idempotency::{Key, Outcome};
 
-/// What the store knows of a session; what cannot be read of it is empty.
+/// A session's row; unreadable columns are empty.
 #[derive(Clone, Debug, Default)]
 pub struct SessionRow {
     /// Its id.
     pub id: SessionId,
     /// Its name.
     pub name: Option<String>,
-    /// Where it works.
+    /// Its working directory.
     pub cwd: String,
     /// When it last changed, in Unix milliseconds.
     pub updated_at: u64,
@@ -31,28 +30,28 @@ pub struct SessionRow {
     pub fold: String,
     /// The variables of its tools in JSON.
     pub env: String,
-    /// What it is doing, as starts look for it.
+    /// Such as `running`; a start resumes sessions by it.
     pub state: String,
     /// Bytes of its events and blobs.
     pub size: u64,
 }
 
-/// Some events in a row.
+/// Consecutive events.
 pub type Page = Vec<Stored>;
 
-/// The largest event that is read without asking, in bytes; hardly any text is longer.
-const LARGE: usize = 256 << 10;
+/// The largest event that is read without reserved memory, in bytes. Hundreds of clients that do not read each hold one page,
+/// twice: as deltas and as events.
+pub const LARGE: usize = 32 << 10;
 
-/// How much of questions that wait is listed at once, in bytes: thousands of usual ones. Those that are left out come when
-/// others are answered.
+/// The most bytes of pending questions that one list has: thousands of them. The others follow when some are answered.
 pub const PENDING: usize = 4 << 20;
 
-/// What is known of a question.
+/// The session of a question, and its answer.
 #[derive(Clone, Debug)]
 pub struct Answered {
     /// The session that asked.
     pub session: SessionId,
-    /// The name of the option that was chosen (none if the question was withdrawn), who answered and when; nothing while it waits.
+    /// The name of the chosen option (none if it was withdrawn), who answered and when; `None` while it is pending.
     pub answer: Option<(Option<String>, String, u64)>,
 }
 
@@ -67,32 +66,35 @@ impl Store {
         self.read_of(Lane::Quick, &id.clone(), move |connection| last(connection, id.as_str())).await
     }
 
-    /// The latest `limit` sessions, of one directory if `cwd` is given, that have the name or begin with the id `matching`.
-    /// Each is made into what is wanted of it by `of`, on the reading thread.
+    /// The latest `limit` sessions after `before`, of one directory if `cwd` is given, that have the name or begin with the id `matching`.
+    /// `of` converts each row, on the reading thread.
     pub async fn sessions<T: Send + 'static>(
         &self,
         matching: Option<String>,
         cwd: Option<String>,
-        limit: u32,
+        (limit, before): (u32, Option<Before>),
         of: impl Fn(SessionRow) -> T + Send + 'static,
     ) -> Result<Vec<T>, StoreError> {
         let found = self.found.clone();
+        let from = before.map_or((u64::MAX, String::new()), |row| (row.updated_at, row.session.0));
         self.read_in(Lane::Page, move |connection| {
+            let updated_at = i64::try_from(from.0).unwrap_or(i64::MAX);
             let rows = connection
                 .prepare_cached(&format!(
                     "SELECT {SESSION} FROM session
                      WHERE (?1 IS NULL OR name = ?1 OR substr(id, 1, length(?1)) = ?1) AND (?2 IS NULL OR cwd = ?2)
-                       AND {IS_SESSION}
-                     ORDER BY updated_at DESC LIMIT ?3",
+                       AND {IS_SESSION} AND updated_at <= ?4 AND (updated_at, id) < (?4, ?5)
+                     ORDER BY updated_at DESC, id DESC LIMIT ?3",
                 ))?
-                .query_map(params![matching, cwd, limit], |row| session_row(row).map(&of))?
+                .query_map(params![matching, cwd, limit, updated_at, from.1], |row| session_row(row).map(&of))?
                 .collect();
             match rows {
-                // One of them, and perhaps only one, cannot be read.
+                // One row is unreadable.
                 Err(error) if is_damage(&error) => {
-                    let rows = one_by_one(connection, matching.as_deref(), cwd.as_deref(), limit, |id, error| {
-                        found.session(id, &StoreError::from(error).0.to_string());
-                    });
+                    let rows =
+                        one_by_one(connection, matching.as_deref(), cwd.as_deref(), (limit, &from), |id, error| {
+                            found.session(id, &StoreError::from(error).0.to_string());
+                        });
                     Ok(rows.into_iter().map(of).collect())
                 }
                 rows => rows,
@@ -101,7 +103,7 @@ impl Store {
         .await
     }
 
-    /// Sessions that have not changed since `before`, the oldest first: those with nothing under way, or all.
+    /// Sessions that have not changed since `before`, with their sizes, the oldest first: idle ones, or all.
     pub async fn untouched(&self, before: u64, all: bool) -> Result<Vec<(SessionId, u64)>, StoreError> {
         self.read_in(Lane::Page, move |connection| {
             connection
@@ -117,12 +119,25 @@ impl Store {
     }
 
     /// Whether a session uses a blob.
-    pub async fn uses(&self, id: BlobId) -> Result<bool, StoreError> {
-        let sql = "SELECT 1 FROM blob WHERE hash = ? LIMIT 1";
-        self.read(move |connection| connection.prepare_cached(sql)?.exists([id.as_str()])).await
+    pub async fn uses(&self, id: BlobId, among: Option<Vec<SessionId>>) -> Result<bool, StoreError> {
+        let among = among.map(|sessions| serde_json::json!(sessions).to_string());
+        let sql = "SELECT 1 FROM blob WHERE hash = ?1
+                   AND (?2 IS NULL OR session IN (SELECT value FROM json_each(?2))) LIMIT 1";
+        self.read(move |connection| connection.prepare_cached(sql)?.exists(params![id.as_str(), among])).await
     }
 
-    /// Bytes of the database that hold nothing, and bytes of all blobs.
+    /// A session and its children, and theirs.
+    pub async fn tree(&self, root: SessionId) -> Result<Vec<SessionId>, StoreError> {
+        let sql = "WITH RECURSIVE tree (id) AS (
+                       VALUES (?1) UNION SELECT session.id FROM session JOIN tree ON session.parent = tree.id
+                   ) SELECT id FROM tree";
+        self.read(move |connection| {
+            connection.prepare_cached(sql)?.query_map([root.as_str()], |row| row.get(0).map(SessionId))?.collect()
+        })
+        .await
+    }
+
+    /// Unused bytes of the database, and bytes of all blobs.
     pub async fn space(&self) -> Result<(u64, u64), StoreError> {
         self.read_in(Lane::Page, |connection| {
             let pragma = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
@@ -135,7 +150,7 @@ impl Store {
         .await
     }
 
-    /// Sessions whose turn was under way when the daemon ended, and those of which nobody can tell.
+    /// Sessions whose turn was running when the daemon ended, or whose state is unknown.
     pub async fn unfinished(&self) -> Result<Vec<SessionId>, StoreError> {
         self.read(|connection| {
             connection
@@ -146,7 +161,7 @@ impl Store {
         .await
     }
 
-    /// Sessions in a state that is stored under this name.
+    /// Sessions with this stored state.
     pub async fn in_state(&self, name: &'static str) -> Result<Vec<SessionId>, StoreError> {
         self.read(move |connection| {
             connection
@@ -157,7 +172,7 @@ impl Store {
         .await
     }
 
-    /// The questions that wait for an answer, and the sessions that asked.
+    /// Pending questions, with their sessions.
     pub async fn unanswered(&self) -> Result<Vec<(QuestionId, SessionId)>, StoreError> {
         self.read(|connection| {
             connection
@@ -177,10 +192,9 @@ impl Store {
         .await
     }
 
-    /// How many sessions there are, and how many of them have a turn under way; how many questions wait, and how many of them
-    /// are permissions.
+    /// The numbers of sessions and of those with a running turn; of pending questions and of those that are permissions.
     pub async fn counts(&self) -> Result<([u32; 2], [u32; 2]), StoreError> {
-        // Nothing of these runs, whatever is written there.
+        // A damaged session runs nothing.
         let damaged: Vec<SessionId> = self.found.seen().sessions.into_keys().collect();
         let damaged = serde_json::to_string(&damaged).unwrap_or_default();
         self.read(move |connection| {
@@ -206,8 +220,8 @@ impl Store {
         .await
     }
 
-    /// Events after `after` and up to `until`, about `bytes` of them and at least one if there is one. Instead of a first one that
-    /// is large it gives the size, unless `large` says that there is room for one.
+    /// Events after `after` and up to `until`, about `bytes` of them and at least one if any exists. If the first one is large, gives
+    /// its size instead, unless `large` is set.
     pub async fn events(
         &self,
         id: SessionId,
@@ -228,17 +242,18 @@ impl Store {
                     return Ok(Err(size));
                 }
             }
-            let (bytes, largest) = if large { (1, usize::MAX) } else { (bytes, LARGE) };
-            match page(connection, id.as_str(), after, until, (bytes, largest), stored) {
+            // A large one is a page by itself.
+            let (bytes, most) = if large { (1, usize::MAX) } else { (bytes, LARGE) };
+            match page(connection, id.as_str(), after, until, (bytes, most)) {
                 (page, Some(error)) if page.is_empty() => Err(error),
-                // The next page begins with what cannot be read.
+                // The next page begins with the unreadable event.
                 (page, _) => Ok(Ok(page)),
             }
         })
         .await
     }
 
-    /// The events of these kinds after `after`, about `bytes` of them, and whether there may be more: what a context is built from.
+    /// The events of these kinds after `after`, about `bytes` of them, and whether more may follow: the input of a context.
     pub async fn events_of(
         &self,
         id: SessionId,
@@ -281,16 +296,22 @@ impl Store {
         self.read_of(Lane::Quick, &id.clone(), move |connection| pieces(connection, id.as_str())).await
     }
 
-    /// The questions that wait, the oldest first, as many as are listed at once.
-    pub async fn pending(&self, session: Option<SessionId>) -> Result<Vec<PendingQuestion>, StoreError> {
+    /// The questions that wait, the oldest first, as many as are listed at once; only those after `after`.
+    pub async fn pending(
+        &self,
+        session: Option<SessionId>,
+        after: Option<After>,
+    ) -> Result<Vec<PendingQuestion>, StoreError> {
         let found = self.found.clone();
         self.read_in(Lane::Page, move |connection| {
             let mut statement = connection.prepare_cached(
                 "SELECT session, asked FROM question WHERE answer IS NULL AND (?1 IS NULL OR session = ?1)
                  AND EXISTS (SELECT 1 FROM session WHERE session.id = question.session)
-                 ORDER BY CASE WHEN json_valid(asked) THEN json_extract(asked, '$.at') END",
+                 AND (?2 IS NULL OR CASE WHEN json_valid(asked) THEN (json_extract(asked, '$.at'), id) > (?2, ?3) END)
+                 ORDER BY CASE WHEN json_valid(asked) THEN json_extract(asked, '$.at') END, id",
             )?;
-            let mut rows = statement.query([session.map(|id| id.0)])?;
+            let (at, id) = after.map(|after| (after.at as i64, after.question.0)).unzip();
+            let mut rows = statement.query(params![session.map(|id| id.0), at, id])?;
             let (mut listed, mut size) = (Vec::new(), 0);
             while let Some(row) = rows.next()? {
                 size += row.get_ref(1)?.as_str().map_or(0, str::len);
@@ -300,7 +321,7 @@ impl Store {
                 match parse(row, 1) {
                     Ok(row) => listed.push(row),
                     Err(error) => {
-                        let text = format!("a question that waits cannot be read: {}", StoreError::from(error).0);
+                        let text = format!("a pending question cannot be read: {}", StoreError::from(error).0);
                         found.session(&SessionId(row.get(0)?), &text);
                     }
                 }
@@ -310,7 +331,7 @@ impl Store {
         .await
     }
 
-    /// Which session asked a question, and its answer.
+    /// The session of a question, and its answer.
     pub async fn question(&self, id: QuestionId) -> Result<Option<Answered>, StoreError> {
         self.read(move |connection| {
             connection
@@ -327,7 +348,18 @@ impl Store {
         .await
     }
 
-    /// What a request with this idempotency key came to.
+    /// The stored question with this id as lists show it; absent if it is unknown.
+    pub async fn asked(&self, id: QuestionId) -> Result<Option<PendingQuestion>, StoreError> {
+        self.read(move |connection| {
+            connection
+                .prepare_cached("SELECT asked FROM question WHERE id = ?")?
+                .query_row([id.as_str()], |row| parse(row, 0))
+                .optional()
+        })
+        .await
+    }
+
+    /// The outcome of the request with this idempotency key.
     pub async fn outcome(&self, id: String) -> Result<Option<Outcome>, StoreError> {
         self.read(move |connection| {
             connection
@@ -345,7 +377,7 @@ impl Store {
 const SESSION: &str = "id, name, cwd, updated_at, fold, env, state, size";
 
 fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
-    // Text that is none is as good as none: both are missed by whoever reads it.
+    // Other types count as missing.
     let text = |column| Ok::<_, rusqlite::Error>(row.get_ref(column)?.as_str().unwrap_or_default().to_owned());
     Ok(SessionRow {
         id: SessionId(row.get(0)?),
@@ -355,7 +387,7 @@ fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
         fold: text(4)?,
         env: text(5)?,
         state: text(6)?,
-        // Only to be shown.
+        // For display only.
         size: row.get::<_, i64>(7).unwrap_or_default().max(0) as u64,
     })
 }
@@ -366,23 +398,8 @@ pub(crate) fn session(connection: &Connection, id: &str) -> rusqlite::Result<Opt
     connection.prepare_cached(&sql)?.query_row([id], session_row).optional()
 }
 
-/// Of a row of `session`: it is not the daemon's own log ([`linger_protocol::id::DAEMON`]), which is kept like one.
+/// The condition that a row of `session` is not the daemon's own log ([`linger_protocol::id::DAEMON`]).
 const IS_SESSION: &str = "id <> 'daemon'";
-
-/// The questions of a session that wait. By the index of these: that of all questions of the session, which SQLite would take,
-/// has every one that was ever asked, and what was asked would be read to see whether it was answered.
-const WAITING: &str = "SELECT id, asked FROM question INDEXED BY question_open WHERE session = ? AND answer IS NULL";
-
-/// Questions that wait; nothing of those that cannot be read.
-pub(crate) type Waiting = BTreeMap<QuestionId, Option<PendingQuestion>>;
-
-/// As they are stored, whatever the events say.
-pub(crate) fn waiting(connection: &Connection, id: &str) -> rusqlite::Result<Waiting> {
-    connection
-        .prepare_cached(WAITING)?
-        .query_map([id], |row| Ok((QuestionId(row.get(0)?), parse(row, 1).ok())))?
-        .collect()
-}
 
 /// The number of a session's last event; 0 if it has none.
 pub(crate) fn last(connection: &Connection, id: &str) -> rusqlite::Result<u64> {
@@ -390,12 +407,12 @@ pub(crate) fn last(connection: &Connection, id: &str) -> rusqlite::Result<u64> {
     Ok(last.query_row([id], |row| row.get::<_, i64>(0)).optional()?.map_or(0, |seq| seq as u64))
 }
 
-/// As [`Store::sessions`], reading each row for itself; says of which ones it cannot.
+/// As [`Store::sessions`], one query a row; calls `damaged` for unreadable rows.
 fn one_by_one(
     connection: &Connection,
     matching: Option<&str>,
     cwd: Option<&str>,
-    limit: u32,
+    (limit, from): (u32, &(u64, String)),
     damaged: impl Fn(&SessionId, rusqlite::Error),
 ) -> Vec<SessionRow> {
     let row = |id: String| match session(connection, &id) {
@@ -410,17 +427,18 @@ fn one_by_one(
         matching.is_none_or(|text| row.id.as_str().starts_with(text) || row.name.as_deref() == Some(text))
             && cwd.is_none_or(|cwd| row.cwd == cwd)
             && !row.id.is_daemon()
+            && (row.updated_at, &row.id.0) < (from.0, &from.1)
     };
     let mut rows: Vec<SessionRow> = ids(connection).into_iter().filter_map(row).filter(wanted).collect();
-    rows.sort_by_key(|row| std::cmp::Reverse(row.updated_at));
+    rows.sort_by(|one, two| (two.updated_at, &two.id.0).cmp(&(one.updated_at, &one.id.0)));
     rows.truncate(limit as usize);
     rows
 }
 
-/// The ids that the index of all sessions leads to, the latest first, as far as it can be read.
+/// The ids in the index of all sessions, the latest first, up to the first unreadable one.
 fn ids(connection: &Connection) -> Vec<String> {
     let mut found = Vec::new();
-    // An error ends the walk: the rest is not listed until a repair.
+    // The rest is not listed until a repair.
     let mut walk = || -> rusqlite::Result<()> {
         let sql = "SELECT id FROM session INDEXED BY session_updated ORDER BY updated_at DESC";
         let mut statement = connection.prepare(sql)?;
@@ -434,15 +452,14 @@ fn ids(connection: &Connection) -> Vec<String> {
     found
 }
 
-/// Events in a row after `after`, about `bytes` of them and none after the first that is larger than `largest`, and what the
-/// next one failed with if it did.
+/// Consecutive events after `after`, about `bytes` of them and at most `most` unless the first alone has more; and the error of the
+/// next one, if it is unreadable.
 pub(crate) fn page(
     connection: &Connection,
     id: &str,
     after: u64,
     until: u64,
-    (bytes, largest): (usize, usize),
-    reading: Reading,
+    (bytes, most): (usize, usize),
 ) -> (Page, Option<rusqlite::Error>) {
     let (mut page, mut size) = (Vec::new(), 0);
     let mut read = || {
@@ -453,10 +470,10 @@ pub(crate) fn page(
         let mut next = after + 1;
         while size < bytes && next <= until {
             let row = rows.next()?;
-            if !page.is_empty() && row.is_some_and(|row| length(row) > largest) {
+            if !page.is_empty() && row.is_some_and(|row| length(row).saturating_add(size) > most) {
                 break;
             }
-            let event = row.map(reading).transpose()?;
+            let event = row.map(stored).transpose()?;
             let Some(event) = event.filter(|event| event.seq == next) else {
                 return Err(unreadable(format!("event {next} is missing")));
             };
@@ -496,7 +513,7 @@ pub(crate) fn pieces(connection: &Connection, id: &str) -> rusqlite::Result<Vec<
         .collect()
 }
 
-/// Rows until there are `bytes` of them, at least one if there is one, and whether there may be more.
+/// About `bytes` of rows, at least one if any exists, and whether more may follow.
 fn rows_of(mut rows: Rows<'_>, bytes: usize) -> rusqlite::Result<(Page, bool)> {
     let (mut page, mut size) = (Vec::new(), 0);
     while let Some(row) = rows.next()? {

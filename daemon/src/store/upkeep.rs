@@ -1,9 +1,8 @@
-//! What the writing thread does when nobody wants anything written: deletes the rows of sessions that are no more, the files
-//! of blobs that nobody uses, and gives the space back.
+//! The idle work of the writing thread: deleting the rows of removed sessions and the files of unused blobs, and shrinking the
+//! database.
 //!
-//! Each step is a small transaction of its own, so that whoever comes next waits for a few milliseconds at most. What is to be
-//! done is in the database (`removed`, `stray`, the list of free pages): a daemon that dies goes on where it was at its next
-//! start. When there is nothing more to do the thread sleeps; nothing wakes it but work.
+//! Each step is a small transaction, so that the next write waits for a few milliseconds at most. The remaining work is in the
+//! database (`removed`, `stray`, the list of free pages), so a restarted daemon continues it. Without work the thread sleeps.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -22,23 +21,22 @@ use crate::store::blob::{Blobs, Discarded};
 const ROWS: i64 = 256;
 const BYTES: i64 = 1 << 20;
 
-/// Pages that one step gives back to the file system: it moves as many from the end of the file.
+/// Pages that one step returns to the file system; it moves as many from the end of the file.
 const PAGES: i64 = 256;
 
-/// Free pages that stay: what is written next needs them anyway.
+/// Free pages that are kept for the next writes.
 const SPARE: i64 = 64;
 
-/// While there is always something to write, a step comes in between at least this often.
+/// Under a constant load of writes, a step runs at least this often.
 const TURN: Duration = Duration::from_millis(50);
 
-/// How long readers are waited for before the file shrinks: one takes less than a millisecond. If it takes longer, the file
-/// shrinks later.
+/// How long shrinking waits for readers: one takes less than a millisecond. After that it is put off.
 const READERS: Duration = Duration::from_millis(20);
 
-/// After a step that failed, such as for a full disk, this long nothing is tried.
+/// The pause after a failed step, such as on a full disk.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// What is left to do.
+/// The remaining work.
 pub(super) struct Upkeep {
     /// The database.
     path: PathBuf,
@@ -47,16 +45,16 @@ pub(super) struct Upkeep {
     next: Step,
     /// When the last step ended.
     last: Instant,
-    /// A step failed: until when to wait.
+    /// The end of the pause after a failed step.
     paused: Option<Instant>,
-    /// Removed sessions that the next start looks at again: their rows meet damage (`doctor --repair` leaves them out), or a
-    /// database that was set aside has them too, so that their mark must stay.
+    /// Removed sessions that are left to the next start: their rows are damaged, or a set-aside database has them too, so that
+    /// their mark must stay.
     later: BTreeSet<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// Look at what a daemon that died left among the blobs.
+    /// Find the blobs that a killed daemon held.
     Sweep,
     Rows,
     Strays,
@@ -70,12 +68,12 @@ impl Upkeep {
         Self { path, blobs, found, next: Step::Sweep, last: Instant::now(), paused: None, later }
     }
 
-    /// Nothing will be written any more.
+    /// Ends the work: no writes follow.
     pub(super) fn close(&self) {
         self.blobs.close();
     }
 
-    /// Something was removed.
+    /// Continues the work after a removal.
     pub(super) fn wake(&mut self) {
         if self.next != Step::Sweep {
             self.next = Step::Rows;
@@ -83,26 +81,26 @@ impl Upkeep {
         self.paused = None;
     }
 
-    /// Whether there is something to do; asked when nothing is to be written.
+    /// Whether a step should run while the thread is idle.
     pub(super) fn is_due(&self) -> bool {
         self.next != Step::Nothing && self.paused.is_none_or(|until| Instant::now() >= until)
     }
 
-    /// Whether its turn has come although there is something to write.
+    /// Whether a step should run before the next write.
     pub(super) fn is_overdue(&self) -> bool {
         self.is_due() && self.last.elapsed() >= TURN
     }
 
-    /// Does a little of it.
+    /// Runs one step.
     pub(super) fn step(&mut self, connection: &Connection) {
         self.paused = None;
         fault::point("upkeep.before_step");
         match self.run(connection) {
             Ok(next) => self.next = next,
             Err(error) => {
-                tracing::warn!(target: "store", step = ?self.next, %error, "what was removed is not deleted yet");
+                tracing::warn!(target: "store", step = ?self.next, %error, "deleting removed rows failed, and is tried again later");
                 if error.is_damage() {
-                    self.found.database(&format!("deleting meets damage: {}", error.0));
+                    self.found.database(&format!("found damage while deleting: {}", error.0));
                 }
                 self.paused = Some(Instant::now() + PAUSE);
             }
@@ -114,19 +112,19 @@ impl Upkeep {
     fn run(&mut self, connection: &Connection) -> Result<Step, StoreError> {
         match self.next {
             Step::Sweep => {
-                if aside::is_owed(&self.path) {
-                    // The sessions of a database that was set aside may use what nobody here does.
+                if aside::keeps_blobs(&self.path) {
+                    // The sessions of a set-aside database may use blobs that no session here uses.
                     return Ok(Step::Rows);
                 }
                 if let Err(error) = self.sweep(connection) {
-                    // What is left takes space and does no harm; the next start tries again.
-                    tracing::warn!(target: "store", %error, "what was left among the blobs cannot be looked at");
+                    // It costs only space; the next start tries again.
+                    tracing::warn!(target: "store", %error, "cannot search for unused blobs");
                 }
                 Ok(Step::Rows)
             }
             Step::Rows => Ok(if self.delete_rows(connection)? { Step::Rows } else { Step::Strays }),
-            // As above; they are looked at again after the next removal, or at the next start.
-            Step::Strays if aside::is_owed(&self.path) => Ok(Step::Pages),
+            // As above; the next removal or start tries again.
+            Step::Strays if aside::keeps_blobs(&self.path) => Ok(Step::Pages),
             Step::Strays => Ok(if self.delete_strays(connection)? { Step::Strays } else { Step::Pages }),
             Step::Pages => Ok(if self.give_back(connection)? { Step::Pages } else { Step::Nothing }),
             Step::Nothing => Ok(Step::Nothing),
@@ -144,21 +142,21 @@ impl Upkeep {
         Ok(())
     }
 
-    /// Deletes some rows of a session that is no more; whether there may be others.
+    /// Deletes some rows of a removed session; whether more may be left.
     fn delete_rows(&mut self, connection: &Connection) -> Result<bool, StoreError> {
         let Some(session) = self.next_removed(connection)? else { return Ok(false) };
         match delete_rows_of(connection, &session) {
             Ok(true) => {}
-            Ok(false) if aside::is_owed(&self.path) => {
+            Ok(false) if aside::keeps_blobs(&self.path) => {
                 self.later.insert(session);
             }
             Ok(false) => {
                 connection.execute("DELETE FROM removed WHERE session = ?", [&session])?;
-                tracing::debug!(target: "store", session, "nothing of it is left");
+                tracing::debug!(target: "store", session, "all rows deleted");
             }
             Err(error) if error.is_damage() => {
-                tracing::warn!(target: "store", session, %error, "what was removed cannot be deleted");
-                self.found.database(&format!("deleting meets damage: {}", error.0));
+                tracing::warn!(target: "store", session, %error, "cannot delete the rows of a removed session");
+                self.found.database(&format!("found damage while deleting: {}", error.0));
                 self.later.insert(session);
             }
             Err(error) => return Err(error),
@@ -178,7 +176,7 @@ impl Upkeep {
         Ok(None)
     }
 
-    /// Deletes some blobs that nobody uses; whether there may be more.
+    /// Deletes some unused blobs; whether more may be left.
     fn delete_strays(&self, connection: &Connection) -> Result<bool, StoreError> {
         let transaction = connection.unchecked_transaction()?;
         let strays: Vec<String> = transaction
@@ -201,24 +199,24 @@ impl Upkeep {
         }
         transaction.commit()?;
         delete_files(gone);
-        // Those that are held are looked at again after the next removal, or at the next start.
+        // Held ones are left to the next removal or start.
         Ok(settled > 0 && strays.len() as i64 == ROWS)
     }
 
-    /// Gives some free pages back to the file system; whether there are more.
+    /// Returns some free pages to the file system; whether more are left.
     fn give_back(&mut self, connection: &Connection) -> Result<bool, StoreError> {
         let pragma = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
         if pragma("freelist_count")? <= SPARE {
             return Ok(false);
         }
-        // It gives one page a row back; a batch would take the first only.
+        // Each row that is read returns one page.
         let mut statement = connection.prepare_cached(&format!("PRAGMA incremental_vacuum({PAGES})"))?;
         let mut rows = statement.query([])?;
         while rows.next()?.is_some() {}
         if pragma("freelist_count")? > SPARE {
             return Ok(true);
         }
-        // The file shrinks when all of the WAL is moved into it, which whoever reads holds up; not for long.
+        // The file shrinks when the whole WAL is moved into it, which readers delay.
         connection.busy_timeout(READERS)?;
         let moved = connection.pragma_update_and_check(None, "wal_checkpoint", "FULL", |_| Ok(()));
         connection.busy_timeout(PATIENCE)?;
@@ -227,24 +225,24 @@ impl Upkeep {
     }
 }
 
-/// Marks a session as no more, within the caller's transaction: it is gone for everybody, its rows follow.
+/// Marks a session as removed, within the caller's transaction; its other rows are deleted later.
 pub(super) fn mark_removed(connection: &Connection, session: &str) -> rusqlite::Result<()> {
     connection.execute("UPDATE numbered SET n = max(n, (SELECT coalesce(max(n), 0) FROM event))", [])?;
     connection.execute("INSERT OR IGNORE INTO removed (session) VALUES (?)", [session])?;
     connection.execute("DELETE FROM session WHERE id = ?", [session])?;
-    // These are looked for without their session.
+    // Lists of pending questions do not look at the session.
     let waiting = "DELETE FROM question INDEXED BY question_open WHERE session = ? AND answer IS NULL";
     connection.execute(waiting, [session])?;
     usage::release(connection, session)?;
     Ok(())
 }
 
-/// Deletes some rows of a session; whether there were any.
+/// Deletes some rows of a session; whether it had any.
 fn delete_rows_of(connection: &Connection, session: &str) -> Result<bool, StoreError> {
     let transaction = connection.unchecked_transaction()?;
     if transaction.prepare_cached("SELECT 1 FROM session WHERE id = ?")?.exists([session])? {
-        // Nobody who removes one leaves its row.
-        tracing::error!(target: "store", session, "is marked as removed and is there; the mark is taken away");
+        // A removal deletes the row in the same transaction.
+        tracing::error!(target: "store", session, "marked as removed, but has a row; the mark is deleted");
         transaction.execute("DELETE FROM removed WHERE session = ?", [session])?;
         transaction.commit()?;
         return Ok(true);
@@ -284,7 +282,7 @@ fn delete_events(connection: &Connection, session: &str) -> rusqlite::Result<i64
     Ok(delete.execute(params![session, last])? as i64)
 }
 
-/// Deletes files and directories on a thread of its own: a large file takes its time. What is left, the next start deletes.
+/// Deletes files and directories on another thread, because large files take long. The next start deletes what is left.
 fn delete_files(paths: Vec<PathBuf>) {
     if paths.is_empty() {
         return;
@@ -367,6 +365,39 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn contents_that_are_given_up_are_deleted_and_those_that_are_named_since_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("linger.db")).unwrap();
+        let log = Log::new(SessionId::from("s1"), 0, Vec::new());
+        write(&store, &log, &[]).await;
+        let path = |bytes: &[u8]| store.blobs.path(&crate::store::blob::id_of_bytes(bytes)).unwrap();
+        let append = async |folds: Vec<Fold>| {
+            let (done, committed) = tokio::sync::oneshot::channel();
+            let (log, events, pieces) = (log.clone(), Vec::new(), Vec::new());
+            store.append(Append { log, events, turn: None, pieces, folds, sync: true, done: Some(done) });
+            committed.await.unwrap().unwrap();
+        };
+        let put = |bytes: &[u8]| store.blobs.put(bytes).unwrap();
+        append(vec![
+            Fold::Content(put(b"old"), 1),
+            Fold::Content(put(b"named again"), 1),
+            Fold::Content(put(b"named again"), 5),
+            Fold::Content(put(b"an output too"), 1),
+            Fold::Blob(put(b"an output too")),
+        ])
+        .await;
+        append(vec![Fold::GiveUp(3)]).await;
+        while path(b"old").exists() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert!(path(b"named again").exists() && path(b"an output too").exists());
+        let size = "SELECT coalesce(sum(size), 0) = (SELECT sum(length(x)) FROM (SELECT 'named again' AS x UNION SELECT 'an output too')) FROM blob";
+        assert!(
+            store.read(move |connection| connection.query_row(size, [], |row| row.get::<_, bool>(0))).await.unwrap()
+        );
+    }
+
+    #[tokio::test]
     async fn the_numbers_of_events_grow_over_all_sessions_and_none_is_given_twice() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("linger.db");
@@ -420,6 +451,6 @@ mod tests {
         let left = "SELECT group_concat(session) FROM removed";
         let left: Option<String> = connection.query_row(left, [], |row| row.get(0)).unwrap();
         assert_eq!(left.as_deref(), Some("s1"));
-        assert!(found.seen().database.is_some_and(|met| met.text.contains("deleting meets damage")));
+        assert!(found.seen().database.is_some_and(|met| met.text.contains("found damage while deleting")));
     }
 }

@@ -2,8 +2,6 @@
 //!
 //! A removed session leaves its rows, without its id.
 
-use std::collections::HashMap;
-
 use linger_protocol::message::Usage;
 use linger_protocol::usage::{By, Sum, Sums};
 use rusqlite::{Connection, Row, params};
@@ -51,16 +49,14 @@ pub(crate) fn add(connection: &Connection, session: &str, spent: &Spent) -> rusq
         ])
 }
 
-/// The usage of each session.
-pub(crate) fn all(connection: &Connection) -> rusqlite::Result<HashMap<String, Vec<Spent>>> {
+/// The usage of each session, up to the first unreadable row.
+pub(crate) fn all(connection: &Connection) -> rusqlite::Result<Vec<(String, Spent)>> {
     let mut statement = connection.prepare("SELECT * FROM usage")?;
-    let (mut rows, mut all) = (statement.query([])?, HashMap::<_, Vec<Spent>>::new());
-    while let Some(row) = rows.next()? {
+    let rows = statement.query_map([], |row| {
         let (day, answers) = (number(row, "day")?, number(row, "answers")?);
-        let spent = Spent { day, model: row.get("model")?, answers, usage: tokens(row)? };
-        all.entry(row.get("session")?).or_default().push(spent);
-    }
-    Ok(all)
+        Ok((row.get("session")?, Spent { day, model: row.get("model")?, answers, usage: tokens(row)? }))
+    })?;
+    Ok(rows.map_while(Result::ok).collect())
 }
 
 /// Removes the id of a removed session from its rows.

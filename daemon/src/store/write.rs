@@ -6,6 +6,7 @@ use std::time::Duration;
 use rusqlite::{Connection, params};
 
 use super::ahead::Ahead;
+use super::blob::Held;
 use super::damage::Found;
 use super::event_row::sum;
 use super::intact::Intact;
@@ -44,7 +45,11 @@ pub(super) fn run(
             next = if group.len() < MAX_GROUP { writes.try_recv().ok() } else { None };
         }
         if !group.is_empty() {
+            let gives_up = group.iter().flat_map(|append| &append.folds).any(|fold| matches!(fold, Fold::GiveUp(_)));
             commit_group(connection, group, &mut synced, found);
+            if gives_up {
+                upkeep.wake();
+            }
         }
         match next {
             Some(Write::Remove(log, outcomes, done)) => {
@@ -144,16 +149,20 @@ fn commit(connection: &Connection, group: &[Append]) -> Result<(), StoreError> {
         // Its seqs follow events that were never stored.
         return Err(StoreError(format!("an earlier write of session {} failed", append.log.session).into()));
     }
+    let kinds = || {
+        let pieces = group.iter().filter(|append| !append.pieces.is_empty()).map(|_| "pieces");
+        pieces.chain(group.iter().flat_map(|append| append.events.iter().map(|event| event.kind.as_str())))
+    };
     fault::store()?;
     let transaction = connection.unchecked_transaction()?;
     for append in group {
         let Append { log, pieces, events, folds, .. } = append;
         write_session(&transaction, log.session.as_str(), pieces, events, folds)?;
     }
-    fault::commit("before", group);
+    fault::commit("before", kinds());
     fault::store()?;
     transaction.commit()?;
-    fault::commit("after", group);
+    fault::commit("after", kinds());
     Ok(())
 }
 
@@ -183,7 +192,7 @@ fn finish(group: Vec<Append>, result: &Result<(), StoreError>, found: &Found) {
         fault::point("store.before_answer");
         if result.is_ok() {
             append.folds.iter().for_each(|fold| {
-                if let Fold::Blob(held) = fold {
+                if let Fold::Blob(held) | Fold::Content(held, _) = fold {
                     held.committed();
                 }
             });
@@ -296,20 +305,40 @@ fn write_fold(connection: &Connection, session: &str, fold: &Fold, bytes: i64) -
                 "UPDATE question SET answer = ?, answered_by = ?, answered_at = ? WHERE id = ? AND answer IS NULL",
             )?
             .execute(params![json(answer), by, *at as i64, question.as_str()])?,
-        Fold::Blob(held) => {
-            let size = held.size() as i64;
-            let new = connection
-                .prepare_cached("INSERT OR IGNORE INTO blob (session, hash, size) VALUES (?, ?, ?)")?
-                .execute(params![session, held.id().as_str(), size])?;
-            let grown = if new > 0 { size } else { 0 };
-            connection
-                .prepare_cached("UPDATE session SET size = size + ? WHERE id = ?")?
-                .execute(params![grown, session])?
-        }
+        Fold::Blob(held) => use_blob(connection, session, held, None)?,
+        Fold::Content(held, seq) => use_blob(connection, session, held, Some(*seq as i64))?,
+        Fold::GiveUp(seq) => give_up(connection, session, *seq as i64)?,
         Fold::Spent(spent) => usage::add(connection, session, spent)?,
         Fold::Outcome(outcome) => return remember(connection, session, outcome),
     };
     Ok(())
+}
+
+/// The session uses a blob; one with a `seq` may be given up later.
+fn use_blob(connection: &Connection, session: &str, held: &Held, seq: Option<i64>) -> rusqlite::Result<usize> {
+    let (hash, size) = (held.id().as_str(), held.size() as i64);
+    let new = connection
+        .prepare_cached("INSERT OR IGNORE INTO blob (session, hash, size, seq) VALUES (?, ?, ?, ?)")?
+        .execute(params![session, hash, size, seq])?;
+    if new == 0 {
+        // Of a null the maximum is null.
+        return connection
+            .prepare_cached("UPDATE blob SET seq = max(seq, ?) WHERE session = ? AND hash = ? AND seq IS NOT NULL")?
+            .execute(params![seq, session, hash]);
+    }
+    connection.prepare_cached("UPDATE session SET size = size + ? WHERE id = ?")?.execute(params![size, session])
+}
+
+/// The session gives up contents of files; upkeep deletes those that no other session uses.
+fn give_up(connection: &Connection, session: &str, seq: i64) -> rusqlite::Result<usize> {
+    for sql in [
+        "INSERT OR IGNORE INTO stray (hash) SELECT hash FROM blob WHERE session = ?1 AND seq <= ?2",
+        "UPDATE session SET size = size - (SELECT coalesce(sum(size), 0) FROM blob WHERE session = ?1 AND seq <= ?2)
+         WHERE id = ?1",
+    ] {
+        connection.prepare_cached(sql)?.execute(params![session, seq])?;
+    }
+    connection.prepare_cached("DELETE FROM blob WHERE session = ? AND seq <= ?")?.execute(params![session, seq])
 }
 
 /// Stores an outcome, and deletes the oldest beyond the bound.

@@ -20,6 +20,13 @@ pub fn tune_allocator() {
     }
 }
 
+/// The memory of another process, in bytes; `None` if it is gone, and on systems without `/proc`. Blocks on the kernel.
+pub fn resident(pid: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
 /// Returns free memory to the system, and the clean pages of the program's own file, which are read back within microseconds
 /// when needed. An idle daemon then takes a third of its size at the start.
 pub fn release_idle_memory() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use linger_protocol::event::Outcome;
+use linger_protocol::event::{Exit, Outcome, ToolKind};
 use linger_protocol::message::ContentBlock;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -26,6 +26,7 @@ struct Args {
     command: String,
     /// seconds until it is ended; at most 3600
     timeout_s: Option<u64>,
+    background: Option<bool>,
 }
 
 impl Tool for Bash {
@@ -45,35 +46,45 @@ impl Tool for Bash {
         true
     }
 
+    fn kind(&self) -> ToolKind {
+        ToolKind::Execute
+    }
+
     fn pattern(&self) -> Takes {
         Takes::Command
     }
 
     fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid> {
-        let Args { command, timeout_s } = args::parse(input)?;
+        let Args { command, timeout_s, background } = args::parse(input)?;
+        let background = background.unwrap_or(false);
         if command.trim().is_empty() {
             return Err(Invalid("`command` is empty".to_owned()));
         }
         if command.contains('\0') {
             return Err(Invalid("`command` has a NUL in it".to_owned()));
         }
+        if background && timeout_s.is_some() {
+            return Err(Invalid("a command in the background has no `timeout_s`".to_owned()));
+        }
         let timeout_s = timeout_s.unwrap_or(workspace.timeout_s.clamp(1, TIMEOUT_MAX_S));
         if !(1..=TIMEOUT_MAX_S).contains(&timeout_s) {
             return Err(Invalid(format!("`timeout_s` must be from 1 to {TIMEOUT_MAX_S}")));
         }
-        Ok(Box::new(Command { command, timeout_s, workspace: workspace.clone() }))
+        Ok(Box::new(Command { command, timeout_s, background, workspace: workspace.clone() }))
     }
 }
 
 struct Command {
     command: String,
     timeout_s: u64,
+    background: bool,
     workspace: Workspace,
 }
 
 impl Call for Command {
     fn action(&self) -> String {
-        self.command.clone()
+        let note = if self.background { "  (in the background)" } else { "" };
+        format!("{}{note}", self.command)
     }
 
     fn effects(&self) -> Effects {
@@ -81,11 +92,19 @@ impl Call for Command {
     }
 
     fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, ToolOutput> {
-        Box::pin(async move { self.execute(context).await })
+        Box::pin(async move { if self.background { self.begin(context).await } else { self.execute(context).await } })
     }
 }
 
 impl Command {
+    /// Starts it in the background.
+    async fn begin(self, Context { id, jobs, spawn, blobs, .. }: Context) -> ToolOutput {
+        match jobs.start(id, self.command, spawn, blobs).await {
+            Ok(handle) => ToolOutput::text(format!("{handle} runs in the background")),
+            Err(why) => ToolOutput::error(why.0),
+        }
+    }
+
     async fn execute(&self, context: Context) -> ToolOutput {
         let cwd = &self.workspace.cwd;
         let mut process = match context.spawn.shell(&self.command, Input::Nothing, Stderr::Merged).await {
@@ -99,6 +118,7 @@ impl Command {
         };
         let mut output = Output::new(context);
         let ended = follow(&mut process, &mut output, Duration::from_secs(self.timeout_s)).await;
+        let exit = ended.as_ref().and_then(|ended| ended.as_ref().ok()).map(exit);
         let (status, outcome) = match ended {
             Some(Ok(status)) if status.success() => (None, Outcome::Ran),
             Some(status) => (Some(describe(status)), Outcome::Ran),
@@ -114,7 +134,15 @@ impl Command {
         let mut kept = output.finish().await;
         let is_error = status.is_some();
         kept.content.extend(status.map(ContentBlock::text));
-        ToolOutput { content: kept.content, is_error, outcome, output: kept.segments, whole: kept.whole, diff: None }
+        ToolOutput {
+            is_error,
+            outcome,
+            output: kept.segments,
+            whole: kept.whole,
+            exit,
+            content: kept.content,
+            ..ToolOutput::text("")
+        }
     }
 }
 
@@ -142,6 +170,12 @@ async fn follow(
         () = &mut deadline => None,
         status = process.wait() => Some(status),
     }
+}
+
+/// How a command ended, for programs.
+pub(super) fn exit(status: &std::process::ExitStatus) -> Exit {
+    use std::os::unix::process::ExitStatusExt;
+    Exit { code: status.code(), signal: status.signal() }
 }
 
 /// How a command ended that did not end well.
@@ -229,7 +263,9 @@ mod tests {
         let cwd = workspace.cwd.display();
         let mut lines: Vec<&str> = texts(&output)[0].lines().filter(|line| !line.starts_with("_=")).collect();
         lines.sort_unstable();
-        assert_eq!(lines, ["NO_COLOR=1", "PATH=/usr/bin:/bin", &format!("PWD={cwd}"), "SHLVL=0", "TERM=dumb", "X=1"]);
+        let pwd = format!("PWD={cwd}");
+        let expect = ["LINGER_CALL=daemon", "NO_COLOR=1", "PATH=/usr/bin:/bin", &pwd, "SHLVL=0", "TERM=dumb", "X=1"];
+        assert_eq!(lines, expect);
     }
 
     #[tokio::test]

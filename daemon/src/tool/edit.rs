@@ -1,30 +1,35 @@
-//! `edit`: replaces a piece of a file.
+//! `edit`: replaces pieces of a file.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::change::{Change, Content};
+use super::handle::Entry;
+use super::replace::{Piece, replace_all};
 use super::set::Takes;
-use super::{BoxFuture, Call, Context, Effects, Invalid, Tool, ToolOutput, Workspace, args, blocking, file, path};
-
-/// Places that an error names.
-const PLACES_MAX: usize = 10;
+use super::{
+    BoxFuture, Call, Context, Effects, Invalid, Tool, ToolKind, ToolOutput, Workspace, args, blocking, file, path,
+};
+use crate::store::blob::Blobs;
 
 /// The tool.
 pub(super) struct Edit;
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object")]
 struct Args {
     path: String,
-    old: String,
-    new: String,
-    /// replace every occurrence
+    old: Option<String>,
+    new: Option<String>,
     all: Option<bool>,
+    edits: Option<Vec<Piece>>,
 }
+
+/// The most edits of one call.
+const EDITS_MAX: usize = 100;
 
 impl Tool for Edit {
     fn name(&self) -> &str {
@@ -36,11 +41,22 @@ impl Tool for Edit {
     }
 
     fn schema(&self) -> Value {
-        args::schema::<Args>()
+        let all = json!({ "type": "boolean", "description": "replace every occurrence" });
+        let text = json!({ "type": "string" });
+        let piece = json!({ "old": text, "new": text, "all": { "type": "boolean" } });
+        let piece = json!({ "type": "object", "properties": piece, "required": ["old", "new"] });
+        let about = "in place of old and new: several, made in order, all or none";
+        let edits = json!({ "type": "array", "description": about, "items": piece });
+        let properties = json!({ "path": text, "old": text, "new": text, "all": all, "edits": edits });
+        json!({ "type": "object", "properties": properties, "required": ["path"], "additionalProperties": false })
     }
 
     fn changes(&self) -> bool {
         true
+    }
+
+    fn kind(&self) -> ToolKind {
+        ToolKind::Edit
     }
 
     fn pattern(&self) -> Takes {
@@ -48,23 +64,29 @@ impl Tool for Edit {
     }
 
     fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid> {
-        let Args { path, old, new, all } = args::parse(input)?;
+        let Args { path, old, new, all, edits } = args::parse(input)?;
         let path = path::absolute(workspace, &path)?;
-        if old.is_empty() {
+        let pieces = match (old, new, edits) {
+            (None, None, Some(edits)) => edits,
+            (Some(old), Some(new), None) => vec![Piece { old, new, all: all.unwrap_or_default() }],
+            _ => return Err(Invalid("give `old` and `new`, or `edits`".to_owned())),
+        };
+        if pieces.is_empty() || pieces.len() > EDITS_MAX {
+            return Err(Invalid(format!("`edits` has {}, and may have 1 to {EDITS_MAX}", pieces.len())));
+        }
+        if pieces.iter().any(|piece| piece.old.is_empty()) {
             return Err(Invalid("`old` is empty; use write to make a file".to_owned()));
         }
-        if old == new {
+        if pieces.iter().any(|piece| piece.old == piece.new) {
             return Err(Invalid("`old` and `new` are the same".to_owned()));
         }
-        Ok(Box::new(Editing { path, old, new, all: all.unwrap_or_default(), workspace: workspace.clone() }))
+        Ok(Box::new(Editing { path, pieces, workspace: workspace.clone() }))
     }
 }
 
 struct Editing {
     path: PathBuf,
-    old: String,
-    new: String,
-    all: bool,
+    pieces: Vec<Piece>,
     workspace: Workspace,
 }
 
@@ -77,123 +99,43 @@ impl Call for Editing {
         Effects::write(self.path.clone())
     }
 
-    fn run(self: Box<Self>, _: Context) -> BoxFuture<'static, ToolOutput> {
-        blocking(move |_| match self.edit() {
-            Ok(output) => output,
-            Err(error) => ToolOutput::error(file::explain(&self.workspace, &self.path, &error)),
+    fn preview(&self, target: &Path) -> Option<Change> {
+        let text = Entry::at(target).and_then(|entry| file::text(&entry)).ok()?;
+        let edited = replace_all(&text, &self.pieces).ok()?;
+        Some(Change::written(target, Content::Known(text.into()), edited.text))
+    }
+
+    fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, ToolOutput> {
+        blocking(move |_| {
+            let target = context.reached(&self.workspace, &self.path);
+            let edited = self.edit(&target, &context.blobs);
+            edited.unwrap_or_else(|error| file::failure(&self.workspace, &self.path, &target, &error))
         })
     }
 }
 
 impl Editing {
-    fn edit(&self) -> io::Result<ToolOutput> {
-        let target = self.workspace.resolve(&self.path);
-        let text = file::text(&target)?;
+    fn edit(&self, target: &Path, blobs: &Blobs) -> io::Result<ToolOutput> {
+        let entry = Entry::at(target)?;
+        let text = file::text(&entry)?;
         let shown = path::show(&self.workspace.cwd, &self.path);
-        let edited = match replace(&text, &self.old, &self.new, self.all) {
+        if let Err(why) = self.workspace.seen.check(target, &Content::Known(text.clone().into())) {
+            return Ok(ToolOutput::error(format!("{shown} is unchanged: {why}")));
+        }
+        let edited = match replace_all(&text, &self.pieces) {
             Ok(edited) => edited,
             Err(why) => return Ok(ToolOutput::error(format!("{shown} is unchanged: {why}"))),
         };
-        file::replace(&target, edited.text.as_bytes())?;
+        let change = Change::written(target, Content::Known(text.clone().into()), edited.text.as_bytes());
+        let change = Some(change.keep(blobs)?);
+        entry.replace(edited.text.as_bytes())?;
+        self.workspace.seen.wrote(target, edited.text.as_bytes());
         let said = match edited.count {
             1 => format!("edited {shown}, {}", edited.place),
             count => format!("edited {shown}, {count} places, {}", edited.place),
         };
-        Ok(ToolOutput { diff: file::diff(&shown, &text, &edited.text), ..ToolOutput::text(said) })
+        Ok(ToolOutput { diff: file::diff(&shown, &text, &edited.text), change, ..ToolOutput::text(said) })
     }
-}
-
-/// A text after an edit.
-#[derive(Debug)]
-struct Edited {
-    text: String,
-    count: usize,
-    /// The new lines: `line 3` or `lines 3-5`.
-    place: String,
-}
-
-/// Replaces `old` in `text`; the error says what to do better.
-fn replace(text: &str, old: &str, new: &str, all: bool) -> Result<Edited, String> {
-    let (old, new) = match windows(text) {
-        true => (with_crlf(old), with_crlf(new)),
-        false => (old.to_owned(), new.to_owned()),
-    };
-    if old == new {
-        return Err("`old` and `new` differ only in line ends".to_owned());
-    }
-    let Some(first) = text.find(&old) else { return Err(missing(text, &old)) };
-    if !all {
-        let places = places(text, &old);
-        if places.len() > 1 {
-            return Err(ambiguous(text, &places));
-        }
-    }
-    let (count, last) = text.match_indices(&old).fold((0, first), |(count, _), (place, _)| (count + 1, place));
-    let size = (text.len() - count * old.len()).saturating_add(count.saturating_mul(new.len()));
-    if size as u64 > file::TEXT_MAX {
-        return Err(format!("it would have {size} bytes, more than the {} that can be edited", file::TEXT_MAX));
-    }
-    let edited = text.replace(&old, &new);
-    // Where the last replacement begins in the new text.
-    let last = last + (count - 1) * new.len() - (count - 1) * old.len();
-    let (from, to) = (line_of(&edited, first), line_of(&edited, last + new.trim_end_matches(['\r', '\n']).len()));
-    let place = if from == to { format!("line {from}") } else { format!("lines {from}-{to}") };
-    Ok(Edited { text: edited, count, place })
-}
-
-/// Where `old` begins in `text`, also where it overlaps itself; one more than are told.
-fn places(text: &str, old: &str) -> Vec<usize> {
-    let step = old.chars().next().map_or(1, char::len_utf8);
-    let mut places: Vec<usize> = Vec::new();
-    while places.len() <= PLACES_MAX {
-        let from = places.last().map_or(0, |place| place + step);
-        let Some(place) = text.get(from..).and_then(|rest| rest.find(old)) else { break };
-        places.push(from + place);
-    }
-    places
-}
-
-/// Whether every line ends as in Windows; models write plain line ends whatever they read.
-fn windows(text: &str) -> bool {
-    let (all, crlf) = (text.matches('\n').count(), text.matches("\r\n").count());
-    all > 0 && all == crlf
-}
-
-fn with_crlf(text: &str) -> String {
-    text.replace("\r\n", "\n").replace('\n', "\r\n")
-}
-
-/// The number of the line at a byte of `text`.
-fn line_of(text: &str, place: usize) -> usize {
-    text.as_bytes().iter().take(place).filter(|byte| **byte == b'\n').count() + 1
-}
-
-fn ambiguous(text: &str, places: &[usize]) -> String {
-    let lines: Vec<String> = places.iter().take(PLACES_MAX).map(|place| line_of(text, *place).to_string()).collect();
-    let (count, more) = match places.len() {
-        ..=PLACES_MAX => (format!("{} times", places.len()), ""),
-        _ => (format!("more than {PLACES_MAX} times"), ", …"),
-    };
-    format!("`old` occurs {count}, at lines {}{more}; give more lines around it, or set `all`", lines.join(", "))
-}
-
-/// Why `old` may not be there. A text is searched as a whole, for line by line a long `old` would take hours.
-fn missing(text: &str, old: &str) -> String {
-    let (lines, wanted) = (trimmed(text), trimmed(old.trim()));
-    let found = |wanted: &str| lines.find(wanted).map(|place| line_of(&lines, place));
-    let Some(first) = old.trim().lines().next() else { return "`old` was not found".to_owned() };
-    if let Some(line) = found(&wanted) {
-        return format!("`old` was not found; line {line} differs only in white space, read it again");
-    }
-    match found(&trimmed(first)) {
-        Some(line) => format!("`old` was not found; line {line} is like its first, but what follows differs"),
-        None => "`old` was not found; read the file again".to_owned(),
-    }
-}
-
-/// The lines without the white space around them, each between two line ends.
-fn trimmed(text: &str) -> String {
-    text.lines().fold("\n".to_owned(), |lines, line| lines + line.trim() + "\n")
 }
 
 #[cfg(test)]
@@ -203,56 +145,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::tool::read::Read;
     use crate::tool::tests::{run, test_workspace};
-
-    fn check(text: &str, old: &str, new: &str, all: bool, expect: Result<(&str, &str), &str>) {
-        let got = replace(text, old, new, all);
-        let got = got.as_ref().map(|edited| (edited.text.as_str(), edited.place.as_str())).map_err(String::as_str);
-        assert_eq!(got, expect);
-    }
-
-    #[test]
-    fn one_place_or_all_are_replaced() {
-        check("a\nb\nc\n", "b", "x\ny", false, Ok(("a\nx\ny\nc\n", "lines 2-3")));
-        check("a\nb\nc\n", "b\n", "", false, Ok(("a\nc\n", "line 2")));
-        check("a\nb\na\n", "a", "xx", true, Ok(("xx\nb\nxx\n", "lines 1-3")));
-        check("x a\nx\na\n", "x a", "y", true, Ok(("y\nx\na\n", "line 1")));
-    }
-
-    #[test]
-    fn windows_line_ends_stay() {
-        check("a\r\nb\r\nc\r\n", "a\nb", "x\ny", false, Ok(("x\r\ny\r\nc\r\n", "lines 1-2")));
-        check("a\r\nb\r\n", "a\r\n", "x\n", false, Ok(("x\r\nb\r\n", "line 1")));
-        check("a\r\nb\n", "a", "x\ny", false, Ok(("x\ny\r\nb\n", "lines 1-2")));
-        check("a\r\n", "a\n", "a\r\n", false, Err("`old` and `new` differ only in line ends"));
-    }
-
-    #[test]
-    fn an_error_says_what_to_do_better() {
-        let many = "`old` occurs 3 times, at lines 1, 2, 4; give more lines around it, or set `all`";
-        check("a\na\nb\na\n", "a", "x", false, Err(many));
-        let more = "`old` occurs more than 10 times, at lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …; give more lines around it, or set `all`";
-        check(&"a\n".repeat(12), "a", "x", false, Err(more));
-        let overlapping = "`old` occurs 2 times, at lines 1, 2; give more lines around it, or set `all`";
-        check("}\n}\n}\n", "}\n}\n", "}\n", false, Err(overlapping));
-        check("ééé", "éé", "e", false, Err(overlapping.replace("1, 2", "1, 1").as_str()));
-        let large = "it would have 65536000000 bytes, more than the 16777216 that can be edited";
-        check(&"a".repeat(1_000_000), "a", &"b".repeat(65_536), true, Err(large));
-        let space = "`old` was not found; line 2 differs only in white space, read it again";
-        check("if x {\n\tfoo();\n\tbar();\n}\n", "    foo();\n    bar();", "x", false, Err(space));
-        let first = "`old` was not found; line 1 is like its first, but what follows differs";
-        check("if x {\n\tfoo();\n", "if x {\n  bar();", "x", false, Err(first));
-        check("abc\n", "d", "x", false, Err("`old` was not found; read the file again"));
-        check("abc\n", "\n\n\n", "x", false, Err("`old` was not found"));
-    }
-
-    #[test]
-    fn a_long_piece_that_is_not_there_is_searched_for_in_one_pass() {
-        let last = "`old` was not found; line 1 is like its first, but what follows differs";
-        check(&"a\n".repeat(400_000), &format!("{}b\n", "a\n".repeat(200_000)), "x", false, Err(last));
-        let space = "`old` was not found; line 1 differs only in white space, read it again";
-        check(&" a\n".repeat(400_000), &"a \n".repeat(200_000), "x", false, Err(space));
-    }
 
     #[tokio::test]
     async fn a_file_is_edited_in_place() {
@@ -260,10 +154,20 @@ mod tests {
         let file = workspace.cwd.join("a.rs");
         fs::write(&file, "one\ntwo\n").unwrap();
         let edit = |old: &str| json!({"path": "a.rs", "old": old, "new": "2"});
+        let unread = "a.rs is unchanged: you have not read it; read it first";
+        assert_eq!(run(&Edit, &workspace, edit("two")).await, (unread.to_owned(), true));
+        run(&Read, &workspace, json!({"path": "a.rs", "limit": 1})).await;
         assert_eq!(run(&Edit, &workspace, edit("two")).await, ("edited a.rs, line 2".to_owned(), false));
         assert_eq!(fs::read_to_string(&file).unwrap(), "one\n2\n");
         let unchanged = "a.rs is unchanged: `old` was not found; read the file again";
         assert_eq!(run(&Edit, &workspace, edit("two")).await, (unchanged.to_owned(), true));
+        let changed = "a.rs is unchanged: it has changed since you read or wrote it; read it again";
+        fs::write(&file, "one\ntwo\n").unwrap();
+        assert_eq!(run(&Edit, &workspace, edit("two")).await, (changed.to_owned(), true));
+        run(&Read, &workspace, json!({"path": "a.rs"})).await;
+        let edits = json!({"path": "a.rs", "edits": [{"old": "one", "new": "1"}, {"old": "two", "new": "2"}]});
+        assert_eq!(run(&Edit, &workspace, edits).await, ("edited a.rs, 2 places, line 1, line 2".to_owned(), false));
+        assert_eq!(fs::read_to_string(&file).unwrap(), "1\n2\n");
         fs::write(&file, b"\xff").unwrap();
         assert_eq!(run(&Edit, &workspace, edit("two")).await, ("a.rs is not UTF-8 text".to_owned(), true));
     }

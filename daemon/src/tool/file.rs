@@ -1,18 +1,20 @@
-//! Files: opened only if they are regular, replaced as a whole, and errors that a model can act on.
+//! Files: what is never opened, the text of one that is edited, and errors that a model can act on.
 
 use std::collections::BTreeSet;
-use std::fs::{File, Metadata, OpenOptions, Permissions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::fs::{File, Metadata, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use rustix::fs::{Access, OFlags, access};
+use rustix::fs::{FileType, OFlags, Stat};
+use rustix::io::Errno;
 use rustix::process::geteuid;
 
+use super::handle::{Dir, Entry};
 use super::path::show;
-use super::{Workspace, diff, text};
+use super::{ToolOutput, Workspace, diff, text};
 use crate::store::aside::{PARTS, with};
 
 /// The longest file that is edited: it is in memory several times.
@@ -38,85 +40,85 @@ pub(crate) fn keep_shut(database: &Path) {
     OWN.lock().unwrap_or_else(PoisonError::into_inner).insert(database.to_path_buf());
 }
 
+/// What is said of a file of the daemon's own database.
+pub(super) const OWN_DATABASE: &str = "is the database of the daemon itself; look at it with `sqlite3 -readonly`";
+
+/// What tells a file from others.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Identity {
+    mode: u32,
+    uid: u32,
+    inode: (u64, u64),
+}
+
+impl From<&Metadata> for Identity {
+    fn from(metadata: &Metadata) -> Self {
+        Self { mode: metadata.mode(), uid: metadata.uid(), inode: (metadata.dev(), metadata.ino()) }
+    }
+}
+
+impl From<&Stat> for Identity {
+    // The types of these fields depend on the system.
+    #[allow(clippy::unnecessary_cast, clippy::cast_sign_loss, clippy::cast_lossless)]
+    fn from(status: &Stat) -> Self {
+        let inode = (status.st_dev as u64, status.st_ino as u64);
+        Self { mode: status.st_mode as u32, uid: status.st_uid, inode }
+    }
+}
+
 /// Whether it is a file of the daemon's own database. To close any descriptor of one takes away the locks that SQLite has on it
 /// in this process (fcntl(2)), and another process would then take its WAL for left behind.
-fn is_own(metadata: &Metadata) -> bool {
+pub(super) fn is_own(file: &Identity) -> bool {
     // No other mode is theirs, and few files have it.
-    let may_be = metadata.mode() & 0o777 == 0o600 && metadata.uid() == geteuid().as_raw();
-    let same =
-        |path: PathBuf| path.metadata().is_ok_and(|own| (own.dev(), own.ino()) == (metadata.dev(), metadata.ino()));
+    let may_be = file.mode & 0o777 == 0o600 && file.uid == geteuid().as_raw();
+    let same = |path: PathBuf| path.metadata().is_ok_and(|own| Identity::from(&own).inode == file.inode);
     let own = || OWN.lock().unwrap_or_else(PoisonError::into_inner).clone();
     may_be && own().iter().any(|database| PARTS.into_iter().any(|part| same(with(database, part))))
 }
 
-/// Opens a regular file. Nothing else is opened at all: a FIFO would block, and a device may act.
-pub(crate) fn open(path: &Path) -> io::Result<(File, Metadata)> {
+/// Opens a regular file by a path that may have links. For files that linger itself looks for and does not show.
+pub(super) fn open(path: &Path) -> io::Result<File> {
     let metadata = path.metadata()?;
-    regular(&metadata)?;
-    if is_own(&metadata) {
-        return Err(io::Error::other("is the database of the daemon itself; look at it with `sqlite3 -readonly`"));
+    regular(FileType::from_raw_mode(metadata.mode()))?;
+    if is_own(&Identity::from(&metadata)) {
+        return Err(io::Error::other(OWN_DATABASE));
     }
     // It may have been replaced since.
     let file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
-    let metadata = file.metadata()?;
-    regular(&metadata)?;
-    Ok((file, metadata))
+    regular(FileType::from_raw_mode(file.metadata()?.mode()))?;
+    Ok(file)
 }
 
-fn regular(metadata: &Metadata) -> io::Result<()> {
-    match metadata {
-        metadata if metadata.is_file() => Ok(()),
-        metadata if metadata.is_dir() => Err(io::Error::new(io::ErrorKind::IsADirectory, "is a directory; use ls")),
+/// Fails unless it is the type of a regular file.
+pub(super) fn regular(kind: FileType) -> io::Result<()> {
+    match kind {
+        FileType::RegularFile => Ok(()),
+        FileType::Directory => Err(io::Error::new(io::ErrorKind::IsADirectory, "is a directory; use ls")),
         _ => Err(io::Error::other("is not a regular file")),
     }
 }
 
 /// The text of a file that is to be changed.
-pub(super) fn text(path: &Path) -> io::Result<String> {
-    let (file, metadata) = open(path)?;
-    let mut bytes = Vec::new();
-    file.take(TEXT_MAX + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > TEXT_MAX {
-        return Err(io::Error::other(format!(
-            "has {} bytes, more than the {TEXT_MAX} that can be edited",
-            metadata.len()
-        )));
-    }
-    String::from_utf8(bytes).map_err(|_| io::Error::other("is not UTF-8 text"))
+pub(super) fn text(entry: &Entry) -> io::Result<String> {
+    let large = || io::Error::other(format!("has more than the {TEXT_MAX} bytes that can be edited"));
+    String::from_utf8(entry.read(TEXT_MAX)?.ok_or_else(large)?).map_err(|_| io::Error::other("is not UTF-8 text"))
 }
 
-/// Puts `content` in the place of `path`: a reader sees the old or the new, and a power cut leaves one of them.
-/// Mode and, where it may, owner stay as they were. `path` has no link at its end.
-pub(super) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
-    let old = path.metadata().ok();
-    if let Some(old) = &old {
-        regular(old)?;
-        // The directory alone decides about a rename; a file that was made read-only is to stay as it is.
-        access(path, Access::WRITE_OK)?;
-    }
-    let parent = path.parent().ok_or(io::ErrorKind::IsADirectory)?;
-    let mut file = tempfile::Builder::new()
-        .prefix(".linger-")
-        .permissions(Permissions::from_mode(if old.is_some() { 0o600 } else { 0o666 }))
-        .tempfile_in(parent)?;
-    file.write_all(content)?;
-    if let Some(old) = &old {
-        let _ = std::os::unix::fs::fchown(file.as_file(), Some(old.uid()), Some(old.gid()));
-        file.as_file().set_permissions(old.permissions())?;
-    }
-    file.as_file().sync_all()?;
-    file.persist(path)?;
-    Ok(())
+/// The failure of a call for `path`, which leads to `target`.
+pub(super) fn failure(workspace: &Workspace, path: &Path, target: &Path, error: &io::Error) -> ToolOutput {
+    ToolOutput::error(explain(workspace, path, target, error))
 }
 
-/// What to tell a model about `error` with `path`.
-pub(super) fn explain(workspace: &Workspace, path: &Path, error: &io::Error) -> String {
+fn explain(workspace: &Workspace, path: &Path, target: &Path, error: &io::Error) -> String {
     let shown = show(&workspace.cwd, path);
     if !workspace.cwd.is_dir() {
         return gone(workspace);
     }
     if error.kind() == io::ErrorKind::NotFound {
-        return format!("{shown} does not exist{}", neighbour(path));
+        return format!("{shown} does not exist{}", neighbour(target));
+    }
+    if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) {
+        return format!("{shown} is behind a link that came while the call began, or that leads to itself");
     }
     // `: No such …` for what the system says, ` is …` for what is said here.
     match error.raw_os_error() {
@@ -130,15 +132,13 @@ pub(super) fn gone(workspace: &Workspace) -> String {
     format!("the working directory {} is gone", text::one_line(&workspace.cwd.to_string_lossy()))
 }
 
-/// The name most like the last part of `path` beside it.
-fn neighbour(path: &Path) -> String {
-    let (Some(name), Some(entries)) = (path.file_name(), path.parent().and_then(|parent| parent.read_dir().ok()))
-    else {
-        return String::new();
-    };
+/// The name most like the last part of `target` beside it.
+fn neighbour(target: &Path) -> String {
+    let entries = target.parent().and_then(|parent| Dir::open(parent).and_then(|dir| dir.list()).ok());
+    let (Some(name), Some(entries)) = (target.file_name(), entries) else { return String::new() };
     let names: Vec<String> = entries
         .take(NEIGHBOURS_MAX)
-        .filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()))
+        .filter_map(|entry| Some(String::from_utf8_lossy(entry.ok()?.file_name().to_bytes()).into_owned()))
         .collect();
     text::did_you_mean(&name.to_string_lossy(), &names.iter().map(String::as_str).collect::<Vec<_>>())
 }

@@ -3,17 +3,19 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
-use std::path::PathBuf;
-use std::time::SystemTime;
+use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::handle::Dir;
 use super::pattern::{Pattern, Walk};
 use super::set::Takes;
-use super::{BoxFuture, Call, Context, Effects, Invalid, Tool, ToolOutput, Workspace, args, blocking, file, path};
+use super::{
+    BoxFuture, Call, Context, Effects, Invalid, Tool, ToolKind, ToolOutput, Workspace, args, blocking, file, path,
+};
 
 /// Files that are shown; the rest is counted.
 const RESULTS_MAX: usize = 200;
@@ -46,6 +48,10 @@ impl Tool for Glob {
         false
     }
 
+    fn kind(&self) -> ToolKind {
+        ToolKind::Search
+    }
+
     fn pattern(&self) -> Takes {
         Takes::Path
     }
@@ -73,28 +79,33 @@ impl Call for Finding {
         Effects::read(self.root.clone())
     }
 
-    fn run(self: Box<Self>, _: Context) -> BoxFuture<'static, ToolOutput> {
-        blocking(move |token| match Pattern::new(&self.pattern).map(|glob| self.find(&glob, token)) {
-            Ok(Ok(output)) => output,
-            Ok(Err(error)) => ToolOutput::error(file::explain(&self.workspace, &self.root, &error)),
-            Err(Invalid(problem)) => ToolOutput::error(problem),
+    fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, ToolOutput> {
+        blocking(move |token| {
+            let target = context.reached(&self.workspace, &self.root);
+            match Pattern::new(&self.pattern).map(|glob| self.find(&target, &glob, token)) {
+                Ok(Ok(output)) => output,
+                Ok(Err(error)) => file::failure(&self.workspace, &self.root, &target, &error),
+                Err(Invalid(problem)) => ToolOutput::error(problem),
+            }
         })
     }
 }
 
 impl Finding {
-    fn find(&self, glob: &Pattern, token: &CancellationToken) -> io::Result<ToolOutput> {
-        if !self.root.metadata()?.is_dir() {
-            return Err(io::Error::other("is not a directory"));
-        }
+    fn find(&self, target: &Path, glob: &Pattern, token: &CancellationToken) -> io::Result<ToolOutput> {
+        let dir = Dir::open(target).map_err(|error| match error.kind() {
+            io::ErrorKind::NotADirectory => io::Error::other("is not a directory"),
+            _ => error,
+        })?;
         // The oldest on top, to be thrown out.
         let mut newest = BinaryHeap::new();
         let mut total = 0;
-        let mut walk = Walk::new(&self.root, Some(glob), token);
-        for entry in walk.by_ref().filter(|entry| glob.matches(&self.root, entry.path())) {
-            let changed = entry.metadata().ok().and_then(|metadata| metadata.modified().ok());
+        let mut walk = Walk::new(target, (Some(glob), false), token);
+        for (path, _) in walk.by_ref().filter(|(path, _)| glob.is_match(path)) {
+            // Only what is there counts: a name may be one of another directory, whose link the walk met.
+            let Ok(status) = dir.below(&path).and_then(|entry| entry.status()) else { continue };
             total += 1;
-            newest.push((Reverse(changed.unwrap_or(SystemTime::UNIX_EPOCH)), entry.into_path()));
+            newest.push((Reverse((status.st_mtime, status.st_mtime_nsec)), self.root.join(path)));
             if newest.len() > RESULTS_MAX {
                 newest.pop();
             }
@@ -117,7 +128,7 @@ impl Finding {
 #[cfg(test)]
 mod tests {
     use std::fs::{self, File};
-    use std::time::Duration;
+    use std::time::{Duration, SystemTime};
 
     use serde_json::json;
 

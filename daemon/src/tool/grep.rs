@@ -1,21 +1,24 @@
 //! `grep`: searches in files.
 
+use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use grep_matcher::LineTerminator;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
-use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
+use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkFinish, SinkMatch};
 use memchr::memchr;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::handle::{Dir, Entry};
 use super::pattern::{PATTERN_MAX, Pattern, Walk};
 use super::set::Takes;
 use super::{
-    BoxFuture, Call, Context, Effects, Hidden, Invalid, Tool, ToolOutput, Workspace, args, blocking, file, path, text,
+    BoxFuture, Call, Context, Effects, Hidden, Invalid, Tool, ToolKind, ToolOutput, Workspace, args, blocking, file,
+    path, text,
 };
 
 /// Lines that are shown, with their context.
@@ -51,6 +54,14 @@ struct Args {
     glob: Option<String>,
     /// lines around each match
     context: Option<usize>,
+    /// only names of files
+    files: Option<bool>,
+    /// only the number of matching lines of each file
+    count: Option<bool>,
+    /// hidden files too
+    hidden: Option<bool>,
+    /// a match may span lines; `(?s)` lets . match their ends
+    multiline: Option<bool>,
 }
 
 impl Tool for Grep {
@@ -70,12 +81,22 @@ impl Tool for Grep {
         false
     }
 
+    fn kind(&self) -> ToolKind {
+        ToolKind::Search
+    }
+
     fn pattern(&self) -> Takes {
         Takes::Path
     }
 
     fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid> {
-        let Args { pattern, path, glob, context } = args::parse(input)?;
+        let Args { pattern, path, glob, context, files, count, hidden, multiline } = args::parse(input)?;
+        let shows = match (files.unwrap_or_default(), count.unwrap_or_default()) {
+            (true, true) => return Err(Invalid("give `files` or `count`".to_owned())),
+            (true, false) => Shows::Files,
+            (false, true) => Shows::Counts,
+            (false, false) => Shows::Lines,
+        };
         if pattern.len() > PATTERN_MAX {
             return Err(Invalid(format!("`pattern` has {} bytes, and may have {PATTERN_MAX}", pattern.len())));
         }
@@ -84,7 +105,10 @@ impl Tool for Grep {
             pattern,
             root: path::directory(workspace, path.as_deref())?,
             glob,
-            context: context.unwrap_or_default().min(CONTEXT_MAX),
+            context: if shows == Shows::Lines { context.unwrap_or_default().min(CONTEXT_MAX) } else { 0 },
+            shows,
+            hidden: hidden.unwrap_or_default(),
+            multiline: multiline.unwrap_or_default(),
             workspace: workspace.clone(),
         }))
     }
@@ -96,7 +120,18 @@ struct Searching {
     root: PathBuf,
     glob: Option<String>,
     context: usize,
+    shows: Shows,
+    hidden: bool,
+    multiline: bool,
     workspace: Workspace,
+}
+
+/// What is shown of a match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shows {
+    Lines,
+    Files,
+    Counts,
 }
 
 impl Call for Searching {
@@ -109,10 +144,13 @@ impl Call for Searching {
     }
 
     fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, ToolOutput> {
-        blocking(move |token| match self.compile().map(|what| self.search(&what, token, &context.hidden)) {
-            Ok(Ok(output)) => output,
-            Ok(Err(error)) => ToolOutput::error(file::explain(&self.workspace, &self.root, &error)),
-            Err(Invalid(problem)) => ToolOutput::error(problem),
+        blocking(move |token| {
+            let target = context.reached(&self.workspace, &self.root);
+            match self.compile().map(|what| self.search(&target, &what, token, &context.hidden)) {
+                Ok(Ok(output)) => output,
+                Ok(Err(error)) => file::failure(&self.workspace, &self.root, &target, &error),
+                Err(Invalid(problem)) => ToolOutput::error(problem),
+            }
         })
     }
 }
@@ -127,7 +165,7 @@ impl Searching {
     fn compile(&self) -> Result<What, Invalid> {
         let matcher = RegexMatcherBuilder::new()
             .multi_line(true)
-            .crlf(true)
+            .crlf(!self.multiline)
             .size_limit(PATTERN_SIZE)
             .dfa_size_limit(CACHE_SIZE)
             .build(&self.pattern)
@@ -135,31 +173,38 @@ impl Searching {
         Ok(What { matcher, glob: self.glob.as_deref().map(Pattern::new).transpose()? })
     }
 
-    fn search(&self, what: &What, token: &CancellationToken, hidden: &Hidden) -> io::Result<ToolOutput> {
+    fn search(&self, target: &Path, what: &What, token: &CancellationToken, hidden: &Hidden) -> io::Result<ToolOutput> {
         let mut searcher = SearcherBuilder::new()
             .line_number(true)
-            .line_terminator(LineTerminator::crlf())
+            .multi_line(self.multiline)
+            .line_terminator(if self.multiline { LineTerminator::byte(b'\n') } else { LineTerminator::crlf() })
             .before_context(self.context)
             .after_context(self.context)
             .binary_detection(BinaryDetection::quit(0))
             .heap_limit(Some(HEAP_MAX))
             .build();
         let mut found = Found::default();
-        if !self.root.metadata()?.is_dir() {
-            self.search_file(&mut searcher, &what.matcher, &self.root, &mut found, token)?;
-            return Ok(found.output(""));
-        }
-        let mut walk = Walk::new(&self.root, what.glob.as_ref(), token);
-        let files = walk.by_ref().filter(|entry| entry.file_type().is_some_and(|kind| kind.is_file()));
-        for entry in files.filter(|entry| what.glob.as_ref().is_none_or(|glob| glob.matches(&self.root, entry.path())))
-        {
-            if hidden(entry.path()) {
+        let dir = match Dir::open(target) {
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+                let (file, _) = Entry::at(target)?.open()?;
+                self.search_file(&mut searcher, &what.matcher, (file, &self.root), &mut found, token)?;
+                return Ok(found.output(""));
+            }
+            opened => opened?,
+        };
+        let mut walk = Walk::new(target, (what.glob.as_ref(), self.hidden), token);
+        let meant = |path: &Path| what.glob.as_ref().is_none_or(|glob| glob.is_match(path));
+        for (below, _) in walk.by_ref().filter(|(path, is_file)| *is_file && meant(path)) {
+            let path = self.root.join(&below);
+            // The file that is opened has no link in its path; a rule may name it by one as well.
+            if hidden(&target.join(&below)) || (target != self.root && hidden(&path)) {
                 found.hidden += 1;
                 continue;
             }
-            if self.search_file(&mut searcher, &what.matcher, entry.path(), &mut found, token).is_err() {
-                found.skipped += 1;
-            }
+            let opened = dir.below(&below).and_then(|entry| entry.open());
+            let searched = opened
+                .and_then(|(file, _)| self.search_file(&mut searcher, &what.matcher, (file, &path), &mut found, token));
+            found.skipped += usize::from(searched.is_err());
             if found.full {
                 break;
             }
@@ -171,20 +216,19 @@ impl Searching {
         &self,
         searcher: &mut Searcher,
         matcher: &RegexMatcher,
-        path: &Path,
+        (file, path): (File, &Path),
         found: &mut Found,
         token: &CancellationToken,
     ) -> io::Result<()> {
-        let (file, _) = file::open(path)?;
         let name = path::show(&self.workspace.cwd, path);
-        let lines = Lines { name, matcher, found };
+        let lines = Lines { name, matcher, found, shows: self.shows, count: 0 };
         searcher.search_reader(matcher, Cancellable { file, token }, lines)
     }
 }
 
 /// A file that ends in an error once nobody waits for what is read.
 struct Cancellable<'a> {
-    file: std::fs::File,
+    file: File,
     token: &'a CancellationToken,
 }
 
@@ -244,6 +288,9 @@ struct Lines<'a> {
     name: String,
     matcher: &'a RegexMatcher,
     found: &'a mut Found,
+    shows: Shows,
+    /// Matching lines so far.
+    count: u64,
 }
 
 impl Lines<'_> {
@@ -259,8 +306,32 @@ impl Sink for Lines<'_> {
 
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> io::Result<bool> {
         use grep_matcher::Matcher;
+        match self.shows {
+            Shows::Files => {
+                self.found.add(&format!("{}\n", self.name));
+                return Ok(false);
+            }
+            Shows::Counts => {
+                self.count += found.lines().count() as u64;
+                return Ok(true);
+            }
+            Shows::Lines => {}
+        }
         let at = self.matcher.find(found.bytes()).ok().flatten().map_or(0, |place| place.start());
-        Ok(self.add(':', found.line_number(), &clip(found.bytes(), at)))
+        let mut goes_on = true;
+        // In a match over several lines the first has its beginning.
+        for (line, n) in found.lines().zip(0..) {
+            let number = found.line_number().map(|first| first + n);
+            goes_on = goes_on && self.add(':', number, &clip(line, if n == 0 { at } else { 0 }));
+        }
+        Ok(goes_on)
+    }
+
+    fn finish(&mut self, _: &Searcher, _: &SinkFinish) -> io::Result<()> {
+        if self.shows == Shows::Counts && self.count > 0 {
+            self.found.add(&format!("{}:{}\n", self.name, self.count));
+        }
+        Ok(())
     }
 
     fn context(&mut self, _: &Searcher, context: &SinkContext<'_>) -> io::Result<bool> {
@@ -317,6 +388,11 @@ mod tests {
             (json!({"pattern": "two", "glob": "*.txt"}), "b.txt:1:two \u{fffd}\n"),
             (json!({"pattern": "two", "glob": ".h*"}), ".hidden:1:two\n"),
             (json!({"pattern": "two", "path": "out/c.rs"}), "out/c.rs:1:two\n"),
+            (json!({"pattern": "two", "files": true}), "b.txt\nsrc/a.rs\n"),
+            (json!({"pattern": "two", "count": true}), "b.txt:1\nsrc/a.rs:2\n"),
+            (json!({"pattern": "two", "hidden": true, "files": true}), ".hidden\nb.txt\nsrc/a.rs\n"),
+            (json!({"pattern": "two\\n\\}", "multiline": true}), "src/a.rs:2:  two\nsrc/a.rs:3:}\n"),
+            (json!({"pattern": "two", "files": true, "count": true}), "give `files` or `count`"),
             (json!({"pattern": "one", "context": 1}), "src/a.rs:1:fn one() {\nsrc/a.rs-2-  two\n"),
             (json!({"pattern": "one", "path": "/dev/zero"}), "/dev/zero is not a regular file"),
         ] {
@@ -383,13 +459,22 @@ mod tests {
         let (_dir, workspace) = test_workspace();
         let file = workspace.cwd.join("file");
         fs::write(&file, "x\n").unwrap();
-        let call =
-            Searching { pattern: "x".to_owned(), root: workspace.cwd.clone(), glob: None, context: 0, workspace };
+        let call = Searching {
+            pattern: "x".to_owned(),
+            root: workspace.cwd.clone(),
+            glob: None,
+            context: 0,
+            shows: Shows::Lines,
+            hidden: false,
+            multiline: false,
+            workspace,
+        };
         let token = CancellationToken::new();
         token.cancel();
         let hidden: Hidden = std::sync::Arc::new(|_| false);
         let what = call.compile().unwrap();
-        assert_eq!(call.search(&what, &token, &hidden).unwrap(), ToolOutput::text("[no match]\n"));
-        assert!(call.search_file(&mut Searcher::new(), &what.matcher, &file, &mut Found::default(), &token).is_err());
+        assert_eq!(call.search(&call.root, &what, &token, &hidden).unwrap(), ToolOutput::text("[no match]\n"));
+        let opened = (File::open(&file).unwrap(), file.as_path());
+        assert!(call.search_file(&mut Searcher::new(), &what.matcher, opened, &mut Found::default(), &token).is_err());
     }
 }

@@ -107,7 +107,7 @@ impl Cache {
     /// The rules of a file for what lies in `dir`. What is not there, or cannot be read, has none, and neither has a line that is no
     /// rule.
     fn rules(&mut self, dir: &Path, path: &Path) -> Gitignore {
-        let Ok((file, _)) = file::open(path) else { return Gitignore::empty() };
+        let Ok(file) = file::open(path) else { return Gitignore::empty() };
         let mut bytes = Vec::new();
         // One more, to see whether it goes on.
         if file.take(self.bytes + 1).read_to_end(&mut bytes).is_err() {

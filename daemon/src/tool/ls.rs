@@ -1,18 +1,23 @@
 //! `ls`: lists a directory.
 
 use std::collections::BTreeSet;
-use std::fs::DirEntry;
+use std::ffi::OsStr;
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
+use rustix::fs::{DirEntry, FileType};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::handle::Dir;
 use super::set::Takes;
 use super::text::one_line;
-use super::{BoxFuture, Call, Context, Effects, Invalid, Tool, ToolOutput, Workspace, args, blocking, file, path};
+use super::{
+    BoxFuture, Call, Context, Effects, Invalid, Tool, ToolKind, ToolOutput, Workspace, args, blocking, file, path,
+};
 
 /// Entries that are shown; the rest is counted.
 const ENTRIES_MAX: usize = 500;
@@ -43,6 +48,10 @@ impl Tool for Ls {
         false
     }
 
+    fn kind(&self) -> ToolKind {
+        ToolKind::Read
+    }
+
     fn pattern(&self) -> Takes {
         Takes::Path
     }
@@ -67,53 +76,62 @@ impl Call for Listing {
         Effects::read(self.path.clone())
     }
 
-    fn run(self: Box<Self>, _: Context) -> BoxFuture<'static, ToolOutput> {
-        blocking(move |token| match self.list(token) {
-            Ok(output) => output,
-            Err(error) => ToolOutput::error(file::explain(&self.workspace, &self.path, &error)),
+    fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, ToolOutput> {
+        blocking(move |token| {
+            let target = context.reached(&self.workspace, &self.path);
+            let listed = list(&target, token);
+            listed.unwrap_or_else(|error| file::failure(&self.workspace, &self.path, &target, &error))
         })
     }
 }
 
-impl Listing {
-    fn list(&self, token: &CancellationToken) -> io::Result<ToolOutput> {
-        let mut names = BTreeSet::new();
-        let mut total = 0;
-        for entry in self.path.read_dir()?.take_while(|_| !token.is_cancelled()) {
-            total += 1;
-            names.insert(show(&entry?));
-            if names.len() > ENTRIES_MAX {
-                names.pop_last();
-            }
+pub(super) fn list(target: &Path, token: &CancellationToken) -> io::Result<ToolOutput> {
+    let dir = Dir::open(target)?;
+    let mut names = BTreeSet::new();
+    let mut total = 0;
+    for entry in dir.list()?.take_while(|_| !token.is_cancelled()) {
+        let entry = entry?;
+        if matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            continue;
         }
-        let mut listed = names.iter().map(|name| format!("{name}\n")).collect::<String>();
-        if total > names.len() {
-            listed.push_str(&format!("[{} more entries]", total - names.len()));
+        total += 1;
+        names.insert(show(&dir, &entry));
+        if names.len() > ENTRIES_MAX {
+            names.pop_last();
         }
-        if listed.is_empty() {
-            listed.push_str("[empty directory]");
-        }
-        Ok(ToolOutput::text(listed))
     }
+    let mut listed = names.iter().map(|name| format!("{name}\n")).collect::<String>();
+    if total > names.len() {
+        listed.push_str(&format!("[{} more entries]", total - names.len()));
+    }
+    if listed.is_empty() {
+        listed.push_str("[empty directory]");
+    }
+    Ok(ToolOutput::text(listed))
 }
 
-fn show(entry: &DirEntry) -> String {
-    let name = one_line(&entry.file_name().to_string_lossy());
-    match entry.file_type() {
-        Ok(kind) if kind.is_dir() => format!("{name}/"),
-        Ok(kind) if kind.is_symlink() => match entry.path().read_link() {
-            Ok(target) => format!("{name} -> {}", one_line(&target.to_string_lossy())),
-            Err(_) => name,
+fn show(dir: &Dir, entry: &DirEntry) -> String {
+    let name = OsStr::from_bytes(entry.file_name().to_bytes());
+    let shown = one_line(&name.to_string_lossy());
+    let entry_of = || dir.entry(name).ok();
+    let kind = match entry.file_type() {
+        // Some disks do not say.
+        FileType::Unknown => entry_of().and_then(|entry| entry.status().ok()).map(|status| status.st_mode),
+        kind => Some(kind.as_raw_mode()),
+    };
+    match kind.map(FileType::from_raw_mode) {
+        Some(FileType::Directory) => format!("{shown}/"),
+        Some(FileType::Symlink) => match entry_of().and_then(|entry| entry.link().ok()) {
+            Some(target) => format!("{shown} -> {}", one_line(&target.to_string_lossy())),
+            None => shown,
         },
-        _ => name,
+        _ => shown,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::ffi::OsStr;
     use std::fs;
-    use std::os::unix::ffi::OsStrExt;
 
     use serde_json::json;
 

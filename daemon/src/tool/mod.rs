@@ -5,18 +5,31 @@
 //! Deliberately absent: permissions, and anything about the log.
 
 mod args;
+mod ask_user;
+pub(crate) mod background;
 mod bash;
+mod bash_output;
+mod call_tool;
+pub mod change;
 mod diff;
 mod edit;
-pub(crate) mod file;
+mod fetch;
+mod file;
+mod find_tools;
 mod glob;
 mod grep;
+pub(crate) mod handle;
 mod ignored;
 mod ls;
-mod output;
+pub(crate) mod output;
+pub mod page;
 mod path;
 pub(crate) mod pattern;
+mod plan;
 mod read;
+mod replace;
+pub mod restore;
+pub mod seen;
 pub mod set;
 pub(crate) mod text;
 mod write;
@@ -27,17 +40,23 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use linger_protocol::event::{AfterCrash, Outcome, OutputSegment};
+use linger_protocol::event::{AfterCrash, Exit, Location, Outcome, OutputSegment, PlanEntry, ToolKind};
+use linger_protocol::id::{CallId, SessionId};
 use linger_protocol::message::ContentBlock;
 use linger_protocol::question::QuestionOption;
+use reqwest::{Client, Url};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::diagnostics::secret::SecretVariables;
 use crate::process::server::{Children, Spawn};
 use crate::store::blob::{Blobs, Held};
+use background::Jobs;
 pub(crate) use bash::TIMEOUT_MAX_S;
+use change::{Change, KeptChange};
 pub(crate) use file::keep_shut;
+use seen::Seen;
 use set::Takes;
 
 /// How many links `resolve` follows before it gives up on a loop; Linux allows as many.
@@ -58,6 +77,18 @@ pub trait Tool: Send + Sync {
     fn changes(&self) -> bool {
         true
     }
+    /// What kind of tool it is, for those who show its calls.
+    fn kind(&self) -> ToolKind {
+        ToolKind::Other
+    }
+    /// The MCP server that it belongs to; absent for the daemon's own.
+    fn server(&self) -> Option<&str> {
+        None
+    }
+    /// Changes with what it claims to do: a permission that lasts is for this version. Empty for the daemon's own tools.
+    fn version(&self) -> &str {
+        ""
+    }
     /// What a rule's pattern means for it: `name(pattern)`. Unless it says so, nothing: rules name the tool alone.
     fn pattern(&self) -> Takes {
         Takes::Nothing
@@ -77,6 +108,14 @@ pub trait Call: Send + Sync {
     fn action(&self) -> String;
     /// What it does to the world, for permission, order and recovery; the same each time.
     fn effects(&self) -> Effects;
+    /// The place that its arguments name.
+    fn location(&self) -> Option<Location> {
+        self.effects().access.path().map(|path| Location { path: path.to_path_buf(), line: None })
+    }
+    /// What it would make of the file at `target`, which is its path with every link resolved; for calls that write one. Blocks.
+    fn preview(&self, _target: &Path) -> Option<Change> {
+        None
+    }
     /// Runs it.
     fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, ToolOutput>;
     /// Waits for what the same call does that was started before the daemon was restarted, and gives its result; starts nothing.
@@ -109,6 +148,12 @@ impl Effects {
         Self { changes: false, overlaps: true, ..Self::change(Access::Read(path.into())) }
     }
 
+    /// Gets something from a host, which changes nothing here.
+    pub fn fetch(host: impl Into<String>) -> Self {
+        let after_crash = AfterCrash::Again;
+        Self { changes: false, overlaps: true, after_crash, ..Self::change(Access::Network(host.into())) }
+    }
+
     /// Changes a file.
     pub fn write(path: impl Into<PathBuf>) -> Self {
         Self::change(Access::Write(path.into()))
@@ -117,6 +162,12 @@ impl Effects {
     /// Runs a command.
     pub fn command(command: impl Into<String>) -> Self {
         Self::change(Access::Command(command.into()))
+    }
+
+    /// Shows or asks something; a restart does it again.
+    pub fn nothing() -> Self {
+        let after_crash = AfterCrash::Again;
+        Self { changes: false, overlaps: true, after_crash, ..Self::change(Access::Nothing) }
     }
 
     /// May change anything within `access`, alone, with an outcome that is unknown after a restart.
@@ -136,12 +187,16 @@ pub enum Access {
     Command(String),
     /// Talks to a host: its name or address, as the call has it.
     Network(String),
+    /// Touches nothing: it shows or asks something. It needs no permission, unless a rule says so.
+    Nothing,
     /// Asks a server that extends the daemon to do something; what that touches is not known.
     Other {
         /// The server.
         server: String,
         /// The tool, as the server calls it.
         tool: String,
+        /// What the tool was when it was permitted ([`Tool::version`]).
+        version: String,
     },
 }
 
@@ -150,7 +205,7 @@ impl Access {
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::Read(path) | Self::Write(path) => Some(path),
-            Self::Command(_) | Self::Network(_) | Self::Other { .. } => None,
+            Self::Command(_) | Self::Network(_) | Self::Nothing | Self::Other { .. } => None,
         }
     }
 
@@ -169,16 +224,22 @@ pub struct Workspace {
     pub root: PathBuf,
     /// Whether that was seen; the disk may not have answered.
     pub is_seen: bool,
-    /// The variables that children get; nothing else is inherited.
+    /// The variables that children get; nothing else is inherited. A secret one has [`IN_MEMORY`] as its value.
+    ///
+    /// [`IN_MEMORY`]: linger_protocol::variable::IN_MEMORY
     pub env: Arc<BTreeMap<String, String>>,
+    /// The values of the secret ones.
+    pub secrets: SecretVariables,
+    /// What the session's model has seen of files.
+    pub seen: Seen,
     /// The shell of `bash` calls may run this long unless the model asks for another time, in seconds.
     pub timeout_s: u64,
 }
 
 impl Workspace {
-    /// What starts children here; `children` are those that live longer than a call.
-    pub fn spawn(&self, children: Children) -> Spawn {
-        Spawn { cwd: self.cwd.clone(), env: self.env.clone(), children }
+    /// What starts children of a session's tools here; `children` are those that live longer than a call.
+    pub fn spawn(&self, children: Children, session: Option<SessionId>) -> Spawn {
+        Spawn { cwd: self.cwd.clone(), env: self.secrets.fill(&self.env), children, session }
     }
 
     /// Whether `path` lies within the workspace, links resolved.
@@ -217,6 +278,8 @@ impl Workspace {
 pub struct Context {
     /// Names the call among those of all sessions, and stays the same after a restart.
     pub call: String,
+    /// The path that was permitted, with every link resolved; absent for a call without a path.
+    pub target: Option<PathBuf>,
     /// Takes output while the call runs; waits when the reader is behind.
     pub output: mpsc::Sender<OutputDelta>,
     /// Where the whole of an output that is too long goes.
@@ -227,21 +290,56 @@ pub struct Context {
     pub spawn: Spawn,
     /// Asks a person, who may take days to answer.
     pub ask: Ask,
+    /// The call, within its session.
+    pub id: CallId,
+    /// The session's commands in the background.
+    pub jobs: Jobs,
+    /// Clients for pages of the web.
+    pub web: Web,
 }
+
+impl Context {
+    /// Where `path` leads to, as it was permitted.
+    fn reached(&self, workspace: &Workspace, path: &Path) -> PathBuf {
+        self.target.clone().unwrap_or_else(|| workspace.resolve(path))
+    }
+}
+
+/// Gives the HTTP client for an address, which follows no redirect and connects to public addresses alone, and to the private ones that
+/// the configuration names. Fails with the reason if `url` is none of these.
+pub type Web = Arc<dyn Fn(Url) -> BoxFuture<'static, Result<Client, String>> + Send + Sync>;
 
 /// A question that a call asks a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// What is asked, at most 64 KiB.
     pub text: String,
-    /// The possible answers, 1 to 32, each with a name of its own.
-    pub options: Vec<QuestionOption>,
+    /// What may be answered.
+    pub wants: Wants,
 }
 
-/// Asks a person, and gives the name of the option that was chosen once that is on disk. Fails if the question is refused, for
+/// What a question wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wants {
+    /// One of these, 1 to 32, each with a name of its own.
+    Option(Vec<QuestionOption>),
+    /// The fields of this JSON Schema.
+    Fields(Value),
+}
+
+/// The answer to a [`Choice`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chosen {
+    /// The name of the option; for fields `accept` or `decline`.
+    pub answer: String,
+    /// The fields that were accepted.
+    pub value: Option<Value>,
+}
+
+/// Asks a person, and gives the answer once that is on disk. Fails if the question is refused, for
 /// its size or because too many wait, and if it is withdrawn.
 /// A call that asks the same again, also after a restart, asks nothing new: it waits on, or has the answer that was given.
-pub type Ask = Arc<dyn Fn(Choice) -> BoxFuture<'static, Result<String, Invalid>> + Send + Sync>;
+pub type Ask = Arc<dyn Fn(Choice) -> BoxFuture<'static, Result<Chosen, Invalid>> + Send + Sync>;
 
 /// Says whether a file is kept from being read.
 pub type Hidden = Arc<dyn Fn(&Path) -> bool + Send + Sync>;
@@ -270,6 +368,12 @@ pub struct ToolOutput {
     pub whole: Option<Held>,
     /// A unified diff of what changed; bounded.
     pub diff: Option<String>,
+    /// The file that it changed.
+    pub change: Option<KeptChange>,
+    /// How its process ended by itself.
+    pub exit: Option<Exit>,
+    /// The plan that the call shows.
+    pub plan: Option<Vec<PlanEntry>>,
 }
 
 impl ToolOutput {
@@ -282,6 +386,9 @@ impl ToolOutput {
             output: Vec::new(),
             whole: None,
             diff: None,
+            change: None,
+            exit: None,
+            plan: None,
         }
     }
 
@@ -301,6 +408,11 @@ pub fn builtin() -> Vec<Arc<dyn Tool>> {
         Arc::new(ls::Ls),
         Arc::new(glob::Glob),
         Arc::new(grep::Grep),
+        Arc::new(bash_output::BashOutput),
+        Arc::new(bash_output::BashKill),
+        Arc::new(fetch::Fetch),
+        Arc::new(plan::Plan),
+        Arc::new(ask_user::AskUser),
     ]
 }
 
@@ -315,12 +427,35 @@ fn blocking(work: impl FnOnce(&CancellationToken) -> ToolOutput + Send + 'static
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::os::unix::fs::symlink;
 
     use serde_json::json;
 
     use super::*;
+
+    /// A tool of the server that its name has, which is never called.
+    pub(crate) fn served(name: &str, about: &str) -> Arc<dyn Tool> {
+        struct Served(String, String);
+        impl Tool for Served {
+            fn name(&self) -> &str {
+                &self.0
+            }
+            fn description(&self) -> &str {
+                &self.1
+            }
+            fn schema(&self) -> Value {
+                json!({ "type": "object", "properties": { "x": { "description": "y".repeat(1000) } } })
+            }
+            fn server(&self) -> Option<&str> {
+                self.0.strip_prefix(set::MCP)?.split("__").next()
+            }
+            fn prepare(&self, _: &Value, _: &Workspace) -> Result<Box<dyn Call>, Invalid> {
+                Err(Invalid("not called".to_owned()))
+            }
+        }
+        Arc::new(Served(name.to_owned(), about.to_owned()))
+    }
 
     #[test]
     fn a_schema_has_names_types_and_what_is_required() {
@@ -328,7 +463,7 @@ mod tests {
         let expect = json!({
             "type": "object",
             "additionalProperties": false,
-            "properties": {"command": {"type": "string"}, "timeout_s": timeout},
+            "properties": {"command": {"type": "string"}, "timeout_s": timeout, "background": {"type": "boolean"}},
             "required": ["command"],
         });
         assert_eq!(bash::Bash.schema(), expect);
@@ -355,24 +490,37 @@ mod tests {
     }
 
     /// What a call is given whose blobs are in the directory `out` of its workspace.
-    pub(super) fn test_context(workspace: &Workspace, output: mpsc::Sender<OutputDelta>) -> Context {
+    pub(crate) fn test_context(workspace: &Workspace, output: mpsc::Sender<OutputDelta>) -> Context {
         Context {
             call: "s/c1".to_owned(),
+            target: None,
             output,
             blobs: Blobs::beside(&workspace.cwd.join("out/linger.db")),
             hidden: Arc::new(|_| false),
-            spawn: workspace.spawn(Children::default()),
+            spawn: workspace.spawn(Children::default(), None),
             ask: Arc::new(|_| Box::pin(std::future::ready(Err(Invalid("no one to ask".to_owned()))))),
+            id: "c1".into(),
+            jobs: Jobs::new().0,
+            web: Arc::new(|_| Box::pin(std::future::ready(Err("no network".to_owned())))),
         }
     }
 
     /// A workspace in a new directory.
-    pub(super) fn test_workspace() -> (tempfile::TempDir, Workspace) {
+    pub(crate) fn test_workspace() -> (tempfile::TempDir, Workspace) {
         let dir = tempfile::tempdir().unwrap();
         let cwd = dir.path().canonicalize().unwrap();
         let path = std::env::var("PATH").unwrap();
         let env = BTreeMap::from([("PATH".to_owned(), path), ("HOME".to_owned(), "/home/nobody".to_owned())]);
-        let workspace = Workspace { root: cwd.clone(), is_seen: true, cwd, env: Arc::new(env), timeout_s: 60 };
+        let secrets = SecretVariables::default();
+        let workspace = Workspace {
+            root: cwd.clone(),
+            is_seen: true,
+            cwd,
+            env: Arc::new(env),
+            secrets,
+            seen: Seen::default(),
+            timeout_s: 60,
+        };
         (dir, workspace)
     }
 

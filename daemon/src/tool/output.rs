@@ -33,12 +33,14 @@ const PIECE_MIN: usize = 4 * 1024;
 const FILE_MAX: u64 = 1024 * 1024 * 1024;
 
 /// Takes output as it comes.
-pub(super) struct Output {
+pub(crate) struct Output {
     decoder: Decoder,
     stream: mpsc::Sender<OutputDelta>,
     budget: Budget,
     /// Bytes of text so far.
     total: u64,
+    /// As many of them came before `head`: they were shown, and are not kept.
+    base: u64,
     /// All text as long as it is short, then its beginning.
     head: String,
     /// The latest text after `head`; twice `TAIL` at most, so that little is moved.
@@ -48,40 +50,58 @@ pub(super) struct Output {
 
 /// What is left of it for the model.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
-    pub(super) content: Vec<ContentBlock>,
-    pub(super) segments: Vec<OutputSegment>,
-    pub(super) whole: Option<Held>,
+pub(crate) struct Kept {
+    pub(crate) content: Vec<ContentBlock>,
+    pub(crate) segments: Vec<OutputSegment>,
+    pub(crate) whole: Option<Held>,
 }
 
 impl Output {
-    pub(super) fn new(context: Context) -> Self {
+    pub(crate) fn new(context: Context) -> Self {
+        Self::to(context.output, context.blobs)
+    }
+
+    /// Output that is streamed to `stream`.
+    pub(crate) fn to(stream: mpsc::Sender<OutputDelta>, blobs: Blobs) -> Self {
         Self {
             decoder: Decoder::default(),
-            stream: context.output,
+            stream,
             budget: Budget { tokens: BURST as f64, at: Instant::now() },
             total: 0,
+            base: 0,
             head: String::new(),
             tail: String::new(),
-            spill: Spill::Memory { blobs: context.blobs, bytes: Vec::new() },
+            spill: Spill::Memory { blobs, bytes: Vec::new() },
         }
     }
 
     /// Takes the next bytes.
-    pub(super) async fn push(&mut self, bytes: &[u8]) {
+    pub(crate) async fn push(&mut self, bytes: &[u8]) {
         let text = self.decoder.feed(bytes);
         self.spill.add(bytes).await;
         self.add(text).await;
     }
 
+    /// Shows text that is no part of the output, and comes before it: progress.
+    pub(crate) async fn aside(&mut self, text: &str) {
+        if self.total == self.base {
+            self.show(text).await;
+            self.base = self.total;
+        }
+    }
+
     async fn add(&mut self, text: String) {
-        let offset = self.total;
-        self.total += text.len() as u64;
         self.keep(&text);
-        if self.total > WHOLE as u64 {
+        if self.total + text.len() as u64 > self.base + WHOLE as u64 {
             self.spill.open().await;
         }
-        let streamed = self.budget.take(&text);
+        self.show(&text).await;
+    }
+
+    async fn show(&mut self, text: &str) {
+        let offset = self.total;
+        self.total += text.len() as u64;
+        let streamed = self.budget.take(text);
         if !streamed.is_empty() {
             // When nobody takes it any more, the call is about to be dropped.
             let _ = self.stream.send(OutputDelta { offset, text: streamed.to_owned() }).await;
@@ -105,22 +125,22 @@ impl Output {
     }
 
     /// Ends the output.
-    pub(super) async fn finish(mut self) -> Kept {
+    pub(crate) async fn finish(mut self) -> Kept {
         let rest = self.decoder.finish();
         self.add(rest).await;
         let mut kept = Kept::default();
-        kept.add(&self.head, 0);
+        kept.add(&self.head, self.base);
         if !self.tail.is_empty() {
             let tail = text::tail(&self.tail, TAIL);
             let offset = self.total - tail.len() as u64;
             let (said, whole) = self.spill.finish().await;
-            let left_out = offset - self.head.len() as u64;
+            let left_out = offset - self.base - self.head.len() as u64;
             kept.content.push(ContentBlock::text(format!("[… {left_out} bytes left out; {said}]")));
             kept.add(tail, offset);
             kept.whole = whole;
         }
         if kept.content.is_empty() {
-            let what = if self.total == 0 { "[no output]" } else { "[nothing but white space]" };
+            let what = if self.total == self.base { "[no output]" } else { "[nothing but white space]" };
             kept.content.push(ContentBlock::text(what));
         }
         kept

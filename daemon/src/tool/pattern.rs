@@ -4,11 +4,11 @@
 //!
 //! A pattern is a model's, and a rule of a `.gitignore` a repository's: [`too_large`] is asked before any of them is compiled.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use globset::{Glob, GlobBuilder, GlobMatcher};
-use ignore::{DirEntry, WalkBuilder};
+use ignore::WalkBuilder;
 use tokio_util::sync::CancellationToken;
 
 use super::Invalid;
@@ -54,9 +54,9 @@ impl Pattern {
         parse(pattern).map(drop)
     }
 
-    /// Whether `path` below `root` is meant.
-    pub(super) fn matches(&self, root: &Path, path: &Path) -> bool {
-        self.glob.is_match(path.strip_prefix(root).unwrap_or(path))
+    /// Whether a relative path is meant.
+    pub(super) fn is_match(&self, path: &Path) -> bool {
+        self.glob.is_match(path)
     }
 }
 
@@ -74,8 +74,11 @@ fn parse(pattern: &str) -> Result<Glob, Invalid> {
     glob.map_err(|error| Invalid(format!("error parsing glob '{pattern}': {}", error.kind())))
 }
 
-/// What is below a directory but directories, sorted by name.
+/// The paths below a directory of all but directories, relative to it and sorted, and whether each is a regular file.
+/// It goes by names: if a link takes the place of a directory meanwhile, it may list what is behind. So its caller opens each
+/// path by handle.
 pub(super) struct Walk<'a> {
+    root: PathBuf,
     inner: ignore::Walk,
     ignored: Arc<Ignored>,
     token: &'a CancellationToken,
@@ -84,20 +87,21 @@ pub(super) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    pub(super) fn new(root: &Path, pattern: Option<&Pattern>, token: &'a CancellationToken) -> Self {
+    /// Goes through `root`; hidden files are left out unless the pattern or `hidden` means them.
+    pub(super) fn new(root: &Path, (pattern, hidden): (Option<&Pattern>, bool), token: &'a CancellationToken) -> Self {
         let ignored = Arc::new(Ignored::default());
         let rules = ignored.clone();
         let inner = WalkBuilder::new(root)
             // These files are opened by `Ignored`: the walk would open whatever has their names, a device or a FIFO too.
             .standard_filters(false)
-            .hidden(!pattern.is_some_and(|pattern| pattern.hidden))
+            .hidden(!hidden && !pattern.is_some_and(|pattern| pattern.hidden))
             .filter_entry(move |entry| {
                 let is_dir = entry.file_type().is_some_and(|kind| kind.is_dir());
                 entry.depth() == 0 || (entry.file_name() != ".git" && !rules.has(entry.path(), is_dir))
             })
             .sort_by_file_name(Ord::cmp)
             .build();
-        Self { inner, ignored, token, seen: 0, unreadable: 0 }
+        Self { root: root.to_path_buf(), inner, ignored, token, seen: 0, unreadable: 0 }
     }
 
     /// What the walk left out, in words; empty if nothing.
@@ -115,14 +119,16 @@ impl<'a> Walk<'a> {
 }
 
 impl Iterator for Walk<'_> {
-    type Item = DirEntry;
+    type Item = (PathBuf, bool);
 
-    fn next(&mut self) -> Option<DirEntry> {
+    fn next(&mut self) -> Option<(PathBuf, bool)> {
         while self.seen < FILES_MAX && !self.token.is_cancelled() {
             match self.inner.next()? {
                 Ok(entry) if entry.file_type().is_some_and(|kind| !kind.is_dir()) => {
                     self.seen += 1;
-                    return Some(entry);
+                    let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
+                    let path = entry.path().strip_prefix(&self.root).unwrap_or(entry.path()).to_path_buf();
+                    return Some((path, is_file));
                 }
                 Ok(_) => {}
                 Err(_) => self.unreadable += 1,
@@ -156,10 +162,7 @@ mod tests {
         }
         let nested = format!("{}x{}", "{a,**/".repeat(BRACES_MAX), "}".repeat(BRACES_MAX));
         let pattern = Pattern::new(&format!("b/{nested}")).unwrap();
-        assert!(
-            pattern.matches(Path::new("/r"), Path::new("/r/b/a"))
-                && !pattern.matches(Path::new("/r"), Path::new("/r/a"))
-        );
+        assert!(pattern.is_match(Path::new("b/a")) && !pattern.is_match(Path::new("a")));
     }
 
     proptest! {

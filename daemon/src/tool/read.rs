@@ -1,19 +1,25 @@
-//! `read`: a text file with line numbers, or an image.
+//! `read`: a text file with line numbers, an image, a directory, or the whole output of an earlier call.
 
+use std::fs::Metadata;
 use std::io::{self, BufRead, BufReader, Read as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use linger_protocol::event::Location;
 use linger_protocol::message::{ContentBlock, MAX_IMAGE, image_type};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 
+use super::handle::Entry;
+use super::seen::Hash;
 use super::set::Takes;
 use super::{
-    BoxFuture, Call, Context, Effects, Invalid, Tool, ToolOutput, Workspace, args, blocking, file, path, text,
+    BoxFuture, Call, Context, Effects, Invalid, Tool, ToolKind, ToolOutput, Workspace, args, blocking, file, ls, path,
+    text,
 };
 
 /// What one call gives at most: about 12,000 tokens.
@@ -58,12 +64,17 @@ impl Tool for Read {
         false
     }
 
+    fn kind(&self) -> ToolKind {
+        ToolKind::Read
+    }
+
     fn pattern(&self) -> Takes {
         Takes::Path
     }
 
     fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid> {
         let Args { path, offset, limit } = args::parse(input)?;
+        let output = workspace.seen.output_named(&path);
         let path = path::absolute(workspace, &path)?;
         if offset == Some(0) {
             return Err(Invalid("`offset` counts from 1".to_owned()));
@@ -72,12 +83,14 @@ impl Tool for Read {
             return Err(Invalid("`limit` must be at least 1".to_owned()));
         }
         let (first, limit) = (offset.unwrap_or(1), limit.unwrap_or(LINES_MAX).min(LINES_MAX));
-        Ok(Box::new(Reading { path, first, limit, workspace: workspace.clone() }))
+        Ok(Box::new(Reading { path, output, first, limit, workspace: workspace.clone() }))
     }
 }
 
 struct Reading {
     path: PathBuf,
+    /// The file, if it is the whole output of an earlier call.
+    output: Option<PathBuf>,
     first: u64,
     limit: u64,
     workspace: Workspace,
@@ -89,20 +102,54 @@ impl Call for Reading {
     }
 
     fn effects(&self) -> Effects {
-        Effects::read(self.path.clone())
+        match self.output {
+            // It is the session's own.
+            Some(_) => Effects::nothing(),
+            None => Effects::read(self.path.clone()),
+        }
     }
 
-    fn run(self: Box<Self>, _: Context) -> BoxFuture<'static, ToolOutput> {
-        blocking(move |token| match self.read(token) {
-            Ok(output) => output,
-            Err(error) => ToolOutput::error(file::explain(&self.workspace, &self.path, &error)),
+    fn location(&self) -> Option<Location> {
+        Some(Location { path: self.path.clone(), line: (self.first > 1).then_some(self.first) })
+    }
+
+    fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, ToolOutput> {
+        blocking(move |token| {
+            let target = context.reached(&self.workspace, &self.path);
+            let read = self.read(&target, token);
+            read.unwrap_or_else(|error| file::failure(&self.workspace, &self.path, &target, &error))
         })
     }
 }
 
 impl Reading {
-    fn read(&self, token: &CancellationToken) -> io::Result<ToolOutput> {
-        let (mut file, metadata) = file::open(&self.path)?;
+    fn read(&self, target: &Path, token: &CancellationToken) -> io::Result<ToolOutput> {
+        let opened = match &self.output {
+            Some(output) => file::open(output).and_then(|file| file.metadata().map(|metadata| (file, metadata))),
+            None => Entry::at(target).and_then(|entry| entry.open()),
+        };
+        let (file, metadata) = match opened {
+            Err(error) if error.kind() == io::ErrorKind::IsADirectory => return ls::list(target, token),
+            opened => opened?,
+        };
+        let mut file = Hashing::new(file);
+        let shown = self.show(&mut file, &metadata, token);
+        if self.output.is_none()
+            && metadata.len() <= file::TEXT_MAX
+            && let Some(hash) = file.finish(token)?
+        {
+            // Also of a part: what the model does not see it can ask for.
+            self.workspace.seen.knows(target, hash);
+        }
+        shown
+    }
+
+    fn show(
+        &self,
+        file: &mut Hashing<impl io::Read>,
+        metadata: &Metadata,
+        token: &CancellationToken,
+    ) -> io::Result<ToolOutput> {
         let mut probe = Vec::with_capacity(PROBE);
         file.by_ref().take(PROBE as u64).read_to_end(&mut probe)?;
         let rest = io::Cursor::new(probe.clone()).chain(file);
@@ -137,6 +184,39 @@ impl Reading {
             true => Err(io::Error::other(format!("has only {number} lines"))),
             false => Ok(ToolOutput::text(shown)),
         }
+    }
+}
+
+/// Hashes what is read of a file.
+struct Hashing<R> {
+    file: R,
+    hash: Sha256,
+    bytes: u64,
+}
+
+impl<R: io::Read> Hashing<R> {
+    fn new(file: R) -> Self {
+        Self { file, hash: Sha256::new(), bytes: 0 }
+    }
+
+    /// The hash of all of the file; nothing if it has grown too long to be edited, or nobody waits for it.
+    fn finish(mut self, token: &CancellationToken) -> io::Result<Option<Hash>> {
+        let mut rest = vec![0; 64 << 10];
+        while self.bytes <= file::TEXT_MAX && !token.is_cancelled() {
+            if self.read(&mut rest)? == 0 {
+                return Ok(Some(self.hash.finalize().into()));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl<R: io::Read> io::Read for Hashing<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(buffer)?;
+        self.hash.update(buffer.get(..read).unwrap_or_default());
+        self.bytes += read as u64;
+        Ok(read)
     }
 }
 
@@ -245,13 +325,30 @@ mod tests {
         fs::write(cwd.join("main.rs"), "").unwrap();
         for (path, expect) in [
             ("binary", "binary is a binary file of 6 bytes"),
-            ("dir", "dir is a directory; use ls"),
             ("fifo", "fifo is not a regular file"),
             ("/dev/zero", "/dev/zero is not a regular file"),
             ("mian.rs", "mian.rs does not exist; did you mean `main.rs`?"),
             ("other/x", "other/x does not exist"),
         ] {
             assert_eq!(run(&Read, &workspace, json!({"path": path})).await, (expect.to_owned(), true));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_directory_is_listed_and_an_output_of_the_session_is_read_without_a_question() {
+        let (_dir, workspace) = test_workspace();
+        fs::create_dir_all(workspace.cwd.join("dir/sub")).unwrap();
+        assert_eq!(run(&Read, &workspace, json!({"path": "dir"})).await, ("sub/\n".to_owned(), false));
+        let data = tempfile::tempdir().unwrap();
+        let held = crate::store::blob::Blobs::beside(&data.path().join("linger.db")).put(b"1\n2\n3\n").unwrap();
+        let by_id = json!({"path": held.id().as_str(), "offset": 2, "limit": 1});
+        assert!(run(&Read, &workspace, by_id.clone()).await.1, "it is no output of this session");
+        workspace.seen.output(&held);
+        let by_path = json!({"path": held.path().unwrap(), "offset": 2, "limit": 1});
+        for input in [by_id, by_path] {
+            assert_eq!(Read.prepare(&input, &workspace).unwrap().effects(), Effects::nothing());
+            let (text, _) = run(&Read, &workspace, input).await;
+            assert_eq!(text, "2\t2\n[the file of 6 bytes goes on; read on with offset 3]");
         }
     }
 

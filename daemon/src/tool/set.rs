@@ -6,13 +6,17 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use linger_protocol::message::HostedTool;
+use serde_json::Value;
 use tokio::sync::watch;
 
+use super::call_tool::{self, CallTool};
+use super::find_tools::FindTools;
 use super::{Invalid, Tool, text};
 use crate::provider::ToolSpec;
-use crate::provider::tools::ToolSpecs;
+use crate::provider::tools::{ToolSpecs, is_among};
 
 /// So many names a model is told that called a tool which does not exist.
 const NAMED: usize = 40;
@@ -26,6 +30,8 @@ pub enum Takes {
     Command,
     /// A host's name or address.
     Host,
+    /// A version of a server's tool, `#` and hexadecimal digits: the one that was permitted.
+    Version,
     /// Nothing: a rule names the tool alone.
     Nothing,
 }
@@ -41,7 +47,7 @@ impl Names {
     /// What a pattern means for the tool, if it is known.
     pub fn takes(&self, tool: &str) -> Option<Takes> {
         let known = self.0.get(tool).copied();
-        known.or_else(|| tool.starts_with(MCP).then_some(Takes::Nothing))
+        known.or_else(|| tool.starts_with(MCP).then_some(Takes::Version))
     }
 
     /// A tool whose name differs by one letter or by case.
@@ -69,6 +75,17 @@ pub struct ToolSet {
 impl ToolSet {
     /// These tools, in the order in which a model sees them. Of two with one name the first counts.
     pub fn new(tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
+        Self::of(tools, |_| true)
+    }
+
+    /// The same tools; models are not told of those of servers, and find and call them with two tools more.
+    fn with_found(&self) -> Self {
+        let found: Vec<Arc<dyn Tool>> = self.iter().filter(|tool| tool.server().is_some()).cloned().collect();
+        let two: [Arc<dyn Tool>; 2] = [Arc::new(FindTools::new(found)), Arc::new(CallTool)];
+        Self::of(self.tools.iter().cloned().chain(two), |tool| tool.server().is_none())
+    }
+
+    fn of(tools: impl IntoIterator<Item = Arc<dyn Tool>>, is_told: impl Fn(&dyn Tool) -> bool) -> Self {
         let (mut kept, mut by_name): (Vec<Arc<dyn Tool>>, HashMap<String, usize>) = Default::default();
         for tool in tools {
             if by_name.contains_key(tool.name()) {
@@ -83,7 +100,7 @@ impl ToolSet {
             description: tool.description().to_owned(),
             input_schema: tool.schema(),
         };
-        let specs = ToolSpecs::new(kept.iter().map(spec).collect());
+        let specs = ToolSpecs::new(kept.iter().filter(|tool| is_told(tool.as_ref())).map(spec).collect());
         let names = kept.iter().map(|tool| (tool.name(), tool.pattern())).collect();
         Self { tools: kept, by_name, specs, names }
     }
@@ -93,11 +110,28 @@ impl ToolSet {
         self.tools.get(*self.by_name.get(name)?)
     }
 
+    /// The tool and the arguments that a call means: what `call_tool` names, also in a set that lacks it, for a call may be
+    /// older than the set.
+    pub fn meant(&self, name: String, input: Value) -> Result<(String, Value), Invalid> {
+        match name == call_tool::NAME && !input.is_string() {
+            true => call_tool::meant(&input),
+            false => Ok((name, input)),
+        }
+    }
+
+    /// About how much of a request the tools of servers among `only` take, in bytes, if models are told of all tools.
+    fn served_size(&self, only: Option<&[String]>) -> usize {
+        let sized = self.tools.iter().zip(self.specs.sizes());
+        let served = sized.filter(|(tool, _)| tool.server().is_some() && is_among(only, tool.name()));
+        served.map(|(_, size)| size).fold(0, usize::saturating_add)
+    }
+
     /// The tool with this name, or what a model is told that called one which does not exist, or not any more.
     pub fn find(&self, name: &str) -> Result<&Arc<dyn Tool>, Invalid> {
         self.get(name).ok_or_else(|| {
             let names: Vec<&str> = self.tools.iter().map(|tool| tool.name()).collect();
             let near = text::did_you_mean(name, &names);
+            let names: Vec<&str> = self.specs.iter().map(|spec| spec.name.as_str()).collect();
             let shown = names.get(..NAMED).unwrap_or(&names).join(", ");
             let more = names.len().saturating_sub(NAMED);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
@@ -129,7 +163,17 @@ impl fmt::Debug for ToolSet {
 
 /// The set that counts now; all clones of a [`Tools`] are one.
 #[derive(Clone, Debug)]
-pub struct Tools(Arc<watch::Sender<Arc<ToolSet>>>);
+pub struct Tools(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    current: watch::Sender<Arc<ToolSet>>,
+    /// The parts of a set that sessions have, each shared by all sessions that have the same.
+    parts: Mutex<Parts>,
+}
+
+/// By the digest of the whole set, the names in the part, and whether those of servers are found.
+type Parts = HashMap<(String, Option<Vec<String>>, bool), Weak<ToolSet>>;
 
 impl Default for Tools {
     /// The tools that come with the daemon.
@@ -141,22 +185,52 @@ impl Default for Tools {
 impl Tools {
     /// Begins with this set.
     pub fn new(set: ToolSet) -> Self {
-        Self(Arc::new(watch::Sender::new(Arc::new(set))))
+        Self(Arc::new(Shared { current: watch::Sender::new(Arc::new(set)), parts: Mutex::default() }))
     }
 
     /// The set as it is now.
     pub fn current(&self) -> Arc<ToolSet> {
-        self.0.borrow().clone()
+        self.0.current.borrow().clone()
+    }
+
+    /// Of the set as it is now, the tools of a session that has `only` these, as [`is_among`] compares them. If those of servers
+    /// would take more than `room` bytes of each request, models are told how to find them in place of what they are.
+    pub fn of(&self, only: Option<&[String]>, room: usize) -> Arc<ToolSet> {
+        let whole = self.current();
+        let is_found = whole.served_size(only) > room;
+        if only.is_none() && !is_found {
+            return whole;
+        }
+        let key = (whole.specs().digest().to_owned(), only.map(<[String]>::to_vec), is_found);
+        let mut parts = self.0.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        parts.retain(|_, part| part.strong_count() > 0);
+        parts.get(&key).and_then(Weak::upgrade).unwrap_or_else(|| {
+            let part = ToolSet::new(whole.iter().filter(|tool| is_among(only, tool.name())).cloned());
+            let part = Arc::new(if is_found { part.with_found() } else { part });
+            parts.insert(key, Arc::downgrade(&part));
+            part
+        })
+    }
+
+    /// Why a session cannot have `only` these tools; absent if it can. A server's tools may come later than the session.
+    pub fn unknown(&self, only: &[String]) -> Option<String> {
+        let whole = self.current();
+        let hosted = HostedTool::ALL.map(HostedTool::name);
+        let names: Vec<&str> = whole.iter().map(|tool| tool.name()).chain(hosted).collect();
+        let is_known = |it: &&String| it.starts_with(MCP) || names.contains(&it.as_str());
+        let unknown = only.iter().find(|it| !is_known(it))?;
+        let near = text::did_you_mean(unknown, &names);
+        Some(format!("there is no tool `{}`{near} (the tools are {})", text::one_line(unknown), names.join(", ")))
     }
 
     /// Every turn takes this set before its next step.
     pub fn replace(&self, set: ToolSet) {
-        self.0.send_replace(Arc::new(set));
+        self.0.current.send_replace(Arc::new(set));
     }
 
     /// Hears when the set is replaced.
     pub fn subscribe(&self) -> watch::Receiver<Arc<ToolSet>> {
-        self.0.subscribe()
+        self.0.current.subscribe()
     }
 }
 
@@ -191,6 +265,48 @@ mod tests {
         let error = set.find("raed").err().unwrap().0;
         assert!(error.starts_with("there is no tool `raed`; did you mean `read`? (the tools are bash, "), "{error}");
         assert_eq!(set.find("grep").unwrap().name(), "grep");
+    }
+
+    #[test]
+    fn sessions_that_have_the_same_part_of_the_tools_share_one_set() {
+        let tools = Tools::default();
+        let only = ["grep", "read", "mcp__files__*"].map(str::to_owned);
+        let part = tools.of(Some(&only), usize::MAX);
+        let names: Vec<&str> = part.iter().map(|tool| tool.name()).collect();
+        assert_eq!(names, ["read", "grep"], "in the order of the whole set");
+        assert!(Arc::ptr_eq(&part, &tools.of(Some(&only), usize::MAX)));
+        assert!(Arc::ptr_eq(&tools.of(None, 0), &tools.current()), "no server has a tool");
+        assert_eq!(tools.unknown(&only), None);
+        let unknown = tools.unknown(&["web_search".to_owned(), "raed".to_owned()]).unwrap();
+        assert!(
+            unknown.starts_with("there is no tool `raed`; did you mean `read`? (the tools are bash, "),
+            "{unknown}"
+        );
+    }
+
+    #[test]
+    fn tools_of_servers_that_take_too_much_are_found_and_called() {
+        let served = (0..500).map(|n| super::super::tests::served(&format!("mcp__big__tool{n}"), "does much"));
+        let tools = Tools::new(ToolSet::new(builtin().into_iter().chain(served)));
+        let size = tools.current().served_size(None);
+        assert!(Arc::ptr_eq(&tools.of(None, size), &tools.current()), "it fits");
+        let found = tools.of(None, size - 1);
+        assert!(Arc::ptr_eq(&found, &tools.of(None, 0)));
+        let told: Vec<&str> = found.specs().iter().map(|spec| spec.name.as_str()).collect();
+        assert_eq!(
+            (told.len(), told[0], &told[told.len() - 2..]),
+            (builtin().len() + 2, "bash", &["find_tools", "call_tool"][..])
+        );
+        let size: usize = found.specs().sizes().sum();
+        assert!(size < 10 << 10, "{size}");
+        assert_eq!(found.find("mcp__big__tool7").unwrap().name(), "mcp__big__tool7");
+        let none = found.find("mcp__big__tol7").err().unwrap().0;
+        assert!(none.contains("did you mean `mcp__big__tool7`?") && !none.contains("mcp__big__tool9"), "{none}");
+        let part = tools.of(Some(&["read".to_owned(), "mcp__big__tool1".to_owned()]), 0);
+        assert!(part.get("mcp__big__tool1").is_some() && part.get("mcp__big__tool2").is_none());
+        let more = super::super::tests::served("mcp__big__more", "does more");
+        tools.replace(ToolSet::new(tools.current().iter().cloned().chain([more])));
+        assert_eq!(tools.of(None, 0).specs().digest(), found.specs().digest(), "the prefix of a request stays");
     }
 
     #[test]

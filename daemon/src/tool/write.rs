@@ -1,14 +1,19 @@
 //! `write`: makes or replaces a file.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::change::{Change, Content};
+use super::handle::Entry;
 use super::set::Takes;
-use super::{BoxFuture, Call, Context, Effects, Invalid, Tool, ToolOutput, Workspace, args, blocking, file, path};
+use super::{
+    BoxFuture, Call, Context, Effects, Invalid, Tool, ToolKind, ToolOutput, Workspace, args, blocking, file, path,
+};
+use crate::store::blob::Blobs;
 
 /// The tool.
 pub(super) struct Write;
@@ -37,6 +42,10 @@ impl Tool for Write {
         true
     }
 
+    fn kind(&self) -> ToolKind {
+        ToolKind::Edit
+    }
+
     fn pattern(&self) -> Takes {
         Takes::Path
     }
@@ -62,30 +71,52 @@ impl Call for Writing {
         Effects::write(self.path.clone())
     }
 
-    fn run(self: Box<Self>, _: Context) -> BoxFuture<'static, ToolOutput> {
-        blocking(move |_| match self.write() {
-            Ok(output) => output,
-            Err(error) => ToolOutput::error(file::explain(&self.workspace, &self.path, &error)),
+    fn preview(&self, target: &Path) -> Option<Change> {
+        match Entry::at(target) {
+            Ok(entry) => self.change(target, &entry).ok(),
+            // Its directories are made when it runs.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Some(Change::written(target, Content::Missing, self.content.as_bytes()))
+            }
+            Err(_) => None,
+        }
+    }
+
+    fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, ToolOutput> {
+        blocking(move |_| {
+            let target = context.reached(&self.workspace, &self.path);
+            let written = self.write(&target, &context.blobs);
+            written.unwrap_or_else(|error| file::failure(&self.workspace, &self.path, &target, &error))
         })
     }
 }
 
 impl Writing {
-    fn write(&self) -> io::Result<ToolOutput> {
+    fn write(&self, target: &Path, blobs: &Blobs) -> io::Result<ToolOutput> {
         if !self.workspace.cwd.is_dir() {
             // Its directories are not to be made again.
             return Err(io::ErrorKind::NotFound.into());
         }
-        let target = self.workspace.resolve(&self.path);
-        let old = file::text(&target).ok();
-        let verb = if target.exists() { "wrote" } else { "created" };
-        if let Some(parent) = target.parent() {
-            std::fs::create_dir_all(parent)?;
-        }
-        file::replace(&target, self.content.as_bytes())?;
+        let entry = Entry::make(target)?;
+        let change = self.change(target, &entry)?;
         let shown = path::show(&self.workspace.cwd, &self.path);
-        let diff = file::diff(&shown, old.as_deref().unwrap_or_default(), &self.content);
-        Ok(ToolOutput { diff, ..ToolOutput::text(format!("{verb} {shown}, {} bytes", self.content.len())) })
+        if let Err(why) = self.workspace.seen.check(target, &change.before) {
+            return Ok(ToolOutput::error(format!("{shown} is not overwritten: {why}")));
+        }
+        let kept = change.keep(blobs)?;
+        entry.replace(self.content.as_bytes())?;
+        self.workspace.seen.wrote(target, self.content.as_bytes());
+        let (verb, old) = match &change.before {
+            Content::Missing => ("created", Some("")),
+            before => ("wrote", before.bytes().and_then(|bytes| std::str::from_utf8(bytes).ok())),
+        };
+        let diff = old.and_then(|old| file::diff(&shown, old, &self.content));
+        let said = ToolOutput::text(format!("{verb} {shown}, {} bytes", self.content.len()));
+        Ok(ToolOutput { diff, change: Some(kept), ..said })
+    }
+
+    fn change(&self, target: &Path, entry: &Entry) -> io::Result<Change> {
+        Ok(Change::written(target, Content::of(entry)?, self.content.as_bytes()))
     }
 }
 
@@ -97,6 +128,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::tool::read::Read;
     use crate::tool::tests::{run, test_context, test_workspace};
 
     #[tokio::test]
@@ -118,6 +150,9 @@ mod tests {
         fs::write(&file, "a\nb\n").unwrap();
         fs::set_permissions(&file, Permissions::from_mode(0o750)).unwrap();
         symlink("script", workspace.cwd.join("link")).unwrap();
+        let unread = run(&Write, &workspace, json!({"path": "link", "content": "x"})).await;
+        assert_eq!(unread, ("link is not overwritten: you have not read it; read it first".to_owned(), true));
+        run(&Read, &workspace, json!({"path": "link"})).await;
         let call = Write.prepare(&json!({"path": "link", "content": "a\nc\n"}), &workspace).unwrap();
         let (output, _receiver) = tokio::sync::mpsc::channel(1);
         let output = call.run(test_context(&workspace, output)).await;
@@ -126,7 +161,8 @@ mod tests {
         assert_eq!(fs::read_to_string(&file).unwrap(), "a\nc\n");
         assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o750);
         assert!(workspace.cwd.join("link").is_symlink());
-        assert_eq!(fs::read_dir(&workspace.cwd).unwrap().count(), 2, "a temporary file was left");
+        let left = fs::read_dir(&workspace.cwd).unwrap().count();
+        assert_eq!(left, 3, "a temporary file was left beside the file, its link and the blobs");
     }
 
     #[tokio::test]
@@ -137,7 +173,7 @@ mod tests {
         for (path, expect) in [
             ("dir", "dir is a directory; use ls"),
             ("/dev/null", "/dev/null is not a regular file"),
-            ("file/x", "file/x: File exists (os error 17)"),
+            ("file/x", "file/x: Not a directory (os error 20)"),
         ] {
             let got = run(&Write, &workspace, json!({"path": path, "content": ""})).await;
             assert_eq!(got, (expect.to_owned(), true));

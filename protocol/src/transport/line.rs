@@ -1,6 +1,7 @@
 //! Cuts a stream of bytes into messages, and frames messages for a stream. Pure: no I/O.
 //!
-//! A message is a line of UTF-8 that ends in LF (a CR before it and blank lines are ignored).
+//! A message is a line of UTF-8 that ends in LF (a CR before it and blank lines are ignored). Characters in strings that others
+//! take for the end of a line are written as escapes.
 //! A connection whose first byte is `C` speaks `Content-Length` framing instead, in both directions: Emacs' `jsonrpc.el` and
 //! Neovim's RPC client know nothing else.
 
@@ -215,11 +216,11 @@ fn content_length(head: &[u8]) -> Option<u64> {
     value.trim().parse().ok()
 }
 
-/// Appends `message`, which has no line break, to `out` as `framing` wants it.
+/// Appends `message`, which is JSON without a line break, to `out` as `framing` wants it.
 pub fn encode(framing: Framing, message: &str, out: &mut Vec<u8>) {
     match framing {
         Framing::Lines => {
-            out.extend_from_slice(message.as_bytes());
+            push_line(message.as_bytes(), out);
             out.push(b'\n');
         }
         Framing::ContentLength => {
@@ -227,6 +228,23 @@ pub fn encode(framing: Framing, message: &str, out: &mut Vec<u8>) {
             out.extend_from_slice(message.as_bytes());
         }
     }
+}
+
+/// Appends JSON with U+0085, U+2028 and U+2029 as escapes: Python's `splitlines()` cuts at them. They stand in strings only.
+fn push_line(json: &[u8], out: &mut Vec<u8>) {
+    let mut done = 0;
+    for at in memchr::memchr2_iter(0xc2, 0xe2, json) {
+        let (escape, length): (&[u8], _) = match json.get(at..) {
+            Some([0xc2, 0x85, ..]) => (b"\\u0085", 2),
+            Some([0xe2, 0x80, 0xa8, ..]) => (b"\\u2028", 3),
+            Some([0xe2, 0x80, 0xa9, ..]) => (b"\\u2029", 3),
+            _ => continue,
+        };
+        out.extend_from_slice(json.get(done..at).unwrap_or_default());
+        out.extend_from_slice(escape);
+        done = at + length;
+    }
+    out.extend_from_slice(json.get(done..).unwrap_or_default());
 }
 
 #[cfg(test)]
@@ -259,6 +277,20 @@ mod tests {
         let got = frames(&mut Decoder::new(9), input, 5);
         assert_eq!(got, [Frame::Message(b"{}".to_vec()), Frame::Oversize, Frame::Message(b"[]".to_vec())]);
         assert_eq!(frames(&mut Decoder::new(9), b"Cookie: 1\r\n\r\n", 99), [Frame::Broken]);
+    }
+
+    #[test]
+    fn no_character_of_a_string_ends_a_line() {
+        let check = |message: &str, expect: &str| {
+            let mut line = Vec::new();
+            encode(Framing::Lines, message, &mut line);
+            let line = String::from_utf8(line).unwrap();
+            assert_eq!(line.strip_suffix('\n'), Some(expect));
+            let parse = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+            assert_eq!(parse(message), parse(&line));
+        };
+        check("\"a\u{2028}\u{2029}b\u{85}\"", r#""a\u2028\u2029b\u0085""#);
+        check("\"é – “…” \u{2027}\u{84}\u{86}\"", "\"é – “…” \u{2027}\u{84}\u{86}\"");
     }
 
     #[test]
@@ -301,7 +333,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_encoded_comes_out(messages in proptest::collection::vec("[^\r\n ][^\r\n]{0,40}", 1..8), counted in any::<bool>(), cut in 1usize..50) {
+        fn what_is_encoded_comes_out(messages in proptest::collection::vec(r"[^\r\n \x85\u{2028}\u{2029}][^\r\n\x85\u{2028}\u{2029}]{0,40}", 1..8), counted in any::<bool>(), cut in 1usize..50) {
             let framing = if counted { Framing::ContentLength } else { Framing::Lines };
             prop_assume!(counted || !messages[0].starts_with('C'));
             prop_assume!(counted || messages.iter().all(|m| !m.bytes().all(|b| b.is_ascii_whitespace())));

@@ -6,6 +6,8 @@
 
 pub mod blocking;
 pub mod line;
+#[cfg(any(test, feature = "rpc"))]
+mod misfit;
 #[cfg(feature = "rpc")]
 pub mod outbox;
 pub mod peer;
@@ -30,6 +32,9 @@ pub fn name(path: &Path) -> io::Result<Name<'_>> {
 
 /// The largest message that the daemon takes, in bytes: a prompt with a few images in base64 fits.
 pub const MAX_REQUEST: usize = 16 << 20;
+
+/// Entries of one batch; the specification has no use for more.
+pub const MAX_BATCH: usize = 64;
 
 /// The largest message that a client takes, in bytes: the largest event, which is a message with several large results.
 pub const MAX_EVENT: usize = 64 << 20;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Mutex, OwnedMutexGuard, Semaphore, mpsc, watch};
 
 use super::room::{Capacity, Holder, LargeRoom};
 
@@ -18,11 +18,22 @@ pub(super) const MAX_WAITING: u32 = 64;
 /// do not read each hold as many.
 const OUTBOX: usize = 2;
 
+/// How much may wait for a client when the next events are read for it, in bytes. One that does not read holds this and one batch
+/// more, also when it is attached to many sessions.
+pub const PENDING: usize = 32 << 10;
+
 /// Lines that go out together.
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) lines: Vec<String>,
     pub(super) rooms: Vec<LargeRoom>,
+}
+
+impl Batch {
+    /// Its size in bytes.
+    pub(super) fn size(&self) -> usize {
+        self.lines.iter().map(String::len).sum()
+    }
 }
 
 /// Where lines for one client go in.
@@ -50,6 +61,10 @@ pub struct Activity {
     pub(super) waiting: Arc<Semaphore>,
     /// What it holds of the room for what is large.
     pub(super) holder: Holder,
+    /// How much waits for the client, in bytes.
+    held: watch::Sender<usize>,
+    /// Held while the next events are read for the client.
+    reading: Arc<Mutex<()>>,
 }
 
 impl Activity {
@@ -59,6 +74,32 @@ impl Activity {
 
     fn since(&self, at: u64) -> Duration {
         Duration::from_millis(self.now().saturating_sub(at))
+    }
+
+    /// How much waits for the client, in bytes: lines in the outbox, and those that are being written.
+    pub fn held(&self) -> usize {
+        *self.held.borrow()
+    }
+
+    /// How much it holds of the room for what is large, in bytes.
+    pub fn room(&self) -> usize {
+        self.holder.bytes()
+    }
+
+    /// Waits until this much waits for the client, or less.
+    pub async fn holds_at_most(&self, bytes: usize) {
+        // Fails when the sender has gone, which is here.
+        let _ = self.held.subscribe().wait_for(|held| *held <= bytes).await;
+    }
+
+    /// Waits until more than this waits for the client.
+    pub async fn holds_more_than(&self, bytes: usize) {
+        let _ = self.held.subscribe().wait_for(|held| *held > bytes).await;
+    }
+
+    /// Takes off what has been written.
+    pub(super) fn written(&self, bytes: usize) {
+        self.held.send_modify(|held| *held = held.saturating_sub(bytes));
     }
 
     /// Whether it ever made a request.
@@ -85,17 +126,26 @@ impl Activity {
 
 /// Room for one batch of lines; free again when it is dropped.
 #[derive(Debug)]
-pub struct OutboxRoom(mpsc::OwnedPermit<Batch>);
+pub struct OutboxRoom {
+    permit: mpsc::OwnedPermit<Batch>,
+    activity: Arc<Activity>,
+    _reading: OwnedMutexGuard<()>,
+}
 
 impl OutboxRoom {
     /// Sends messages, each of which becomes a line.
     pub fn send(self, lines: Vec<String>) {
-        self.0.send(Batch { lines, rooms: Vec::new() });
+        self.send_batch(Batch { lines, rooms: Vec::new() });
     }
 
     /// Sends messages that take this room until they are written.
     pub fn send_large(self, lines: Vec<String>, room: LargeRoom) {
-        self.0.send(Batch { lines, rooms: vec![room] });
+        self.send_batch(Batch { lines, rooms: vec![room] });
+    }
+
+    fn send_batch(self, batch: Batch) {
+        self.activity.held.send_modify(|held| *held += batch.size());
+        self.permit.send(batch);
     }
 }
 
@@ -113,6 +163,8 @@ impl Outbox {
             writing: AtomicU64::new(0),
             waiting: Arc::new(Semaphore::new(MAX_WAITING as usize)),
             holder: Holder::of(capacity.clone()),
+            held: watch::Sender::new(0),
+            reading: Arc::default(),
         });
         (Self { lines: sender, activity: activity.clone() }, Outgoing { lines: receiver, activity })
     }
@@ -123,12 +175,23 @@ impl Outbox {
     }
 
     pub(super) async fn send_batch(&self, batch: Batch) -> Result<(), Gone> {
-        self.lines.send(batch).await.map_err(|_| Gone)
+        let permit = self.lines.reserve().await.map_err(|_| Gone)?;
+        self.activity.held.send_modify(|held| *held += batch.size());
+        permit.send(batch);
+        Ok(())
     }
 
-    /// Waits until there is room for one more batch, so that a batch is made only when it can be sent.
+    /// Waits until there is room for one more batch and at most [`PENDING`] bytes wait, so that a batch is made only when it can
+    /// be sent; one at a time.
     pub async fn room(&self) -> Result<OutboxRoom, Gone> {
-        self.lines.clone().reserve_owned().await.map(OutboxRoom).map_err(|_| Gone)
+        let activity = self.activity.clone();
+        let reading = activity.reading.clone().lock_owned().await;
+        tokio::select! {
+            () = activity.holds_at_most(PENDING) => {}
+            () = self.gone() => return Err(Gone),
+        }
+        let permit = self.lines.clone().reserve_owned().await.map_err(|_| Gone)?;
+        Ok(OutboxRoom { permit, activity, _reading: reading })
     }
 
     /// Waits until there is room for something large of about `bytes`.

@@ -41,6 +41,9 @@ impl Default for Capacity {
 }
 
 impl Capacity {
+    /// How much room there is, in bytes.
+    pub const LARGE: usize = MAX_LARGE * PIECE;
+
     fn rooms(&self) -> MutexGuard<'_, Rooms> {
         self.rooms.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -95,6 +98,11 @@ impl Holder {
     /// One that holds none.
     pub(super) fn of(capacity: Capacity) -> Self {
         Self { held: Arc::new(watch::channel(0).0), capacity }
+    }
+
+    /// How much it holds, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        *self.held.borrow() * PIECE
     }
 
     /// Waits until it holds some.

@@ -25,11 +25,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::unconstrained;
 use tokio::time::{sleep, timeout};
 
-use super::MAX_REQUEST;
 use super::line::{Decoder, Frame, Framing, encode};
 use super::outbox::{Batch, Gone, MAX_WAITING, Outbox, Outgoing};
-use super::request::{Entries, Envelope, MAX_BATCH, params, plain};
+use super::request::{AnswerTo, Entries, Envelope, params, plain};
 use super::room::{AnswerRoom, Holder, LargeRoom, Together};
+use super::{MAX_BATCH, MAX_REQUEST};
 use crate::error::{Code, RpcError};
 
 /// Up to this size, in bytes, a request is taken as it comes; all but those with a file or an image in them are smaller.
@@ -106,7 +106,9 @@ async fn write_lines(
         let framing = if counted.load(Ordering::Relaxed) { Framing::ContentLength } else { Framing::Lines };
         let mut next = Some(batch);
         let mut rooms = Vec::new();
+        let mut taken = 0;
         while let Some(batch) = next {
+            taken += batch.size();
             rooms.extend(batch.rooms);
             batch.lines.iter().for_each(|message| encode(framing, message, &mut bytes));
             next = if bytes.len() < WRITE_CHUNK { outgoing.lines.try_recv().ok() } else { None };
@@ -116,6 +118,7 @@ async fn write_lines(
             return;
         }
         drop(rooms);
+        outgoing.activity.written(taken);
         outgoing.activity.writing.store(0, Ordering::Relaxed);
         bytes.clear();
         bytes.shrink_to(READ_CHUNK);
@@ -288,32 +291,40 @@ impl Connection {
             Err(error) if error.is_data() => return fault(INVALID_REQUEST, error.to_string(), Id::Null),
             Err(error) => return fault(PARSE_ERROR, error.to_string(), Id::Null),
         };
-        let id = match request.id.map(|id| serde_json::from_str::<Id<'_>>(id.get())) {
+        let answer_to = match request.id.map(AnswerTo::of) {
             None => None,
-            Some(Ok(id)) => Some(id.into_owned()),
-            Some(Err(_)) => {
-                return fault(INVALID_REQUEST, "an id is a string, a whole number or null".to_owned(), Id::Null);
+            Some(Some(id)) => Some(id),
+            Some(None) => {
+                return fault(INVALID_REQUEST, "an id is a string, a number or null".to_owned(), Id::Null);
             }
         };
-        let answer_to = id.clone().unwrap_or(Id::Null);
+        let id = answer_to.as_ref().map_or(Id::Null, AnswerTo::stand_in);
+        let refuse = |message: &str, answer_to: Option<AnswerTo>| {
+            fault(INVALID_REQUEST, message.to_owned(), answer_to.unwrap_or(Id::Null.into()))
+        };
         let (Some("2.0"), Some(name)) = (request.jsonrpc.as_deref(), request.method.as_deref()) else {
-            return fault(INVALID_REQUEST, "a request has \"jsonrpc\":\"2.0\" and a \"method\"".to_owned(), answer_to);
+            return refuse("a request has \"jsonrpc\":\"2.0\" and a \"method\"", answer_to);
         };
         let Some(params) = params(request.params) else {
-            return fault(INVALID_REQUEST, "params is an object".to_owned(), answer_to);
+            return refuse("params is an object", answer_to);
+        };
+        // To name the field that does not fit.
+        let asked: Option<Box<str>> = match request.params.map(RawValue::get) {
+            Some(params) if params.len() > SMALL => None,
+            Some(params) if params.starts_with('{') => Some(params.into()),
+            _ => Some("{}".into()),
         };
         let room = AnswerRoom::of(self.outbox.activity.holder.clone(), together.clone());
-        let response = self.call(name, params, answer_to, room.clone());
-        // A request without an id is a notification: it happens, and is not answered.
-        let wanted = id.is_some();
+        let response = self.call(name, params, id, room.clone());
         Box::pin(async move {
             let response = response.await;
             let misfit = response.as_error_code() == Some(INVALID_PARAMS);
             let (json, notify, _) = response.into_parts();
-            let json = if misfit { plain(json) } else { json };
+            let json = if misfit { plain(json, asked.as_deref()) } else { json };
             let room = room.finish(json.get().len());
-            if wanted {
-                return Some((json, notify, Vec::from_iter(room)));
+            // A request without an id is a notification: it happens, and is not answered.
+            if let Some(answer_to) = answer_to {
+                return Some((answer_to.put_into(json), notify, Vec::from_iter(room)));
             }
             // What was to follow the answer follows nevertheless.
             notify.into_iter().for_each(|then| then.notify(true));
@@ -386,9 +397,11 @@ async fn side_by_side(mut handlers: Vec<Handler>) -> Vec<Option<Answer>> {
     answers.into_iter().flatten().collect()
 }
 
-fn fault(code: i32, message: String, id: Id<'static>) -> Handler {
-    let (json, _, _) = MethodResponse::error(id, ErrorObjectOwned::owned(code, message, None::<()>)).into_parts();
-    Box::pin(std::future::ready(Some((json, None, Vec::new()))))
+fn fault(code: i32, message: String, answer_to: impl Into<AnswerTo>) -> Handler {
+    let answer_to = answer_to.into();
+    let error = ErrorObjectOwned::owned(code, message, None::<()>);
+    let (json, _, _) = MethodResponse::error(answer_to.stand_in(), error).into_parts();
+    Box::pin(std::future::ready(Some((answer_to.put_into(json), None, Vec::new()))))
 }
 
 async fn deliver(outbox: &Outbox, answer: Option<Answer>) -> Result<(), Gone> {

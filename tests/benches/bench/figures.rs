@@ -128,7 +128,7 @@ pub(super) async fn stream() -> Vec<Figure> {
 }
 
 /// Waits until the memory of the daemon has not changed for longer than it takes it to give back what it can.
-async fn settled(pid: u32) -> (f64, f64) {
+pub(super) async fn settled(pid: u32) -> (f64, f64) {
     let (mut last, mut same) = (process::memory(pid), 0);
     for _ in 0..50 {
         tokio::time::sleep(Duration::from_millis(100)).await;

@@ -10,6 +10,7 @@ mod decoders;
 mod figures;
 mod paced;
 mod rounds;
+mod servers;
 
 use std::process::ExitCode;
 
@@ -123,6 +124,7 @@ async fn main() -> ExitCode {
     measure! {
         figures::warm_run figures::warm_turn figures::cold_start figures::stream rounds::tool_rounds
         figures::memory paced::paced figures::round_trip figures::idle decoders::decoders decoders::prefix
+        servers::mcp_memory servers::mcp_first_turn servers::mcp_call servers::mcp_tools
     }
     ExitCode::from(u8::from(!good))
 }

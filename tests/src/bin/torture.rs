@@ -9,12 +9,13 @@ use linger_tests::{power, torture};
 
 const USAGE: &str = "usage: torture --ordinary [--list] [PART...]
        torture --build
-       torture [--kills N] [--seed S] [--points [--passes N]] [--store-faults] [--bugs] [--races N] [--power N] [--jobs J]
+       torture [--kills N] [--outages N] [--seed S] [--points [--passes N]] [--store-faults] [--bugs] [--races N] [--power N] [--jobs J]
 
   --ordinary       all parts at the size that every change pays for, or only these; a line each
   --list           name the parts
   --build          build the programs that are tortured, and do nothing else
   --kills N        kill daemon, keeper and tools N times at random moments
+  --outages N      take the provider away N times at random moments
   --seed S         where plans come from; default 1
   --points         kill at every crash point
   --passes N       at its first N passes; default 3
@@ -78,7 +79,7 @@ fn failure(part: &Part) -> Option<String> {
 
 /// Runs what the arguments ask for.
 fn long(mut arguments: impl Iterator<Item = String>) -> Vec<Report> {
-    let (mut kills, mut seed, mut jobs, mut passes, mut races, mut cuts) = (0, 1, 2, 3, 0, 0);
+    let (mut kills, mut outages, mut seed, mut jobs, mut passes, mut races, mut cuts) = (0, 0, 1, 2, 3, 0, 0);
     let (mut points, mut faults, mut bugs, mut at) = (false, false, false, None::<String>);
     while let Some(argument) = arguments.next() {
         if argument == "--at" {
@@ -88,6 +89,7 @@ fn long(mut arguments: impl Iterator<Item = String>) -> Vec<Report> {
         let mut number = || arguments.next().and_then(|text| text.parse::<u64>().ok()).unwrap_or_else(|| usage());
         match argument.as_str() {
             "--kills" => kills = number(),
+            "--outages" => outages = number(),
             "--seed" => seed = number(),
             "--jobs" => jobs = number() as usize,
             "--passes" => passes = number(),
@@ -102,6 +104,9 @@ fn long(mut arguments: impl Iterator<Item = String>) -> Vec<Report> {
     let mut reports: Vec<Report> = Vec::new();
     if kills > 0 {
         reports.push(torture::kills(kills, seed, jobs));
+    }
+    if outages > 0 {
+        reports.push(torture::outages(outages, seed, jobs));
     }
     let at: Option<Vec<&str>> = at.as_deref().map(|at| at.split(':').collect());
     let read = |text: &str| text.parse::<u64>().unwrap_or_else(|_| usage());

@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use linger_protocol::transport::line::{Framing, encode};
 use memchr::memmem;
 use serde_json::Value;
 
 use super::database::{Row, Stored};
 use super::transcript::{Assembled, Entry, Stream, Transcript, assemble};
 use super::{Found, Trace};
+use crate::wire;
 
 /// I2: `seq` is 1, 2, 3 …, in the column and in the event.
 pub(super) fn sequence(session: &str, rows: &[Row], found: &mut Found) {
@@ -39,7 +41,15 @@ pub(super) fn seen_is_stored(session: &str, client: &Transcript, rows: &[Row], s
     wrong.into_iter().for_each(|what| found.add("I3", format!("{session}: {what}")));
     for (seq, raw) in &all.events {
         let stored = rows.iter().find(|row| row.seq == *seq).map(|row| row.raw.as_str());
-        found.unless(stored == Some(raw), "I1", || format!("{session}: a client saw {raw}, stored is {stored:?}"));
+        // Sent as a line, which some characters of a string could cut in two.
+        let sent = stored.map(|stored| {
+            let mut line = Vec::new();
+            encode(Framing::Lines, stored, &mut line);
+            String::from_utf8_lossy(&line).trim_end().to_owned()
+        });
+        found.unless(sent.as_ref() == Some(raw), "I1", || {
+            format!("{session}: a client saw {raw}, stored is {stored:?}")
+        });
     }
     let messages: BTreeMap<&str, &Value> =
         rows.iter().filter(|row| row.kind == "message").map(|row| (row.str("message"), &row.event)).collect();
@@ -398,4 +408,17 @@ pub(super) fn limits(trace: &Trace, found: &mut Found) {
         found.unless(*took <= CANCEL, "I13", || format!("a cancel took {took:?}"));
     }
     trace.refused.iter().for_each(|why| found.add("I14", format!("lingerd does not start: {why}")));
+}
+
+/// The first event of each shape, that is kind and fields, is as the schema says.
+pub(super) fn schema(clients: &[Transcript], found: &mut Found) {
+    let mut shapes = BTreeSet::new();
+    for seen in clients.iter().flat_map(Transcript::events) {
+        let fields = seen.event.as_object().map(|event| event.keys().cloned().collect::<Vec<_>>());
+        if shapes.insert((seen.kind().to_owned(), fields))
+            && let Err(problem) = wire::event_fits_schema(&seen.session, &seen.cursor, &seen.event)
+        {
+            found.add("schema", problem);
+        }
+    }
 }

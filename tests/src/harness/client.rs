@@ -131,6 +131,16 @@ impl Client {
         }
     }
 
+    /// Confirms the changes of the configuration that wait, once there are some.
+    pub async fn confirm(&self) {
+        let waiting = super::until("changes of the configuration wait", async || {
+            let got = self.call("config/get", json!({})).await;
+            got.get("waiting").cloned()
+        })
+        .await;
+        self.call("config/confirm", json!({ "digest": waiting["digest"] })).await;
+    }
+
     /// Creates a session of the default model and mode.
     pub async fn create(&self) -> String {
         self.create_with(json!({})).await

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use super::{Client, Dirs, comes_true, process};
 use crate::check::{Trace, assert_holds, read, read_folded};
-use crate::model::ModelServer;
+use crate::model::{ModelServer, PATIENCE};
 
 /// How long processes may take to be gone after a daemon has ended.
 const GRACE: Duration = Duration::from_secs(20);
@@ -79,9 +79,10 @@ impl Prepared {
         let url = model.url();
         let default = setup.model.as_ref().map(|model| format!("model = \"{model}\"\n")).unwrap_or_default();
         let config = format!(
-            "{default}mode = \"{mode}\"\n{top}\n\n[providers.work]\nkind = \"openai\"\nbase_url = \"{url}/v1\"\napi_key_env = \"WORK_KEY\"\n\n\
-             [providers.claude]\nkind = \"anthropic\"\nbase_url = \"{url}\"\napi_key_env = \"CLAUDE_KEY\"\n\n{more}\n",
+            "{default}mode = \"{mode}\"\n{top}\n\n[providers.work]\nkind = \"openai\"\nbase_url = \"{url}/v1\"\napi_key_env = \"WORK_KEY\"\n{patience}\n\
+             [providers.claude]\nkind = \"anthropic\"\nbase_url = \"{url}\"\napi_key_env = \"CLAUDE_KEY\"\n{patience}\n{more}\n",
             mode = setup.mode,
+            patience = format_args!("patience = \"{PATIENCE}\"\n"),
             top = setup.top,
             more = setup.config,
         );

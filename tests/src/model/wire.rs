@@ -12,6 +12,9 @@ use serde_json::{Value, json};
 use super::gate::Gate;
 use super::reply::{Part, Ran, Reply};
 
+/// The patience of providers in tests, as the configuration has it: an outage that no test means ends within their timeout.
+pub const PATIENCE: &str = "45s";
+
 /// The wire formats that the server speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Format {
@@ -70,9 +73,13 @@ impl Format {
         }
     }
 
-    /// A provider `name` at `url` that speaks it, as a table of the configuration; more lines may follow.
+    /// A provider `name` at `url` that speaks it, with [`PATIENCE`], as a table of the configuration; more lines may follow.
     pub fn provider(self, name: &str, url: &str) -> String {
-        format!("[providers.{name}]\nkind = \"{}\"\nbase_url = \"{url}{}\"\n", self.kind(), self.path())
+        format!(
+            "[providers.{name}]\nkind = \"{}\"\nbase_url = \"{url}{}\"\npatience = \"{PATIENCE}\"\n",
+            self.kind(),
+            self.path()
+        )
     }
 
     /// What a stream says that it is.

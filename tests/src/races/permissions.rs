@@ -112,15 +112,15 @@ fn reply(request: &Recorded, workspace: &str, effects: &str) -> Reply {
     if step >= STEPS {
         return Reply::text("enough");
     }
+    let path = format!("{workspace}/{name}");
+    // A file is edited once it was read, which needs no permission.
+    let first = if step == 0 { Reply::new().and_tool("read", json!({ "path": path })) } else { Reply::new() };
     // A shell takes longer than all the rest; one step of each session has some.
     let call = |n: usize| match (step, n) {
         (0, 0..2) => ("bash", json!({ "command": format!("echo {name}-{step}-{n} >> {effects}") })),
-        _ => {
-            let path = format!("{workspace}/{name}");
-            ("edit", json!({ "path": path, "old": "END", "new": format!("{name}-{step}-{n}\nEND") }))
-        }
+        _ => ("edit", json!({ "path": path, "old": "END", "new": format!("{name}-{step}-{n}\nEND") })),
     };
-    (0..CALLS).map(call).fold(Reply::new(), |reply, (tool, input)| reply.and_tool(tool, input))
+    (0..CALLS).map(call).fold(first, |reply, (tool, input)| reply.and_tool(tool, input))
 }
 
 /// Runs one session after the other.

@@ -12,10 +12,13 @@ use crate::power::{Power, power};
 use crate::races;
 use crate::report::Report;
 
-use super::{alone, bugs, kills, points, store_faults};
+use super::{alone, bugs, kills, outages, points, store_faults};
 
 /// Random kills.
 const KILLS: u64 = 200;
+
+/// Outages of the provider.
+const OUTAGES: u64 = 24;
 
 /// Races of each kind.
 const RACES: u64 = 10_000;
@@ -45,9 +48,10 @@ pub struct Part {
 }
 
 /// All parts, in the order in which they run.
-pub const PARTS: [Part; 9] = [
+pub const PARTS: [Part; 10] = [
     Part { name: "fault-switches", run: fault_switches },
     Part { name: "kills", run: || kills(KILLS, SEED, 2) },
+    Part { name: "outages", run: || outages(OUTAGES, SEED, JOBS) },
     Part { name: "crash-points", run: || points(1, JOBS) },
     Part { name: "store-faults", run: every_store_operation },
     Part { name: "planted-bugs", run: every_bug },

@@ -119,9 +119,18 @@ impl Persona {
         }
     }
 
-    /// As [`Self::request`]; what is refused is wrong.
+    /// As [`Self::request`]; what is refused is wrong. A daemon that died in its very first start has not recorded what it found in
+    /// the configuration: a person confirms that once.
     pub(super) async fn must(&mut self, method: &str, params: Value) -> Result<Value, Wrong> {
-        let answered = self.request(method, params.clone()).await?;
+        let mut answered = self.request(method, params.clone()).await?;
+        if matches!(&answered, Err(error) if error.message.contains("waits until you confirm it")) {
+            if let Ok(found) = self.request("config/get", json!({})).await?
+                && let Some(digest) = found["waiting"].get("digest")
+            {
+                let _second = self.request("config/confirm", json!({ "digest": digest })).await?;
+            }
+            answered = self.request(method, params.clone()).await?;
+        }
         answered.map_err(|error| format!("run: {method} {params} is refused: {} {error}", error.code))
     }
 

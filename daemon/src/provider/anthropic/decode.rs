@@ -7,7 +7,7 @@ use linger_protocol::message::{HostedPart, Usage};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::answer::{Answer, Draft};
+use super::super::response_builder::{BlockBuilder, ResponseBuilder};
 use super::super::wire::{self, Text};
 use super::super::{Decoder, Failure, FailureClass, Stop, StreamEvent};
 use super::hosted::{self, CONTAINER, Parts};
@@ -18,7 +18,7 @@ pub(super) const MAX_OPEN: usize = 64;
 /// One response.
 #[derive(Debug, Default)]
 pub(super) struct MessagesDecoder {
-    answer: Answer,
+    answer: ResponseBuilder,
     /// The open blocks, newest last.
     open: VecDeque<Open>,
     stop_seen: bool,
@@ -51,7 +51,7 @@ struct Counts {
 /// Any event: `type` tells which other fields are present.
 #[derive(Deserialize)]
 struct Event<'a> {
-    #[serde(rename = "type", borrow)]
+    #[serde(rename = "type", borrow, default)]
     kind: Cow<'a, str>,
     #[serde(default)]
     index: u64,
@@ -80,15 +80,15 @@ struct Delta<'a> {
 }
 
 impl Decoder for MessagesDecoder {
-    fn feed(&mut self, _event: &str, data: &str, out: &mut Vec<StreamEvent>) {
+    fn feed(&mut self, name: &str, data: &str, out: &mut Vec<StreamEvent>) {
         if self.answer.ended {
             return;
         }
-        let data = wire::mended(data);
+        let data = wire::with_good_escapes(data);
         let event: Event<'_> = match serde_json::from_str(&data) {
             Ok(event) => event,
             Err(error) => {
-                return self.answer.broken(format!("the provider sent an event that makes no sense: {error}"), out);
+                return self.answer.unreadable("an event", &error, &data, out);
             }
         };
         match event.kind.as_ref() {
@@ -108,6 +108,11 @@ impl Decoder for MessagesDecoder {
             }
             "message_stop" => self.end(out),
             "error" => self.answer.fail(Failure::in_stream(&event.error.unwrap_or_default()), out),
+            // llama.cpp's errors have a name and no `type`, or another one.
+            _ if name == "error" => {
+                let whole = || serde_json::from_str(&data).unwrap_or_default();
+                self.answer.fail(Failure::in_stream(&event.error.unwrap_or_else(whole)), out);
+            }
             // `ping`, and what may be added.
             _ => {}
         }
@@ -117,7 +122,7 @@ impl Decoder for MessagesDecoder {
         if self.stop_seen {
             self.end(out);
         } else {
-            self.answer.broken("the answer broke off", out);
+            self.answer.fail_malformed("the answer broke off", out);
         }
     }
 
@@ -151,7 +156,8 @@ impl MessagesDecoder {
             "tool_use" => {
                 let input = block.get("input").filter(|input| input.as_object().is_some_and(|input| !input.is_empty()));
                 let (id, name, input) = (text("id"), text("name"), input.map(Value::to_string));
-                let place = self.answer.open(Draft::Call { id, name, arguments: String::new(), keep_raw: false });
+                let place =
+                    self.answer.open(BlockBuilder::Call { id, name, arguments: String::new(), keep_raw: false });
                 if let Some(input) = input {
                     self.answer.append_arguments(place, &input, out);
                 }
@@ -163,7 +169,7 @@ impl MessagesDecoder {
                     let (part, said) = hosted::gave(&block);
                     self.answer.hosted(tool, part, &said, Some(block), out)
                 }
-                (None, _) => self.answer.open(Draft::Opaque { native: block, arguments: String::new() }),
+                (None, _) => self.answer.open(BlockBuilder::Opaque { native: block, arguments: String::new() }),
             }),
         };
         self.open.retain(|open| open.index != index);
@@ -180,7 +186,7 @@ impl MessagesDecoder {
 
     fn delta(&mut self, index: u64, delta: &Delta<'_>, out: &mut Vec<StreamEvent>) {
         if let Some(Text(piece)) = &delta.text
-            && let Some(place) = self.place(index, piece, || Draft::Text(String::new()))
+            && let Some(place) = self.place(index, piece, || BlockBuilder::Text(String::new()))
         {
             self.answer.append(place, piece, out);
             self.parts.add(index, piece.len());
@@ -188,7 +194,7 @@ impl MessagesDecoder {
         if let Some(citation) = &delta.citation {
             self.parts.cite(index, citation.clone());
         }
-        let thinking = || Draft::Thinking { text: String::new(), native: None };
+        let thinking = || BlockBuilder::Thinking { text: String::new(), native: None };
         if let Some(Text(piece)) = &delta.thinking
             && let Some(place) = self.place(index, piece, thinking)
         {
@@ -196,7 +202,7 @@ impl MessagesDecoder {
         }
         if let Some(Text(piece)) = &delta.signature
             && let Some(place) = self.place(index, piece, thinking)
-            && let Some(Draft::Thinking { native, .. }) = self.answer.blocks.get_mut(place)
+            && let Some(BlockBuilder::Thinking { native, .. }) = self.answer.blocks.get_mut(place)
         {
             match native.as_mut().and_then(|native| native.get_mut("signature")) {
                 Some(Value::String(before)) => before.push_str(piece),
@@ -211,7 +217,7 @@ impl MessagesDecoder {
     }
 
     /// The index for pieces of a block; creates the block for its first. `None` if the piece is empty or the block unknown.
-    fn place(&mut self, index: u64, piece: &str, make: impl Fn() -> Draft) -> Option<usize> {
+    fn place(&mut self, index: u64, piece: &str, make: impl Fn() -> BlockBuilder) -> Option<usize> {
         if piece.is_empty() {
             return None;
         }
@@ -221,7 +227,7 @@ impl MessagesDecoder {
             let draft = make();
             match (answer.blocks.last(), &draft) {
                 // Citations split a text into blocks; join them without a line break.
-                (Some(Draft::Text(_)), Draft::Text(_)) => answer.blocks.len() - 1,
+                (Some(BlockBuilder::Text(_)), BlockBuilder::Text(_)) => answer.blocks.len() - 1,
                 _ => answer.open(draft),
             }
         }))
@@ -230,8 +236,8 @@ impl MessagesDecoder {
     /// Ends the text at the end of the answer; keeps its division if it has citations.
     fn end_text(&mut self) {
         let cited = std::mem::take(&mut self.parts).cited();
-        if let (Some(native), Some(Draft::Text(_))) = (cited, self.answer.blocks.last()) {
-            self.answer.open(Draft::Opaque { native, arguments: String::new() });
+        if let (Some(native), Some(BlockBuilder::Text(_))) = (cited, self.answer.blocks.last()) {
+            self.answer.open(BlockBuilder::Opaque { native, arguments: String::new() });
         }
     }
 
@@ -239,13 +245,13 @@ impl MessagesDecoder {
     fn whole(&mut self, index: u64, out: &mut Vec<StreamEvent>) {
         let open = self.open.iter().rev().find(|open| open.index == index);
         let Some(place) = open.and_then(|open| open.place) else { return };
-        let Some(Draft::Hosted { part: HostedPart::Call, native: Some(block), arguments, .. }) =
+        let Some(BlockBuilder::Hosted { part: HostedPart::Call, native: Some(block), arguments, .. }) =
             self.answer.blocks.get(place)
         else {
             return;
         };
         let input = if arguments.is_empty() { block["input"].clone() } else { wire::parse_arguments(arguments) };
-        self.answer.say(place, &hosted::asked(&input), out);
+        self.answer.set_hosted_text(place, &hosted::asked(&input), out);
     }
 
     fn count(&mut self, usage: Option<&Value>) {
@@ -285,7 +291,7 @@ impl MessagesDecoder {
         self.end_text();
         if let Some(container) = self.container.take() {
             let native = json!({ CONTAINER: container });
-            self.answer.open(Draft::Opaque { native, arguments: String::new() });
+            self.answer.open(BlockBuilder::Opaque { native, arguments: String::new() });
         }
         self.answer.done(out);
     }

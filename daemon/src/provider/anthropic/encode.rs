@@ -9,15 +9,18 @@ use super::super::catalogue::Kind;
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
 use super::super::hosted::{Hosted, readable};
-use super::super::tagged;
+use super::super::think_decoder;
 use super::super::tools::Style;
-use super::super::{Encoder, HttpRequest, Images, Message, Request, shape, wellformed, wire};
+use super::super::{Encoder, HttpRequest, Images, Message, Request, output_schema, wellformed, wire};
 use super::hosted::{self, OpenCalls};
 use super::thinking;
 use crate::fault;
 
 /// The bound for an unknown model; the format requires one.
 const MAX_TOKENS: u32 = 32_000;
+
+/// The version of the format on Vertex AI (Google's documentation, "Use Anthropic's Claude models").
+const VERTEX_VERSION: &str = "vertex-2023-10-16";
 
 /// A cache marker, at the end of a block.
 const MARKER: &str = ",\"cache_control\":{\"type\":\"ephemeral\"}";
@@ -65,7 +68,7 @@ impl Encoder for MessagesEncoder {
         for message in request.messages.get(self.encoded..).unwrap_or_default() {
             let own = wire::is_own(message, request);
             self.names.add(message, own);
-            let message = &*tagged::whole(message, own);
+            let message = &*think_decoder::with_original_text(message, own);
             let blocks = match message.role {
                 Role::User => {
                     let blocks = user_blocks(message, &self.names, request.images);
@@ -98,8 +101,24 @@ impl Encoder for MessagesEncoder {
         if !fault::bug("I4") {
             debug_assert_eq!(wellformed::validate_text(Kind::Anthropic, &body), Ok(()));
         }
-        HttpRequest { path: "/v1/messages".to_owned(), headers: headers(), body: body.into_bytes() }
+        if self.compat.vertex == Some(true) {
+            let path = format!("/publishers/anthropic/models/{}:streamRawPredict", wire::path_segment(request.model));
+            let body = encoding::object(&on_vertex(head.clone()), &lists);
+            let body = encoding::with_own_fields(body, on_vertex(head), &lists, request.own_fields);
+            return HttpRequest { path, headers: Vec::new(), body };
+        }
+        let body = encoding::with_own_fields(body, head, &lists, request.own_fields);
+        HttpRequest { path: "/v1/messages".to_owned(), headers: headers(), body }
     }
+}
+
+/// The fields as on Vertex AI: the model is in the path, and the version in the body.
+fn on_vertex(mut head: Value) -> Value {
+    if let Some(fields) = head.as_object_mut() {
+        fields.remove("model");
+    }
+    wire::set(&mut head, "anthropic_version", VERTEX_VERSION);
+    head
 }
 
 /// The fields before system prompt, tools and messages.
@@ -124,7 +143,8 @@ fn system(request: &Request<'_>) -> Items {
 
 /// The tools; the last one is marked if there is no system prompt.
 fn tools(compat: &Compat, request: &Request<'_>, marked: bool) -> Items {
-    let answer = request.shape.map(|shape| wire::clean_value(&shape::tool(shape.schema)));
+    let answer =
+        request.output_schema.map(|output_schema| wire::without_nul_in(&output_schema::tool(output_schema.schema)));
     // A request without tools must be answered without calls.
     let hosted = if request.tools.is_empty() { Vec::new() } else { hosted::tools(compat.hosted) };
     let mut tools = Items::default();

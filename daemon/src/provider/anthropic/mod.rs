@@ -11,7 +11,7 @@ mod thinking;
 use linger_protocol::session::Effort;
 
 use super::compat::Compat;
-use super::tagged::Tagged;
+use super::think_decoder::ThinkDecoder;
 use super::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest};
 use crate::diagnostics::secret::Secret;
 
@@ -37,7 +37,10 @@ impl Codec for Anthropic {
     }
 
     fn authorize(&self, key: &Secret) -> (&'static str, String) {
-        ("x-api-key", key.reveal().to_owned())
+        match self.0.vertex {
+            Some(true) => ("authorization", format!("Bearer {}", key.reveal())),
+            _ => ("x-api-key", key.reveal().to_owned()),
+        }
     }
 
     fn framing(&self) -> Framing {
@@ -45,7 +48,7 @@ impl Codec for Anthropic {
     }
 
     fn decoder(&self) -> Box<dyn Decoder> {
-        Box::new(Tagged::new(decode::MessagesDecoder::default(), self.0.think_open == Some(true)))
+        Box::new(ThinkDecoder::new(decode::MessagesDecoder::default(), self.0.think_open == Some(true)))
     }
 
     fn failure(&self, status: u16, body: &[u8]) -> Failure {
@@ -53,6 +56,8 @@ impl Codec for Anthropic {
     }
 
     fn listing(&self) -> Option<HttpRequest> {
-        Some(HttpRequest { headers: encode::headers(), ..HttpRequest::listing("/v1/models?limit=1000") })
+        // Vertex AI has no list of usable models.
+        let listed = self.0.vertex != Some(true);
+        listed.then(|| HttpRequest { headers: encode::headers(), ..HttpRequest::listing("/v1/models?limit=1000") })
     }
 }

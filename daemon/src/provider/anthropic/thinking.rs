@@ -6,7 +6,7 @@ use linger_protocol::session::Effort;
 use serde_json::{Value, json};
 
 use super::super::compat::Compat;
-use super::super::{Request, effort, shape, wire};
+use super::super::{Request, effort, output_schema, wire};
 use super::claude::{self, Claude, Form, Off};
 
 /// The smallest thinking budget that the format allows, in tokens.
@@ -30,7 +30,7 @@ pub(super) fn add(head: &mut Value, compat: &Compat, request: &Request<'_>, max_
     };
     let claude = Claude { form, ..known };
     // A call cannot be forced while the model thinks.
-    let due = request.shape.is_some_and(|shape| shape.due) && claude.forced;
+    let due = request.output_schema.is_some_and(|output_schema| output_schema.due) && claude.forced;
     let thinking = asked(claude, compat, request, max_tokens).filter(|_| !due);
     let thinks = thinking.as_ref().is_some_and(|thinking| thinking["type"] != "disabled");
     if let Some(thinking) = thinking {
@@ -39,8 +39,8 @@ pub(super) fn add(head: &mut Value, compat: &Compat, request: &Request<'_>, max_
     if let Some(word) = word(claude, request.effort) {
         wire::set(head, "output_config", json!({"effort": word}));
     }
-    match request.shape {
-        Some(_) if due => wire::set(head, "tool_choice", json!({"type": "tool", "name": shape::ANSWER})),
+    match request.output_schema {
+        Some(_) if due => wire::set(head, "tool_choice", json!({"type": "tool", "name": output_schema::ANSWER})),
         Some(_) if !thinks && claude.forced => wire::set(head, "tool_choice", json!({"type": "any"})),
         _ => {}
     }

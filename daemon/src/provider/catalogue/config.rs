@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use linger_protocol::patience::Patience;
 use reqwest::Url;
 use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use crate::provider::compat::Compat;
 use crate::provider::driver::Timeouts;
 use crate::provider::hosted::Hosted;
+use crate::provider::own_fields::{self, Fields};
 use crate::provider::preset;
 
 /// A wire format, as the configuration names it.
@@ -66,10 +69,16 @@ pub struct ProviderConfig {
     pub first_byte_timeout_ms: Option<u64>,
     /// How long a whole answer may take.
     pub total_timeout_ms: Option<u64>,
-    /// How long it may ask to wait before it is asked again.
-    pub max_retry_after_ms: Option<u64>,
+    /// How long a turn waits while it cannot answer; an hour if absent.
+    pub patience: Option<Patience>,
     /// Tools that the provider runs itself and that its models may use.
     pub hosted_tools: Vec<String>,
+    /// Headers of the user's own.
+    pub headers: Fields,
+    /// Query parameters of the user's own.
+    pub query: Fields,
+    /// Fields of the body of the user's own.
+    pub body: Map<String, Value>,
     /// Where it departs from the wire format.
     pub compat: Compat,
 }
@@ -85,7 +94,6 @@ impl ProviderConfig {
             first_byte: or(self.first_byte_timeout_ms, idle),
             idle,
             total: or(self.total_timeout_ms, usual.total),
-            retry_after: or(self.max_retry_after_ms, usual.retry_after),
             ..usual
         }
         .consistent()
@@ -101,6 +109,7 @@ impl ProviderConfig {
             return Err(("compat", format!("{flag} means nothing to the kind {}", kind.name())));
         }
         Hosted::named(&self.hosted_tools, kind).map_err(|problem| ("hosted_tools", problem))?;
+        own_fields::check(kind, &self.headers, &self.query, &self.body)?;
         if self.compat.num_ctx == Some(0) {
             return Err(("compat", "num_ctx is 0: no model can work without a context".to_owned()));
         }

@@ -31,6 +31,12 @@ pub enum ResolveError {
         /// A similar name: a provider, or `provider/model`.
         near: Option<String>,
     },
+    /// The provider is configured, and no person has confirmed it.
+    #[error("the provider `{provider}` is not in force: its configuration waits until you confirm it")]
+    Unconfirmed {
+        /// The provider.
+        provider: String,
+    },
     /// The provider's address is unknown.
     #[error(
         "the provider `{provider}` has no address: set `base_url` in [providers.{provider}], such as \"{example}\""
@@ -63,6 +69,16 @@ pub enum ResolveError {
         /// The provider.
         provider: String,
     },
+    /// A value of the user's own is missing.
+    #[error("`{field}` of the provider `{provider}` needs a value: set {variable}")]
+    FieldMissing {
+        /// The provider.
+        provider: String,
+        /// The header or query parameter.
+        field: String,
+        /// The variable that holds it.
+        variable: String,
+    },
     /// The key is missing.
     #[error("the provider `{provider}` needs a key: set {variable}, or store it with `linger key set {provider}`")]
     KeyMissing {
@@ -86,7 +102,13 @@ impl From<ResolveError> for RpcError {
             ResolveError::UnknownProvider { .. } => {
                 (Code::UnknownProvider, "`linger models` lists the providers; config.toml may name more".to_owned())
             }
+            ResolveError::Unconfirmed { .. } => {
+                (Code::UnknownProvider, "`linger config confirm` shows what waits, and asks".to_owned())
+            }
             ResolveError::Keyless { .. } => (Code::NotAKey, "`linger key list` shows those that do".to_owned()),
+            ResolveError::FieldMissing { variable, .. } => {
+                (Code::KeyMissing, format!("export {variable}=… and run this again"))
+            }
             ResolveError::KeyMissing { provider, variable } => {
                 let ways = format!("export {variable}=… and run this again, or `linger key set {provider}`");
                 (Code::KeyMissing, format!("{ways}; `--model demo` needs none"))

@@ -5,11 +5,10 @@
 
 use linger_protocol::daemon::Model;
 
-use super::{Catalogue, Entry, Kind, Provider, ResolveError, Resolved, nearest};
-use crate::diagnostics::secret::Secret;
+use super::{Catalogue, Entry, Kind, Provider, ResolveError, Resolved, Secrets, nearest};
 use crate::provider::driver::Endpoint;
 use crate::provider::listing::Listed;
-use crate::provider::models::{self, Facts};
+use crate::provider::models::{self, ModelInfo};
 use crate::provider::preset::{self, PLACEHOLDER, PRESETS};
 
 impl Catalogue {
@@ -34,9 +33,9 @@ impl Catalogue {
     }
 
     /// The endpoint of a provider's model list; `None` if it has none.
-    pub fn lister(&self, provider: &str, key: Option<Secret>) -> Option<Endpoint> {
+    pub fn lister(&self, provider: &str, secrets: Secrets) -> Option<Endpoint> {
         let resolved = self.any_of(provider)?;
-        match resolved.open(key) {
+        match resolved.open(secrets) {
             Provider::Http(endpoint) if endpoint.codec.listing().is_some() => Some(endpoint),
             Provider::Http(_) | Provider::Demo => None,
             #[cfg(test)]
@@ -56,6 +55,7 @@ impl Catalogue {
         let mut rows: Vec<Model> = listed.iter().map(|listed| self.row(provider, entry, &listed.name)).collect();
         for row in &mut rows {
             (row.ready, row.default) = (first.ready, first.default && row.model == first.model);
+            row.contacted = first.contacted;
         }
         if entry.model.is_some() && !rows.iter().any(|row| row.model == first.model) {
             rows.insert(0, first.clone());
@@ -67,7 +67,7 @@ impl Catalogue {
     pub fn known_rows(&self, provider: &str, first: &Model) -> Vec<Model> {
         let place = self.entries.get(provider).and_then(|entry| entry.place).unwrap_or_default();
         let known: Vec<_> =
-            models::names(place).map(|name| Listed { name: name.to_owned(), facts: Facts::default() }).collect();
+            models::names(place).map(|name| Listed { name: name.to_owned(), facts: ModelInfo::default() }).collect();
         if known.is_empty() { vec![first.clone()] } else { self.rows(provider, first, &known) }
     }
 
@@ -98,6 +98,12 @@ impl Catalogue {
         presets.sort_by_key(|name| PRESETS.iter().position(|preset| preset.name == *name));
         providers.extend(presets);
         providers.sort_by_key(|name| lacks(name));
+        // A provider's name in other letters is that provider.
+        let name = spec.split('/').next().unwrap_or(spec);
+        let same = providers.iter().find(|known| known.eq_ignore_ascii_case(name));
+        if let Some(known) = same {
+            return Some(format!("{known}{}", spec.get(name.len()..).unwrap_or_default()));
+        }
         let has = |name: &&&str| self.names(name).iter().any(|model| is_called(model, spec));
         let exactly = || Some(format!("{}/{spec}", providers.iter().find(has)?));
         let provider = || nearest(spec.split('/').next()?, self.entries.keys().map(String::as_str));
@@ -131,7 +137,9 @@ impl Catalogue {
         if let Some(names) = self.lists.names(provider) {
             return names;
         }
-        let Some(place) = self.entries.get(provider).and_then(|entry| entry.place) else { return Vec::new() };
+        let entry = self.entries.get(provider);
+        // At another address the models of a preset may be the same.
+        let Some(place) = entry.and_then(|entry| entry.place.or(entry.preset)) else { return Vec::new() };
         models::names(place).map(str::to_owned).collect()
     }
 }

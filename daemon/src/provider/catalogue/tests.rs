@@ -6,6 +6,7 @@ use super::*;
 use crate::provider::Encoding;
 use crate::provider::listing::Listed;
 use crate::provider::models::Prices;
+use crate::provider::parameter::Parameter;
 use crate::provider::support::{request, user};
 
 pub(super) fn catalogue(config: &str, default: &str, keys: &[(&str, &str)]) -> Catalogue {
@@ -66,8 +67,8 @@ fn a_spec_names_a_provider_and_perhaps_a_model() {
     check(&catalogue, "antropic/x", Err("unknown provider `antropic`; did you mean `anthropic`?"));
     check(&catalogue, "zzz", Err("unknown provider `zzz`"));
     // A name that nothing is like is maybe a model's of the session's own provider.
-    let beside = catalogue.resolve_in_session("work/a", "zzz").unwrap_err().to_string();
-    assert_eq!(beside, "unknown provider `zzz`; did you mean `work/zzz`?");
+    let unknown = catalogue.resolve_in_session("work/a", "zzz").unwrap_err().to_string();
+    assert_eq!(unknown, "unknown provider `zzz`; did you mean `work/zzz`?");
     // The name of a model alone: at a provider whose key is there if it can be.
     let meant = |spec: &str| match catalogue.resolve(spec) {
         Err(ResolveError::UnknownProvider { near, .. }) => near.unwrap_or_default(),
@@ -81,7 +82,7 @@ fn a_spec_names_a_provider_and_perhaps_a_model() {
     assert_eq!(meant("qwen3-max"), "alibaba/qwen3-max");
     assert_eq!(meant("claude-sonet-5"), "pass/claude-sonnet-5");
     assert_eq!(meant("gmini-flash-latest"), "", "nobody who can be asked has one like it");
-    let listed = ["gpt-5", "qwen3-max"].map(|name| Listed { name: name.to_owned(), facts: Facts::default() });
+    let listed = ["gpt-5", "qwen3-max"].map(|name| Listed { name: name.to_owned(), facts: ModelInfo::default() });
     catalogue.rows("work", &Model::default(), &listed);
     assert_eq!((meant("gpt-5"), meant("qwen3-max")), ("work/gpt-5".to_owned(), "work/qwen3-max".to_owned()));
     let wanted = catalogue.wanted();
@@ -90,6 +91,48 @@ fn a_spec_names_a_provider_and_perhaps_a_model() {
     );
     assert!(!wanted.contains(&"WORK_KEY".to_owned()));
     assert_eq!(catalogue.keys.get("HOME"), None);
+}
+
+#[test]
+fn a_suggestion_leads_to_the_right_provider_where_there_is_one() {
+    let moved = catalogue("[anthropic]\nbase_url = 'http://10.0.0.5'", "", &[]);
+    let near = |spec: &str| moved.resolve(spec).unwrap_err().to_string();
+    assert_eq!(near("OPENAI/mock"), "unknown provider `OPENAI`; did you mean `openai/mock`?");
+    assert_eq!(near("OpenAI"), "unknown provider `OpenAI`; did you mean `openai`?");
+    // At another address a preset's models are still those that are known.
+    assert_eq!(moved.near_model("anthropic/claude-sonet-5").as_deref(), Some("anthropic/claude-sonnet-5"));
+}
+
+#[test]
+fn a_models_own_fields_have_their_sources_and_a_variable_that_is_not_set_is_named() {
+    let config = "[work]\nkind = 'openai'\nbase_url = 'http://w'\nbody = { temperature = 0.5 }
+        headers = { 'x-team' = 'blue', 'x-token' = { env = 'WORK_TOKEN' } }\nquery = { sig = { command = 'sign' } }";
+    let plain = catalogue(config, "", &[]);
+    assert!(plain.wanted().contains(&"WORK_TOKEN".to_owned()));
+    let missing = plain.resolve("work/m").unwrap_err().to_string();
+    assert_eq!(missing, "`x-token` of the provider `work` needs a value: set WORK_TOKEN");
+    plain.add_keys([("WORK_TOKEN", "t-secret")], Bearer::Client);
+    let resolved = plain.resolve("work/m").unwrap();
+    let sources: Vec<KeySource> = resolved.sources().cloned().collect();
+    assert_eq!(sources, [KeySource::None, known("t-secret"), KeySource::Command("sign".to_owned())]);
+    assert_eq!(resolved.body["temperature"], 0.5);
+    let secrets = Secrets { key: None, fields: vec![Secret::new("t-secret"), Secret::new("a-signature")] };
+    let Provider::Http(endpoint) = resolved.open(secrets) else { panic!() };
+    let names: Vec<&str> = endpoint.fields.iter().map(|(_, name, _)| name.as_str()).collect();
+    assert_eq!(names, ["x-team", "x-token", "sig"]);
+    assert_eq!(endpoint.redactor.redact("t-secret a-signature blue"), "<redacted> <redacted> blue");
+}
+
+#[test]
+fn a_refused_parameter_is_left_out_of_requests_to_that_model_alone() {
+    let plain = catalogue("[work]\nkind = 'openai'\nbase_url = 'http://w'\ncompat = { stream_usage = true }", "", &[]);
+    let schema = serde_json::json!({ "type": "object" });
+    assert_eq!(plain.schema_strategy("work/m", &schema), SchemaStrategy::WithTools);
+    assert!(plain.leave_out("work/m", Parameter::Schema) && !plain.leave_out("work/m", Parameter::Schema));
+    assert_eq!(plain.schema_strategy("work/m", &schema), SchemaStrategy::PromptOnly);
+    assert_eq!(plain.schema_strategy("work/n", &schema), SchemaStrategy::WithTools);
+    assert!(!plain.leave_out("work/m", Parameter::StreamUsage), "the configuration insists on it");
+    assert!(!plain.leave_out("work/m", Parameter::Tools));
 }
 
 #[test]
@@ -155,7 +198,7 @@ fn a_vendors_key_goes_to_the_vendor_unless_somebody_says_otherwise() {
 fn a_key_that_is_opened_is_then_redacted() {
     let catalogue = catalogue(WORK, "", &[]);
     let key = Some(Secret::new("s3cr3t-key\n"));
-    let Provider::Http(endpoint) = catalogue.resolve("pass").unwrap().open(key) else { panic!() };
+    let Provider::Http(endpoint) = catalogue.resolve("pass").unwrap().open(key.into()) else { panic!() };
     assert_eq!(endpoint.key, Some(Secret::new("s3cr3t-key")));
     assert_eq!(endpoint.redactor.redact("bad key s3cr3t-key"), "bad key <redacted>");
     assert!(!format!("{endpoint:?}").contains("s3cr3t"));
@@ -184,8 +227,8 @@ async fn the_list_says_what_is_ready() {
     let port = listener.local_addr().unwrap().port();
     assert_eq!(not_listening(&format!("http://127.0.0.1:{port}/v1")).await, None);
     drop(listener);
-    let nobody = format!("no server listens at 127.0.0.1:{port}");
-    assert_eq!(not_listening(&format!("http://127.0.0.1:{port}/v1")).await, Some(nobody));
+    let problem = format!("no server listens at 127.0.0.1:{port}");
+    assert_eq!(not_listening(&format!("http://127.0.0.1:{port}/v1")).await, Some(problem));
 }
 
 #[test]
@@ -200,11 +243,11 @@ fn what_is_known_of_a_model_is_known_by_its_place() {
     assert_eq!(facts("anthropic/claude-sonnet-5"), models::facts("anthropic", "claude-sonnet-5"));
     assert!(facts("anthropic").window.is_some());
     assert_eq!(facts("gpt/gpt-5"), models::facts("openai", "gpt-5"));
-    assert_eq!(facts("work/gpt-5"), Facts::default());
-    let elsewhere = Facts { prices: Prices::default(), ..models::facts("groq", "openai/gpt-oss-120b") };
+    assert_eq!(facts("work/gpt-5"), ModelInfo::default());
+    let elsewhere = ModelInfo { prices: Prices::default(), ..models::facts("groq", "openai/gpt-oss-120b") };
     assert!(elsewhere.window.is_some());
     assert_eq!(facts("groq/openai/gpt-oss-120b"), elsewhere, "another place has other prices");
-    assert_eq!(facts("ollama/x"), Facts { window: Some(4096), ..Facts::default() });
+    assert_eq!(facts("ollama/x"), ModelInfo { window: Some(4096), ..ModelInfo::default() });
     assert_eq!(facts("demo").prices.usual, Price::FREE);
     let local = facts("local");
     assert_eq!((local.window, local.prices.usual.input, local.prices.usual.output), (Some(9000), Some(1.5), None));
@@ -215,11 +258,11 @@ fn what_a_provider_lists_of_a_model_is_known_from_then_on() {
     let config = "[work]\nkind = 'openai'\nbase_url = 'http://w'\n[moves]\nkind = 'openai'\nbase_url = 'http://m'";
     let plain = catalogue(config, "", &[]);
     let usual = Price { input: Some(2.0), output: Some(3.0), ..Price::default() };
-    let said = Facts {
+    let said = ModelInfo {
         window: Some(1000),
         max_output: Some(50),
         prices: Prices { usual, ..Prices::default() },
-        ..Facts::default()
+        ..ModelInfo::default()
     };
     let listed = ["x"].map(|name| Listed { name: name.to_owned(), facts: said });
     for provider in ["work", "moves", "ollama"] {
@@ -228,7 +271,19 @@ fn what_a_provider_lists_of_a_model_is_known_from_then_on() {
     assert_eq!((plain.window("work/x"), plain.window("work/x-20260101")), (Some(1000), Some(1000)));
     assert_eq!(plain.window("work/y"), None);
     assert_eq!(plain.resolve("work/x").unwrap().facts, said);
-    assert_eq!(plain.window("ollama/x"), Some(u64::from(ollama::NUM_CTX)), "it sees what is asked for");
+    assert_eq!(plain.window("ollama/x"), Some(1000), "what is asked for, but no more than the model has");
+    assert_eq!(plain.window("ollama/y"), Some(u64::from(ollama::NUM_CTX)));
+    // They are stored for the next daemon, which takes those of the same address.
+    let stored = serde_json::to_string(&plain.stored_lists()).unwrap();
+    let next = catalogue(&config.replace("http://m", "http://elsewhere"), "", &[]);
+    next.restore_lists(serde_json::from_str(&stored).unwrap());
+    assert_eq!(next.resolve("work/x").unwrap().facts, said);
+    assert_eq!((next.window("work/x"), next.window("moves/x")), (Some(1000), None));
+    // The number in an error goes before the list, and a longer one changes nothing.
+    next.learn_window("work/x", 900);
+    assert_eq!(next.window("work/x"), Some(900));
+    next.learn_window("work/x", 9000);
+    assert_eq!(next.window("work/x"), Some(1000));
     // A new configuration takes them over for those that stay where they were.
     let moved = catalogue(&config.replace("http://m", "http://elsewhere"), "", &[]);
     moved.take_over(&plain);
@@ -253,7 +308,7 @@ fn an_ollama_keeps_in_view_what_is_counted_for_its_window() {
     let hi = [user(vec![ContentBlock::text("hi")])];
     let check = |spec: &str, expect: u64| {
         let resolved = catalogue.resolve(spec).unwrap();
-        let Provider::Http(endpoint) = resolved.open(None) else { panic!("{spec}") };
+        let Provider::Http(endpoint) = resolved.open(None.into()) else { panic!("{spec}") };
         let body = Encoding::default().encode(endpoint.codec.as_ref(), &request(&hi)).body;
         let body: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(body["options"]["num_ctx"], expect, "{spec}");

@@ -20,6 +20,7 @@ fn endpoint(base_url: String) -> Endpoint {
         name: "work".to_owned(),
         base_url,
         codec: Arc::new(OpenAi::new(Compat::NONE)),
+        fields: Arc::default(),
         key: Some(Secret::new(KEY)),
         limits: Timeouts { first_byte: SILENCE, idle: SILENCE, ..Timeouts::default() },
         network: Arc::default(),
@@ -41,8 +42,9 @@ fn start(endpoint: &Endpoint) -> HttpStream {
             max_tokens: 0,
             cache_key: "",
             images: &Images::new(),
-            shape: None,
+            output_schema: None,
             effort: linger_protocol::session::Effort::Auto,
+            own_fields: None,
         },
         &mut Encoding::default(),
     )
@@ -89,7 +91,11 @@ const STOP: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"
 async fn check(head: &str, body: &str, class: FailureClass, message: &str) -> Failure {
     let (mut events, _) = exchange(head, body, true).await;
     let Some(StreamEvent::Failed(failure)) = events.pop() else { panic!("{events:?}") };
-    assert_eq!((failure.class, failure.message.as_str()), (class, message));
+    let said = match failure.message.split_once("http://127.0.0.1:") {
+        Some((before, after)) => format!("{before}http://HOST{}", after.trim_start_matches(char::is_numeric)),
+        None => failure.message.clone(),
+    };
+    assert_eq!((failure.class, said.as_str()), (class, message));
     failure
 }
 
@@ -295,8 +301,13 @@ async fn a_connection_that_is_not_made_has_its_time() {
 async fn errors_say_what_the_provider_said_without_the_key() {
     let body = format!("{{\"error\":{{\"message\":\"no such key: {KEY}\"}}}}");
     check("401 Unauthorized", &body, FailureClass::Auth, "401: no such key: <redacted>").await;
-    let page = "answered with a web page instead of a stream";
+    let page = "answered with a web page instead of a stream; asked http://HOST/v1/chat/completions";
     check("200 OK\r\ncontent-type: text/html", "<html>", FailureClass::NotFound, page).await;
+    let named = "answered with a web page instead of a stream, \"Log in\"; asked http://HOST/v1/chat/completions";
+    let body = "<html><title>\nLog in</title>";
+    check("200 OK\r\ncontent-type: text/html", body, FailureClass::NotFound, named).await;
+    let gone = "404: 404 page not found; asked http://HOST/v1/chat/completions";
+    check("404 Not Found", "404 page not found", FailureClass::NotFound, gone).await;
     let plain = "answered without streaming: 200: no";
     check("200 OK\r\ncontent-type: application/json", "{\"error\":\"no\"}", FailureClass::Stream, plain).await;
     let cut = "the answer broke off";
@@ -345,7 +356,7 @@ const JSON: &str = "200 OK\r\ncontent-type: application/json";
 
 #[tokio::test]
 async fn a_web_page_is_known_by_its_first_byte_whatever_it_is_called() {
-    let page = "answered with a web page instead of a stream";
+    let page = "answered with a web page instead of a stream; asked http://HOST/v1/chat/completions";
     for head in [STREAM, JSON, "200 OK", "200 OK\r\ncontent-type: application/xhtml+xml; charset=utf-8"] {
         for body in ["<!doctype html><html>", "\r\n \u{feff}<?xml version=\"1.0\"?>\n<html>"] {
             check(head, body, FailureClass::NotFound, page).await;
@@ -357,7 +368,8 @@ async fn a_web_page_is_known_by_its_first_byte_whatever_it_is_called() {
 async fn an_answer_that_comes_at_once_is_not_asked_for_again_and_an_error_is_what_it_says() {
     let whole = r#"{"id":"x","choices":[{"message":{"content":"hi"},"finish_reason":"stop"}]}"#;
     let long = format!("{{\"choices\":[{{\"message\":{{\"content\":\"{}\"}}}}]}}", "x".repeat(1 << 20));
-    let said = "answered all at once instead of streaming: the server, or a proxy before it, has to heed `stream`";
+    let said = "answered all at once instead of streaming: the server, or a proxy before it, has to heed `stream`, or set \
+                `streaming = false` in [providers.NAME.compat]";
     for head in [STREAM, JSON, "200 OK"] {
         check(head, whole, FailureClass::Rejected, said).await;
         check(head, &format!("\n [{whole}]"), FailureClass::Rejected, said).await;
@@ -374,6 +386,66 @@ async fn an_answer_that_comes_at_once_is_not_asked_for_again_and_an_error_is_wha
     // A stream under a name that says otherwise is one.
     let (events, _) = exchange(JSON, &format!("{HI}{STOP}"), true).await;
     assert!(matches!(events.last(), Some(StreamEvent::Done(_))), "{events:?}");
+}
+
+/// What a client with this endpoint sends, and gets of a server that answers with `body`.
+async fn exchange_as(change: impl FnOnce(Endpoint) -> Endpoint, head: &str, body: &str) -> (Vec<StreamEvent>, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = change(endpoint(format!("http://{}/v1", listener.local_addr().unwrap())));
+    let answer = format!("HTTP/1.1 {head}\r\nconnection: close\r\n\r\n{body}");
+    let server = async {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        let mut request = vec![0; 64 << 10];
+        let n = socket.read(&mut request).await.unwrap();
+        socket.write_all(answer.as_bytes()).await.unwrap();
+        drop(socket);
+        String::from_utf8_lossy(&request[..n]).into_owned()
+    };
+    let client = async { all(&mut start(&endpoint)).await };
+    tokio::join!(client, server)
+}
+
+#[tokio::test]
+async fn an_answer_that_is_asked_for_as_a_whole_is_taken_so() {
+    let unstreamed = |endpoint: Endpoint| {
+        let compat = Compat { streaming: Some(false), ..Compat::NONE };
+        Endpoint { codec: Arc::new(OpenAi::new(compat)), ..endpoint }
+    };
+    let whole = r#"{"choices":[{"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9}}"#;
+    let (mut events, request) = exchange_as(unstreamed, JSON, whole).await;
+    let Some(StreamEvent::Done(response)) = events.pop() else { panic!("{events:?}") };
+    assert_eq!((response.content, response.usage.input_tokens), (vec![ContentBlock::text("hi")], 9));
+    assert_eq!(events, [text(0, "hi")]);
+    assert!(request.contains("\"stream\":false") && !request.contains("stream_options"), "{request}");
+    // One that is streamed all the same is taken too, and an error is one.
+    let (events, _) = exchange_as(unstreamed, STREAM, &format!("{HI}{STOP}")).await;
+    assert!(matches!(events.last(), Some(StreamEvent::Done(_))), "{events:?}");
+    let (events, _) = exchange_as(unstreamed, JSON, r#"{"error":{"code":429,"message":"slow down"}}"#).await;
+    assert!(matches!(events.last(), Some(StreamEvent::Failed(failure)) if failure.message.contains("slow down")));
+}
+
+#[tokio::test]
+async fn headers_and_parameters_of_ones_own_are_sent_and_their_secrets_not_shown() {
+    let own = |endpoint: Endpoint| {
+        let secret = Secret::new("a-canary");
+        endpoint.redactor.add(&secret);
+        let fields = vec![
+            (Part::Header, "x-team".to_owned(), FieldText::Plain("blue".to_owned())),
+            (Part::Header, "api-key".to_owned(), FieldText::Secret(secret.clone())),
+            (Part::Query, "api-version".to_owned(), FieldText::Plain("2024 10".to_owned())),
+            (Part::Query, "sig".to_owned(), FieldText::Secret(secret)),
+        ];
+        Endpoint { fields: Arc::new(fields), ..endpoint }
+    };
+    let (events, request) = exchange_as(own, "404 Not Found", "no a-canary here").await;
+    assert!(
+        request.starts_with("POST /v1/chat/completions?api-version=2024+10&sig=a-canary HTTP/1.1\r\n"),
+        "{request}"
+    );
+    assert!(request.contains("x-team: blue\r\n") && request.contains("api-key: a-canary\r\n"), "{request}");
+    let [StreamEvent::Failed(failure)] = &events[..] else { panic!("{events:?}") };
+    assert!(failure.message.starts_with("404: no <redacted> here; asked http://"), "{}", failure.message);
+    assert!(!failure.message.contains("canary") && !failure.message.contains("sig"), "{}", failure.message);
 }
 
 #[tokio::test]

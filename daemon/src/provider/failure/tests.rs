@@ -27,7 +27,7 @@ fn failures_have_the_class_that_decides_about_them() {
         TooLong,
         "400 context_length_exceeded: x",
     );
-    check(429, r#"{"error":{"code":"insufficient_quota","message":"pay"}}"#, Rejected, "429 insufficient_quota: pay");
+    check(429, r#"{"error":{"code":"insufficient_quota","message":"pay"}}"#, Quota, "429 insufficient_quota: pay");
     check(401, r#"{"error":"no"}"#, Auth, "401: no");
     check(
         400,
@@ -43,6 +43,12 @@ fn failures_have_the_class_that_decides_about_them() {
     );
     check(404, r#"[{"error":{"message":"gone"}}]"#, NotFound, "404: gone");
     check(502, "<html>bad gateway</html>", Overloaded, "the provider answered 502 without a reason");
+    let page = "<!doctype html><head><title>\n502 Bad Gateway</title></head>";
+    check(502, page, Overloaded, "502: a web page, \"502 Bad Gateway\"");
+    check(403, r#"{"error":{"message":"Country not supported"}}"#, Forbidden, "403: Country not supported");
+    check(402, r#"{"error":{"message":"pay"}}"#, Quota, "402: pay");
+    let credit = r#"{"error":{"type":"invalid_request_error","message":"Your credit balance is too low"}}"#;
+    check(400, credit, Quota, "400 invalid_request_error: Your credit balance is too low");
     check(422, r#"{"detail":"extra\nfields"}"#, Rejected, "422: extra fields");
     check(500, "boom\u{7}\x1b[31m", Overloaded, "500: boom [31m");
     check(302, "", Rejected, "the provider answered 302 without a reason");
@@ -210,14 +216,20 @@ fn other_refusals_are_not_the_historys() {
         "max_tokens must be greater than thinking.budget_tokens",
         "Thinking may not be enabled when tool_choice forces tool use.",
         "Unsupported value: 'reasoning.effort' does not support 'minimal' with this model.",
-        "Unsupported parameter: 'reasoning_effort' is unsupported with this model.",
-        "Encrypted content is not supported with this model.",
-        "Your credit balance is too low to access the Anthropic API.",
         "User location is not supported for the API use.",
         "Invalid JSON payload received. Unknown name \"x\": Cannot find field.",
     ] {
         check(said, FailureClass::Rejected);
     }
+    check(
+        "Unsupported parameter: 'reasoning_effort' is unsupported with this model.",
+        FailureClass::Parameter(Parameter::Effort),
+    );
+    check(
+        "Encrypted content is not supported with this model.",
+        FailureClass::Parameter(Parameter::EncryptedReasoning),
+    );
+    check("Your credit balance is too low to access the Anthropic API.", FailureClass::Quota);
     // What is left out cannot be passed back.
     for said in [
         "The `reasoning_content` in the thinking mode must be passed back to the API.",

@@ -44,6 +44,19 @@ pub(super) const TOO_LONG: [&str; 32] = [
     "request too large for",
 ];
 
+/// How providers say that quota or credit is used up: no wait of minutes helps.
+pub(super) const QUOTA: [&str; 9] = [
+    "insufficient_quota",
+    "billing_error",
+    "billing_not_active",
+    "exceeded your current quota, please check your plan",
+    "credit balance is too low",
+    "insufficient balance",
+    "insufficient credits",
+    "requires more credits",
+    "payment required",
+];
+
 /// What is said of images where a request is refused for them, all words of a row: vendors have a dozen ways to say so. The
 /// word alone would be too little: whoever is believed here makes a session do without its images for good.
 pub(super) const IMAGES: [&[&str]; 23] = [

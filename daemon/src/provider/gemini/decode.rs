@@ -1,12 +1,12 @@
-//! What comes back: each event is a whole response with the next parts; the stream simply ends.
+//! Responses: each event is a whole response with the next parts; the stream just ends.
 
 use linger_protocol::message::{HostedPart, HostedTool, Usage};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::super::answer::{Answer, Draft};
 use super::super::failure::whole_line;
+use super::super::response_builder::{BlockBuilder, ResponseBuilder};
 use super::super::wire::{self, Text};
 use super::super::{Decoder, Failure, FailureClass, Stop, StreamEvent};
 use super::encode::{PART, SIGNATURE, SIGNED_BYTES};
@@ -15,17 +15,17 @@ use super::hosted;
 /// One response.
 #[derive(Debug, Default)]
 pub(super) struct GeminiDecoder {
-    answer: Answer,
-    /// A reason to end came: what follows is usage.
+    answer: ResponseBuilder,
+    /// A finish reason came; only usage follows.
     finished: bool,
     counts: Counts,
     /// A search was a part of the answer.
     searched: bool,
-    /// What was searched for and found, as it was said last.
+    /// The latest queries and sources of the search.
     grounding: Option<Value>,
 }
 
-/// Tokens as this provider counts them: thoughts are no part of the candidates, nor what tools gave of the prompt.
+/// This provider's token counts: thoughts are not part of the candidates, nor tool output of the prompt.
 #[derive(Debug, Default)]
 struct Counts {
     prompt: u64,
@@ -90,11 +90,11 @@ impl Decoder for GeminiDecoder {
         if self.answer.ended {
             return;
         }
-        let data = wire::mended(data);
+        let data = wire::with_good_escapes(data);
         let chunk: Chunk<'_> = match serde_json::from_str(&data) {
             Ok(chunk) => chunk,
             Err(error) => {
-                return self.answer.broken(format!("the provider sent a chunk that makes no sense: {error}"), out);
+                return self.answer.unreadable("a chunk", &error, &data, out);
             }
         };
         if let Some(error) = chunk.error {
@@ -124,7 +124,7 @@ impl Decoder for GeminiDecoder {
             self.ground(out);
             self.answer.done(out);
         } else {
-            self.answer.broken("the answer broke off", out);
+            self.answer.fail_malformed("the answer broke off", out);
         }
     }
 
@@ -140,7 +140,7 @@ impl Decoder for GeminiDecoder {
 impl GeminiDecoder {
     fn part(&mut self, raw: &str, out: &mut Vec<StreamEvent>) {
         let Ok(part) = serde_json::from_str::<Part<'_>>(raw) else {
-            return self.answer.broken("the provider sent a part that makes no sense", out);
+            return self.answer.fail_malformed("the provider sent a part that makes no sense", out);
         };
         let signature =
             part.thought_signature.map(|Text(signature)| signature).filter(|signature| !signature.is_empty());
@@ -149,11 +149,11 @@ impl GeminiDecoder {
             (Some(Text(text)), None) => self.text(&text, signature.as_deref(), out),
             (_, Some(call)) => self.call(call, signature.as_deref(), out),
             (None, None) => {
-                // What has nothing but a signature is an empty text.
+                // A part with only a signature is an empty text.
                 let native: Value = serde_json::from_str(raw).unwrap_or_default();
                 let only =
                     native.as_object().is_some_and(|part| part.keys().all(|key| key == SIGNATURE || key == "thought"));
-                // What a user says is none of the model's.
+                // Not the model's.
                 let forged = native.get("functionResponse").is_some() || native.get("inlineData").is_some();
                 match signature {
                     _ if forged => {}
@@ -165,7 +165,7 @@ impl GeminiDecoder {
         }
     }
 
-    /// A part that only the provider understands, or of which no more is known than what it says.
+    /// A part that is opaque, or of which only the text is known.
     fn other(&mut self, part: Value, out: &mut Vec<StreamEvent>) {
         let hosted = hosted::part(&part);
         let native = json!({ PART: part });
@@ -174,11 +174,11 @@ impl GeminiDecoder {
                 self.searched |= tool == HostedTool::WebSearch;
                 self.answer.hosted(tool, part, &said, Some(native), out);
             }
-            None => drop(self.answer.open(Draft::Opaque { native, arguments: String::new() })),
+            None => drop(self.answer.open(BlockBuilder::Opaque { native, arguments: String::new() })),
         }
     }
 
-    /// Says what was found, after the answer that rests on it. Nothing of this goes back.
+    /// Adds the sources after the answer. They do not go back.
     fn ground(&mut self, out: &mut Vec<StreamEvent>) {
         let Some(grounding) = self.grounding.take().filter(|_| !self.answer.ended) else { return };
         let (queries, sources) = (hosted::queries(&grounding), hosted::sources(&grounding));
@@ -191,12 +191,12 @@ impl GeminiDecoder {
         }
     }
 
-    /// A signature closes a text: what comes next is another part, and goes back as such.
+    /// A signature ends a text: the next one is another part.
     fn text(&mut self, text: &str, signature: Option<&str>, out: &mut Vec<StreamEvent>) {
         self.answer.text(text, out);
         if let Some(signature) = signature {
             let native = json!({SIGNATURE: signature, SIGNED_BYTES: text.len()});
-            self.answer.open(Draft::Opaque { native, arguments: String::new() });
+            self.answer.open(BlockBuilder::Opaque { native, arguments: String::new() });
         }
     }
 
@@ -205,8 +205,8 @@ impl GeminiDecoder {
         let Some(signature) = signature else { return };
         let signed = Some(json!({SIGNATURE: signature, SIGNED_BYTES: text.len()}));
         match self.answer.blocks.last_mut() {
-            Some(Draft::Thinking { native, .. }) if native.is_none() => *native = signed,
-            _ => drop(self.answer.open(Draft::Thinking { text: String::new(), native: signed })),
+            Some(BlockBuilder::Thinking { native, .. }) if native.is_none() => *native = signed,
+            _ => drop(self.answer.open(BlockBuilder::Thinking { text: String::new(), native: signed })),
         }
     }
 
@@ -223,11 +223,11 @@ impl GeminiDecoder {
             native.insert(SIGNATURE.to_owned(), signature.into());
         }
         let native = (!native.is_empty()).then_some(Value::Object(native));
-        let place = self.answer.open(Draft::Whole { name, arguments: String::new(), native });
+        let place = self.answer.open(BlockBuilder::Whole { name, arguments: String::new(), native });
         self.answer.append_arguments(place, raw, out);
     }
 
-    /// Calls too end in `STOP`.
+    /// Answers with calls end in `STOP` too.
     fn end_with(&mut self, reason: &str, said: &str, out: &mut Vec<StreamEvent>) {
         self.finished = true;
         let why = if said.is_empty() { reason.to_owned() } else { format!("{reason}: {said}") };
@@ -247,15 +247,15 @@ impl GeminiDecoder {
             | "IMAGE_RECITATION" => {
                 self.answer.stop = Stop::Refusal;
             }
-            // The model wrote what is no call; the next time it may.
+            // The model wrote a malformed call; a retry may help.
             "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" | "TOO_MANY_TOOL_CALLS" | "MALFORMED_RESPONSE" => {
                 self.answer.fail(failure(FailureClass::Stream), out);
             }
-            // The same as a status of 400 is a refusal of the history.
+            // Like a status of 400, a refusal of the history.
             "MISSING_THOUGHT_SIGNATURE" => self.answer.fail(failure(FailureClass::History), out),
             "PUP_LIMITED_DISABLED" => self.answer.fail(failure(FailureClass::Rejected), out),
             "STOP" | "FINISH_REASON_UNSPECIFIED" => {}
-            // `OTHER`, and what may be added: an answer if there is one.
+            // `OTHER` and unknown reasons: an answer if there is one.
             _ if self.answer.blocks.is_empty() => self.answer.fail(failure(FailureClass::Stream), out),
             _ => {}
         }

@@ -1,4 +1,4 @@
-//! What is sent: contents of parts. Neighbouring messages of one role are one content, as Vertex AI demands.
+//! Requests: contents of parts. Adjacent messages of one role are one content, as Vertex AI requires.
 
 use linger_protocol::id::CallId;
 use linger_protocol::message::{ContentBlock, Role};
@@ -8,7 +8,7 @@ use super::super::catalogue::Kind;
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
 use super::super::hosted::{Hosted, readable};
-use super::super::tagged;
+use super::super::think_decoder;
 use super::super::tools::Style;
 use super::super::{Encoder, HttpRequest, Images, Message, Request, effort, wellformed, wire};
 use super::hosted;
@@ -16,13 +16,13 @@ use super::hosted;
 /// In the `native` part of a block: the signature of its part.
 pub(super) const SIGNATURE: &str = "thoughtSignature";
 
-/// Beside a signature: how many bytes of the text before it are the part that was signed.
+/// Beside a signature: the length of the signed part of the text before it, in bytes.
 pub(super) const SIGNED_BYTES: &str = "signed_bytes";
 
-/// In an opaque block: a part that only the provider understands.
+/// In an opaque block: an opaque part.
 pub(super) const PART: &str = "part";
 
-/// What Google documents for calls of a history that another model made.
+/// The signature that Google documents for calls of other models.
 const PLACEHOLDER: &str = "skip_thought_signature_validator";
 
 /// The requests of one context.
@@ -30,7 +30,7 @@ const PLACEHOLDER: &str = "skip_thought_signature_validator";
 pub(super) struct GeminiEncoder {
     compat: Compat,
     contents: Contents,
-    /// How many messages of the context these are.
+    /// The number of encoded messages of the context.
     encoded: usize,
     names: CallNames,
 }
@@ -54,7 +54,7 @@ impl Encoder for GeminiEncoder {
         for message in request.messages.get(self.encoded..).unwrap_or_default() {
             let own = wire::is_own(message, request);
             self.names.add(message, own);
-            let message = &*tagged::whole(message, own);
+            let message = &*think_decoder::with_original_text(message, own);
             let parts = match message.role {
                 Role::User => user_parts(message, &self.names, request.images),
                 Role::Assistant => model_parts(message, own, self.compat.hosted, placeholder, &self.names),
@@ -71,20 +71,22 @@ impl Encoder for GeminiEncoder {
         let contents = [self.contents.closed.as_str(), comma, last.as_str()];
         let lists = [("tools", tools.as_slice()), ("contents", &contents)];
         let lists = if request.tools.is_empty() { &lists[1..] } else { &lists };
-        let body = encoding::object(&self.head(request), lists);
+        let head = self.head(request);
+        let body = encoding::object(&head, lists);
         debug_assert_eq!(wellformed::validate_text(Kind::Gemini, &body), Ok(()));
-        HttpRequest { path: self.path(request.model), headers: Vec::new(), body: body.into_bytes() }
+        let body = encoding::with_own_fields(body, head, lists, request.own_fields);
+        HttpRequest { path: self.path(request.model), headers: Vec::new(), body }
     }
 }
 
 impl GeminiEncoder {
     fn path(&self, model: &str) -> String {
-        let model = escaped(model.strip_prefix("models/").unwrap_or(model));
+        let model = wire::path_segment(model.strip_prefix("models/").unwrap_or(model));
         let start = if self.compat.vertex == Some(true) { "/publishers/google" } else { "/v1beta" };
         format!("{start}/models/{model}:streamGenerateContent?alt=sse")
     }
 
-    /// What comes before the tools and the contents.
+    /// The fields before tools and contents.
     fn head(&self, request: &Request<'_>) -> Value {
         let mut head = json!({});
         if let Some(system) = wire::visible(request.system) {
@@ -113,9 +115,9 @@ impl GeminiEncoder {
         if !self.compat.hosted.is_none() && !request.tools.is_empty() {
             wire::set(&mut head, "toolConfig", json!({"includeServerSideToolInvocations": true}));
         }
-        if let Some(shape) = request.shape {
+        if let Some(output_schema) = request.output_schema {
             wire::set(&mut generation, "responseMimeType", "application/json");
-            wire::set(&mut generation, "responseJsonSchema", wire::clean_value(shape.schema));
+            wire::set(&mut generation, "responseJsonSchema", wire::without_nul_in(output_schema.schema));
         }
         if generation.as_object().is_some_and(|generation| !generation.is_empty()) {
             wire::set(&mut head, "generationConfig", generation);
@@ -124,24 +126,18 @@ impl GeminiEncoder {
     }
 }
 
-/// Whether a model is of the third generation or a later one. The families before it give signatures and ask for none, are told
-/// how hard to think in tokens, and cannot be held to a schema while they have tools.
+/// Whether a model is of the third generation or a later one. Earlier ones require no signatures, take
+/// a thinking budget in tokens, and cannot be held to a schema while they have tools.
 pub(in super::super) fn is_third(model: &str) -> bool {
     let model = model.rsplit('/').next().unwrap_or_default();
     !["gemini-1", "gemini-2", "gemma"].iter().any(|family| model.starts_with(family))
 }
 
-/// The fewest tokens to think with that a model takes: Gemini 2.5 Pro cannot be kept from thinking, and refuses less (ai.google.dev,
+/// The smallest thinking budget of a model: Gemini 2.5 Pro always thinks, and refuses less (ai.google.dev,
 /// "Gemini thinking").
 fn least_budget(model: &str) -> u32 {
     let model = model.rsplit('/').next().unwrap_or_default();
     if model.starts_with("gemini-2.5-pro") { 128 } else { 0 }
-}
-
-/// `model` as a segment of a path.
-fn escaped(model: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~@".contains(&byte);
-    model.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
 
 impl Contents {
@@ -169,7 +165,7 @@ impl Contents {
     }
 }
 
-/// The results first, in the order of their calls, then what is left. Images in results can only follow them.
+/// First the results, in the order of their calls, then the rest. Images of results follow them.
 fn user_parts(message: &Message, names: &CallNames, images: &Images) -> Vec<Value> {
     let plain_part = |block: &ContentBlock| plain_part(block, images);
     let (mut results, mut others) = (Vec::new(), Vec::new());
@@ -210,8 +206,8 @@ fn plain_part(block: &ContentBlock, images: &Images) -> Option<Value> {
     }
 }
 
-/// Gives a call or its result the provider's own identifier. A call without one is known by its name and place, and Vertex AI
-/// refuses what others made up.
+/// Sets the provider's own identifier of a call or result. Without one, name and position identify the call; Vertex AI refuses
+/// invented ones.
 fn identify(value: &mut Value, call_id: &CallId, names: &CallNames) {
     if let Some(id) = names.native(call_id) {
         wire::set(value, "id", id);
@@ -232,7 +228,7 @@ fn model_parts(message: &Message, own: bool, on: Hosted, placeholder: bool, name
                 parts.extend(signed_text(text, signed, &json!({})));
             }
             ContentBlock::Thinking { text, native } if own => {
-                // Nothing is read of thoughts without a signature.
+                // Thoughts without a signature are ignored.
                 let signed = native.as_ref().filter(|native| native.get(SIGNATURE).is_some());
                 parts.extend(signed.into_iter().flat_map(|_| signed_text(text, signed, &json!({"thought": true}))));
             }
@@ -241,7 +237,7 @@ fn model_parts(message: &Message, own: bool, on: Hosted, placeholder: bool, name
                 identify(&mut call, call_id, names);
                 let mut part = json!({"functionCall": call});
                 let signature = wire::native_str(native, SIGNATURE).filter(|_| own);
-                // Of calls that were made at once, the first is signed.
+                // Of parallel calls, the first is signed.
                 let signature = signature.or((placeholder && first_call).then_some(PLACEHOLDER));
                 if let Some(signature) = signature {
                     wire::set(&mut part, SIGNATURE, signature);
@@ -263,7 +259,7 @@ fn model_parts(message: &Message, own: bool, on: Hosted, placeholder: bool, name
             _ => {}
         }
     }
-    // Signatures of nothing, and thoughts that led to nothing, are no answer.
+    // Signatures and thoughts alone are no answer.
     let says = |part: &Value| part.get("thought").is_none() && part.get("text").is_none_or(|text| text != "");
     if parts.iter().any(says) { parts } else { Vec::new() }
 }
@@ -272,10 +268,10 @@ fn signed_bytes(native: &Value) -> usize {
     native.get(SIGNED_BYTES).and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok()).unwrap_or_default()
 }
 
-/// Text as parts with `fields`: what `signed` signs is a part of its own, as it was when it came.
+/// Text as parts with `fields`: the signed text is a part of its own, as it came.
 fn signed_text(text: &str, signed: Option<&Value>, fields: &Value) -> Vec<Value> {
     let part = |text: &str| {
-        let mut part = json!({"text": wire::clean(text)});
+        let mut part = json!({"text": wire::without_nul(text)});
         fields.as_object().into_iter().flatten().for_each(|(name, value)| wire::set(&mut part, name, value.clone()));
         part
     };
@@ -351,7 +347,7 @@ mod tests {
                     {"text": "and?"}]},
             ],
         });
-        // A part that nobody knows is checked for nothing, so it is left out of what the checker sees.
+        // The checker does not know opaque parts, so they are left out.
         assert_eq!(body(&codec(), &messages), expect);
     }
 

@@ -1,7 +1,7 @@
-//! Tools that Google runs itself: how they are switched on, and what is read in their parts.
+//! Tools that Google runs: enabling them, and reading their parts.
 //!
-//! A search beside other tools is a call and a response, which go back as they came; what it found is said beside the answer, in
-//! its grounding, which does not go back. Code and its output are parts of their own.
+//! A search beside other tools is a call and a response, which go back unchanged; the sources are in the grounding of the answer,
+//! which does not go back. Code and its output are parts of their own.
 
 use linger_protocol::message::{HostedPart, HostedTool};
 use serde_json::{Value, json};
@@ -10,13 +10,13 @@ use super::super::compat::Compat;
 use super::super::hosted::{self, Hosted, text};
 use super::encode::is_third;
 
-/// Whether hosted tools are taken beside others.
+/// Whether hosted tools are accepted beside others.
 pub(in super::super) fn combines(compat: &Compat, model: &str) -> bool {
-    // On Vertex AI what they need for that does not exist.
+    // Vertex AI lacks the option for that.
     compat.hosted_with_tools.unwrap_or_else(|| compat.vertex != Some(true) && is_third(model))
 }
 
-/// How the tools are switched on.
+/// The tools of a request.
 pub(super) fn tools(hosted: Hosted) -> Vec<Value> {
     let tool = |tool: HostedTool| match tool {
         HostedTool::WebSearch => json!({"googleSearch": {}}),
@@ -25,7 +25,7 @@ pub(super) fn tools(hosted: Hosted) -> Vec<Value> {
     hosted.tools().into_iter().map(tool).collect()
 }
 
-/// What a part is, and says, if it is of a hosted tool.
+/// Reads a part, if it is a hosted tool's.
 pub(super) fn part(part: &Value) -> Option<(HostedTool, HostedPart, String)> {
     let is_search = |kind: &Value| text(kind, "/toolType").starts_with("GOOGLE_SEARCH");
     if let Some(call) = part.get("toolCall").filter(|call| is_search(call)) {
@@ -34,7 +34,7 @@ pub(super) fn part(part: &Value) -> Option<(HostedTool, HostedPart, String)> {
         return Some((HostedTool::WebSearch, HostedPart::Call, said));
     }
     if part.get("toolResponse").is_some_and(is_search) {
-        // What was found is in the grounding.
+        // The sources are in the grounding.
         return Some((HostedTool::WebSearch, HostedPart::Result, String::new()));
     }
     if let Some(code) = part.get("executableCode") {
@@ -54,13 +54,13 @@ pub(super) fn part(part: &Value) -> Option<(HostedTool, HostedPart, String)> {
     })
 }
 
-/// What was searched for.
+/// The queries of a search.
 pub(super) fn queries(grounding: &Value) -> String {
     let queries = grounding.get("webSearchQueries").and_then(Value::as_array).into_iter().flatten();
     hosted::queries(queries.filter_map(Value::as_str))
 }
 
-/// What was found; empty if nothing is named.
+/// The sources; empty if none.
 pub(super) fn sources(grounding: &Value) -> String {
     let found = grounding.get("groundingChunks").and_then(Value::as_array).into_iter().flatten();
     let found: Vec<_> =

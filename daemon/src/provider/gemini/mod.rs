@@ -1,7 +1,7 @@
-//! The codec for Gemini (`POST …/models/MODEL:streamGenerateContent?alt=sse`), by its own address or on Vertex AI.
+//! The codec for Gemini (`POST …/models/MODEL:streamGenerateContent?alt=sse`), at Google's own address or on Vertex AI.
 //!
-//! On Vertex AI the body is the same; address and key are not. A model's signatures go back on the part that they came on, in
-//! front of the same model; a call that another model made gets the placeholder that Google documents for such histories.
+//! On Vertex AI only address and key differ. Signatures go back on their parts, to the same model; calls of other models get the
+//! placeholder that Google documents.
 //! Source: the types of Google's own SDK 3.4, and ai.google.dev on thought signatures and on combining tools.
 //! Deliberately absent: arguments in fragments (Vertex AI sends them only if asked), and cached contents.
 
@@ -13,11 +13,11 @@ pub(super) use encode::is_third;
 pub(super) use hosted::combines;
 
 use super::compat::Compat;
-use super::tagged::Tagged;
+use super::think_decoder::ThinkDecoder;
 use super::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest};
 use crate::diagnostics::secret::Secret;
 
-/// The wire format, as one server speaks it.
+/// The wire format with one server's deviations.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Gemini(Compat);
 
@@ -45,7 +45,7 @@ impl Codec for Gemini {
     }
 
     fn decoder(&self) -> Box<dyn Decoder> {
-        Box::new(Tagged::new(decode::GeminiDecoder::default(), self.0.think_open == Some(true)))
+        Box::new(ThinkDecoder::new(decode::GeminiDecoder::default(), self.0.think_open == Some(true)))
     }
 
     fn failure(&self, status: u16, body: &[u8]) -> Failure {
@@ -53,7 +53,7 @@ impl Codec for Gemini {
     }
 
     fn listing(&self) -> Option<HttpRequest> {
-        // Vertex AI lists nothing that its key could use.
+        // Vertex AI has no list of usable models.
         (self.0.vertex != Some(true)).then(|| HttpRequest::listing("/v1beta/models?pageSize=1000"))
     }
 }

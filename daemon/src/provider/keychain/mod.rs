@@ -20,8 +20,8 @@ use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::diagnostics::secret::Secret;
-use crate::process::End;
 use crate::process::server::{Children, Spawn};
+use crate::process::{End, Input};
 use crate::provider::keys::Account;
 
 /// How long the keychain may take: it may ask the user for a password.
@@ -187,8 +187,8 @@ impl Keychain {
         let env = environment(|name| std::env::var(name).ok(), Path::exists)?;
         let account = account.map(ToString::to_string).unwrap_or_default();
         let failed = |error: &dyn std::fmt::Display| KeychainError::Failed(error.to_string());
-        let spawn = Spawn { cwd: "/".into(), env: Arc::new(env), children: self.children.clone() };
-        let helper = spawn.helper(&[helper::ARGUMENT, task.name(), &account], input);
+        let spawn = Spawn { cwd: "/".into(), env: Arc::new(env), children: self.children.clone(), session: None };
+        let helper = spawn.helper(&[helper::ARGUMENT, task.name(), &account], Input::Bytes(input.to_vec()));
         let finished = helper.map_err(|error| failed(&error))?.finish(limit, MAX_ANSWER).await;
         let finished = finished.map_err(|error| failed(&error))?;
         let status = match finished.end {

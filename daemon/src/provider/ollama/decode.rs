@@ -1,21 +1,21 @@
-//! What comes back: lines, each with the next piece of the one message; calls come whole.
+//! Responses: lines, each with the next piece of the message; calls come in one piece.
 
 use linger_protocol::message::Usage;
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
-use super::super::answer::{Answer, Draft};
 use super::super::compat::Compat;
-use super::super::think::Think;
+use super::super::response_builder::{BlockBuilder, ResponseBuilder};
+use super::super::think_tags::ThinkTags;
 use super::super::wire::{self, Text};
 use super::super::{Decoder, Failure, Stop, StreamEvent};
 
 /// One response.
 #[derive(Debug, Default)]
 pub(super) struct OllamaDecoder {
-    answer: Answer,
-    /// Models that the server does not know as thinking ones think in their text.
-    think: Think,
+    answer: ResponseBuilder,
+    /// Models that the server does not list as thinking have their thinking in the text.
+    think: ThinkTags,
 }
 
 #[derive(Deserialize)]
@@ -62,14 +62,14 @@ impl Decoder for OllamaDecoder {
         if self.answer.ended {
             return;
         }
-        let data = wire::mended(data);
+        let data = wire::with_good_escapes(data);
         let line: Line<'_> = match serde_json::from_str(&data) {
             Ok(line) => line,
             Err(error) => {
-                return self.answer.broken(format!("the provider sent a line that makes no sense: {error}"), out);
+                return self.answer.unreadable("a line", &error, &data, out);
             }
         };
-        // Such a line has nothing else in it.
+        // Such a line has nothing else.
         if let Some(error) = line.error {
             return self.answer.fail(Failure::in_stream(&error), out);
         }
@@ -79,7 +79,7 @@ impl Decoder for OllamaDecoder {
         if line.done == Some(true) {
             wire::count(&mut self.answer.usage.input_tokens, &line.prompt_eval_count.unwrap_or_default(), "");
             wire::count(&mut self.answer.usage.output_tokens, &line.eval_count.unwrap_or_default(), "");
-            // `stop` also where the model calls a tool.
+            // Also `stop` with tool calls.
             if line.done_reason.is_some_and(|reason| reason.0 == "length") {
                 self.answer.stop = Stop::MaxTokens;
             }
@@ -89,7 +89,7 @@ impl Decoder for OllamaDecoder {
     }
 
     fn finish(&mut self, out: &mut Vec<StreamEvent>) {
-        self.answer.broken("the answer broke off", out);
+        self.answer.fail_malformed("the answer broke off", out);
     }
 
     fn usage(&self) -> Usage {
@@ -104,7 +104,7 @@ impl Decoder for OllamaDecoder {
 impl OllamaDecoder {
     /// A decoder for a server with these flags.
     pub(super) fn new(compat: Compat) -> Self {
-        Self { think: Think::new(compat.think_open == Some(true)), ..Self::default() }
+        Self { think: ThinkTags::new(compat.think_open == Some(true)), ..Self::default() }
     }
 
     fn message(&mut self, message: Message<'_>, out: &mut Vec<StreamEvent>) {
@@ -114,22 +114,22 @@ impl OllamaDecoder {
         }
         if let Some(Text(piece)) = message.content {
             for piece in self.think.push(&piece) {
-                piece.tell(&mut self.answer, out);
+                piece.append_to(&mut self.answer, out);
             }
         }
         for call in message.tool_calls.unwrap_or_default() {
             self.pause(out);
             let name = call.function.name.unwrap_or_default().0.into_owned();
-            let place = self.answer.open(Draft::Whole { name, arguments: String::new(), native: None });
+            let place = self.answer.open(BlockBuilder::Whole { name, arguments: String::new(), native: None });
             let raw = call.function.arguments.map_or("", RawValue::get);
             self.answer.append_arguments(place, if raw == "null" { "" } else { raw }, out);
         }
     }
 
-    /// Shows what was held back of the text, as something else comes.
+    /// Releases text that was held back, because something else follows.
     fn pause(&mut self, out: &mut Vec<StreamEvent>) {
         if let Some(piece) = self.think.pause() {
-            piece.tell(&mut self.answer, out);
+            piece.append_to(&mut self.answer, out);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is sent: a message of the context becomes one or more, results each one of their own.
+//! Requests: a message of the context becomes one or more; each result is a message of its own.
 
 use linger_protocol::message::{ContentBlock, Role};
 use serde_json::{Value, json};
@@ -7,23 +7,23 @@ use super::super::catalogue::Kind;
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
 use super::super::tools::Style;
-use super::super::{Encoder, HttpRequest, Images, Message, Request, effort, think, wellformed, wire};
+use super::super::{Encoder, HttpRequest, Images, Message, Request, effort, think_tags, wellformed, wire};
 
-/// The tokens that the server keeps in view. Its own default is 4096 on most machines, which our instructions, tools and two
-/// files fill; what is over is dropped from the beginning without a word. Ollama advises 64000 for agents, but a model of
-/// eight billion parameters needs 128 KiB of memory for each token, so half of that is what a machine with 16 GB can hold.
-/// It is the same in every request: another one would load the model anew.
+/// The default context window in tokens. The server's own is 4096 on most machines, which instructions, tools and two files fill;
+/// the excess is silently dropped from the beginning. Ollama advises 64000 for agents, but a model of eight billion parameters
+/// needs 128 KiB of memory per token, so a machine with 16 GB can hold half of that.
+/// It is the same in every request: a change reloads the model.
 pub const NUM_CTX: u32 = 32_768;
 
 /// The requests of one context.
 #[derive(Debug)]
 pub(super) struct OllamaEncoder {
     compat: Compat,
-    /// Whether the system prompt is there.
+    /// Whether the system prompt is encoded.
     began: bool,
     /// The system prompt, and the messages so far.
     messages: Items,
-    /// How many messages of the context these are.
+    /// The number of encoded messages of the context.
     encoded: usize,
     names: CallNames,
 }
@@ -52,31 +52,33 @@ impl Encoder for OllamaEncoder {
         let (tools, messages) = ([request.tools.rendered(Style::Chat)], [self.messages.as_str()]);
         let lists = [("tools", tools.as_slice()), ("messages", &messages)];
         let lists = if tools == [""] { &lists[1..] } else { &lists };
-        let body = encoding::object(&head(&self.compat, request), lists);
+        let head = head(&self.compat, request);
+        let body = encoding::object(&head, lists);
         debug_assert_eq!(wellformed::validate_text(Kind::Ollama, &body), Ok(()));
-        HttpRequest { path: "/api/chat".to_owned(), headers: Vec::new(), body: body.into_bytes() }
+        let body = encoding::with_own_fields(body, head, lists, request.own_fields);
+        HttpRequest { path: "/api/chat".to_owned(), headers: Vec::new(), body }
     }
 }
 
-/// What comes before the tools and the messages.
+/// The fields before tools and messages.
 fn head(compat: &Compat, request: &Request<'_>) -> Value {
     let mut options = json!({"num_ctx": compat.num_ctx.unwrap_or(NUM_CTX)});
     if request.max_tokens > 0 {
         wire::set(&mut options, "num_predict", request.max_tokens);
     }
-    let mut head = json!({"model": request.model, "stream": true, "options": options});
+    let mut head = json!({"model": request.model, "stream": compat.streaming != Some(false), "options": options});
     match effort::of(request.effort) {
         Some(words) if effort::thinks(request.effort) => wire::set(&mut head, "think", words.ollama),
         Some(_) => wire::set(&mut head, "think", false),
         None => compat.thinking.into_iter().for_each(|think| wire::set(&mut head, "think", think)),
     }
-    if let Some(shape) = request.shape {
-        wire::set(&mut head, "format", wire::clean_value(shape.schema));
+    if let Some(output_schema) = request.output_schema {
+        wire::set(&mut head, "format", wire::without_nul_in(output_schema.schema));
     }
     head
 }
 
-/// First each result as a message of its own, then what is left. Images in results can only follow them.
+/// First each result as a message of its own, then the rest. Images of results follow them.
 fn user_messages(message: &Message, names: &CallNames, known: &Images, messages: &mut Items) {
     let (mut texts, mut images, mut answers) = (Vec::new(), Vec::new(), false);
     for block in &message.content {
@@ -118,7 +120,7 @@ fn user_messages(message: &Message, names: &CallNames, known: &Images, messages:
     messages.push(&encoded);
 }
 
-/// The image of a block, if it is one; or what is said instead of one that is lost.
+/// The image of a block, if it is one, or the text in place of a lost one.
 fn image<'a>(block: &'a ContentBlock, images: &'a Images) -> Option<Result<&'a str, &'static str>> {
     match block {
         ContentBlock::Image { source, .. } => Some(wire::image(source, images)),
@@ -127,11 +129,11 @@ fn image<'a>(block: &'a ContentBlock, images: &'a Images) -> Option<Result<&'a s
 }
 
 fn assistant_message(message: &Message, own: bool) -> Option<Value> {
-    let (text, says) = think::whole_text(message, own);
+    let (text, says) = think_tags::whole_text(message, own);
     let (mut thoughts, mut calls) = (Vec::new(), Vec::new());
     for block in &message.content {
         match block {
-            ContentBlock::Thinking { text, .. } if own && !think::is_within_text(block) => {
+            ContentBlock::Thinking { text, .. } if own && !think_tags::is_within_text(block) => {
                 thoughts.extend(wire::visible(text));
             }
             ContentBlock::ToolUse { name, input, .. } => {

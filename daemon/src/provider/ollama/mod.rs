@@ -1,10 +1,10 @@
 //! The codec for Ollama's own format (`POST /api/chat`, a JSON value a line).
 //!
-//! Its compatible endpoint would do, but for the size of the context: only here can a request set it, and what does not fit the
-//! server's own is dropped from the beginning without a word.
+//! Unlike its OpenAI-compatible endpoint, this format can set the size of the context; text beyond the server's default is
+//! silently dropped from the beginning.
 //! Source: the types of Ollama's own Python client 0.6, and docs.ollama.com on contexts and on errors while streaming.
-//! Deliberately absent: `keep_alive`, which is the user's and the server's business, and identifiers of calls, which are known by
-//! their tool and their order.
+//! Deliberately absent: `keep_alive`, which is up to the user and the server, and identifiers of calls, which are identified by
+//! tool and order.
 
 mod decode;
 mod encode;
@@ -15,7 +15,7 @@ use crate::diagnostics::secret::Secret;
 
 pub use encode::NUM_CTX;
 
-/// The wire format, as one server speaks it.
+/// The wire format with one server's deviations.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ollama(Compat);
 
@@ -31,7 +31,7 @@ impl Codec for Ollama {
         Box::new(encode::OllamaEncoder::new(self.0))
     }
 
-    /// The server itself wants no key; what stands before it may.
+    /// The server needs no key; a proxy before it may.
     fn authorize(&self, key: &Secret) -> (&'static str, String) {
         ("authorization", format!("Bearer {}", key.reveal()))
     }
@@ -46,6 +46,10 @@ impl Codec for Ollama {
 
     fn failure(&self, status: u16, body: &[u8]) -> Failure {
         Failure::of_response(status, body)
+    }
+
+    fn is_unstreamed(&self) -> bool {
+        self.0.streaming == Some(false)
     }
 
     fn listing(&self) -> Option<HttpRequest> {

@@ -1,12 +1,12 @@
-//! What comes back: chunks of a completion, in every server's own way of cutting and numbering them.
+//! Responses: chunks of a completion, with each server's own way of splitting and numbering them.
 
 use linger_protocol::message::{ContentBlock, Usage};
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
-use super::super::answer::{Answer, Draft};
 use super::super::compat::Compat;
-use super::super::think::Think;
+use super::super::response_builder::{BlockBuilder, ResponseBuilder};
+use super::super::think_tags::ThinkTags;
 use super::super::wire::{self, Text};
 use super::super::{Decoder, Failure, Response, Stop, StreamEvent};
 use super::encode::{DETAILS, EXTRA};
@@ -14,19 +14,19 @@ use super::encode::{DETAILS, EXTRA};
 /// One response.
 #[derive(Debug, Default)]
 pub(super) struct ChatDecoder {
-    answer: Answer,
-    /// A choice came, so this is an answer.
+    answer: ResponseBuilder,
+    /// A choice came.
     seen: bool,
-    /// A `finish_reason` came: what follows is usage.
+    /// A `finish_reason` came; only usage follows.
     finished: bool,
-    think: Think,
-    /// The calls: the index that the server gave, and where it is in the answer.
+    think: ThinkTags,
+    /// The calls: the server's index, and the block.
     calls: Vec<(Option<u64>, usize)>,
-    /// What the server added to calls, by their place in the answer.
+    /// The server's additions to calls, by block.
     extras: Vec<(usize, Value)>,
-    /// What OpenRouter gave of the reasoning.
+    /// OpenRouter's `reasoning_details`.
     details: Vec<Value>,
-    /// The server's usage says what it cost.
+    /// The server's usage has the cost.
     usage_cost: bool,
 }
 
@@ -35,13 +35,13 @@ impl ChatDecoder {
     pub(super) fn new(compat: Compat) -> Self {
         Self {
             usage_cost: compat.usage_cost == Some(true),
-            think: Think::new(compat.think_open == Some(true)),
+            think: ThinkTags::new(compat.think_open == Some(true)),
             ..Self::default()
         }
     }
 }
 
-/// The most that one answer is believed to cost, in millionths of a dollar.
+/// The largest plausible cost of a response, in micro-dollars.
 const MAX_COST: f64 = 1e12;
 
 /// The most items of `reasoning_details` in one answer: they come for each thought, not for each token.
@@ -55,7 +55,7 @@ struct Chunk<'a> {
     error: Option<Value>,
 }
 
-/// Whether a chunk's `error` is one: there are servers that say with each chunk that there is none.
+/// Whether `error` of a chunk is one: some servers send an empty one with each chunk.
 fn is_error(error: &Value) -> bool {
     !matches!(error, Value::Bool(false)) && error != "" && error != &json!({})
 }
@@ -64,6 +64,9 @@ fn is_error(error: &Value) -> bool {
 struct Choice<'a> {
     #[serde(borrow)]
     delta: Option<Delta<'a>>,
+    /// In place of `delta` with servers that do not stream, or stream whole messages.
+    #[serde(borrow)]
+    message: Option<Delta<'a>>,
     #[serde(borrow)]
     finish_reason: Option<Text<'a>>,
 }
@@ -83,6 +86,9 @@ struct Delta<'a> {
     reasoning_details: Option<Value>,
     #[serde(borrow)]
     tool_calls: Option<Vec<Option<CallDelta<'a>>>>,
+    /// The one call of servers that know no lists of them.
+    #[serde(borrow)]
+    function_call: Option<FunctionDelta<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -114,13 +120,13 @@ impl Decoder for ChatDecoder {
             if self.seen {
                 return self.end(out);
             }
-            return self.answer.broken("the provider ended the stream without an answer", out);
+            return self.answer.fail_malformed("the provider ended the stream without an answer", out);
         }
-        let data = wire::mended(data);
+        let data = wire::with_good_escapes(data);
         let chunk: Chunk<'_> = match serde_json::from_str(&data) {
             Ok(chunk) => chunk,
             Err(error) => {
-                return self.answer.broken(format!("the provider sent a chunk that makes no sense: {error}"), out);
+                return self.answer.unreadable("a chunk", &error, &data, out);
             }
         };
         if let Some(error) = chunk.error.filter(is_error) {
@@ -131,7 +137,8 @@ impl Decoder for ChatDecoder {
         }
         for choice in chunk.choices.unwrap_or_default().into_iter().take(1) {
             self.seen = true;
-            if let Some(delta) = choice.delta {
+            let whole = choice.message.filter(|_| self.answer.gathered() == 0);
+            if let Some(delta) = choice.delta.or(whole) {
                 self.delta(delta, out);
             }
             if let Some(Text(reason)) = choice.finish_reason.filter(|reason| !reason.0.is_empty()) {
@@ -139,8 +146,8 @@ impl Decoder for ChatDecoder {
                 match reason.as_ref() {
                     "length" => self.answer.stop = Stop::MaxTokens,
                     "content_filter" => self.answer.stop = Stop::Refusal,
-                    "error" => self.answer.broken("the provider ended the answer with an error", out),
-                    // `stop`, `tool_calls`, and whatever else servers say.
+                    "error" => self.answer.fail_malformed("the provider ended the answer with an error", out),
+                    // `stop`, `tool_calls`, and others.
                     _ => {}
                 }
             }
@@ -151,7 +158,7 @@ impl Decoder for ChatDecoder {
         if self.finished {
             self.end(out);
         } else {
-            self.answer.broken("the answer broke off", out);
+            self.answer.fail_malformed("the answer broke off", out);
         }
     }
 
@@ -181,9 +188,15 @@ impl ChatDecoder {
         if let Some(Value::Array(details)) = delta.reasoning_details {
             details.into_iter().for_each(|detail| self.detail(detail));
         }
-        for call in delta.tool_calls.into_iter().flatten().flatten() {
+        let only = delta.function_call.map(|function| CallDelta {
+            index: None,
+            id: None,
+            function: Some(function),
+            extra_content: None,
+        });
+        for call in delta.tool_calls.into_iter().flatten().flatten().chain(only) {
             self.call(call, out);
-            // Each is looked for among those before it.
+            // The search below is linear in the number of calls.
             self.answer.check_size(out);
             if self.answer.ended {
                 return;
@@ -210,25 +223,25 @@ impl ChatDecoder {
         }
     }
 
-    /// A piece of the content, in which thinking may hide.
+    /// A piece of the content, which may have think tags.
     fn piece(&mut self, piece: &str, out: &mut Vec<StreamEvent>) {
         for piece in self.think.push(piece) {
-            piece.tell(&mut self.answer, out);
+            piece.append_to(&mut self.answer, out);
         }
     }
 
-    /// Thinking that does not come within the text.
+    /// Thinking in a field of its own.
     fn reasoning(&mut self, field: &str, piece: &str, out: &mut Vec<StreamEvent>) {
         self.pause(out);
         self.thinking(field, piece, out);
     }
 
-    /// `field` is where it came, to be sent back there.
+    /// `field` is its origin, where it goes back to.
     fn thinking(&mut self, field: &str, piece: &str, out: &mut Vec<StreamEvent>) {
         self.answer.thinking(Some(json!({"field": field})), piece, out);
     }
 
-    /// Pieces of one item have its index and type: their texts are one, whatever else they have is the last one's.
+    /// Merges pieces with the same index and type: texts are joined, other fields are replaced.
     fn detail(&mut self, detail: Value) {
         let of = |detail: &Value, name: &str| detail.get(name).filter(|value| !value.is_null()).cloned();
         let same = |last: &&mut Value| {
@@ -261,12 +274,12 @@ impl ChatDecoder {
         let index = delta.index.and_then(|index| index.as_u64().or_else(|| index.as_str()?.parse().ok()));
         let place = self.known_call(index, &id, &name).unwrap_or_else(|| {
             let draft =
-                Draft::Call { id: String::new(), name: String::new(), arguments: String::new(), keep_raw: true };
+                BlockBuilder::Call { id: String::new(), name: String::new(), arguments: String::new(), keep_raw: true };
             let place = self.answer.open(draft);
             self.calls.push((index, place));
             place
         });
-        if let Some(Draft::Call { id: known_id, name: known_name, .. }) = self.answer.blocks.get_mut(place) {
+        if let Some(BlockBuilder::Call { id: known_id, name: known_name, .. }) = self.answer.blocks.get_mut(place) {
             if known_id.is_empty() {
                 *known_id = id.into_owned();
             }
@@ -282,15 +295,16 @@ impl ChatDecoder {
         }
     }
 
-    /// The call that a piece belongs to; `None` if it begins one. Some servers give no index, or 0 to every call, or repeat name
-    /// and id in every piece, or make up an id for each piece.
+    /// The call of a piece; `None` for a new one. Some servers send no index, or 0 for every call, or repeat name and id in every
+    /// piece, or invent an id for each piece.
     fn known_call(&self, index: Option<u64>, id: &str, name: &str) -> Option<usize> {
         let mut calls = self.calls.iter().rev();
         let (_, place) = match index {
             Some(_) => calls.find(|(known, _)| *known == index)?,
             None => calls.find(|(_, place)| !id.is_empty() && self.call_id(*place) == id).or(self.calls.last())?,
         };
-        let Some(Draft::Call { id: known_id, name: known_name, arguments, .. }) = self.answer.blocks.get(*place) else {
+        let Some(BlockBuilder::Call { id: known_id, name: known_name, arguments, .. }) = self.answer.blocks.get(*place)
+        else {
             return None;
         };
         let same_id = !id.is_empty() && id == known_id;
@@ -303,7 +317,7 @@ impl ChatDecoder {
 
     fn call_id(&self, place: usize) -> &str {
         match self.answer.blocks.get(place) {
-            Some(Draft::Call { id, .. }) => id,
+            Some(BlockBuilder::Call { id, .. }) => id,
             _ => "",
         }
     }
@@ -328,10 +342,10 @@ impl ChatDecoder {
         }
     }
 
-    /// Shows what was held back of the text, as something else comes.
+    /// Releases text that was held back, because something else follows.
     fn pause(&mut self, out: &mut Vec<StreamEvent>) {
         if let Some(piece) = self.think.pause() {
-            piece.tell(&mut self.answer, out);
+            piece.append_to(&mut self.answer, out);
         }
     }
 
@@ -339,7 +353,7 @@ impl ChatDecoder {
         self.pause(out);
         if !self.details.is_empty() {
             let native = json!({ DETAILS: std::mem::take(&mut self.details) });
-            self.answer.open(Draft::Opaque { native, arguments: String::new() });
+            self.answer.open(BlockBuilder::Opaque { native, arguments: String::new() });
         }
         self.answer.done(out);
         if let Some(StreamEvent::Done(response)) = out.last_mut() {
@@ -348,7 +362,7 @@ impl ChatDecoder {
     }
 }
 
-/// Gives each call what the server added to it.
+/// Adds the server's additions to the calls.
 fn add(extras: Vec<(usize, Value)>, response: &mut Response) {
     for (place, extra) in extras {
         if let Some(ContentBlock::ToolUse { native, .. }) = response.content.get_mut(place) {
@@ -357,7 +371,7 @@ fn add(extras: Vec<(usize, Value)>, response: &mut Response) {
     }
 }
 
-/// What OpenRouter charges, in millionths of a dollar; with a key of the user's own at the vendor, what the vendor charges too.
+/// OpenRouter's charge in micro-dollars; with the user's own key at the vendor, including the vendor's charge.
 fn cost(usage: &Value) -> Option<u64> {
     let dollars = |pointer: &str| usage.pointer(pointer).and_then(Value::as_f64);
     let own_key = usage.get("is_byok").and_then(Value::as_bool) == Some(true);

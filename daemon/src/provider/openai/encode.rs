@@ -1,4 +1,4 @@
-//! What is sent: a message of the context becomes one or more, results each one of their own.
+//! Requests: a message of the context becomes one or more; each result is a message of its own.
 
 use linger_protocol::message::{ContentBlock, Role};
 use serde_json::{Value, json};
@@ -7,36 +7,38 @@ use super::super::catalogue::Kind;
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
 use super::super::tools::Style;
-use super::super::{Encoder, HttpRequest, Images, Message, Request, effort, shape, think, wellformed, wire};
+use super::super::{
+    Encoder, HttpRequest, Images, Message, Request, effort, output_schema, think_tags, wellformed, wire,
+};
 use crate::fault;
 
-/// What OpenRouter gives of a model's reasoning, and takes back.
+/// OpenRouter's reasoning, which goes back unchanged.
 pub(super) const DETAILS: &str = "reasoning_details";
 
-/// What a server adds to a call, and takes back: Google's signature of a thought.
+/// A server's addition to a call, which goes back unchanged: Google's thought signature.
 pub(super) const EXTRA: &str = "extra_content";
 
-/// What a model is made to say between a tool's result and a user, where it must say something.
+/// The filler message of the model between a tool result and a user, for servers that need one.
 const BETWEEN: &str = "(the results are read)";
 
-/// What it is made to say between a user and the same user.
+/// The same, between two user messages.
 const NOTED: &str = "(noted)";
 
 /// The requests of one context.
 #[derive(Debug)]
 pub(super) struct ChatEncoder {
     compat: Compat,
-    /// Whether the system prompt is there.
+    /// Whether the system prompt is encoded.
     began: bool,
     /// The system prompt, and the messages so far.
     messages: Items,
-    /// How many messages of the context these are.
+    /// The number of encoded messages of the context.
     encoded: usize,
     names: CallNames,
     last: Last,
 }
 
-/// Whose the last message is.
+/// The author of the last message.
 #[derive(Clone, Copy, Debug)]
 enum Last {
     Model,
@@ -80,36 +82,38 @@ impl Encoder for ChatEncoder {
         let (tools, messages) = ([request.tools.rendered(Style::Chat)], [self.messages.as_str()]);
         let lists = [("tools", tools.as_slice()), ("messages", &messages)];
         let lists = if tools == [""] { &lists[1..] } else { &lists };
-        let body = encoding::object(&head(&self.compat, request), lists);
+        let head = head(&self.compat, request);
+        let body = encoding::object(&head, lists);
         if !fault::bug("I4") {
             debug_assert_eq!(wellformed::validate_text(Kind::Openai, &body), Ok(()));
         }
-        HttpRequest { path: "/chat/completions".to_owned(), headers: Vec::new(), body: body.into_bytes() }
+        let body = encoding::with_own_fields(body, head, lists, request.own_fields);
+        HttpRequest { path: "/chat/completions".to_owned(), headers: Vec::new(), body }
     }
 }
 
-/// What comes before the tools and the messages.
+/// The fields before tools and messages.
 fn head(compat: &Compat, request: &Request<'_>) -> Value {
-    let mut head = json!({"model": request.model, "stream": true});
+    let mut head = json!({"model": request.model, "stream": compat.streaming != Some(false)});
     if request.max_tokens > 0 {
         let name = if is(compat.max_completion_tokens) { "max_completion_tokens" } else { "max_tokens" };
         wire::set(&mut head, name, request.max_tokens);
     }
-    if compat.stream_usage != Some(false) {
+    if compat.stream_usage != Some(false) && compat.streaming != Some(false) {
         wire::set(&mut head, "stream_options", json!({"include_usage": true}));
     }
     if is(compat.prompt_cache_key) && !request.cache_key.is_empty() {
         wire::set(&mut head, "prompt_cache_key", request.cache_key);
     }
     if is(compat.cache_control) && request.model.starts_with("anthropic/") {
-        // The mark is set at the last block, whichever that is, so that messages stay as they are.
+        // The server applies it to the last block, so messages stay unchanged.
         wire::set(&mut head, "cache_control", json!({"type": "ephemeral"}));
     }
     if let Some(words) = effort::of(request.effort).filter(|_| compat.reasoning_effort != Some(false)) {
         wire::set(&mut head, "reasoning_effort", words.openai);
     }
-    if let Some(shape) = request.shape {
-        let schema = wire::clean_value(&shape::json_schema(shape.schema));
+    if let Some(output_schema) = request.output_schema {
+        let schema = wire::without_nul_in(&output_schema::json_schema(output_schema.schema, compat));
         wire::set(&mut head, "response_format", json!({"type": "json_schema", "json_schema": schema}));
     }
     head
@@ -117,7 +121,7 @@ fn head(compat: &Compat, request: &Request<'_>) -> Value {
 
 impl ChatEncoder {
     fn assistant_message(&self, message: &Message, own: bool) -> Option<Value> {
-        let (text, says) = think::whole_text(message, own);
+        let (text, says) = think_tags::whole_text(message, own);
         let mut calls = Vec::new();
         let mut details = None;
         let mut reasoning: Option<(&str, String)> = None;
@@ -143,7 +147,7 @@ impl ChatEncoder {
             }
         }
         if !says && calls.is_empty() {
-            return None; // Thinking alone is no answer, and some servers refuse it.
+            return None; // Some servers refuse thinking alone.
         }
         let content = if text.is_empty() { Value::Null } else { text.into() };
         let mut encoded = json!({"role": "assistant", "content": content});
@@ -162,7 +166,7 @@ impl ChatEncoder {
         Some(encoded)
     }
 
-    /// A user's message: first each result as a message of its own, then what is left. Images in results can only follow them.
+    /// A user message: first each result as a message of its own, then the rest. Images of results follow them.
     fn user_messages(&mut self, message: &Message, images: &Images) {
         let part = |block: &ContentBlock| part(block, images);
         let mut parts = Vec::new();
@@ -190,7 +194,7 @@ impl ChatEncoder {
         if parts.is_empty() && !answers {
             parts.push(json!({"type": "text", "text": wire::NOTHING_SAID}));
         }
-        // Servers without images often know only strings.
+        // Servers without images often accept only strings.
         let only_text = match parts.as_slice() {
             [only] if only["type"] == "text" => Some(only["text"].clone()),
             _ => None,

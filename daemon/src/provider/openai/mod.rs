@@ -1,6 +1,6 @@
-//! The codec for OpenAI's Chat Completions (`POST …/chat/completions`, streaming), which many other servers speak in their own way.
+//! The codec for OpenAI's Chat Completions (`POST …/chat/completions`, streaming), which many other servers implement with deviations.
 //!
-//! What differs on sending is data ([`Compat`]); what differs in answers is read as it comes.
+//! Deviations of requests are data ([`Compat`]); deviations of responses are read as they come.
 //! Source: the types of OpenAI's own SDK 3.52, and the known habits of compatible servers.
 //! Deliberately absent: `store` and `strict`, which several servers refuse.
 
@@ -11,7 +11,7 @@ use super::compat::Compat;
 use super::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest};
 use crate::diagnostics::secret::Secret;
 
-/// The wire format, as one server speaks it.
+/// The wire format with one server's deviations.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenAi(Compat);
 
@@ -41,6 +41,10 @@ impl Codec for OpenAi {
 
     fn failure(&self, status: u16, body: &[u8]) -> Failure {
         Failure::of_response(status, body)
+    }
+
+    fn is_unstreamed(&self) -> bool {
+        self.0.streaming == Some(false)
     }
 
     fn listing(&self) -> Option<HttpRequest> {

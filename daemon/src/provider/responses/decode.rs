@@ -1,4 +1,4 @@
-//! What comes back: events, each of which says what became of one item of the answer.
+//! Responses: events, each about one item.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use linger_protocol::message::{HostedPart, Usage};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::answer::{Answer, Draft};
+use super::super::response_builder::{BlockBuilder, ResponseBuilder};
 use super::super::wire::{self, Text};
 use super::super::{Decoder, Failure, Stop, StreamEvent};
 use super::encode::{ITEM, PHASE};
@@ -16,26 +16,26 @@ use super::hosted::{self, Said};
 /// One response.
 #[derive(Debug, Default)]
 pub(super) struct ResponsesDecoder {
-    answer: Answer,
-    /// The items that have begun, by the provider's index.
+    answer: ResponseBuilder,
+    /// The items so far, by the provider's index.
     items: BTreeMap<u64, Item>,
 }
 
 /// An item of the answer.
 #[derive(Debug, Default)]
 struct Item {
-    /// Where its block is in the answer; text and thinking get a place with their first piece.
+    /// Its block; text and thinking get one with their first piece.
     place: Option<usize>,
-    /// The part of its summary, or of its text, that came last.
+    /// The latest part of its summary or text.
     part: Option<u64>,
-    /// It is whole.
+    /// It is complete.
     done: bool,
 }
 
-/// Every event: `type` says which of the other fields are there.
+/// Every event: the other fields depend on `type`.
 #[derive(Deserialize)]
 struct Event<'a> {
-    #[serde(rename = "type", borrow)]
+    #[serde(rename = "type", borrow, default)]
     kind: Cow<'a, str>,
     output_index: Option<u64>,
     summary_index: Option<u64>,
@@ -51,15 +51,15 @@ struct Event<'a> {
 
 impl Decoder for ResponsesDecoder {
     fn feed(&mut self, _event: &str, data: &str, out: &mut Vec<StreamEvent>) {
-        // Some servers end this format as they end the other.
+        // Some servers end this format like Chat Completions.
         if self.answer.ended || data.trim() == "[DONE]" {
             return;
         }
-        let data = wire::mended(data);
+        let data = wire::with_good_escapes(data);
         let event: Event<'_> = match serde_json::from_str(&data) {
             Ok(event) => event,
             Err(error) => {
-                return self.answer.broken(format!("the provider sent an event that makes no sense: {error}"), out);
+                return self.answer.unreadable("an event", &error, &data, out);
             }
         };
         let (index, delta) = (event.output_index.unwrap_or_default(), event.delta.unwrap_or_default().0);
@@ -88,13 +88,15 @@ impl Decoder for ResponsesDecoder {
                 let flat = json!({"code": event.code, "message": event.message});
                 self.answer.fail(Failure::in_stream(&event.error.unwrap_or(flat)), out);
             }
-            // What is created, queued and in progress, the ends of parts, and what may be added.
+            // llama.cpp's errors have no `type`.
+            "" if event.error.is_some() => self.answer.fail(Failure::in_stream(&event.error.unwrap_or_default()), out),
+            // Created, queued, in progress, ends of parts, and later additions.
             _ => {}
         }
     }
 
     fn finish(&mut self, out: &mut Vec<StreamEvent>) {
-        self.answer.broken("the answer broke off", out);
+        self.answer.fail_malformed("the answer broke off", out);
     }
 
     fn usage(&self) -> Usage {
@@ -107,7 +109,7 @@ impl Decoder for ResponsesDecoder {
 }
 
 impl ResponsesDecoder {
-    /// The item with this index, which begins here if it has not.
+    /// The item with this index, created if new.
     fn item(&mut self, index: u64) -> &mut Item {
         self.items.entry(index).or_default()
     }
@@ -115,9 +117,9 @@ impl ResponsesDecoder {
     fn begin(&mut self, index: u64, item: &Value) {
         if item.get("type").and_then(Value::as_str) == Some("function_call") && self.item(index).place.is_none() {
             let field = |name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-            // What the item has of its arguments comes again in pieces, or whole at its end.
+            // The arguments here come again, in pieces or at the item's end.
             let (id, name, arguments) = (field("call_id"), field("name"), String::new());
-            let place = self.answer.open(Draft::Call { id, name, arguments, keep_raw: true });
+            let place = self.answer.open(BlockBuilder::Call { id, name, arguments, keep_raw: true });
             self.item(index).place = Some(place);
         } else {
             self.item(index);
@@ -129,18 +131,19 @@ impl ResponsesDecoder {
             return;
         }
         let known = self.item(index).place;
-        let place = known.unwrap_or_else(|| self.answer.open(Draft::Text(String::new())));
+        let place = known.unwrap_or_else(|| self.answer.open(BlockBuilder::Text(String::new())));
         self.item(index).place = Some(place);
         self.answer.append(place, piece, out);
     }
 
-    /// An empty line stands between the parts of a summary.
+    /// Parts of a summary are separated by an empty line.
     fn thinking(&mut self, index: u64, part: Option<u64>, piece: &str, out: &mut Vec<StreamEvent>) {
         if piece.is_empty() {
             return;
         }
         let known = self.item(index).place;
-        let place = known.unwrap_or_else(|| self.answer.open(Draft::Thinking { text: String::new(), native: None }));
+        let place =
+            known.unwrap_or_else(|| self.answer.open(BlockBuilder::Thinking { text: String::new(), native: None }));
         let item = self.item(index);
         let before = std::mem::replace(&mut item.part, part);
         item.place = Some(place);
@@ -150,7 +153,7 @@ impl ResponsesDecoder {
         self.answer.append(place, piece, out);
     }
 
-    /// The item is whole: what did not come in pieces is taken from it.
+    /// The item is complete: takes from it what did not come in pieces.
     fn whole(&mut self, index: u64, item: Value, out: &mut Vec<StreamEvent>) {
         if std::mem::replace(&mut self.item(index).done, true) {
             return;
@@ -168,11 +171,12 @@ impl ResponsesDecoder {
                         self.text(index, text.unwrap_or_default(), out);
                     }
                 }
-                // The server wants to be told again which texts were remarks on the way.
+                // The server wants `phase` back with its text.
                 if let Some(phase) =
                     item.get(PHASE).filter(|phase| phase.is_string() && self.item(index).place.is_some())
                 {
-                    self.answer.open(Draft::Opaque { native: json!({ PHASE: phase }), arguments: String::new() });
+                    self.answer
+                        .open(BlockBuilder::Opaque { native: json!({ PHASE: phase }), arguments: String::new() });
                 }
             }
             "reasoning" => {
@@ -186,30 +190,30 @@ impl ResponsesDecoder {
                 }
                 let native = Some(json!({ ITEM: item }));
                 match self.item(index).place.and_then(|place| self.answer.blocks.get_mut(place)) {
-                    Some(Draft::Thinking { native: known, .. }) => *known = native,
-                    _ => drop(self.answer.open(Draft::Thinking { text: String::new(), native })),
+                    Some(BlockBuilder::Thinking { native: known, .. }) => *known = native,
+                    _ => drop(self.answer.open(BlockBuilder::Thinking { text: String::new(), native })),
                 }
             }
             "function_call" => {
                 self.begin(index, &item);
                 let whole = item.get("arguments").and_then(Value::as_str).unwrap_or_default();
                 if let Some(place) = self.item(index).place
-                    && let Some(Draft::Call { arguments, .. }) = self.answer.blocks.get(place)
+                    && let Some(BlockBuilder::Call { arguments, .. }) = self.answer.blocks.get(place)
                     && arguments.is_empty()
                 {
                     self.answer.append_arguments(place, whole, out);
                 }
             }
             "web_search_call" | "code_interpreter_call" => self.hosted(item, out),
-            // What the server ran by itself. What a user or a tool says is none of it.
+            // Tools that the server ran. Items of users and tools are ignored.
             kind if !kind.is_empty() && kind != "function_call_output" && item.get("role").is_none() => {
-                self.answer.open(Draft::Opaque { native: json!({ ITEM: item }), arguments: String::new() });
+                self.answer.open(BlockBuilder::Opaque { native: json!({ ITEM: item }), arguments: String::new() });
             }
             _ => {}
         }
     }
 
-    /// The item goes back with the call; its result is said beside it.
+    /// The item goes back with the call; the result is only shown.
     fn hosted(&mut self, item: Value, out: &mut Vec<StreamEvent>) {
         let Some(Said { tool, call, result, whole }) = hosted::said(&item) else { return };
         let rest = whole.then(|| json!({}));
@@ -220,7 +224,7 @@ impl ResponsesDecoder {
     }
 
     fn end(&mut self, response: &Value, out: &mut Vec<StreamEvent>) {
-        // A server that sends items only at the end sends them here.
+        // Some servers send items only here.
         for (item, index) in response.get("output").and_then(Value::as_array).into_iter().flatten().zip(0..) {
             if !self.items.contains_key(&index) {
                 self.whole(index, item.clone(), out);
@@ -230,7 +234,7 @@ impl ResponsesDecoder {
         match response.pointer("/incomplete_details/reason").and_then(Value::as_str) {
             Some("max_output_tokens") => self.answer.stop = Stop::MaxTokens,
             Some("content_filter") => self.answer.stop = Stop::Refusal,
-            // Servers that copy the format may end with `response.completed` all the same, and say no reason: it was cut.
+            // Compatible servers may end with `response.completed` and no reason: the answer was cut.
             None if response["status"] == "incomplete" => self.answer.stop = Stop::MaxTokens,
             _ => {}
         }
@@ -464,7 +468,7 @@ mod tests {
         fails("server_error", FailureClass::Overloaded, "server_error: sorry");
         fails("rate_limit_exceeded", FailureClass::Overloaded, "rate_limit_exceeded: sorry");
         fails("context_length_exceeded", FailureClass::TooLong, "context_length_exceeded: sorry");
-        fails("insufficient_quota", FailureClass::Rejected, "insufficient_quota: sorry");
+        fails("insufficient_quota", FailureClass::Quota, "insufficient_quota: sorry");
         fails("invalid_prompt", FailureClass::Rejected, "invalid_prompt: sorry");
         for error in [
             json!({"type": "error", "code": "server_error", "message": "sorry", "param": null}),
@@ -473,6 +477,9 @@ mod tests {
             let failed = failed(FailureClass::Overloaded, "server_error: sorry");
             check(&[hi(), vec![error]].concat(), &[text(0, "hi"), failed]);
         }
+        let llamacpp = json!({"error": {"code": 400, "message": "no room", "type": "invalid_request_error"}});
+        let failed_so = [failed(FailureClass::Rejected, "invalid_request_error: no room")];
+        check_stream(&Responses::default(), &format!("data: {llamacpp}\n\n"), &failed_so);
         let bare = json!({"type": "error", "code": null, "message": "sorry", "param": null});
         check(&[bare], &[failed(FailureClass::Stream, "sorry")]);
     }

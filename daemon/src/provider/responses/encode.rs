@@ -1,4 +1,4 @@
-//! What is sent: a message of the context becomes items, one for each thing that was said, thought, called or answered.
+//! Requests: a message of the context becomes items: texts, reasoning, calls and results.
 
 use linger_protocol::message::{ContentBlock, Role};
 use serde_json::{Value, json};
@@ -7,15 +7,15 @@ use super::super::catalogue::Kind;
 use super::super::compat::Compat;
 use super::super::encoding::{self, CallNames, Items};
 use super::super::hosted::{Hosted, readable};
-use super::super::tagged;
+use super::super::think_decoder;
 use super::super::tools::Style;
-use super::super::{Encoder, HttpRequest, Images, Message, Request, effort, shape, wellformed, wire};
+use super::super::{Encoder, HttpRequest, Images, Message, Request, effort, output_schema, wellformed, wire};
 use super::hosted;
 
-/// In the `native` part of thinking: the item that it came as.
+/// In the `native` part of thinking: the original item.
 pub(super) const ITEM: &str = "item";
 
-/// In an opaque block: the role that the text before it plays in the answer.
+/// In an opaque block: the `phase` of the text before it.
 pub(super) const PHASE: &str = "phase";
 
 /// The requests of one context.
@@ -24,7 +24,7 @@ pub(super) struct ResponsesEncoder {
     compat: Compat,
     /// The items so far.
     input: Items,
-    /// How many messages of the context these are.
+    /// The number of encoded messages of the context.
     encoded: usize,
     names: CallNames,
 }
@@ -40,7 +40,7 @@ impl Encoder for ResponsesEncoder {
         for message in request.messages.get(self.encoded..).unwrap_or_default() {
             let own = wire::is_own(message, request);
             self.names.add(message, own);
-            let message = &*tagged::whole(message, own);
+            let message = &*think_decoder::with_original_text(message, own);
             match message.role {
                 Role::User => user_items(message, &self.names, request.images, &mut self.input),
                 Role::Assistant => assistant_items(message, own, self.compat.hosted, &self.names, &mut self.input),
@@ -53,20 +53,22 @@ impl Encoder for ResponsesEncoder {
         let (tools, input) = ([tools.as_str()], [self.input.as_str()]);
         let lists = [("tools", tools.as_slice()), ("input", &input)];
         let lists = if tools == [""] { &lists[1..] } else { &lists };
-        let body = encoding::object(&head(&self.compat, request), lists);
+        let head = head(&self.compat, request);
+        let body = encoding::object(&head, lists);
         debug_assert_eq!(wellformed::validate_text(Kind::OpenaiResponses, &body), Ok(()));
-        HttpRequest { path: "/responses".to_owned(), headers: Vec::new(), body: body.into_bytes() }
+        let body = encoding::with_own_fields(body, head, lists, request.own_fields);
+        HttpRequest { path: "/responses".to_owned(), headers: Vec::new(), body }
     }
 }
 
-/// The hosted tools of a request: one without tools is one that is to be answered at once.
+/// The hosted tools of a request; none if it has no tools.
 fn switched_on(compat: &Compat, request: &Request<'_>) -> Hosted {
     if request.tools.is_empty() { Hosted::NONE } else { compat.hosted }
 }
 
-/// What comes before the tools and the items.
+/// The fields before tools and items.
 fn head(compat: &Compat, request: &Request<'_>) -> Value {
-    let mut head = json!({"model": request.model, "stream": true, "store": false});
+    let mut head = json!({"model": request.model, "stream": compat.streaming != Some(false), "store": false});
     let reasoning = (compat.encrypted_reasoning != Some(false)).then_some("reasoning.encrypted_content");
     let include: Vec<&str> = reasoning.into_iter().chain(hosted::include(switched_on(compat, request))).collect();
     if !include.is_empty() {
@@ -76,14 +78,14 @@ fn head(compat: &Compat, request: &Request<'_>) -> Value {
     if compat.thinking == Some(true) {
         wire::set(&mut reasoning, "summary", "auto");
     }
-    if let Some(words) = effort::of(request.effort) {
+    if let Some(words) = effort::of(request.effort).filter(|_| compat.reasoning_effort != Some(false)) {
         wire::set(&mut reasoning, "effort", words.openai);
     }
     if reasoning.as_object().is_some_and(|reasoning| !reasoning.is_empty()) {
         wire::set(&mut head, "reasoning", reasoning);
     }
-    if let Some(shape) = request.shape {
-        let mut format = wire::clean_value(&shape::json_schema(shape.schema));
+    if let Some(output_schema) = request.output_schema {
+        let mut format = wire::without_nul_in(&output_schema::json_schema(output_schema.schema, compat));
         wire::set(&mut format, "type", "json_schema");
         wire::set(&mut head, "text", json!({"format": format}));
     }
@@ -99,7 +101,7 @@ fn head(compat: &Compat, request: &Request<'_>) -> Value {
     head
 }
 
-/// The results first, each an item, then what is left as one message.
+/// First the results, each an item, then the rest as one message.
 fn user_items(message: &Message, names: &CallNames, images: &Images, input: &mut Items) {
     let part = |block: &ContentBlock| part(block, images);
     let mut answers = false;
@@ -137,7 +139,7 @@ fn part(block: &ContentBlock, images: &Images) -> Option<Value> {
     }
 }
 
-/// The items of an answer. Reasoning is refused without the item that it led to, so it waits for that.
+/// The items of an answer. Reasoning is refused without the item that follows it, so it is held until then.
 fn assistant_items(message: &Message, own: bool, on: Hosted, names: &CallNames, input: &mut Items) {
     let mut waiting: Vec<&Value> = Vec::new();
     for (n, block) in message.content.iter().enumerate() {
@@ -175,12 +177,12 @@ fn assistant_items(message: &Message, own: bool, on: Hosted, names: &CallNames, 
     }
 }
 
-/// Text of the model as an item of its own. llama.cpp refuses an assistant's message without `type`.
+/// Text of the model as an item. llama.cpp refuses an assistant's message without `type`.
 fn said(text: &str) -> Value {
     json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]})
 }
 
-/// Whether reasoning says all itself: an item with an identifier alone refers to what was not stored.
+/// Whether a reasoning item has content: an identifier alone refers to a stored item.
 fn is_whole(item: &Value) -> bool {
     let has = |name: &str| item.get(name).and_then(Value::as_str).is_some_and(|text| !text.trim().is_empty());
     has("encrypted_content") && has("id") && item.get("summary").is_some_and(Value::is_array)

@@ -1,14 +1,14 @@
-//! Tools that OpenAI runs itself: how they are switched on, and what is read in their items.
+//! Tools that OpenAI runs: enabling them, and reading their items.
 //!
-//! A call and what came of it are one item, which goes back whole, after the reasoning that led to it. What an answer cites is in
-//! its text already, so the notes beside it do not go back.
+//! A call and its result are one item, which goes back unchanged, after its reasoning. Citations are in the text already, so
+//! annotations do not go back.
 
 use linger_protocol::message::{HostedPart, HostedTool};
 use serde_json::{Value, json};
 
 use super::super::hosted::{self, Hosted, text};
 
-/// How the tools are switched on.
+/// The tools of a request.
 pub(super) fn tools(hosted: Hosted) -> Vec<Value> {
     let tool = |tool: HostedTool| match tool {
         HostedTool::WebSearch => json!({"type": "web_search"}),
@@ -17,7 +17,7 @@ pub(super) fn tools(hosted: Hosted) -> Vec<Value> {
     hosted.tools().into_iter().map(tool).collect()
 }
 
-/// What the server leaves out of the items unless it is asked for.
+/// The parts of items that the server sends only on request.
 pub(super) fn include(hosted: Hosted) -> Vec<&'static str> {
     let name = |tool: HostedTool| match tool {
         HostedTool::WebSearch => "web_search_call.action.sources",
@@ -26,16 +26,16 @@ pub(super) fn include(hosted: Hosted) -> Vec<&'static str> {
     hosted.tools().into_iter().map(name).collect()
 }
 
-/// What a tool was asked and gave, as an item says it.
+/// Input and output of a tool, from an item.
 pub(super) struct Said {
     pub(super) tool: HostedTool,
     pub(super) call: String,
     pub(super) result: Option<(HostedPart, String)>,
-    /// The item can go back: it has all that the server demands of it.
+    /// The item has all required fields to go back.
     pub(super) whole: bool,
 }
 
-/// What an item says, if it is of a hosted tool.
+/// Reads an item, if it is a hosted tool's.
 pub(super) fn said(item: &Value) -> Option<Said> {
     let failed = matches!(text(item, "/status"), "failed" | "incomplete");
     let broken = || (HostedPart::Error, hosted::said(text(item, "/status")));

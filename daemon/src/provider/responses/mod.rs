@@ -1,19 +1,21 @@
 //! The codec for OpenAI's Responses (`POST …/responses`, streaming), without state on the server.
 //!
-//! Nothing is stored there, so everything goes back: a model's reasoning as the encrypted item that it came as.
+//! Nothing is stored at the server, so everything goes back; reasoning as the encrypted item that it came as.
 //! Source: the types of OpenAI's own SDK 3.52.
-//! Deliberately absent: the identifiers of messages and calls, which refer to what is not stored.
+//! Deliberately absent: identifiers of messages and calls, which refer to stored items.
 
 mod decode;
 mod encode;
 mod hosted;
 
+use serde_json::{Value, json};
+
 use super::compat::Compat;
-use super::tagged::Tagged;
+use super::think_decoder::ThinkDecoder;
 use super::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest};
 use crate::diagnostics::secret::Secret;
 
-/// The wire format, as one server speaks it.
+/// The wire format with one server's deviations.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Responses(Compat);
 
@@ -38,11 +40,19 @@ impl Codec for Responses {
     }
 
     fn decoder(&self) -> Box<dyn Decoder> {
-        Box::new(Tagged::new(decode::ResponsesDecoder::default(), self.0.think_open == Some(true)))
+        Box::new(ThinkDecoder::new(decode::ResponsesDecoder::default(), self.0.think_open == Some(true)))
     }
 
     fn failure(&self, status: u16, body: &[u8]) -> Failure {
         Failure::of_response(status, body)
+    }
+
+    fn is_unstreamed(&self) -> bool {
+        self.0.streaming == Some(false)
+    }
+
+    fn as_event(&self, answer: Value) -> Value {
+        json!({"type": "response.completed", "response": answer})
     }
 
     fn listing(&self) -> Option<HttpRequest> {

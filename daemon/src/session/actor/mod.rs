@@ -6,6 +6,9 @@
 //! The actor never waits for the disk: it numbers an event, folds it and queues it at the store, and the commit answers the
 //! request. If a write fails, it restarts from the stored state.
 
+mod background;
+mod hooks;
+mod messages;
 mod questions;
 mod record;
 mod requests;
@@ -13,6 +16,8 @@ mod storage;
 #[cfg(test)]
 mod tests;
 mod turns;
+mod unattended;
+mod undo;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -22,42 +27,48 @@ use std::time::Duration;
 use linger_protocol::RpcError;
 use linger_protocol::error::Code;
 use linger_protocol::event::{Event, EventBody, Level, NoticeCode};
-use linger_protocol::id::{CallId, Cursor, MessageId, PromptId, QuestionId, SessionId, TurnId};
+use linger_protocol::id::{BackgroundId, CallId, Cursor, MessageId, PromptId, QuestionId, SessionId, TurnId};
 use linger_protocol::message::{AnswerEnd, ContentBlock, Role, StopReason, Usage};
 use linger_protocol::permission::Decision;
-use linger_protocol::question::{self as question_wire, PendingQuestion, Question};
-use linger_protocol::session::{self, Effort as Thinking, PrefixFingerprint, Prompted, When};
+use linger_protocol::question::PendingQuestion;
+use linger_protocol::session::{self, Environment, Prompted, When};
 use serde::Serialize;
 use serde_json::Value;
-use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::JoinHandle;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
 use super::env::{Env, Host};
 use super::queued_bytes::{MAX_TOTAL, Share};
-use super::state::{Queued, Resolution, Shape, State};
+use super::state::{Queued, Resolution, State};
 use super::{Draft, recovery, subscription, turn};
 use crate::fault;
 use crate::log::cursor::Position;
 use crate::log::{Log, Piece, PieceKind, Stored};
-use crate::permission::{CallInfo, ResolvedAccess, Verdict, grant_everywhere};
+use crate::permission::{Verdict, grant_everywhere};
+use crate::provider::catalogue::Resolved;
 use crate::store::damage::Found;
 use crate::store::idempotency::{Key, Outcome};
 use crate::store::{Append, Fold, SessionRow, StoreError};
 use crate::sys::clock::{self, DAY_MS};
 use crate::sys::disk;
-use crate::tool::{Effects, Workspace};
+use crate::tool::Workspace;
+use crate::tool::background::{Jobs, Report};
 
+pub use messages::{
+    AttachPoint, Author, CallBasis, Command, Ending, Fragment, KeyedReply, NextStep, PermissionAnswer,
+    PermissionRequest, Reply, Stale, TurnMessage, Wanted,
+};
 pub use questions::answered_before;
-pub use record::{environment, idle_effort, question_fold, spent, stored, unknown_model};
-use record::{message_of, notice};
+pub use record::{blob_fold, environment, idle_effort, question_fold, spent, stored, unknown_model};
+use record::{message_of, missing_variables, notice};
 use storage::known;
 
 /// How long a stopped turn may take before it is abandoned. Its processes are killed immediately.
 const STOP_GRACE: Duration = Duration::from_secs(1);
 
 /// The first and the longest wait before retrying after a failed write.
-pub const MEND: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
+pub const WRITE_RETRY: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
 
 /// A write that fails within this time after another continues its backoff, because the disk is nearly full.
 const CALM: Duration = Duration::from_secs(60);
@@ -75,228 +86,12 @@ const MAX_QUEUED: usize = 256;
 /// The most bytes of queued prompts in one session: two of the largest requests.
 const MAX_QUEUED_BYTES: usize = 2 * linger_protocol::transport::MAX_REQUEST;
 
-/// The reply channel of a command.
-pub type Reply<T> = oneshot::Sender<Result<T, RpcError>>;
-
-/// The reply channel of a request, with its idempotency key.
-pub struct KeyedReply {
-    /// The key, if the request has one.
-    pub key: Option<Key>,
-    /// The reply channel.
-    pub reply: Reply<()>,
-}
-
-/// A command to a session.
-pub enum Command {
-    /// Subscribe from a cursor.
-    Attach(Option<Cursor>, Reply<AttachPoint>),
-    /// Queue a prompt; the string names the caller.
-    Prompt(session::Prompt, Option<Key>, String, Reply<Prompted>),
-    /// Queue a compaction; the string names the caller.
-    Compact(session::Compact, Option<Key>, String, Reply<Prompted>),
-    /// Stop the turn.
-    Cancel(KeyedReply),
-    /// Resume an offered turn, or start held prompts.
-    Continue(KeyedReply),
-    /// Change model, mode or name.
-    Set(session::Set, KeyedReply),
-    /// Answer a question; the string names the caller.
-    Answer(question_wire::Answer, String, KeyedReply),
-    /// Ask a question that is not a permission; replies with its resolution.
-    Ask(Question, Reply<Resolution>),
-    /// Delete the session; true even while a turn runs.
-    Remove(bool, KeyedReply),
-    /// Delete the session if it is unchanged since this time; true even while a turn runs.
-    Prune(u64, bool, Reply<()>),
-    /// Show a warning to attached clients.
-    Warn(NoticeCode, String),
-    /// Resume a turn that waits for a configuration.
-    Configured,
-    /// The daemon ends.
-    Pause(oneshot::Sender<()>),
-}
-
-impl Command {
-    /// Whether the daemon's own log accepts it; that log has no turns and cannot be changed or removed.
-    fn is_for_daemon(&self) -> bool {
-        matches!(self, Self::Attach(..) | Self::Ask(..) | Self::Answer(..) | Self::Pause(_))
-    }
-
-    /// Replies with an error.
-    pub fn refuse(self, error: RpcError) {
-        match self {
-            Self::Attach(_, reply) => respond(reply, Err(error)),
-            Self::Prompt(_, _, _, reply) | Self::Compact(_, _, _, reply) => respond(reply, Err(error)),
-            Self::Prune(_, _, reply) => respond(reply, Err(error)),
-            Self::Ask(_, reply) => respond(reply, Err(error)),
-            Self::Cancel(asked)
-            | Self::Continue(asked)
-            | Self::Set(_, asked)
-            | Self::Answer(_, _, asked)
-            | Self::Remove(_, asked) => {
-                respond(asked.reply, Err(error));
-            }
-            // The daemon's log file has it already.
-            Self::Warn(..) | Self::Configured => {}
-            Self::Pause(done) => drop(done),
-        }
-    }
-}
-
-/// The start of a subscription; while it lives, the session stays loaded.
-pub struct AttachPoint {
-    /// The log.
-    pub log: Arc<Log>,
-    /// Wakes when the log has grown.
-    pub changed: watch::Receiver<()>,
-    /// The position to continue from.
-    pub at: Position,
-    /// The current end of the log.
-    pub head: Cursor,
-}
-
-/// A message from a turn to its actor.
-pub enum TurnMessage {
-    /// Events, whether to sync them, and who waits for the commit.
-    Emit(Vec<Draft>, bool, Option<oneshot::Sender<Result<(), StoreError>>>),
-    /// A message of the history; replies with the ids that the actor assigned. The last field waits for the commit.
-    Message(
-        Box<EventBody>,
-        oneshot::Sender<(MessageId, Vec<ContentBlock>)>,
-        Option<oneshot::Sender<Result<(), StoreError>>>,
-    ),
-    /// An attempt of this model failed: its shown text becomes a message, whose id is the reply.
-    Interrupted(String, oneshot::Sender<MessageId>),
-    /// New text of open streams.
-    Pieces(Vec<Fragment>, oneshot::Sender<Result<(), StoreError>>),
-    /// The usage of the streaming answer so far.
-    Counted(Option<Usage>),
-    /// Ask whether a call may run.
-    AskPermission(Box<PermissionRequest>),
-    /// A call's question to the user; replies when the answer is on disk or the question is withdrawn.
-    Ask(Question, Reply<Resolution>),
-    /// Between two steps. With an ending if the turn would end here; it has ended unless the reply has prompts.
-    Boundary(Option<Ending>, oneshot::Sender<NextStep>),
-    /// Ask for the current `provider/model`.
-    Model(oneshot::Sender<(String, Option<PrefixFingerprint>)>),
-    /// The turn has ended because the stored history is unreadable, for this reason.
-    Unreadable(String),
-    /// The history that it has read, for the next turn.
-    Read(Box<turn::Past>),
-}
-
-/// New text of a stream; the actor assigns its offset.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fragment {
-    /// Text of a block of the streaming answer.
-    Answer {
-        /// The block's index in the answer.
-        block: u32,
-        /// Its kind.
-        kind: PieceKind,
-        /// The text.
-        text: String,
-    },
-    /// Output of a call.
-    Output {
-        /// The call.
-        call: CallId,
-        /// Where it begins in the output, in bytes; a gap marks dropped output.
-        offset: u64,
-        /// The text.
-        text: String,
-    },
-}
-
-/// How a turn ends.
-#[derive(Clone, Debug)]
-pub struct Ending {
-    /// The stop reason.
-    pub reason: StopReason,
-    /// The problem, or the limit that was reached.
-    pub detail: Option<String>,
-    /// The next thing for a user to do.
-    pub hint: Option<String>,
-    /// When the provider accepts requests again, in Unix milliseconds.
-    pub until_at: Option<u64>,
-    /// The value that fits the prompt's schema.
-    pub answer: Option<Value>,
-}
-
-impl Ending {
-    /// An ending without details.
-    pub fn plain(reason: StopReason) -> Self {
-        Self { reason, detail: None, hint: None, until_at: None, answer: None }
-    }
-}
-
-/// The input of the next step.
-#[derive(Clone, Debug, Default)]
-pub struct NextStep {
-    /// Steering prompts, as messages of the log.
-    pub prompts: Vec<(MessageId, Vec<ContentBlock>)>,
-    /// `provider/model` from now on.
-    pub model: String,
-    /// The fingerprint of the requests' prefix, from the log.
-    pub setup: Option<PrefixFingerprint>,
-    /// A requested compaction.
-    pub compact: Option<Wanted>,
-    /// The output schema.
-    pub shape: Option<Shape>,
-    /// The session's effort.
-    pub thinking: Thinking,
-}
-
-/// A compaction that a user asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
-    /// The prompt that requests it.
-    pub prompt: PromptId,
-    /// What the summary should focus on; may be empty.
-    pub focus: String,
-}
-
-/// A call that needs a decision.
-pub struct PermissionRequest {
-    /// The call.
-    pub call_id: CallId,
-    /// The tool's name.
-    pub tool: String,
-    /// The call's effects.
-    pub effects: Effects,
-    /// Its resolved target.
-    pub resolved: ResolvedAccess,
-    /// A description for users.
-    pub action: String,
-    /// Its arguments.
-    pub input: Arc<Value>,
-    /// The digest of tool, arguments and directory.
-    pub digest: String,
-    /// The reply channel; a call that needs a user waits here.
-    pub reply: oneshot::Sender<PermissionAnswer>,
-}
-
-impl PermissionRequest {
-    /// The parts that rules check.
-    fn info(&self) -> CallInfo<'_> {
-        CallInfo { tool: &self.tool, changes: self.effects.changes, access: self.effects.access.clone() }
-    }
-}
-
-/// The decision on a call.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PermissionAnswer {
-    /// A user allowed the call with this digest.
-    Yes(String),
-    /// The current mode and rules allow the call with this digest.
-    ForNow(String),
-    /// It may not run; the reason, for the model.
-    No(String),
-}
-
 enum Wake {
     Command(Option<Command>),
     Turn(Option<TurnMessage>),
+    Job(Report),
+    /// The time of a question has passed.
+    Unanswered,
     Stopped,
     Idle,
     /// A write failed without a waiting request.
@@ -323,6 +118,8 @@ impl Phase {
 struct Running {
     task: JoinHandle<()>,
     messages: mpsc::UnboundedReceiver<TurnMessage>,
+    /// Ends its wait for a provider that cannot answer.
+    nudge: Arc<Notify>,
     /// Calls that wait for a decision.
     waiting: HashMap<QuestionId, PermissionRequest>,
     /// The boundary that a question holds back.
@@ -363,6 +160,14 @@ pub struct Actor {
     mended: Option<(Duration, Instant)>,
     /// A cancelled turn whose end could not be written yet; it does not run.
     cancelled: Option<Cancelled>,
+    /// When open questions are denied.
+    deadlines: unattended::Deadlines,
+    /// The hooks that hold up nothing; they end with the actor.
+    hooks: JoinSet<()>,
+    /// The commands in the background; they end with the actor.
+    jobs: Jobs,
+    /// What they report.
+    reports: mpsc::UnboundedReceiver<Report>,
 }
 
 /// Clears the "cannot write" report of a session when its actor ends.
@@ -394,9 +199,12 @@ impl Actor {
         let (state, variables) = known(&env.store, row).await?;
         // The daemon's own log has no directory.
         let cwd = if id.is_daemon() { Path::new("/") } else { &state.cwd };
-        let workspace = Arc::new(env.workspace(cwd, variables, disk::SHORT_TIMEOUT).await);
+        let workspace = Arc::new(env.workspace(&id, cwd, variables, disk::SHORT_TIMEOUT).await);
         let log = Log::new(id.clone(), state.head, Vec::new());
         let mut actor = Self::new(id, (env, host), log, state, workspace);
+        if let Err(error) = actor.finish_undo().await {
+            tracing::warn!(target: "session", session = %actor.id, %error, "an undo cannot be ended");
+        }
         actor.take_up(recovery::Cause::Restart(actor.env.config.after_restart())).await?;
         Ok(actor)
     }
@@ -429,6 +237,7 @@ impl Actor {
     ) -> Self {
         let (results, remembered, askers) = (HashMap::new(), Vec::new(), HashMap::new());
         let waits = env.queued_bytes.share();
+        let (jobs, reports) = Jobs::new();
         let (counted, past, phase, mended, cancelled) = (None, turn::Past::default(), Phase::Idle, None, None);
         Self {
             id,
@@ -446,6 +255,10 @@ impl Actor {
             remembered,
             mended,
             cancelled,
+            deadlines: unattended::Deadlines::default(),
+            hooks: JoinSet::new(),
+            jobs,
+            reports,
         }
     }
 
@@ -470,6 +283,8 @@ impl Actor {
                 Wake::Command(None) => return,
                 Wake::Turn(Some(message)) => self.turn_message(message),
                 Wake::Turn(None) => self.turn_vanished(),
+                Wake::Job(report) => self.job_report(report),
+                Wake::Unanswered => self.deny_unanswered(),
                 Wake::Stopped => {
                     if self.stopped().await {
                         return self.refuse_rest(commands);
@@ -492,10 +307,14 @@ impl Actor {
     }
 
     async fn next_wake(&mut self, commands: &mut mpsc::UnboundedReceiver<Command>) -> Wake {
+        let deadline = self.next_deadline();
+        let may_unload = self.askers.is_empty() && self.jobs.running() == 0;
         match &mut self.phase {
             Phase::Running(running) => tokio::select! {
                 command = commands.recv() => Wake::Command(command),
                 message = running.messages.recv() => Wake::Turn(message),
+                Some(report) = self.reports.recv() => Wake::Job(report),
+                () = tokio::time::sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => Wake::Unanswered,
                 // A turn that waits for a permission does not notice that its question was never stored.
                 () = self.log.broken() => Wake::Broken,
             },
@@ -510,8 +329,9 @@ impl Actor {
             // A session with readers is not unloaded and has no timer.
             Phase::Idle => tokio::select! {
                 command = commands.recv() => Wake::Command(command),
+                Some(report) = self.reports.recv() => Wake::Job(report),
                 () = async { self.log.unwatched().await; tokio::time::sleep(self.env.config.idle_unload()).await },
-                    if self.askers.is_empty() => Wake::Idle,
+                    if may_unload => Wake::Idle,
                 () = self.log.broken() => Wake::Broken,
             },
         }
@@ -519,7 +339,12 @@ impl Actor {
 
     async fn command(&mut self, command: Command) {
         let command = match command {
-            Command::Cancel(asked) if matches!(self.phase, Phase::Failed(..)) => return self.cancel_later(asked).await,
+            Command::Cancel(background, asked) if matches!(self.phase, Phase::Failed(..)) => {
+                if background {
+                    self.jobs.kill_all(ENDED_BY_USER);
+                }
+                return self.cancel_later(asked).await;
+            }
             command if self.id.is_daemon() && !command.is_for_daemon() => {
                 let error = RpcError::new(Code::UnknownSession, format!("there is no session '{}'", self.id));
                 return command.refuse(error.hint("it is the daemon's own log; you can only attach to it"));
@@ -530,7 +355,9 @@ impl Actor {
             self.mend(true).await;
         }
         match command {
-            Command::Attach(after, reply) => respond(reply, self.attach(after).await),
+            Command::Attach(after, env, reply) => respond(reply, self.attach(after, &env).await),
+            Command::Environment(reply) => respond(reply, Ok(self.environment())),
+            Command::CallBasis(reply) => respond(reply, Ok(self.call_basis())),
             Command::Pause(done) => self.pause(done).await,
             Command::Remove(force, asked) => self.remove(force, asked).await,
             Command::Prune(before, force, reply) => self.prune(before, force, reply).await,
@@ -540,12 +367,18 @@ impl Actor {
             }
             Command::Prompt(prompt, key, by, reply) => self.prompt(prompt, key, by, reply).await,
             Command::Compact(compact, key, by, reply) => self.compact(compact, key, by, reply).await,
-            Command::Cancel(asked) => self.cancel(asked).await,
+            Command::Cancel(background, asked) => self.cancel(background, asked).await,
             Command::Continue(asked) => self.resume(asked).await,
             Command::Configured => self.configured(),
+            Command::Undo(undo, key, by, reply) => self.undo(undo, key, by, reply).await,
+            Command::Redo(redo, key, by, reply) => self.redo(redo, key, by, reply).await,
             Command::Set(set, asked) => self.set(set, asked).await,
             Command::Answer(answer, by, asked) => self.answer(answer, by, asked).await,
-            Command::Ask(question, reply) => self.ask_question(question, reply),
+            Command::Ask(question, reply) => self.ask_question(*question, reply),
+            Command::AskAbout(about, stale, asked, reply) => {
+                self.ask_about(about, &stale, asked.map(|asked| *asked), reply)
+            }
+            Command::Confirmed(confirmed, reply) => self.config_confirmed(confirmed, reply),
             Command::Warn(code, text) => {
                 let draft = self.in_turn(notice(Level::Warning, code, &text));
                 self.append(vec![draft], Vec::new(), false, None);
@@ -596,10 +429,11 @@ impl Actor {
             TurnMessage::Pieces(fragments, done) => self.pieces(fragments, done),
             TurnMessage::Counted(usage) => self.counted = usage,
             TurnMessage::AskPermission(request) => self.request_permission(*request),
-            TurnMessage::Ask(question, reply) => self.ask_question(question, reply),
+            TurnMessage::Ask(question, reply) => self.ask_question(*question, reply),
             TurnMessage::Boundary(ending, reply) => self.boundary_or_hold(ending, reply),
             TurnMessage::Unreadable(why) => self.offer(&why),
             TurnMessage::Read(past) => self.past = past.up_to(self.state.head),
+            TurnMessage::FallBack(resolved, why) => self.fall_back(&resolved, &why),
             TurnMessage::Model(reply) => {
                 // A stopped turn does not wait for the reply.
                 let _gone = reply.send((self.state.model.clone(), self.state.setup.clone()));
@@ -643,6 +477,9 @@ fn respond_all(replies: Vec<Reply<()>>, committed: oneshot::Receiver<Result<(), 
         replies.into_iter().for_each(|reply| respond(reply, result.clone().map_err(late)));
     });
 }
+
+/// Why commands in the background ended that a user cancelled.
+const ENDED_BY_USER: &str = "ended by the user";
 
 /// The hint of a cancel that cannot be stored yet.
 const CANCELLED_LATER: &str = "the turn has stopped; its cancellation is stored when writing works";

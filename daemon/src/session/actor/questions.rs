@@ -3,19 +3,22 @@
 //! A question with the same content is the same question: a turn that resumes after a restart finds the answer given in the
 //! meantime, or waits again.
 
-use linger_protocol::question::{AlreadyAnswered, Answer, Blocks, Question};
+use linger_protocol::event::Process;
+use linger_protocol::question::{AlreadyAnswered, Answer, Blocks, Question, QuestionOption, Subject};
 
 use super::*;
+use crate::config::Confirmed;
 use crate::question;
-use crate::session::state::{QuestionState, Resolution, Turn};
+use crate::session::state::{GO_ON, QuestionState, Resolution, STOP, Turn};
 use crate::store::Store;
+use crate::tool::Access;
 
 /// The length of a question's random id, in letters of five bits. A collision fails a write; among a million ids in one database
 /// its probability is one in two thousand.
 const RANDOM: usize = 10;
 
 impl Actor {
-    pub(super) async fn answer(&mut self, answer: Answer, by: String, asked: KeyedReply) {
+    pub(super) async fn answer(&mut self, answer: Answer, by: Author, asked: KeyedReply) {
         let Some(KeyedReply { key, reply }) = self.first_time(asked).await else { return };
         let Some(asked) = self.state.question(&answer.question).cloned() else {
             // The question is closed; its answer is in the store, or queued there.
@@ -38,10 +41,23 @@ impl Actor {
         if let Err(error) = self.may_answer(&asked, &answer) {
             return respond(reply, Err(error));
         }
+        if let Err(error) = self.shows_what_runs(&asked).await {
+            return respond(reply, Err(error));
+        }
+        let word = match self.word(&asked, &answer) {
+            Ok(word) => word,
+            Err(error) => return respond(reply, Err(error)),
+        };
         fault::point("actor.answered");
+        if let Some(content) = word {
+            self.steer(content, &by);
+        }
         let outcome = self.remember(key, &());
         let grant = asked.grant().filter(|_| answer.answer == Decision::AllowAlways.name()).map(str::to_owned);
-        let committed = self.resolve(&asked, Some(answer.answer), by, answer.reason, outcome);
+        let Answer { answer, value, reason, .. } = answer;
+        let Author { name, process } = by;
+        let given = Resolution { answer: Some(answer), value, by: name, at: 0, reason };
+        let committed = self.resolve(&asked, given, process, outcome);
         let tools = self.env.tools.current();
         let (session, host, policy) = (self.id.clone(), self.host.clone(), self.env.policy.clone());
         let (root, cwd) = (self.workspace.root.clone(), self.state.cwd.clone());
@@ -62,6 +78,19 @@ impl Actor {
         }
     }
 
+    /// Checks that lists show the call that a permission is for: the database may have been changed by another process.
+    async fn shows_what_runs(&self, asked: &QuestionState) -> Result<(), RpcError> {
+        if asked.grant().is_none() {
+            return Ok(());
+        }
+        let shown = self.env.store.asked(asked.id.clone()).await?;
+        if shown.is_none_or(|shown| shown.asked.digest == asked.digest && question::is_as_shown(&shown)) {
+            return Ok(());
+        }
+        let text = format!("permission {} is stored as something else than what would run", asked.id);
+        Err(RpcError::new(Code::WrongDigest, text).hint("cancel the turn"))
+    }
+
     /// Checks that the answer fits the question.
     fn may_answer(&self, asked: &QuestionState, answer: &Answer) -> Result<(), RpcError> {
         let noun = if asked.grant().is_some() { "permission" } else { "question" };
@@ -74,6 +103,10 @@ impl Actor {
             let text = format!("'{}' is not an answer to {noun} {}", answer.answer.escape_default(), asked.id);
             return Err(RpcError::new(Code::UnknownOption, text).hint(format!("use one of {}", names.join(", "))));
         }
+        if let Err(why) = question::check_value(asked.schema.as_ref(), &answer.answer, answer.value.as_ref()) {
+            let hint = format!("question/list shows the schema of {}", asked.id);
+            return Err(RpcError::new(Code::BadValue, format!("question {}: {why}", asked.id)).hint(hint));
+        }
         let lasting = [Decision::AllowSession, Decision::AllowAlways].map(Decision::name);
         let grant = asked.grant().filter(|_| lasting.contains(&answer.answer.as_str()));
         let has_room = |grant: &str| self.state.grants.len() < MAX_GRANTS && grant.len() <= MAX_GRANT;
@@ -84,16 +117,35 @@ impl Actor {
         Ok(())
     }
 
+    /// The words for the model that come with the answer to go on.
+    fn word(&self, asked: &QuestionState, answer: &Answer) -> Result<Option<Vec<ContentBlock>>, RpcError> {
+        let is_word = asked.about == Some(Subject::Circles) && answer.answer == GO_ON;
+        let word = answer.reason.as_ref().filter(|word| is_word && !word.trim().is_empty());
+        let Some(word) = word else { return Ok(None) };
+        let content = vec![ContentBlock::text(word.clone())];
+        self.may_wait(&content)?;
+        Ok(Some(content))
+    }
+
+    /// A prompt for the next step of the turn answers the question whether its calls may go on repeating themselves.
+    pub(super) fn steered(&mut self, by: &Author) {
+        let asked = self.state.open_questions().find(|asked| asked.about == Some(Subject::Circles)).cloned();
+        if let Some(asked) = asked {
+            let Author { name: by, process } = by.clone();
+            let (answer, reason) = (Some(GO_ON.to_owned()), None);
+            drop(self.resolve(&asked, Resolution { answer, value: None, by, at: 0, reason }, process, None));
+        }
+    }
+
     /// Records an answer and releases what waits for it. Without an `answer` the question is withdrawn.
-    fn resolve(
+    pub(super) fn resolve(
         &mut self,
         asked: &QuestionState,
-        answer: Option<String>,
-        by: String,
-        reason: Option<String>,
+        given: Resolution,
+        process: Option<Process>,
         outcome: Option<Fold>,
     ) -> oneshot::Receiver<Result<(), StoreError>> {
-        let resolved = asked.resolved(answer.clone(), by.clone(), reason.clone());
+        let resolved = asked.resolved(given.clone(), process);
         let of_turn = !self.state.questions.iter().any(|it| it.id == asked.id);
         let draft = if of_turn { self.in_turn(resolved) } else { Draft::new(resolved) };
         let (done, committed) = oneshot::channel();
@@ -102,9 +154,8 @@ impl Actor {
             && let Some(request) = running.waiting.remove(&asked.id)
         {
             fault::point("actor.permitted");
-            let resolution = Resolution { answer, by, at: 0, reason };
             // The digest that was shown: the call compares it with its own. The call may be cancelled by now.
-            let _gone = request.reply.send(permitted(&resolution, &asked.digest));
+            let _gone = request.reply.send(permitted(&given, &asked.digest));
         }
         self.release();
         committed
@@ -113,7 +164,8 @@ impl Actor {
     /// Decides a permission for the daemon's own reasons.
     fn decide(&mut self, id: &QuestionId, decision: Decision, by: &str, reason: Option<String>) {
         if let Some(asked) = self.state.question(id).cloned() {
-            drop(self.resolve(&asked, Some(decision.name().to_owned()), by.to_owned(), reason, None));
+            let (answer, by) = (Some(decision.name().to_owned()), by.to_owned());
+            drop(self.resolve(&asked, Resolution { answer, value: None, by, at: 0, reason }, None, None));
         }
     }
 
@@ -133,6 +185,14 @@ impl Actor {
     pub(super) fn boundary_or_hold(&mut self, ending: Option<Ending>, reply: oneshot::Sender<NextStep>) {
         if let Some((text, options, blocks)) = fault::choice("session") {
             self.ask_question(question::choice(text, options, blocks, None), oneshot::channel().0);
+        }
+        // A turn whose steps are used up ends anyway.
+        let may_go_on = self.state.turn.as_ref().is_some_and(|turn| turn.steps < self.env.config.max_steps());
+        if ending.is_none()
+            && may_go_on
+            && let Some(asked) = self.state.turn.as_ref().and_then(pause)
+        {
+            self.record_question(asked);
         }
         let is_held = self.state.turn.as_ref().is_some_and(Turn::is_held);
         match &mut self.phase {
@@ -154,13 +214,71 @@ impl Actor {
         if let Err(error) = self.may_ask(&asked) {
             return respond(reply, Err(error));
         }
+        let question = self.record_question(asked);
+        self.askers.entry(question).or_default().push(reply);
+    }
+
+    fn record_question(&mut self, asked: Question) -> QuestionId {
         let question = QuestionId(format!("q{}", clock::random_word(RANDOM)));
         tracing::info!(target: "question", session = %self.id, %question, text = asked.text, "asked");
         let of_turn = asked.blocks != Blocks::Nothing;
+        if of_turn {
+            self.start_question_hooks(&question, &asked.text, None);
+        }
         let body = EventBody::QuestionAsked { question: question.clone(), asked };
         let draft = if of_turn { self.in_turn(body) } else { Draft::new(body) };
         self.append(vec![draft], Vec::new(), true, None);
-        self.askers.entry(question).or_default().push(reply);
+        question
+    }
+
+    /// Asks the daemon's own question about `about`, unless the same one is open already; withdraws those that are stale.
+    pub(super) fn ask_about(
+        &mut self,
+        about: Subject,
+        stale: &Stale,
+        asked: Option<Question>,
+        reply: Reply<Option<QuestionId>>,
+    ) {
+        let is_stale = |it: &QuestionState| match stale {
+            Stale::All => true,
+            Stale::One(question) => it.id == *question,
+            Stale::Nothing => asked.as_ref().is_some_and(|asked| asked.digest == it.digest),
+        };
+        let is_about = |it: &&QuestionState| it.about == Some(about) && is_stale(it);
+        let (same, stale): (Vec<_>, Vec<_>) = self
+            .state
+            .open_questions()
+            .filter(is_about)
+            .cloned()
+            .partition(|it| asked.as_ref().is_some_and(|asked| asked.digest == it.digest));
+        for question in stale {
+            let by = "what it is about has changed".to_owned();
+            drop(self.resolve(
+                &question,
+                Resolution { answer: None, value: None, by, at: 0, reason: None },
+                None,
+                None,
+            ));
+        }
+        let question = match (same.first(), asked) {
+            (Some(same), _) => Some(same.id.clone()),
+            (None, None) => None,
+            (None, Some(asked)) => match self.may_ask(&asked) {
+                Ok(()) => Some(self.record_question(asked)),
+                Err(error) => return respond(reply, Err(error)),
+            },
+        };
+        respond_when(reply, self.flush(), question);
+    }
+
+    /// Stores what of the configuration is confirmed.
+    pub(super) fn config_confirmed(&mut self, confirmed: Confirmed, reply: Reply<()>) {
+        let Confirmed { settings, changes, by, workspace } = confirmed;
+        let by = Some(by).filter(|by| !by.is_empty());
+        let body = EventBody::ConfigConfirmed { settings, changes, by, workspace };
+        let (done, committed) = oneshot::channel();
+        self.append(vec![Draft::new(body)], Vec::new(), true, Some(done));
+        respond_when(reply, committed, ());
     }
 
     /// Checks that the question blocks something that exists, and the bound on open questions.
@@ -191,9 +309,9 @@ impl Actor {
         event: &Event,
     ) -> Option<(Vec<Reply<Resolution>>, Resolution)> {
         let askers = self.askers.remove(question)?;
-        let EventBody::QuestionResolved { answer, by, reason, .. } = &event.body else { return None };
-        let (answer, by, reason) = (answer.clone(), by.clone(), reason.clone());
-        Some((askers, Resolution { answer, by, at: event.at, reason }))
+        let EventBody::QuestionResolved { answer, value, by, reason, .. } = &event.body else { return None };
+        let (answer, value, by, reason) = (answer.clone(), value.clone(), by.clone(), reason.clone());
+        Some((askers, Resolution { answer, value, by, at: event.at, reason }))
     }
 
     /// Events that must precede `body`: questions of a call that ends are withdrawn.
@@ -214,7 +332,7 @@ impl Actor {
         for (id, verdict) in again {
             match verdict {
                 Verdict::Allow { by } => self.decide(&id, Decision::AllowOnce, &by, None),
-                Verdict::Deny { reason } => self.decide(&id, Decision::RejectOnce, "the rules", Some(reason)),
+                Verdict::Deny { reason, .. } => self.decide(&id, Decision::RejectOnce, "the rules", Some(reason)),
                 Verdict::Ask { .. } => {}
             }
         }
@@ -227,6 +345,15 @@ impl Actor {
 
     pub(super) fn request_permission(&mut self, request: PermissionRequest) {
         let earlier = self.state.turn.as_ref().and_then(|turn| turn.permission(&request.call_id)).cloned();
+        // Asked about something else, as in a state that was made up, or about a server's tool that has changed since:
+        // withdrawn, and asked anew.
+        let is_same = |asked: &QuestionState| asked.digest == request.digest && !is_changed(asked.grant(), &request);
+        let (earlier, other): (Vec<_>, Vec<_>) = earlier.into_iter().partition(is_same);
+        let earlier = earlier.into_iter().next();
+        for asked in other.iter().filter(|asked| asked.answer.is_none()) {
+            let by = "the call differs".to_owned();
+            drop(self.resolve(asked, Resolution { answer: None, value: None, by, at: 0, reason: None }, None, None));
+        }
         let verdict = match earlier {
             // Asked before a restart; the digest is the one that was shown.
             Some(asked) => match asked.answer {
@@ -244,8 +371,14 @@ impl Actor {
                 }
             },
             None => match self.verdict(&request) {
-                Verdict::Allow { .. } => PermissionAnswer::ForNow(request.digest.clone()),
-                Verdict::Deny { reason } => PermissionAnswer::No(reason),
+                Verdict::Allow { by } => {
+                    tracing::info!(target: "permission", session = %self.id, action = %request.action, by, "allowed");
+                    PermissionAnswer::ForNow(request.digest.clone())
+                }
+                Verdict::Deny { reason, .. } => {
+                    tracing::info!(target: "permission", session = %self.id, action = %request.action, reason, "denied");
+                    PermissionAnswer::No(reason)
+                }
                 Verdict::Ask { rule } => return self.ask(request, rule),
             },
         };
@@ -262,6 +395,7 @@ impl Actor {
         }
         let id = QuestionId(format!("q{}", clock::random_word(RANDOM)));
         let grant = crate::permission::grant_for(&request.info(), &request.resolved);
+        let preview = request.preview.clone();
         let requested = EventBody::PermissionRequested {
             permission: id.clone(),
             call_id: request.call_id.clone(),
@@ -273,10 +407,13 @@ impl Actor {
             rule,
             grant,
             options: Decision::ANSWERS.to_vec(),
+            locations: preview.locations,
+            changes: preview.changes,
         };
         tracing::info!(target: "permission", session = %self.id, permission = %id, action = %request.action, "asked");
-        let draft = self.in_turn(requested);
+        let draft = Draft { blobs: preview.blobs, ..self.in_turn(requested) };
         self.append(vec![draft], Vec::new(), true, None);
+        self.start_question_hooks(&id, &request.action, Some((&request.tool, &request.input)));
         self.wait_for(id, request);
     }
 
@@ -285,6 +422,16 @@ impl Actor {
             running.waiting.insert(id, request);
         }
     }
+}
+
+/// The question that the daemon asks before the next step of a turn, if it has not asked it.
+fn pause(turn: &Turn) -> Option<Question> {
+    if turn.ended_by_answer().is_some() || turn.waiting().any(|asked| asked.about.is_some()) {
+        return None;
+    }
+    let options = vec![QuestionOption::new(GO_ON, "Go on"), QuestionOption::new(STOP, "End the turn")];
+    let asked = question::choice(turn.circles.found()?.question(), options, Blocks::Turn, None);
+    Some(Question { about: Some(Subject::Circles), ..asked })
 }
 
 fn permitted(given: &Resolution, digest: &str) -> PermissionAnswer {
@@ -300,6 +447,12 @@ fn permitted(given: &Resolution, digest: &str) -> PermissionAnswer {
 
 /// Why a call from before a restart does not run.
 const ELSEWHERE: &str = "the path leads to another file than the one that was shown";
+
+/// Whether the tool of a server says otherwise what it does than when it was asked about.
+fn is_changed(grant: Option<&str>, request: &PermissionRequest) -> bool {
+    matches!(request.effects.access, Access::Other { .. })
+        && crate::permission::grant_for(&request.info(), &request.resolved) != grant.unwrap_or_default()
+}
 
 /// Whether the call would reach another file than the one that was shown.
 fn elsewhere(grant: Option<&str>, request: &PermissionRequest) -> bool {

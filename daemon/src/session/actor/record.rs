@@ -3,6 +3,8 @@
 use super::requests::weight;
 use super::*;
 use crate::store::Spent;
+use crate::store::blob::Held;
+use linger_protocol::id::BlobId;
 
 impl Actor {
     /// Queues new text of streams, each piece at its offset.
@@ -60,9 +62,13 @@ impl Actor {
             let skipped = u64::from(fault::bug("I2") && matches!(draft.body, EventBody::TurnFinished { .. }));
             let seq = Some(self.state.head + 1 + skipped);
             let event = Event { body: draft.body, seq, at: clock::now(), turn: draft.turn };
+            let given_up = self.state.undo.given_up;
             self.state.apply(&event);
             folds.extend(question_fold(&self.id, &event).into_iter().chain(spent(&event)));
-            folds.extend(draft.blobs.into_iter().map(Fold::Blob));
+            folds.extend(draft.blobs.into_iter().map(|held| blob_fold(held, &event)));
+            if self.state.undo.given_up > given_up {
+                folds.push(Fold::GiveUp(self.state.undo.given_up));
+            }
             match &event.body {
                 EventBody::PermissionRequested { permission: question, .. }
                 | EventBody::QuestionAsked { question, .. } => self.env.questions.add(question, &self.id),
@@ -187,6 +193,15 @@ pub fn question_fold(session: &SessionId, event: &Event) -> Option<Fold> {
     Some(Fold::Answered { question: question.clone(), answer, by: by.clone(), at: event.at })
 }
 
+/// The row of a blob that `event` names; contents of files may be given up later.
+pub fn blob_fold(held: Held, event: &Event) -> Fold {
+    let is_named = |blobs: Vec<&BlobId>| blobs.contains(&held.id());
+    match is_named(event.body.file_contents()) && !is_named(event.body.blobs()) {
+        true => Fold::Content(held, event.seq.unwrap_or_default()),
+        false => Fold::Blob(held),
+    }
+}
+
 /// The usage that an answer adds to its day.
 pub fn spent(event: &Event) -> Option<Fold> {
     match &event.body {
@@ -247,7 +262,17 @@ pub fn unknown_model(doubt: &str) -> EventBody {
 
 /// The notice about an effort without effect.
 pub fn idle_effort(text: String) -> EventBody {
-    EventBody::Notice { level: Level::Warning, code: None, text, until_at: None }
+    EventBody::Notice { level: Level::Warning, code: None, text, until_at: None, since_at: None }
+}
+
+/// The notice about secret variables whose values were lost with a restart.
+pub(super) fn missing_variables(missing: &[String]) -> EventBody {
+    let text = format!(
+        "tools do not get {} until a client brings it: the daemon was restarted, and keeps such values in memory alone; \
+         attach, or prompt, from a shell that has it",
+        missing.join(", ")
+    );
+    EventBody::Notice { level: Level::Warning, code: None, text, until_at: None, since_at: None }
 }
 
 pub(super) fn notice(level: Level, code: NoticeCode, text: &str) -> EventBody {

@@ -1,8 +1,10 @@
 //! Requests of clients: attach, prompt, cancel, continue, set, remove; each is checked, queued, and answered by its commit.
 
 use linger_protocol::message::ImageSource;
+use linger_protocol::variable::MAX_VALUE;
 
 use super::*;
+use crate::diagnostics::secret::Secret;
 use crate::provider::catalogue::Resolved;
 use crate::provider::json_size;
 use crate::provider::schema;
@@ -22,8 +24,12 @@ struct Accepted {
 }
 
 impl Actor {
-    pub(super) async fn attach(&mut self, after: Option<Cursor>) -> Result<AttachPoint, RpcError> {
-        let head = Position::after(self.log.tail().head).cursor();
+    pub(super) async fn attach(
+        &mut self,
+        after: Option<Cursor>,
+        env: &BTreeMap<String, String>,
+    ) -> Result<AttachPoint, RpcError> {
+        let head = self.log.tail().head;
         let changed = self.log.subscribe();
         let at = match &after {
             None => Position::default(),
@@ -40,14 +46,50 @@ impl Actor {
             }
         };
         fault::point("actor.attach");
-        Ok(AttachPoint { log: self.log.clone(), changed, at, head })
+        let open = self.state.open_questions().map(|asked| asked.id.clone()).collect();
+        self.bring(env);
+        let missing = self.environment().missing;
+        Ok(AttachPoint { log: self.log.clone(), changed, at, head, open, missing })
+    }
+
+    /// Takes the values of secret variables that the session was created with.
+    fn bring(&mut self, env: &BTreeMap<String, String>) {
+        if env.is_empty() {
+            return;
+        }
+        let Ok(config) = self.env.config.current() else { return };
+        let (secret, _) = self.workspace.secrets.names(&self.workspace.env);
+        for (name, value) in env.iter().filter(|(name, value)| secret.contains(name) && value.len() <= MAX_VALUE) {
+            if config.env.pass.contains(name) && config.env.withheld(name, value).is_none() {
+                self.workspace.secrets.put(name, Secret::new(value));
+            }
+        }
+    }
+
+    /// What decides about its calls.
+    pub(super) fn call_basis(&self) -> CallBasis {
+        CallBasis {
+            tools: self.env.tools_of(&self.state.model, self.state.tools.as_deref()),
+            mode: self.state.mode,
+            grants: self.state.grants.clone(),
+            workspace: self.workspace.clone(),
+        }
+    }
+
+    /// The names of the variables of its tools.
+    pub(super) fn environment(&self) -> Environment {
+        let (secret, missing) = self.workspace.secrets.names(&self.workspace.env);
+        let is_own = |name: &String| name.starts_with("LINGER_");
+        let names = self.workspace.env.keys().filter(|name| !secret.contains(name) && !is_own(name));
+        let variables = names.cloned().collect();
+        Environment { variables, secret, missing }
     }
 
     pub(super) async fn prompt(
         &mut self,
         prompt: session::Prompt,
         key: Option<Key>,
-        by: String,
+        by: Author,
         reply: Reply<Prompted>,
     ) {
         let key = key.filter(|_| !fault::bug("I5"));
@@ -56,6 +98,7 @@ impl Actor {
             Ok(Some(outcome)) => return respond(reply, Ok(outcome)),
             Err(error) => return respond(reply, Err(error)),
         }
+        self.bring(&prompt.env);
         let content = prompt.content.into_blocks();
         if let Err(error) = self.may_prompt(&content).await {
             return respond(reply, Err(error));
@@ -78,7 +121,7 @@ impl Actor {
         &mut self,
         compact: session::Compact,
         key: Option<Key>,
-        by: String,
+        by: Author,
         reply: Reply<Prompted>,
     ) {
         match self.outcome::<Prompted>(key.as_ref()).await {
@@ -121,25 +164,41 @@ impl Actor {
         &mut self,
         Accepted { content, when, compact, schema }: Accepted,
         blobs: Vec<Held>,
-        (key, by): (Option<Key>, String),
+        (key, by): (Option<Key>, Author),
         reply: Reply<Prompted>,
     ) {
         fault::point("actor.prompt");
         let id = PromptId(format!("p{}", self.state.counts.prompts + 1));
-        let accepted = EventBody::PromptAccepted { prompt: id.clone(), content, when, by: Some(by), compact, schema };
+        let Author { name, process } = by.clone();
+        let prompt = id.clone();
+        let accepted = EventBody::PromptAccepted { prompt, content, when, by: Some(name), process, compact, schema };
         let prompted = Prompted { prompt: id, seq: self.state.head + 1 };
         let outcome = self.remember(key, &prompted);
         let (done, committed) = oneshot::channel();
         let accepted = Draft { blobs, ..Draft::new(accepted) };
         self.append(vec![accepted], outcome.into_iter().collect(), true, Some(done));
         respond_when(reply, committed, prompted);
+        if when == When::Steer && !compact {
+            self.steered(&by);
+        }
         match (&self.phase, when) {
             (Phase::Running(_), When::Interrupt) => self.stop(Then::Interrupt),
+            // Someone is there: a turn that waits for its provider tries at once.
+            (Phase::Running(running), _) => running.nudge.notify_one(),
             (Phase::Stopping(_, Then::Cancel(..)), _) => self.note_user_input(),
             (Phase::Idle, _) if self.state.turn.is_some() => drop(self.resume_interrupted(Vec::new())),
             (Phase::Idle, _) => self.start_next(true),
             _ => {}
         }
+    }
+
+    /// Queues what a user says with an answer, for the next step of the turn.
+    pub(super) fn steer(&mut self, content: Vec<ContentBlock>, by: &Author) {
+        let prompt = PromptId(format!("p{}", self.state.counts.prompts + 1));
+        let Author { name, process } = by.clone();
+        let (when, by, compact, schema) = (When::Steer, Some(name), false, None);
+        let accepted = EventBody::PromptAccepted { prompt, content, when, by, process, compact, schema };
+        self.append(vec![Draft::new(accepted)], Vec::new(), false, None);
     }
 
     pub(super) async fn may_prompt(&self, content: &[ContentBlock]) -> Result<(), RpcError> {
@@ -172,12 +231,12 @@ impl Actor {
     async fn see_workspace(&mut self) {
         if !self.workspace.is_seen {
             let env = BTreeMap::clone(&self.workspace.env);
-            self.workspace = Arc::new(self.env.workspace(&self.state.cwd, env, disk::SHORT_TIMEOUT).await);
+            self.workspace = Arc::new(self.env.workspace(&self.id, &self.state.cwd, env, disk::SHORT_TIMEOUT).await);
         }
     }
 
     /// Checks the bounds on queued prompts.
-    fn may_wait(&self, content: &[ContentBlock]) -> Result<(), RpcError> {
+    pub(super) fn may_wait(&self, content: &[ContentBlock]) -> Result<(), RpcError> {
         let waiting: usize = self.state.queue.iter().map(weight).sum();
         if !self.env.queued_bytes.has_room(size(content)) {
             let limit = format!("all sessions together already have {MAX_TOTAL} bytes of queued prompts");
@@ -207,16 +266,23 @@ impl Actor {
         }
     }
 
-    pub(super) async fn cancel(&mut self, asked: KeyedReply) {
+    pub(super) async fn cancel(&mut self, background: bool, asked: KeyedReply) {
         // A repeated request refers to the turn that it ended, not to the next one.
         let Some(asked) = self.first_time(asked).await else { return };
         fault::point("actor.cancel");
+        let ended_some = background && self.jobs.kill_all(ENDED_BY_USER);
         match &mut self.phase {
             Phase::Stopping(_, Then::Cancel(all, _)) => all.push(asked),
             Phase::Stopping(_, then @ Then::Interrupt) => *then = Then::Cancel(vec![asked], false),
             Phase::Running(_) if fault::bug("I13") => respond(asked.reply, Ok(())),
             Phase::Running(_) => self.stop(Then::Cancel(vec![asked], false)),
             Phase::Idle if self.state.turn.is_some() => self.close_turn(vec![asked], false),
+            Phase::Idle if ended_some => {
+                let outcome = self.remember(asked.key, &());
+                let (done, committed) = oneshot::channel();
+                self.append(Vec::new(), outcome.into_iter().collect(), true, Some(done));
+                respond_when(asked.reply, committed, ());
+            }
             _ => {
                 let idle = RpcError::new(Code::Idle, format!("session {} has no running turn", self.id));
                 // The end of the last turn may not be committed yet, and a crash would undo it.
@@ -229,9 +295,13 @@ impl Actor {
         }
     }
 
-    /// Resumes an offered turn, or starts held prompts.
+    /// Resumes an offered turn, or starts held prompts; a turn that waits for its provider tries at once.
     pub(super) async fn resume(&mut self, asked: KeyedReply) {
         let Some(KeyedReply { key, reply }) = self.first_time(asked).await else { return };
+        if let (Phase::Running(running), true) = (&self.phase, self.state.waits_for_provider()) {
+            running.nudge.notify_one();
+            return respond(reply, Ok(()));
+        }
         if !matches!(self.phase, Phase::Idle) || (self.state.turn.is_none() && self.state.queue.is_empty()) {
             let idle = RpcError::new(Code::Idle, format!("session {} has nothing to continue", self.id));
             return respond(reply, Err(idle));
@@ -269,6 +339,10 @@ impl Actor {
             Ok(meant) => meant,
             Err(error) => return respond(reply, Err(error)),
         };
+        let fallback = match set.fallback.as_deref().map(|models| self.env.providers.fallbacks(models)).transpose() {
+            Ok(fallback) => fallback,
+            Err(error) => return respond(reply, Err(error)),
+        };
         let named = match &set.name {
             Some(name) => match self.env.names.take(&self.env.store, name, Some(&self.id)).await {
                 Ok(named) => Some(named),
@@ -276,10 +350,11 @@ impl Actor {
             },
             None => None,
         };
+        let waits_otherwise = fallback.is_some();
         let outcome = self.remember(key, &());
         let idle = self.idle_effort(&set, model.as_ref()).map(|text| Draft::new(idle_effort(text)));
         let (model, setup) = model
-            .map(|resolved| (resolved.origin.clone(), self.env.setup(&resolved, self.env.tools.current().specs())))
+            .map(|resolved| (resolved.origin.clone(), self.env.setup(&resolved, self.state.tools.as_deref())))
             .unzip();
         let doubt = model.as_deref().and_then(|model| self.env.providers.warning(model));
         let doubt = doubt.map(|doubt| Draft::new(unknown_model(&doubt)));
@@ -290,6 +365,10 @@ impl Actor {
             name: set.name,
             instructions: None,
             setup,
+            stands_in_for: None,
+            patience: set.patience,
+            fallback,
+            unattended: set.unattended,
         };
         let drafts = std::iter::once(Draft::new(changed)).chain(doubt).chain(idle).collect();
         let (done, committed) = oneshot::channel();
@@ -297,6 +376,9 @@ impl Actor {
         respond_holding(reply, committed, (), named);
         // The turn may wait for the key of the old model.
         self.env.providers.changed.send_replace(());
+        if let (Phase::Running(running), true) = (&self.phase, set.patience.is_some() || waits_otherwise) {
+            running.nudge.notify_one();
+        }
         self.review();
     }
 

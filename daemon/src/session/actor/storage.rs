@@ -16,6 +16,7 @@ impl Actor {
         let mut streams = Vec::new();
         pieces.into_iter().for_each(|piece| push_piece(&mut streams, turn.as_ref(), piece));
         self.log.tail().streams = streams;
+        self.end_background();
         let cancelled = self.take_cancelled().await?;
         let is_of = |turn: &TurnId| cancelled.as_ref().is_some_and(|it| it.turn.as_ref().is_none_or(|it| it == turn));
         let Some(turn) = &self.state.turn else {
@@ -108,7 +109,7 @@ impl Actor {
         // Those that are stored are asked anew.
         self.env.questions.remove_all(&self.id);
         let again = self.mended.filter(|(_, at)| at.elapsed() < CALM);
-        let wait = again.map_or(MEND[0], |(wait, _)| (wait * 2).min(MEND[1]));
+        let wait = again.map_or(WRITE_RETRY[0], |(wait, _)| (wait * 2).min(WRITE_RETRY[1]));
         match std::mem::replace(&mut self.phase, Phase::Failed(wait, Instant::now() + wait)) {
             Phase::Running(running) => running.task.abort(),
             Phase::Stopping(_, Then::Cancel(all, _)) => {
@@ -149,14 +150,14 @@ impl Actor {
 
     /// Whether somebody who asks for something need not wait for the next try: the last one was a while ago.
     pub(super) fn may_be_mended(&self) -> bool {
-        matches!(self.phase, Phase::Failed(wait, until) if Instant::now() + wait >= until + MEND[0])
+        matches!(self.phase, Phase::Failed(wait, until) if Instant::now() + wait >= until + WRITE_RETRY[0])
     }
 
     /// Starts anew; if that fails the next pause is longer, but not because somebody has `asked`.
     pub(super) async fn mend(&mut self, asked: bool) {
         let Phase::Failed(waited, _) = self.phase else { return };
         if let Err(error) = self.start_anew().await {
-            let wait = if asked { waited } else { (waited * 2).min(MEND[1]) };
+            let wait = if asked { waited } else { (waited * 2).min(WRITE_RETRY[1]) };
             if error.is_damage() {
                 self.log.fail();
             } else {
@@ -176,7 +177,7 @@ impl Actor {
         let row = self.env.store.session(self.id.clone()).await?;
         let row = row.unwrap_or_else(|| SessionRow { id: self.id.clone(), ..SessionRow::default() });
         let (state, _) = known(&self.env.store, row).await?;
-        let waited = if let Phase::Failed(waited, _) = self.phase { waited } else { MEND[0] };
+        let waited = if let Phase::Failed(waited, _) = self.phase { waited } else { WRITE_RETRY[0] };
         self.state = state;
         self.past = super::turn::Past::default();
         // Questions that were never stored are not asked.

@@ -60,16 +60,17 @@ impl Scene {
         let cwd = dir.path().to_path_buf();
         let resolved = env.providers.model(Some("demo")).unwrap();
         let created = EventBody::SessionCreated {
+            tools: None,
             cwd: cwd.clone(),
-            setup: Some(env.setup(&resolved, env.tools.current().specs())),
+            setup: Some(env.setup(&resolved, None)),
             model: resolved.origin,
             mode: Mode::Ask,
-            effort: Thinking::default(),
+            effort: session::Effort::default(),
             name: None,
             parent: None,
             env: BTreeMap::new(),
         };
-        let workspace = Arc::new(env.workspace(&cwd, BTreeMap::new(), disk::TIMEOUT).await);
+        let workspace = Arc::new(env.workspace(&id, &cwd, BTreeMap::new(), disk::TIMEOUT).await);
         let (done, stored) = oneshot::channel();
         let shared = (env.clone(), host.clone() as Arc<dyn Host>);
         let beside = (&BTreeMap::new(), workspace);
@@ -91,11 +92,11 @@ impl Scene {
 
     async fn prompt(&self, text: &str) {
         let prompt: session::Prompt = serde_json::from_value(json!({ "session": self.id, "content": text })).unwrap();
-        self.ask(|reply| Command::Prompt(prompt, None, "me".to_owned(), reply)).await.unwrap();
+        self.ask(|reply| Command::Prompt(prompt, None, Author::named("me"), reply)).await.unwrap();
     }
 
     async fn attach(&self) -> Subscription {
-        let reading = self.ask(|reply| Command::Attach(None, reply)).await.unwrap();
+        let reading = self.ask(|reply| Command::Attach(None, BTreeMap::new(), reply)).await.unwrap();
         Subscription::new(reading, self.env.store.clone(), true)
     }
 
@@ -159,11 +160,11 @@ async fn a_turn_is_cancelled_in_mid_message_and_the_next_prompt_starts_another()
     let mut subscription = scene.attach().await;
     scene.prompt("slow: 1000").await;
     transcript(&mut subscription, "text_delta").await;
-    scene.ask(|reply| Command::Cancel(KeyedReply { key: None, reply })).await.unwrap();
+    scene.ask(|reply| Command::Cancel(false, KeyedReply { key: None, reply })).await.unwrap();
     let lines = transcript(&mut subscription, "turn_finished").await;
     assert!(lines.iter().any(|line| line.starts_with("message Assistant, cut: word 1")), "{lines:#?}");
     assert_eq!(lines.last().unwrap(), "turn_finished Cancelled");
-    let again = scene.ask(|reply| Command::Cancel(KeyedReply { key: None, reply })).await.unwrap_err();
+    let again = scene.ask(|reply| Command::Cancel(false, KeyedReply { key: None, reply })).await.unwrap_err();
     assert_eq!(again.code(), Some(Code::Idle));
     scene.prompt("say: again").await;
     assert_eq!(transcript(&mut subscription, "turn_finished").await.last().unwrap(), "turn_finished EndTurn");

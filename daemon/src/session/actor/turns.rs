@@ -3,15 +3,23 @@
 use linger_protocol::message::text_of;
 
 use super::*;
+use crate::config::HookEvent;
+use crate::session::state::QuestionState;
 
 impl Actor {
     /// Between two steps: steering prompts become messages of the turn; without any, a turn with an `ending` ends.
+    /// A user's answer may have ended it.
     pub(super) fn boundary(&mut self, ending: Option<Ending>, reply: oneshot::Sender<NextStep>) {
+        if let Some(asked) = self.state.turn.as_ref().and_then(|turn| turn.ended_by_answer().cloned()) {
+            // Without a reply the turn's task ends.
+            return self.end_as_answered(asked);
+        }
         let may_go_on = ending.as_ref().is_none_or(|ending| ending.reason == StopReason::EndTurn);
         let prompts: Vec<Queued> = if may_go_on { self.state.steering().cloned().collect() } else { Vec::new() };
         let wanted = self.state.queue.iter().find(|queued| queued.compact && ending.is_none());
         let compact = wanted.map(|queued| Wanted { prompt: queued.prompt.clone(), focus: text_of(&queued.content) });
         fault::point("turn.boundary");
+        let ends = ending.is_some();
         if prompts.is_empty()
             && let Some(ending) = ending
         {
@@ -26,7 +34,36 @@ impl Actor {
         // A stopped turn does not wait for the reply.
         let shape = self.state.turn.as_ref().and_then(|turn| turn.shape.clone());
         let (model, setup, thinking) = (self.state.model.clone(), self.state.setup.clone(), self.state.thinking);
-        let _gone = reply.send(NextStep { prompts, model, setup, compact, shape, thinking });
+        let outage = self.state.outage.clone();
+        let compacts = self.state.turn.as_ref().is_none_or(|turn| turn.compacts.is_some());
+        let news = if ends || compacts { None } else { self.tell_ended() };
+        let _gone = reply.send(NextStep { prompts, news, model, setup, compact, shape, thinking, outage });
+    }
+
+    /// Ends a turn that a user has ended with the answer to a question.
+    fn end_as_answered(&mut self, asked: QuestionState) {
+        let by = asked.answer.map(|given| given.by).unwrap_or_default();
+        let open = self.close("the turn was ended");
+        self.append(open, Vec::new(), false, None);
+        let detail = Some(format!("{by} ended it when asked"));
+        self.finish_turn(Ending { detail, ..Ending::plain(StopReason::Cancelled) }, Vec::new(), false);
+    }
+
+    /// Another model stands in for the session's own until the next turn.
+    pub(super) fn fall_back(&mut self, resolved: &Resolved, why: &str) {
+        let own = self.state.outage.own_model.clone().unwrap_or_else(|| self.state.model.clone());
+        let setup = self.env.setup(resolved, self.state.tools.as_deref());
+        let text = format!("{why}; the turn continues with {}", resolved.origin);
+        let changed = EventBody::model_changed(resolved.origin.clone(), setup, Some(own));
+        let drafts = [notice(Level::Warning, NoticeCode::Fallback, &text), changed].map(|body| self.in_turn(body));
+        self.append(drafts.into(), Vec::new(), false, None);
+    }
+
+    /// The change back to the session's own model, if another one stands in for it and its provider is still configured.
+    fn own_model(&self) -> Option<EventBody> {
+        let resolved = self.env.providers.model(Some(self.state.outage.own_model.as_ref()?)).ok()?;
+        let setup = self.env.setup(&resolved, self.state.tools.as_deref());
+        Some(EventBody::model_changed(resolved.origin, setup, None))
     }
 
     /// Adds a prompt to the history; returns its message.
@@ -54,6 +91,7 @@ impl Actor {
         let (context_tokens, context_window) =
             (self.state.context_tokens(), self.env.providers.window(&self.state.model));
         let finished = EventBody::TurnFinished {
+            prompt: turn.prompt.clone(),
             stop_reason,
             detail,
             hint,
@@ -71,6 +109,10 @@ impl Actor {
         let (done, committed) = oneshot::channel();
         self.append(vec![draft], outcomes, true, Some(done));
         respond_all(replies, committed);
+        self.start_hooks(HookEvent::TurnFinished, || {
+            let stop_reason = serde_json::to_value(stop_reason).unwrap_or_default();
+            [("stop_reason".to_owned(), stop_reason)].into_iter().collect()
+        });
         self.phase = Phase::Idle;
         self.start_next(word);
     }
@@ -86,6 +128,9 @@ impl Actor {
     pub(super) fn start_first(&mut self, folds: Vec<Fold>, sync: bool) -> oneshot::Receiver<Result<(), StoreError>> {
         let (done, committed) = oneshot::channel();
         let Some(queued) = self.state.queue.front().cloned() else { return committed };
+        if let Some(back) = self.own_model() {
+            self.append(vec![Draft::new(back)], Vec::new(), false, None);
+        }
         let turn = TurnId(format!("t{}", self.state.counts.turns + 1));
         tracing::info!(target: "turn", session = %self.id, %turn, prompt = %queued.prompt, model = %self.state.model, "started");
         let started = EventBody::TurnStarted { prompt: queued.prompt.clone() };
@@ -99,13 +144,21 @@ impl Actor {
     }
 
     pub(super) fn spawn_turn(&mut self) {
+        let missing = self.environment().missing;
+        if !missing.is_empty() {
+            let draft = self.in_turn(missing_variables(&missing));
+            self.append(vec![draft], Vec::new(), false, None);
+        }
         let (sender, messages) = mpsc::unbounded_channel();
         let streams = self.log.tail().open();
         let known = (&self.state, self.past.clone(), streams.as_slice());
-        let turn = turn::Turn::run(self.id.clone(), self.env.clone(), self.workspace.clone(), known, sender);
+        let nudge = Arc::new(Notify::new());
+        let ends = (sender, nudge.clone());
+        let shared = (self.env.clone(), self.workspace.clone(), self.jobs.clone());
+        let turn = turn::Turn::run(self.id.clone(), shared, known, ends);
         let task = tokio::spawn(turn);
         fault::point("actor.turn.spawned");
-        self.phase = Phase::Running(Running { task, messages, waiting: HashMap::new(), held: None });
+        self.phase = Phase::Running(Running { task, messages, nudge, waiting: HashMap::new(), held: None });
     }
 
     /// Ends the turn after its task panicked; the session stays.
@@ -166,6 +219,12 @@ impl Actor {
 
     /// Leaves the turn unfinished for the next start of the daemon, unless the user has cancelled it.
     pub(super) async fn pause(&mut self, done: oneshot::Sender<()>) {
+        // What the turn has said counts, such as the result of a call that has just ended.
+        while let Phase::Running(running) = &mut self.phase
+            && let Ok(message) = running.messages.try_recv()
+        {
+            self.turn_message(message);
+        }
         if let Phase::Stopping(task, Then::Cancel(..)) = &mut self.phase {
             // On timeout the task is abandoned.
             let _late = tokio::time::timeout(STOP_GRACE, task).await;
@@ -189,6 +248,7 @@ impl Actor {
                 if gone {
                     self.host.forget(&self.id);
                     self.env.questions.remove_all(&self.id);
+                    self.env.forget_secrets(&self.id);
                     self.env.store.found.readable(&self.id);
                 }
                 let result = removed.map_err(RpcError::from);
@@ -200,6 +260,7 @@ impl Actor {
                 return gone;
             }
             Then::Pause(done) => {
+                self.jobs.end("the daemon is ending").await;
                 if self.state.turn.as_ref().is_some_and(|turn| !turn.offered) && !self.log.failed() {
                     let notice = notice(
                         Level::Info,

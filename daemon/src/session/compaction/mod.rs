@@ -52,6 +52,9 @@ pub struct Effort {
     pub compacted: Option<bool>,
     /// Whether it tried to trim older output.
     pub trimmed: bool,
+    /// Whether the last trim found nothing more; reset by a restart.
+    #[serde(skip)]
+    pub exhausted: bool,
     /// Whether the provider was unreachable for the summary; reset by a restart.
     #[serde(skip)]
     pub unreached: bool,
@@ -82,7 +85,7 @@ pub enum Action {
 }
 
 impl Effort {
-    /// The next action; a step has one compaction, one trim, and at most three requests.
+    /// The next action. A step has one compaction; trims and requests go on while a trim shortens what was refused.
     pub fn next(self, need: Need) -> Action {
         match (need, self.compacted) {
             (Need::None, _) => Action::Ask,
@@ -92,6 +95,7 @@ impl Effort {
             (Need::Full, _) if self.unreached => Action::Ask,
             (_, Some(_)) if !self.trimmed => Action::Trim,
             (Need::Full, Some(false)) => Action::Ask,
+            (Need::TooLong, _) if !self.exhausted => Action::Trim,
             (Need::TooLong, _) => Action::GiveUp,
         }
     }

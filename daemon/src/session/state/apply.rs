@@ -9,11 +9,17 @@ use linger_protocol::event::{Asks, Event, EventBody, NoticeCode};
 use linger_protocol::id::{CallId, MessageId, PromptId, QuestionId};
 use linger_protocol::message::{ContentBlock, Role, StopReason, Usage};
 use linger_protocol::permission::{Decision, Mode};
-use linger_protocol::question::Blocks;
-use linger_protocol::session::When;
+use linger_protocol::question::{Blocks, Subject};
+use linger_protocol::session::{ProviderWait, When};
+use serde_json::Value;
 
-use super::{Call, Compaction, Counts, Options, QuestionState, Queued, Resolution, Shape, State, Turn};
+use super::{
+    BackgroundState, Call, Compaction, Counts, GO_ON, Options, QuestionState, Queued, Resolution, Shape, State, Turn,
+};
+use crate::provider::retry;
+use crate::session::circles::{Circles, Made};
 use crate::session::compaction::Effort;
+use crate::tool::background::describe;
 
 /// The most calls of an answer: the decoder's bound on blocks. Calls beyond the run limit have ids too.
 const CALLS: u64 = 512;
@@ -28,16 +34,36 @@ impl State {
             self.head = seq;
             self.updated_at = event.at;
         }
+        self.undo.apply(event, self.head);
         match &event.body {
-            EventBody::SessionCreated { cwd, model, mode, effort, name, setup, parent, .. } => {
+            EventBody::SessionCreated { cwd, model, mode, effort, name, setup, parent, tools, .. } => {
                 self.parent.clone_from(parent);
+                self.tools = tools.clone();
                 self.setup.clone_from(setup);
                 self.created_at = event.at;
                 self.thinking = *effort;
                 (self.cwd, self.model, self.mode, self.name) = (cwd.clone(), model.clone(), *mode, name.clone());
             }
-            EventBody::SessionChanged { model, mode, effort, name, instructions, setup } => {
+            EventBody::SessionChanged {
+                model,
+                mode,
+                effort,
+                name,
+                instructions,
+                setup,
+                stands_in_for,
+                patience,
+                fallback,
+                unattended,
+            } => {
+                self.unattended = unattended.unwrap_or(self.unattended);
                 self.thinking = effort.unwrap_or(self.thinking);
+                self.outage.patience = patience.or(self.outage.patience);
+                self.outage.fallback = fallback.clone().or_else(|| self.outage.fallback.take());
+                if model.is_some() {
+                    self.outage.own_model.clone_from(stands_in_for);
+                    self.in_turn(|turn| (turn.provider_wait, turn.broken_off) = (None, 0));
+                }
                 self.model = model.clone().unwrap_or_else(|| std::mem::take(&mut self.model));
                 self.mode = mode.unwrap_or(self.mode);
                 self.name = name.clone().or_else(|| self.name.take());
@@ -59,11 +85,15 @@ impl State {
                 let id = event.turn.clone().unwrap_or_default();
                 let asks = |queued: &&Queued| queued.prompt == *prompt && queued.compact;
                 let compacts = self.queue.iter().find(asks).map(|queued| queued.prompt.clone());
-                self.turn = Some(Turn { id, compacts, ..Turn::default() });
+                self.turn = Some(Turn { id, prompt: Some(prompt.clone()), compacts, ..Turn::default() });
             }
             EventBody::Message { message, role, content, interrupted, prompt, asks, usage, cut, paused, .. } => {
                 self.counts.messages += 1;
                 self.model_asked(*asks);
+                if *asks == Some(Asks::Ended) {
+                    self.background.retain(|job| job.ended.is_none());
+                    self.undo.news.clear();
+                }
                 if let Some(prompt) = prompt {
                     let taken = self.queue.iter().find(|queued| queued.prompt == *prompt);
                     let shape = taken.and_then(|queued| Some((queued.seq, queued.schema.clone()?)));
@@ -72,7 +102,11 @@ impl State {
                     }
                     self.queue.retain(|queued| queued.prompt != *prompt);
                     // A new prompt resets what was tried for the old one.
-                    self.in_turn(|turn| (turn.compacts, turn.effort) = (None, Effort::default()));
+                    self.in_turn(|turn| {
+                        (turn.compacts, turn.effort) = (None, Effort::default());
+                        (turn.broken_off, turn.continued) = (0, 0);
+                        turn.circles = Circles::default();
+                    });
                 }
                 match role {
                     Role::User => self.user_message(content),
@@ -85,29 +119,60 @@ impl State {
                 }
             }
             EventBody::MessageSuperseded { .. } => self.in_turn(|turn| turn.interrupted = None),
-            EventBody::ToolStarted { call_id, after_crash, .. } => {
-                self.call(call_id, |call| (call.started, call.after_crash) = (true, *after_crash));
+            EventBody::ToolStarted { call_id, after_crash, action, .. } => {
+                self.call(call_id, |call| {
+                    (call.started, call.after_crash) = (true, *after_crash);
+                    call.made.describe(action);
+                });
             }
             EventBody::ToolFinished { call_id, .. } => self.call(call_id, |call| call.finished = true),
-            EventBody::PermissionRequested { permission, call_id, digest, grant, .. } => {
-                let (id, seq, call) = (permission.clone(), self.head, Some(call_id.clone()));
-                let (digest, options) = (digest.clone(), Options::Permission(grant.clone()));
-                self.asked(Blocks::Call, QuestionState { id, seq, call, digest, options, answer: None });
+            EventBody::BackgroundStarted { background, command, .. } => {
+                self.counts.background += 1;
+                let (id, command, started_at) = (background.clone(), command.clone(), event.at);
+                self.background.push(BackgroundState { id, command, started_at, ended: None });
             }
-            EventBody::PermissionResolved { permission, decision, by, reason } => {
+            EventBody::BackgroundEnded { background, exit, reason, output, file, .. } => {
+                if let Some(job) = self.background.iter_mut().find(|job| job.id == *background) {
+                    let how = describe(exit.as_ref(), reason.as_deref());
+                    let command = job.command.lines().next().unwrap_or_default();
+                    let file = file.as_ref().map(|file| format!("; the whole output is in {}", file.display()));
+                    let output = if output.trim().is_empty() { "" } else { output };
+                    let file = file.unwrap_or_default();
+                    job.ended = Some(format!("[{background} has ended: {how}{file} (`{command}`)]\n{output}"));
+                }
+            }
+            EventBody::PermissionRequested { permission, call_id, digest, grant, .. } => {
+                let (id, seq, at, call) = (permission.clone(), self.head, event.at, Some(call_id.clone()));
+                let (digest, options) = (digest.clone(), Options::Permission(grant.clone()));
+                let (about, schema) = (None, None);
+                self.asked(
+                    Blocks::Call,
+                    QuestionState { id, seq, at, call, digest, options, about, schema, answer: None },
+                );
+            }
+            EventBody::PermissionResolved { permission, decision, by, reason, .. } => {
                 let answer = (*decision != Decision::Cancelled).then(|| decision.name().to_owned());
                 let (by, reason) = (by.clone(), reason.clone());
-                self.resolved(permission, Resolution { answer, by, at: event.at, reason });
+                self.resolved(permission, Resolution { answer, value: None, by, at: event.at, reason });
             }
             EventBody::QuestionAsked { question, asked } => {
                 let options = Options::Choice(asked.options.iter().map(|option| option.name.clone()).collect());
-                let (id, seq) = (question.clone(), self.head);
+                let (id, seq, at) = (question.clone(), self.head, event.at);
                 let (call, digest) = (asked.call.clone(), asked.digest.clone());
-                self.asked(asked.blocks, QuestionState { id, seq, call, digest, options, answer: None });
+                let (about, schema) = (asked.about, asked.schema.clone());
+                self.asked(
+                    asked.blocks,
+                    QuestionState { id, seq, at, call, digest, options, about, schema, answer: None },
+                );
             }
-            EventBody::QuestionResolved { question, answer, by, reason } => {
+            EventBody::ConfigConfirmed { settings, workspace, .. } => match workspace {
+                None => self.confirmed = Some(settings.clone()),
+                Some(root) if settings.is_null() => drop(self.trusted.remove(root)),
+                Some(root) => drop(self.trusted.insert(root.clone(), settings.clone())),
+            },
+            EventBody::QuestionResolved { question, answer, value, by, reason, .. } => {
                 let (answer, by, reason) = (answer.clone(), by.clone(), reason.clone());
-                self.resolved(question, Resolution { answer, by, at: event.at, reason });
+                self.resolved(question, Resolution { answer, value: value.clone(), by, at: event.at, reason });
             }
             EventBody::CompactionStarted { prompt, tokens, .. } => {
                 let compaction = Compaction { prompt: prompt.clone(), tokens: *tokens };
@@ -135,12 +200,22 @@ impl State {
                 self.held = matches!(stop_reason, StopReason::Cancelled | StopReason::Error);
             }
             EventBody::Lost { .. } => self.lost(),
-            EventBody::Notice { code, .. } => self.notice(*code),
+            EventBody::Notice { code, text, since_at, until_at, .. } => {
+                self.notice(*code);
+                if let (Some(NoticeCode::Retry), Some(since_at)) = (code, *since_at) {
+                    let (reason, until_at) = (retry::reason(text).to_owned(), until_at.unwrap_or(since_at));
+                    let wait = ProviderWait { reason, since_at, until_at };
+                    self.in_turn(|turn| turn.provider_wait = Some(wait));
+                }
+            }
             EventBody::TextDelta(_)
             | EventBody::ThinkingDelta(_)
             | EventBody::HostedDelta { .. }
             | EventBody::ToolOutputDelta { .. }
             | EventBody::CaughtUp {}
+            | EventBody::Plan { .. }
+            | EventBody::UndoStarted { .. }
+            | EventBody::Undone { .. }
             | EventBody::Unknown => {}
         }
     }
@@ -164,11 +239,14 @@ impl State {
 
     /// The daemon sent a message to the model in the user's place.
     fn model_asked(&mut self, asks: Option<Asks>) {
+        if asks == Some(Asks::GoOn) {
+            self.in_turn(|turn| turn.continued += u32::from(turn.cut));
+        }
         let Some(shape) = self.turn.as_mut().and_then(|turn| turn.shape.as_mut()) else { return };
         match asks {
             Some(Asks::Schema) => shape.said = true,
             Some(Asks::Again) => shape.misfits += 1,
-            Some(Asks::GoOn | Asks::Unknown) | None => {}
+            Some(Asks::GoOn | Asks::Ended | Asks::Unknown) | None => {}
         }
     }
 
@@ -193,6 +271,13 @@ impl State {
         };
         // Either the results of all calls, or a prompt after them.
         self.in_turn(|turn| {
+            turn.circles.add(content.iter().filter_map(|block| match block {
+                ContentBlock::ToolResult { call_id, is_error, content } => {
+                    let call = turn.calls.iter().find(|call| call.id == *call_id)?;
+                    Some((&call.made, *is_error, content.as_slice()))
+                }
+                _ => None,
+            }));
             turn.calls.retain(|call| !call.finished && !has_result(call));
             turn.forget_closed();
             turn.interrupted = None;
@@ -207,7 +292,9 @@ impl State {
         usage: Usage,
     ) {
         let calls = content.iter().filter_map(|block| match block {
-            ContentBlock::ToolUse { call_id, .. } => Some(Call { id: call_id.clone(), ..Call::default() }),
+            ContentBlock::ToolUse { call_id, name, input, .. } => {
+                Some(Call { id: call_id.clone(), made: Made::new(name, input), ..Call::default() })
+            }
             _ => None,
         });
         let calls: Vec<Call> = calls.collect();
@@ -220,11 +307,14 @@ impl State {
             turn.usage += usage;
             if interrupted {
                 turn.interrupted = Some(message.clone());
+                turn.broken_off += 1;
                 return;
             }
             turn.interrupted = None;
             (turn.cut, turn.goes_on) = (cut, paused);
+            turn.continued *= u32::from(cut);
             turn.crashes = 0;
+            (turn.provider_wait, turn.broken_off) = (None, 0);
             turn.effort = Effort::default();
             turn.steps += 1;
             turn.calls = calls;
@@ -254,6 +344,10 @@ impl State {
                     grant = asked.grant().map(str::to_owned);
                 }
                 asked.answer = Some(resolution);
+                if asked.about == Some(Subject::Circles) && asked.is_answered(GO_ON) {
+                    turn.circles = Circles::default();
+                    turn.questions.retain(|asked| asked.id != *id);
+                }
             }
         });
         self.grants.extend(grant.filter(|grant| !self.grants.contains(grant)));
@@ -261,9 +355,13 @@ impl State {
 
     /// Folds a lost event conservatively: never reuses an id, starts a prompt or keeps a permission that it may have affected.
     fn lost(&mut self) {
-        let Counts { turns, messages, calls, prompts } = &mut self.counts;
+        let Counts { turns, messages, calls, prompts, background } = &mut self.counts;
         (*turns, *messages, *prompts, *calls) = (*turns + 1, *messages + 1, *prompts + 1, *calls + CALLS);
+        *background += 1;
         self.queue.clear();
+        // It may have said that less is confirmed or trusted.
+        self.trusted.clear();
+        self.confirmed = self.confirmed.take().map(|_| Value::Object(serde_json::Map::new()));
         // Their results may be lost; the context has a placeholder for each.
         self.in_turn(|turn| {
             turn.calls.clear();
@@ -287,13 +385,19 @@ impl State {
             Some(NoticeCode::Continued) => (turn.offered, turn.unconfigured, turn.crashes) = (false, false, 0),
             Some(NoticeCode::KeyMissing) => turn.key_missing = true,
             Some(NoticeCode::KeyFound) => turn.key_missing = false,
+            Some(NoticeCode::Reached) => turn.provider_wait = None,
             Some(
                 NoticeCode::Retry
+                | NoticeCode::Fallback
                 | NoticeCode::Storage
+                | NoticeCode::KeyPending
                 | NoticeCode::Removed
                 | NoticeCode::Damaged
                 | NoticeCode::UnknownModel
                 | NoticeCode::RuleNotStored
+                | NoticeCode::ConfigWaits
+                | NoticeCode::ServerFailed
+                | NoticeCode::HookFailed
                 | NoticeCode::Unknown,
             )
             | None => {}

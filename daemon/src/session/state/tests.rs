@@ -41,7 +41,7 @@ fn ask(state: &mut State, id: &str, blocks: Blocks) {
 
 fn resolve(state: &mut State, id: &str, answer: Option<&str>) {
     let (question, answer, by) = (id.into(), answer.map(str::to_owned), "a".to_owned());
-    apply(state, EventBody::QuestionResolved { question, answer, by, reason: None });
+    apply(state, EventBody::QuestionResolved { question, answer, value: None, by, process: None, reason: None });
 }
 
 fn open(state: &State) -> Vec<&str> {

@@ -53,17 +53,46 @@ async fn a_second_turn_has_the_first_in_its_context() {
     ");
 }
 
+fn cut(text: &str) -> Answer {
+    Answer::text(text).stops(Stop::MaxTokens)
+}
+
 #[tokio::test]
-async fn an_answer_that_is_cut_at_the_token_limit_ends_the_turn() {
-    let mut scene = Scene::auto([Answer::text("and so on and").stops(Stop::MaxTokens)]).await;
+async fn an_answer_that_is_cut_at_the_token_limit_is_continued() {
+    let mut scene = Scene::auto([cut("and so on a"), Answer::text("nd on")]).await;
     scene.turn("tell me").await;
-    insta::assert_snapshot!(scene.transcript().await, @r#"
+    insta::assert_snapshot!(format!("{}\n{}", scene.transcript().await, scene.last_request()), @r#"
     prompt_accepted p1 queue "tell me"
     t1 turn_started p1
     t1 message m1 user: "tell me"
-    t1 message m2 model cut: "and so on and"
-    t1 turn_finished max_tokens after 1: the answer was cut at the model's token limit
+    t1 message m2 model cut: "and so on a"
+    t1 message m3 user asks to go on: "Your answer was cut at the token limit. Continue it exactly where it stopped, without an introductio..."
+    t1 message m4 model: "nd on"
+    t1 turn_finished end_turn after 2
+    user: tell me
+    model: and so on a
+    user: Your answer was cut at the token limit. Continue it exactly where it stopped, without an introduction and without repeating anything.
     "#);
+}
+
+#[tokio::test]
+async fn an_answer_is_continued_three_times_across_crashes_too() {
+    let mut scene = Scene::auto([cut("a"), cut("b"), cut("c").waits(&gate()), cut("c"), cut("d"), cut("e")]).await;
+    scene.prompt("tell me", When::Queue).await;
+    scene.shows("c").await;
+    scene.crash().await;
+    scene.ends(1).await;
+    assert_eq!((scene.count("model cut").await, scene.count("asks to go on").await), (4, 3));
+    assert_eq!(scene.count("turn_finished max_tokens after 4: the answer was cut at the model's token limit").await, 1);
+    scene.turn("shorter").await;
+    assert_eq!(scene.count("model cut").await, 5, "the next prompt's answer is continued again");
+}
+
+#[tokio::test]
+async fn thinking_alone_that_is_cut_ends_the_turn() {
+    let mut scene = Scene::auto([Answer::text("").thinks("hm").stops(Stop::MaxTokens)]).await;
+    scene.turn("tell me").await;
+    assert_eq!(scene.count("turn_finished max_tokens after 1").await, 1);
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! Providers that fail: what is tried again, what is shown of it, and what ends the turn.
 
 use super::*;
+use crate::provider::parameter::Parameter;
 
 #[tokio::test]
 async fn what_fails_before_anything_came_is_tried_again() {
@@ -10,7 +11,7 @@ async fn what_fails_before_anything_came_is_tried_again() {
     prompt_accepted p1 queue "hi"
     t1 turn_started p1
     t1 message m1 user: "hi"
-    t1 notice retry: busy; trying again in N s (2 of 6)
+    t1 notice retry: busy; trying again in N s
     t1 message m2 model: "hello"
     t1 turn_finished end_turn after 1
     "#);
@@ -26,7 +27,7 @@ async fn what_was_shown_of_an_attempt_is_superseded() {
     t1 turn_started p1
     t1 message m1 user: "hi"
     t1 message m2 model interrupted: "hel"
-    t1 notice retry: the stream was cut; trying again in N s (2 of 6)
+    t1 notice retry: the stream was cut; trying again in N s
     t1 message_superseded m2
     t1 message m3 model: "hello"
     t1 turn_finished end_turn after 1
@@ -44,10 +45,10 @@ async fn two_attempts_that_were_shown_have_names_of_their_own() {
     t1 turn_started p1
     t1 message m1 user: "hi"
     t1 message m2 model interrupted: "hel"
-    t1 notice retry: the stream was cut; trying again in N s (2 of 6)
+    t1 notice retry: the stream was cut; trying again in N s
     t1 message_superseded m2
     t1 message m3 model interrupted: "hel"
-    t1 notice retry: the stream was cut; trying again in N s (3 of 6)
+    t1 notice retry: the stream was cut; trying again in N s
     t1 message_superseded m3
     t1 message m4 model: "hello"
     t1 turn_finished end_turn after 1
@@ -75,21 +76,6 @@ async fn a_model_that_is_not_there_ends_the_turn() {
     t1 turn_started p1
     t1 message m1 user: "hi"
     t1 turn_finished error after 0: mock: no such model
-    "#);
-}
-
-#[tokio::test]
-async fn a_server_that_is_not_there_is_tried_three_times() {
-    let refuses = || Answer::fails(FailureClass::Refused, "nobody listens");
-    let mut scene = Scene::auto([refuses(), refuses(), refuses()]).await;
-    scene.turn("hi").await;
-    insta::assert_snapshot!(scene.transcript().await, @r#"
-    prompt_accepted p1 queue "hi"
-    t1 turn_started p1
-    t1 message m1 user: "hi"
-    t1 notice retry: nobody listens; trying again in N s (2 of 3)
-    t1 notice retry: nobody listens; trying again in N s (3 of 3)
-    t1 turn_finished error after 0: mock: nobody listens; gave up after 3 attempts
     "#);
 }
 
@@ -149,5 +135,42 @@ async fn a_history_without_anything_to_leave_out_ends_the_turn() {
     t1 turn_started p1
     t1 message m1 user: "hi"
     t1 turn_finished error after 0: mock: bad order; cannot leave out more of the history
+    "#);
+}
+
+#[tokio::test]
+async fn a_refused_parameter_is_left_out_once_and_from_then_on() {
+    let refuses = || Answer::fails(FailureClass::Parameter(Parameter::Effort), "400: unknown: reasoning_effort");
+    let mut scene = Scene::auto([refuses(), Answer::text("one"), Answer::text("two")]).await;
+    scene.turn("hi").await;
+    scene.turn("again").await;
+    insta::assert_snapshot!(scene.transcript().await, @r#"
+    prompt_accepted p1 queue "hi"
+    t1 turn_started p1
+    t1 message m1 user: "hi"
+    t1 notice retry: mock: 400: unknown: reasoning_effort; asking again without it, and from now on: `reasoning_effort = false` in [providers.mock.compat] settles it
+    t1 session_changed setup
+    t1 message m2 model: "one"
+    t1 turn_finished end_turn after 1
+    prompt_accepted p2 queue "again"
+    t2 turn_started p2
+    t2 message m3 user: "again"
+    t2 message m4 model: "two"
+    t2 turn_finished end_turn after 1
+    "#);
+}
+
+#[tokio::test]
+async fn a_parameter_that_is_left_out_in_vain_ends_the_turn() {
+    let refuses = || Answer::fails(FailureClass::Parameter(Parameter::StreamUsage), "no stream_options");
+    let mut scene = Scene::auto([refuses(), refuses()]).await;
+    scene.turn("hi").await;
+    insta::assert_snapshot!(scene.transcript().await, @r#"
+    prompt_accepted p1 queue "hi"
+    t1 turn_started p1
+    t1 message m1 user: "hi"
+    t1 notice retry: mock: no stream_options; asking again without it, and from now on: `stream_usage = false` in [providers.mock.compat] settles it
+    t1 session_changed setup
+    t1 turn_finished error after 0: mock: no stream_options
     "#);
 }

@@ -6,9 +6,15 @@
 //! an answer waits for a gate.
 
 mod answers;
+mod background;
 mod changes;
+mod circles;
 mod crashes;
 mod failures;
+mod files;
+mod hooks;
+mod hostile;
+mod outages;
 mod permissions;
 mod prompts;
 mod questions;
@@ -16,6 +22,8 @@ mod room;
 mod schemas;
 mod stopping;
 mod tools;
+mod unattended;
+mod workspaces;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -35,10 +43,11 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Duration, timeout};
 
-use super::actor::{Actor, Command, KeyedReply, Reply};
+use super::actor::{Actor, Author, Command, KeyedReply, Reply, question_fold, stored};
 use super::env::{Env, Host, SYSTEM};
-use crate::config::ConfigStore;
+use super::state::State;
 use crate::config::providers::Providers;
+use crate::config::{ConfigStore, Record};
 use crate::diagnostics::secret::Redactor;
 use crate::log::Log;
 use crate::process::server::Children;
@@ -46,8 +55,8 @@ use crate::provider::FailureClass;
 use crate::provider::key_source::KeySources;
 use crate::provider::keychain::Keychain;
 use crate::provider::keys::Keys;
-use crate::provider::scripted::{Answer, Script};
-use crate::store::Store;
+use crate::provider::scripted::{Script, ScriptedResponse as Answer};
+use crate::store::{Append, Store};
 use crate::sys::disk;
 use crate::tool::set::Tools;
 
@@ -66,6 +75,19 @@ base_url = "http://127.0.0.1:1/v1"
 kind = "openai"
 base_url = "http://127.0.0.1:1/v1"
 api_key_env = "LINGER_TEST_KEY_OF_NOBODY"
+
+[providers.hasty]
+kind = "openai"
+base_url = "http://127.0.0.1:1/v1"
+patience = 0
+
+[providers.patient]
+kind = "openai"
+base_url = "http://127.0.0.1:1/v1"
+patience = "forever"
+
+[models."mock/first"]
+fallback = ["locked/m", "mock/second"]
 
 [models."mock/small"]
 context_window = 12000
@@ -98,6 +120,11 @@ struct Scene {
 /// A directory in memory, if there is one.
 fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+/// Cancels the turn alone.
+fn cancel(asked: KeyedReply) -> Command {
+    Command::Cancel(false, asked)
 }
 
 impl Scene {
@@ -134,6 +161,7 @@ impl Scene {
         std::fs::write(places.config_file(), format!("idle_unload_s = 3600\n{config}\n{CONFIG}")).unwrap();
         let store = Store::open(&places.database()).unwrap();
         let config = Arc::new(ConfigStore::open(places.clone(), None, tools.clone()));
+        config.begin(None, Record(Box::new(|_| Ok(()))));
         config.current().unwrap();
         let children = Children::of(&places.database());
         let keychain = Keychain::new(places.kept_keys(), children.clone());
@@ -147,15 +175,16 @@ impl Scene {
         let id = SessionId("scene".to_owned());
         let cwd = at("work").canonicalize().unwrap();
         let variables = BTreeMap::from([("PATH".to_owned(), std::env::var("PATH").unwrap())]);
-        let workspace = Arc::new(env.workspace(&cwd, variables.clone(), disk::TIMEOUT).await);
+        let workspace = Arc::new(env.workspace(&id, &cwd, variables.clone(), disk::TIMEOUT).await);
         let resolved = env.providers.model(Some(model)).ok();
         let created = EventBody::SessionCreated {
+            tools: None,
             cwd,
             model: model.to_owned(),
             mode,
             name: None,
             effort: Effort::default(),
-            setup: resolved.map(|resolved| env.setup(&resolved, env.tools.current().specs())),
+            setup: resolved.map(|resolved| env.setup(&resolved, None)),
             env: variables.clone(),
             parent: None,
         };
@@ -173,7 +202,7 @@ impl Scene {
 
     /// Watches the log of the actor that there is now.
     async fn watch(&mut self) {
-        self.changed = self.send(|reply| Command::Attach(None, reply)).await.unwrap().changed;
+        self.changed = self.send(|reply| Command::Attach(None, BTreeMap::new(), reply)).await.unwrap().changed;
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -192,8 +221,9 @@ impl Scene {
     }
 
     async fn prompted(&self, content: PromptContent, when: When, schema: Option<Value>) -> Result<Prompted, RpcError> {
-        let prompt = session::Prompt { session: self.id.clone(), content, when: Some(when), schema, key: None };
-        self.send(|reply| Command::Prompt(prompt, None, "someone".to_owned(), reply)).await
+        let session = self.id.clone();
+        let prompt = session::Prompt { session, content, when: Some(when), schema, env: BTreeMap::new(), key: None };
+        self.send(|reply| Command::Prompt(prompt, None, Author::named("someone"), reply)).await
     }
 
     /// Prompts, and goes on.
@@ -227,7 +257,7 @@ impl Scene {
 
     /// Waits until this text is committed of an answer that is being streamed.
     async fn shows(&mut self, text: &str) {
-        let log = self.send(|reply| Command::Attach(None, reply)).await.unwrap().log;
+        let log = self.send(|reply| Command::Attach(None, BTreeMap::new(), reply)).await.unwrap().log;
         let is_there = || {
             let tail = log.tail();
             tail.streams.iter().any(|open| open.committed().any(|(_, shown)| shown.contains(text)))
@@ -246,7 +276,7 @@ impl Scene {
     }
 
     async fn cancel(&self) {
-        self.asked(Command::Cancel).await.unwrap();
+        self.asked(cancel).await.unwrap();
     }
 
     async fn set(&self, set: session::Set) {
@@ -268,20 +298,51 @@ impl Scene {
         });
         let question: QuestionId = asked.collect::<Vec<_>>()[n - 1].clone();
         let (answer, reason) = (option.to_owned(), reason.map(str::to_owned));
-        let answer = question::Answer { question, answer, reason, digest: None, key: None };
-        self.asked(|asked| Command::Answer(answer, "someone".to_owned(), asked)).await
+        let answer = question::Answer { question, answer, value: None, reason, digest: None, key: None };
+        self.asked(|asked| Command::Answer(answer, Author::named("someone"), asked)).await
     }
 
     /// The daemon dies, and loads the session again.
     async fn crash(&mut self) {
         self.actor.abort();
         let _dead = (&mut self.actor).await;
+        self.load().await;
+    }
+
+    async fn load(&mut self) {
         let row = self.env.store.session(self.id.clone()).await.unwrap().unwrap();
         let actor = Actor::load(self.env.clone(), Arc::new(Alone), row).await.unwrap();
         let (commands, mailbox) = mpsc::unbounded_channel();
         self.commands = commands;
         self.actor = tokio::spawn(actor.run(None, mailbox));
         self.watch().await;
+    }
+
+    /// The first question that was asked.
+    async fn asked_first(&self) -> QuestionId {
+        let asked = self.events().await.into_iter().find_map(|event| match event.body {
+            EventBody::QuestionAsked { question, .. } => Some(question),
+            _ => None,
+        });
+        asked.unwrap()
+    }
+
+    /// The daemon dies once it has written this event of the turn, and loads the session again.
+    async fn crash_after(&mut self, body: EventBody) {
+        self.actor.abort();
+        let _dead = (&mut self.actor).await;
+        let row = self.env.store.session(self.id.clone()).await.unwrap().unwrap();
+        let mut state = State::from_stored(&row.fold).unwrap();
+        let log = Log::new(self.id.clone(), state.head, Vec::new());
+        let turn = state.turn.as_ref().map(|turn| turn.id.clone());
+        let event = Event { body, seq: Some(state.head + 1), at: state.updated_at, turn };
+        state.apply(&event);
+        let folds = [state.to_fold()].into_iter().chain(question_fold(&self.id, &event)).collect();
+        let (done, committed) = oneshot::channel();
+        let (events, pieces) = (vec![Arc::new(stored(&event))], Vec::new());
+        self.env.store.append(Append { log, events, turn: None, pieces, folds, sync: true, done: Some(done) });
+        committed.await.unwrap().unwrap();
+        self.load().await;
     }
 
     /// The daemon ends in good order, and loads the session again.
@@ -335,6 +396,10 @@ const KINDS: &[&str] = &[
     "compacted",
     "compaction_failed",
     "trimmed",
+    "background_started",
+    "background_ended",
+    "undo_started",
+    "undone",
     "notice",
 ];
 
@@ -358,12 +423,13 @@ fn short(text: &str) -> String {
 
 /// Times that depend on chance are left out.
 fn timeless(text: &str) -> String {
-    match text.split_once("trying again in ") {
+    let phrases = ["trying again in ", "waiting for ", "answers again after "];
+    phrases.iter().fold(text.to_owned(), |text, phrase| match text.split_once(phrase) {
         Some((before, after)) => {
-            format!("{before}trying again in N{}", after.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.'))
+            format!("{before}{phrase}N{}", after.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.'))
         }
-        None => text.to_owned(),
-    }
+        None => text,
+    })
 }
 
 fn blocks(content: &[ContentBlock]) -> String {
@@ -398,13 +464,18 @@ fn line(event: &Event, asked: &mut Vec<QuestionId>) -> String {
             let schema = if schema.is_some() { " schema" } else { "" };
             format!("{prompt} {}{compact}{schema} {}", when.as_str().unwrap(), blocks(content))
         }
-        EventBody::SessionChanged { model, mode, effort, instructions, setup, .. } => {
+        EventBody::SessionChanged {
+            model, mode, effort, instructions, setup, patience, fallback, unattended, ..
+        } => {
             let mut said = Vec::new();
             said.extend(model.clone());
             said.extend(mode.map(|mode| mode.to_string()));
             said.extend(effort.map(|effort| format!("effort {}", effort.name())));
             said.extend(instructions.as_ref().map(|all| format!("{} instructions", all.len())));
             said.extend(setup.as_ref().map(|_| "setup".to_owned()));
+            said.extend(patience.map(|patience| format!("patience {patience}")));
+            said.extend(unattended.map(|unattended| format!("unattended {unattended}")));
+            said.extend(fallback.as_ref().map(|models| format!("fallback {}", models.join(" "))));
             said.join(" ")
         }
         EventBody::TurnStarted { prompt } => prompt.to_string(),
@@ -416,6 +487,7 @@ fn line(event: &Event, asked: &mut Vec<QuestionId>) -> String {
                 Some(Asks::Schema) => " asks schema",
                 Some(Asks::Again) => " asks again",
                 Some(Asks::GoOn) => " asks to go on",
+                Some(Asks::Ended) => " is told",
                 _ => "",
             };
             format!("{message} {who}{flags}{asks}: {}", blocks(content))
@@ -426,10 +498,22 @@ fn line(event: &Event, asked: &mut Vec<QuestionId>) -> String {
             let outcome = serde_json::to_value(outcome).unwrap();
             format!("{call_id} {} {}", outcome.as_str().unwrap(), blocks(content))
         }
+        EventBody::BackgroundStarted { background, call_id, command } => format!("{background} {call_id} {command}"),
+        EventBody::BackgroundEnded { background, exit, reason, output, .. } => {
+            let code = exit.and_then(|exit| exit.code).map(|code| format!(" exit {code}")).unwrap_or_default();
+            let reason = reason.as_ref().map(|reason| format!(" {reason}")).unwrap_or_default();
+            format!("{background}{code}{reason} {output:?}")
+        }
+        EventBody::UndoStarted { changes, .. } => format!("{} files", changes.len()),
+        EventBody::Undone { redo, step, changes, failed } => {
+            let what = if *redo { "redo" } else { "undo" };
+            let step = step.as_ref().map(|step| format!(" {step}")).unwrap_or_default();
+            format!("{what}{step} {} files, {} failed", changes.len(), failed.len())
+        }
         EventBody::PermissionRequested { permission, call_id, action, .. } => {
             format!("{} {call_id} {}", name(permission), short(action))
         }
-        EventBody::PermissionResolved { permission, decision, by, reason } => {
+        EventBody::PermissionResolved { permission, decision, by, reason, .. } => {
             let reason = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
             let decision = serde_json::to_value(decision).unwrap();
             format!("{} {} by {by}{reason}", name(permission), decision.as_str().unwrap())

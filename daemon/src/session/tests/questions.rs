@@ -5,7 +5,7 @@ use linger_protocol::question::QuestionOption;
 
 use super::*;
 use crate::tool::set::ToolSet;
-use crate::tool::{Access, BoxFuture, Call, Choice, Context, Effects, Invalid, Tool, ToolOutput, Workspace};
+use crate::tool::{Access, BoxFuture, Call, Choice, Context, Effects, Invalid, Tool, ToolOutput, Wants, Workspace};
 
 /// A tool whose calls ask a person, and then wait until the gate is closed, if there is one.
 #[derive(Clone)]
@@ -38,18 +38,18 @@ impl Call for Asks {
     }
 
     fn effects(&self) -> Effects {
-        let access = Access::Other { server: "test".to_owned(), tool: "ask".to_owned() };
+        let access = Access::Other { server: "test".to_owned(), tool: "ask".to_owned(), version: String::new() };
         Effects { after_crash: self.after_crash, ..Effects::change(access) }
     }
 
     fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, ToolOutput> {
         Box::pin(async move {
             let options = vec![QuestionOption::new("tea", "Tea"), QuestionOption::new("coffee", "Coffee")];
-            let chosen = (context.ask)(Choice { text: "which?".to_owned(), options }).await;
+            let chosen = (context.ask)(Choice { text: "which?".to_owned(), wants: Wants::Option(options) }).await;
             if let Some(gate) = &self.gate {
                 let _closed = gate.acquire().await;
             }
-            chosen.map_or_else(|why| ToolOutput::error(why.0), ToolOutput::text)
+            chosen.map_or_else(|why| ToolOutput::error(why.0), |chosen| ToolOutput::text(chosen.answer))
         })
     }
 
@@ -70,7 +70,7 @@ async fn asks(after_crash: AfterCrash, gate: Option<Arc<Semaphore>>) -> Scene {
 
 /// How many questions are listed.
 async fn pending(scene: &Scene) -> usize {
-    scene.env.store.pending(None).await.unwrap().len()
+    scene.env.store.pending(None, None).await.unwrap().len()
 }
 
 #[tokio::test]

@@ -14,7 +14,12 @@ fn summary() -> Answer {
 impl Scene {
     async fn compact(&self, focus: Option<&str>) -> Result<Prompted, RpcError> {
         let compact = session::Compact { session: self.id.clone(), focus: focus.map(str::to_owned), key: None };
-        self.send(|reply| Command::Compact(compact, None, "someone".to_owned(), reply)).await
+        self.send(|reply| Command::Compact(compact, None, Author::named("someone"), reply)).await
+    }
+
+    /// The transcript after the first two turns, which [`a_summary_that_is_asked_for_stands_for_older_messages`] shows.
+    async fn after_two_turns(&self) -> String {
+        self.transcript().await.lines().skip(10).collect::<Vec<_>>().join("\n")
     }
 }
 
@@ -65,17 +70,7 @@ async fn a_summary_that_fails_leaves_the_context_as_it_is() {
     scene.turn(&long("second")).await;
     scene.compact(Some("names")).await.unwrap();
     scene.ends(3).await;
-    insta::assert_snapshot!(scene.transcript().await, @r#"
-    prompt_accepted p1 queue "first first first first first first first first first first first first first first first first firs..."
-    t1 turn_started p1
-    t1 message m1 user: "first first first first first first first first first first first first first first first first firs..."
-    t1 message m2 model: "one one one one one one one one one one one one one one one one one one one one one one one one one ..."
-    t1 turn_finished end_turn after 1
-    prompt_accepted p2 queue "second second second second second second second second second second second second second second se..."
-    t2 turn_started p2
-    t2 message m3 user: "second second second second second second second second second second second second second second se..."
-    t2 message m4 model: "two two two two two two two two two two two two two two two two two two two two two two two two two ..."
-    t2 turn_finished end_turn after 1
+    insta::assert_snapshot!(scene.after_two_turns().await, @r#"
     prompt_accepted p3 steer compact "names"
     t3 turn_started p3
     t3 compaction_started asked 3 messages through m3
@@ -96,17 +91,7 @@ async fn a_window_that_is_nearly_full_is_compacted_before_the_step() {
     scene.turn(&long("first")).await;
     scene.turn(&long("second")).await;
     scene.turn("third").await;
-    insta::assert_snapshot!(scene.transcript().await, @r#"
-    prompt_accepted p1 queue "first first first first first first first first first first first first first first first first firs..."
-    t1 turn_started p1
-    t1 message m1 user: "first first first first first first first first first first first first first first first first firs..."
-    t1 message m2 model: "one one one one one one one one one one one one one one one one one one one one one one one one one ..."
-    t1 turn_finished end_turn after 1
-    prompt_accepted p2 queue "second second second second second second second second second second second second second second se..."
-    t2 turn_started p2
-    t2 message m3 user: "second second second second second second second second second second second second second second se..."
-    t2 message m4 model: "two two two two two two two two two two two two two two two two two two two two two two two two two ..."
-    t2 turn_finished end_turn after 1
+    insta::assert_snapshot!(scene.after_two_turns().await, @r#"
     prompt_accepted p3 queue "third"
     t3 turn_started p3
     t3 message m5 user: "third"
@@ -130,17 +115,7 @@ async fn a_request_that_is_too_long_is_compacted_and_sent_again() {
     scene.turn(&long("first")).await;
     scene.turn(&long("second")).await;
     scene.turn("third").await;
-    insta::assert_snapshot!(scene.transcript().await, @r#"
-    prompt_accepted p1 queue "first first first first first first first first first first first first first first first first firs..."
-    t1 turn_started p1
-    t1 message m1 user: "first first first first first first first first first first first first first first first first firs..."
-    t1 message m2 model: "one one one one one one one one one one one one one one one one one one one one one one one one one ..."
-    t1 turn_finished end_turn after 1
-    prompt_accepted p2 queue "second second second second second second second second second second second second second second se..."
-    t2 turn_started p2
-    t2 message m3 user: "second second second second second second second second second second second second second second se..."
-    t2 message m4 model: "two two two two two two two two two two two two two two two two two two two two two two two two two ..."
-    t2 turn_finished end_turn after 1
+    insta::assert_snapshot!(scene.after_two_turns().await, @r#"
     prompt_accepted p3 queue "third"
     t3 turn_started p3
     t3 message m5 user: "third"
@@ -174,21 +149,41 @@ async fn cancel_while_a_summary_is_written() {
     scene.compact(None).await.unwrap();
     scene.until("compaction_started", 1).await;
     scene.cancel().await;
-    insta::assert_snapshot!(scene.transcript().await, @r#"
-    prompt_accepted p1 queue "first first first first first first first first first first first first first first first first firs..."
-    t1 turn_started p1
-    t1 message m1 user: "first first first first first first first first first first first first first first first first firs..."
-    t1 message m2 model: "one one one one one one one one one one one one one one one one one one one one one one one one one ..."
-    t1 turn_finished end_turn after 1
-    prompt_accepted p2 queue "second second second second second second second second second second second second second second se..."
-    t2 turn_started p2
-    t2 message m3 user: "second second second second second second second second second second second second second second se..."
-    t2 message m4 model: "two two two two two two two two two two two two two two two two two two two two two two two two two ..."
-    t2 turn_finished end_turn after 1
+    insta::assert_snapshot!(scene.after_two_turns().await, @r#"
     prompt_accepted p3 steer compact
     t3 turn_started p3
     t3 compaction_started asked 3 messages through m3
     t3 compaction_failed cancelled by the user
     t3 turn_finished cancelled after 0
     "#);
+}
+
+#[tokio::test]
+async fn output_is_trimmed_while_that_shortens_what_is_refused() {
+    let read = |n: u32| Answer::call("bash", json!({ "command": format!("seq {n}000 {n}999") }));
+    let too_long = |said: &str| Answer::fails(FailureClass::TooLong, said);
+    let answers = [
+        read(1),
+        read(2),
+        read(3),
+        read(4),
+        too_long("the maximum context length is 3000 tokens"),
+        Answer::fails(FailureClass::Rejected, "no summary"),
+        too_long("too long"),
+        too_long("too long"),
+        Answer::text("done"),
+    ];
+    let mut scene = Scene::auto(answers).await;
+    scene.turn("count").await;
+    let lines = scene.transcript().await;
+    let room: Vec<&str> = lines.lines().filter(|line| line.contains("trimmed") || line.contains("comp")).collect();
+    insta::assert_snapshot!(room.join("\n"), @r"
+    t1 compaction_started too_long 9 messages through m9
+    t1 compaction_failed mock: no summary
+    t1 trimmed 1 calls 0 images 0 native
+    t1 trimmed 1 calls 0 images 0 native
+    t1 trimmed 1 calls 0 images 0 native
+    ");
+    assert!(lines.ends_with("turn_finished end_turn after 5"), "{lines}");
+    assert_eq!(scene.env.providers.window("mock/m"), Some(3000));
 }

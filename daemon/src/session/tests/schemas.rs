@@ -1,6 +1,7 @@
 //! Answers that have to fit a schema.
 
 use super::*;
+use crate::provider::parameter::Parameter;
 
 fn schema() -> Value {
     json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"] })
@@ -63,4 +64,24 @@ async fn a_schema_that_is_none_is_refused() {
     let error = scene.prompted(content, When::Queue, Some(json!({ "type": 3 }))).await.unwrap_err();
     assert!(error.message.starts_with("invalid schema"), "{}", error.message);
     assert_eq!(scene.transcript().await, "");
+}
+
+#[tokio::test]
+async fn a_server_that_takes_no_schema_is_told_in_words() {
+    let refuses = Answer::fails(FailureClass::Parameter(Parameter::Schema), "no response_format");
+    let mut scene = Scene::auto([refuses, Answer::text("{\"n\": 3}")]).await;
+    scene.asks_for_json().await;
+    insta::assert_snapshot!(format!("{}\n{}", scene.transcript().await, scene.last_request()), @r#"
+    prompt_accepted p1 queue schema "how many?"
+    t1 turn_started p1
+    t1 message m1 user: "how many?"
+    t1 notice retry: mock: no response_format; asking again without it, and from now on: `json_schema = false` in [providers.mock.compat] settles it
+    t1 message m2 user asks schema: "When everything is done, give the final answer as JSON alone, without a word before or after it, tha..."
+    t1 session_changed setup
+    t1 message m3 model: "{\"n\": 3}"
+    t1 turn_finished end_turn after 1 = {"n":3}
+    user: how many?
+    user: When everything is done, give the final answer as JSON alone, without a word before or after it, that fits this JSON Schema:
+    {"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}
+    "#);
 }

@@ -80,7 +80,7 @@ async fn cancel_while_a_retry_is_waited_for() {
     prompt_accepted p1 queue "talk"
     t1 turn_started p1
     t1 message m1 user: "talk"
-    t1 notice retry: busy; trying again in N s (2 of 6)
+    t1 notice retry: busy; trying again in N seconds
     t1 turn_finished cancelled after 0
     "#);
 }
@@ -88,7 +88,7 @@ async fn cancel_while_a_retry_is_waited_for() {
 #[tokio::test]
 async fn cancel_of_an_idle_session_is_an_error() {
     let scene = Scene::auto([]).await;
-    let error = scene.asked(Command::Cancel).await.unwrap_err();
+    let error = scene.asked(cancel).await.unwrap_err();
     assert_eq!(error.message, "session scene has no running turn");
 }
 
@@ -97,7 +97,7 @@ async fn two_that_cancel_both_have_an_answer() {
     let mut scene = Scene::auto([Answer::text("one").waits(&gate())]).await;
     scene.prompt("talk", When::Queue).await;
     scene.shows("one").await;
-    let (first, second) = tokio::join!(scene.asked(Command::Cancel), scene.asked(Command::Cancel));
+    let (first, second) = tokio::join!(scene.asked(cancel), scene.asked(cancel));
     first.unwrap();
     second.unwrap();
     assert_eq!(scene.count("turn_finished").await, 1);

@@ -108,6 +108,7 @@ impl Turn {
         let (tokens, estimated) = (step.tokens(), step.context.estimated() + step.overhead());
         let goal = compaction::goal(tokens, self.window());
         let (calls, saved) = compaction::trim(&step.context.messages, &step.context.marks, goal, need == Need::TooLong);
+        self.effort.exhausted = calls.is_empty();
         if calls.is_empty() {
             return Ok(false);
         }
@@ -223,11 +224,12 @@ impl Turn {
                         | FailureClass::Images
                         | FailureClass::History
                         | FailureClass::Reasoning
+                        | FailureClass::Parameter(_)
                         | FailureClass::Rejected
                 );
                 return Ok(Err(Vain { reason: message, unreached, usage: broke_off }));
             }
-            End::OtherModel => {
+            End::StartOver => {
                 return Ok(Err(Vain { reason: OTHER_MODEL.to_owned(), unreached: true, usage: broke_off }));
             }
         };

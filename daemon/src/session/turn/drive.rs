@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use linger_protocol::event::EventBody;
+use linger_protocol::event::{Asks, EventBody, Level, NoticeCode};
 use linger_protocol::id::{CallId, MessageId};
-use linger_protocol::message::{AnswerEnd, ContentBlock, Role, StopReason};
+use linger_protocol::message::{AnswerEnd, ContentBlock, Role, StopReason, text_of};
 
+use super::outage::Outage;
 use super::request::ModelResponse;
 use super::shape::{self, Fit};
 use super::step::Step;
@@ -22,8 +23,18 @@ use crate::sys::clock;
 /// What to do when a turn has come to one of its limits.
 const GO_ON: &str = "prompt again to continue";
 
+/// What to do when a required server is missing.
+const NO_SERVER: &str = "`linger mcp logs` shows what it wrote; then prompt again";
+
 /// Why a turn ends whose last answer is not whole.
 const CUT: &str = "the answer was cut at the model's token limit";
+
+/// How often an answer that is cut at the token limit is continued; one that never ends should not cost without end.
+const MAX_CONTINUED: u32 = 3;
+
+/// The message to a model whose answer was cut.
+const CONTINUE: &str = "Your answer was cut at the token limit. Continue it exactly where it stopped, without an introduction and \
+                        without repeating anything.";
 
 impl Turn {
     pub(super) async fn drive(&mut self, mut opening: Opening) -> Result<(), TurnEnded> {
@@ -42,10 +53,16 @@ impl Turn {
         if self.finish_last_step(&mut step, opening).await? {
             return Ok(());
         }
+        if let Some(news) = self.env.policy.look(&self.workspace, &self.session).await {
+            self.emit.notice(Level::Warning, NoticeCode::ConfigWaits, news)?;
+        }
         loop {
             let next = self.emit.boundary(None).await?;
             let asked = self.take(next, &mut step).await?;
-            self.tools = self.env.tools.current();
+            if let Err(why) = self.servers().await? {
+                return self.end(StopReason::Error, &why, NO_SERVER).await.map(drop);
+            }
+            self.tools = self.env.tools_of(&self.model, self.only.as_deref());
             step.tools = self.tools.clone();
             let failed = match asked {
                 Some(asked) => self.compact_as_asked(asked, &mut step).await?,
@@ -87,6 +104,19 @@ impl Turn {
         }
     }
 
+    /// Waits for the MCP servers that a step needs; an error if one that is required cannot be started.
+    async fn servers(&self) -> Result<Result<(), String>, TurnEnded> {
+        match self.env.servers.ready(&self.workspace, self.session.as_str()).await {
+            Ok(notices) => {
+                for text in notices {
+                    self.emit.notice(Level::Warning, NoticeCode::ServerFailed, text)?;
+                }
+                Ok(Ok(()))
+            }
+            Err(why) => Ok(Err(why)),
+        }
+    }
+
     /// Does what is left of the step that was under way when the turn's task went; whether the turn
     /// ends with that.
     async fn finish_last_step(&mut self, step: &mut Step, opening: Opening) -> Result<bool, TurnEnded> {
@@ -119,6 +149,11 @@ impl Turn {
                     self.end(StopReason::Error, &detail, shape::HINT).await?
                 }
             },
+            Stop::MaxTokens if self.continues(step) => {
+                self.continued += 1;
+                self.say(Asks::GoOn, CONTINUE.to_owned(), step).await?;
+                return Ok(false);
+            }
             Stop::MaxTokens => self.end(StopReason::MaxTokens, CUT, GO_ON).await?,
             // The next step goes on with it.
             Stop::Paused => return Ok(false),
@@ -131,19 +166,30 @@ impl Turn {
         Ok(false)
     }
 
+    /// Whether the model is asked to continue its answer: not one of thinking alone, which would be cut again, nor one that a
+    /// provider holds to a schema, which would begin again.
+    fn continues(&self, step: &Step) -> bool {
+        let last = step.context.messages.last();
+        let has_text = last.is_some_and(|last| !text_of(&last.content).trim().is_empty());
+        has_text && self.shape.is_none() && self.continued < MAX_CONTINUED
+    }
+
     /// Takes what the actor gives for the next step; prompts are messages of the log already. Gives
     /// the compaction that is asked for.
     async fn take(&mut self, next: NextStep, step: &mut Step) -> Result<Option<Wanted>, TurnEnded> {
         if next.model != self.model {
-            self.thought = Thought::AsSet;
+            (self.thought, self.outage) = (Thought::AsSet, Outage::default());
         }
         (self.model, self.setup) = (next.model, next.setup);
-        (self.shape, self.thinking) = (next.shape, next.thinking);
-        let new = !next.prompts.is_empty();
+        (self.shape, self.thinking, self.policy) = (next.shape, next.thinking, next.outage);
+        let new = !next.prompts.is_empty() || next.news.is_some();
         for (id, content) in next.prompts {
             let opens = std::mem::replace(&mut self.purpose, Purpose::Answer) == Purpose::Compact;
-            self.effort = Effort::default();
+            (self.effort, self.continued) = (Effort::default(), 0);
             step.context.push(id, user(content), opens);
+        }
+        if let Some((id, content)) = next.news {
+            step.context.push(id, user(content), false);
         }
         if new {
             // What a model has seen is in the log: a turn that is resumed after a crash says the same again.
@@ -189,6 +235,9 @@ impl Turn {
         let (id, content) = self.emit.message(body).await?;
         self.steps += 1;
         self.effort = Effort::default();
+        if end != AnswerEnd::Cut {
+            self.continued = 0;
+        }
         step.context.push(id, Message { role: Role::Assistant, content, origin: Some(model) }, false);
         usage.into_iter().for_each(|usage| step.context.measure(usage));
         Ok(())
@@ -207,6 +256,7 @@ impl Turn {
             tools: self.tools.clone(),
             workspace: self.workspace.clone(),
             emit: self.emit.clone(),
+            jobs: self.jobs.clone(),
             session: self.session.clone(),
             size: Arc::default(),
         };

@@ -1,6 +1,5 @@
 //! How a turn talks to its actor: events in order, and the commits that it waits for.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use linger_protocol::event::{EventBody, Level, NoticeCode};
@@ -16,10 +15,7 @@ use crate::session::Draft;
 use crate::session::actor::{Ending, Fragment, NextStep, TurnMessage};
 use crate::session::state::Resolution;
 use crate::store::StoreError;
-use crate::tool::{Ask, Choice, Invalid};
-
-/// Appends of deltas that may wait for their commit before the turn waits too: it keeps the store busy and memory small.
-const AHEAD: usize = 4;
+use crate::tool::{Ask, Choice, Chosen, Invalid, Wants};
 
 /// Where a turn talks to its actor.
 #[derive(Clone)]
@@ -107,11 +103,12 @@ impl Emitter {
         named.await.map_err(|_| TurnEnded)
     }
 
-    /// Emits what came of streams.
-    pub fn pieces(&self, pieces: Vec<Fragment>) -> Result<oneshot::Receiver<Result<(), StoreError>>, TurnEnded> {
+    /// Emits what came of streams, and waits until it is committed: what comes meanwhile stays where it comes from and is read at
+    /// once, so that of hundreds of streams each is read once a commit, and not once a token.
+    pub async fn pieces(&self, pieces: Vec<Fragment>) -> Result<(), TurnEnded> {
         let (done, committed) = oneshot::channel();
         self.tell(TurnMessage::Pieces(pieces, done))?;
-        Ok(committed)
+        settled(committed).await
     }
 
     /// The `provider/model` that the session has now, and what stands before the conversation in its requests.
@@ -131,39 +128,35 @@ impl Emitter {
     /// What `call` asks a person with. It keeps no turn alive: asked after the turn has ended, it fails.
     pub fn asks(&self, call: &CallId) -> Ask {
         let (actor, call) = (self.0.downgrade(), call.clone());
-        Arc::new(move |Choice { text, options }| {
-            let question = question::choice(text, options, Blocks::Call, Some(call.clone()));
+        Arc::new(move |Choice { text, wants }| {
+            let call = Some(call.clone());
+            let question = match wants {
+                Wants::Option(options) => question::choice(text, options, Blocks::Call, call),
+                Wants::Fields(schema) => question::form(text, schema, Blocks::Call, call),
+            };
             let (reply, answer) = oneshot::channel();
-            let told = actor.upgrade().is_some_and(|actor| actor.send(TurnMessage::Ask(question, reply)).is_ok());
+            let told =
+                actor.upgrade().is_some_and(|actor| actor.send(TurnMessage::Ask(Box::new(question), reply)).is_ok());
             Box::pin(async move {
                 let ended = || Invalid("the turn has ended".to_owned());
                 let answer = if told { answer.await.map_err(|_| ended())? } else { return Err(ended()) };
-                let Resolution { answer, by, .. } = answer.map_err(|refused| Invalid(refused.message))?;
-                answer.ok_or_else(|| Invalid(format!("the question was withdrawn: {by}")))
+                let Resolution { answer, value, by, reason, .. } =
+                    answer.map_err(|refused| Invalid(refused.message))?;
+                let answer =
+                    answer.ok_or_else(|| Invalid(format!("the question was withdrawn: {}", reason.unwrap_or(by))))?;
+                Ok(Chosen { answer, value })
             })
         })
+    }
+
+    /// Waits until the actor has dropped the turn.
+    pub(super) async fn closed(&self) {
+        self.0.closed().await;
     }
 
     /// Tells the actor; if it has dropped the turn, the turn is over.
     pub fn tell(&self, message: TurnMessage) -> Result<(), TurnEnded> {
         self.0.send(message).map_err(|_| TurnEnded)
-    }
-}
-
-/// Commits that are waited for, a few behind.
-#[derive(Default)]
-pub struct Commits(VecDeque<oneshot::Receiver<Result<(), StoreError>>>);
-
-impl Commits {
-    /// Takes one more; waits for the oldest when there are too many.
-    pub async fn add(&mut self, commit: oneshot::Receiver<Result<(), StoreError>>) -> Result<(), TurnEnded> {
-        self.0.push_back(commit);
-        while self.0.len() > AHEAD
-            && let Some(oldest) = self.0.pop_front()
-        {
-            settled(oldest).await?;
-        }
-        Ok(())
     }
 }
 

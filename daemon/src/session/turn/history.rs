@@ -6,7 +6,7 @@
 use linger_protocol::event::{Event, Level, NoticeCode};
 
 use super::{Opening, Turn, TurnEnded};
-use crate::session::actor::{MEND, TurnMessage};
+use crate::session::actor::{TurnMessage, WRITE_RETRY};
 use crate::session::context::{self, Context};
 use crate::store::StoreError;
 
@@ -75,7 +75,7 @@ impl Turn {
 
     /// The history from the log; waits visibly while the storage fails.
     async fn history_when_readable(&self) -> Result<Result<Context, String>, TurnEnded> {
-        let mut pause = MEND[0];
+        let mut pause = WRITE_RETRY[0];
         loop {
             let error = match self.read().await {
                 Ok(past) => {
@@ -88,12 +88,12 @@ impl Turn {
                 Err(Unread::ForNow(error)) => error,
             };
             tracing::warn!(target: "turn", session = %self.session, %error, "cannot read the history for now");
-            if pause == MEND[0] {
+            if pause == WRITE_RETRY[0] {
                 let text = format!("cannot read the history: {error}; trying again");
                 self.emit.notice(Level::Warning, NoticeCode::Retry, text)?;
             }
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(MEND[1]);
+            pause = (pause * 2).min(WRITE_RETRY[1]);
         }
     }
 

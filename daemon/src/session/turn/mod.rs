@@ -11,6 +11,7 @@
 //! | `history` | the context that a turn begins with |
 //! | `step` | one step: its request, and reactions to a refusal |
 //! | `request` | one request with its retries |
+//! | `outage` | waiting for a provider that cannot answer |
 //! | `resolve` | the provider and its key, and waiting for a missing one |
 //! | `compact` | making room in the context |
 //! | `shape` | answers that fit a schema |
@@ -21,6 +22,7 @@ mod compact;
 mod drive;
 mod emit;
 mod history;
+mod outage;
 mod prefix;
 mod request;
 mod resolve;
@@ -33,19 +35,21 @@ use std::sync::Arc;
 use linger_protocol::event::Instruction;
 use linger_protocol::id::{CallId, SessionId};
 use linger_protocol::session::{Effort as Thinking, PrefixFingerprint};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use super::actor::TurnMessage;
 use super::calls::{self, Begun};
 use super::compaction::Effort;
 use super::env::Env;
-use super::state::{self, State};
+use super::state::{self, OutagePolicy, State};
 use crate::log::OpenStream;
 use crate::provider::{Failure, FailureClass, Stop};
 use crate::tool::Workspace;
+use crate::tool::background::Jobs;
 use crate::tool::set::ToolSet;
-pub use emit::{Commits, Emitter};
+pub use emit::Emitter;
 pub use history::Past;
+use outage::Outage;
 
 /// The turn has ended for a reason that its actor knows: the actor ended it, or the store failed.
 pub struct TurnEnded;
@@ -74,6 +78,7 @@ pub struct Turn {
     session: SessionId,
     env: Arc<Env>,
     workspace: Arc<Workspace>,
+    jobs: Jobs,
     emit: Emitter,
     purpose: Purpose,
     /// `provider/model`; may change between steps.
@@ -82,12 +87,22 @@ pub struct Turn {
     setup: Option<PrefixFingerprint>,
     thinking: Thinking,
     thought: Thought,
+    /// The only tools that the session has; absent for all.
+    only: Option<Vec<String>>,
     /// The tool set of the current step; replaced only between two steps.
     tools: Arc<ToolSet>,
     /// Steps that have finished.
     steps: u32,
     /// What the current step did to make room.
     effort: Effort,
+    /// How often the answer was continued that was cut at the token limit.
+    continued: u32,
+    /// What happens while the provider cannot answer.
+    policy: OutagePolicy,
+    /// The failed attempts of the current step.
+    outage: Outage,
+    /// Ends a wait for a provider that cannot answer.
+    nudge: Arc<Notify>,
     /// The output schema of the answer.
     shape: Option<state::Shape>,
     instructions: Vec<Instruction>,
@@ -113,13 +128,12 @@ impl Turn {
     /// Runs a turn until it ends; the actor hears of the end by message.
     pub fn run(
         session: SessionId,
-        env: Arc<Env>,
-        workspace: Arc<Workspace>,
+        (env, workspace, jobs): (Arc<Env>, Arc<Workspace>, Jobs),
         (state, past, streams): (&State, Past, &[OpenStream]),
-        messages: mpsc::UnboundedSender<TurnMessage>,
+        (messages, nudge): (mpsc::UnboundedSender<TurnMessage>, Arc<Notify>),
     ) -> impl Future<Output = ()> + Send + 'static {
         let turn = state.turn.clone().unwrap_or_default();
-        let tools = env.tools.current();
+        let tools = env.tools_of(&state.model, state.tools.as_deref());
         let opening = Opening {
             past,
             head: state.head,
@@ -135,14 +149,20 @@ impl Turn {
             session,
             env,
             workspace,
+            jobs,
             emit: Emitter::new(messages),
             purpose: if turn.compacts.is_some() { Purpose::Compact } else { Purpose::Answer },
             model: state.model.clone(),
             setup: state.setup.clone(),
             thinking: state.thinking,
             thought: Thought::AsSet,
+            only: state.tools.clone(),
             tools,
             steps: turn.steps,
+            continued: turn.continued,
+            policy: state.outage.clone(),
+            outage: Outage::of(&turn),
+            nudge,
             effort: turn.effort,
             shape: turn.shape,
             instructions: state.instructions.clone(),

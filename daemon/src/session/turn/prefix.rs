@@ -36,7 +36,7 @@ impl Turn {
 
     /// Records a changed prefix before the first request with it.
     pub(super) async fn say_setup(&mut self, resolved: &Resolved) -> Result<(), TurnEnded> {
-        let setup = self.env.setup(resolved, self.tools.specs());
+        let setup = resolved.setup(&self.env.system, self.tools.specs());
         if self.setup.as_ref() == Some(&setup) {
             return Ok(());
         }

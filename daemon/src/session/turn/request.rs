@@ -1,14 +1,14 @@
-//! One request of a turn with its retries, and showing its answer as it streams.
+//! One request of a turn with its retries, and showing its answer as it streams; waiting between them is in `outage`.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use linger_protocol::event::{EventBody, Level, NoticeCode};
+use linger_protocol::event::{Level, NoticeCode};
 use linger_protocol::id::{BlobId, MessageId};
 use linger_protocol::message::{ContentBlock, ImageSource, Usage};
 use linger_protocol::session::Effort;
 
-use super::emit::Commits;
+use super::outage::Outage;
 use super::resolve::Unresolved;
 use super::{Thought, Turn, TurnEnded};
 use crate::diagnostics::secret::Secret;
@@ -16,14 +16,12 @@ use crate::fault;
 use crate::log::PieceKind;
 use crate::provider::catalogue::Resolved;
 use crate::provider::models::Prices;
-use crate::provider::retry::{self, Decision};
-use crate::provider::shape::{self as provider_shape, Shape};
+use crate::provider::output_schema::{self, OutputSchema};
 use crate::provider::tools::ToolSpecs;
 use crate::provider::{
     Encoding, Failure, FailureClass, Images, Message, Provider, Request, Response, Stream, StreamEvent,
 };
 use crate::session::actor::{Fragment, TurnMessage};
-use crate::sys::clock;
 
 /// A request.
 pub(super) struct Ask<'a> {
@@ -31,7 +29,7 @@ pub(super) struct Ask<'a> {
     pub(super) tools: &'a ToolSpecs,
     pub(super) messages: &'a [Message],
     /// The output schema.
-    pub(super) shape: Option<Shape<'a>>,
+    pub(super) shape: Option<OutputSchema<'a>>,
     /// Whether the answer is a message of the session and is shown while it streams.
     pub(super) shown: bool,
 }
@@ -47,8 +45,8 @@ pub(super) struct AskOutcome {
 pub(super) enum End {
     Answered(ModelResponse),
     Failed(Refused),
-    /// The session's model changed before the request.
-    OtherModel,
+    /// The session's model changed, or a prompt came while the turn waited for the provider.
+    StartOver,
 }
 
 /// A request that failed after its retries.
@@ -98,38 +96,42 @@ impl Meter {
 impl Turn {
     /// Sends a request, with retries.
     pub(super) async fn ask(&mut self, ask: &Ask<'_>, encoding: &mut Encoding) -> Result<AskOutcome, TurnEnded> {
-        let mut began = Instant::now();
         let mut attempt = 1;
         let mut broke_off: Option<Usage> = None;
-        let mut refused: Option<(Secret, Failure)> = None;
+        let mut wrong_key: Option<(Secret, Failure)> = None;
         let (mut thinks, mut reasons) = (false, false);
-        let failed = |failure, shown, thinks, reasons| End::Failed(Refused { failure, shown, thinks, reasons });
         loop {
-            let waits = Instant::now();
             let (resolved, provider) = match self.resolve().await? {
                 Ok(resolved) => resolved,
                 Err(Unresolved::Failed(failure)) => {
-                    return Ok(AskOutcome { end: failed(failure, None, thinks, reasons), broke_off });
+                    let end = self.fall_back_or(Refused { failure, shown: None, thinks, reasons }).await?;
+                    return Ok(AskOutcome { end, broke_off });
                 }
-                Err(Unresolved::OtherModel) => return Ok(AskOutcome { end: End::OtherModel, broke_off }),
+                Err(Unresolved::OtherModel) => return Ok(AskOutcome { end: End::StartOver, broke_off }),
             };
-            // Waiting for a key does not count towards the time for retries.
-            began += waits.elapsed();
-            if let Some((key, failure)) = &refused
+            if let Some((key, failure)) = &wrong_key
                 && provider.key() == Some(key)
             {
-                return Ok(AskOutcome { end: failed(failure.clone(), None, thinks, reasons), broke_off });
+                let refused = Refused { failure: failure.clone(), shown: None, thinks, reasons };
+                return Ok(AskOutcome { end: self.fall_back_or(refused).await?, broke_off });
             }
             self.say_setup(&resolved).await?;
             (thinks, reasons) = (resolved.thinks(self.effort_of_thought()), resolved.has_reasoning());
             tracing::info!(target: "request", session = %self.session, model = %self.model, messages = ask.messages.len(),
                 attempt, "sent");
+            let began = Instant::now();
             let mut meter = Meter { begun: false, usage: None, prices: resolved.facts.prices };
             let stream = self.start(ask, (&resolved, &provider), encoding).await;
-            let failure = match self.attempt(stream, &mut meter, ask.shown).await? {
+            let ended = self.attempt(stream, &mut meter, ask.shown).await?;
+            if let Some(address) = resolved.address().filter(|_| has_answered(&ended, &meter)) {
+                self.env.providers.reached.add(&address);
+            }
+            let failure = match ended {
                 Ok(mut response) => {
+                    self.say_reached()?;
+                    self.outage = Outage::default();
                     if ask.shape.is_some() {
-                        provider_shape::spoken(&mut response);
+                        output_schema::answer_call_to_text(&mut response);
                     }
                     tracing::info!(target: "response", session = %self.session, ms = began.elapsed().as_millis() as u64,
                         input = response.usage.input_tokens, output = response.usage.output_tokens, "done");
@@ -151,28 +153,20 @@ impl Turn {
                 && shown.is_none()
                 && let Some(key) = provider.key()
                 && self.env.providers.key_sources.refuse(&resolved.key, key)
-                && refused.is_none()
+                && wrong_key.is_none()
             {
                 // An expired key is obtained again, once.
                 let failure = Failure { message: format!("{}: {}", resolved.provider, failure.message), ..failure };
                 let text = format!("{}; asking for the key again", failure.message);
                 self.emit.notice(Level::Warning, NoticeCode::Retry, text)?;
-                refused = Some((key.clone(), failure));
+                wrong_key = Some((key.clone(), failure));
                 attempt += 1;
                 continue;
             }
-            match retry::decide(&failure, attempt, began.elapsed(), provider.longest_wait(), clock::random_fraction()) {
-                Decision::GiveUp { note } => {
-                    let failure = given_up(failure, note, &resolved);
-                    return Ok(AskOutcome { end: failed(failure, shown, thinks, reasons), broke_off });
-                }
-                Decision::Again { after } => {
-                    attempt += 1;
-                    self.wait_to_retry(&failure, attempt, after).await?;
-                }
-            }
-            if let Some(message) = shown {
-                self.emit.send(vec![EventBody::MessageSuperseded { message }], false, None)?;
+            attempt += 1;
+            let refused = Refused { failure, shown, thinks, reasons };
+            if let Some(end) = self.wait_out(refused, &resolved, (meter.begun, ask.shown)).await? {
+                return Ok(AskOutcome { end, broke_off });
             }
         }
     }
@@ -205,28 +199,12 @@ impl Turn {
             max_tokens: resolved.max_tokens,
             cache_key: self.session.as_str(),
             images: &images,
-            shape,
+            output_schema: shape,
             effort: if effort.is_auto() { resolved.facts.effort } else { effort },
+            own_fields: Some(&resolved.body),
         };
         fault::point("request.before_send");
         provider.start(&request, encoding)
-    }
-
-    /// Announces the next attempt, and waits for it.
-    async fn wait_to_retry(
-        &self,
-        failure: &Failure,
-        attempt: u32,
-        after: std::time::Duration,
-    ) -> Result<(), TurnEnded> {
-        let (message, of) = (&failure.message, retry::attempts(failure.class));
-        let text = format!("{message}; trying again in {:.1} s ({attempt} of {of})", after.as_secs_f64());
-        let (level, code) = (Level::Warning, Some(NoticeCode::Retry));
-        let wait = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
-        let until_at = Some(clock::now().saturating_add(wait));
-        self.emit.send(vec![EventBody::Notice { level, code, text, until_at }], false, None)?;
-        tokio::time::sleep(after).await;
-        Ok(())
     }
 
     /// Reads the images of these messages for one request.
@@ -251,7 +229,7 @@ impl Turn {
             Ok(data) => Some((id, data)),
             Err(error) => {
                 // The history may name an image that a repair could not save.
-                let used = matches!(runtime.block_on(store.uses(id.clone())), Ok(true));
+                let used = matches!(runtime.block_on(store.uses(id.clone(), None)), Ok(true));
                 let error = if used { store.lost_blob(&id, error) } else { error.into() };
                 tracing::error!(target: "request", %session, blob = %id, %error, "cannot read an image");
                 None
@@ -262,17 +240,19 @@ impl Turn {
 
     /// One attempt; shown to clients if `is_shown`, and always metered.
     async fn attempt(
-        &self,
+        &mut self,
         mut stream: Stream,
         meter: &mut Meter,
         is_shown: bool,
     ) -> Result<Result<Response, Failure>, TurnEnded> {
-        let mut commits = Commits::default();
         loop {
             let mut fragments = Vec::new();
             let mut end = None;
             let events = stream.next().await;
             meter.begun = stream.has_begun();
+            if meter.begun {
+                self.say_reached()?;
+            }
             if let Some(usage) = meter.count(stream.usage()) {
                 tracing::debug!(target: "response", session = %self.session, input = usage.input_tokens,
                     output = usage.output_tokens, cost_micros = usage.cost_micros, "counted");
@@ -293,7 +273,7 @@ impl Turn {
             }
             fault::point("request.first_piece");
             if is_shown && !fragments.is_empty() {
-                commits.add(self.emit.pieces(fragments)?).await?;
+                self.emit.pieces(fragments).await?;
             }
             if let Some(end) = end {
                 return Ok(end);
@@ -302,10 +282,27 @@ impl Turn {
     }
 }
 
+/// Whether the provider's address has answered, with whatever.
+fn has_answered(ended: &Result<Response, Failure>, meter: &Meter) -> bool {
+    let is_theirs = |class| {
+        !matches!(
+            class,
+            FailureClass::Connect
+                | FailureClass::Refused
+                | FailureClass::Timeout
+                | FailureClass::Network
+                | FailureClass::Auth
+                | FailureClass::NotFound
+        )
+    };
+    meter.begun || ended.as_ref().err().is_none_or(|failure| is_theirs(failure.class))
+}
+
 /// The final form of a failure, for users.
-fn given_up(failure: Failure, note: Option<String>, resolved: &Resolved) -> Failure {
+pub(super) fn given_up(failure: Failure, note: Option<String>, resolved: &Resolved) -> Failure {
     let message = note.map_or_else(|| failure.message.clone(), |note| format!("{}; {note}", failure.message));
-    let unsent = resolved.without_key().filter(|_| failure.class == FailureClass::Auth);
+    let unsent =
+        resolved.without_key().filter(|_| matches!(failure.class, FailureClass::Auth | FailureClass::Forbidden));
     let unsent = unsent.map(|unsent| format!("; {unsent}")).unwrap_or_default();
     Failure { message: format!("{}: {message}{unsent}", resolved.provider), ..failure }
 }

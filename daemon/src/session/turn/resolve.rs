@@ -7,8 +7,7 @@ use std::time::Duration;
 use linger_protocol::event::{EventBody, Level, NoticeCode};
 
 use super::{Turn, TurnEnded, rejected};
-use crate::diagnostics::secret::Secret;
-use crate::provider::catalogue::{KeySource, ResolveError, Resolved};
+use crate::provider::catalogue::{KeySource, ResolveError, Resolved, Secrets};
 use crate::provider::key_source::Lack;
 use crate::provider::{Failure, FailureClass, Provider};
 
@@ -42,6 +41,7 @@ impl Turn {
                 Ok(resolved) => match self.key(&resolved, &mut said).await? {
                     None => return Ok(Err(Unresolved::OtherModel)),
                     Some(Ok(key)) => {
+                        let resolved = resolved.limited(self.only.as_deref());
                         if !said.is_empty() {
                             let text = "the key is there; the turn resumes".to_owned();
                             self.emit.notice(Level::Info, NoticeCode::KeyFound, text)?;
@@ -62,6 +62,9 @@ impl Turn {
                 Err(ResolveError::KeyMissing { provider, variable }) => format!(
                     "the key of provider {provider}: connect a client that has {variable} set, or `linger key set {provider}`"
                 ),
+                Err(ResolveError::FieldMissing { provider, field, variable }) => {
+                    format!("`{field}` of provider {provider}: connect a client that has {variable} set")
+                }
                 Err(error) => return Ok(Err(rejected(error.to_string()).into())),
             };
             if self.is_another(!said.is_empty()).await? {
@@ -75,7 +78,7 @@ impl Turn {
     }
 
     /// Whether the session's model changed.
-    async fn is_another(&mut self, waiting: bool) -> Result<bool, TurnEnded> {
+    pub(super) async fn is_another(&mut self, waiting: bool) -> Result<bool, TurnEnded> {
         let (model, setup) = self.emit.model().await?;
         if model == self.model {
             self.setup = setup;
@@ -94,18 +97,18 @@ impl Turn {
         &mut self,
         resolved: &Resolved,
         said: &mut BTreeSet<String>,
-    ) -> Result<Option<Result<Option<Secret>, Lack>>, TurnEnded> {
+    ) -> Result<Option<Result<Secrets, Lack>>, TurnEnded> {
         let providers = self.env.providers.clone();
         // A separate receiver, so that `resolve` sees the change too.
         let mut changed = providers.changed.subscribe();
-        let mut key = pin!(providers.key_sources.obtain(&resolved.key));
+        let mut key = pin!(providers.key_sources.obtain_all(resolved));
         let mut soon = pin!(tokio::time::sleep(SOON));
-        let takes_time = matches!(resolved.key, KeySource::Command(_) | KeySource::Keychain(_));
+        let slow = resolved.sources().find(|source| matches!(source, KeySource::Command(_) | KeySource::Keychain(_)));
         let mut told = false;
         loop {
             tokio::select! {
                 biased;
-                key = &mut key => return Ok(if takes_time && self.is_another(!said.is_empty()).await? { None } else { Some(key) }),
+                key = &mut key => return Ok(if slow.is_some() && self.is_another(!said.is_empty()).await? { None } else { Some(key) }),
                 change = changed.changed() => {
                     change.map_err(|_| TurnEnded)?;
                     if self.is_another(!said.is_empty()).await? {
@@ -114,11 +117,15 @@ impl Turn {
                 }
                 () = &mut soon, if !told => {
                     told = true;
-                    let source = match &resolved.key {
-                        KeySource::Command(command) => format!("from `{command}`"),
+                    let source = match slow {
+                        Some(KeySource::Command(command)) => format!("from `{command}`"),
                         _ => "from the keychain".to_owned(),
                     };
-                    self.say_waiting(&format!("the key of provider {}, {source}", resolved.provider), said)?;
+                    // The source is working on it, so nobody has to bring the key.
+                    let text = format!("waiting for the key of provider {}, {source}", resolved.provider);
+                    if said.insert(text.clone()) {
+                        self.emit.notice(Level::Info, NoticeCode::KeyPending, text)?;
+                    }
                 }
             }
         }

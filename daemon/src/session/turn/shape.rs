@@ -13,8 +13,8 @@ use super::drive::user;
 use super::step::Step;
 use super::{Turn, TurnEnded};
 use crate::provider::Encoding;
+use crate::provider::output_schema::SchemaStrategy;
 use crate::provider::schema;
-use crate::provider::shape::Shaping;
 
 /// The hint when no answer fits.
 pub(super) const HINT: &str = "choose another model, or a simpler schema, and prompt again";
@@ -47,18 +47,18 @@ pub(super) enum Fit {
 }
 
 /// The strategy of the next step after `misfits` answers.
-fn strategy(shaping: Shaping, misfits: u32) -> Strategy {
+fn strategy(shaping: SchemaStrategy, misfits: u32) -> Strategy {
     match (shaping, misfits) {
-        (Shaping::Words, _) | (Shaping::Apart, 0) => Strategy::Free,
-        (Shaping::Apart, _) => Strategy::Alone,
-        (Shaping::Together, 0) => Strategy::WithTools,
-        (Shaping::Together, _) => Strategy::Due,
+        (SchemaStrategy::PromptOnly, _) | (SchemaStrategy::WithoutTools, 0) => Strategy::Free,
+        (SchemaStrategy::WithoutTools, _) => Strategy::Alone,
+        (SchemaStrategy::WithTools, 0) => Strategy::WithTools,
+        (SchemaStrategy::WithTools, _) => Strategy::Due,
     }
 }
 
 /// How many answers may not fit before the turn fails: one repair, plus one where the first request cannot enforce the schema.
-fn max_misfits(shaping: Shaping) -> u32 {
-    if shaping == Shaping::Apart { 2 } else { 1 }
+fn max_misfits(shaping: SchemaStrategy) -> u32 {
+    if shaping == SchemaStrategy::WithoutTools { 2 } else { 1 }
 }
 
 impl Turn {
@@ -74,15 +74,15 @@ impl Turn {
         shape.filter(|_| next != Strategy::Free).map(|shape| (shape.schema.clone(), due))
     }
 
-    fn shaping(&self, schema: &Value) -> Shaping {
+    fn shaping(&self, schema: &Value) -> SchemaStrategy {
         let catalogue = self.env.providers.catalogue();
-        catalogue.map_or(Shaping::Words, |catalogue| catalogue.shaping(&self.model, schema))
+        catalogue.map_or(SchemaStrategy::PromptOnly, |catalogue| catalogue.schema_strategy(&self.model, schema))
     }
 
     /// Tells the model the schema in words, where its steps do not ask for it in another way, once a turn.
     pub(super) async fn say_schema(&mut self, step: &mut Step) -> Result<(), TurnEnded> {
         let Some(shape) = self.shape.as_ref().filter(|shape| !shape.said) else { return Ok(()) };
-        if self.shaping(&shape.schema) == Shaping::Together {
+        if self.shaping(&shape.schema) == SchemaStrategy::WithTools {
             return Ok(());
         }
         let text = format!(
@@ -128,7 +128,7 @@ impl Turn {
     }
 
     /// Says something in the user's place.
-    async fn say(&mut self, asks: Asks, text: String, step: &mut Step) -> Result<(), TurnEnded> {
+    pub(super) async fn say(&mut self, asks: Asks, text: String, step: &mut Step) -> Result<(), TurnEnded> {
         let said = EventBody::user_message(MessageId::default(), vec![ContentBlock::text(text)], None, Some(asks));
         // What a model has seen is in the log: a turn that is resumed after a crash says the same again.
         let (id, content) = self.emit.committed_message(said).await?;
@@ -145,8 +145,8 @@ mod tests {
     fn a_misfit_is_repaired_once_and_enforced_before_that() {
         let strategies =
             |shaping| (0..=max_misfits(shaping)).map(|misfits| strategy(shaping, misfits)).collect::<Vec<_>>();
-        assert_eq!(strategies(Shaping::Together), [Strategy::WithTools, Strategy::Due]);
-        assert_eq!(strategies(Shaping::Apart), [Strategy::Free, Strategy::Alone, Strategy::Alone]);
-        assert_eq!(strategies(Shaping::Words), [Strategy::Free, Strategy::Free]);
+        assert_eq!(strategies(SchemaStrategy::WithTools), [Strategy::WithTools, Strategy::Due]);
+        assert_eq!(strategies(SchemaStrategy::WithoutTools), [Strategy::Free, Strategy::Alone, Strategy::Alone]);
+        assert_eq!(strategies(SchemaStrategy::PromptOnly), [Strategy::Free, Strategy::Free]);
     }
 }

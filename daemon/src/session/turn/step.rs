@@ -8,7 +8,8 @@ use linger_protocol::id::MessageId;
 use super::request::{Ask, End, ModelResponse, Refused};
 use super::shape::Strategy;
 use super::{Thought, Turn, TurnEnded, rejected};
-use crate::provider::shape::Shape;
+use crate::provider::output_schema::OutputSchema;
+use crate::provider::parameter::Parameter;
 use crate::provider::tools::ToolSpecs;
 use crate::provider::{Encoding, Failure, FailureClass};
 use crate::session::compaction::{Action, Need};
@@ -53,8 +54,8 @@ impl Step {
 type Shown = Option<MessageId>;
 
 impl Turn {
-    /// The answer of the next step; makes room in the context if needed. `None` if the session's model
-    /// changed, so that the step starts over.
+    /// The answer of the next step; makes room in the context if needed. `None` if the step
+    /// starts over, because the session's model changed or a prompt came.
     pub(super) async fn step(&mut self, step: &mut Step) -> Result<Option<Result<ModelResponse, Failure>>, TurnEnded> {
         let mut need = self.need(step);
         let mut too_long: Option<(Failure, Shown)> = None;
@@ -64,12 +65,16 @@ impl Turn {
                 Action::Trim => self.trim(need, step).await?,
                 Action::Ask => {
                     match self.ask_model(step).await? {
-                        End::Answered(answer) => return Ok(Some(Ok(answer))),
-                        End::OtherModel => {
+                        End::Answered(mut answer) => {
+                            self.learn_list(&mut answer).await;
+                            return Ok(Some(Ok(answer)));
+                        }
+                        End::StartOver => {
                             self.superseded(too_long.and_then(|(_, shown)| shown))?;
                             return Ok(None);
                         }
                         End::Failed(refused) if refused.failure.class == FailureClass::TooLong => {
+                            self.learn_window(&refused.failure);
                             too_long = Some((refused.failure, refused.shown));
                             need = Need::TooLong;
                         }
@@ -97,7 +102,7 @@ impl Turn {
     /// Asks the model with the context as it is.
     async fn ask_model(&mut self, step: &mut Step) -> Result<End, TurnEnded> {
         let schema = self.strategy_of(step);
-        let shape = schema.as_ref().map(|(schema, due)| Shape { schema, due: *due });
+        let shape = schema.as_ref().map(|(schema, due)| OutputSchema { schema, due: *due });
         let tools = if step.strategy == Strategy::Alone { ToolSpecs::none() } else { step.tools.specs() };
         let ask = Ask { system: &step.system, tools, messages: &step.context.messages, shape, shown: true };
         Ok(self.ask(&ask, &mut step.encoding).await?.end)
@@ -114,6 +119,16 @@ impl Turn {
             }
             // The next request adds the field, and an event names the changed prefix.
             FailureClass::Reasoning if !reasons && self.learns_reasoning() => self.superseded(shown)?,
+            FailureClass::Parameter(Parameter::Thinking) if thinks => {
+                self.stop_thinking(&failure).await?;
+                self.superseded(shown)?;
+            }
+            FailureClass::Parameter(parameter) if self.leaves_out(parameter) => {
+                self.say_left_out(&failure, parameter)?;
+                self.superseded(shown)?;
+                // Without a schema in the request, the model is told in words.
+                self.say_schema(step).await?;
+            }
             FailureClass::History => {
                 let native = step.context.with_native(&self.model);
                 if !native.is_empty() {
@@ -137,6 +152,41 @@ impl Turn {
     /// Whether requests can add the `reasoning_content` that the provider requires.
     fn learns_reasoning(&self) -> bool {
         self.env.providers.catalogue().is_ok_and(|catalogue| catalogue.learn_reasoning(&self.model))
+    }
+
+    /// Asks the provider for windows and prices after its first answer, if they are not known otherwise.
+    async fn learn_list(&self, answer: &mut ModelResponse) {
+        let providers = &self.env.providers;
+        if !providers.learn_list(&self.model).await {
+            return;
+        }
+        let resolved = providers.catalogue().ok().and_then(|catalogue| catalogue.resolve(&self.model).ok());
+        if let (Some(usage), Some(resolved)) = (&mut answer.usage, resolved) {
+            usage.cost_micros = usage.cost_micros.or_else(|| resolved.facts.prices.cost(usage));
+        }
+    }
+
+    /// Takes the window from an error, so that summaries and trims aim at it.
+    fn learn_window(&self, failure: &Failure) {
+        if let (Some(window), Ok(catalogue)) = (failure.window(), self.env.providers.catalogue()) {
+            catalogue.learn_window(&self.model, window);
+        }
+    }
+
+    /// Whether requests can go without a refused parameter.
+    fn leaves_out(&self, parameter: Parameter) -> bool {
+        self.env.providers.catalogue().is_ok_and(|catalogue| catalogue.leave_out(&self.model, parameter))
+    }
+
+    /// Says what is left out from now on, and the setting for it.
+    fn say_left_out(&self, failure: &Failure, parameter: Parameter) -> Result<(), TurnEnded> {
+        let provider = self.model.split('/').next().unwrap_or_default();
+        let setting = parameter.setting().unwrap_or_default();
+        let text = format!(
+            "{}; asking again without it, and from now on: `{setting}` in [providers.{provider}.compat] settles it",
+            failure.message
+        );
+        self.emit.notice(Level::Warning, NoticeCode::Retry, text)
     }
 
     /// Turns thinking off until the turn ends: a thinking model may require thinking at calls that

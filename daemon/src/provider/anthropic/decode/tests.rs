@@ -239,3 +239,19 @@ fn blocks_that_are_begun_without_end_are_not_gathered() {
     let Some(StreamEvent::Done(response)) = out.pop() else { panic!("{out:?}") };
     assert_eq!((response.content, decoder.open.len()), (vec![ContentBlock::text("hi")], MAX_OPEN));
 }
+
+#[test]
+fn an_error_without_a_type_keeps_its_reason() {
+    for data in [
+        json!({"code": 400, "message": "no room", "type": "invalid_request_error"}),
+        json!({"error": {"code": 400, "message": "no room", "type": "invalid_request_error"}}),
+    ] {
+        let body = format!("event: error\ndata: {data}\n\n");
+        let failure = Failure {
+            class: FailureClass::Rejected,
+            message: "invalid_request_error: no room".to_owned(),
+            retry_after: None,
+        };
+        check_stream(&Anthropic::default(), &body, &[StreamEvent::Failed(failure)]);
+    }
+}

@@ -70,10 +70,29 @@ fn usage_is_counted_in_every_servers_own_way() {
 }
 
 #[test]
+fn older_shapes_are_read() {
+    let message = |message: Value| json!({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]});
+    check(&[message(json!({"content": "hi"}))], DONE, &[text(0, "hi"), done(vec![ContentBlock::text("hi")])]);
+    // A last chunk with the whole message adds nothing to what was streamed.
+    let expect = [text(0, "hi"), done(vec![ContentBlock::text("hi")])];
+    check(&[content("hi"), message(json!({"content": "hi"}))], DONE, &expect);
+    let ls = call("", "ls", json!({"a": 1}), Some(json!({"arguments": "{\"a\": 1}"})));
+    let pieces = [
+        delta(json!({"function_call": {"name": "ls", "arguments": ""}})),
+        delta(json!({"function_call": {"arguments": "{\"a\""}})),
+        delta(json!({"function_call": {"arguments": ": 1}"}})),
+        end("function_call"),
+    ];
+    check(&pieces, DONE, &[done(vec![ls.clone()])]);
+    let whole = message(json!({"content": null, "function_call": {"name": "ls", "arguments": "{\"a\": 1}"}}));
+    check(&[whole], DONE, &[done(vec![ls])]);
+}
+
+#[test]
 fn after_a_failure_nothing_comes_that_was_held_back() {
     let expect = [failed(
         FailureClass::Stream,
-        "the provider sent a chunk that makes no sense: expected ident at line 1 column 2",
+        "the provider sent a chunk that makes no sense: expected ident at line 1 column 2: nonsense",
     )];
     check(&[content("<think"), end("stop")], "data: nonsense\n\n", &expect);
 }

@@ -66,6 +66,7 @@ impl Session {
                 content,
                 when,
                 by: None,
+                process: None,
                 compact: false,
                 schema: None,
             });
@@ -208,7 +209,15 @@ impl Session {
         let calls = self.state().turn.map(|turn| turn.calls).unwrap_or_default();
         for call in calls.iter().take(if all_started { calls.len() } else { 1 }) {
             let (call_id, tool, action) = (call.id.clone(), "ls".to_owned(), "ls".to_owned());
-            self.event(EventBody::ToolStarted { call_id, tool, action, after_crash: AfterCrash::Unknown });
+            self.event(EventBody::ToolStarted {
+                call_id,
+                tool,
+                tool_kind: linger_protocol::event::ToolKind::Other,
+                action,
+                locations: Vec::new(),
+                input: None,
+                after_crash: AfterCrash::Unknown,
+            });
         }
         let plan = recovery::plan(&self.state(), &[], Cause::Restart(Some(AfterRestart::Resume)));
         self.follow(plan.drafts);

@@ -1,0 +1,248 @@
+//! `linger config`: what of the configuration is in force, what waits until a person confirms it, and changing it.
+//!
+//! The daemon reads, checks and writes the file. Deliberately absent: the meaning of a key.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::process::Command;
+
+use linger_protocol::config::{Configuration, Confirm, Confirmed, Get, Set, Waiting, Write};
+use linger_protocol::method::{ConfigConfirm, ConfigGet, ConfigSet, ConfigWrite};
+use serde_json::Value;
+
+use crate::arguments::{Config, ConfigConfirmed, ConfigSetting, Configure, Json};
+use crate::connect::{Client, parse};
+use crate::error::{Exit, Failure};
+use crate::input::{Event, Input, Pressed, Signal, signals};
+use crate::terminal::{Capabilities, Terminal, clean_exact, restore};
+
+/// The editor where neither `VISUAL` nor `EDITOR` names one.
+const EDITOR: &str = "vi";
+
+pub(super) fn run(args: Config) -> Result<Exit, Failure> {
+    match args.command {
+        None => show(&args.json),
+        Some(Configure::Confirm(args)) => confirm(args),
+        Some(Configure::Set(args)) => set(args),
+        Some(Configure::Edit) => edit(),
+    }
+}
+
+/// Prints what is in force as TOML, and what waits as comments.
+fn show(args: &Json) -> Result<Exit, Failure> {
+    let mut client = Client::open_silent(None)?;
+    let raw = client.call_raw(&ConfigGet(Get::default()))??;
+    let mut terminal = Terminal::new();
+    if args.json {
+        terminal.data(raw.get())?;
+        return Ok(Exit::GOOD);
+    }
+    let Configuration { file, settings, error, waiting, warnings, .. } = parse::<ConfigGet>(&raw)?;
+    terminal.line(&format!("# {}; what is absent has its default", file.display()))?;
+    let mut lines = Vec::new();
+    flatten("", &settings.unwrap_or_default(), &mut lines);
+    lines.iter().try_for_each(|line| terminal.line(line))?;
+    if let Some(waiting) = &waiting {
+        terminal.line("# not in force until you confirm it (`linger config confirm`):")?;
+        waiting.changes.iter().try_for_each(|line| terminal.line(&format!("#   {}", clean_exact(line))))?;
+    }
+    warnings.iter().try_for_each(|line| terminal.line(&format!("# warning: {}", clean_exact(line))))?;
+    match error {
+        Some(error) => Err(Failure::new(Exit::FAILED, error).hint("correct the file, or use `linger config edit`")),
+        None => Ok(Exit::GOOD),
+    }
+}
+
+/// A line of TOML for each key; JSON's strings, numbers and lists of them are TOML's.
+fn flatten(path: &str, value: &Value, lines: &mut Vec<String>) {
+    match value {
+        Value::Object(table) => table.iter().for_each(|(name, value)| {
+            let is_bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+            let bare = !name.is_empty() && name.chars().all(is_bare);
+            let name = if bare { name.clone() } else { Value::from(name.as_str()).to_string() };
+            let path = if path.is_empty() { name } else { format!("{path}.{name}") };
+            flatten(&path, value, lines);
+        }),
+        Value::Null => {}
+        value => lines.push(format!("{path} = {value}")),
+    }
+}
+
+fn confirm(args: ConfigConfirmed) -> Result<Exit, Failure> {
+    let mut client = Client::open_silent(None)?;
+    let Configuration { error, waiting, .. } = client.call(&ConfigGet(Get::default()))?;
+    if let Some(error) = error {
+        return Err(Failure::new(Exit::FAILED, error).hint("correct the file first"));
+    }
+    let Some(Waiting { digest, changes, .. }) = waiting else {
+        Terminal::new().say("nothing waits")?;
+        return done(&Confirmed::default(), args.json, false);
+    };
+    match args.digest {
+        Some(shown) if shown != digest => {
+            return Err(Failure::new(Exit::FAILED, "the configuration has changed since it was shown")
+                .hint("`linger config` shows what waits now"));
+        }
+        Some(_) => {}
+        None if args.yes => {}
+        None => {
+            list("not in force until you confirm it:", &changes)?;
+            if !Capabilities::detect().can_ask() {
+                let scripts = format!("--digest {digest} confirms exactly this, --yes whatever waits");
+                return Err(Failure::new(Exit::QUESTION, "nobody can be asked here").hint(scripts));
+            }
+            if !ask(&mut client, "confirm this? y/n ")? {
+                Terminal::new().say("nothing was confirmed")?;
+                return Ok(Exit::CANCELLED);
+            }
+        }
+    }
+    let confirmed = client.call(&ConfigConfirm(Confirm { digest }))?;
+    done(&confirmed, args.json, args.yes)
+}
+
+fn set(args: ConfigSetting) -> Result<Exit, Failure> {
+    let ConfigSetting { name, value, json } = args;
+    let confirmed = Client::open_silent(None)?.call(&ConfigSet(Set { name, value }))?;
+    done(&confirmed, json, true)
+}
+
+/// Says what is confirmed; `shows` it unless the user has just seen it.
+pub(super) fn done(confirmed: &Confirmed, json: bool, shows: bool) -> Result<Exit, Failure> {
+    if json {
+        super::print_value(confirmed)?;
+    } else if shows && !confirmed.confirmed.is_empty() {
+        list("confirmed:", &confirmed.confirmed)?;
+    } else if !confirmed.confirmed.is_empty() {
+        Terminal::new().say("confirmed")?;
+    }
+    Ok(Exit::GOOD)
+}
+
+pub(super) fn list(title: &str, changes: &[String]) -> Result<(), Failure> {
+    let lines: String = changes.iter().map(|line| format!("\n  {}", clean_exact(line))).collect();
+    Ok(Terminal::new().say(&format!("{title}{lines}"))?)
+}
+
+/// Lets the user edit a copy, which the daemon checks and writes.
+fn edit() -> Result<Exit, Failure> {
+    let mut client = Client::open_silent(None)?;
+    let before = client.call(&ConfigGet(Get { text: true }))?.text;
+    let before = before.ok_or_else(|| Failure::new(Exit::FAILED, "the daemon does not show the file"))?;
+    // Ctrl-C is the editor's.
+    signals(client.sender(), true)?;
+    let copy = client.places.state.join(format!("config-edit-{}.toml", std::process::id()));
+    let kept = |failure: Failure| failure.hint(format!("nothing was written; your text is in {}", copy.display()));
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&copy)?;
+    file.write_all(before.text.as_bytes())?;
+    drop(file);
+    loop {
+        let edited = run_editor(&copy);
+        let text = fs::read_to_string(&copy)?;
+        if text == before.text {
+            fs::remove_file(&copy)?;
+            edited?;
+            Terminal::new().say("nothing was changed")?;
+            return Ok(Exit::GOOD);
+        }
+        edited.map_err(kept)?;
+        let mut client = Client::open_silent(None)?;
+        match write(&mut client, text, &before.digest) {
+            Ok(Some(confirmed)) => {
+                fs::remove_file(&copy)?;
+                return done(&confirmed, false, false);
+            }
+            Ok(None) => return Err(kept(Failure::new(Exit::CANCELLED, "not confirmed"))),
+            Err(failure) if !failure.is_no_answer() && Capabilities::detect().can_ask() => {
+                Terminal::new().complain(failure)?;
+                if !ask(&mut client, "edit it again? y/n ")? {
+                    return Err(kept(Failure::new(Exit::CANCELLED, "cancelled")));
+                }
+            }
+            Err(failure) => return Err(kept(failure)),
+        }
+    }
+}
+
+/// Writes the text, once the user has seen what it widens: another process may have changed the copy. `None`: not confirmed.
+fn write(client: &mut Client, text: String, digest: &str) -> Result<Option<Confirmed>, Failure> {
+    let write = |text, dry_run| ConfigWrite(Write { text, digest: digest.to_owned(), dry_run });
+    let widens = client.call(&write(text.clone(), true))?.confirmed;
+    if !widens.is_empty() {
+        list("this widens what may happen:", &widens)?;
+        if Capabilities::detect().can_ask() && !ask(client, "write it? y/n ")? {
+            return Ok(None);
+        }
+    }
+    client.call(&write(text, false)).map(Some)
+}
+
+#[allow(clippy::disallowed_methods, reason = "the user's editor, in the user's directory and environment")]
+fn run_editor(file: &Path) -> Result<(), Failure> {
+    let named = |name| std::env::var(name).ok().filter(|editor| !editor.trim().is_empty());
+    let editor = named("VISUAL").or_else(|| named("EDITOR")).unwrap_or_else(|| EDITOR.to_owned());
+    let status = Command::new("sh").arg("-c").arg(format!("{editor} \"$1\"")).arg("sh").arg(file).status();
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        other => {
+            let why = other.map_or_else(|error| error.to_string(), |status| status.to_string());
+            Err(Failure::new(Exit::FAILED, format!("the editor `{editor}` failed: {why}"))
+                .hint("nothing was written; `EDITOR=nano linger config edit` uses another"))
+        }
+    }
+}
+
+/// Asks for `y` or `n`.
+pub(super) fn ask(client: &mut Client, question: &str) -> Result<bool, Failure> {
+    signals(client.sender(), true)?;
+    let mut input = Input::start(client.sender(), None)?;
+    let mut terminal = Terminal::new();
+    input.ask_keys(Some("yYnN"));
+    terminal.talk(question)?;
+    let yes = loop {
+        match client.next_event(None) {
+            Some(Event::Key(key)) if input.counts(key) => match key.pressed {
+                Pressed::Key('y' | 'Y') => break true,
+                Pressed::Key('n' | 'N') => break false,
+                _ => {}
+            },
+            Some(Event::Signal(Signal::Continued)) => {
+                input.ask_keys(Some("yYnN"));
+                terminal.talk(question)?;
+            }
+            Some(Event::Signal(_)) | None => break false,
+            Some(_) => {}
+        }
+    };
+    input.stop_keys();
+    restore();
+    terminal.talk(if yes { "y\n" } else { "n\n" })?;
+    Ok(yes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_printed_as_toml() {
+        let settings = serde_json::json!({
+            "mode": "ask", "max_steps": 3, "permissions": { "allow": ["bash(echo \"x\")"], "deny": [] },
+            "workspaces": { "/a b": { "allow": ["ls"] } }, "tools": {},
+        });
+        let mut lines = Vec::new();
+        flatten("", &settings, &mut lines);
+        assert_eq!(
+            lines,
+            [
+                "mode = \"ask\"",
+                "max_steps = 3",
+                "permissions.allow = [\"bash(echo \\\"x\\\")\"]",
+                "permissions.deny = []",
+                "workspaces.\"/a b\".allow = [\"ls\"]",
+            ]
+        );
+    }
+}

@@ -1,0 +1,129 @@
+//! `linger mcp`: the MCP servers of the configuration.
+
+use std::collections::BTreeMap;
+use std::path::absolute;
+use std::time::Duration;
+
+use linger_protocol::daemon::Empty;
+use linger_protocol::mcp::{Add, Named, Offered, Server, Test};
+use linger_protocol::method::{
+    McpAdd as AddMethod, McpList, McpLogs, McpPrompts, McpRemove, McpResources, McpRestart, McpTest,
+};
+
+use super::{print_rows, print_value};
+use crate::arguments::{Json, Mcp, McpAdd, McpNamed, McpOffered, McpServe};
+use crate::connect::{Client, start};
+use crate::environment::working_directory;
+use crate::error::{Exit, Failure};
+use crate::render::servers;
+use crate::terminal::Terminal;
+
+/// How long a server may take to start: the daemon gives up before.
+const START: Duration = Duration::from_secs(610);
+
+pub(super) fn run(command: Mcp) -> Result<Exit, Failure> {
+    if let Mcp::Serve(args) = command {
+        return Err(serve(args));
+    }
+    let mut client = Client::open()?;
+    match command {
+        Mcp::List(Json { json: true }) => print_rows(&mut client, &McpList(Empty {}))?,
+        Mcp::List(_) => {
+            let rows = client.call(&McpList(Empty {}))?;
+            let listing = servers::listing(&rows);
+            if rows.is_empty() { Terminal::new().say(&listing.concat())? } else { lines(&listing)? }
+        }
+        Mcp::Add(args) => return add(&mut client, args),
+        Mcp::Remove(McpNamed { server, json }) => {
+            client.call(&McpRemove(Named { server: server.clone() }))?;
+            done(&server, json, "removed")?;
+        }
+        Mcp::Restart(McpNamed { server, json }) => {
+            client.call(&McpRestart(Named { server: server.clone() }))?;
+            done(&server, json, "ended; the next call starts it again:")?;
+        }
+        Mcp::Logs(McpNamed { server, json }) => {
+            let logs = client.call(&McpLogs(Named { server }))?;
+            for line in &logs.lines {
+                if json { print_value(line)? } else { Terminal::new().line(&line.text)? }
+            }
+        }
+        Mcp::Test(McpNamed { server, json }) => return test(&mut client, server, json),
+        Mcp::Serve(_) => {}
+        Mcp::Resources(McpOffered { server, json }) => {
+            let asked = McpResources(offered(&mut client, server)?);
+            let rows = client.call_within(&asked, START)?;
+            if json { rows.iter().try_for_each(print_value)? } else { lines(&servers::resources(&rows))? }
+        }
+        Mcp::Prompts(McpOffered { server, json }) => {
+            let asked = McpPrompts(offered(&mut client, server)?);
+            let rows = client.call_within(&asked, START)?;
+            if json { rows.iter().try_for_each(print_value)? } else { lines(&servers::prompts(&rows))? }
+        }
+    }
+    Ok(Exit::GOOD)
+}
+
+fn add(client: &mut Client, McpAdd { server, env, cwd, json, url, command }: McpAdd) -> Result<Exit, Failure> {
+    let pair = |text: &String| text.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let env: Option<BTreeMap<String, String>> = env.iter().map(pair).collect();
+    let env = env.ok_or_else(|| Failure::usage("write a variable as NAME=VALUE"))?;
+    let cwd = cwd.map(absolute).transpose()?;
+    let mut command = command.into_iter();
+    let (program, args) = (command.next(), command.collect());
+    client.call(&AddMethod(Add { server: server.clone(), command: program, args, env, cwd, url }))?;
+    if !json {
+        Terminal::new().say(&format!("added {server} to the configuration; starting it"))?;
+    }
+    test(client, server, json)
+}
+
+/// Starts a server and prints its tools; fails if it cannot be started.
+fn test(client: &mut Client, server: String, json: bool) -> Result<Exit, Failure> {
+    let (cwd, env) = (working_directory()?, client.session_env());
+    let row: Server = client.call_within(&McpTest(Test { server, cwd, env }), START)?;
+    if json {
+        print_value(&row)?;
+    } else {
+        lines(&servers::tools(&row))?;
+        for problem in &row.problems {
+            Terminal::new().say(&format!("note: {problem}"))?;
+        }
+    }
+    match row.error {
+        None if !row.waits_for.is_empty() => {
+            let names = row.waits_for.join(", ");
+            Err(Failure::new(Exit::FAILED, format!("{} waits for the variable {names}", row.server))
+                .hint("set it in this shell and run the command again"))
+        }
+        None => Ok(Exit::GOOD),
+        Some(why) => Err(Failure::new(Exit::FAILED, format!("{} cannot be started: {why}", row.server))
+            .hint(format!("`linger mcp logs {}` shows what it wrote", row.server))),
+    }
+}
+
+/// Needs no daemon.
+fn serve(McpServe { tools, allow }: McpServe) -> Failure {
+    let tools = Some(tools).filter(|tools| !tools.is_empty());
+    let tools = tools.map(|tools| format!("--tools={}", tools.join(",")));
+    let rules = allow.into_iter().map(|rule| format!("--allow={rule}"));
+    start::become_mcp_server(&tools.into_iter().chain(rules).collect::<Vec<_>>())
+}
+
+/// Asks for a session here.
+fn offered(client: &mut Client, server: Option<String>) -> Result<Offered, Failure> {
+    Ok(Offered { session: None, cwd: Some(working_directory()?), env: client.session_env(), server })
+}
+
+fn done(server: &str, json: bool, what: &str) -> Result<(), Failure> {
+    match json {
+        true => print_value(&Named { server: server.to_owned() }),
+        false => Ok(Terminal::new().say(&format!("{what} {server}"))?),
+    }
+}
+
+fn lines(lines: &[String]) -> Result<(), Failure> {
+    let mut terminal = Terminal::new();
+    lines.iter().try_for_each(|line| terminal.line(line))?;
+    Ok(())
+}

@@ -1,0 +1,90 @@
+//! `linger trust`: what the files of a workspace want, and trusting it.
+
+use std::path::{PathBuf, absolute};
+
+use linger_protocol::config::Confirmed;
+use linger_protocol::daemon::Empty;
+use linger_protocol::method::{TrustConfirm, TrustGet, TrustList, TrustRevoke};
+use linger_protocol::trust::{Confirm, Get, Revoke, Workspace};
+
+use super::config::{ask, done, list};
+use super::{print_rows, print_value};
+use crate::arguments::Trust;
+use crate::connect::Client;
+use crate::environment::working_directory;
+use crate::error::{Exit, Failure};
+use crate::terminal::{Capabilities, Terminal, clean_exact, clean_line};
+
+pub(super) fn run(args: Trust) -> Result<Exit, Failure> {
+    let mut client = Client::open()?;
+    if args.list {
+        return list_all(&mut client, args.json);
+    }
+    let cwd = args.directory.clone().map(absolute).transpose()?.map_or_else(working_directory, Ok)?;
+    if args.revoke {
+        return revoke(&mut client, cwd, args.json);
+    }
+    confirm(&mut client, cwd, args)
+}
+
+fn list_all(client: &mut Client, json: bool) -> Result<Exit, Failure> {
+    if json {
+        print_rows(client, &TrustList(Empty {}))?;
+        return Ok(Exit::GOOD);
+    }
+    let rows = client.call(&TrustList(Empty {}))?;
+    let mut terminal = Terminal::new();
+    if rows.is_empty() {
+        terminal.say("nothing of any workspace is trusted")?;
+    }
+    for row in rows {
+        terminal.line(&clean_line(&row.workspace.to_string_lossy()))?;
+        row.trusts.iter().try_for_each(|line| terminal.line(&format!("  {}", clean_exact(line))))?;
+    }
+    Ok(Exit::GOOD)
+}
+
+fn revoke(client: &mut Client, cwd: PathBuf, json: bool) -> Result<Exit, Failure> {
+    let revoked = client.call(&TrustRevoke(Revoke { cwd }))?;
+    if json {
+        print_value(&revoked)?;
+    } else {
+        let root = clean_line(&revoked.workspace.to_string_lossy()).into_owned();
+        let said = if revoked.revoked { "is no longer trusted" } else { "was not trusted" };
+        Terminal::new().say(&format!("{root} {said}"))?;
+    }
+    Ok(Exit::GOOD)
+}
+
+fn confirm(client: &mut Client, cwd: PathBuf, args: Trust) -> Result<Exit, Failure> {
+    let Workspace { workspace, file, error, waiting, .. } = client.call(&TrustGet(Get { cwd }))?;
+    if let Some(error) = error {
+        return Err(Failure::new(Exit::FAILED, error).hint("correct the file first; until then everything there asks"));
+    }
+    let Some(waiting) = waiting else {
+        Terminal::new().say(&format!("nothing waits in {}", clean_line(&file.to_string_lossy())))?;
+        return done(&Confirmed::default(), args.json, false);
+    };
+    match args.digest {
+        Some(shown) if shown != waiting.digest => {
+            return Err(Failure::new(Exit::FAILED, "the files have changed since they were shown")
+                .hint("`linger trust` shows what waits now"));
+        }
+        Some(_) => {}
+        None if args.yes => {}
+        None => {
+            let root = clean_line(&workspace.to_string_lossy()).into_owned();
+            list(&format!("the files of {root} want this, not in force until you trust it:"), &waiting.changes)?;
+            if !Capabilities::detect().can_ask() {
+                let scripts = format!("--digest {} trusts exactly this, --yes whatever waits", waiting.digest);
+                return Err(Failure::new(Exit::QUESTION, "nobody can be asked here").hint(scripts));
+            }
+            if !ask(client, "trust this? y/n ")? {
+                Terminal::new().say("nothing was trusted")?;
+                return Ok(Exit::CANCELLED);
+            }
+        }
+    }
+    let confirmed = client.call(&TrustConfirm(Confirm { workspace, digest: waiting.digest }))?;
+    done(&confirmed, args.json, args.yes)
+}

@@ -1,0 +1,85 @@
+//! `linger undo` and `linger redo`: put files back to what they were before a turn, and the other way round.
+
+use std::path::{Path, PathBuf};
+
+use linger_protocol::event::{ChangeKind, FileChange};
+use linger_protocol::method::{SessionList, SessionRedo, SessionUndo};
+use linger_protocol::session::{Info, List, Redo, Restored, Undo};
+use serde_json::json;
+
+use super::resolve;
+use crate::arguments;
+use crate::connect::Client;
+use crate::environment::working_directory;
+use crate::error::{Exit, Failure};
+use crate::idempotency::key;
+use crate::terminal::{Terminal, clean_line};
+
+pub(super) fn undo(args: arguments::Undo) -> Result<Exit, Failure> {
+    let arguments::Undo { session, call, file, force, json } = args;
+    let mut client = Client::open()?;
+    let session = one(&mut client, session.as_deref())?.session;
+    let file = file.map(absolute).transpose()?;
+    let call = call.map(Into::into);
+    let undo = Undo { session: session.clone(), call, file, force, key: Some(key()?) };
+    let done = client.call(&SessionUndo(undo))?;
+    show(&session.to_string(), &done, json, "undone")
+}
+
+pub(super) fn redo(args: arguments::Redo) -> Result<Exit, Failure> {
+    let arguments::Redo { session, force, json } = args;
+    let mut client = Client::open()?;
+    let session = one(&mut client, session.as_deref())?.session;
+    let redo = Redo { session: session.clone(), force, key: Some(key()?) };
+    let done = client.call(&SessionRedo(redo))?;
+    show(&session.to_string(), &done, json, "done again")
+}
+
+/// The session that is named, or the latest of this directory.
+fn one(client: &mut Client, named: Option<&str>) -> Result<Info, Failure> {
+    if let Some(named) = named {
+        return resolve(client, named);
+    }
+    let cwd = Some(working_directory()?);
+    let rows = client.call(&SessionList(List { cwd, limit: Some(1), ..List::default() }))?;
+    let none = || Failure::usage("there is no session in this directory").hint("name one; `linger ls` lists them");
+    rows.into_iter().next().ok_or_else(none)
+}
+
+fn absolute(file: PathBuf) -> Result<PathBuf, Failure> {
+    Ok(working_directory()?.join(file))
+}
+
+fn show(session: &str, done: &Restored, json: bool, word: &str) -> Result<Exit, Failure> {
+    let exit = if done.failed.is_empty() { Exit::GOOD } else { Exit::FAILED };
+    if json {
+        let Restored { step, changes, failed } = done;
+        super::print_value(&json!({ "session": session, "step": step, "changes": changes, "failed": failed }))?;
+        return Ok(exit);
+    }
+    let cwd = working_directory()?;
+    let mut terminal = Terminal::new();
+    for change in &done.changes {
+        terminal.data(&line(change, &cwd))?;
+    }
+    for left in &done.failed {
+        terminal.say(&format!("left as it is: {}: {}", shown(&left.path, &cwd), clean_line(&left.reason)))?;
+    }
+    if done.changes.is_empty() && done.failed.is_empty() {
+        terminal.say(&format!("all files are as they were; nothing was {word}"))?;
+    }
+    Ok(exit)
+}
+
+fn line(change: &FileChange, cwd: &Path) -> String {
+    let what = match change.kind {
+        ChangeKind::Create => "created ",
+        ChangeKind::Delete => "deleted ",
+        ChangeKind::Edit | ChangeKind::Unknown => "restored",
+    };
+    format!("{what}  {}", shown(&change.path, cwd))
+}
+
+fn shown(path: &Path, cwd: &Path) -> String {
+    clean_line(&path.strip_prefix(cwd).unwrap_or(path).to_string_lossy()).into_owned()
+}

@@ -1,0 +1,186 @@
+//! What the files of a workspace say: `.linger/config.toml`.
+//!
+//! They come with a repository, so they can set little: rules, a mode that asks more, and hooks. What of it widens what may happen is in
+//! force once a person trusts it ([`super::trust`]). Parsing is pure; reading opens regular files below the root, and follows no
+//! link.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use linger_protocol::permission::Mode;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use toml::de::DeTable;
+
+use super::hooks::{self, Hook, HookWritten};
+use super::instructions::is_trusted;
+use super::source::{ConfigError, Source};
+use super::{PermissionsWritten, refuse_secrets};
+use crate::permission::Rule;
+use crate::tool::handle::Entry;
+use crate::tool::set::Names;
+
+/// The configuration of a workspace, below its root.
+pub const CONFIG: &str = ".linger/config.toml";
+
+/// The largest file, in bytes: hundreds of times a real one.
+const MAX_FILE: u64 = 256 << 10;
+
+/// What the files of a workspace set.
+#[derive(Clone, Debug, Default)]
+pub struct WorkspaceConfig {
+    /// The mode of new sessions, if it asks more than theirs.
+    pub mode: Option<Mode>,
+    /// Calls that never run.
+    pub deny: Vec<Rule>,
+    /// Calls that always ask.
+    pub ask: Vec<Rule>,
+    /// Calls that run without asking.
+    pub allow: Vec<Rule>,
+    /// The hooks, in the order of the file.
+    pub hooks: Vec<Hook>,
+}
+
+/// The whole file. What else `config.toml` can set is none of a workspace's business.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default, expecting = "a table")]
+struct Written {
+    mode: Option<Mode>,
+    permissions: PermissionsWritten,
+    hooks: Vec<HookWritten>,
+}
+
+/// The text of the file; `None` without one. A file of another user counts only where the directory is that user's too.
+pub(super) fn read(root: &Path, file: &str) -> io::Result<Option<String>> {
+    let opened = match Entry::at(&root.join(file)).and_then(|entry| entry.open()) {
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
+        opened => opened,
+    };
+    let (file, metadata) = opened?;
+    let here = root.metadata()?.uid();
+    if !is_trusted(metadata.uid()) && metadata.uid() != here {
+        return Ok(None);
+    }
+    let mut text = Vec::new();
+    file.take(MAX_FILE + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > MAX_FILE {
+        return Err(io::Error::other(format!("is larger than {MAX_FILE} bytes")));
+    }
+    String::from_utf8(text).map(Some).map_err(|_| io::Error::other("is not UTF-8"))
+}
+
+/// The settings in the text of `file`, checked.
+pub(super) fn parse(text: &str, file: &Path, names: &Names) -> Result<Value, ConfigError> {
+    let (tree, errors) = DeTable::parse_recoverable(text);
+    let source = Source::new(file, text, tree.get_ref());
+    if let Some(error) = errors.first() {
+        return Err(source.explain(error));
+    }
+    refuse_secrets(&source)?;
+    let written: Written = toml::from_str(text).map_err(|error| source.explain(&error))?;
+    if let Some(mode @ (Mode::Edit | Mode::Auto)) = written.mode {
+        let why = format!("a workspace cannot choose the mode {mode}, only one that asks more: ask or plan");
+        return Err(source.error(&["mode"], why));
+    }
+    let lists = [("allow", &written.permissions.allow), ("ask", &written.permissions.ask)];
+    for (list, rules) in lists.into_iter().chain([("deny", &written.permissions.deny)]) {
+        for (i, rule) in rules.iter().enumerate() {
+            let path = ["permissions", list, &format!("[{i}]")];
+            Rule::parse(rule, names).map_err(|error| source.error(&path, error))?;
+        }
+    }
+    hooks::check(&written.hooks, names)
+        .map_err(|(at, key, problem)| source.error(&["hooks", &format!("[{at}]"), key], problem))?;
+    toml::from_str(text).map_err(|error| source.explain(&error))
+}
+
+impl WorkspaceConfig {
+    /// What these settings mean, which are those of a valid file but for what is not trusted.
+    pub(super) fn of_settings(settings: &Value, names: &Names) -> Result<Self, String> {
+        let Written { mode, permissions, hooks } =
+            serde_json::from_value(settings.clone()).map_err(|it| it.to_string())?;
+        let rules = |list: &[String]| -> Result<Vec<Rule>, String> {
+            list.iter().map(|rule| Rule::parse(rule, names).map_err(|error| error.to_string())).collect()
+        };
+        let PermissionsWritten { allow, ask, deny } = &permissions;
+        let hooks = hooks::check(&hooks, names).map_err(|(.., problem)| problem)?;
+        Ok(Self { mode, deny: rules(deny)?, ask: rules(ask)?, allow: rules(allow)?, hooks })
+    }
+
+    /// Whether it has no rule.
+    pub(super) fn has_no_rules(&self) -> bool {
+        self.deny.is_empty() && self.ask.is_empty() && self.allow.is_empty()
+    }
+}
+
+/// Trusted settings, by the root of their workspace.
+pub type Trusted = BTreeMap<PathBuf, Value>;
+
+/// Settings that say nothing.
+pub(super) fn nothing() -> Value {
+    Value::Object(Map::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::tool::set::ToolSet;
+
+    fn parsed(text: &str) -> Result<Value, String> {
+        let tools = ToolSet::new(crate::tool::builtin());
+        parse(text, Path::new("/w/.linger/config.toml"), tools.names()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_workspace_sets_rules_and_a_mode_that_asks_more() {
+        let settings =
+            parsed("mode = 'plan'\n[permissions]\nallow = ['bash(make)']\ndeny = ['read(**/.env)']").unwrap();
+        let tools = ToolSet::new(crate::tool::builtin());
+        let config = WorkspaceConfig::of_settings(&settings, tools.names()).unwrap();
+        assert_eq!(config.mode, Some(Mode::Plan));
+        assert_eq!((config.allow.len(), config.ask.len(), config.deny.len()), (1, 0, 1));
+    }
+
+    #[test]
+    fn whatever_else_is_an_error_with_its_place() {
+        for (text, expect) in [
+            ("mode = 'auto'", "/w/.linger/config.toml:1:1: mode: a workspace cannot choose the mode auto"),
+            ("\n[permissions]\ndeny = ['read(']", "/w/.linger/config.toml:3:"),
+            ("[network]\nproxy = 'http://h'", "/w/.linger/config.toml:1:"),
+            ("model = 'demo'", "/w/.linger/config.toml:1:"),
+            ("env.pass = ['A']", "/w/.linger/config.toml:1:"),
+            ("[providers.x]\nbase_url = 'http://h'", "/w/.linger/config.toml:1:"),
+            ("[permissions\n", "/w/.linger/config.toml:1:"),
+        ] {
+            let error = parsed(text).unwrap_err();
+            assert!(error.starts_with(expect), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn only_a_file_is_read_that_lies_below_the_root() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap().join("w");
+        std::fs::create_dir_all(root.join(".linger")).unwrap();
+        assert_eq!(read(&root, CONFIG).unwrap(), None);
+        std::fs::write(root.join(CONFIG), "mode = 'ask'").unwrap();
+        assert_eq!(read(&root, CONFIG).unwrap().as_deref(), Some("mode = 'ask'"));
+        let elsewhere = dir.path().join("elsewhere");
+        std::fs::rename(root.join(".linger"), &elsewhere).unwrap();
+        symlink(&elsewhere, root.join(".linger")).unwrap();
+        read(&root, CONFIG).unwrap_err();
+        std::fs::remove_file(root.join(".linger")).unwrap();
+        std::fs::create_dir(root.join(".linger")).unwrap();
+        symlink("/dev/zero", root.join(CONFIG)).unwrap();
+        read(&root, CONFIG).unwrap_err();
+        std::fs::remove_file(root.join(CONFIG)).unwrap();
+        std::fs::write(root.join(CONFIG), vec![b' '; MAX_FILE as usize + 1]).unwrap();
+        assert!(read(&root, CONFIG).unwrap_err().to_string().contains("larger"));
+    }
+}

@@ -1,0 +1,224 @@
+//! What a tool of a server gave back: its text and its images.
+//!
+//! Pure. Deliberately absent: how much of the text a model reads (`tool::output`).
+
+use std::fmt::Write as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use linger_protocol::message::{ContentBlock, MAX_IMAGE, image_type};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// The most images of one result.
+const MAX_IMAGES: usize = 8;
+
+/// The result of `tools/call`.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct CallResult {
+    /// All text, blocks on lines of their own.
+    pub(super) text: String,
+    /// The images, after the text.
+    pub(super) images: Vec<ContentBlock>,
+    /// Whether the tool failed.
+    pub(super) is_error: bool,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Written {
+    content: Vec<Content>,
+    structured_content: Option<Value>,
+    is_error: bool,
+}
+
+/// A block of any kind: what it is, its `type` says.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Content {
+    r#type: String,
+    text: String,
+    data: String,
+    mime_type: String,
+    uri: String,
+    name: String,
+    description: String,
+    blob: Option<String>,
+    resource: Option<Box<Content>>,
+}
+
+impl CallResult {
+    /// Reads the result of a server; fails if it is none.
+    pub(super) fn parse(json: &str) -> Result<Self, String> {
+        let written: Written = read(json)?;
+        let mut result = Self { is_error: written.is_error, ..Self::default() };
+        for block in written.content {
+            result.add(block);
+        }
+        // A server that gives structured content should give it as text too.
+        if let Some(structured) = written.structured_content.filter(|_| result.text.trim().is_empty()) {
+            result.say(&structured.to_string());
+        }
+        Ok(result)
+    }
+
+    /// What `resources/read` gave.
+    pub(super) fn of_resource(json: &str) -> Result<Self, String> {
+        #[derive(Deserialize)]
+        struct Written {
+            contents: Vec<Content>,
+        }
+        let Written { contents } = read(json)?;
+        let mut result = Self::default();
+        for content in contents {
+            match content.blob {
+                Some(data) => result.image(&content.mime_type, data),
+                None => result.say(&content.text),
+            }
+        }
+        Ok(result)
+    }
+
+    /// What `prompts/get` gave; what it has the model say is marked.
+    pub(super) fn of_prompt(json: &str) -> Result<Self, String> {
+        #[derive(Deserialize)]
+        struct Written {
+            messages: Vec<Message>,
+        }
+        #[derive(Deserialize)]
+        struct Message {
+            #[serde(default)]
+            role: String,
+            content: Content,
+        }
+        let Written { messages } = read(json)?;
+        let mut result = Self::default();
+        for Message { role, content } in messages {
+            if role == "assistant" {
+                result.say("[the model's answer:]");
+            }
+            result.add(content);
+        }
+        Ok(result)
+    }
+
+    fn add(&mut self, block: Content) {
+        match (block.r#type.as_str(), block.resource) {
+            ("text", _) => self.say(&block.text),
+            ("image", _) => self.image(&block.mime_type, block.data),
+            ("resource", Some(resource)) => {
+                self.say(&format!("[resource {}]", resource.uri));
+                match resource.blob {
+                    Some(data) => self.image(&resource.mime_type, data),
+                    None => self.say(&resource.text),
+                }
+            }
+            ("resource_link", _) => {
+                let mut link = format!("[resource {}", block.uri);
+                for more in [block.name, block.mime_type, block.description].iter().filter(|text| !text.is_empty()) {
+                    // Writing to a string does not fail.
+                    let _ = write!(link, ", {more}");
+                }
+                self.say(&format!("{link}]"));
+            }
+            ("audio", _) => self.say(&format!("[audio {} of {} bytes, left out]", block.mime_type, bytes(&block.data))),
+            (other, _) => self.say(&format!("[content of type `{other}`, left out]")),
+        }
+    }
+
+    /// Adds an image, if models take it.
+    fn image(&mut self, mime_type: &str, data: String) {
+        let what = if mime_type.is_empty() { "content" } else { mime_type };
+        let size = bytes(&data);
+        if size as u64 > MAX_IMAGE || self.images.len() >= MAX_IMAGES {
+            return self.say(&format!("[{what} of {size} bytes, left out]"));
+        }
+        match BASE64.decode(&data).ok().as_deref().and_then(image_type) {
+            Some(media_type) => self.images.push(ContentBlock::image(media_type, data)),
+            None => self.say(&format!("[{what} of {size} bytes, left out]")),
+        }
+    }
+
+    fn say(&mut self, text: &str) {
+        if !self.text.is_empty() && !self.text.ends_with('\n') {
+            self.text.push('\n');
+        }
+        self.text.push_str(&text.replace('\0', "\u{fffd}"));
+    }
+}
+
+/// Reads an object that a server gave.
+fn read<T: DeserializeOwned>(json: &str) -> Result<T, String> {
+    // Serde would read a list as fields in their order.
+    let read = match json.trim_start().starts_with('{') {
+        true => serde_json::from_str(json),
+        false => Err(serde::de::Error::custom("it is not an object")),
+    };
+    read.map_err(|error: serde_json::Error| format!("the server's result cannot be read: {error}"))
+}
+
+/// How many bytes these are in base64.
+fn bytes(data: &str) -> usize {
+    data.trim_end_matches('=').len() / 4 * 3 + data.trim_end_matches('=').len() % 4 * 3 / 4
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const PNG: &str = "iVBORw0KGgoA";
+
+    fn check(result: Value, text: &str, images: usize, is_error: bool) {
+        let parsed = CallResult::parse(&result.to_string()).unwrap();
+        assert_eq!((parsed.text.as_str(), parsed.images.len(), parsed.is_error), (text, images, is_error));
+    }
+
+    #[test]
+    fn every_kind_of_content_is_read_or_named() {
+        check(json!({ "content": [] }), "", 0, false);
+        let two = json!([{ "type": "text", "text": "a" }, { "type": "text", "text": "b\0" }]);
+        check(json!({ "content": two, "isError": true }), "a\nb\u{fffd}", 0, true);
+        check(json!({ "content": [{ "type": "image", "data": PNG, "mimeType": "image/png" }] }), "", 1, false);
+        let bad = json!({ "type": "image", "data": "AAAA", "mimeType": "image/png" });
+        check(json!({ "content": [bad] }), "[image/png of 3 bytes, left out]", 0, false);
+        let link = json!({ "type": "resource_link", "uri": "file:///a", "name": "a", "mimeType": "text/plain" });
+        check(json!({ "content": [link] }), "[resource file:///a, a, text/plain]", 0, false);
+        let text = json!({ "type": "resource", "resource": { "uri": "file:///a", "text": "words" } });
+        check(json!({ "content": [text] }), "[resource file:///a]\nwords", 0, false);
+        let blob = json!({ "type": "resource", "resource": { "uri": "u", "blob": PNG, "mimeType": "image/png" } });
+        check(json!({ "content": [blob] }), "[resource u]", 1, false);
+        let audio = json!({ "type": "audio", "data": "AAAAAA==", "mimeType": "audio/wav" });
+        check(json!({ "content": [audio] }), "[audio audio/wav of 4 bytes, left out]", 0, false);
+        check(json!({ "content": [{ "type": "video" }] }), "[content of type `video`, left out]", 0, false);
+    }
+
+    #[test]
+    fn structured_content_is_text_where_there_is_no_other() {
+        let structured = json!({ "b": 1, "a": [2] });
+        check(json!({ "content": [], "structuredContent": structured }), r#"{"b":1,"a":[2]}"#, 0, false);
+        let said = json!([{ "type": "text", "text": "said" }]);
+        check(json!({ "content": said, "structuredContent": structured }), "said", 0, false);
+    }
+
+    #[test]
+    fn resources_and_prompts_are_text_and_images() {
+        let image = json!({ "uri": "v", "blob": PNG, "mimeType": "image/png" });
+        let contents = json!([{ "uri": "u", "text": "a" }, image, { "uri": "w", "blob": "AAAA" }]);
+        let read = CallResult::of_resource(&json!({ "contents": contents }).to_string()).unwrap();
+        assert_eq!((read.text.as_str(), read.images.len()), ("a\n[content of 3 bytes, left out]", 1));
+        let said = |role: &str, text: &str| json!({ "role": role, "content": { "type": "text", "text": text } });
+        let messages = json!({ "messages": [said("user", "ask"), said("assistant", "sure")] });
+        let got = CallResult::of_prompt(&messages.to_string()).unwrap();
+        assert_eq!(got.text, "ask\n[the model's answer:]\nsure");
+        assert!(CallResult::of_prompt("{}").is_err() && CallResult::of_resource("[]").is_err());
+    }
+
+    #[test]
+    fn what_is_no_result_is_an_error() {
+        assert!(CallResult::parse("[]").is_err() && CallResult::parse(r#"{"content": 5}"#).is_err());
+        assert_eq!(CallResult::parse("{}").unwrap(), CallResult::default());
+    }
+}

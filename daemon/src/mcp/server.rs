@@ -1,0 +1,430 @@
+//! One configured server: its running instances, its tools, and what became of it.
+//!
+//! Each instance has a task that starts it, follows its tools, and ends it when it was idle for [`IDLE`]. A server that cannot be
+//! started, or that ends by itself, is started again when it is next needed, after a pause that grows.
+//! Deliberately absent: which servers there are.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use linger_protocol::mcp::{self, Instance, LogLine, Scope, ServerTool};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::Outside;
+use super::connection::Connection;
+use super::http::Address;
+use super::lines::Log;
+use super::listing::Listing;
+use super::settings::ServerConfig;
+use crate::process::server::Spawn;
+use crate::tool::Workspace;
+
+/// How long an instance without calls runs.
+const IDLE: Duration = Duration::from_secs(600);
+
+/// The pauses before a server is started again: the first, and the longest.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// A server that ran this long did not fail at its start.
+const STEADY: Duration = Duration::from_secs(60);
+
+/// The most that a turn is told about the tools of one server.
+const MAX_NEWS: usize = 5;
+
+/// How long the next list of tools waits after one: a server may say with every message that they changed.
+const RELIST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Called when a server's list of tools is another: the server's identity, and the list.
+pub(super) type Listed = Arc<dyn Fn(&Server, &Arc<Listing>) + Send + Sync>;
+
+/// A configured server.
+pub(super) struct Server {
+    /// Its name in the configuration.
+    pub(super) name: String,
+    /// Its table there.
+    pub(super) config: ServerConfig,
+    /// Names what it starts.
+    pub(super) identity: String,
+    outside: Outside,
+    log: Log,
+    listed: Listed,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    listing: Option<Arc<Listing>>,
+    instances: HashMap<Place, Slot>,
+    /// Numbers the slots.
+    last: u64,
+    /// Starts and runs that failed, one after the other.
+    failures: u32,
+    /// Not started again before.
+    retry_at: Option<Instant>,
+    error: Option<String>,
+    /// What turns were told about it last.
+    told: Vec<String>,
+}
+
+/// What an instance is for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Place {
+    workspace: Option<PathBuf>,
+    session: Option<String>,
+}
+
+struct Slot {
+    number: u64,
+    status: watch::Receiver<Status>,
+    _task: AbortOnDropHandle<()>,
+}
+
+#[derive(Clone)]
+enum Status {
+    Starting,
+    Running(Arc<Connection>),
+    Failed(String),
+}
+
+/// Where an instance is started.
+struct Launch {
+    place: Place,
+    number: u64,
+    spawn: Spawn,
+    roots: Value,
+}
+
+impl Server {
+    pub(super) fn new(
+        name: String,
+        config: ServerConfig,
+        listing: Option<Listing>,
+        outside: Outside,
+        listed: Listed,
+    ) -> Self {
+        let log = Log::new(&name, outside.keys.redactor().clone());
+        let identity = config.identity();
+        let state = State { listing: listing.map(Arc::new), ..State::default() };
+        Self { name, config, identity, outside, log, listed, state: Mutex::new(state) }
+    }
+
+    /// Its tools, as it listed them last.
+    pub(super) fn listing(&self) -> Option<Arc<Listing>> {
+        self.state().listing.clone()
+    }
+
+    /// Why it failed last, if it runs nowhere since.
+    pub(super) fn error(&self) -> Option<String> {
+        self.state().error.clone()
+    }
+
+    /// The variables that it waits for.
+    pub(super) fn waits_for(&self) -> Vec<String> {
+        self.config.missing(|name| self.outside.keys.get(name).is_some())
+    }
+
+    /// What a turn has to be told about it that none was told yet: what it waits for, and what is wrong with its tools.
+    pub(super) fn news(&self) -> Vec<String> {
+        let name = &self.name;
+        let mut news = match self.waits_for() {
+            missing if missing.is_empty() => Vec::new(),
+            missing => vec![format!("the MCP server {name} is {}", waiting(&missing))],
+        };
+        let listing = self.listing();
+        let mut problems = self.problems(listing.as_deref()).into_iter();
+        news.extend(problems.by_ref().take(MAX_NEWS).map(|problem| format!("the MCP server {name}: {problem}")));
+        match problems.count() {
+            0 => {}
+            more => news.push(format!("the MCP server {name}: {more} more such problems, see `linger mcp list`")),
+        }
+        let mut state = self.state();
+        let told = std::mem::replace(&mut state.told, news.clone());
+        news.retain(|text| !told.contains(text));
+        news
+    }
+
+    /// The instance for a session in a workspace; starts it if there is none, and waits for it.
+    pub(super) async fn connection(
+        self: &Arc<Self>,
+        workspace: &Workspace,
+        session: &str,
+    ) -> Result<Arc<Connection>, String> {
+        let mut status = self.want(workspace, session);
+        let status = status.wait_for(|status| !matches!(status, Status::Starting)).await;
+        match status.as_deref() {
+            Ok(Status::Running(connection)) => Ok(connection.clone()),
+            Ok(Status::Failed(why)) => Err(why.clone()),
+            Ok(Status::Starting) | Err(_) => Err("it was stopped".to_owned()),
+        }
+    }
+
+    /// As [`Self::connection`], without waiting.
+    pub(super) fn begin(self: &Arc<Self>, workspace: &Workspace, session: &str) {
+        drop(self.want(workspace, session));
+    }
+
+    /// Ends all instances; the next call starts one. Open calls fail if `now`, and are waited for otherwise.
+    pub(super) fn stop(&self, now: bool) {
+        let instances = {
+            let mut state = self.state();
+            (state.failures, state.retry_at, state.error) = (0, None, None);
+            std::mem::take(&mut state.instances)
+        };
+        for slot in instances.into_values().filter(|_| now) {
+            if let Status::Running(connection) = &*slot.status.borrow() {
+                connection.close("it was restarted");
+            }
+        }
+    }
+
+    /// What it wrote and logged last.
+    pub(super) fn logs(&self) -> Vec<LogLine> {
+        self.log.all()
+    }
+
+    /// How it is.
+    pub(super) fn row(&self) -> mcp::Server {
+        let state = self.state();
+        let status = |slot: &Slot| slot.status.borrow().clone();
+        let all: Vec<(&Place, Status)> = state.instances.iter().map(|(place, slot)| (place, status(slot))).collect();
+        let instance = |(place, status): &(&Place, Status)| {
+            let Status::Running(connection) = status else { return None };
+            let info = &connection.info;
+            Some(Instance {
+                cwd: place.workspace.clone().or_else(|| self.config.cwd.clone()),
+                pid: connection.pid,
+                memory: None,
+                name: format!("{} {}", info.server_info.name, info.server_info.version).trim().to_owned(),
+                protocol: info.protocol_version.clone(),
+                calls: u32::try_from(*connection.calls.borrow()).unwrap_or(u32::MAX),
+            })
+        };
+        let instances: Vec<Instance> = all.iter().filter_map(instance).collect();
+        let starting = all.iter().any(|(_, status)| matches!(status, Status::Starting));
+        let waits_for = self.waits_for();
+        let how = match (instances.is_empty(), starting, &state.error) {
+            (true, ..) if !waits_for.is_empty() => mcp::State::Waiting,
+            (false, ..) => mcp::State::Running,
+            (true, true, _) => mcp::State::Starting,
+            (true, false, Some(_)) => mcp::State::Failed,
+            (true, false, None) => mcp::State::Idle,
+        };
+        let ServerConfig { command, args, url, required, .. } = &self.config;
+        let command = command.iter().chain(args).map(String::as_str).collect::<Vec<_>>().join(" ");
+        mcp::Server {
+            server: self.name.clone(),
+            target: url.clone().unwrap_or(command),
+            scope: self.config.scope(),
+            required: *required,
+            state: how,
+            instances,
+            tools: state.listing.as_ref().map(|listing| self.tools_of(listing)),
+            problems: self.problems(state.listing.as_deref()),
+            error: state.error.clone(),
+            waits_for,
+        }
+    }
+
+    fn tools_of(&self, listing: &Listing) -> Vec<ServerTool> {
+        let used = listing.tools.iter().filter(|tool| self.config.has_tool(&tool.tool));
+        used.map(|tool| ServerTool {
+            name: tool.name.clone(),
+            tool: tool.tool.clone(),
+            about: tool.description.lines().next().unwrap_or_default().to_owned(),
+        })
+        .collect()
+    }
+
+    /// What is wrong with its tools, and with the choice of them.
+    fn problems(&self, listing: Option<&Listing>) -> Vec<String> {
+        let Some(listing) = listing else { return Vec::new() };
+        let has = |tool: &&String| listing.tools.iter().any(|known| known.tool == **tool);
+        let absent = self.config.tools.iter().flatten().filter(|tool| !has(tool));
+        let absent = absent.map(|tool| format!("it has no tool `{tool}`, which the configuration names"));
+        listing.problems.iter().cloned().chain(absent).collect()
+    }
+
+    fn want(self: &Arc<Self>, workspace: &Workspace, session: &str) -> watch::Receiver<Status> {
+        let missing = self.waits_for();
+        if !missing.is_empty() {
+            // No start that failed: it is tried again as soon as they are there.
+            return watch::channel(Status::Failed(waiting(&missing))).1;
+        }
+        let (place, mut launch) = self.launch(workspace, session);
+        let mut state = self.state();
+        if let Some(slot) = state.instances.get(&place) {
+            return slot.status.clone();
+        }
+        state.last += 1;
+        launch.number = state.last;
+        let (sender, status) = watch::channel(Status::Starting);
+        let (this, retry_at, number) = (self.clone(), state.retry_at, launch.number);
+        let task = tokio::spawn(async move {
+            if let Some(retry_at) = retry_at {
+                sleep_until(retry_at).await;
+            }
+            this.keep(launch, sender).await;
+        });
+        let slot = Slot { number, status: status.clone(), _task: AbortOnDropHandle::new(task) };
+        state.instances.insert(place, slot);
+        status
+    }
+
+    fn launch(&self, workspace: &Workspace, session: &str) -> (Place, Launch) {
+        let scope = self.config.scope();
+        let shared = matches!(scope, Scope::User | Scope::Unknown);
+        let place = Place {
+            workspace: (!shared).then(|| workspace.root.clone()),
+            session: (scope == Scope::Session).then(|| session.to_owned()),
+        };
+        let env = ServerConfig::environment(&workspace.env);
+        let home = || env.get("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from);
+        let root = self.config.cwd.clone().or_else(|| place.workspace.clone());
+        let cwd = root.clone().unwrap_or_else(home);
+        let named = place.workspace.as_ref().or(root.as_ref());
+        let roots = named.and_then(|root| reqwest::Url::from_directory_path(root).ok());
+        let roots = roots.map(|uri| json!({ "uri": uri.as_str().trim_end_matches('/') }));
+        let spawn = Spawn { cwd, env: Arc::new(env), children: self.outside.children.clone(), session: None };
+        let launch = Launch { place: place.clone(), number: 0, spawn, roots: roots.into_iter().collect() };
+        (place, launch)
+    }
+
+    /// The life of an instance.
+    async fn keep(self: Arc<Self>, launch: Launch, status: watch::Sender<Status>) {
+        match self.start(&launch).await {
+            Ok(connection) => {
+                let began = Instant::now();
+                let connection = Arc::new(connection);
+                status.send_replace(Status::Running(connection.clone()));
+                tokio::select! {
+                    why = connection.ended() => self.failed(&why, began.elapsed() > STEADY),
+                    () = self.follow(&connection) => {}
+                    () = idle(&connection) => {
+                        tracing::info!(target: "mcp", server = self.name, "ended: it was idle");
+                        connection.close("it was idle");
+                    }
+                }
+            }
+            Err(why) => {
+                self.failed(&why, false);
+                status.send_replace(Status::Failed(why));
+            }
+        }
+        let mut state = self.state();
+        if state.instances.get(&launch.place).is_some_and(|slot| slot.number == launch.number) {
+            state.instances.remove(&launch.place);
+        }
+    }
+
+    async fn start(&self, launch: &Launch) -> Result<Connection, String> {
+        let limit = self.config.start_timeout();
+        let start = async {
+            let connection = self.connect(launch).await?;
+            let listing = connection.list(&self.name).await?;
+            Ok((connection, listing))
+        };
+        let late = || Err(format!("it did not start within {} s", limit.as_secs()));
+        let (connection, listing) = timeout(limit, start).await.unwrap_or_else(|_| late())?;
+        tracing::info!(target: "mcp", server = self.name, pid = connection.pid, tools = listing.tools.len(), "started");
+        self.state().error = None;
+        self.set_listing(listing);
+        Ok(connection)
+    }
+
+    async fn connect(&self, Launch { spawn, roots, .. }: &Launch) -> Result<Connection, String> {
+        let value = |name: &str| self.outside.keys.get(name).map(|key| key.reveal().to_owned());
+        let config = self.config.expanded(value).map_err(|name| waiting(&[name]))?;
+        let Some(url) = &config.url else {
+            let env = Arc::new(
+                spawn.env.iter().map(|(name, value)| (name.clone(), value.clone())).chain(config.env.clone()).collect(),
+            );
+            let spawn = Spawn { env, ..spawn.clone() };
+            let command = config.command.as_deref().unwrap_or_default();
+            return Connection::start(&config, command, &spawn, roots.clone(), &self.log).await;
+        };
+        let url: reqwest::Url = url.parse().map_err(|error| format!("its address is no URL: {error}"))?;
+        let client = (self.outside.http)(url.clone()).await?;
+        let address = Address::new(client, url, &config.headers)?;
+        Connection::reach(&config, address, roots.clone(), &self.log).await
+    }
+
+    /// Asks for the tools again whenever the server says that they changed.
+    async fn follow(&self, connection: &Connection) {
+        loop {
+            connection.changed.notified().await;
+            match timeout(self.config.start_timeout(), connection.list(&self.name)).await {
+                Ok(Ok(listing)) => self.set_listing(listing),
+                Ok(Err(error)) => {
+                    tracing::warn!(target: "mcp", server = self.name, error, "cannot list its tools again")
+                }
+                Err(_) => tracing::warn!(target: "mcp", server = self.name, "it does not list its tools again"),
+            }
+            sleep(RELIST_PAUSE).await;
+        }
+    }
+
+    fn set_listing(&self, listing: Listing) {
+        let listing = Arc::new(listing);
+        {
+            let mut state = self.state();
+            if state.listing.as_deref() == Some(&*listing) {
+                return;
+            }
+            state.listing = Some(listing.clone());
+        }
+        (self.listed)(self, &listing);
+    }
+
+    fn failed(&self, why: &str, was_steady: bool) {
+        tracing::warn!(target: "mcp", server = self.name, error = why, "failed");
+        let mut state = self.state();
+        state.failures = if was_steady { 1 } else { state.failures.saturating_add(1) };
+        state.retry_at = Some(Instant::now() + pause(state.failures));
+        state.error = Some(why.to_owned());
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is said of a server without these variables.
+fn waiting(missing: &[String]) -> String {
+    format!("waiting for {}: run linger where its configuration's variables are set", missing.join(", "))
+}
+
+/// How long to wait before the start that follows so many failures.
+fn pause(failures: u32) -> Duration {
+    FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(LONGEST_PAUSE)
+}
+
+/// Waits until the instance has had no call for [`IDLE`].
+async fn idle(connection: &Connection) {
+    let mut calls = connection.calls.subscribe();
+    loop {
+        let idle = calls.wait_for(|calls| *calls == 0).await.is_ok();
+        match timeout(IDLE, calls.changed()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return,
+            Err(_) if idle && *calls.borrow() == 0 => return,
+            Err(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pause_before_a_restart_grows_to_a_minute() {
+        let pauses = [1, 2, 3, 6, 7, 100].map(|failures| pause(failures).as_secs());
+        assert_eq!(pauses, [1, 2, 4, 32, 60, 60]);
+    }
+}

@@ -1,0 +1,294 @@
+//! What the configuration says of a server, `[mcp.NAME]`, and what follows from it.
+//!
+//! Pure. Deliberately absent: where the table is read from.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use linger_protocol::mcp::Scope;
+use serde::{Deserialize, Serialize};
+
+use super::connection::{PER_REQUEST, PROTOCOL};
+
+/// The longest name of a server, in bytes: it is a part of each tool's name, which has 64.
+const MAX_NAME: usize = 32;
+
+/// The longest time limits that can be configured, in seconds.
+const MAX_START_S: u64 = 600;
+const MAX_CALL_S: u64 = 24 * 3600;
+
+/// The variables of a session that a server gets: what programs need to find their things.
+const BASE_ENV: [&str; 9] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "TMPDIR", "TZ", "SHELL", "NVM_DIR"];
+
+/// `[mcp.NAME]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default, expecting = "a table")]
+pub struct ServerConfig {
+    /// The program of a server that is a child of the daemon.
+    pub command: Option<String>,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Its variables, beside those that every program needs.
+    pub env: BTreeMap<String, String>,
+    /// Its directory; absent: the root of the workspace.
+    pub cwd: Option<PathBuf>,
+    /// The address of a server that runs already.
+    pub url: Option<String>,
+    /// What each request to it carries.
+    pub headers: BTreeMap<String, String>,
+    /// Whether a turn waits until it runs, and fails without it.
+    pub required: bool,
+    /// Who shares one process; absent: follows from `cwd` and `url`.
+    pub scope: Option<Scope>,
+    /// The tools that models get; absent: all.
+    pub tools: Option<BTreeSet<String>>,
+    /// The revision of the protocol that it speaks; absent: found out.
+    pub protocol: Option<String>,
+    /// How long it may take to start, in seconds.
+    pub start_timeout_s: u64,
+    /// How long a call may go without progress, in seconds.
+    pub timeout_s: u64,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            command: None,
+            args: Vec::new(),
+            env: BTreeMap::new(),
+            cwd: None,
+            url: None,
+            headers: BTreeMap::new(),
+            required: false,
+            scope: None,
+            tools: None,
+            protocol: None,
+            start_timeout_s: 30,
+            timeout_s: 300,
+        }
+    }
+}
+
+impl ServerConfig {
+    /// What is wrong with it: the key that is at fault, and why.
+    pub fn check(&self, name: &str) -> Result<(), (&'static str, String)> {
+        let wrong = |key, why: &str| Err((key, why.to_owned()));
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if name.is_empty()
+            || name.len() > MAX_NAME
+            || !name.chars().all(is_name)
+            || name.contains("__")
+            || name.ends_with('_')
+        {
+            // Else two servers could have a tool of the same name.
+            let why = format!(
+                "a server's name has at most {MAX_NAME} letters, digits, `-` and `_`, no `__`, and no `_` at its end"
+            );
+            return Err(("", why));
+        }
+        match (&self.command, &self.url) {
+            (None, None) => return wrong("", "needs `command`, the program to run, or `url`, the address of a server"),
+            (Some(_), Some(_)) => return wrong("url", "has `command` too; a server has one of the two"),
+            (Some(command), None) if command.trim().is_empty() => return wrong("command", "is empty"),
+            (Some(_), None) if !self.headers.is_empty() => return wrong("headers", "goes with `url`"),
+            (None, Some(_)) if !self.args.is_empty() => return wrong("args", "goes with `command`"),
+            (None, Some(_)) if !self.env.is_empty() => return wrong("env", "goes with `command`"),
+            (None, Some(_)) if self.cwd.is_some() => return wrong("cwd", "goes with `command`"),
+            _ => {}
+        }
+        if self.cwd.as_ref().is_some_and(|cwd| !cwd.is_absolute()) {
+            return wrong("cwd", "must be an absolute path, or begin with ~/");
+        }
+        if self.protocol.as_deref().is_some_and(|protocol| ![PROTOCOL, PER_REQUEST].contains(&protocol)) {
+            return Err((
+                "protocol",
+                format!("must be \"{PROTOCOL}\" or \"{PER_REQUEST}\"; without it, linger finds out"),
+            ));
+        }
+        if !(1..=MAX_START_S).contains(&self.start_timeout_s) {
+            return Err(("start_timeout_s", format!("must be from 1 to {MAX_START_S}")));
+        }
+        if !(1..=MAX_CALL_S).contains(&self.timeout_s) {
+            return Err(("timeout_s", format!("must be from 1 to {MAX_CALL_S}")));
+        }
+        Ok(())
+    }
+
+    /// Who shares one process or connection.
+    pub fn scope(&self) -> Scope {
+        let fixed = self.cwd.is_some() || self.url.is_some();
+        self.scope.unwrap_or(if fixed { Scope::User } else { Scope::Workspace })
+    }
+
+    /// How long it may take to start.
+    pub fn start_timeout(&self) -> Duration {
+        Duration::from_secs(self.start_timeout_s)
+    }
+
+    /// How long a call may go without progress.
+    pub fn timeout(&self) -> Duration {
+        Duration::from_secs(self.timeout_s)
+    }
+
+    /// Whether models get this tool.
+    pub fn has_tool(&self, tool: &str) -> bool {
+        self.tools.as_ref().is_none_or(|tools| tools.contains(tool))
+    }
+
+    /// Names the server that this starts: its tools are those of every other start. Time limits and the choice of tools
+    /// change nothing about that.
+    pub fn identity(&self) -> String {
+        let Self { command, args, env, cwd, url, headers, .. } = self;
+        crate::permission::hash(&serde_json::json!({
+            "command": command, "args": args, "env": env, "cwd": cwd, "url": url, "headers": headers,
+        }))
+    }
+
+    /// The variables that it names as `${NAME}` or `${NAME:-otherwise}`.
+    pub fn variables(&self) -> BTreeSet<String> {
+        let mut names = BTreeSet::new();
+        for text in self.texts() {
+            // What is missing does not matter here.
+            let _named = expand(text, |name| {
+                names.insert(name.to_owned());
+                Some(String::new())
+            });
+        }
+        names
+    }
+
+    /// The variables without a value and a default, so that it cannot be started.
+    pub fn missing(&self, has: impl Fn(&str) -> bool) -> Vec<String> {
+        let mut missing = BTreeSet::new();
+        for text in self.texts() {
+            // Each goes on as if the one before was there.
+            while let Err(name) = expand(text, |name| (has(name) || missing.contains(name)).then(String::new)) {
+                missing.insert(name);
+            }
+        }
+        missing.into_iter().collect()
+    }
+
+    /// The same with the values of its variables; fails with the name of one that is not set and has no default.
+    pub fn expanded(&self, value: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
+        let mut config = self.clone();
+        let Self { command, args, env, url, headers, .. } = &mut config;
+        let texts = command.iter_mut().chain(args).chain(env.values_mut()).chain(url).chain(headers.values_mut());
+        for text in texts {
+            *text = expand(text, &value)?;
+        }
+        Ok(config)
+    }
+
+    fn texts(&self) -> impl Iterator<Item = &String> {
+        let Self { command, args, env, url, headers, .. } = self;
+        command.iter().chain(args).chain(env.values()).chain(url).chain(headers.values())
+    }
+
+    /// What every program needs of the environment of a session; a server gets its own `env` beside it.
+    pub fn environment(session: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+        let proxies = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"];
+        let is_base = |name: &str| {
+            BASE_ENV.contains(&name)
+                || name.starts_with("LC_")
+                || name.starts_with("XDG_")
+                || proxies.contains(&name.to_ascii_uppercase().as_str())
+        };
+        let base = session.iter().filter(|(name, _)| is_base(name));
+        base.map(|(name, value)| (name.clone(), value.clone())).collect()
+    }
+}
+
+/// `text` with the values of `${NAME}` and `${NAME:-otherwise}`; a bare `$NAME` is text.
+fn expand(text: &str, mut value: impl FnMut(&str) -> Option<String>) -> Result<String, String> {
+    let mut expanded = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("${") {
+        expanded.push_str(before);
+        let Some((inside, after)) = after.split_once('}') else {
+            expanded.push_str("${");
+            rest = after;
+            continue;
+        };
+        let (name, otherwise) = inside.split_once(":-").map_or((inside, None), |(name, text)| (name, Some(text)));
+        match value(name).or_else(|| otherwise.map(str::to_owned)) {
+            Some(value) => expanded.push_str(&value),
+            None => return Err(name.to_owned()),
+        }
+        rest = after;
+    }
+    expanded.push_str(rest);
+    Ok(expanded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> ServerConfig {
+        toml::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn a_server_is_a_program_or_an_address() {
+        let check = |name: &str, text: &str, expect: Option<&str>| {
+            assert_eq!(parse(text).check(name).err().map(|(key, _)| key), expect, "{name}: {text}");
+        };
+        check("git", "command = 'x'", None);
+        check("git", "url = 'http://127.0.0.1:1/mcp'", None);
+        check("git", "", Some(""));
+        check("a__b", "command = 'x'", Some(""));
+        check("a_", "command = 'x'", Some(""));
+        check("a b", "command = 'x'", Some(""));
+        check("git", "command = 'x'\nurl = 'http://h/'", Some("url"));
+        check("git", "command = ' '", Some("command"));
+        check("git", "url = 'http://h/'\nargs = ['x']", Some("args"));
+        check("git", "command = 'x'\ncwd = 'here'", Some("cwd"));
+        check("git", "command = 'x'\nprotocol = '2026-07-28'", None);
+        check("git", "command = 'x'\nprotocol = 'new'", Some("protocol"));
+        check("git", "command = 'x'\ntimeout_s = 0", Some("timeout_s"));
+        check("git", "command = 'x'\nstart_timeout_s = 601", Some("start_timeout_s"));
+    }
+
+    #[test]
+    fn a_server_with_a_place_of_its_own_is_shared_by_all() {
+        let check = |text: &str, expect| assert_eq!(parse(text).scope(), expect, "{text}");
+        check("command = 'x'", Scope::Workspace);
+        check("command = 'x'\ncwd = '/srv'", Scope::User);
+        check("url = 'http://h/'", Scope::User);
+        check("command = 'x'\ncwd = '/srv'\nscope = 'session'", Scope::Session);
+    }
+
+    #[test]
+    fn it_is_another_server_only_if_it_starts_otherwise() {
+        let one = parse("command = 'x'").identity();
+        assert_eq!(parse("command = 'x'\ntimeout_s = 9\nrequired = true\ntools = ['a']").identity(), one);
+        assert_ne!(parse("command = 'x'\nargs = ['y']").identity(), one);
+        assert_ne!(parse("command = 'x'\nenv.A = 'b'").identity(), one);
+    }
+
+    #[test]
+    fn variables_are_named_and_put_in() {
+        let config = parse("command = 'x'\nargs = ['${A}', '$B', '${C:-see}', '${']\nenv.KEY = 'is ${A}${D}'");
+        let names: Vec<String> = config.variables().into_iter().collect();
+        assert_eq!(names, ["A", "C", "D"]);
+        assert_eq!(config.missing(|_| false), ["A", "D"]);
+        assert!(config.missing(|name| name != "C").is_empty());
+        let value = |name: &str| (name == "A").then(|| "a".to_owned());
+        assert_eq!(config.expanded(value).unwrap_err(), "D");
+        let value = |name: &str| (name != "C").then(|| name.to_lowercase());
+        let expanded = config.expanded(value).unwrap();
+        assert_eq!(expanded.args, ["a", "$B", "see", "${"]);
+        assert_eq!(expanded.env["KEY"], "is ad");
+    }
+
+    #[test]
+    fn a_server_gets_what_programs_need() {
+        let session = [("PATH", "/bin"), ("HOME", "/h"), ("SSH_AUTH_SOCK", "/s"), ("https_proxy", "http://p")];
+        let session = session.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let env = ServerConfig::environment(&session);
+        let expect = [("HOME", "/h"), ("PATH", "/bin"), ("https_proxy", "http://p")];
+        assert_eq!(env, expect.map(|(name, value)| (name.to_owned(), value.to_owned())).into());
+    }
+}

@@ -1,0 +1,235 @@
+//! A server's tool as a [`Tool`]: a call finds the instance for its session, and its result is bounded like that of any tool.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use linger_protocol::event::Outcome;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::connection::{CallError, Hears};
+use super::listing::ToolInfo;
+use super::peer::{Asked, Progress};
+use super::result::CallResult;
+use super::server::Server;
+use crate::tool::output::Output;
+use crate::tool::set::Takes;
+use crate::tool::{
+    Access, Ask, BoxFuture, Call, Choice, Chosen, Context, Effects, Invalid, Tool, ToolOutput, Wants, Workspace, text,
+};
+
+/// The time between two lines of progress: each is a row in the store.
+const PROGRESS_PAUSE: Duration = Duration::from_millis(250);
+
+/// The longest message of progress, in bytes: a line.
+const MAX_PROGRESS: usize = 512;
+
+/// A tool of a server.
+pub(super) struct McpTool {
+    server: Arc<Server>,
+    info: ToolInfo,
+    version: String,
+}
+
+impl McpTool {
+    pub(super) fn new(server: Arc<Server>, info: ToolInfo) -> Self {
+        let version = info.version();
+        Self { server, info, version }
+    }
+}
+
+impl Tool for McpTool {
+    fn name(&self) -> &str {
+        &self.info.name
+    }
+
+    fn description(&self) -> &str {
+        &self.info.description
+    }
+
+    fn schema(&self) -> Value {
+        self.info.schema.clone()
+    }
+
+    fn server(&self) -> Option<&str> {
+        Some(&self.server.name)
+    }
+
+    fn version(&self) -> &str {
+        &self.version
+    }
+
+    fn pattern(&self) -> Takes {
+        Takes::Version
+    }
+
+    fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid> {
+        if !input.is_object() {
+            return Err(Invalid("the arguments are not a JSON object".to_owned()));
+        }
+        let (server, tool, version) = (self.server.clone(), self.info.tool.clone(), self.version.clone());
+        let (overlaps, input, workspace) = (self.info.read_only, input.clone(), workspace.clone());
+        Ok(Box::new(McpCall { server, tool, version, overlaps, input, workspace }))
+    }
+}
+
+struct McpCall {
+    server: Arc<Server>,
+    tool: String,
+    version: String,
+    overlaps: bool,
+    input: Value,
+    workspace: Workspace,
+}
+
+impl Call for McpCall {
+    fn action(&self) -> String {
+        match self.input.as_object() {
+            Some(fields) if fields.is_empty() => format!("{}: {}", self.server.name, text::one_line(&self.tool)),
+            _ => format!("{}: {} {}", self.server.name, text::one_line(&self.tool), self.input),
+        }
+    }
+
+    fn effects(&self) -> Effects {
+        // That it only reads is the server's own word: it lets calls overlap, and allows nothing.
+        let access =
+            Access::Other { server: self.server.name.clone(), tool: self.tool.clone(), version: self.version.clone() };
+        Effects { overlaps: self.overlaps, ..Effects::change(access) }
+    }
+
+    fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, ToolOutput> {
+        Box::pin(async move { self.execute(context).await })
+    }
+}
+
+impl McpCall {
+    async fn execute(&self, context: Context) -> ToolOutput {
+        let session = context.call.split('/').next().unwrap_or_default().to_owned();
+        let ask = context.ask.clone();
+        let mut output = Output::new(context);
+        let limit = self.server.config.timeout();
+        let name = &self.server.name;
+        let connection = match self.server.connection(&self.workspace, &session).await {
+            Ok(connection) => connection,
+            Err(why) => return ToolOutput::error(format!("not run: the MCP server {name} cannot be started: {why}")),
+        };
+        let mut following = Following { server: name, ask, output: &mut output, shown: Shown::default() };
+        let called = connection.call(&self.tool, &self.input, limit, &mut following).await;
+        let CallResult { text, images, is_error } = match called {
+            Ok(result) => result,
+            Err(CallError::Refused(why)) => {
+                let text = format!("the MCP server {name} refused the call: {why}");
+                CallResult { text, is_error: true, ..CallResult::default() }
+            }
+            Err(CallError::TimedOut) => {
+                let text = format!("[timed out: the MCP server {name} said nothing for {} s]", limit.as_secs());
+                return ToolOutput { outcome: Outcome::TimedOut, ..ToolOutput::error(text) };
+            }
+            Err(CallError::Ended(why)) => {
+                let text = format!("interrupted, outcome unknown: the MCP server {name} is gone: {why}");
+                return ToolOutput { outcome: Outcome::Unknown, ..ToolOutput::error(text) };
+            }
+        };
+        if !text.is_empty() {
+            output.push(text.as_bytes()).await;
+        }
+        let mut kept = output.finish().await;
+        if text.is_empty() && !images.is_empty() {
+            kept.content.clear();
+        }
+        kept.content.extend(images);
+        let (content, output, whole) = (kept.content, kept.segments, kept.whole);
+        ToolOutput { content, is_error, output, whole, ..ToolOutput::text("") }
+    }
+}
+
+/// Shows the progress of a call as output.
+struct Following<'a> {
+    server: &'a str,
+    ask: Ask,
+    output: &'a mut Output,
+    shown: Shown,
+}
+
+impl Hears for Following<'_> {
+    fn progress(&mut self, progress: Progress) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            if let Some(line) = self.shown.line(&progress, Instant::now()) {
+                self.output.aside(&line).await;
+            }
+        })
+    }
+
+    fn asked(&mut self, Asked { method, params, reply }: Asked) -> BoxFuture<'static, ()> {
+        let text = params.get("message").and_then(Value::as_str).unwrap_or_default();
+        let text = format!("the MCP server {} asks: {text}", self.server);
+        let schema = params.get("requestedSchema").cloned().unwrap_or_else(|| json!({ "type": "object" }));
+        // An address to visit cannot be shown.
+        let is_form = params.get("mode").is_none_or(|mode| mode == "form");
+        let asking = is_form.then(|| (self.ask)(Choice { text, wants: Wants::Fields(schema) }));
+        Box::pin(async move {
+            let chosen = match asking {
+                Some(asking) => asking.await,
+                None => Err(Invalid(format!("{method} is no form"))),
+            };
+            let answer = match chosen {
+                Ok(Chosen { value: Some(value), .. }) => json!({ "action": "accept", "content": value }),
+                Ok(Chosen { value: None, .. }) => json!({ "action": "decline" }),
+                Err(why) => {
+                    tracing::debug!(target: "mcp", %why, "a question is cancelled");
+                    json!({ "action": "cancel" })
+                }
+            };
+            let _gone = reply.send(answer);
+        })
+    }
+}
+
+/// What was shown of the progress of a call.
+#[derive(Default)]
+struct Shown {
+    at: Option<Instant>,
+    line: String,
+}
+
+impl Shown {
+    /// The line to show, unless it would be the same or too soon.
+    fn line(&mut self, progress: &Progress, now: Instant) -> Option<String> {
+        let line = described(progress);
+        if line == self.line || self.at.is_some_and(|at| now - at < PROGRESS_PAUSE) {
+            return None;
+        }
+        (self.at, self.line) = (Some(now), line.clone());
+        Some(line)
+    }
+}
+
+/// A line for people.
+fn described(Progress { progress, total, message }: &Progress) -> String {
+    let done = match total {
+        Some(total) => format!("{progress}/{total}"),
+        None => progress.to_string(),
+    };
+    match message.as_deref().map(|text| text::one_line(text::head(text.trim(), MAX_PROGRESS))) {
+        Some(message) if !message.is_empty() => format!("[{done}] {message}\n"),
+        _ => format!("[{done}]\n"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn progress_is_shown_in_lines_that_do_not_flood() {
+        let progress =
+            |progress, message: &str| Progress { progress, total: Some(3.0), message: Some(message.to_owned()) };
+        let mut shown = Shown::default();
+        let now = Instant::now();
+        assert_eq!(shown.line(&progress(1.0, "one"), now).as_deref(), Some("[1/3] one\n"));
+        assert_eq!(shown.line(&progress(2.0, "two"), now), None);
+        let later = now + PROGRESS_PAUSE;
+        assert_eq!(shown.line(&progress(1.0, "one"), later), None);
+        assert_eq!(shown.line(&progress(2.5, ""), later).as_deref(), Some("[2.5/3]\n"));
+    }
+}

@@ -1,0 +1,382 @@
+//! Output schemas: how each wire format requests JSON that fits a schema, and how the answer is read back. Pure.
+//!
+//! The abilities of servers are data: [`Compat::json_schema`] and [`Compat::schema_with_tools`].
+//! `strict` has the schemas that are enforced strictly.
+//! Deliberately absent: validation of answers ([`crate::provider::schema`]), and repairs (the turn).
+
+mod strict;
+
+use std::borrow::Cow;
+
+use linger_protocol::message::ContentBlock;
+use serde_json::{Value, json};
+
+use super::catalogue::Kind;
+use super::compat::Compat;
+use super::{Response, gemini};
+pub use strict::without_nulls;
+
+/// The tool that carries the answer where a format has no other means.
+pub const ANSWER: &str = "final_answer";
+
+/// Its description for the model.
+const DESCRIPTION: &str =
+    "Gives the final answer, and ends the turn. Call it once, alone, when everything else is done.";
+
+/// The name of the schema on the wire.
+const NAME: &str = "answer";
+
+/// The field of the wrapping object, for answers that are no objects.
+const INNER: &str = "answer";
+
+/// The schema of an answer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OutputSchema<'a> {
+    /// JSON Schema.
+    pub schema: &'a Value,
+    /// The answer is due: no other tool may be called first, where the format can express that.
+    pub due: bool,
+}
+
+/// How a server can be held to a schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SchemaStrategy {
+    /// Only by words in the prompt.
+    PromptOnly,
+    /// By a request without tools.
+    WithoutTools,
+    /// Together with tools, in every step.
+    WithTools,
+}
+
+/// The strategy for a server with these flags, a `model` and a `schema`.
+pub fn schema_strategy(kind: Kind, compat: Compat, model: &str, schema: &Value) -> SchemaStrategy {
+    let with_tools = match kind {
+        // The scripted model always complies.
+        Kind::Demo => return SchemaStrategy::WithTools,
+        _ if takes_objects(kind) && !is_object(schema) && has_references(schema) => return SchemaStrategy::PromptOnly,
+        // The answer is a tool call.
+        Kind::Anthropic => true,
+        Kind::Openai | Kind::OpenaiResponses => compat.schema_with_tools.unwrap_or(true),
+        Kind::Gemini => compat.schema_with_tools.unwrap_or_else(|| gemini::is_third(model)),
+        // Its grammar excludes tool calls.
+        Kind::Ollama => compat.schema_with_tools.unwrap_or(false),
+    };
+    match (compat.json_schema, with_tools) {
+        (Some(false), _) => SchemaStrategy::PromptOnly,
+        (_, true) => SchemaStrategy::WithTools,
+        (_, false) => SchemaStrategy::WithoutTools,
+    }
+}
+
+/// Whether a format enforces only schemas of objects. Other answers are then wrapped in an object with one field.
+fn takes_objects(kind: Kind) -> bool {
+    matches!(kind, Kind::Anthropic | Kind::Openai | Kind::OpenaiResponses)
+}
+
+/// Whether answers for `schema` are wrapped in an object.
+pub fn wraps(kind: Kind, schema: &Value) -> bool {
+    takes_objects(kind) && !is_object(schema)
+}
+
+/// The schema itself if it is of an object, else the schema of the wrapping object.
+fn as_object_schema(schema: &Value) -> Cow<'_, Value> {
+    if is_object(schema) {
+        return Cow::Borrowed(schema);
+    }
+    let properties = json!({ INNER: schema });
+    Cow::Owned(json!({"type": "object", "properties": properties, "required": [INNER], "additionalProperties": false}))
+}
+
+/// Takes the answer out of its wrapping object, if it is in one.
+pub fn unwrap_answer(answer: Value) -> Value {
+    match answer {
+        Value::Object(mut fields) if fields.len() == 1 && fields.contains_key(INNER) => {
+            fields.remove(INNER).unwrap_or_default()
+        }
+        other => other,
+    }
+}
+
+/// Whether a schema has references, which wrapping would break.
+fn has_references(schema: &Value) -> bool {
+    const NAMES: [&str; 5] = ["$ref", "$dynamicRef", "$recursiveRef", "$id", "$anchor"];
+    match schema {
+        Value::Object(fields) => {
+            fields.iter().any(|(word, value)| NAMES.contains(&word.as_str()) || has_references(value))
+        }
+        Value::Array(items) => items.iter().any(has_references),
+        _ => false,
+    }
+}
+
+/// Whether a schema is plainly of an object, as those of tool arguments are.
+fn is_object(schema: &Value) -> bool {
+    let has = |word: &str| schema.get(word).is_some();
+    schema.get("type").is_some_and(|kind| kind == "object") && !["oneOf", "anyOf", "allOf", "$ref"].into_iter().any(has)
+}
+
+/// The tool that carries the answer.
+pub(super) fn tool(schema: &Value) -> Value {
+    json!({"name": ANSWER, "description": DESCRIPTION, "input_schema": as_object_schema(schema)})
+}
+
+/// The schema for OpenAI's formats. It is marked strict where [`strict`] can make it so: optional properties become required and
+/// may be `null`, and [`without_nulls`] removes those nulls from the answer.
+pub(super) fn json_schema(schema: &Value, compat: &Compat) -> Value {
+    let schema = as_object_schema(schema);
+    if compat.strict_schema == Some(false) {
+        return json!({"name": NAME, "schema": schema});
+    }
+    match strict::strict_version(&schema) {
+        Some(schema) => json!({"name": NAME, "schema": schema, "strict": true}),
+        None => json!({"name": NAME, "schema": schema, "strict": false}),
+    }
+}
+
+/// Turns the tool call that carries the answer into text, which is what the history keeps for every format.
+pub fn answer_call_to_text(response: &mut Response) {
+    for block in &mut response.content {
+        if let ContentBlock::ToolUse { name, input, .. } = block
+            && name == ANSWER
+        {
+            let text = match input.take() {
+                // Not JSON.
+                Value::String(raw) => raw,
+                object => object.to_string(),
+            };
+            *block = ContentBlock::text(text);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use linger_protocol::session::Effort;
+
+    use super::super::support::{KINDS, request, user};
+    use crate::diagnostics::secret::Secret;
+
+    use super::super::wellformed::validate;
+    use super::super::{Request, catalogue};
+    use super::*;
+
+    fn object() -> Value {
+        json!({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]})
+    }
+
+    #[test]
+    fn each_format_is_asked_in_its_way() {
+        fn check(kind: Kind, compat: Compat, model: &str, schema: &Value, expect: SchemaStrategy) {
+            assert_eq!(schema_strategy(kind, compat, model, schema), expect, "{kind:?} {model} {schema}");
+        }
+        let (list, none) = (json!({"type": "array"}), Compat::NONE);
+        check(Kind::Anthropic, none, "m", &object(), SchemaStrategy::WithTools);
+        check(Kind::Anthropic, none, "m", &list, SchemaStrategy::WithTools);
+        check(Kind::Openai, none, "m", &json!({"type": "array", "items": {"$ref": "#"}}), SchemaStrategy::PromptOnly);
+        check(
+            Kind::Gemini,
+            none,
+            "gemini-3.8-flash",
+            &json!({"type": "array", "items": {"$ref": "#"}}),
+            SchemaStrategy::WithTools,
+        );
+        check(Kind::Openai, none, "m", &object(), SchemaStrategy::WithTools);
+        check(Kind::OpenaiResponses, none, "m", &object(), SchemaStrategy::WithTools);
+        check(
+            Kind::OpenaiResponses,
+            none,
+            "m",
+            &json!({"anyOf": [object()], "type": "object"}),
+            SchemaStrategy::WithTools,
+        );
+        check(Kind::Gemini, none, "gemini-3.8-flash", &list, SchemaStrategy::WithTools);
+        check(Kind::Gemini, none, "gemini-2.5-pro", &list, SchemaStrategy::WithoutTools);
+        check(Kind::Ollama, none, "m", &list, SchemaStrategy::WithoutTools);
+        let apart = Compat { schema_with_tools: Some(false), ..none };
+        check(Kind::Openai, apart, "m", &object(), SchemaStrategy::WithoutTools);
+        let words = Compat { json_schema: Some(false), ..none };
+        check(Kind::Openai, words, "m", &object(), SchemaStrategy::PromptOnly);
+        check(Kind::Ollama, words, "m", &object(), SchemaStrategy::PromptOnly);
+    }
+
+    #[test]
+    fn an_answer_that_is_no_object_is_asked_for_within_one() {
+        let list = json!({"type": "array", "items": {"type": "string"}});
+        let around = json!({"type": "object", "properties": {"answer": list}, "required": ["answer"],
+            "additionalProperties": false});
+        assert_eq!(json_schema(&list, &Compat::NONE), json!({"name": "answer", "schema": around, "strict": true}));
+        assert_eq!(tool(&list)["input_schema"], around);
+        assert_eq!(tool(&object())["input_schema"], object());
+        let wrapped = KINDS.map(|kind| wraps(kind, &list));
+        assert_eq!((wrapped, KINDS.map(|kind| wraps(kind, &object()))), ([true, true, true, false, false], [false; 5]));
+        for (came, expect) in [
+            (json!({"answer": ["a"]}), json!(["a"])),
+            (json!(["a"]), json!(["a"])),
+            (json!({"answer": 1, "more": 2}), json!({"answer": 1, "more": 2})),
+            (json!({"answer": null}), json!(null)),
+        ] {
+            assert_eq!(unwrap_answer(came), expect);
+        }
+    }
+
+    /// What a request has beyond one without shape and effort, but for the messages.
+    fn added(
+        kind: Kind,
+        compat: Compat,
+        model: &str,
+        output_schema: Option<OutputSchema<'_>>,
+        effort: Effort,
+    ) -> Value {
+        let messages = [user(vec![ContentBlock::text("hi")])];
+        let body = |compat, output_schema, effort| -> Value {
+            let codec = catalogue::codec(kind, compat).unwrap();
+            let request = Request { model, output_schema, effort, max_tokens: 9000, ..request(&messages) };
+            let body: Value = serde_json::from_slice(&codec.encoder().encode(&request).body).unwrap();
+            assert_eq!(validate(kind, &body), Ok(()), "{body:#}");
+            body
+        };
+        let bare = body(Compat { thinking: None, ..compat }, None, Effort::Auto);
+        let body = body(compat, output_schema, effort);
+        let new = body.as_object().unwrap().iter().filter(|(name, value)| bare.get(name) != Some(value));
+        Value::Object(new.map(|(name, value)| (name.clone(), value.clone())).collect())
+    }
+
+    #[test]
+    fn a_shape_is_asked_for_in_the_words_of_each_format() {
+        fn check(kind: Kind, due: bool, expect: Value) {
+            let schema = json!({"type": "object", "properties": {}, "additionalProperties": false});
+            let output_schema = Some(OutputSchema { schema: &schema, due });
+            assert_eq!(added(kind, Compat::NONE, "m", output_schema, Effort::Auto), expect, "{kind:?}");
+        }
+        let schema = json!({"type": "object", "properties": {}, "additionalProperties": false});
+        let named = json!({"name": "answer", "schema": schema, "strict": true});
+        let tools = json!([{"name": "ls", "description": "lists", "input_schema": {"type": "object"}}, tool(&schema)]);
+        check(Kind::Anthropic, false, json!({"tool_choice": {"type": "any"}, "tools": tools}));
+        check(Kind::Anthropic, true, json!({"tool_choice": {"type": "tool", "name": "final_answer"}, "tools": tools}));
+        check(Kind::Openai, false, json!({"response_format": {"type": "json_schema", "json_schema": named}}));
+        let mut format = named;
+        format["type"] = json!("json_schema");
+        check(Kind::OpenaiResponses, false, json!({"text": {"format": format}}));
+        let generation =
+            json!({"maxOutputTokens": 9000, "responseMimeType": "application/json", "responseJsonSchema": schema});
+        check(Kind::Gemini, false, json!({"generationConfig": generation}));
+        check(Kind::Ollama, true, json!({"format": schema}));
+    }
+
+    #[test]
+    fn an_effort_is_asked_for_in_the_words_of_each_format() {
+        fn check(kind: Kind, compat: Compat, model: &str, effort: Effort, expect: Value) {
+            assert_eq!(added(kind, compat, model, None, effort), expect, "{kind:?} {model} {effort}");
+        }
+        let (none, budget) = (Compat::NONE, Compat { thinking_budget: Some(true), ..Compat::NONE });
+        let shown = json!({"type": "adaptive", "display": "summarized"});
+        let adaptive = json!({"thinking": shown, "output_config": {"effort": "xhigh"}});
+        check(Kind::Anthropic, none, "m", Effort::Xhigh, adaptive);
+        check(Kind::Anthropic, none, "m", Effort::None, json!({"thinking": {"type": "disabled"}}));
+        let enabled = |tokens: u32| json!({"thinking": {"type": "enabled", "budget_tokens": tokens}});
+        check(Kind::Anthropic, budget, "m", Effort::Low, enabled(4096));
+        check(Kind::Anthropic, budget, "m", Effort::Max, enabled(6750));
+        check(Kind::Anthropic, none, "claude-haiku-4-5-20251001", Effort::Low, enabled(4096));
+        check(Kind::Anthropic, none, "claude-3-5-haiku-latest", Effort::High, json!({}));
+        check(Kind::Anthropic, none, "claude-3-5-haiku-latest", Effort::None, json!({}));
+        check(Kind::Anthropic, budget, "claude-opus-5", Effort::Low, enabled(4096));
+        let adaptive = Compat { thinking_budget: Some(false), ..none };
+        let low = json!({"thinking": shown, "output_config": {"effort": "low"}});
+        check(Kind::Anthropic, adaptive, "claude-sonnet-4-5", Effort::Low, low);
+        let high = json!({"thinking": shown, "output_config": {"effort": "high"}});
+        check(Kind::Anthropic, none, "claude-opus-4-6", Effort::Xhigh, high);
+        check(Kind::Anthropic, none, "claude-opus-5-5", Effort::None, json!({"output_config": {"effort": "low"}}));
+        let between = json!({"thinking": {"type": "between_tools"}});
+        check(Kind::Anthropic, none, "claude-sonnet-5-5", Effort::None, between);
+        let flag = |thinking: bool| Compat { thinking: Some(thinking), ..Compat::NONE };
+        check(Kind::Anthropic, flag(true), "m", Effort::Auto, json!({ "thinking": shown }));
+        check(Kind::Anthropic, flag(true).or(budget), "m", Effort::Auto, enabled(6750));
+        let silent = json!({"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}});
+        check(Kind::Anthropic, flag(false), "m", Effort::Low, silent);
+        check(Kind::Anthropic, flag(false), "m", Effort::Auto, json!({}));
+        check(Kind::Openai, none, "m", Effort::Minimal, json!({"reasoning_effort": "minimal"}));
+        check(Kind::Openai, Compat { reasoning_effort: Some(false), ..none }, "m", Effort::High, json!({}));
+        check(Kind::Openai, none, "m", Effort::Max, json!({"reasoning_effort": "max"}));
+        check(Kind::OpenaiResponses, none, "m", Effort::Xhigh, json!({"reasoning": {"effort": "xhigh"}}));
+        check(Kind::OpenaiResponses, none, "m", Effort::Max, json!({"reasoning": {"effort": "max"}}));
+        let gemini =
+            |thinking: Value| json!({"generationConfig": {"maxOutputTokens": 9000, "thinkingConfig": thinking}});
+        let high = gemini(json!({"includeThoughts": true, "thinkingLevel": "HIGH"}));
+        check(Kind::Gemini, none, "gemini-3.8-flash", Effort::High, high);
+        check(Kind::Gemini, none, "gemini-2.5-flash", Effort::None, gemini(json!({"thinkingBudget": 0})));
+        // It thinks in any case, and says so to fewer.
+        check(Kind::Gemini, none, "models/gemini-2.5-pro", Effort::None, gemini(json!({"thinkingBudget": 128})));
+        check(Kind::Ollama, none, "m", Effort::None, json!({"think": false}));
+        check(Kind::Ollama, none, "m", Effort::Max, json!({"think": "high"}));
+    }
+
+    #[test]
+    fn fields_of_the_users_own_are_merged_into_each_body() {
+        let messages = [user(vec![ContentBlock::text("hi")])];
+        let own = json!({"temperature": 0.5, "options": {"top_k": 5}, "generationConfig": {"topK": 5}, "text": {"verbosity": "low"}});
+        for kind in KINDS {
+            let codec = catalogue::codec(kind, Compat::NONE).unwrap();
+            let plain = Request { max_tokens: 9000, ..request(&messages) };
+            let body = |own_fields| -> Value {
+                let encoded = codec.encoder().encode(&Request { own_fields, ..plain });
+                serde_json::from_slice(&encoded.body).unwrap()
+            };
+            let (without, with) = (body(None), body(own.as_object()));
+            let mut expect = without.as_object().unwrap().clone();
+            crate::provider::own_fields::merge(&mut expect, own.as_object().unwrap());
+            assert_eq!((&with, &with["temperature"]), (&Value::Object(expect), &json!(0.5)), "{kind:?}");
+            assert_eq!(without["messages"], with["messages"], "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn claude_on_vertex_ai_has_its_model_in_the_path_and_its_version_in_the_body() {
+        let messages = [user(vec![ContentBlock::text("hi")])];
+        let codec = catalogue::codec(Kind::Anthropic, Compat { vertex: Some(true), ..Compat::NONE }).unwrap();
+        let request = Request { model: "claude-sonnet-5@20260101", ..request(&messages) };
+        let encoded = codec.encoder().encode(&request);
+        assert_eq!(encoded.path, "/publishers/anthropic/models/claude-sonnet-5@20260101:streamRawPredict");
+        let body: Value = serde_json::from_slice(&encoded.body).unwrap();
+        assert_eq!((body.get("model"), &body["anthropic_version"]), (None, &json!("vertex-2023-10-16")));
+        assert_eq!(codec.authorize(&Secret::new("k")), ("authorization", "Bearer k".to_owned()));
+        assert!(codec.listing().is_none());
+    }
+
+    #[test]
+    fn no_call_is_demanded_of_a_model_that_thinks() {
+        let schema = object();
+        let anthropic = |model, due, effort| {
+            let body = added(Kind::Anthropic, Compat::NONE, model, Some(OutputSchema { schema: &schema, due }), effort);
+            [body["thinking"]["type"].clone(), body["tool_choice"]["type"].clone()]
+        };
+        assert_eq!(anthropic("m", false, Effort::High), [json!("adaptive"), Value::Null]);
+        assert_eq!(anthropic("m", true, Effort::High), [Value::Null, json!("tool")]);
+        assert_eq!(anthropic("claude-haiku-4-5", false, Effort::High), [json!("enabled"), Value::Null]);
+        // Those that always think cannot be made to call anything.
+        for effort in [Effort::Auto, Effort::None] {
+            assert_eq!(anthropic("claude-opus-5-5", false, effort), [Value::Null, Value::Null]);
+            assert_eq!(anthropic("claude-opus-5-5", true, effort), [Value::Null, Value::Null]);
+            assert_eq!(anthropic("claude-fable-5", true, effort), [Value::Null, json!("tool")]);
+        }
+    }
+
+    #[test]
+    fn a_call_that_gives_the_answer_becomes_its_words_in_its_place() {
+        let call = |name: &str, input: Value| ContentBlock::ToolUse {
+            call_id: "".into(),
+            name: name.to_owned(),
+            input,
+            native: None,
+        };
+        let content = vec![ContentBlock::text("so"), call("ls", json!({})), call(ANSWER, json!({"b": 1, "a": 2}))];
+        let mut response = Response { content, ..Response::default() };
+        answer_call_to_text(&mut response);
+        let expect = vec![ContentBlock::text("so"), call("ls", json!({})), ContentBlock::text(r#"{"b":1,"a":2}"#)];
+        assert_eq!(response.content, expect);
+        let content = vec![call(ANSWER, json!({"answer": "Bern"})), call(ANSWER, json!("{cut"))];
+        let mut response = Response { content, ..Response::default() };
+        answer_call_to_text(&mut response);
+        assert_eq!(response.content, [ContentBlock::text(r#"{"answer":"Bern"}"#), ContentBlock::text("{cut")]);
+    }
+}

@@ -1,0 +1,382 @@
+//! The conversation with the host: a line of JSON each way.
+//!
+//! Source: MCP 2025-11-25 (handshake) and 2026-07-28 (each request says its version; `server/discover`; a result may want input).
+//! A host of either era is served on the same pipe. One task reads, one writes, and one runs each call; a call that is cancelled
+//! is dropped, which ends what it started.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::calls::{Calls, Permission, Prepared, refused};
+use crate::mcp::{MAX_MESSAGE, next_line};
+
+/// The revisions that begin with a handshake, the newest first.
+const HANDSHAKE: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
+
+/// The revision in which each request says its own.
+const PER_REQUEST: &str = "2026-07-28";
+
+/// The keys of `_meta` that a request of [`PER_REQUEST`] has.
+const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
+const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
+
+/// Messages that wait for the host to read them; beyond that calls wait.
+const QUEUE: usize = 64;
+
+/// Pieces of output that wait to be shown as progress.
+const SHOWN: usize = 16;
+
+/// The most calls at once: a model makes a dozen.
+const MAX_CALLS: usize = 32;
+
+/// How long calls may take once the host has closed our input.
+const LAST_ANSWERS: Duration = Duration::from_secs(10);
+
+/// How long the list of tools may be kept, in milliseconds: it never changes.
+const LIST_TTL_MS: u64 = 3_600_000;
+
+/// The name of the only input that a call may want.
+const PERMISSION: &str = "permission";
+
+/// What a person may answer.
+const ALLOW: &str = "allow";
+const ALWAYS: &str = "allow until the server ends";
+const DENY: &str = "deny";
+
+/// A message of the host.
+#[derive(Deserialize)]
+struct Message {
+    #[serde(default)]
+    id: Option<Value>,
+    #[serde(default)]
+    method: Option<String>,
+    #[serde(default)]
+    params: Value,
+    #[serde(default)]
+    result: Value,
+}
+
+/// One host; all clones are one.
+#[derive(Clone)]
+struct Host(Arc<Shared>);
+
+struct Shared {
+    calls: Arc<Calls>,
+    out: mpsc::Sender<String>,
+    state: Mutex<State>,
+    last: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    /// Whether a host of the handshake can ask its user.
+    can_ask: bool,
+    /// Ends the calls that run, by the id of their request.
+    running: HashMap<String, CancellationToken>,
+    /// Our questions that wait for an answer.
+    asked: HashMap<String, oneshot::Sender<Value>>,
+}
+
+/// How a request ends that fails.
+struct Failed {
+    code: i64,
+    message: String,
+    data: Option<Value>,
+}
+
+impl Failed {
+    fn new(code: i64, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), data: None }
+    }
+}
+
+/// Serves a host until its messages end.
+pub(super) async fn serve(
+    input: impl AsyncRead + Unpin,
+    output: impl AsyncWrite + Unpin + Send + 'static,
+    calls: Arc<Calls>,
+) -> io::Result<()> {
+    let (out, queue) = mpsc::channel(QUEUE);
+    let writing = tokio::spawn(write(queue, output));
+    let host = Host(Arc::new(Shared { calls, out, state: Mutex::default(), last: AtomicU64::new(0) }));
+    let (mut input, mut running) = (BufReader::new(input), JoinSet::new());
+    loop {
+        tokio::select! {
+            line = next_line(&mut input, MAX_MESSAGE) => match line? {
+                None => break,
+                Some(line) if line.iter().all(u8::is_ascii_whitespace) => {}
+                Some(line) => host.take(&line, &mut running).await,
+            },
+            Some(_) = running.join_next() => {}
+        }
+    }
+    // What the host has asked for before it left is answered, if that takes no time.
+    let _late = timeout(LAST_ANSWERS, async { while running.join_next().await.is_some() {} }).await;
+    running.shutdown().await;
+    drop(host);
+    writing.await.map_err(io::Error::other)?
+}
+
+async fn write(mut queue: mpsc::Receiver<String>, mut output: impl AsyncWrite + Unpin) -> io::Result<()> {
+    while let Some(mut line) = queue.recv().await {
+        line.push('\n');
+        output.write_all(line.as_bytes()).await?;
+        output.flush().await?;
+    }
+    Ok(())
+}
+
+impl Host {
+    /// Takes a message; calls run in a task of their own.
+    async fn take(&self, line: &[u8], running: &mut JoinSet<()>) {
+        let Ok(message) = serde_json::from_slice::<Message>(line) else {
+            let failed = Failed::new(-32700, "the line is no JSON-RPC message");
+            return self.answer(&Value::Null, Err(failed)).await;
+        };
+        match message {
+            Message { method: Some(method), id: Some(id), params, .. } if method == "tools/call" => {
+                if running.len() >= MAX_CALLS {
+                    let failed = Failed::new(-32000, format!("{MAX_CALLS} calls run already"));
+                    return self.answer(&id, Err(failed)).await;
+                }
+                let (host, token) = (self.clone(), CancellationToken::new());
+                let key = id.to_string();
+                self.state().running.insert(key.clone(), token.clone());
+                running.spawn(async move {
+                    tokio::select! {
+                        called = host.call(&params) => host.answer(&id, called).await,
+                        // A request that was cancelled has no answer.
+                        () = token.cancelled() => {}
+                    }
+                    host.state().running.remove(&key);
+                });
+            }
+            Message { method: Some(method), id: Some(id), params, .. } => {
+                let answer = self.request(&method, &params);
+                self.answer(&id, answer).await;
+            }
+            Message { method: Some(method), params, .. } if method == "notifications/cancelled" => {
+                let id = params.get("requestId").map(Value::to_string).unwrap_or_default();
+                if let Some(token) = self.state().running.get(&id) {
+                    token.cancel();
+                }
+            }
+            Message { id: Some(id), result, .. } => {
+                let asked = id.as_str().and_then(|id| self.state().asked.remove(id));
+                // A question that nobody waits for any more, or that was refused, which is null.
+                asked.into_iter().for_each(|asked| drop(asked.send(result.clone())));
+            }
+            _ => {}
+        }
+    }
+
+    /// A request that is answered at once.
+    fn request(&self, method: &str, params: &Value) -> Result<Value, Failed> {
+        let capabilities = json!({ "tools": {} });
+        let info = json!({ "name": "linger", "version": linger_protocol::VERSION });
+        match method {
+            "initialize" => {
+                let wanted = params.get("protocolVersion").and_then(Value::as_str).unwrap_or_default();
+                let version = HANDSHAKE.iter().find(|known| **known == wanted).unwrap_or(&HANDSHAKE[0]);
+                self.state().can_ask = can_ask(params.get("capabilities"));
+                Ok(json!({ "protocolVersion": version, "capabilities": capabilities, "serverInfo": info }))
+            }
+            "ping" => Ok(json!({})),
+            "server/discover" => {
+                let versions: Vec<&str> = std::iter::once(PER_REQUEST).chain(HANDSHAKE).collect();
+                Ok(json!({ "supportedVersions": versions, "capabilities": capabilities, "serverInfo": info,
+                    "ttlMs": LIST_TTL_MS, "cacheScope": "public", "resultType": "complete" }))
+            }
+            "tools/list" => {
+                let era = era(params)?;
+                let mut listed = Map::from_iter([("tools".to_owned(), self.tools())]);
+                if era == Era::PerRequest {
+                    listed.insert("ttlMs".to_owned(), LIST_TTL_MS.into());
+                    listed.insert("cacheScope".to_owned(), "public".into());
+                }
+                Ok(era.complete(Value::Object(listed)))
+            }
+            _ => Err(Failed::new(-32601, format!("there is no method {method}"))),
+        }
+    }
+
+    fn tools(&self) -> Value {
+        let tools = self.0.calls.tools.iter().map(|tool| {
+            let annotations = json!({ "readOnlyHint": !tool.changes(), "openWorldHint": false });
+            json!({ "name": tool.name(), "description": tool.description(), "inputSchema": tool.schema(),
+                "annotations": annotations })
+        });
+        tools.collect()
+    }
+
+    /// Calls a tool.
+    async fn call(&self, params: &Value) -> Result<Value, Failed> {
+        let era = era(params)?;
+        let name = params.get("name").and_then(Value::as_str).unwrap_or_default();
+        if self.0.calls.tools.get(name).is_none() {
+            let known = self.0.calls.tools.find(name).err().map(|unknown| unknown.0);
+            return Err(Failed::new(-32602, known.unwrap_or_default()));
+        }
+        let input = params.get("arguments").cloned().unwrap_or_else(|| json!({}));
+        let prepared = match self.0.calls.prepare(name, &input).await {
+            Ok(prepared) => prepared,
+            Err(invalid) => return Ok(era.complete(refused(&invalid.0))),
+        };
+        match self.0.calls.permission(&prepared) {
+            Permission::Given => {}
+            Permission::Refused(why) => return Ok(era.complete(refused(&why))),
+            Permission::Asked { action, grant } => match self.ask(era, params, &prepared, &action).await {
+                Answer::Decided(decision) if decision == ALLOW => {}
+                Answer::Decided(decision) if decision == ALWAYS => self.0.calls.grant(&grant),
+                Answer::Decided(_) => return Ok(era.complete(refused("the user does not allow it"))),
+                Answer::Later(wanted) => return Ok(wanted),
+                Answer::Nobody => {
+                    let why = format!(
+                        "it needs permission, and this host cannot ask for it; start the server with --allow '{grant}'"
+                    );
+                    return Ok(era.complete(refused(&why)));
+                }
+            },
+        }
+        let token = params.pointer("/_meta/progressToken").cloned();
+        let (shown, pieces) = mpsc::channel(SHOWN);
+        let showing = self.show(token, pieces);
+        let (result, ()) = tokio::join!(self.0.calls.run(prepared, shown), showing);
+        Ok(era.complete(result))
+    }
+
+    /// Sends output as progress, if the host wants to see any.
+    async fn show(&self, token: Option<Value>, mut pieces: mpsc::Receiver<String>) {
+        let mut progress = 0;
+        while let Some(text) = pieces.recv().await {
+            let Some(token) = &token else { continue };
+            progress += 1;
+            let params = json!({ "progressToken": token, "progress": progress, "message": text.trim_end() });
+            self.send(&json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": params })).await;
+        }
+    }
+
+    /// Asks the host's user for a permission.
+    async fn ask(&self, era: Era, params: &Value, prepared: &Prepared, action: &str) -> Answer {
+        let property = json!({ "type": "string", "title": "Allow it?", "enum": [ALLOW, ALWAYS, DENY] });
+        let schema = json!({ "type": "object", "properties": { "decision": property }, "required": ["decision"] });
+        let question = json!({ "mode": "form", "message": format!("May linger run this?\n\n{action}"), "requestedSchema": schema });
+        match era {
+            Era::PerRequest => {
+                // What it was shown is the call that it is the state of.
+                if params.get("requestState").and_then(Value::as_str) == Some(&prepared.digest)
+                    && let Some(answer) = params.pointer("/inputResponses").and_then(|all| all.get(PERMISSION))
+                {
+                    return Answer::Decided(decision(answer));
+                }
+                let meta = params.get("_meta").and_then(|meta| meta.get(CAPABILITIES_KEY));
+                if !can_ask(meta) {
+                    return Answer::Nobody;
+                }
+                let wanted = json!({ PERMISSION: { "method": "elicitation/create", "params": question } });
+                Answer::Later(
+                    json!({ "resultType": "input_required", "inputRequests": wanted, "requestState": prepared.digest }),
+                )
+            }
+            Era::Handshake if self.state().can_ask => {
+                let id = format!("q{}", self.0.last.fetch_add(1, Ordering::Relaxed));
+                let (reply, answer) = oneshot::channel();
+                self.state().asked.insert(id.clone(), reply);
+                self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": question }))
+                    .await;
+                // Gone with the host.
+                Answer::Decided(answer.await.map(|answer| decision(&answer)).unwrap_or_default())
+            }
+            Era::Handshake => Answer::Nobody,
+        }
+    }
+
+    async fn answer(&self, id: &Value, answer: Result<Value, Failed>) {
+        let message = match answer {
+            Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
+            Err(Failed { code, message, data }) => {
+                let mut error = json!({ "code": code, "message": message });
+                if let (Some(data), Some(error)) = (data, error.as_object_mut()) {
+                    error.insert("data".to_owned(), data);
+                }
+                json!({ "jsonrpc": "2.0", "id": id, "error": error })
+            }
+        };
+        self.send(&message).await;
+    }
+
+    async fn send(&self, message: &Value) {
+        // A host that reads no more ends this process by closing its input.
+        let _gone = self.0.out.send(message.to_string()).await;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What became of a question.
+enum Answer {
+    /// What the user chose; anything but two words is a no.
+    Decided(String),
+    /// The host asks, and calls again; the result that says so.
+    Later(Value),
+    /// The host cannot ask.
+    Nobody,
+}
+
+/// How a request says what it speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Era {
+    /// By a handshake before.
+    Handshake,
+    /// In its `_meta`.
+    PerRequest,
+}
+
+impl Era {
+    /// A result that is one.
+    fn complete(self, mut result: Value) -> Value {
+        if let (Self::PerRequest, Some(result)) = (self, result.as_object_mut()) {
+            result.insert("resultType".to_owned(), "complete".into());
+        }
+        result
+    }
+}
+
+/// The era of a request; fails if its version is not known.
+fn era(params: &Value) -> Result<Era, Failed> {
+    match params.get("_meta").and_then(|meta| meta.get(VERSION_KEY)) {
+        None => Ok(Era::Handshake),
+        Some(version) if version == PER_REQUEST => Ok(Era::PerRequest),
+        Some(version) => {
+            let data = json!({ "supported": [PER_REQUEST], "requested": version });
+            Err(Failed { data: Some(data), ..Failed::new(-32022, "this version of the protocol is not supported") })
+        }
+    }
+}
+
+/// Whether capabilities of a client have forms.
+fn can_ask(capabilities: Option<&Value>) -> bool {
+    let forms = capabilities.and_then(|all| all.get("elicitation"));
+    // Empty, it means forms.
+    forms.is_some_and(|forms| forms.as_object().is_some_and(|forms| forms.is_empty() || forms.contains_key("form")))
+}
+
+/// What an answer to our question says; empty if it was declined.
+fn decision(answer: &Value) -> String {
+    let accepted = answer.get("action").and_then(Value::as_str) == Some("accept");
+    let decision = answer.pointer("/content/decision").and_then(Value::as_str).filter(|_| accepted);
+    decision.unwrap_or_default().to_owned()
+}

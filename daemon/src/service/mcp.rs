@@ -1,0 +1,153 @@
+//! `mcp/*`: the MCP servers, and their tables in the configuration.
+
+use std::sync::Arc;
+
+use linger_protocol::RpcError;
+use linger_protocol::daemon::Empty;
+use linger_protocol::error::Code;
+use linger_protocol::id::SessionId;
+use linger_protocol::mcp::{
+    Add, Attachable, GetPrompt, Logs, Named, Offered, ReadResource, Resource, Server, ServerPrompt, Test,
+};
+
+use super::{Caller, Services, config};
+use crate::mcp::{OfferError, Place};
+use crate::session::actor::Command;
+use crate::sys::{disk, memory};
+use crate::tool::Workspace;
+
+/// The servers that are configured.
+pub async fn list(services: &Services, _: &Caller, _: Empty) -> Result<Vec<Server>, RpcError> {
+    services.config.current()?;
+    Ok(measured(services.env().servers.list()).await)
+}
+
+/// Puts a server into the configuration, confirmed; sessions have its tools from their next step on.
+pub async fn add(services: &Services, caller: &Caller, params: Add) -> Result<Empty, RpcError> {
+    caller.must_be_user(services, "add an MCP server")?;
+    if services.config.has_server(&params.server)? {
+        let error = RpcError::new(Code::BadName, format!("there is an MCP server '{}' already", params.server));
+        return Err(error.hint(format!("`linger mcp remove {}` removes it", params.server)));
+    }
+    let (store, by) = (services.config.clone(), caller.name());
+    config::blocking(move || store.add_server(&params, &by)).await?;
+    config::apply(services).await;
+    Ok(Empty {})
+}
+
+/// Takes a server out of the configuration; its calls are waited for.
+pub async fn remove(services: &Services, caller: &Caller, params: Named) -> Result<Empty, RpcError> {
+    caller.must_be_user(services, "remove an MCP server")?;
+    let (store, name, by) = (services.config.clone(), params.server.clone(), caller.name());
+    if !config::blocking(move || store.remove_server(&name, &by)).await? {
+        return Err(unknown(&params.server));
+    }
+    config::apply(services).await;
+    Ok(Empty {})
+}
+
+/// Ends a server; the next call starts it.
+pub async fn restart(services: &Services, caller: &Caller, params: Named) -> Result<Empty, RpcError> {
+    caller.must_be_user(services, "restart an MCP server")?;
+    match services.env().servers.restart(&params.server) {
+        true => Ok(Empty {}),
+        false => Err(unknown(&params.server)),
+    }
+}
+
+/// What a server wrote and logged last.
+pub async fn logs(services: &Services, _: &Caller, params: Named) -> Result<Logs, RpcError> {
+    let lines = services.env().servers.logs(&params.server);
+    Ok(Logs { lines: lines.ok_or_else(|| unknown(&params.server))? })
+}
+
+/// Starts a server for a workspace, if it does not run, and says how it is.
+pub async fn test(services: &Services, caller: &Caller, params: Test) -> Result<Server, RpcError> {
+    caller.must_be_user(services, "start an MCP server")?;
+    let Test { server, cwd, env } = params;
+    let (env, _) = services.config.current()?.env.take(env);
+    let workspace = services.env().workspace(&SessionId::daemon(), &cwd, env, disk::TIMEOUT).await;
+    let row = services.env().servers.test(&server, &workspace).await.ok_or_else(|| unknown(&server))?;
+    measured(vec![row]).await.pop().ok_or_else(|| unknown(&server))
+}
+
+/// What servers have that a prompt of the session can name.
+pub async fn resources(services: &Services, caller: &Caller, params: Offered) -> Result<Vec<Resource>, RpcError> {
+    let server = params.server.clone();
+    let (workspace, session) = place(services, caller, params).await?;
+    let at = Place { workspace: &workspace, session: session.as_str() };
+    services.env().servers.resources(server.as_deref(), &at).await.map_err(failed)
+}
+
+/// What a resource has.
+pub async fn resource(services: &Services, caller: &Caller, params: ReadResource) -> Result<Attachable, RpcError> {
+    let workspace = workspace(services, caller, &params.session).await?;
+    let at = Place { workspace: &workspace, session: params.session.as_str() };
+    let content = services.env().servers.read(&params.server, &params.uri, &at).await.map_err(failed)?;
+    Ok(Attachable { content })
+}
+
+/// The prompts that servers have ready.
+pub async fn prompts(services: &Services, caller: &Caller, params: Offered) -> Result<Vec<ServerPrompt>, RpcError> {
+    let server = params.server.clone();
+    let (workspace, session) = place(services, caller, params).await?;
+    let at = Place { workspace: &workspace, session: session.as_str() };
+    services.env().servers.prompts(server.as_deref(), &at).await.map_err(failed)
+}
+
+/// What such a prompt says.
+pub async fn prompt(services: &Services, caller: &Caller, params: GetPrompt) -> Result<Attachable, RpcError> {
+    let workspace = workspace(services, caller, &params.session).await?;
+    let GetPrompt { session, server, prompt, arguments, text } = params;
+    let at = Place { workspace: &workspace, session: session.as_str() };
+    let content = services.env().servers.prompt((&server, &prompt), (arguments, &text), &at).await.map_err(failed)?;
+    Ok(Attachable { content })
+}
+
+/// What something is asked for: a session, or a workspace without one.
+async fn place(services: &Services, caller: &Caller, params: Offered) -> Result<(Arc<Workspace>, SessionId), RpcError> {
+    match params {
+        Offered { session: Some(session), .. } => Ok((workspace(services, caller, &session).await?, session)),
+        Offered { cwd: Some(cwd), env, .. } => {
+            caller.must_be_user(services, "start an MCP server")?;
+            let (env, _) = services.config.current()?.env.take(env);
+            let session = SessionId::daemon();
+            let workspace = services.env().workspace(&session, &cwd, env, disk::TIMEOUT).await;
+            Ok((Arc::new(workspace), session))
+        }
+        Offered { .. } => Err(RpcError::new(Code::NoWorkspace, "a session or a directory is needed")),
+    }
+}
+
+/// Where a session works, for a caller that may give it something to do.
+async fn workspace(services: &Services, caller: &Caller, session: &SessionId) -> Result<Arc<Workspace>, RpcError> {
+    caller.may_change(services, session, "ask an MCP server for something").await?;
+    Ok(services.registry.ask(session, Command::CallBasis).await?.workspace)
+}
+
+fn failed(error: OfferError) -> RpcError {
+    match error {
+        OfferError::Unknown(server) => unknown(&server),
+        error @ OfferError::Wrong(_) => {
+            RpcError::new(Code::BadPrompt, error.to_string()).hint("`linger mcp prompts` lists them")
+        }
+        OfferError::Failed(ref server, _) => RpcError::new(Code::ServerFailed, error.to_string())
+            .hint(format!("`linger mcp logs {server}` shows what it wrote")),
+    }
+}
+
+/// The rows, with the memory of each process.
+async fn measured(mut rows: Vec<Server>) -> Vec<Server> {
+    let rows = tokio::task::spawn_blocking(move || {
+        for instance in rows.iter_mut().flat_map(|row| &mut row.instances) {
+            instance.memory = instance.pid.and_then(memory::resident);
+        }
+        rows
+    });
+    rows.await.unwrap_or_default()
+}
+
+fn unknown(server: &str) -> RpcError {
+    let error = RpcError::new(Code::UnknownServer, format!("no MCP server is called '{}'", server.escape_default()));
+    error.hint("`linger mcp list` lists them")
+}

@@ -1,0 +1,159 @@
+//! `permission/explain`, `permission/rules` and `permission/remove`: what rules and modes say of a call, and the rules that answers
+//! added. Listing and answering permissions is in `question`.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use linger_protocol::RpcError;
+use linger_protocol::daemon::{Empty, ToolDecision};
+use linger_protocol::error::Code;
+use linger_protocol::id::SessionId;
+use linger_protocol::permission::{AlwaysRule, Explain, Explained, RemoveRule, RulesRemoved};
+use serde::Deserialize;
+
+use super::{Caller, Services, config, tool};
+use crate::config::always_line;
+use crate::permission::{CallInfo, Rule, Verdict};
+use crate::session::actor::{CallBasis, Command};
+use crate::sys::disk;
+use crate::tool::Access;
+use crate::tool::set::{MCP, Takes};
+
+/// The kind of event that says which rules were added.
+const CONFIRMED: &[&str] = &["config_confirmed"];
+
+/// How much of the daemon's log is read at once, in bytes.
+const PAGE: usize = 1 << 20;
+
+/// The most pages that are read to learn when a rule was added: hundreds of changes of a large configuration.
+const MAX_PAGES: usize = 64;
+
+/// Says whether a call would run, and which rule or mode says so.
+pub async fn explain(services: &Services, caller: &Caller, params: Explain) -> Result<Explained, RpcError> {
+    let basis = match (params.session, params.cwd) {
+        (Some(session), _) => {
+            caller.may_read(services, &session).await?;
+            services.registry.ask(&session, Command::CallBasis).await?
+        }
+        (None, Some(cwd)) => {
+            caller.must_be_outside(services, "read the rules")?;
+            tool::of_new(services, cwd).await?
+        }
+        (None, None) => return Err(RpcError::new(Code::BadRule, "a session or a directory is needed")),
+    };
+    let CallBasis { mode, grants, workspace, .. } = &basis;
+    let (name, changes, access) = call(&basis, params.call.trim())?;
+    let policy = &services.env().policy;
+    let Some(resolved) = policy.resolve(&access, workspace).await else {
+        return Err(RpcError::new(Code::Storage, disk::unresponsive(&workspace.cwd)));
+    };
+    let call = CallInfo { tool: &name, changes, access };
+    let (verdict, by, rule) = match policy.decide((*mode, grants), &call, &resolved, workspace) {
+        Verdict::Allow { by } => {
+            let rule = by.strip_prefix("rule ").map(str::to_owned);
+            (ToolDecision::Allow, by, rule)
+        }
+        Verdict::Ask { rule } => {
+            let by = rule.as_ref().map_or_else(|| format!("mode {mode}"), |rule| format!("rule {rule}"));
+            (ToolDecision::Ask, by, rule)
+        }
+        Verdict::Deny { rule, .. } => {
+            let by = rule.as_ref().map_or_else(|| format!("mode {mode}"), |rule| format!("rule {rule}"));
+            (ToolDecision::Deny, by, rule)
+        }
+    };
+    let place = rule.and_then(|rule| policy.place_of(&rule, grants, workspace));
+    let (cwd, path) = (workspace.cwd.clone(), resolved.target().map(Path::to_path_buf));
+    Ok(Explained { verdict, by, place, mode: *mode, cwd, path })
+}
+
+/// The tool, whether it changes something, and what the call touches, of `tool(what)`.
+fn call(basis: &CallBasis, text: &str) -> Result<(String, bool, Access), RpcError> {
+    let bad = |problem: String| {
+        RpcError::new(Code::BadRule, problem).hint("write the call as a rule: `bash(cargo test)`, `edit(src/main.rs)`")
+    };
+    let names = basis.tools.names();
+    let called = match text.split_once('(') {
+        Some((name, rest)) => Some((name.trim(), rest.strip_suffix(')'))),
+        None => Some((text, Some(""))),
+    };
+    let Some((name, Some(what))) = called else { return Err(bad(format!("`{text}` has no `)` at its end"))) };
+    // Its name alone: the rest may be what no pattern is.
+    Rule::parse(name, names).map_err(|error| bad(error.to_string()))?;
+    let Some(takes) = names.takes(name) else {
+        let near = names.near(name).map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+        return Err(bad(format!("no tool is called `{name}`{near}")));
+    };
+    let tool = basis.tools.get(name);
+    let changes = tool.is_some_and(|tool| tool.changes());
+    let of_server = name.strip_prefix(MCP).and_then(|rest| rest.split_once("__"));
+    let needs = |noun: &str| bad(format!("name the {noun}: `{name}({noun})`"));
+    let path = || PathBuf::from(what);
+    let access = match takes {
+        Takes::Path if what.is_empty() => return Err(needs("path")),
+        Takes::Command if what.trim().is_empty() => return Err(needs("command")),
+        Takes::Host if what.is_empty() => return Err(needs("host")),
+        Takes::Path if changes => Access::Write(basis.workspace.cwd.join(path())),
+        Takes::Path => Access::Read(basis.workspace.cwd.join(path())),
+        Takes::Command => Access::Command(what.to_owned()),
+        Takes::Host => Access::Network(what.to_owned()),
+        Takes::Version => {
+            let (server, of_it) = of_server.unwrap_or_default();
+            let version = tool.map(|tool| tool.version().to_owned()).unwrap_or_default();
+            Access::Other { server: server.to_owned(), tool: of_it.to_owned(), version }
+        }
+        Takes::Nothing => Access::Nothing,
+    };
+    Ok((name.to_owned(), changes, access))
+}
+
+/// The rules that `allow_always` answers added.
+pub async fn rules(services: &Services, caller: &Caller, _: Empty) -> Result<Vec<AlwaysRule>, RpcError> {
+    caller.must_be_outside(services, "read the rules")?;
+    config::refresh(services).await;
+    let config = services.config.current()?;
+    let times = times(services).await?;
+    let row = |(root, rule): (&PathBuf, &Rule)| {
+        let at = times.get(&always_line(&root.to_string_lossy(), &rule.to_string())).copied();
+        AlwaysRule { workspace: root.clone(), rule: rule.to_string(), at }
+    };
+    let all = config.workspaces.iter().flat_map(|(root, rules)| rules.iter().map(move |rule| (root, rule)));
+    Ok(all.map(row).collect())
+}
+
+/// Takes a rule that an answer added out of the configuration.
+pub async fn remove(services: &Services, caller: &Caller, params: RemoveRule) -> Result<RulesRemoved, RpcError> {
+    caller.must_be_user(services, "remove a rule")?;
+    let RemoveRule { rule, workspace } = params;
+    let (store, by, name) = (services.config.clone(), caller.name(), rule.trim().to_owned());
+    let removed = config::blocking(move || store.revoke(workspace.as_deref(), &name, &by)).await?;
+    config::apply(services).await;
+    if removed.is_empty() {
+        let error = RpcError::new(Code::BadRule, format!("no workspace always allows `{}`", rule.trim()));
+        return Err(error.hint("`linger permissions` lists the rules; others are in config.toml, see `linger config`"));
+    }
+    let row = |workspace| AlwaysRule { workspace, rule: rule.trim().to_owned(), at: None };
+    Ok(RulesRemoved { removed: removed.into_iter().map(row).collect() })
+}
+
+/// When each change was confirmed last, in Unix milliseconds, by its line.
+async fn times(services: &Services) -> Result<HashMap<String, u64>, RpcError> {
+    #[derive(Deserialize)]
+    struct Confirmed {
+        #[serde(default)]
+        changes: Vec<String>,
+    }
+    let (mut times, mut after) = (HashMap::new(), 0);
+    for _ in 0..MAX_PAGES {
+        let (page, more) = services.store.events_of(SessionId::daemon(), CONFIRMED, after, PAGE).await?;
+        for stored in &page {
+            after = stored.seq;
+            let confirmed = serde_json::from_str::<Confirmed>(&stored.data).ok();
+            times.extend(confirmed.into_iter().flat_map(|it| it.changes).map(|line| (line, stored.at)));
+        }
+        if !more {
+            break;
+        }
+    }
+    Ok(times)
+}

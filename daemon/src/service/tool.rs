@@ -1,0 +1,96 @@
+//! `tool/list`: the tools of a session, where they come from, what they do, and whether they would ask.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use linger_protocol::RpcError;
+use linger_protocol::daemon::{Tool as Row, ToolDecision, ToolEffect, ToolVerdict, Tools};
+use linger_protocol::id::SessionId;
+
+use super::{Caller, Services};
+use crate::permission::{CallInfo, Verdict};
+use crate::session::actor::{CallBasis, Command};
+use crate::sys::disk;
+use crate::tool::set::Takes;
+use crate::tool::{Access, Tool};
+
+/// The tools of a session, or of a new one.
+pub async fn list(services: &Services, caller: &Caller, params: Tools) -> Result<Vec<Row>, RpcError> {
+    let basis = match params {
+        Tools { session: Some(session), .. } => {
+            caller.may_read(services, &session).await?;
+            Some(services.registry.ask(&session, Command::CallBasis).await?)
+        }
+        Tools { cwd: Some(cwd), .. } => Some(of_new(services, cwd).await?),
+        Tools { .. } => None,
+    };
+    let tools = basis.as_ref().map_or_else(|| services.env().tools.current(), |basis| basis.tools.clone());
+    let mut rows = Vec::new();
+    for tool in tools.iter() {
+        let effect = effect(tool.as_ref());
+        let verdict = match &basis {
+            Some(basis) => verdict(services, tool.as_ref(), effect, basis).await,
+            None => None,
+        };
+        rows.push(Row {
+            name: tool.name().to_owned(),
+            description: tool.description().to_owned(),
+            input_schema: tool.schema(),
+            read_only: !tool.changes(),
+            kind: tool.kind(),
+            effect,
+            verdict,
+            server: tool.server().map(str::to_owned),
+        });
+    }
+    Ok(rows)
+}
+
+pub(super) async fn of_new(services: &Services, cwd: PathBuf) -> Result<CallBasis, RpcError> {
+    let env = services.env();
+    let config = env.config.current()?;
+    let workspace = env.workspace(&SessionId::default(), &cwd, BTreeMap::new(), disk::TIMEOUT).await;
+    env.policy.read(&workspace).await;
+    let (tools, grants, mode) = (env.tools.current(), Vec::new(), env.policy.mode(config.mode, &workspace));
+    Ok(CallBasis { tools, mode, grants, workspace: Arc::new(workspace) })
+}
+
+fn effect(tool: &dyn Tool) -> ToolEffect {
+    match (tool.pattern(), tool.changes()) {
+        _ if tool.server().is_some() => ToolEffect::Unknown,
+        (Takes::Path, false) => ToolEffect::Reads,
+        (Takes::Path, true) => ToolEffect::Writes,
+        (Takes::Command, _) => ToolEffect::Runs,
+        (Takes::Host, _) => ToolEffect::Network,
+        (Takes::Version | Takes::Nothing, _) => ToolEffect::Asks,
+    }
+}
+
+/// What is said of a plain call; absent if the disk does not answer.
+async fn verdict(services: &Services, tool: &dyn Tool, effect: ToolEffect, basis: &CallBasis) -> Option<ToolVerdict> {
+    let CallBasis { mode, grants, workspace, .. } = basis;
+    let inside = workspace.root.join("a file");
+    let access = match effect {
+        ToolEffect::Reads => Access::Read(inside),
+        ToolEffect::Writes => Access::Write(inside),
+        ToolEffect::Runs => Access::Command(String::new()),
+        ToolEffect::Network => Access::Network(String::new()),
+        ToolEffect::Asks => Access::Nothing,
+        ToolEffect::Unknown => {
+            let (server, version) = (tool.server().unwrap_or_default().to_owned(), tool.version().to_owned());
+            Access::Other { server, tool: tool.name().to_owned(), version }
+        }
+    };
+    let policy = &services.env().policy;
+    let resolved = policy.resolve(&access, workspace).await?;
+    let call = CallInfo { tool: tool.name(), changes: tool.changes(), access };
+    let said = |verdict, by| Some(ToolVerdict { verdict, by });
+    match policy.decide((*mode, grants), &call, &resolved, workspace) {
+        Verdict::Allow { by } => said(ToolDecision::Allow, by),
+        Verdict::Ask { rule } => {
+            said(ToolDecision::Ask, rule.map_or_else(|| format!("mode {mode}"), |rule| format!("rule {rule}")))
+        }
+        Verdict::Deny { reason, .. } => said(ToolDecision::Deny, reason),
+    }
+}

@@ -1,0 +1,188 @@
+//! `trust/*`: what the files of a workspace set, and what of it a person trusts.
+//!
+//! The daemon asks in its own log when a session meets settings that wait; nothing is held up by that.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use linger_protocol::RpcError;
+use linger_protocol::config::{Confirmed, Waiting as Waits};
+use linger_protocol::daemon::Empty;
+use linger_protocol::error::Code;
+use linger_protocol::id::{QuestionId, SessionId};
+use linger_protocol::question::{Blocks, Question, QuestionOption, Subject};
+use linger_protocol::trust::{Confirm, Get, Revoke, Revoked, Trusted, Workspace};
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::config::{CONFIRM, KEEP, MAX_SHOWN, blocking};
+use super::{Caller, Services};
+use crate::config::{Waiting, WorkspaceNow};
+use crate::permission::hash;
+use crate::question;
+use crate::session::actor::{Command, Stale};
+use crate::sys::disk;
+
+/// The questions about workspaces, as far as this daemon has asked them.
+#[derive(Debug, Default)]
+pub struct Asked(Mutex<ByRoot>);
+
+/// The question about each workspace, unless it was answered with `keep`, and what it lists.
+type ByRoot = HashMap<PathBuf, (Option<QuestionId>, Arc<Waiting>)>;
+
+impl Asked {
+    fn state(&self) -> MutexGuard<'_, ByRoot> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The workspace that a question is about, and what it lists.
+    pub(super) fn about(&self, question: &QuestionId) -> Option<(PathBuf, Arc<Waiting>)> {
+        let state = self.state();
+        let (root, (_, waiting)) = state.iter().find(|(_, (asked, _))| asked.as_ref() == Some(question))?;
+        Some((root.clone(), waiting.clone()))
+    }
+
+    fn question(&self, root: &Path, waiting: &Waiting) -> Option<QuestionId> {
+        self.state().get(root).filter(|(_, about)| **about == *waiting)?.0.clone()
+    }
+}
+
+/// Asks about each workspace whose files a session has met, and withdraws what an earlier daemon has asked; ends with the daemon.
+pub async fn watch(services: Arc<Services>, mut changes: mpsc::UnboundedReceiver<PathBuf>) {
+    let stale = |reply| Command::AskAbout(Subject::Workspace, Stale::All, None, reply);
+    if let Err(error) = services.registry.ask(&SessionId::daemon(), stale).await {
+        tracing::warn!(target: "config", error = error.message, "cannot withdraw questions about workspaces");
+    }
+    while let Some(root) = changes.recv().await {
+        review(&services, &root).await;
+    }
+}
+
+/// Asks about what waits in a workspace, in place of an earlier question.
+async fn review(services: &Services, root: &Path) {
+    let waiting = services.config.workspace(root).and_then(|now| now.waiting.clone());
+    let earlier = services.trust_questions.state().get(root).cloned();
+    if earlier.as_ref().map(|(_, about)| about) == waiting.as_ref() {
+        return;
+    }
+    let stale = earlier.and_then(|(question, _)| question).map_or(Stale::Nothing, Stale::One);
+    let asked = waiting.as_deref().map(|waiting| Box::new(ask(root, waiting)));
+    let send = |reply| Command::AskAbout(Subject::Workspace, stale, asked, reply);
+    match services.registry.ask(&SessionId::daemon(), send).await {
+        Ok(question) => {
+            let mut state = services.trust_questions.state();
+            match waiting {
+                Some(waiting) => drop(state.insert(root.to_path_buf(), (question, waiting))),
+                None => drop(state.remove(root)),
+            }
+        }
+        // `trust/get` shows it all the same.
+        Err(error) => tracing::error!(target: "config", error = error.message, "cannot ask about a workspace"),
+    }
+}
+
+/// The question about these settings. Only a list that is shown whole can be trusted.
+fn ask(root: &Path, waiting: &Waiting) -> Question {
+    let lines = waiting.lines();
+    let list: String = lines.iter().map(|line| format!("\n{line}")).collect();
+    let mut options = vec![QuestionOption::new(CONFIRM, "trust this"), QuestionOption::new(KEEP, "leave it out")];
+    let root = root.display();
+    let mut text = format!("the files of the workspace {root} want this; it is not in force until you trust it:{list}");
+    if list.len() > MAX_SHOWN {
+        text = format!("the files of the workspace {root} want {} things: `linger trust` shows them", lines.len());
+        options.remove(0);
+    }
+    Question { about: Some(Subject::Workspace), ..question::choice(text, options, Blocks::Nothing, None) }
+}
+
+fn digest(root: &Path, waiting: &Waiting) -> String {
+    hash(&json!({ "kind": "workspace", "workspace": root, "changes": waiting.lines() }))
+}
+
+/// A question about a workspace was answered; the effect is there when this returns.
+pub(super) async fn answered(
+    services: &Services,
+    (root, waiting): (PathBuf, Arc<Waiting>),
+    answer: &str,
+    by: String,
+) -> Result<(), RpcError> {
+    if let Some((question, _)) = services.trust_questions.state().get_mut(&root) {
+        // What is left out stays so until the files change.
+        *question = None;
+    }
+    match answer {
+        CONFIRM => put_into_force(services, root, waiting, by).await,
+        _ => Ok(()),
+    }
+}
+
+/// What the files of a workspace set, and what waits.
+pub async fn get(services: &Services, caller: &Caller, params: Get) -> Result<Workspace, RpcError> {
+    caller.must_be_outside(services, "read what a workspace sets")?;
+    let (workspace, now) = look(services, &params.cwd).await?;
+    let waits = |waiting: &Arc<Waiting>| Waits {
+        digest: digest(&workspace, waiting),
+        question: services.trust_questions.question(&workspace, waiting),
+        changes: waiting.lines(),
+    };
+    Ok(Workspace {
+        file: workspace.join(crate::config::WORKSPACE_FILE),
+        settings: now.settings.clone(),
+        error: now.error.as_ref().map(ToString::to_string),
+        waiting: now.waiting.as_ref().map(waits),
+        workspace,
+    })
+}
+
+/// Trusts what waits in a workspace.
+pub async fn confirm(services: &Services, caller: &Caller, params: Confirm) -> Result<Confirmed, RpcError> {
+    caller.must_be_user(services, "trust a workspace")?;
+    let (root, now) = look(services, &params.workspace).await?;
+    let Some(waiting) = now.waiting.clone() else { return Ok(Confirmed::default()) };
+    if digest(&root, &waiting) != params.digest {
+        let stale = RpcError::new(Code::WrongDigest, "the files of the workspace have changed since they were shown");
+        return Err(stale.hint("look at them again with `linger trust` or trust/get"));
+    }
+    let confirmed = waiting.lines();
+    put_into_force(services, root, waiting, caller.name()).await?;
+    Ok(Confirmed { confirmed })
+}
+
+/// The workspaces of which something is trusted.
+pub async fn list(services: &Services, caller: &Caller, _: Empty) -> Result<Vec<Trusted>, RpcError> {
+    caller.must_be_outside(services, "list what is trusted")?;
+    let rows = services.config.trusts().into_iter();
+    Ok(rows.map(|(workspace, trusts)| Trusted { workspace, trusts }).collect())
+}
+
+/// Trusts nothing of a workspace any more.
+pub async fn revoke(services: &Services, caller: &Caller, params: Revoke) -> Result<Revoked, RpcError> {
+    caller.must_be_user(services, "revoke trust")?;
+    let cwd = params.cwd;
+    let known = services.config.trusts().into_iter().any(|(root, _)| root == cwd);
+    let workspace = if known { cwd } else { look(services, &cwd).await?.0 };
+    let (config, root, by) = (services.config.clone(), workspace.clone(), caller.name());
+    let revoked = blocking(move || config.distrust(&root, &by)).await?;
+    Ok(Revoked { workspace, revoked })
+}
+
+async fn put_into_force(services: &Services, root: PathBuf, waiting: Arc<Waiting>, by: String) -> Result<(), RpcError> {
+    tracing::info!(target: "config", by, root = %root.display(), changes = ?waiting.lines(), "trusted");
+    let config = services.config.clone();
+    blocking(move || config.trust(&root, &waiting, &by)).await
+}
+
+/// The root of the workspace of a directory, and what its files say.
+async fn look(services: &Services, cwd: &Path) -> Result<(PathBuf, Arc<WorkspaceNow>), RpcError> {
+    if !cwd.is_absolute() {
+        let error = RpcError::new(Code::NoWorkspace, format!("{}: not an absolute path", cwd.display()));
+        return Err(error.hint("name a directory that exists"));
+    }
+    let env = services.env();
+    let workspace = env.workspace(&SessionId::default(), cwd, BTreeMap::new(), disk::TIMEOUT).await;
+    let (config, root) = (services.config.clone(), workspace.root.clone());
+    let now = disk::probe(cwd, disk::TIMEOUT, move || config.look(&root)).await;
+    let silent = || RpcError::new(Code::Storage, disk::unresponsive(cwd));
+    Ok((workspace.root, now.ok_or_else(silent)?))
+}

@@ -1,0 +1,88 @@
+//! Commands in the background: their starts and ends become events, and the model is told of their ends, and of what a user
+//! undid, before its next step.
+
+use linger_protocol::event::Asks;
+
+use super::*;
+use crate::store::blob::Held;
+use crate::tool::Invalid;
+use crate::tool::background::{self, Ended, Report, Start};
+
+impl Actor {
+    /// Hears of a command that is to be started, or has ended.
+    pub(super) fn job_report(&mut self, report: Report) {
+        match report {
+            Report::Start(start) => self.start_background(*start),
+            Report::Ended(id) => {
+                let open = self.state.running_background().any(|job| job.id == id);
+                if let Some(ended) = self.jobs.ended(&id).filter(|_| open) {
+                    self.background_ended(id, ended);
+                }
+            }
+        }
+    }
+
+    /// Records the start; the command runs once that is on disk.
+    fn start_background(&mut self, start: Start) {
+        if start.reply.is_closed() {
+            // Its call was cancelled.
+            return;
+        }
+        if self.state.running_background().count() >= background::MAX_RUNNING {
+            let many = format!(
+                "{} commands run in the background already; end one with bash_kill first",
+                background::MAX_RUNNING
+            );
+            let _gone = start.reply.send(Err(Invalid(many)));
+            return;
+        }
+        let id = BackgroundId(format!("b{}", self.state.counts.background + 1));
+        tracing::info!(target: "tool", session = %self.id, background = %id, command = start.command, "started");
+        let (background, call_id, command) = (id.clone(), start.call.clone(), start.shown());
+        let draft = self.in_turn(EventBody::BackgroundStarted { background, call_id, command });
+        let (done, committed) = oneshot::channel();
+        self.append(vec![draft], Vec::new(), true, Some(done));
+        self.jobs.begin(id, start, async move { matches!(committed.await, Ok(Ok(()))) });
+    }
+
+    fn background_ended(&mut self, background: BackgroundId, ended: Ended) {
+        let Ended { exit, reason, last_words: output, whole, ms } = ended;
+        whole.iter().for_each(|whole| self.workspace.seen.output(whole));
+        tracing::info!(target: "result", session = %self.id, %background, ms, ?exit, reason, "ended");
+        let (file, blob) = (whole.as_ref().and_then(Held::path), whole.as_ref().map(|held| held.id().clone()));
+        let body = EventBody::BackgroundEnded { background, exit, reason, output, file, blob, ms };
+        let draft = Draft { blobs: whole.into_iter().collect(), ..self.in_turn(body) };
+        self.append(vec![draft], Vec::new(), false, None);
+    }
+
+    /// Records the ends of commands that do not run any more: those of an earlier daemon, and those whose end could not be written.
+    pub(super) fn end_background(&mut self) {
+        let open = self.state.running_background().map(|job| &job.id);
+        let gone: Vec<BackgroundId> = open.filter(|id| !self.jobs.runs(id)).cloned().collect();
+        for id in gone {
+            let ended = self.jobs.ended(&id).unwrap_or_else(|| Ended {
+                exit: None,
+                reason: Some("the daemon was restarted".to_owned()),
+                last_words: String::new(),
+                whole: None,
+                ms: 0,
+            });
+            self.background_ended(id, ended);
+        }
+    }
+
+    /// Tells the model, in a message of the history, which commands have ended and what was undone since it was last told.
+    pub(super) fn tell_ended(&mut self) -> Option<(MessageId, Vec<ContentBlock>)> {
+        let news: Vec<&str> = {
+            let ended = self.state.background.iter().filter_map(|job| job.ended.as_deref());
+            self.state.undo.news.iter().map(String::as_str).chain(ended).collect()
+        };
+        if news.is_empty() {
+            return None;
+        }
+        let content = vec![ContentBlock::text(news.join("\n"))];
+        let body = EventBody::user_message(MessageId::default(), content, None, Some(Asks::Ended));
+        let draft = self.in_turn(body);
+        self.append(vec![draft], Vec::new(), false, None).pop().and_then(message_of)
+    }
+}

@@ -1,0 +1,324 @@
+//! The messages that an actor receives: commands of clients, and what its turn reports and asks.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use linger_protocol::RpcError;
+use linger_protocol::event::{EventBody, NoticeCode, Process};
+use linger_protocol::id::{CallId, Cursor, MessageId, PromptId, QuestionId};
+use linger_protocol::message::{ContentBlock, StopReason, Usage};
+use linger_protocol::permission::Mode;
+use linger_protocol::question::{self as question_wire, Question, Subject};
+use linger_protocol::session::{self, Effort as Thinking, Environment, PrefixFingerprint, Prompted};
+use serde_json::Value;
+use tokio::sync::{oneshot, watch};
+
+use super::respond;
+use crate::config::Confirmed;
+use crate::log::cursor::Position;
+use crate::log::{Log, PieceKind};
+use crate::permission::{CallInfo, ResolvedAccess};
+use crate::provider::catalogue::Resolved;
+use crate::session::preview::Preview;
+use crate::session::state::{OutagePolicy, Resolution, Shape};
+use crate::session::{Draft, turn};
+use crate::store::StoreError;
+use crate::store::idempotency::Key;
+use crate::tool::set::ToolSet;
+use crate::tool::{Effects, Workspace};
+
+/// The reply channel of a command.
+pub type Reply<T> = oneshot::Sender<Result<T, RpcError>>;
+
+/// The reply channel of a request, with its idempotency key.
+pub struct KeyedReply {
+    /// The key, if the request has one.
+    pub key: Option<Key>,
+    /// The reply channel.
+    pub reply: Reply<()>,
+}
+
+/// The author of a prompt or of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Author {
+    /// The name that it gave.
+    pub name: String,
+    /// The process that sent it, if known; absent for the daemon's own decisions.
+    pub process: Option<Process>,
+}
+
+#[cfg(test)]
+impl Author {
+    /// An author that is no process: a rule, or the daemon.
+    pub(crate) fn named(name: &str) -> Self {
+        Self { name: name.to_owned(), process: None }
+    }
+}
+
+/// The open questions of the daemon's own that another one replaces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stale {
+    /// All about the same subject.
+    All,
+    /// This one.
+    One(QuestionId),
+    /// None.
+    Nothing,
+}
+
+/// What decides about the calls of a session.
+pub struct CallBasis {
+    /// Its tools.
+    pub tools: Arc<ToolSet>,
+    /// Its mode.
+    pub mode: Mode,
+    /// The rules that answers added to it.
+    pub grants: Vec<String>,
+    /// Where it works.
+    pub workspace: Arc<Workspace>,
+}
+
+/// A command to a session.
+pub enum Command {
+    /// Subscribe from a cursor; the map brings secret variables.
+    Attach(Option<Cursor>, BTreeMap<String, String>, Reply<AttachPoint>),
+    /// Queue a prompt.
+    Prompt(session::Prompt, Option<Key>, Author, Reply<Prompted>),
+    /// Queue a compaction.
+    Compact(session::Compact, Option<Key>, Author, Reply<Prompted>),
+    /// Undo changes of files.
+    Undo(session::Undo, Option<Key>, Author, Reply<session::Restored>),
+    /// Make them again.
+    Redo(session::Redo, Option<Key>, Author, Reply<session::Restored>),
+    /// Stop the turn; true to end the commands in the background too.
+    Cancel(bool, KeyedReply),
+    /// Resume an offered turn, or start held prompts.
+    Continue(KeyedReply),
+    /// Name the variables of the tools.
+    Environment(Reply<Environment>),
+    /// Say what decides about calls.
+    CallBasis(Reply<CallBasis>),
+    /// Change model, mode or name.
+    Set(session::Set, KeyedReply),
+    /// Answer a question.
+    Answer(question_wire::Answer, Author, KeyedReply),
+    /// Ask a question that is not a permission; replies with its resolution.
+    Ask(Box<Question>, Reply<Resolution>),
+    /// Ask this about a subject in place of what is stale; replies with the question.
+    AskAbout(Subject, Stale, Option<Box<Question>>, Reply<Option<QuestionId>>),
+    /// Store what of the configuration is confirmed.
+    Confirmed(Confirmed, Reply<()>),
+    /// Delete the session; true even while a turn runs.
+    Remove(bool, KeyedReply),
+    /// Delete the session if it is unchanged since this time; true even while a turn runs.
+    Prune(u64, bool, Reply<()>),
+    /// Show a warning to attached clients.
+    Warn(NoticeCode, String),
+    /// Resume a turn that waits for a configuration.
+    Configured,
+    /// The daemon ends.
+    Pause(oneshot::Sender<()>),
+}
+
+impl Command {
+    /// Whether the daemon's own log accepts it; that log has no turns and cannot be changed or removed.
+    pub(super) fn is_for_daemon(&self) -> bool {
+        matches!(
+            self,
+            Self::Attach(..)
+                | Self::Ask(..)
+                | Self::AskAbout(..)
+                | Self::Confirmed(..)
+                | Self::Answer(..)
+                | Self::Pause(_)
+        )
+    }
+
+    /// Replies with an error.
+    pub fn refuse(self, error: RpcError) {
+        match self {
+            Self::Attach(_, _, reply) => respond(reply, Err(error)),
+            Self::Prompt(_, _, _, reply) | Self::Compact(_, _, _, reply) => respond(reply, Err(error)),
+            Self::Undo(_, _, _, reply) | Self::Redo(_, _, _, reply) => respond(reply, Err(error)),
+            Self::Prune(_, _, reply) => respond(reply, Err(error)),
+            Self::Environment(reply) => respond(reply, Err(error)),
+            Self::CallBasis(reply) => respond(reply, Err(error)),
+            Self::Ask(_, reply) => respond(reply, Err(error)),
+            Self::AskAbout(_, _, _, reply) => respond(reply, Err(error)),
+            Self::Confirmed(_, reply) => respond(reply, Err(error)),
+            Self::Cancel(_, asked)
+            | Self::Continue(asked)
+            | Self::Set(_, asked)
+            | Self::Answer(_, _, asked)
+            | Self::Remove(_, asked) => {
+                respond(asked.reply, Err(error));
+            }
+            // The daemon's log file has it already.
+            Self::Warn(..) | Self::Configured => {}
+            Self::Pause(done) => drop(done),
+        }
+    }
+}
+
+/// The start of a subscription; while it lives, the session stays loaded.
+pub struct AttachPoint {
+    /// The log.
+    pub log: Arc<Log>,
+    /// Wakes when the log has grown.
+    pub changed: watch::Receiver<()>,
+    /// The position to continue from.
+    pub at: Position,
+    /// The current end of the log.
+    pub head: u64,
+    /// The questions before that which have no answer.
+    pub open: Vec<QuestionId>,
+    /// Secret variables of the tools whose values are missing.
+    pub missing: Vec<String>,
+}
+
+/// A message from a turn to its actor.
+pub enum TurnMessage {
+    /// Events, whether to sync them, and who waits for the commit.
+    Emit(Vec<Draft>, bool, Option<oneshot::Sender<Result<(), StoreError>>>),
+    /// A message of the history; replies with the ids that the actor assigned. The last field waits for the commit.
+    Message(
+        Box<EventBody>,
+        oneshot::Sender<(MessageId, Vec<ContentBlock>)>,
+        Option<oneshot::Sender<Result<(), StoreError>>>,
+    ),
+    /// An attempt of this model failed: its shown text becomes a message, whose id is the reply.
+    Interrupted(String, oneshot::Sender<MessageId>),
+    /// New text of open streams.
+    Pieces(Vec<Fragment>, oneshot::Sender<Result<(), StoreError>>),
+    /// The usage of the streaming answer so far.
+    Counted(Option<Usage>),
+    /// Ask whether a call may run.
+    AskPermission(Box<PermissionRequest>),
+    /// A call's question to the user; replies when the answer is on disk or the question is withdrawn.
+    Ask(Box<Question>, Reply<Resolution>),
+    /// Between two steps. With an ending if the turn would end here; it has ended unless the reply has prompts.
+    Boundary(Option<Ending>, oneshot::Sender<NextStep>),
+    /// The model cannot answer, for this reason: this other one stands in until the next turn.
+    FallBack(Box<Resolved>, String),
+    /// Ask for the current `provider/model`.
+    Model(oneshot::Sender<(String, Option<PrefixFingerprint>)>),
+    /// The turn has ended because the stored history is unreadable, for this reason.
+    Unreadable(String),
+    /// The history that it has read, for the next turn.
+    Read(Box<turn::Past>),
+}
+
+/// New text of a stream; the actor assigns its offset.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fragment {
+    /// Text of a block of the streaming answer.
+    Answer {
+        /// The block's index in the answer.
+        block: u32,
+        /// Its kind.
+        kind: PieceKind,
+        /// The text.
+        text: String,
+    },
+    /// Output of a call.
+    Output {
+        /// The call.
+        call: CallId,
+        /// Where it begins in the output, in bytes; a gap marks dropped output.
+        offset: u64,
+        /// The text.
+        text: String,
+    },
+}
+
+/// How a turn ends.
+#[derive(Clone, Debug)]
+pub struct Ending {
+    /// The stop reason.
+    pub reason: StopReason,
+    /// The problem, or the limit that was reached.
+    pub detail: Option<String>,
+    /// The next thing for a user to do.
+    pub hint: Option<String>,
+    /// When the provider accepts requests again, in Unix milliseconds.
+    pub until_at: Option<u64>,
+    /// The value that fits the prompt's schema.
+    pub answer: Option<Value>,
+}
+
+impl Ending {
+    /// An ending without details.
+    pub fn plain(reason: StopReason) -> Self {
+        Self { reason, detail: None, hint: None, until_at: None, answer: None }
+    }
+}
+
+/// The input of the next step.
+#[derive(Clone, Debug, Default)]
+pub struct NextStep {
+    /// Steering prompts, as messages of the log.
+    pub prompts: Vec<(MessageId, Vec<ContentBlock>)>,
+    /// What the model is told of commands in the background, as a message of the log.
+    pub news: Option<(MessageId, Vec<ContentBlock>)>,
+    /// `provider/model` from now on.
+    pub model: String,
+    /// The fingerprint of the requests' prefix, from the log.
+    pub setup: Option<PrefixFingerprint>,
+    /// A requested compaction.
+    pub compact: Option<Wanted>,
+    /// The output schema.
+    pub shape: Option<Shape>,
+    /// The session's effort.
+    pub thinking: Thinking,
+    /// What happens while the provider cannot answer.
+    pub outage: OutagePolicy,
+}
+
+/// A compaction that a user asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The prompt that requests it.
+    pub prompt: PromptId,
+    /// What the summary should focus on; may be empty.
+    pub focus: String,
+}
+
+/// A call that needs a decision.
+pub struct PermissionRequest {
+    /// The call.
+    pub call_id: CallId,
+    /// The tool's name.
+    pub tool: String,
+    /// The call's effects.
+    pub effects: Effects,
+    /// Its resolved target.
+    pub resolved: ResolvedAccess,
+    /// A description for users.
+    pub action: String,
+    /// Its arguments.
+    pub input: Arc<Value>,
+    /// The digest of tool, arguments and directory.
+    pub digest: String,
+    /// What it is about and would change.
+    pub preview: Preview,
+    /// The reply channel; a call that needs a user waits here.
+    pub reply: oneshot::Sender<PermissionAnswer>,
+}
+
+impl PermissionRequest {
+    /// The parts that rules check.
+    pub(super) fn info(&self) -> CallInfo<'_> {
+        CallInfo { tool: &self.tool, changes: self.effects.changes, access: self.effects.access.clone() }
+    }
+}
+
+/// The decision on a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PermissionAnswer {
+    /// A user allowed the call with this digest.
+    Yes(String),
+    /// The current mode and rules allow the call with this digest.
+    ForNow(String),
+    /// It may not run; the reason, for the model.
+    No(String),
+}

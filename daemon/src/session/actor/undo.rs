@@ -1,0 +1,240 @@
+//! Undo and redo of the model's changes of files.
+//!
+//! Nothing else happens to the session meanwhile: the actor waits for the disk, and no turn runs. What will be written is an event
+//! on disk before the first file is; its end is another. A restart in between writes the rest.
+
+use std::path::{Path, PathBuf};
+
+use linger_protocol::event::{FileChange, NotRestored};
+use linger_protocol::session::{Redo, Restored, Undo};
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::session::state::undo::{MAX_BYTES, Step, Undone};
+use crate::store::blob::Held;
+use crate::tool::change::KeptChange;
+use crate::tool::restore::{self, Plan};
+
+/// How long the files may take. Some hundred megabytes are written in seconds; the session waits.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// The bytes of events that are read at once.
+const PAGE: usize = 1 << 20;
+
+/// Files that an error names.
+const NAMED: usize = 5;
+
+/// What to put back.
+struct Target {
+    /// The turn, if all of its changes are meant.
+    step: Option<TurnId>,
+    call: Option<CallId>,
+    file: Option<PathBuf>,
+    /// In the order in which they were made.
+    changes: Vec<FileChange>,
+}
+
+impl Actor {
+    pub(super) async fn undo(&mut self, undo: Undo, key: Option<Key>, by: Author, reply: Reply<Restored>) {
+        let done = self.restore(&undo, false, key, by).await;
+        answer(reply, done);
+    }
+
+    pub(super) async fn redo(&mut self, redo: Redo, key: Option<Key>, by: Author, reply: Reply<Restored>) {
+        let Redo { session, force, .. } = redo;
+        let done = self.restore(&Undo { session, force, ..Undo::default() }, true, key, by).await;
+        answer(reply, done);
+    }
+
+    async fn restore(&mut self, asked: &Undo, redo: bool, key: Option<Key>, by: Author) -> Result<Waits, RpcError> {
+        if let Some(done) = self.outcome::<Restored>(key.as_ref()).await? {
+            return Ok((done, None));
+        }
+        if self.state.turn.is_some() || !matches!(self.phase, Phase::Idle) {
+            let busy = RpcError::new(Code::Busy, format!("session {} has an unfinished turn", self.id));
+            return Err(busy.hint("wait for its end, or cancel it first"));
+        }
+        self.finish_undo().await?;
+        self.barrier().await?;
+        let target = self.target(asked, redo).await?;
+        let plan = self.plan(&target, asked.force).await?;
+        if !plan.changed.is_empty() {
+            return Err(self.changed_since(&plan.changed));
+        }
+        let Author { name, process } = by;
+        let Target { step, call, file, .. } = target;
+        let (changes, blobs): (Vec<FileChange>, Vec<Vec<Held>>) =
+            plan.changes.into_iter().map(|KeptChange { change, blobs, .. }| (change, blobs)).unzip();
+        let blobs: Vec<Held> = blobs.into_iter().flatten().collect();
+        let mut failed = plan.failed;
+        if !changes.is_empty() {
+            let by = Some(name);
+            let (step, changes) = (step.clone(), changes.clone());
+            let body = EventBody::UndoStarted { redo, step, call, file, changes, by, process };
+            let (done, committed) = oneshot::channel();
+            self.append(vec![Draft { blobs: blobs.clone(), ..Draft::new(body) }], Vec::new(), true, Some(done));
+            committed.await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())))?;
+        }
+        let (changes, more) = self.make(changes).await?;
+        failed.extend(more);
+        let restored = Restored { step: step.clone(), changes: changes.clone(), failed: failed.clone() };
+        let outcome = self.remember(key, &restored);
+        let committed = self.undone(EventBody::Undone { redo, step, changes, failed }, blobs, outcome);
+        Ok((restored, Some(committed)))
+    }
+
+    fn undone(
+        &mut self,
+        body: EventBody,
+        blobs: Vec<Held>,
+        outcome: Option<Fold>,
+    ) -> oneshot::Receiver<Result<(), StoreError>> {
+        let (done, committed) = oneshot::channel();
+        let draft = Draft { blobs, ..Draft::new(body) };
+        self.append(vec![draft], outcome.into_iter().collect(), true, Some(done));
+        committed
+    }
+
+    /// Ends an undo that the end of the daemon, or a disk that did not answer, has interrupted.
+    pub(super) async fn finish_undo(&mut self) -> Result<(), RpcError> {
+        let Some(seq) = self.state.undo.under_way else { return Ok(()) };
+        let stored = self.env.store.event(self.id.clone(), seq).await?;
+        let event = stored.and_then(|stored| serde_json::from_str::<Event>(&stored.data).ok());
+        let Some(EventBody::UndoStarted { redo, step, changes, .. }) = event.map(|event| event.body) else {
+            return Err(StoreError::damage(format!("event {seq} cannot be read")).into());
+        };
+        let (changes, failed) = self.make(changes).await?;
+        let body = EventBody::Undone { redo, step, changes, failed };
+        let blobs = body.file_contents().into_iter().filter_map(|id| self.env.store.blobs.hold(id).ok().flatten());
+        let blobs = blobs.collect();
+        self.undone(body, blobs, None).await.unwrap_or_else(|_| Err(StoreError("the store has ended".into())))?;
+        Ok(())
+    }
+
+    /// Finds what is meant.
+    async fn target(&self, asked: &Undo, redo: bool) -> Result<Target, RpcError> {
+        let Undo { call, file, .. } = asked;
+        let (call, file) = (call.clone(), file.as_ref().map(|file| self.state.cwd.join(file)));
+        if redo {
+            let Some(Undone { seq, step }) = self.state.undo.undone.last() else {
+                let idle = RpcError::new(Code::Idle, format!("session {} has nothing to do again", self.id));
+                return Err(idle.hint("a change of the model since the undo ends that"));
+            };
+            let changes = self.changes((*seq, *seq)).await?.into_iter().flat_map(|(_, changes)| changes).collect();
+            return Ok(Target { step: step.as_ref().map(|step| step.turn.clone()), call, file, changes });
+        }
+        let real = match &file {
+            Some(file) => Some(self.real(file.clone()).await?),
+            None => None,
+        };
+        for Step { turn, first, last, .. } in self.state.undo.steps.iter().rev() {
+            let calls = self.changes((*first, *last)).await?.into_iter();
+            let meant = calls.filter(|(id, _)| call.is_none() || id.as_ref() == call.as_ref());
+            let meant = meant.flat_map(|(_, changes)| changes);
+            let changes: Vec<FileChange> =
+                meant.filter(|change| real.as_ref().is_none_or(|file| *file == change.path)).collect();
+            if !changes.is_empty() {
+                let step = (call.is_none() && file.is_none()).then(|| turn.clone());
+                return Ok(Target { step, call, file, changes });
+            }
+        }
+        let what = match (&call, &file) {
+            (Some(call), _) => format!("call {call} changed no file that can be undone"),
+            (None, Some(file)) => format!("no change of {} can be undone", file.display()),
+            (None, None) => format!("session {} has no file changes to undo", self.id),
+        };
+        let idle = RpcError::new(Code::Idle, what);
+        Err(match self.state.undo.given_up {
+            0 => idle.hint("what bash changes is not covered"),
+            _ => idle.hint(format!("older changes were given up: a session keeps {} MB", MAX_BYTES >> 20)),
+        })
+    }
+
+    /// The changes of calls, or of an undo, between two events.
+    async fn changes(&self, (first, last): (u64, u64)) -> Result<Vec<(Option<CallId>, Vec<FileChange>)>, RpcError> {
+        let (mut found, mut after) = (Vec::new(), first.saturating_sub(1));
+        loop {
+            let kinds = &["tool_finished", "undone"];
+            let (page, more) = self.env.store.events_of(self.id.clone(), kinds, after, PAGE).await?;
+            for stored in page.iter().filter(|stored| stored.seq <= last) {
+                match serde_json::from_str::<Event>(&stored.data).map(|event| event.body) {
+                    Ok(EventBody::ToolFinished { call_id, changes, .. }) => found.push((Some(call_id), changes)),
+                    Ok(EventBody::Undone { changes, .. }) if first == last => found.push((None, changes)),
+                    _ => {}
+                }
+            }
+            after = page.last().map_or(last, |stored| stored.seq);
+            if !more || after >= last {
+                return Ok(found);
+            }
+        }
+    }
+
+    async fn real(&self, file: PathBuf) -> Result<PathBuf, RpcError> {
+        let workspace = self.workspace.clone();
+        let real = disk::probe(&self.state.cwd, disk::SHORT_TIMEOUT, move || workspace.resolve(&file)).await;
+        real.ok_or_else(|| unresponsive(&self.state.cwd))
+    }
+
+    async fn plan(&self, target: &Target, force: bool) -> Result<Plan, RpcError> {
+        let (workspace, blobs, changes) =
+            (self.workspace.clone(), self.env.store.blobs.clone(), target.changes.clone());
+        let looked = self.look(move |token| restore::plan(&changes, (&workspace, &blobs), force, token)).await?;
+        looked.map_err(|error| StoreError::from(error).into())
+    }
+
+    /// Makes the changes; gives those that are made, and those that failed.
+    async fn make(&self, changes: Vec<FileChange>) -> Result<(Vec<FileChange>, Vec<NotRestored>), RpcError> {
+        let (workspace, blobs) = (self.workspace.clone(), self.env.store.blobs.clone());
+        self.look(move |token| {
+            let (mut made, mut failed) = (Vec::new(), Vec::new());
+            for change in changes {
+                let done = match token.is_cancelled() {
+                    true => Err("the disk did not answer in time".to_owned()),
+                    false => restore::make(&change, &workspace, &blobs),
+                };
+                match done {
+                    Ok(()) => made.push(change),
+                    Err(reason) => failed.push(NotRestored { path: change.path, reason }),
+                }
+            }
+            (made, failed)
+        })
+        .await
+    }
+
+    /// Runs `work` on a thread that may block, and tells it to stop when it takes too long.
+    async fn look<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&CancellationToken) -> T + Send + 'static,
+    ) -> Result<T, RpcError> {
+        let token = CancellationToken::new();
+        let _guard = token.clone().drop_guard();
+        let done = disk::probe(&self.state.cwd, LIMIT, move || work(&token)).await;
+        done.ok_or_else(|| unresponsive(&self.state.cwd))
+    }
+
+    fn changed_since(&self, files: &[PathBuf]) -> RpcError {
+        let shown = |file: &PathBuf| file.strip_prefix(&self.state.cwd).unwrap_or(file).display().to_string();
+        let named: Vec<String> = files.iter().take(NAMED).map(shown).collect();
+        let more = files.len().saturating_sub(NAMED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let text = format!("{}{more} changed since; nothing was undone", named.join(", "));
+        RpcError::new(Code::FileChanged, text).hint("--force replaces what was changed, --file undoes one file alone")
+    }
+}
+
+/// What a request comes to, and its commit.
+type Waits = (Restored, Option<oneshot::Receiver<Result<(), StoreError>>>);
+
+fn answer(reply: Reply<Restored>, done: Result<Waits, RpcError>) {
+    match done {
+        Ok((restored, Some(committed))) => respond_when(reply, committed, restored),
+        Ok((restored, None)) => respond(reply, Ok(restored)),
+        Err(error) => respond(reply, Err(error)),
+    }
+}
+
+fn unresponsive(cwd: &Path) -> RpcError {
+    RpcError::new(Code::NoWorkspace, disk::unresponsive(cwd)).hint("try again when it does")
+}

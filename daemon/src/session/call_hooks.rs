@@ -1,0 +1,116 @@
+//! Calls with their hooks: those that run before a call is decided on, and those that add to its result.
+//!
+//! A hook before a call comes before rules, mode and digest, so nothing that it says allows anything: arguments that it changes are
+//! checked like those of the model. It runs again when a turn resumes before the call has started, and never for one that has.
+
+use linger_protocol::event::{AfterCrash, EventBody, Level, NoticeCode, Outcome};
+use linger_protocol::message::{ContentBlock, text_of};
+use serde_json::{Value, json};
+
+use super::calls::Runner;
+use super::hooks::{Hooks, Refusal, Said, of_call};
+use super::turn::TurnEnded;
+use crate::config::{Hook, HookEvent};
+use crate::permission::{CallInfo, ResolvedAccess, concerns};
+use crate::sys::disk;
+use crate::tool::{Call, Effects, Tool, ToolOutput, text};
+
+/// How much of changed arguments the model is shown, in bytes: it has made the others.
+const MAX_NOTE: usize = 1 << 10;
+
+/// A call as it is decided on.
+pub(super) struct Prepared {
+    pub(super) input: Value,
+    pub(super) call: Box<dyn Call>,
+    pub(super) effects: Effects,
+    pub(super) resolved: ResolvedAccess,
+    pub(super) hooked: Hooked,
+}
+
+/// What hooks add to a call's result.
+#[derive(Default)]
+pub(super) struct Hooked {
+    /// Those that run after it; none for a call from before a restart.
+    after: Option<Hooks>,
+    /// What the model is told of changed arguments.
+    note: Option<String>,
+}
+
+/// Why a call does not run.
+pub(super) struct NotRun(pub(super) Outcome, pub(super) String);
+
+impl Runner {
+    /// Checks a call, and runs the hooks before it.
+    pub(super) async fn prepared(&self, tool: &dyn Tool, name: &str, mut input: Value) -> Result<Prepared, NotRun> {
+        let (mut call, mut effects, mut resolved) = self.checked(tool, &input).await?;
+        let hooks = Hooks::of(&self.env, &self.workspace, &self.session);
+        let mut note = None;
+        if hooks.has(HookEvent::BeforeCall) {
+            let said = hooks.run(HookEvent::BeforeCall, of_call(name, &input), about(name, &effects, &resolved)).await;
+            let said = said.map_err(|Refusal { why, .. }| NotRun(Outcome::Denied, format!("not run: {why}")))?;
+            if let Some(changed) = said.input.filter(|changed| *changed != input) {
+                let again = self.checked(tool, &changed).await;
+                let by_hook = |NotRun(outcome, why)| NotRun(outcome, format!("{why} (a hook changed the arguments)"));
+                (call, effects, resolved) = again.map_err(by_hook)?;
+                // A restart knows only the arguments of the model, and must not run those.
+                effects.after_crash = AfterCrash::Unknown;
+                note = Some(format!("[a hook changed the arguments: {}]", text::head(&changed.to_string(), MAX_NOTE)));
+                input = changed;
+            }
+        }
+        let after = hooks.only(HookEvent::AfterCall, about(name, &effects, &resolved));
+        let hooked = Hooked { after: Some(after).filter(|hooks| hooks.has(HookEvent::AfterCall)), note };
+        Ok(Prepared { input, call, effects, resolved, hooked })
+    }
+
+    async fn checked(
+        &self,
+        tool: &dyn Tool,
+        input: &Value,
+    ) -> Result<(Box<dyn Call>, Effects, ResolvedAccess), NotRun> {
+        let call = tool.prepare(input, &self.workspace);
+        let call = call.map_err(|invalid| NotRun(Outcome::Invalid, format!("not run: {invalid}")))?;
+        let effects = call.effects();
+        let resolved = self.env.policy.resolve(&effects.access, &self.workspace).await;
+        let hung = || NotRun(Outcome::Invalid, format!("not run: {}", disk::unresponsive(&self.workspace.cwd)));
+        Ok((call, effects, resolved.ok_or_else(hung)?))
+    }
+
+    /// Runs the hooks after a call that ran; what they say becomes part of its result.
+    pub(super) async fn add_hooked(
+        &self,
+        Hooked { after, note }: Hooked,
+        (tool, input): (&str, &Value),
+        output: &mut ToolOutput,
+    ) -> Result<(), TurnEnded> {
+        output.content.extend(note.map(ContentBlock::text));
+        let Some(hooks) = after else { return Ok(()) };
+        let mut fields = of_call(tool, input);
+        let response = json!({ "content": text_of(&output.content), "is_error": output.is_error });
+        fields.insert("tool_response".to_owned(), response);
+        let added = match hooks.run(HookEvent::AfterCall, fields, |_| true).await {
+            Ok(Said { added, .. }) => added,
+            Err(Refusal { why, is_meant: true }) => Some(why),
+            Err(Refusal { why, .. }) => {
+                let failed = EventBody::notice(Level::Warning, NoticeCode::HookFailed, why);
+                self.emit.send(vec![failed], false, None)?;
+                None
+            }
+        };
+        output.content.extend(added.map(|added| ContentBlock::text(format!("[a hook says]\n{added}"))));
+        Ok(())
+    }
+}
+
+/// Whether a hook is about a call.
+fn about<'a>(
+    tool: &'a str,
+    effects: &Effects,
+    resolved: &'a ResolvedAccess,
+) -> impl Fn(&Hook) -> bool + Send + Sync + use<'a> {
+    let (changes, access) = (effects.changes, effects.access.clone());
+    move |hook| {
+        let call = CallInfo { tool, changes, access: access.clone() };
+        hook.matcher.as_ref().is_none_or(|rule| concerns(rule, &call, resolved))
+    }
+}

@@ -1,0 +1,171 @@
+//! Running hooks: a command gets JSON, and refuses, changes or adds.
+//!
+//! Exit code 2 refuses, with standard error as the reason; of a hook before something happens every other failure refuses too.
+//! Deliberately absent: when hooks run (`calls`, the actor, `service`), and their configuration.
+
+use std::sync::Arc;
+
+use linger_protocol::id::SessionId;
+use serde_json::{Map, Value, json};
+
+use super::env::Env;
+use crate::config::{Hook, HookEvent};
+use crate::process::server::Spawn;
+use crate::process::{End, Input, Stderr};
+use crate::tool::{Workspace, text};
+
+/// The most text that a hook adds, in bytes: a page of errors of a compiler.
+const MAX_ADDED: usize = 4 << 10;
+
+/// The longest output, in bytes: the arguments of a call, changed.
+const MAX_OUTPUT: usize = 1 << 20;
+
+/// The variable with the root of the workspace.
+const ROOT: &str = "LINGER_WORKSPACE";
+
+/// How much of a command its errors show, in characters.
+const SHOWN: usize = 60;
+
+/// What a hook said.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Said {
+    /// Text for the model.
+    pub added: Option<String>,
+    /// Other arguments for the call.
+    pub input: Option<Value>,
+}
+
+/// A hook has refused, or did not work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Why, for the model and for people.
+    pub why: String,
+    /// Whether the hook said so.
+    pub is_meant: bool,
+}
+
+/// The fields of a call.
+pub fn of_call(tool: &str, input: &Value) -> Map<String, Value> {
+    [("tool_name", Value::from(tool)), ("tool_input", input.clone())]
+        .map(|(name, it)| (name.to_owned(), it))
+        .into_iter()
+        .collect()
+}
+
+/// Runs the hooks of one session.
+#[derive(Clone, Debug)]
+pub struct Hooks {
+    hooks: Arc<[Hook]>,
+    session: SessionId,
+    spawn: Spawn,
+}
+
+impl Hooks {
+    /// Those of a session.
+    pub fn of(env: &Env, workspace: &Workspace, session: &SessionId) -> Self {
+        let hooks = env.policy.hooks(workspace);
+        let mut spawn = workspace.spawn(env.children.clone(), Some(session.clone()));
+        if !hooks.is_empty() {
+            let mut env = (*spawn.env).clone();
+            env.insert(ROOT.to_owned(), workspace.root.to_string_lossy().into_owned());
+            spawn.env = Arc::new(env);
+        }
+        Self { hooks, session: session.clone(), spawn }
+    }
+
+    /// No hook.
+    pub fn none(env: &Env, workspace: &Workspace, session: &SessionId) -> Self {
+        let spawn = workspace.spawn(env.children.clone(), Some(session.clone()));
+        Self { hooks: Arc::default(), session: session.clone(), spawn }
+    }
+
+    /// Those of this event that are `about` it.
+    pub fn only(self, event: HookEvent, about: impl Fn(&Hook) -> bool) -> Self {
+        let hooks = self.hooks.iter().filter(|hook| hook.event == event && about(hook)).cloned().collect();
+        Self { hooks, ..self }
+    }
+
+    /// Whether any runs at this event.
+    pub fn has(&self, event: HookEvent) -> bool {
+        self.hooks.iter().any(|hook| hook.event == event)
+    }
+
+    /// Runs those of `event` that are `about` it, in order, each with these fields. A refusal ends it. Arguments that one changes
+    /// are those that the next one gets.
+    pub async fn run(
+        &self,
+        event: HookEvent,
+        mut fields: Map<String, Value>,
+        about: impl Fn(&Hook) -> bool,
+    ) -> Result<Said, Refusal> {
+        let mut all = Said::default();
+        for hook in self.hooks.iter().filter(|hook| hook.event == event && about(hook)) {
+            let Said { added, input } = self.one(hook, &fields).await?;
+            if let Some(added) = added {
+                let before = all.added.take().map(|before| before + "\n").unwrap_or_default();
+                all.added = Some(text::head(&(before + &added), MAX_ADDED).to_owned());
+            }
+            if let Some(input) = input {
+                fields.insert("tool_input".to_owned(), input.clone());
+                all.input = Some(input);
+            }
+        }
+        Ok(all)
+    }
+
+    async fn one(&self, hook: &Hook, fields: &Map<String, Value>) -> Result<Said, Refusal> {
+        let mut input = json!({
+            "hook_event_name": hook.event.common_name(),
+            "event": hook.event.name(),
+            "session_id": self.session,
+            "cwd": self.spawn.cwd,
+        });
+        if let Some(all) = input.as_object_mut() {
+            all.extend(fields.clone());
+        }
+        let failed = |why: String| {
+            let command: String = text::one_line(&hook.command).chars().take(SHOWN).collect();
+            Refusal { why: format!("the hook `{command}` {why}"), is_meant: false }
+        };
+        let input = Input::Bytes(input.to_string().into_bytes());
+        let process = self.spawn.shell(&hook.command, input, Stderr::Apart).await;
+        let process = process.map_err(|error| failed(format!("cannot be started: {error}")))?;
+        let finished = process.finish(hook.timeout, MAX_OUTPUT).await;
+        let finished = finished.map_err(|error| failed(format!("failed: {error}")))?;
+        let stderr = finished.stderr.trim();
+        let code = match finished.end {
+            End::Status(status) => status.code(),
+            End::TooMuch => return Err(failed(format!("wrote more than {MAX_OUTPUT} bytes"))),
+            End::TooLate => return Err(failed(format!("took longer than {} s", hook.timeout.as_secs()))),
+        };
+        tracing::info!(target: "hook", session = %self.session, event = hook.event.name(), command = hook.command, code, "ran");
+        match code {
+            Some(0) => said(hook.event, &finished.output).map_err(failed),
+            Some(2) if stderr.is_empty() => Err(Refusal { is_meant: true, ..failed("refuses".to_owned()) }),
+            Some(2) => Err(Refusal { why: stderr.to_owned(), is_meant: true }),
+            Some(code) => Err(failed(format!("failed with exit code {code}: {stderr}"))),
+            None => Err(failed("was killed".to_owned())),
+        }
+    }
+}
+
+/// What the output of a hook says.
+fn said(event: HookEvent, output: &[u8]) -> Result<Said, String> {
+    let output = String::from_utf8_lossy(output);
+    let output = output.trim();
+    match event {
+        HookEvent::BeforeCall if output.starts_with('{') => {
+            let value: Value =
+                serde_json::from_str(output).map_err(|error| format!("wrote what is no JSON: {error}"))?;
+            match value.get("tool_input") {
+                Some(input @ Value::Object(_)) => Ok(Said { input: Some(input.clone()), added: None }),
+                Some(_) => Err("wrote a `tool_input` that is no object".to_owned()),
+                None => Ok(Said::default()),
+            }
+        }
+        HookEvent::AfterCall | HookEvent::Prompt if !output.is_empty() => {
+            Ok(Said { added: Some(text::head(output, MAX_ADDED).to_owned()), input: None })
+        }
+        _ => Ok(Said::default()),
+    }
+}

@@ -1,0 +1,225 @@
+//! What can be undone and done again of the changes of files: a part of the state, with its bounds. Pure.
+
+use linger_protocol::event::{Event, EventBody, FileChange};
+use linger_protocol::id::TurnId;
+use serde::{Deserialize, Serialize};
+
+use crate::tool::text::one_line;
+
+/// The most bytes of former contents of one session, as their changes count them. The oldest steps give way.
+pub const MAX_BYTES: u64 = 200 << 20;
+
+/// The most steps: they are part of the state, which is stored with each event.
+const MAX_STEPS: usize = 100;
+
+/// The most files that the model is told of by name.
+const MAX_TOLD: usize = 50;
+
+/// The most that the model is told at once; it has to read the files again in any case.
+const MAX_NEWS: usize = 8;
+
+/// The steps that can be undone, and those that can be done again. The changes themselves are in the events.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct UndoState {
+    /// The steps with changes, the oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<Step>,
+    /// What was undone and can be done again, the latest last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub undone: Vec<Undone>,
+    /// The seq of an `undo_started` that has not ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub under_way: Option<u64>,
+    /// The seq up to which contents were given up.
+    #[serde(default)]
+    pub given_up: u64,
+    /// The turn whose own changes took too much.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub too_large: Option<TurnId>,
+    /// What the model is to be told.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub news: Vec<String>,
+}
+
+/// The changes of one turn.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// The turn.
+    pub turn: TurnId,
+    /// The seq of its first `tool_finished` with changes.
+    pub first: u64,
+    /// The seq of its last one.
+    pub last: u64,
+    /// The bytes of their contents.
+    pub bytes: u64,
+}
+
+/// What was undone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Undone {
+    /// The seq of its `undone`, which has the changes.
+    pub seq: u64,
+    /// The step, if all of one was undone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<Step>,
+}
+
+impl UndoState {
+    /// Whether there is nothing to store.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Folds an event; `seq` is its number.
+    pub(super) fn apply(&mut self, event: &Event, seq: u64) {
+        match &event.body {
+            EventBody::ToolFinished { changes, .. } if !changes.is_empty() => {
+                self.changed(event.turn.as_ref(), seq, changes.iter().map(|change| change.bytes).sum());
+            }
+            EventBody::UndoStarted { .. } => self.under_way = Some(seq),
+            EventBody::Undone { redo, step, changes, failed, .. } => {
+                self.under_way = None;
+                let whole = failed.is_empty();
+                match redo {
+                    false => {
+                        let is_meant = |last: &&Step| whole && step.as_ref() == Some(&last.turn);
+                        let undone = self.steps.last().filter(is_meant).cloned();
+                        self.steps.truncate(self.steps.len() - usize::from(undone.is_some()));
+                        if !changes.is_empty() {
+                            self.undone.push(Undone { seq, step: undone });
+                        }
+                    }
+                    true if whole => self.steps.extend(self.undone.pop().and_then(|undone| undone.step)),
+                    true => {}
+                }
+                self.news.extend(told(*redo, changes));
+                self.news.drain(..self.news.len().saturating_sub(MAX_NEWS));
+            }
+            EventBody::Lost { .. } => {
+                let given_up = seq;
+                *self = Self { given_up, news: std::mem::take(&mut self.news), ..Self::default() };
+            }
+            _ => {}
+        }
+    }
+
+    /// A call of `turn` has changed a file.
+    fn changed(&mut self, turn: Option<&TurnId>, seq: u64, bytes: u64) {
+        let Some(turn) = turn.filter(|turn| self.too_large.as_ref() != Some(turn)) else { return };
+        self.undone.clear();
+        match self.steps.last_mut().filter(|last| last.turn == *turn) {
+            Some(last) => (last.last, last.bytes) = (seq, last.bytes.saturating_add(bytes)),
+            None => self.steps.push(Step { turn: turn.clone(), first: seq, last: seq, bytes }),
+        }
+        while self.steps.len() > MAX_STEPS
+            || self.steps.iter().map(|step| step.bytes).fold(0, u64::saturating_add) > MAX_BYTES
+        {
+            let oldest = self.steps.remove(0);
+            self.given_up = oldest.last;
+            if oldest.turn == *turn {
+                self.too_large = Some(oldest.turn);
+            }
+        }
+    }
+}
+
+/// What the model is told.
+fn told(redo: bool, changes: &[FileChange]) -> Option<String> {
+    if changes.is_empty() {
+        return None;
+    }
+    let what = if redo { "did again what was undone in" } else { "undid your changes of" };
+    let files: Vec<String> =
+        changes.iter().take(MAX_TOLD).map(|change| one_line(&change.path.to_string_lossy())).collect();
+    let more = changes.len().saturating_sub(MAX_TOLD);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    Some(format!("[the user {what} these files: {}{more}. Read them again before you rely on them.]", files.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use linger_protocol::event::{ChangeKind, Outcome};
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Fold(UndoState, u64);
+
+    impl Fold {
+        fn apply(&mut self, turn: &str, body: EventBody) {
+            self.1 += 1;
+            let event = Event { body, seq: Some(self.1), at: 0, turn: Some(TurnId::from(turn)) };
+            self.0.apply(&event, self.1);
+        }
+
+        fn change(&mut self, turn: &str, bytes: u64) {
+            let changes = vec![FileChange { bytes, ..change() }];
+            self.apply(
+                turn,
+                EventBody::ToolFinished {
+                    call_id: "c1".into(),
+                    is_error: false,
+                    outcome: Outcome::Ran,
+                    content: Vec::new(),
+                    output: Vec::new(),
+                    file: None,
+                    blob: None,
+                    diff: None,
+                    changes,
+                    locations: Vec::new(),
+                    exit: None,
+                    ms: 0,
+                },
+            );
+        }
+
+        fn undone(&mut self, redo: bool, step: Option<&str>) {
+            let (step, changes) = (step.map(TurnId::from), vec![change()]);
+            self.apply("", EventBody::Undone { redo, step, changes, failed: Vec::new() });
+        }
+
+        fn turns(&self) -> Vec<&str> {
+            self.0.steps.iter().map(|step| step.turn.as_str()).collect()
+        }
+    }
+
+    fn change() -> FileChange {
+        FileChange { path: "/a".into(), kind: ChangeKind::Edit, before: None, after: None, bytes: 0 }
+    }
+
+    #[test]
+    fn steps_are_turns_and_go_back_and_forth_until_something_changes() {
+        let mut fold = Fold::default();
+        for turn in ["t1", "t2", "t2", "t3"] {
+            fold.change(turn, 1);
+        }
+        assert_eq!(fold.turns(), ["t1", "t2", "t3"]);
+        fold.undone(false, Some("t3"));
+        fold.undone(false, Some("t2"));
+        assert_eq!((fold.turns(), fold.0.undone.len()), (vec!["t1"], 2));
+        fold.undone(true, None);
+        assert_eq!((fold.turns(), fold.0.undone.len()), (vec!["t1", "t2"], 1));
+        // A part of a step leaves it there.
+        fold.undone(false, None);
+        assert_eq!((fold.turns(), fold.0.undone.len()), (vec!["t1", "t2"], 2));
+        fold.change("t4", 1);
+        assert_eq!((fold.turns(), fold.0.undone.len()), (vec!["t1", "t2", "t4"], 0));
+        assert_eq!(fold.0.news.len(), 4);
+    }
+
+    #[test]
+    fn the_oldest_steps_give_way_and_a_turn_that_is_too_large_has_none() {
+        let mut fold = Fold::default();
+        fold.change("t1", MAX_BYTES / 2);
+        fold.change("t2", MAX_BYTES / 2);
+        fold.change("t3", 1);
+        assert_eq!((fold.turns(), fold.0.given_up), (vec!["t2", "t3"], 1));
+        fold.change("t4", MAX_BYTES + 1);
+        fold.change("t4", 1);
+        assert_eq!((fold.turns(), fold.0.given_up), (vec![], 4));
+        for n in 0..=MAX_STEPS {
+            fold.change(&format!("u{n}"), 0);
+        }
+        assert_eq!((fold.turns().len(), fold.turns()[0]), (MAX_STEPS, "u1"));
+    }
+}

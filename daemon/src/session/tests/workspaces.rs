@@ -1,0 +1,65 @@
+//! The rules of a workspace's own file.
+
+use super::*;
+
+fn bash(command: &str) -> Answer {
+    Answer::call("bash", json!({ "command": command }))
+}
+
+impl Scene {
+    /// A session in this mode and a workspace with this file.
+    async fn in_workspace(mode: Mode, file: &str, answers: impl IntoIterator<Item = Answer>) -> Self {
+        let scene = Self::with("", "mock/m", mode, answers).await;
+        scene.says(file);
+        scene
+    }
+
+    fn says(&self, file: &str) {
+        std::fs::create_dir_all(self.path(".linger")).unwrap();
+        std::fs::write(self.path(".linger/config.toml"), file).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_a_workspace_denies_does_not_run_and_what_it_allows_asks_until_it_is_trusted() {
+    let file = "[permissions]\nallow = ['bash(touch a)']\ndeny = ['bash(touch b)']";
+    let answers = [bash("touch b").calls("bash", json!({ "command": "touch a" })), Answer::text("no")];
+    let again = [bash("touch a"), Answer::text("done")];
+    let mut scene = Scene::in_workspace(Mode::Ask, file, answers.into_iter().chain(again)).await;
+    scene.prompt("go", When::Queue).await;
+    scene.until("permission_requested", 1).await;
+    scene.answer(1, Decision::RejectOnce, None).await.unwrap();
+    scene.ends(1).await;
+    assert_eq!(scene.count("t1 notice config_waits: 1 setting of ").await, 1, "{}", scene.transcript().await);
+    assert_eq!(scene.count("tool_finished c1 denied \"not run: the rule bash(touch b) forbids it\"").await, 1);
+    assert_eq!(scene.count("permission_requested q1 c2 touch a").await, 1);
+
+    let root = scene.path("").canonicalize().unwrap();
+    let waiting = scene.env.config.look(&root).waiting.clone().unwrap();
+    scene.env.config.trust(&root, &waiting, "me").unwrap();
+    scene.turn("again").await;
+    assert!(scene.path("a").exists());
+    assert_eq!(scene.count("permission_requested").await, 1);
+}
+
+#[tokio::test]
+async fn where_the_file_is_broken_everything_asks_and_what_is_corrected_counts() {
+    let answers = [bash("touch a"), bash("touch b"), Answer::text("done")];
+    let mut scene = Scene::in_workspace(Mode::Auto, "[permissions]\ndeny = 'bash(touch b)'", answers).await;
+    scene.prompt("go", When::Queue).await;
+    scene.until("permission_requested q1 c1 touch a", 1).await;
+    assert_eq!(scene.count("t1 notice config_waits").await, 1);
+    scene.says("[permissions]\ndeny = ['bash(touch b)']");
+    scene.answer(1, Decision::AllowOnce, None).await.unwrap();
+    scene.ends(1).await;
+    assert_eq!(scene.count("tool_finished c2 denied").await, 1, "{}", scene.transcript().await);
+    assert!(scene.path("a").exists() && !scene.path("b").exists());
+}
+
+#[tokio::test]
+async fn mode_edit_asks_before_the_file_changes() {
+    let write = Answer::call("write", json!({ "path": ".linger/config.toml", "content": "" }));
+    let mut scene = Scene::in_workspace(Mode::Edit, "", [write, Answer::text("done")]).await;
+    scene.prompt("go", When::Queue).await;
+    scene.until("permission_requested", 1).await;
+}

@@ -1,0 +1,320 @@
+//! Files and directories by handle: what is opened is what was permitted, whatever is renamed in between.
+//!
+//! A permission is about a path with every link resolved. Here such a path is opened without following any link, and all that
+//! follows goes by the handle of its directory. If a link has come into the path meanwhile, opening it fails.
+//! What this cannot tell: a directory that was moved, which is another one under the same name.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Metadata, Permissions};
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{MetadataExt, PermissionsExt as _};
+use std::path::{Component, Path};
+
+use rustix::fs::{self, AtFlags, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use super::file::{Identity, OWN_DATABASE, is_own, regular};
+use crate::sys::clock;
+
+/// Characters of a temporary file's name after its prefix: 50 bits.
+const TEMPORARY: usize = 10;
+
+/// How a directory is opened to find what is in it: without a need to list it.
+#[cfg(target_os = "linux")]
+const PASS: OFlags = OFlags::PATH;
+#[cfg(not(target_os = "linux"))]
+const PASS: OFlags = OFlags::RDONLY;
+
+/// A directory that is held open.
+#[derive(Debug)]
+pub(crate) struct Dir(OwnedFd);
+
+impl Dir {
+    /// Opens a directory by its absolute path, which has no link. Fails if one has come into it.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        without_links(&root()?, path.strip_prefix("/").unwrap_or(path)).map(Self)
+    }
+
+    /// As [`Dir::open`], and makes what is missing.
+    fn make(path: &Path) -> io::Result<Self> {
+        match Self::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                step_by_step(&root()?, path.strip_prefix("/").unwrap_or(path), true).map(Self)
+            }
+            done => done,
+        }
+    }
+
+    /// What is in it: names, in no order, and whether each is a directory or a link where the disk says so at once.
+    pub(super) fn list(&self) -> io::Result<fs::Dir> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(fs::Dir::new(fs::openat(&self.0, ".", flags, Mode::empty())?)?)
+    }
+
+    /// The entry of this name.
+    pub(super) fn entry(&self, name: &OsStr) -> io::Result<Entry> {
+        Ok(Entry { dir: self.0.try_clone()?, name: name.to_owned() })
+    }
+
+    /// What lies below it at this relative path, which has no link. Fails if one has come into it.
+    pub(super) fn below(&self, path: &Path) -> io::Result<Entry> {
+        let (parent, name) = split(path)?;
+        Ok(Entry { dir: without_links(&self.0, parent)?, name })
+    }
+}
+
+/// A name in a directory that is held open; it need not exist.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    dir: OwnedFd,
+    name: OsString,
+}
+
+impl Entry {
+    /// Finds an absolute path, which has no link. Fails if its directory does not exist, or if a link has come into the path.
+    pub(crate) fn at(path: &Path) -> io::Result<Self> {
+        let (parent, name) = split(path)?;
+        Ok(Self { dir: Dir::open(parent)?.0, name })
+    }
+
+    /// As [`Entry::at`], and makes the directories that are missing.
+    pub(super) fn make(path: &Path) -> io::Result<Self> {
+        let (parent, name) = split(path)?;
+        Ok(Self { dir: Dir::make(parent)?.0, name })
+    }
+
+    /// What the name stands for; a link is not followed.
+    pub(super) fn status(&self) -> io::Result<Stat> {
+        Ok(fs::statat(&self.dir, &self.name, AtFlags::SYMLINK_NOFOLLOW)?)
+    }
+
+    /// Where a link leads to, as it is written.
+    pub(super) fn link(&self) -> io::Result<OsString> {
+        let target = fs::readlinkat(&self.dir, &self.name, Vec::new())?;
+        Ok(OsStr::from_bytes(target.as_bytes()).to_owned())
+    }
+
+    /// Opens a regular file. Nothing else is opened at all: a FIFO would block, and a device may act.
+    pub(crate) fn open(&self) -> io::Result<(File, Metadata)> {
+        let status = self.status()?;
+        regular(fs::FileType::from_raw_mode(status.st_mode))?;
+        if is_own(&Identity::from(&status)) {
+            return Err(io::Error::other(OWN_DATABASE));
+        }
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = File::from(fs::openat(&self.dir, &self.name, flags, Mode::empty())?);
+        // It may have been replaced since.
+        let metadata = file.metadata()?;
+        if is_own(&Identity::from(&metadata)) {
+            // To close it would take away SQLite's locks.
+            std::mem::forget(file);
+            return Err(io::Error::other(OWN_DATABASE));
+        }
+        regular(fs::FileType::from_raw_mode(metadata.mode()))?;
+        Ok((file, metadata))
+    }
+
+    /// All of a regular file; nothing if it is longer than `limit`.
+    pub(super) fn read(&self, limit: u64) -> io::Result<Option<Vec<u8>>> {
+        let (file, _) = self.open()?;
+        let mut bytes = Vec::new();
+        file.take(limit + 1).read_to_end(&mut bytes)?;
+        Ok(Some(bytes).filter(|bytes| bytes.len() as u64 <= limit))
+    }
+
+    /// Removes a regular file.
+    pub(super) fn remove(&self) -> io::Result<()> {
+        regular(fs::FileType::from_raw_mode(self.status()?.st_mode))?;
+        Ok(fs::unlinkat(&self.dir, &self.name, AtFlags::empty())?)
+    }
+
+    /// Puts `content` in the place of the file: a reader sees the old or the new, and a power cut leaves one of them.
+    /// Mode and, where it may, owner stay as they were.
+    pub(super) fn replace(&self, content: &[u8]) -> io::Result<()> {
+        let old = match self.status() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            status => Some(status?),
+        };
+        if let Some(old) = &old {
+            regular(fs::FileType::from_raw_mode(old.st_mode))?;
+            // The directory alone decides about a rename; a file that was made read-only is to stay as it is.
+            fs::accessat(&self.dir, &self.name, fs::Access::WRITE_OK, AtFlags::empty())?;
+        }
+        let mut new = Temporary::new(&self.dir, if old.is_some() { 0o600 } else { 0o666 })?;
+        new.file.write_all(content)?;
+        if let Some(old) = &old {
+            let _ = std::os::unix::fs::fchown(&new.file, Some(old.st_uid), Some(old.st_gid));
+            new.file.set_permissions(Permissions::from_mode(old.st_mode & 0o7777))?;
+        }
+        new.file.sync_all()?;
+        fs::renameat(&self.dir, &new.name, &self.dir, &self.name)?;
+        new.is_kept = true;
+        Ok(())
+    }
+}
+
+/// A new file, which is deleted unless it was renamed.
+struct Temporary<'a> {
+    dir: &'a OwnedFd,
+    name: String,
+    file: File,
+    is_kept: bool,
+}
+
+impl<'a> Temporary<'a> {
+    fn new(dir: &'a OwnedFd, mode: u32) -> io::Result<Self> {
+        let name = format!(".linger-{}", clock::random_word(TEMPORARY));
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = File::from(fs::openat(dir, &name, flags, Mode::from_raw_mode(mode))?);
+        Ok(Self { dir, name, file, is_kept: false })
+    }
+}
+
+impl Drop for Temporary<'_> {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            let _gone = fs::unlinkat(self.dir, &self.name, AtFlags::empty());
+        }
+    }
+}
+
+/// The directory of a path, and its last name.
+fn split(path: &Path) -> io::Result<(&Path, OsString)> {
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => Ok((parent, name.to_owned())),
+        _ => regular(fs::FileType::Directory).and(Err(io::ErrorKind::IsADirectory.into())),
+    }
+}
+
+fn root() -> io::Result<OwnedFd> {
+    Ok(fs::open("/", PASS | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// Opens the directory at `path` below `base`, if there is no link in the path.
+#[cfg(target_os = "linux")]
+fn without_links(base: &impl AsFd, path: &Path) -> io::Result<OwnedFd> {
+    use rustix::fs::ResolveFlags;
+    let none = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS;
+    let flags = PASS | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    match fs::openat2(base, path, flags, Mode::empty(), none) {
+        // Systems before 5.6, and containers that do not know the call.
+        Err(Errno::NOSYS | Errno::PERM) => step_by_step(base, path, false),
+        opened => Ok(opened?),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn without_links(base: &impl AsFd, path: &Path) -> io::Result<OwnedFd> {
+    step_by_step(base, path, false)
+}
+
+/// The same by one call for each name; `make`: what is missing is made.
+fn step_by_step(base: &impl AsFd, path: &Path, make: bool) -> io::Result<OwnedFd> {
+    let flags = PASS | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut dir = base.as_fd().try_clone_to_owned()?;
+    for part in path.components() {
+        let name = match part {
+            Component::Normal(name) => name,
+            Component::CurDir => continue,
+            // Nothing that is resolved has one.
+            Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
+                return Err(io::ErrorKind::InvalidInput.into());
+            }
+        };
+        dir = match fs::openat(&dir, name, flags, Mode::empty()) {
+            Err(Errno::NOENT) if make => {
+                match fs::mkdirat(&dir, name, Mode::from_raw_mode(0o777)) {
+                    Ok(()) | Err(Errno::EXIST) => {}
+                    Err(error) => return Err(error.into()),
+                }
+                fs::openat(&dir, name, flags, Mode::empty())?
+            }
+            opened => opened?,
+        };
+    }
+    Ok(dir)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_path_with_a_link_in_it_is_not_opened_at_once_and_not_step_by_step() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().canonicalize().unwrap();
+        std::fs::create_dir_all(base.join("a/b")).unwrap();
+        std::fs::write(base.join("a/file"), "").unwrap();
+        symlink("a", base.join("inside")).unwrap();
+        symlink("/", base.join("outside")).unwrap();
+        let held = Dir::open(&base).unwrap();
+        for (path, expect) in [
+            ("", true),
+            ("a/b", true),
+            ("inside", false),
+            ("inside/b", false),
+            ("outside/etc", false),
+            ("a/file", false),
+            ("a/none", false),
+            ("..", false),
+            ("a/../a", false),
+            ("/etc", false),
+        ] {
+            assert_eq!(step_by_step(&held.0, Path::new(path), false).is_ok(), expect, "step by step: {path}");
+            // The kernel takes `a/..`, which does not leave the directory.
+            if path != "a/../a" {
+                assert_eq!(without_links(&held.0, Path::new(path)).is_ok(), expect, "at once: {path}");
+            }
+        }
+        assert_eq!(Dir::open(&base.join("a/none")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert!(Dir::open(&base.join("inside")).is_err());
+    }
+
+    #[test]
+    fn what_is_missing_is_made_and_never_behind_a_link() {
+        let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let base = dir.path().canonicalize().unwrap();
+        symlink(other.path(), base.join("link")).unwrap();
+        Entry::make(&base.join("a/b/c")).unwrap().replace(b"x").unwrap();
+        assert_eq!(std::fs::read(base.join("a/b/c")).unwrap(), b"x");
+        assert!(Entry::make(&base.join("link/b/c")).is_err());
+        assert!(Entry::at(&base.join("link/c")).is_err());
+        assert_eq!(std::fs::read_dir(other.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_handle_stays_with_its_directory_when_a_link_takes_the_name() {
+        let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let base = dir.path().canonicalize().unwrap();
+        std::fs::create_dir(base.join("d")).unwrap();
+        let entry = Entry::at(&base.join("d/x")).unwrap();
+        std::fs::rename(base.join("d"), base.join("moved")).unwrap();
+        symlink(other.path(), base.join("d")).unwrap();
+        entry.replace(b"x").unwrap();
+        assert_eq!(std::fs::read(base.join("moved/x")).unwrap(), b"x");
+        assert_eq!(std::fs::read_dir(other.path()).unwrap().count(), 0);
+        std::fs::write(other.path().join("secret"), "").unwrap();
+        symlink(other.path().join("secret"), base.join("moved/secret")).unwrap();
+        let link = Dir::open(&base).unwrap().below(Path::new("moved/secret")).unwrap();
+        assert_eq!(link.open().unwrap_err().to_string(), "is not a regular file");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_leaves_nothing_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().canonicalize().unwrap();
+        std::fs::create_dir(base.join("d")).unwrap();
+        assert_eq!(Entry::at(&base.join("d")).unwrap().replace(b"").unwrap_err().to_string(), "is a directory; use ls");
+        drop(Temporary::new(&root_of(&base), 0o600).unwrap());
+        assert_eq!(std::fs::read_dir(&base).unwrap().count(), 1);
+    }
+
+    fn root_of(path: &Path) -> OwnedFd {
+        Dir::open(path).unwrap().0
+    }
+}

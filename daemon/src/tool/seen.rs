@@ -1,0 +1,134 @@
+//! What a session's model has seen of files: which content, so that none that it does not know is overwritten; and which whole
+//! outputs its results named, so that it may read those.
+//!
+//! In memory, by session; after a restart of the daemon a file counts as unread.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use linger_protocol::id::BlobId;
+use sha2::{Digest as _, Sha256};
+
+use super::change::Content;
+use crate::store::blob::Held;
+
+/// The most files of one session that are remembered, some hundred bytes each; of more, any is forgotten, and has to be read again.
+const MAX_FILES: usize = 4096;
+
+/// The most outputs of one session that are remembered.
+const MAX_OUTPUTS: usize = 1024;
+
+/// The hash of a content.
+pub(super) type Hash = [u8; 32];
+
+/// What one session has seen; clones are one.
+#[derive(Clone, Debug, Default)]
+pub struct Seen(Arc<Mutex<Inner>>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    files: HashMap<PathBuf, Hash>,
+    outputs: HashMap<PathBuf, BlobId>,
+}
+
+impl PartialEq for Seen {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Seen {}
+
+impl Seen {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether nothing but this holds it.
+    pub fn is_unused(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
+    }
+
+    /// The model knows the file at `path`, which has no link, with the content that has this hash.
+    pub(super) fn knows(&self, path: &Path, hash: Hash) {
+        let mut inner = self.inner();
+        make_room(&mut inner.files, MAX_FILES);
+        inner.files.insert(path.to_path_buf(), hash);
+    }
+
+    /// As [`Seen::knows`], of what was written.
+    pub(super) fn wrote(&self, path: &Path, content: &[u8]) {
+        self.knows(path, Sha256::digest(content).into());
+    }
+
+    /// Fails unless the model knows this content of the file at `path`, or there is none. The error is for the model.
+    pub(super) fn check(&self, path: &Path, now: &Content) -> Result<(), &'static str> {
+        let known = self.inner().files.get(path).copied();
+        match (now, known) {
+            (Content::Missing, _) => Ok(()),
+            (Content::Unknown, _) => Err("it is longer than 16 MiB, or cannot be read"),
+            (Content::Known(_), None) => Err("you have not read it; read it first"),
+            (Content::Known(bytes), Some(known)) if known == <Hash>::from(Sha256::digest(bytes)) => Ok(()),
+            (Content::Known(_), Some(_)) => Err("it has changed since you read or wrote it; read it again"),
+        }
+    }
+
+    /// A result names this blob as the whole of an output.
+    pub fn output(&self, blob: &Held) {
+        let Some(path) = blob.path() else { return };
+        let mut inner = self.inner();
+        make_room(&mut inner.outputs, MAX_OUTPUTS);
+        inner.outputs.insert(path, blob.id().clone());
+    }
+
+    /// The file with an output that `text` names, by its path or as a blob.
+    pub(super) fn output_named(&self, text: &str) -> Option<PathBuf> {
+        let inner = self.inner();
+        let by_path = inner.outputs.get_key_value(Path::new(text)).map(|(path, _)| path.clone());
+        by_path.or_else(|| Some(inner.outputs.iter().find(|(_, id)| id.as_str() == text)?.0.clone()))
+    }
+}
+
+fn make_room<V>(map: &mut HashMap<PathBuf, V>, most: usize) {
+    if map.len() >= most
+        && let Some(any) = map.keys().next().cloned()
+    {
+        map.remove(&any);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::blob::Blobs;
+
+    #[test]
+    fn only_a_known_content_may_be_replaced() {
+        let (seen, path) = (Seen::default(), Path::new("/a"));
+        let known = |text: &str| Content::Known(text.into());
+        assert_eq!(seen.check(path, &Content::Missing), Ok(()));
+        assert!(seen.check(path, &known("a")).is_err());
+        seen.wrote(path, b"a");
+        assert_eq!(seen.check(path, &known("a")), Ok(()));
+        assert!(seen.check(path, &known("b")).unwrap_err().contains("changed"));
+        assert!(seen.check(path, &Content::Unknown).is_err());
+        for n in 0..2 * MAX_FILES {
+            seen.wrote(Path::new(&format!("/{n}")), b"");
+        }
+        assert_eq!(seen.inner().files.len(), MAX_FILES);
+    }
+
+    #[test]
+    fn outputs_of_the_session_alone_are_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let blobs = Blobs::beside(&dir.path().join("linger.db"));
+        let (held, other) = (blobs.put(b"output").unwrap(), blobs.put(b"other").unwrap());
+        let seen = Seen::default();
+        seen.output(&held);
+        let path = held.path().unwrap();
+        assert_eq!(seen.output_named(&path.to_string_lossy()), Some(path.clone()));
+        assert_eq!(seen.output_named(held.id().as_str()), Some(path));
+        assert_eq!(seen.output_named(other.id().as_str()), None);
+    }
+}

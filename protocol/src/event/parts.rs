@@ -1,0 +1,302 @@
+//! What events are made of: pieces of streams, and the words that some fields have.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::id::{BlobId, MessageId};
+
+/// A piece of a message that is being streamed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Delta {
+    /// The message.
+    pub message: MessageId,
+    /// The content block, counted from 0.
+    pub block: u32,
+    /// Where the piece begins in its block, in bytes.
+    pub offset: u64,
+    /// The piece; cut between characters only.
+    pub text: String,
+}
+
+/// An instruction file (`AGENTS.md` and its kin) as it was read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Instruction {
+    /// The file.
+    pub path: PathBuf,
+    /// How many bytes of it go into the system prompt.
+    pub bytes: u64,
+    /// How many bytes were left out.
+    #[serde(default)]
+    pub cut: u64,
+    /// `sha256:` and the hash of what was read.
+    pub digest: String,
+}
+
+/// The process at the other end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Process {
+    /// Its process id.
+    pub pid: u32,
+    /// Whether it belongs to the daemon: started by it, perhaps started by it, or the daemon itself. False for a user's own.
+    pub family: bool,
+}
+
+/// What the daemon asks of a model in the user's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = crate::schema::open)]
+#[serde(rename_all = "snake_case")]
+pub enum Asks {
+    /// That its answer fits a schema, which the message has in it.
+    Schema,
+    /// The answer once more, as the one before does not fit the schema.
+    Again,
+    /// That it continues an answer that another model began, or its own that was cut at the token limit.
+    GoOn,
+    /// Nothing: it tells the model that commands in the background have ended, or that a user undid its changes of files.
+    Ended,
+    /// Something that this build does not know.
+    #[serde(other)]
+    Unknown,
+}
+
+/// Where a block of a tool's result stands in the stream of its output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct OutputSegment {
+    /// The block of `content`.
+    pub block: u32,
+    /// Where its text begins in the stream, in bytes.
+    pub offset: u64,
+}
+
+/// What a tool does, in a word, as ACP has it; for icons and the like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolKind {
+    /// Reads files or other data.
+    Read,
+    /// Changes files.
+    Edit,
+    /// Removes files.
+    Delete,
+    /// Moves or renames files.
+    Move,
+    /// Searches.
+    Search,
+    /// Runs commands or code.
+    Execute,
+    /// Thinks or plans.
+    Think,
+    /// Fetches from elsewhere.
+    Fetch,
+    /// Anything else, or a word that this build does not know.
+    #[default]
+    #[serde(other)]
+    Other,
+}
+
+/// A place that a tool call is about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Location {
+    /// The file or directory, absolute.
+    pub path: PathBuf,
+    /// The line, from 1, where the call is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<u64>,
+}
+
+/// A change of one file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FileChange {
+    /// The file, absolute and without links.
+    pub path: PathBuf,
+    /// What happens to it.
+    pub kind: ChangeKind,
+    /// The blob with its former content; absent if there was none, and for more than 16 MiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<BlobId>,
+    /// The blob with its new content; absent if there is none, and for more than 16 MiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<BlobId>,
+    /// How many bytes these blobs have.
+    #[serde(default)]
+    pub bytes: u64,
+}
+
+/// A file that could not be put back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NotRestored {
+    /// The file, absolute and without links.
+    pub path: PathBuf,
+    /// Why.
+    pub reason: String,
+}
+
+/// What happens to a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = crate::schema::open)]
+#[serde(rename_all = "snake_case")]
+pub enum ChangeKind {
+    /// It is new.
+    Create,
+    /// Its content is another.
+    Edit,
+    /// It is deleted.
+    Delete,
+    /// Something that this build does not know.
+    #[serde(other)]
+    Unknown,
+}
+
+/// One entry of a plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PlanEntry {
+    /// What is to be done, in one line.
+    pub content: String,
+    /// How far it is.
+    #[serde(default)]
+    pub status: PlanStatus,
+}
+
+/// How far an entry of a plan is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PlanStatus {
+    /// Under way.
+    InProgress,
+    /// Done.
+    Completed,
+    /// Not begun, or a word that this build does not know.
+    #[default]
+    #[serde(other)]
+    Pending,
+}
+
+/// How the process of a call ended by itself: with a code, or by a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Exit {
+    /// Its exit code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<i32>,
+    /// The signal that ended it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+}
+
+/// What a restart does with a tool call that had started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = crate::schema::open)]
+#[serde(rename_all = "snake_case")]
+pub enum AfterCrash {
+    /// It runs again: it only reads.
+    Again,
+    /// It is joined: what it does goes on elsewhere, and its result is waited for again.
+    Join,
+    /// Its result is that its outcome is unknown; it never runs again.
+    #[default]
+    #[serde(other)]
+    Unknown,
+}
+
+impl AfterCrash {
+    /// Whether the outcome is unknown.
+    pub fn is_unknown(&self) -> bool {
+        *self == Self::Unknown
+    }
+}
+
+/// How a tool call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// It ran; whether it succeeded is in `is_error`.
+    Ran,
+    /// It did not run: no such tool, or its arguments do not fit.
+    Invalid,
+    /// It did not run: a user, a rule or the mode said no.
+    Denied,
+    /// It ran longer than it may, and was ended.
+    TimedOut,
+    /// It was cancelled, before or while it ran.
+    Cancelled,
+    /// The daemon died while it ran; what it did is not known.
+    Unknown,
+}
+
+/// Why a context is compacted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = crate::schema::open)]
+#[serde(rename_all = "snake_case")]
+pub enum Trigger {
+    /// A user asked for it.
+    Asked,
+    /// It filled as much of the model's window as the configuration's `compact_at` says.
+    Full,
+    /// The provider said that it is too long.
+    TooLong,
+    /// Something that this build does not know.
+    #[serde(other)]
+    Unknown,
+}
+
+/// How important a notice is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// Good to know.
+    Info,
+    /// The work continues, but not as it should.
+    Warning,
+    /// Some work stopped.
+    Error,
+}
+
+/// What kind of notice it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = crate::schema::open)]
+#[serde(rename_all = "snake_case")]
+pub enum NoticeCode {
+    /// The turn continues after a restart of the daemon.
+    Resumed,
+    /// The daemon is ending; the turn continues when it starts again.
+    Paused,
+    /// A user took an offered turn up again.
+    Continued,
+    /// The turn met the end of the daemon too often; `session/continue` takes it up again.
+    Offered,
+    /// The daemon was restarted and has no configuration that it can use; the turn continues when it has one.
+    Unconfigured,
+    /// The provider failed and is tried again. With `since_at` the turn waits for it, until `reached`.
+    Retry,
+    /// The provider answers again, and the turn continues.
+    Reached,
+    /// The model cannot answer; a fallback stands in for it until the next turn.
+    Fallback,
+    /// The turn waits for a key that the daemon does not have.
+    KeyMissing,
+    /// The turn waits for the source of its key: a command that runs, or a keychain that may want a password.
+    KeyPending,
+    /// The session was removed; its last event, without a `seq`.
+    Removed,
+    /// The key came, or another model was chosen, and the turn continues.
+    KeyFound,
+    /// What was stored was damaged. With a `seq`: what became of the session; without: its log cannot be read any further, and
+    /// nothing follows.
+    Damaged,
+    /// The session's model is unknown; the text names a known one with a similar name.
+    UnknownModel,
+    /// A rule of an `allow_always` answer could not be stored in the configuration; it holds in this session.
+    RuleNotStored,
+    /// Changes of the configuration wait until a person confirms them.
+    ConfigWaits,
+    /// Nothing of the session can be written just now, so nothing comes; without a `seq`. Events resume when writing works.
+    Storage,
+    /// An MCP server could not be started; the turn goes on without its tools.
+    ServerFailed,
+    /// A hook failed that holds up nothing.
+    HookFailed,
+    /// Something that this build does not know.
+    #[serde(other)]
+    Unknown,
+}

@@ -1,0 +1,251 @@
+//! `mcp/*`: the MCP servers that extend the daemon's tools.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::id::SessionId;
+use crate::message::ContentBlock;
+
+/// Who shares one process of a server, or one connection to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// All sessions.
+    User,
+    /// The sessions of one workspace.
+    Workspace,
+    /// One session.
+    Session,
+    /// One that this build does not know.
+    #[serde(other)]
+    Unknown,
+}
+
+/// How a server is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// It does not run; the next call starts it.
+    Idle,
+    /// It is being started.
+    Starting,
+    /// It runs.
+    Running,
+    /// It could not be started, or ended by itself; `error` says why.
+    Failed,
+    /// It is started once a client brings the variables in `waits_for`.
+    Waiting,
+    /// Something that this build does not know.
+    #[serde(other)]
+    Unknown,
+}
+
+/// One process of a server, or one connection to it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Instance {
+    /// Its directory; absent for a server with an address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<std::path::PathBuf>,
+    /// Its process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// The memory of that process, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<u64>,
+    /// What it calls itself: name and version.
+    pub name: String,
+    /// The revision of the protocol that it speaks.
+    pub protocol: String,
+    /// Calls that run.
+    pub calls: u32,
+}
+
+/// A tool of a server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ServerTool {
+    /// What models and rules call it: `mcp__SERVER__TOOL`.
+    pub name: String,
+    /// What the server calls it.
+    pub tool: String,
+    /// The first line of its description.
+    pub about: String,
+}
+
+/// A configured server: a row of `mcp/list`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Server {
+    /// Its name in the configuration.
+    pub server: String,
+    /// The command or the address.
+    pub target: String,
+    /// Who shares one process.
+    pub scope: Scope,
+    /// Whether turns need it.
+    pub required: bool,
+    /// How it is.
+    pub state: State,
+    /// Those that run.
+    pub instances: Vec<Instance>,
+    /// Its tools, as last seen; absent if it was never seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<ServerTool>>,
+    /// What is wrong with it or its tools.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<String>,
+    /// Why it could not be started, or ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// The variables that its configuration names and that nobody has brought since the daemon was started.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waits_for: Vec<String>,
+}
+
+/// Names a server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Named {
+    /// Its name in the configuration.
+    pub server: String,
+}
+
+/// `mcp/test`: starts a server and asks for its tools.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Test {
+    /// Its name in the configuration.
+    pub server: String,
+    /// The workspace to start it for.
+    pub cwd: std::path::PathBuf,
+    /// The environment of the client, as of `session/create`.
+    #[serde(default)]
+    pub env: std::collections::BTreeMap<String, String>,
+}
+
+/// `mcp/add`: puts a server into the configuration; one of that name is an error.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Add {
+    /// Its name.
+    pub server: String,
+    /// The program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    /// Its arguments.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+    /// Its variables.
+    #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
+    pub env: std::collections::BTreeMap<String, String>,
+    /// Its directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<std::path::PathBuf>,
+    /// The address, in place of a program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+}
+
+/// `mcp/resources` and `mcp/prompts`: those of all servers, or of one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Offered {
+    /// The session that they are for: a server may be started for its workspace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionId>,
+    /// Without a session: the workspace that they are for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<std::path::PathBuf>,
+    /// The environment of the client, with `cwd`.
+    #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
+    pub env: std::collections::BTreeMap<String, String>,
+    /// The server; absent: all that can be started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+}
+
+/// A resource that a prompt can name as `@SERVER:URI`: a row of `mcp/resources`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Resource {
+    /// The server that has it.
+    pub server: String,
+    /// Its address; of a template one with `{names}`.
+    pub uri: String,
+    /// What the server calls it; may be empty.
+    pub name: String,
+    /// The first line of its description; may be empty.
+    pub about: String,
+    /// Whether its address is a pattern of addresses (RFC 6570).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_template: bool,
+}
+
+/// `mcp/resource`: what a resource has, as blocks for a prompt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ReadResource {
+    /// The session that it is for.
+    pub session: SessionId,
+    /// The server that has it.
+    pub server: String,
+    /// Its address.
+    pub uri: String,
+}
+
+/// A prompt that a server has ready: a row of `mcp/prompts`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ServerPrompt {
+    /// The server that has it.
+    pub server: String,
+    /// Its name.
+    pub prompt: String,
+    /// The first line of its description; may be empty.
+    pub about: String,
+    /// What it takes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub arguments: Vec<PromptArgument>,
+}
+
+/// An argument of a [`ServerPrompt`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PromptArgument {
+    /// Its name.
+    pub name: String,
+    /// The first line of its description; may be empty.
+    pub about: String,
+    /// Whether the prompt needs it.
+    pub required: bool,
+}
+
+/// `mcp/prompt`: what a server's prompt says, as blocks for a prompt of the session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct GetPrompt {
+    /// The session that it is for.
+    pub session: SessionId,
+    /// The server that has it.
+    pub server: String,
+    /// Its name.
+    pub prompt: String,
+    /// Arguments by name.
+    #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
+    pub arguments: std::collections::BTreeMap<String, String>,
+    /// The other arguments, in the order in which the prompt has them: a word each, and the rest for the last.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub text: String,
+}
+
+/// The answer of `mcp/resource` and `mcp/prompt`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Attachable {
+    /// Text that begins with its source, and images.
+    pub content: Vec<ContentBlock>,
+}
+
+/// The answer of `mcp/logs`: what a server wrote to standard error, and what it logged; the latest 500 lines.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Logs {
+    /// The lines, the oldest first.
+    pub lines: Vec<LogLine>,
+}
+
+/// A line of `mcp/logs`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LogLine {
+    /// When, in Unix milliseconds.
+    pub at: u64,
+    /// What.
+    pub text: String,
+}

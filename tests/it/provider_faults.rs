@@ -120,7 +120,8 @@ async fn a_server_that_does_not_take_back_what_it_gives_is_asked_in_vain_twice_a
         refuses(&model, "Ein Gedanke.", move || {
             let step = step.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             let thinks = Reply::new().thinking("Ein Gedanke.", "YWx0").and_text("Ich schaue.");
-            if matches!(step, 4 | 6) { thinks } else { thinks.and_tool("ls", json!({})) }
+            // Each call has arguments of its own: the same one three times would be stopped with a question.
+            if matches!(step, 4 | 6) { thinks } else { thinks.and_tool("glob", json!({ "pattern": step.to_string() })) }
         });
         assert_eq!(client.turn(&session, "eins?").await.str("stop_reason"), "end_turn", "{format:?}");
         assert_eq!(model.requests().len(), 5 + 2, "{format:?}: of five steps two were refused");

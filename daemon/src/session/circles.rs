@@ -15,7 +15,7 @@ const TIMES: usize = 3;
 /// The longest cycle that is noticed, in calls; longer ones make progress more often than not, and have `max_steps`.
 const CYCLE: usize = 3;
 
-/// How many failed calls in a row are a circle, whatever they are.
+/// How many failed calls in a row are a circle, whatever they are. A call that a user denied is no failure.
 const FAILURES: u32 = 10;
 
 /// The longest description of a call, in characters: three of them fit a question of a few lines.

@@ -337,6 +337,12 @@ impl QuestionState {
         self.answer.as_ref().is_some_and(|given| given.answer.as_deref() == Some(option))
     }
 
+    /// Whether somebody denied this call.
+    pub fn denies(&self, call: &CallId) -> bool {
+        let by_user = |given: &Resolution| given.by != question::UNATTENDED;
+        self.call.as_ref() == Some(call) && self.is_answered("reject_once") && self.answer.as_ref().is_some_and(by_user)
+    }
+
     /// The rule that a lasting decision adds; absent if it is not a permission.
     pub fn grant(&self) -> Option<&str> {
         match &self.options {

@@ -1,5 +1,6 @@
 //! `grep`: searches in files.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -163,12 +164,13 @@ struct What {
 
 impl Searching {
     fn compile(&self) -> Result<What, Invalid> {
+        let pattern = if self.multiline { any_line_end(&self.pattern) } else { self.pattern.as_str().into() };
         let matcher = RegexMatcherBuilder::new()
             .multi_line(true)
             .crlf(!self.multiline)
             .size_limit(PATTERN_SIZE)
             .dfa_size_limit(CACHE_SIZE)
-            .build(&self.pattern)
+            .build(&pattern)
             .map_err(|error| Invalid(format!("`pattern`: {error}")))?;
         Ok(What { matcher, glob: self.glob.as_deref().map(Pattern::new).transpose()? })
     }
@@ -224,6 +226,28 @@ impl Searching {
         let lines = Lines { name, matcher, found, shows: self.shows, count: 0 };
         searcher.search_reader(matcher, Cancellable { file, token }, lines)
     }
+}
+
+/// The pattern with each `\n` also standing for `\r\n`: the model does not see how the lines of a file end.
+fn any_line_end(pattern: &str) -> Cow<'_, str> {
+    if !pattern.contains("\\n") && !pattern.contains('\n') {
+        return Cow::Borrowed(pattern);
+    }
+    let (mut out, mut in_class, mut chars) = (String::with_capacity(pattern.len() + 16), false, pattern.chars());
+    while let Some(char) = chars.next() {
+        match char {
+            '\n' if !in_class => out.push_str("(?:\\r?\\n)"),
+            '\\' => match chars.next() {
+                Some('n') if !in_class => out.push_str("(?:\\r?\\n)"),
+                escaped => out.extend(['\\'].into_iter().chain(escaped)),
+            },
+            _ => {
+                in_class = char == '[' || in_class && char != ']';
+                out.push(char);
+            }
+        }
+    }
+    Cow::Owned(out)
 }
 
 /// A file that ends in an error once nobody waits for what is read.
@@ -397,6 +421,20 @@ mod tests {
             (json!({"pattern": "one", "path": "/dev/zero"}), "/dev/zero is not a regular file"),
         ] {
             assert_eq!(run(&Grep, &workspace, input.clone()).await.0, expect, "{input}");
+        }
+    }
+
+    #[test]
+    fn a_line_end_is_any_line_end_outside_of_classes() {
+        for (pattern, expect) in [
+            (r"a\nb", r"a(?:\r?\n)b"),
+            ("a\nb", r"a(?:\r?\n)b"),
+            (r"\n{2}", r"(?:\r?\n){2}"),
+            (r"[^\n\]]+\n", r"[^\n\]]+(?:\r?\n)"),
+            (r"\\n\[\n", r"\\n\[(?:\r?\n)"),
+            ("a\\", "a\\"),
+        ] {
+            assert_eq!(any_line_end(pattern), expect, "{pattern}");
         }
     }
 

@@ -166,6 +166,11 @@ impl Worker<'_> {
                     asked += 1;
                     stopped |= self.race(&session, &event, &mut races).await;
                 }
+                // Ten calls in a row that a mode refuses stop the turn.
+                "question_asked" => {
+                    let answer = json!({ "question": event.str("question"), "answer": "go_on" });
+                    watcher.send("question/answer", answer).await;
+                }
                 "turn_finished" => break,
                 _ => {}
             }
@@ -279,7 +284,9 @@ impl Worker<'_> {
             let name = input["command"].as_str().and_then(|command| command.split(' ').nth(1));
             let name = name.or_else(|| input["new"].as_str().and_then(|new| new.lines().next())).unwrap_or_default();
             let happened = lines.contains_key(name);
-            let ran = all("tool_finished", call).iter().any(|row| row.str("outcome") == "ran");
+            // An interrupt may come before the file was read; then its edits fail.
+            let done = |row: &&Row| row.str("outcome") == "ran" && !(stopped && row.event["is_error"] == true);
+            let ran = all("tool_finished", call).iter().any(done);
             if (happened && started == 0) || (ran && !happened) {
                 say(format!("{permission}: started {started} times, ran {ran}, '{name}' happened: {happened}"));
             }

@@ -274,7 +274,8 @@ impl State {
             turn.circles.add(content.iter().filter_map(|block| match block {
                 ContentBlock::ToolResult { call_id, is_error, content } => {
                     let call = turn.calls.iter().find(|call| call.id == *call_id)?;
-                    Some((&call.made, *is_error, content.as_slice()))
+                    let failed = *is_error && !turn.questions.iter().any(|asked| asked.denies(call_id));
+                    Some((&call.made, failed, content.as_slice()))
                 }
                 _ => None,
             }));

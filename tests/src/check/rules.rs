@@ -383,7 +383,8 @@ pub(super) fn folded(trace: &Trace, found: &mut Found) {
         });
         let paid = folded.paid.get(session).copied().unwrap_or_default();
         // Of an answer that damage took away it is still known what it has cost.
-        let is_lost = rows.iter().any(|row| row.kind == "lost");
+        // At the end of a session without its state, that there was one may not be known: a notice says so.
+        let is_lost = rows.iter().any(|row| row.kind == "lost" || row.str("code") == "damaged");
         let is_more = is_lost && paid.0 >= logged.0 && paid.1 >= logged.1;
         found.unless(paid == logged || is_more, "fold", || {
             format!("{session}: the log has paid for {logged:?} (answers, tokens), its days for {paid:?}")

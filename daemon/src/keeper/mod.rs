@@ -151,6 +151,7 @@ impl Kept {
 pub fn run(places: &Places, background: bool, lock: Option<Lock>) -> anyhow::Result<ExitCode> {
     // First of all, because a client may send SIGHUP as soon as it sees the lock.
     let hangup = notified(&[SIGHUP])?;
+    let replaces = lock.is_some();
     let taken = match lock.filter(|lock| lock.is_held(places)) {
         Some(lock) => mark::may_replace(&places.data).map_err(LockError::TooLow).and_then(|()| lock.taken_again()),
         None => take_lock(places),
@@ -182,7 +183,7 @@ pub fn run(places: &Places, background: bool, lock: Option<Lock>) -> anyhow::Res
     }
     adopt()?;
     let signals = Signals { end: notified(&[SIGTERM, SIGINT, SIGQUIT])?, child: notified(&[SIGCHLD])?, hangup };
-    let kept = Keeper { places, background, lock, listener, signals, crashes: 0, restarts: 0 }.keep();
+    let kept = Keeper { places, background, lock, listener, signals, crashes: 0, restarts: u32::from(replaces) }.keep();
     if let Err(error) = &kept {
         // In the background standard error is `/dev/null`.
         record(places, "ERROR", &format!("{error:#}"));
@@ -223,7 +224,7 @@ struct Keeper<'a> {
     signals: Signals,
     /// Crashes in a row.
     crashes: usize,
-    /// Crashes in total.
+    /// Crashes in total; the death of a keeper before this one counts as one.
     restarts: u32,
 }
 

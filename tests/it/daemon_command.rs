@@ -200,6 +200,7 @@ async fn a_daemon_that_took_its_dead_keepers_place_gets_no_key_until_it_is_start
     daemon.cli(&["daemon", "stop"]).run().await.exits(0);
     let ls = daemon.cli(&["ls"]).run().await.exits(0);
     assert!(!ls.stderr.contains("cannot tell whether"), "{ls:?}");
+    daemon.cli(&["daemon", "stop"]).run().await.exits(0);
 }
 
 #[tokio::test]

@@ -196,6 +196,7 @@ async fn removed(kills: &str) {
     })
     .await;
     assert!(waits.to_string().contains("evil"), "{waits}");
+    daemon.cli(&["daemon", "stop"]).run().await.exits(0);
 }
 
 #[tokio::test]

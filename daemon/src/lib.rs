@@ -80,7 +80,7 @@ pub async fn run(options: Options, mut listener: impl Accept, shutdown: Cancella
     if left_behind > 0 {
         tracing::warn!(target: "daemon", left_behind, "killed processes of a daemon that died");
     }
-    service::config::begin(&services).await;
+    service::config::begin(&services, left.died).await;
     let watching = tokio::spawn(service::config::watch(services.clone(), changes));
     let asking = services.config.trust_changes().map(|it| tokio::spawn(service::trust::watch(services.clone(), it)));
     // Before resumed turns start processes.

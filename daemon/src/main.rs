@@ -145,6 +145,7 @@ fn start(kept: Kept, background: bool) -> anyhow::Result<ExitCode> {
     if let Err(error) = mark::take(&places.data) {
         tracing::warn!(target: "daemon", %error, "cannot set the mark of children: every answer to a permission is refused");
     }
+    kept.link.await_name();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let orphaned = Arc::new(AtomicBool::new(false));
     let result = runtime.block_on(serve(places.clone(), redactor, kept, background, orphaned.clone()));

@@ -7,7 +7,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use linger_tests::harness::{Cli, Daemon, Setup, comes_true, process, programs};
+use linger_tests::harness::{Cli, Client, Daemon, Setup, comes_true, process, programs, until};
 use linger_tests::model::{ModelServer, Reply};
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -104,6 +104,103 @@ async fn a_process_that_took_the_daemons_socket_is_named_and_gets_no_key() {
     std::fs::remove_file(&socket).unwrap();
     daemon.cli(&["daemon", "stop"]).run().await.exits(0);
     assert!(is_dead(pid));
+}
+
+/// Listens in place of a daemon that it has killed. Arguments: keeper, daemon, data and state directory, and `lock` to kill the
+/// keeper too and take its lock; else the keeper is stopped, and does not end what it adopts.
+const USURPER: &str = r#"
+import fcntl, json, os, signal, socket, sys, time
+keeper, daemon, data, state, how = int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:]
+os.setsid()
+if os.fork(): os._exit(0)
+os.kill(keeper, signal.SIGKILL if how == 'lock' else signal.SIGSTOP)
+os.kill(daemon, signal.SIGKILL)
+lock = open(data + '/lingerd.lock')
+while how == 'lock':
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        break
+    except BlockingIOError: time.sleep(.01)
+while how != 'lock' and os.getppid() != keeper: time.sleep(.01)
+path = state + '/lingerd.sock'
+if os.path.exists(path): os.unlink(path)
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(path)
+os.chmod(path, 0o600)
+listener.listen()
+open('listens', 'w').write(str(os.getpid()))
+answer = {'protocol': 1, 'version': '0.1.0', 'env': ['ANTHROPIC_API_KEY'], 'keys': ['ANTHROPIC_API_KEY']}
+while True:
+    client = listener.accept()[0].makefile('rw')
+    for line in client:
+        with open('heard', 'a') as heard: heard.write(line)
+        answered = {'jsonrpc': '2.0', 'id': json.loads(line)['id'], 'result': answer}
+        client.write(json.dumps(answered) + '\n')
+        client.flush()
+"#;
+
+/// A tool kills the daemon and takes its place: `linger ls` sends it no key.
+async fn usurped(how: &str) {
+    let model = ModelServer::start();
+    let daemon = Daemon::auto(&model).await;
+    let (keeper, pid) = (daemon.keeper(), daemon.pid().await);
+    let script = daemon.workspace().join("usurp.py");
+    std::fs::write(&script, USURPER).unwrap();
+    let (database, state) = (daemon.dirs.database(), daemon.dirs.state());
+    let data = database.parent().unwrap();
+    let command = format!("python3 usurp.py {keeper} {pid} {} {} {how}; sleep 1000", data.display(), state.display());
+    let client = daemon.client().await;
+    let session = client.session().await;
+    model.push([bash(&command), Reply::text("done")]);
+    client.prompt(&session, "go").await;
+    let listens = daemon.workspace().join("listens");
+    assert!(comes_true(linger_tests::TIMEOUT, || listens.exists()), "it listens");
+    let usurper = std::fs::read_to_string(&listens).unwrap();
+    let ls = daemon.cli(&["ls"]).env("ANTHROPIC_API_KEY", "canary").run().await;
+    match how {
+        // A daemon that took its dead keeper's place looks the same.
+        "lock" => ls.says("cannot tell whether"),
+        _ => ls.fails_with_hint(5).says("it is not the daemon").says(&usurper),
+    };
+    let heard = std::fs::read_to_string(daemon.workspace().join("heard")).unwrap();
+    assert!(heard.contains("daemon/hello") && !heard.contains("canary"), "{heard}");
+    process::kill_and_wait(usurper.parse().unwrap(), linger_tests::TIMEOUT);
+    match how {
+        "lock" => daemon.revive(&[]).await,
+        _ => process::signal(keeper, Signal::CONT),
+    }
+    let back = until("the next daemon", async || Client::connect(&daemon.dirs, "test").await.ok()).await;
+    back.attach(&session).await;
+    back.first(&session, "turn_finished").await;
+    assert_eq!(daemon.cli(&["ls"]).run().await.exits(0).stderr, "", "it is proven");
+}
+
+#[tokio::test]
+async fn a_tool_that_stops_the_keeper_and_kills_the_daemon_does_not_pass_for_it() {
+    usurped("stop").await;
+}
+
+#[tokio::test]
+async fn a_tool_that_kills_both_and_takes_the_lock_is_not_proven_to_be_the_daemon() {
+    usurped("lock").await;
+}
+
+#[tokio::test]
+async fn a_daemon_that_took_its_dead_keepers_place_gets_no_key_until_it_is_started_again() {
+    let daemon = Daemon::start(&ModelServer::start()).await;
+    let pid = daemon.pid().await;
+    daemon.kill_keeper().await;
+    until("the daemon is the keeper", async || {
+        let client = Client::connect(&daemon.dirs, "test").await.ok()?;
+        let status = client.request("daemon/status", json!({})).await?.ok()?;
+        (status["keeper"] == pid).then_some(())
+    })
+    .await;
+    daemon.cli(&["ls"]).run().await.exits(0).says("cannot tell whether").says("`linger daemon stop`");
+    daemon.cli(&["daemon", "stop"]).run().await.exits(0);
+    let ls = daemon.cli(&["ls"]).run().await.exits(0);
+    assert!(!ls.stderr.contains("cannot tell whether"), "{ls:?}");
+    daemon.cli(&["daemon", "stop"]).run().await.exits(0);
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! A tool's process rewrites the configuration: nothing of it that widens what may happen is in force before a person has
 //! confirmed it, and no process of the daemon's family can.
 
-use linger_tests::harness::{Daemon, Setup, programs, until};
+use linger_tests::harness::{Client, Daemon, Setup, programs, until};
 use linger_tests::model::{ModelServer, Reply};
 use serde_json::{Value, json};
 
@@ -164,4 +164,52 @@ async fn a_command_for_a_key_gets_no_key() {
     let env = std::fs::read_to_string(&leak).unwrap();
     assert!(env.contains("PATH=") && !env.contains("canary-"), "{env}");
     assert!(!env.lines().any(|line| line.starts_with("LINGER_LOG=")), "{env}");
+}
+
+/// A command removes the database and kills; what it wrote into the configuration waits all the same.
+async fn removed(kills: &str) {
+    let model = ModelServer::start();
+    let daemon = Daemon::auto(&model).await;
+    let (keeper, pid) = (daemon.keeper(), daemon.pid().await);
+    let text = std::fs::read_to_string(daemon.dirs.config()).unwrap();
+    std::fs::write(daemon.workspace().join("new.toml"), format!("{text}\n[tools]\nfetch_private = [\"evil\"]\n"))
+        .unwrap();
+    let (config, database) = (daemon.dirs.config(), daemon.dirs.database());
+    let command = format!(
+        "cp new.toml {}; rm -f {}*; {}",
+        config.display(),
+        database.display(),
+        kills.replace("KEEPER", &keeper.to_string()).replace("DAEMON", &pid.to_string())
+    );
+    let client = daemon.client().await;
+    let session = client.session().await;
+    model.push([bash(&command), Reply::text("done")]);
+    client.prompt(&session, "go").await;
+    let waits = until("the next daemon", async || {
+        if kills.contains("DAEMON") {
+            daemon.revive(&[]).await;
+        }
+        let client = Client::connect(&daemon.dirs, "test").await.ok()?;
+        let status = client.request("daemon/status", json!({})).await?.ok()?;
+        let questions = client.request("question/list", json!({})).await?.ok()?;
+        (status["pid"] != pid).then_some(questions)
+    })
+    .await;
+    assert!(waits.to_string().contains("evil"), "{waits}");
+    daemon.cli(&["daemon", "stop"]).run().await.exits(0);
+}
+
+#[tokio::test]
+async fn a_command_that_removes_the_database_and_kills_the_daemon_confirms_nothing() {
+    removed("kill -9 DAEMON").await;
+}
+
+#[tokio::test]
+async fn a_command_that_removes_the_database_and_kills_the_keeper_confirms_nothing() {
+    removed("kill -9 KEEPER; sleep 1000").await;
+}
+
+#[tokio::test]
+async fn a_command_that_removes_the_database_and_kills_both_confirms_nothing() {
+    removed("kill -9 KEEPER DAEMON").await;
 }

@@ -130,6 +130,10 @@ impl Client {
             Terminal::new().say(&format!(
                 "warning: cannot tell whether {socket} is your daemon's: it gets no provider keys and no variables for tools"
             ))?;
+            if !proof::is_named() {
+                Terminal::new()
+                    .say("hint: if its keeper was killed, `linger daemon stop` and any other command start it again")?;
+            }
         }
         for warning in &client.welcome.config_warnings {
             Terminal::new().say(&format!("warning: {warning}"))?;

@@ -112,6 +112,16 @@ impl Lock {
         (is_same || is_gone()) && is_taken && self.file.try_lock().is_ok()
     }
 
+    /// The same lock, taken by this process: the system names who took it, and that was the dead keeper. Another process can come
+    /// between only within a few instructions; then it fails.
+    pub fn taken_again(self) -> Result<Self, LockError> {
+        match self.file.try_lock_shared().and_then(|()| self.file.try_lock()) {
+            Ok(()) => Ok(self),
+            Err(TryLockError::WouldBlock) => Err(LockError::Held(Held::default())),
+            Err(TryLockError::Error(error)) => Err(LockError::Io(PathBuf::from("lingerd.lock"), error)),
+        }
+    }
+
     /// Prepares for a program that takes this process's place: the descriptor stays open, and the line no longer names the holder.
     pub fn pass_on(&self) -> io::Result<RawFd> {
         fcntl_setfd(&self.file, FdFlags::empty())?;

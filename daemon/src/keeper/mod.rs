@@ -9,6 +9,10 @@
 //! A pair of sockets connects the two ([`Link`]): the daemon sends a letter for each phase of its life. End of file tells the
 //! daemon that its keeper is gone; it then ends in good order and takes the keeper's place.
 //!
+//! While a daemon lives, the keeper's name in process lists ends in the daemon's process id. No other process can change that name,
+//! so a client can tell the daemon from a tool's child that the keeper adopted when the daemon died. The daemon opens its socket
+//! after its keeper has this name, and the keeper takes the id back before it reaps the daemon, so no later process has that id.
+//!
 //! A daemon that ends on request ends the keeper with the same exit code; so does a first daemon that exits before it serves.
 //! Any other end is a crash, and so is a restart that fails, as when no process can be created. The first restart is immediate,
 //! the next ones wait as [`PAUSES`] says, and then the keeper gives up, with the reason in the log file.
@@ -28,7 +32,7 @@ use anyhow::Context as _;
 use linger_protocol::place::Places;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{FdFlags, fcntl_setfd};
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, kill_process, wait};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::low_level::pipe;
 
@@ -59,6 +63,12 @@ const READY: u8 = b'r';
 
 /// The letter from a daemon that ends on request.
 const ENDING: u8 = b'e';
+
+/// The letter to a daemon whose process id is in the keeper's name.
+const NAMED: u8 = b'n';
+
+/// The keeper's name in process lists while no daemon lives.
+const NAME: &str = "lingerd";
 
 /// The daemon's argument that carries [`Kept`]: process id, restarts and descriptors.
 const KEPT: &str = "--kept=";
@@ -101,6 +111,11 @@ impl Link {
         let _gone = (&self.0).write(&[letter]);
     }
 
+    /// Waits until the keeper's name has this process's id; returns at once if the keeper is gone.
+    pub fn await_name(&self) {
+        let _gone = (&self.0).read(&mut [0]);
+    }
+
     /// A second handle, to wait for the end of the keeper.
     pub fn reader(&self) -> io::Result<UnixStream> {
         let reader = self.0.try_clone()?;
@@ -136,7 +151,11 @@ impl Kept {
 pub fn run(places: &Places, background: bool, lock: Option<Lock>) -> anyhow::Result<ExitCode> {
     // First of all, because a client may send SIGHUP as soon as it sees the lock.
     let hangup = notified(&[SIGHUP])?;
-    let taken = lock.filter(|lock| lock.is_held(places)).map_or_else(|| take_lock(places), Ok);
+    let replaces = lock.is_some();
+    let taken = match lock.filter(|lock| lock.is_held(places)) {
+        Some(lock) => mark::may_replace(&places.data).map_err(LockError::TooLow).and_then(|()| lock.taken_again()),
+        None => take_lock(places),
+    };
     let lock = match taken {
         Ok(lock) => lock,
         Err(LockError::Held(held)) if !held.repairs => {
@@ -164,7 +183,7 @@ pub fn run(places: &Places, background: bool, lock: Option<Lock>) -> anyhow::Res
     }
     adopt()?;
     let signals = Signals { end: notified(&[SIGTERM, SIGINT, SIGQUIT])?, child: notified(&[SIGCHLD])?, hangup };
-    let kept = Keeper { places, background, lock, listener, signals, crashes: 0, restarts: 0 }.keep();
+    let kept = Keeper { places, background, lock, listener, signals, crashes: 0, restarts: u32::from(replaces) }.keep();
     if let Err(error) = &kept {
         // In the background standard error is `/dev/null`.
         record(places, "ERROR", &format!("{error:#}"));
@@ -205,7 +224,7 @@ struct Keeper<'a> {
     signals: Signals,
     /// Crashes in a row.
     crashes: usize,
-    /// Crashes in total.
+    /// Crashes in total; the death of a keeper before this one counts as one.
     restarts: u32,
 }
 
@@ -300,8 +319,12 @@ impl Keeper<'_> {
         let mut program = program(self.places)?;
         program.arg(argument).args(self.background.then_some("--background"));
         let child = program.env_remove(OWNER).stdin(Stdio::null()).spawn()?;
-        link.set_nonblocking(true)?;
         let pid = Pid::from_child(&child);
+        // At most 15 bytes are kept: seven digits are enough for every process id.
+        terminal::set_process_name(&format!("{NAME} {}", pid.as_raw_nonzero()));
+        // It fails if the daemon has died already.
+        let _gone = (&link).write(&[NAMED]);
+        link.set_nonblocking(true)?;
         Ok(Life { pid, link, began: Instant::now(), ready: false, ending: false, until: None })
     }
 
@@ -309,7 +332,9 @@ impl Keeper<'_> {
     fn watch(&self, life: &mut Life) -> anyhow::Result<WaitStatus> {
         let mut talks = true;
         loop {
-            if let Some(status) = reap(Some(life.pid)) {
+            if has_ended(life.pid)
+                && let Some(status) = reap_daemon(life.pid)
+            {
                 // Its last letter may still be unread.
                 self.listen(life)?;
                 return Ok(status);
@@ -370,7 +395,7 @@ impl Keeper<'_> {
     fn kill_descendants(&self) -> io::Result<usize> {
         let until = Instant::now() + GONE;
         loop {
-            while reap(None).is_some() {}
+            while reap().is_some() {}
             let children = children()?;
             if children.is_empty() || Instant::now() > until {
                 return Ok(children.len());
@@ -411,15 +436,21 @@ fn program(places: &Places) -> io::Result<Command> {
     Ok(program)
 }
 
-/// Reaps a child that has ended: this one, or any.
-fn reap(child: Option<Pid>) -> Option<WaitStatus> {
-    match child {
-        Some(child) => rustix::process::waitpid(Some(child), WaitOptions::NOHANG),
-        None => wait(WaitOptions::NOHANG),
-    }
-    .ok()
-    .flatten()
-    .map(|(_, status)| status)
+/// Whether a child has ended; it is not reaped. True if that cannot be told.
+fn has_ended(child: Pid) -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    !matches!(rustix::process::waitid(WaitId::Pid(child), options), Ok(None))
+}
+
+/// Takes the daemon's id out of the keeper's name, then reaps the daemon: its id is free only then.
+fn reap_daemon(daemon: Pid) -> Option<WaitStatus> {
+    terminal::set_process_name(NAME);
+    rustix::process::waitpid(Some(daemon), WaitOptions::NOHANG).ok().flatten().map(|(_, status)| status)
+}
+
+/// Reaps a child that has ended.
+fn reap() -> Option<WaitStatus> {
+    wait(WaitOptions::NOHANG).ok().flatten().map(|(_, status)| status)
 }
 
 /// A stream that becomes readable when one of these signals arrives.

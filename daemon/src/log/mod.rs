@@ -266,19 +266,21 @@ impl Log {
         self.changed.closed().await;
     }
 
-    /// Makes committed pieces and events visible, and wakes readers.
+    /// Makes committed pieces and events visible. Readers look at them once [`Self::wake`] is called, or a little earlier.
     pub fn publish(&self, pieces: &[Piece], events: Vec<Arc<Stored>>) {
-        {
-            let mut tail = self.tail();
-            for piece in pieces {
-                if let Some(stream) = tail.streams.iter_mut().find(|open| open.id == piece.stream) {
-                    stream.uncommitted = stream.uncommitted.saturating_sub(piece.text.len());
-                }
-            }
-            for event in events {
-                tail.push(event);
+        let mut tail = self.tail();
+        for piece in pieces {
+            if let Some(stream) = tail.streams.iter_mut().find(|open| open.id == piece.stream) {
+                stream.uncommitted = stream.uncommitted.saturating_sub(piece.text.len());
             }
         }
+        for event in events {
+            tail.push(event);
+        }
+    }
+
+    /// Wakes readers.
+    pub fn wake(&self) {
         self.changed.send_replace(());
     }
 

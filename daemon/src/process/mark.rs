@@ -116,6 +116,20 @@ pub fn may_start(data: &Path, is_above: impl Fn(&Path) -> bool) -> Result<(), To
     admit(limit, whose(data).ok(), outer.as_deref().and_then(Path::parent).filter(|outer| is_above(outer)))
 }
 
+/// Whether this process may go on as the keeper of the daemon that it was: it has that daemon's mark, or no limit. A tool that took
+/// the lock could lower the limit further, so that another one of its processes is above the next daemon's mark.
+pub fn may_replace(data: &Path) -> Result<(), TooLow> {
+    succeed(limit_of(std::process::id()).unwrap_or_default(), whose(data).ok())
+}
+
+/// As [`may_replace`], for a process with this limit.
+fn succeed(limit: Option<u64>, own: Option<u64>) -> Result<(), TooLow> {
+    match limit {
+        Some(limit) if own.and_then(|own| choose(None, own)) != Some(limit) => Err(TooLow::Lowered(limit)),
+        _ => Ok(()),
+    }
+}
+
 /// As [`may_start`], for a process with this limit below the daemon of `outer`.
 fn admit(limit: Option<u64>, own: Option<u64>, outer: Option<&Path>) -> Result<(), TooLow> {
     let Some(limit) = limit else { return Ok(()) };
@@ -300,6 +314,15 @@ mod tests {
             assert_eq!(admit(Some(lowered), Some(outer.path())), Err(TooLow::Lowered(lowered)));
         }
         assert_eq!(admit(Some(above), None), Err(TooLow::Lowered(above)), "the other one has ended");
+    }
+
+    #[test]
+    fn a_keeper_is_succeeded_by_a_process_with_the_mark_of_its_daemon_and_none_below() {
+        let mark = choose(None, 7).unwrap();
+        assert_eq!([None, Some(mark)].map(|limit| succeed(limit, Some(7))), [Ok(()), Ok(())]);
+        for lowered in [mark - 1, 0x7e << 56 | 7, (125 << 56) + 12345, 3] {
+            assert_eq!(succeed(Some(lowered), Some(7)), Err(TooLow::Lowered(lowered)));
+        }
     }
 
     #[test]

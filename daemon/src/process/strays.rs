@@ -1,12 +1,14 @@
 //! Processes that left the group of their call: they end with it.
 //!
 //! Such a process (`setsid -f`) becomes a child of the daemon, the sub-reaper, when its parent has ended. It is recognised by
-//! [`CALL`] in its environment, or, if it cleared that, by the mark of the daemon ([`super::mark`]); the latter only while no call
-//! runs that may have started it. What a call started stays while the call runs, and what the daemon starts for itself, as the
-//! agent of a command that prints a key, stays until the daemon ends.
+//! [`CALL`] in its environment, or, if it cleared that, by the mark of the daemon ([`super::mark`]); such a one belongs to one of
+//! the calls that ran when it was first seen. What a call started stays while the call runs, and what the daemon starts for itself,
+//! as the agent of a command that prints a key, stays until the daemon ends. The names of both are random: a process that takes
+//! another name must read it from that one's environment.
 //! The reaper ([`super::adopt_orphans`]) looks whenever a call or an adopted process ends: nothing polls.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use linger_protocol::id::SessionId;
 use rustix::process::{Pid, Signal, kill_process};
@@ -14,23 +16,31 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::mark::{self, Kin};
 use super::own;
 use crate::fault;
+use crate::sys::clock::random_word;
+use crate::sys::peer;
 
-/// The variable that names the call a process belongs to: the daemon's process id and a number; [`DAEMON`] for what the daemon
-/// starts for itself.
+/// The variable that names the call a process belongs to: the daemon's process id and a random word; [`of_daemon`] for what the
+/// daemon starts for itself.
 pub(super) const CALL: &str = "LINGER_CALL";
 
-/// The value of [`CALL`] for children of no call.
-const DAEMON: &str = "daemon";
+/// The length of the random word: too many to guess, and to be given out twice.
+const WORD: usize = 12;
 
-/// The number of the next call.
-static NEXT: AtomicU64 = AtomicU64::new(1);
+/// The calls that ran when an adopted process without a name was first seen, by process id and start time.
+static SEEN: Mutex<BTreeMap<(u32, u64), Vec<String>>> = Mutex::new(BTreeMap::new());
 
 /// The value of [`CALL`] for a new child of a tool of `session`, or of the daemon itself.
 pub(super) fn name(session: Option<&SessionId>) -> String {
     match session {
-        Some(_) => format!("{}.{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)),
-        None => DAEMON.to_owned(),
+        Some(_) => format!("{}.{}", std::process::id(), random_word(WORD)),
+        None => of_daemon().to_owned(),
     }
+}
+
+/// The value of [`CALL`] for children of no call.
+pub(super) fn of_daemon() -> &'static str {
+    static NAME: OnceLock<String> = OnceLock::new();
+    NAME.get_or_init(|| format!("{}.daemon.{}", std::process::id(), random_word(WORD)))
 }
 
 /// Kills an adopted process that belongs to no running call.
@@ -46,17 +56,51 @@ fn may_stay(pid: u32) -> bool {
     let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     let mut variables = environment.split(|byte| *byte == 0);
     let call = variables.find_map(|variable| std::str::from_utf8(variable).ok()?.strip_prefix(CALL)?.strip_prefix('='));
-    let calls = own();
-    let mut running = calls.iter().map(|child| child.call.as_str());
+    let running: Vec<String> =
+        own().iter().map(|child| child.call.clone()).filter(|call| call != of_daemon()).collect();
     match call.filter(|call| is_ours(call)) {
-        Some(DAEMON) => true,
-        Some(call) => running.any(|it| it == call),
+        Some(call) if call == of_daemon() => true,
+        Some(call) => running.iter().any(|it| it == call),
         // A program that embeds the daemon has no mark, and children of its own.
-        None => mark::kin(pid) == Kin::Stranger || running.any(|it| it != DAEMON),
+        None => mark::kin(pid) == Kin::Stranger || may_belong(pid, running),
     }
+}
+
+/// Whether a process without a name may belong to a call that still runs.
+fn may_belong(pid: u32, running: Vec<String>) -> bool {
+    let Some(began) = peer::started(pid) else { return true };
+    let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if !seen.contains_key(&(pid, began)) {
+        seen.retain(|(pid, began), _| peer::started(*pid) == Some(*began));
+    }
+    let then = seen.entry((pid, began)).or_insert_with(|| running.clone());
+    then.retain(|call| running.contains(call));
+    !then.is_empty()
 }
 
 /// Whether a value of [`CALL`] is of this process: it may be that of a daemon above.
 fn is_ours(call: &str) -> bool {
-    call == DAEMON || call.split_once('.').is_some_and(|(pid, _)| pid == std::process::id().to_string())
+    call.split_once('.').is_some_and(|(pid, _)| pid == std::process::id().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_without_a_name_stays_while_a_call_runs_that_ran_when_it_was_first_seen() {
+        let (pid, all) = (std::process::id(), |calls: &[&str]| calls.iter().map(|call| (*call).to_owned()).collect());
+        assert!(may_belong(pid, all(&["1.a", "1.b"])));
+        assert!(may_belong(pid, all(&["1.b", "1.c"])));
+        assert!(!may_belong(pid, all(&["1.a", "1.c"])), "c began later, and a name that comes again is no proof");
+    }
+
+    #[test]
+    fn no_name_can_be_told_in_advance() {
+        let session = SessionId::from("abcd".to_owned());
+        assert_ne!(name(Some(&session)), name(Some(&session)));
+        assert!(is_ours(&name(None)) && is_ours(&name(Some(&session))));
+        assert!(!is_ours("daemon") && !is_ours("1.daemon") && !is_ours(""));
+        assert_eq!(name(None), name(None), "of one daemon");
+    }
 }

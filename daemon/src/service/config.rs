@@ -64,9 +64,10 @@ impl Asked {
     }
 }
 
-/// Continues with the confirmed settings of the last daemon. The first start with an empty database takes the file as it is.
-pub async fn begin(services: &Arc<Services>) {
-    let (confirmed, trusted, has_question) = confirmed_earlier(services).await;
+/// Continues with the confirmed settings of the last daemon. The first start with an empty database takes the file as it is, unless
+/// it `follows_a_death`: a tool could remove the database and kill the daemon.
+pub async fn begin(services: &Arc<Services>, follows_a_death: bool) {
+    let (confirmed, trusted, has_question) = confirmed_earlier(services, follows_a_death).await;
     services.config.begin_trust(trusted);
     let (config, record) = (services.config.clone(), record(services));
     if let Err(error) = tokio::task::spawn_blocking(move || config.begin(confirmed, record)).await {
@@ -79,7 +80,7 @@ pub async fn begin(services: &Arc<Services>) {
 }
 
 /// The settings that were confirmed, `None` at the very first start; what is trusted of workspaces; and whether a question about others is open.
-async fn confirmed_earlier(services: &Services) -> (Option<Value>, Trusted, bool) {
+async fn confirmed_earlier(services: &Services, follows_a_death: bool) -> (Option<Value>, Trusted, bool) {
     let nothing = || Some(json!({}));
     match services.store.session(SessionId::daemon()).await {
         Ok(Some(row)) => {
@@ -87,7 +88,7 @@ async fn confirmed_earlier(services: &Services) -> (Option<Value>, Trusted, bool
             let is_open = state.open_questions().any(|it| it.about == Some(Subject::Configuration));
             (state.confirmed.or_else(nothing), state.trusted, is_open)
         }
-        Ok(None) if is_first(services).await => (None, Trusted::new(), false),
+        Ok(None) if !follows_a_death && is_first(services).await => (None, Trusted::new(), false),
         Ok(None) => (nothing(), Trusted::new(), false),
         Err(error) => {
             tracing::error!(target: "config", %error, "cannot read what is confirmed: everything that widens waits");

@@ -1,4 +1,4 @@
-//! The writing thread: commits a group, then answers, then publishes.
+//! The writing thread: commits a group, publishes it, answers, then wakes readers.
 
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -111,7 +111,10 @@ fn next_write(
 fn commit_group(connection: &Connection, group: Vec<Append>, synced: &mut Synced, found: &Found) {
     let sync = group.iter().any(|append| append.sync);
     if fault::bug("I1") {
-        group.iter().for_each(|early| early.log.publish(&early.pieces, early.events.clone()));
+        for early in &group {
+            early.log.publish(&early.pieces, early.events.clone());
+            early.log.wake();
+        }
     }
     if let Err(error) = set_sync(connection, sync, synced).and_then(|()| commit(connection, &group)) {
         if group.len() == 1 {
@@ -166,7 +169,8 @@ fn commit(connection: &Connection, group: &[Append]) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Answers first, so that a caller hears of its request before readers see its event.
+/// Publishes first, so that a client which attaches after its answer finds the event; answers next, so that a caller hears of its
+/// request before readers are woken for its event.
 fn finish(group: Vec<Append>, result: &Result<(), StoreError>, found: &Found) {
     for append in group {
         match result {
@@ -190,6 +194,9 @@ fn finish(group: Vec<Append>, result: &Result<(), StoreError>, found: &Found) {
             }
         }
         fault::point("store.before_answer");
+        if result.is_ok() && !fault::bug("I1") {
+            append.log.publish(&append.pieces, append.events);
+        }
         if result.is_ok() {
             append.folds.iter().for_each(|fold| {
                 if let Fold::Blob(held) | Fold::Content(held, _) = fold {
@@ -203,7 +210,7 @@ fn finish(group: Vec<Append>, result: &Result<(), StoreError>, found: &Found) {
         }
         fault::point("store.after_answer");
         if result.is_ok() && !fault::bug("I1") {
-            append.log.publish(&append.pieces, append.events);
+            append.log.wake();
         }
         fault::point("store.after_publish");
     }
@@ -391,4 +398,44 @@ fn remove(connection: &Connection, log: &Arc<Log>, outcomes: &[Outcome], done: D
 /// The JSON of a type whose serialisation cannot fail.
 fn json(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::task::{Context, Poll, Wake, Waker};
+
+    use linger_protocol::id::SessionId;
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    /// Keeps where the log ended when an answer came.
+    struct Looks(Arc<Log>, AtomicU64);
+
+    impl Wake for Looks {
+        fn wake(self: Arc<Self>) {
+            self.1.store(self.0.tail().head, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn what_is_answered_can_be_read_and_readers_are_woken_afterwards() {
+        let log = Log::new(SessionId::from("s"), 0, Vec::new());
+        let looks = Arc::new(Looks(log.clone(), AtomicU64::new(0)));
+        let (waker, readers) = (Waker::from(looks.clone()), log.subscribe());
+        let (done, mut answer) = oneshot::channel();
+        assert!(std::pin::Pin::new(&mut answer).poll(&mut Context::from_waker(&waker)).is_pending());
+        let events =
+            vec![Arc::new(Stored { seq: 1, at: 0, kind: "notice".to_owned(), stream: None, data: "{}".to_owned() })];
+        let (pieces, folds) = (Vec::new(), Vec::new());
+        let append = Append { log, events, turn: None, pieces, folds, sync: false, done: Some(done) };
+        finish(vec![append], &Ok(()), &Found::default());
+        assert_eq!(looks.1.load(Ordering::Relaxed), 1);
+        assert!(matches!(
+            std::pin::Pin::new(&mut answer).poll(&mut Context::from_waker(&waker)),
+            Poll::Ready(Ok(Ok(())))
+        ));
+        assert!(readers.has_changed().unwrap());
+    }
 }
